@@ -304,7 +304,7 @@ impl RecordReader {
 
     /// Goes on behind the last whole record in `file`, the same log with more in it.
     ///
-    /// An incomplete end that was tolerated is read again.
+    /// An incomplete end that was tolerated and damage are read again.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -319,6 +319,7 @@ impl RecordReader {
         self.open = None;
         self.suspect = None;
         self.tolerated = None;
+        self.problems.clear();
         self.finished = false;
         if self.load_block()? {
             self.skip(to_usize(in_block));

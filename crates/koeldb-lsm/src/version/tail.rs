@@ -106,6 +106,7 @@ impl ManifestTail {
             return Ok(0);
         }
         self.replay.run(&mut self.reader)?;
+        self.replay.check_comparators()?;
         self.replay
             .settle()
             .map_err(|error| self.reader.located(error))?;
@@ -119,6 +120,12 @@ impl ManifestTail {
     #[must_use]
     pub fn manifest_number(&self) -> FileNumber {
         self.number
+    }
+
+    /// The number of edits in that MANIFEST that were applied.
+    #[must_use]
+    pub fn edit_count(&self) -> u64 {
+        self.replay.edit_count
     }
 
     /// The state that was read.

@@ -13,7 +13,9 @@ use super::Opening;
 use super::replay::Recovered;
 use crate::db::Db;
 use crate::options::Options;
-use crate::secondary::{KeepTables, Links, Secondary, SecondaryOptions, can_link};
+use crate::secondary::{
+    KeepTables, Links, Secondary, SecondaryOptions, can_link, check_own, mark_own,
+};
 use crate::staging::refuse_inside;
 use crate::tree::descriptor;
 
@@ -33,7 +35,10 @@ impl Opening {
             let error = Error::invalid_argument("a secondary needs a directory of its own");
             return Err(error.in_file(own, None, "open"));
         }
-        self.fs.lock(&file_name::lock(own))
+        check_own(&*self.fs, own)?;
+        let locked = self.fs.lock(&file_name::lock(own))?;
+        mark_own(&*self.fs, &self.path, own)?;
+        Ok(locked)
     }
 
     /// Reads the MANIFEST of the primary.
@@ -100,11 +105,12 @@ impl Db {
     ///
     /// The view is that of the last call of [`Db::try_catch_up_with_primary`], or of this one. Only
     /// the default column family is opened; [`Db::builder`] opens others. `secondary_path` is a
-    /// directory of the secondary alone, for its LOG, its LOCK and links to tables. (RocksDB's
-    /// `DB::OpenAsSecondary`.)
+    /// directory of the secondary alone, for its LOG, its LOCK, links to tables, and a file `PRIMARY`
+    /// that marks it. (RocksDB's `DB::OpenAsSecondary`.)
     ///
     /// # Errors
-    /// `InvalidArgument` if there is no database, or `secondary_path` is one; `Busy` if another
+    /// `InvalidArgument` if there is no database, or `secondary_path` is one or has tables that no
+    /// secondary linked there; `Busy` if another
     /// secondary uses it; otherwise see [`Db::try_catch_up_with_primary`].
     pub fn open_as_secondary(
         options: &Options,

@@ -1,11 +1,13 @@
 //! Moves the view of a secondary forward: see the steps in [`crate::secondary`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_lsm::FileMeta;
 use koeldb_lsm::current::read_identity;
 use koeldb_lsm::version::{ColumnFamilyVersions, TailedState};
 
@@ -25,14 +27,15 @@ struct Staged {
 impl Secondary {
     pub(super) fn follow(&self, owners: &CommitPipeline) -> Result<CatchUpReport> {
         let mut state = lock(&self.state);
+        if let Some(error) = &state.replaced {
+            return Err(error.clone());
+        }
         if let Some(id) = read_identity(&*owners.context.fs, &owners.context.path)?
             && id != owners.context.identity
         {
-            return Err(replaced(owners, &format!("the id is {id}")));
+            return Err(state.replaced(owners, &format!("the id is {id}")));
         }
-        let manifest = state.tail.manifest_number();
-        let batches = state.logs.batches;
-        let mut edits = state.tail.read()?;
+        state.tail.read()?;
         let mut attempt = 0;
         let staged = loop {
             let staged = self.stage(owners, &mut state);
@@ -43,9 +46,7 @@ impl Secondary {
                 break staged?;
             }
             // What the primary removed since is in no later state.
-            let more = state.tail.read()?;
-            edits += more;
-            let changed = more > 0;
+            let changed = state.tail.read()? > 0;
             if staged.is_ok() && !changed {
                 break staged?;
             }
@@ -64,17 +65,16 @@ impl Secondary {
             attempt += 1;
             owners.context.clock.sleep(self.options.retry_wait);
         };
-        state.logs.apply(&staged.logs, &staged.families)?;
-        let is_new_manifest = manifest != state.tail.manifest_number();
-        let seqno = self.check_progress(owners, &state, &staged.state, is_new_manifest)?;
-        let applied = state.logs.batches - batches;
-        if edits > 0 || applied > 0 || seqno > owners.visibility.seqno() || !state.is_installed {
+        let seqno = apply(owners, &mut state, &staged)?;
+        let (before, now) = (state.installed, state.position());
+        if before != Some(now) {
             self.install(owners, &mut state, &staged, seqno)?;
         }
+        let same_manifest = before.filter(|before| before.manifest == now.manifest);
         Ok(CatchUpReport {
             sequence_number: seqno,
-            edits,
-            batches: applied,
+            edits: (now.edits).saturating_sub(same_manifest.map_or(0, |before| before.edits)),
+            batches: now.batches - before.map_or(0, |before| before.batches),
         })
     }
 
@@ -158,6 +158,10 @@ impl Secondary {
                 tables.push((Arc::clone(&target.data.tables), level, Arc::clone(file)));
             }
         }
+        if let Some(number) = reused_number(state, &tables) {
+            let found = format!("table {number:06} is another one");
+            return Err(state.replaced(owners, &found));
+        }
         if let Some(links) = &self.links {
             for (_, _, file) in &tables {
                 links.link(file)?;
@@ -170,24 +174,6 @@ impl Secondary {
             .map(|(&id, family)| (id, Arc::clone(family.current())))
             .collect();
         Ok(())
-    }
-
-    /// Returns the sequence number of the staged state, if it continues the view.
-    fn check_progress(
-        &self,
-        owners: &CommitPipeline,
-        state: &State,
-        recorded: &TailedState,
-        is_new_manifest: bool,
-    ) -> Result<SeqNo> {
-        let published = owners.visibility.seqno();
-        let seqno = recorded.last_seqno.max(state.logs.last_seqno);
-        let newest = recorded.last_seqno.max(state.logs.last_in_current);
-        if is_new_manifest && newest < published {
-            let found = format!("the sequence number is {newest}, and was {published}");
-            return Err(replaced(owners, &found));
-        }
-        Ok(seqno.max(published))
     }
 
     fn install(
@@ -215,9 +201,49 @@ impl Secondary {
             }
         }
         state.fresh.clear();
-        state.is_installed = true;
+        state.installed = Some(state.position());
         Ok(())
     }
+}
+
+/// The number of a table that another table of the view has: no primary uses a number twice.
+fn reused_number(state: &State, tables: &[TableToOpen]) -> Option<FileNumber> {
+    if tables.is_empty() {
+        return None;
+    }
+    let files = state.opened.values().flat_map(|version| version.files());
+    let opened: HashMap<FileNumber, _> = files.map(|(_, file)| (file.number, file)).collect();
+    let is_other = |file: &&Arc<FileMeta>| {
+        let opened = opened.get(&file.number);
+        opened
+            .is_some_and(|opened| (opened.bytes, opened.unique_id) != (file.bytes, file.unique_id))
+    };
+    let mut files = tables.iter().map(|(_, _, file)| file);
+    files.find(is_other).map(|file| file.number)
+}
+
+/// Applies the batches of the staged logs, if they continue the view; returns its new sequence
+/// number.
+fn apply(owners: &CommitPipeline, state: &mut State, staged: &Staged) -> Result<SeqNo> {
+    let published = owners.visibility.seqno();
+    let recorded = staged.state.last_seqno;
+    let manifest = state.tail.manifest_number();
+    let is_new_manifest = (state.installed).is_some_and(|installed| installed.manifest != manifest);
+    // Else the logs may lag behind the MANIFEST, which has the number of unwritten batches.
+    let is_behind = is_new_manifest && recorded < published;
+    let view = (state.installed).map(|_| if is_behind { published } else { 0 });
+    if let Err(error) = state.logs.apply(&staged.logs, &staged.families, view) {
+        return Err(match error.kind() {
+            ErrorKind::Aborted => state.replaced(owners, &error.to_string()),
+            _ => error,
+        });
+    }
+    let newest = recorded.max(state.logs.last_in_current);
+    if is_new_manifest && newest < published {
+        let found = format!("the sequence number is {newest}, and was {published}");
+        return Err(state.replaced(owners, &found));
+    }
+    Ok(recorded.max(state.logs.last_seqno).max(published))
 }
 
 /// Installs a version with the memtables that it does not cover, as one state.
@@ -236,15 +262,17 @@ fn install_family(data: &ColumnFamilyData, family: &ColumnFamilyVersions, seqno:
     });
 }
 
-fn replaced(owners: &CommitPipeline, found: &str) -> Error {
-    Error::with_kind(
-        ErrorKind::Aborted,
-        format!(
+impl State {
+    /// Keeps the error of a replaced primary: a later catch-up would mix two histories.
+    fn replaced(&mut self, owners: &CommitPipeline, found: &str) -> Error {
+        let message = format!(
             "{}: another database, or an earlier state of it, is there now: {found}; open the \
              secondary again",
             owners.context.path.display(),
-        ),
-    )
+        );
+        let error = Error::with_kind(ErrorKind::Aborted, message);
+        self.replaced.insert(error).clone()
+    }
 }
 
 fn is_try_again(error: &Error) -> bool {

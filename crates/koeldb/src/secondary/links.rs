@@ -1,19 +1,55 @@
 //! Hard links of the primary's tables in the directory of a secondary.
 //!
 //! A link is removed when no version of the secondary has the table any more: the metadata of the
-//! table has a hook for that. Links that a crash left are removed when the directory is opened.
+//! table has a hook for that. Links that a crash left are removed when the directory is opened: the
+//! file `PRIMARY` marks a directory whose tables are links, and has the path of the primary.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use koeldb_base::Result;
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_fs::FileSystem;
+use koeldb_base::{Error, Result};
+use koeldb_fs::small_file::write_atomically;
+use koeldb_fs::{FileSystem, Purpose};
 use koeldb_lsm::FileMeta;
 
 use crate::env::{JobPriority, Pool};
+
+/// The mark of a directory of a secondary.
+const MARK: &str = "PRIMARY";
+
+/// Checks that no tables of others are in the directory of a secondary.
+///
+/// # Errors
+/// `InvalidArgument` if it has tables and no secondary marked it.
+pub(crate) fn check_own(fs: &dyn FileSystem, own: &Path) -> Result<()> {
+    let entries = fs.list(own)?;
+    let is_marked = entries.iter().any(|entry| entry.name == MARK);
+    let is_table = |name: &str| matches!(file_name::parse(name), Some(FileKind::Table(_)));
+    match entries.iter().find(|entry| is_table(&entry.name)) {
+        Some(table) if !is_marked => {
+            let message = "a secondary needs a directory of its own, without tables of others";
+            Err(Error::invalid_argument(message).in_file(&own.join(&table.name), None, "open"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Marks the directory of a secondary, durably: its tables are links from now on.
+pub(crate) fn mark_own(fs: &dyn FileSystem, primary: &Path, own: &Path) -> Result<()> {
+    let mut path = primary.display().to_string();
+    path.push('\n');
+    let temporary = file_name::temporary(own, 0);
+    write_atomically(
+        fs,
+        &temporary,
+        &own.join(MARK),
+        path.as_bytes(),
+        Purpose::Open,
+    )
+}
 
 /// The links of a secondary, by the number of their table.
 pub(crate) struct Links {
@@ -26,7 +62,7 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Creates the set of links in `own`, and removes links that are there.
+    /// Creates the set of links in `own`, which is marked, and removes links that are there.
     pub(crate) fn new(
         fs: &Arc<dyn FileSystem>,
         primary: &Path,

@@ -86,13 +86,18 @@ impl LogTail {
 
     /// Applies all new batches of `logs`.
     ///
+    /// `view` is the sequence number that all of them must follow, besides that of the last batch;
+    /// `None` if no view was installed yet.
+    ///
     /// # Errors
-    /// `Corruption` for damage; errors of the file system. If a part of a batch was applied, later
-    /// calls fail too.
+    /// `Corruption` for damage; errors of the file system. `Aborted` if the logs do not continue the
+    /// view: nothing of such a batch is applied. If a part of a batch was applied, later calls fail
+    /// too.
     pub(crate) fn apply(
         &mut self,
         logs: &[OpenedLog],
         families: &BTreeMap<u32, Target>,
+        view: Option<SeqNo>,
     ) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -103,17 +108,26 @@ impl LogTail {
                 .as_ref()
                 .is_some_and(|(number, _)| *number < first.number)
         {
+            // A later commit of these sections is in tables, or is of other sections of that name.
+            self.sections.clear();
             self.current = None;
             self.last_in_current = 0;
         }
         for log in logs {
             let reader = match self.current.take() {
                 Some((number, mut reader)) if number == log.number => {
-                    if log.file.len() > reader.file().len() {
-                        reader
-                            .resume(Arc::clone(&log.file))
-                            .map_err(|error| self.fail(error))?;
+                    let read = reader.last_record().end;
+                    if log.file.len() < read {
+                        return Err(Error::with_kind(
+                            ErrorKind::Aborted,
+                            format!("log {number:06} ends before {read}, which was read"),
+                        ));
                     }
+                    // Of any length: a recycled log keeps that of its earlier use, and damage is
+                    // reported again.
+                    reader
+                        .resume(Arc::clone(&log.file))
+                        .map_err(|error| self.fail(error))?;
                     reader
                 }
                 other => {
@@ -122,7 +136,7 @@ impl LogTail {
                     RecordReader::new(Arc::clone(&log.file), log.number, mode)
                 }
             };
-            self.apply_log(log.number, reader, families)?;
+            self.apply_log(log.number, reader, families, view)?;
         }
         Ok(())
     }
@@ -138,9 +152,11 @@ impl LogTail {
         number: FileNumber,
         mut reader: RecordReader,
         families: &BTreeMap<u32, Target>,
+        view: Option<SeqNo>,
     ) -> Result<()> {
         let mut log = Log {
             number,
+            view,
             families,
             memtables: BTreeMap::new(),
         };
@@ -175,6 +191,15 @@ impl LogTail {
                 "batch has the invalid sequence number {first}"
             )));
         }
+        // Checked before anything is applied, as in recovery.
+        let newest = self.last_seqno.max(log.view.unwrap_or(0));
+        if newest > 0 && first <= newest && pieces.iter().any(Piece::takes_numbers) {
+            let kind = log
+                .view
+                .map_or(ErrorKind::Corruption, |_| ErrorKind::Aborted);
+            let message = format!("a batch goes back to sequence number {first}, after {newest}");
+            return Err(Error::with_kind(kind, message));
+        }
         let mut next = first;
         for piece in pieces {
             match piece {
@@ -208,6 +233,8 @@ impl LogTail {
 /// A log whose batches are being applied.
 struct Log<'f> {
     number: FileNumber,
+    /// The sequence number of the view that it continues.
+    view: Option<SeqNo>,
     families: &'f BTreeMap<u32, Target>,
     /// The memtables for this log; `None` for column families that need nothing of it.
     memtables: BTreeMap<u32, Option<Arc<Memtable>>>,

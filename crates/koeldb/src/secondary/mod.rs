@@ -23,6 +23,7 @@ mod options;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_lsm::Version;
@@ -35,7 +36,7 @@ use crate::super_version::SuperVersion;
 use crate::visibility::Visibility;
 use crate::write::commit::CommitPipeline;
 
-pub(crate) use links::{Links, can_link};
+pub(crate) use links::{Links, can_link, check_own, mark_own};
 use logs::LogTail;
 pub use options::{CatchUpReport, KeepTables, SecondaryOptions};
 
@@ -61,7 +62,30 @@ pub(crate) struct State {
     fresh: BTreeMap<u32, Arc<ColumnFamilyData>>,
     /// The versions whose tables are all open, by column family.
     opened: BTreeMap<u32, Arc<Version>>,
-    is_installed: bool,
+    /// What the installed view was made of.
+    installed: Option<Position>,
+    /// The error of every catch-up since the primary was replaced.
+    replaced: Option<Error>,
+}
+
+/// A place in the files of the primary.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Position {
+    manifest: FileNumber,
+    /// The number of edits in the MANIFEST.
+    edits: u64,
+    /// The number of batches that were applied since the secondary was opened.
+    batches: u64,
+}
+
+impl State {
+    fn position(&self) -> Position {
+        Position {
+            manifest: self.tail.manifest_number(),
+            edits: self.tail.edit_count(),
+            batches: self.logs.batches,
+        }
+    }
 }
 
 /// The states of all column families at one sequence number.
@@ -88,7 +112,8 @@ impl Secondary {
                 logs: LogTail::default(),
                 fresh: BTreeMap::new(),
                 opened: BTreeMap::new(),
-                is_installed: false,
+                installed: None,
+                replaced: None,
             }),
             view: Mutex::new(()),
         }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use koeldb::fs::{Clock, FileSystem, SystemClock};
+use koeldb::fs::{Clock, FileSystem, OpenOptions, Purpose, SystemClock};
 use koeldb::{
     ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, Db, ErrorKind, KeepTables, Options,
-    ReadOptions, SecondaryOptions, Snapshot, StringAppend, TransactionDbOptions, WriteBatch,
+    ReadOptions, ReverseBytewiseComparator, SecondaryOptions, Snapshot, StringAppend,
+    TransactionDbOptions, WriteBatch,
 };
 use koeldb_testkit::Random;
 
@@ -131,8 +132,8 @@ fn links_that_a_crash_left_are_removed_by_the_next_open() {
     let primary = Db::open(&storage.options(), HERE).unwrap();
     primary.put("a", "1").unwrap();
     primary.flush().unwrap();
+    open(&storage.options()).close().unwrap();
     let fs: &dyn FileSystem = &storage.memory;
-    fs.create_dir_all(OWN.as_ref()).unwrap();
     let table = storage.only(".sst");
     fs.link(&table, &Path::new(OWN).join("000777.sst")).unwrap();
     let secondary = open(&storage.options());
@@ -187,30 +188,170 @@ fn another_database_at_the_path_is_refused() {
 }
 
 #[test]
-fn a_restored_earlier_state_is_refused() {
+fn a_restored_earlier_state_is_refused_by_every_catch_up() {
+    for is_flushed in [false, true] {
+        let storage = Storage::new();
+        let options = storage.options();
+        let primary = Db::open(&options, HERE).unwrap();
+        primary.put("a", "1").unwrap();
+        primary.create_checkpoint("/earlier").unwrap();
+        for number in 0..20 {
+            primary.put(format!("old{number:02}"), "1").unwrap();
+        }
+        if is_flushed {
+            primary.flush().unwrap();
+        }
+        let secondary = open(&options);
+        let expected = contents(&secondary);
+        drop(primary);
+        Db::destroy(&options, HERE).unwrap();
+        let fs: &dyn FileSystem = &storage.memory;
+        // The lock file stays.
+        for entry in fs.list(HERE.as_ref()).unwrap_or_default() {
+            fs.remove_file(&Path::new(HERE).join(entry.name)).unwrap();
+        }
+        fs.create_dir_all(HERE.as_ref()).unwrap();
+        for entry in fs.list("/earlier".as_ref()).unwrap() {
+            let from = Path::new("/earlier").join(&entry.name);
+            fs.link(&from, &Path::new(HERE).join(&entry.name)).unwrap();
+        }
+        let primary = Db::open(&options, HERE).unwrap();
+        for round in 0..3 {
+            primary.put(format!("new{round}"), "1").unwrap();
+            let error = secondary.try_catch_up_with_primary().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
+            assert_eq!(contents(&secondary), expected, "{is_flushed} {round}");
+            // From the second round on it is ahead.
+            for number in 0..30 {
+                primary.put(format!("more{number}"), "1").unwrap();
+            }
+        }
+    }
+}
+
+/// Replaces the file by a copy in which `change` was applied to the bytes.
+fn rewrite(storage: &Storage, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let fs: &dyn FileSystem = &storage.memory;
+    let file = fs.open(path, &OpenOptions::default()).unwrap();
+    let mut bytes = vec![0; usize::try_from(file.len()).unwrap()];
+    file.read_exact_at(0, &mut bytes).unwrap();
+    change(&mut bytes);
+    fs.remove_file(path).unwrap();
+    create(storage, path, &bytes);
+}
+
+fn create(storage: &Storage, path: &Path, bytes: &[u8]) {
+    let options = koeldb::fs::WriteOptions::new(Purpose::Open);
+    let mut file = storage.memory.create(path, &options).unwrap();
+    file.append(bytes).unwrap();
+    file.close().unwrap();
+}
+
+#[test]
+fn damage_is_an_error_of_every_catch_up() {
+    for is_old_log in [false, true] {
+        let storage = Storage::new();
+        let mut options = storage.options();
+        options.create_missing_column_families(true);
+        let (primary, [other]) = Db::open_cf(&options, HERE, ["other"]).unwrap();
+        primary.put("a", "1").unwrap();
+        let secondary = open(&options);
+        let expected = contents(&secondary);
+        primary.put("b", "the-lost-value").unwrap();
+        primary.put("c", "1").unwrap();
+        let log = storage.only(".log");
+        if is_old_log {
+            // A new log, while the first family still needs the old one.
+            other.put("x", "1").unwrap();
+            other.flush().unwrap();
+            primary.put("d", "1").unwrap();
+        }
+        let flip = |bytes: &mut Vec<u8>| {
+            let at = bytes.windows(4).position(|part| part == b"lost");
+            bytes[at.unwrap() - 1] ^= 1;
+        };
+        rewrite(&storage, &log, flip);
+        for _ in 0..3 {
+            let error = secondary.try_catch_up_with_primary().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+            assert_eq!(contents(&secondary), expected);
+        }
+        rewrite(&storage, &log, flip);
+        secondary.try_catch_up_with_primary().unwrap();
+        assert_eq!(contents(&secondary), contents(&primary));
+    }
+}
+
+#[test]
+fn edits_that_a_failed_catch_up_read_are_installed_by_the_next() {
+    let storage = Storage::new();
+    let primary = Db::open(&storage.options(), HERE).unwrap();
+    let mut how = SecondaryOptions::new();
+    how.set_retries(0);
+    let secondary = Db::builder(&storage.options())
+        .secondary_opt(OWN, &how)
+        .open(HERE)
+        .unwrap();
+    primary.put("a", "1").unwrap();
+    primary.flush().unwrap();
+    let fs: &dyn FileSystem = &storage.memory;
+    let (table, away) = (storage.only(".sst"), Path::new("/away"));
+    fs.rename(&table, away).unwrap();
+    for _ in 0..2 {
+        secondary.try_catch_up_with_primary().unwrap_err();
+        assert_eq!(secondary.get("a").unwrap(), None);
+    }
+    fs.rename(away, &table).unwrap();
+    let report = secondary.try_catch_up_with_primary().unwrap();
+    assert!(report.edits > 0, "{report:?}");
+    assert_eq!(contents(&secondary), contents(&primary));
+    let idle = secondary.try_catch_up_with_primary().unwrap();
+    assert_eq!((idle.edits, idle.batches), (0, 0));
+}
+
+#[test]
+fn a_column_family_that_returns_with_another_order_is_refused() {
     let storage = Storage::new();
     let options = storage.options();
     let primary = Db::open(&options, HERE).unwrap();
-    primary.put("a", "1").unwrap();
-    primary.create_checkpoint("/earlier").unwrap();
-    primary.put("a", "2").unwrap();
-    primary.put("a", "3").unwrap();
+    let old = primary.create_cf("x", options.cf_options()).unwrap();
     let secondary = open(&options);
-    drop(primary);
-    Db::destroy(&options, HERE).unwrap();
-    let fs: &dyn FileSystem = &storage.memory;
-    // The lock file stays.
-    for entry in fs.list(HERE.as_ref()).unwrap_or_default() {
-        fs.remove_file(&Path::new(HERE).join(entry.name)).unwrap();
+    let expected = contents(&secondary);
+    primary.drop_cf(&old).unwrap();
+    let mut reversed = ColumnFamilyOptions::new();
+    reversed.set_comparator(ReverseBytewiseComparator);
+    let new = primary.create_cf("x", &reversed).unwrap();
+    new.put("a", "1").unwrap();
+    new.put("b", "1").unwrap();
+    new.flush().unwrap();
+    for _ in 0..2 {
+        let error = secondary.try_catch_up_with_primary().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert_eq!(contents(&secondary), expected);
     }
-    fs.create_dir_all(HERE.as_ref()).unwrap();
-    for entry in fs.list("/earlier".as_ref()).unwrap() {
-        let from = Path::new("/earlier").join(&entry.name);
-        fs.link(&from, &Path::new(HERE).join(&entry.name)).unwrap();
-    }
+    primary.drop_cf(&new).unwrap();
+    secondary.try_catch_up_with_primary().unwrap();
+    assert_eq!(contents(&secondary), contents(&primary));
+}
+
+#[test]
+fn tables_of_others_in_the_own_directory_are_refused_and_stay() {
+    let storage = Storage::new();
+    let options = storage.options();
     let _primary = Db::open(&options, HERE).unwrap();
-    let error = secondary.try_catch_up_with_primary().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
+    let fs: &dyn FileSystem = &storage.memory;
+    fs.create_dir_all(OWN.as_ref()).unwrap();
+    create(&storage, &Path::new(OWN).join("000007.sst"), b"precious");
+    for keep in [KeepTables::Auto, KeepTables::Links, KeepTables::Descriptors] {
+        let mut how = SecondaryOptions::new();
+        how.set_keep(keep);
+        let error = Db::builder(&options)
+            .secondary_opt(OWN, &how)
+            .open(HERE)
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert_eq!(tables(&storage, OWN), ["000007.sst"]);
+    }
 }
 
 #[test]

@@ -11,8 +11,9 @@ use crate::history::theirs::{RocksDb, hex};
 use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
 
-/// Options under which memtables, tables and MANIFESTs of RocksDB are replaced often.
-const DATABASE: &str = "create_if_missing=true;create_missing_column_families=true;\
+/// Options under which memtables, tables and MANIFESTs of RocksDB are replaced often, and logs
+/// overwrite older ones.
+const DATABASE: &str = "recycle_log_file_num=4;create_if_missing=true;create_missing_column_families=true;\
                         max_manifest_file_size=4096;max_background_jobs=4;\
                         delete_obsolete_files_period_micros=0";
 const FAMILY: &str = "write_buffer_size=65536;level0_file_num_compaction_trigger=2";
