@@ -411,7 +411,7 @@ impl ColumnFamilyData {
         plan
     }
 
-    /// Picks on the current version and marks the inputs; `None` also during an ingestion.
+    /// Picks on the current version and begins the plan; `None` also during an ingestion.
     ///
     /// The leader of the write queue takes the lock of the state to seal a memtable, so that lock is
     /// free during the pick. If the version changed meanwhile, the pick is repeated.
@@ -429,7 +429,7 @@ impl ColumnFamilyData {
             let is_marked = self.read(|state| {
                 let is_current = state.ingestions == 0 && Arc::ptr_eq(&state.version, &version);
                 if is_current {
-                    plan.mark(true);
+                    plan.begin(&version);
                 }
                 is_current
             });

@@ -449,6 +449,9 @@ pub(crate) fn plan(
         grow_inputs(version, settings, level, &mut inputs, &below);
     }
     range = KeyRange::of(&version.order, inputs.iter().chain(&below))?;
+    if version.running.claims(&version.order, output_level, &range) {
+        return None;
+    }
     // No file between the levels may overlap the moved data; levels above the base level are empty
     // or being drained.
     let passes_by = (level + 1..output_level).any(|between| {

@@ -283,7 +283,8 @@ pub fn pick_files(
             .flat_map(|input| &input.files)
             .any(|file| file.number == *number)
     });
-    if busy || is_partial {
+    let is_claimed = version.running.claims(&version.order, output_level, &range);
+    if busy || is_partial || is_claimed {
         return None;
     }
     let grandparents = match version.levels.get(output_level + 1) {

@@ -1,13 +1,14 @@
 //! Compaction pickers: pure functions from a [`Version`] to an optional [`CompactionPlan`].
 //!
-//! A picker changes nothing. The database marks a plan's inputs as being compacted before it
-//! requests the next plan, so that concurrent compactions never share a file; pickers skip marked
-//! files and any input whose output range would overlap one.
+//! A picker changes nothing. The database begins a plan before it requests the next one: it marks
+//! the inputs as being compacted and claims the output range. Concurrent compactions therefore never
+//! share a file, and never write overlapping tables to one level ([`running`]).
 
 pub mod aged;
 pub mod fifo;
 pub mod leveled;
 pub mod manual;
+pub mod running;
 pub mod universal;
 
 use std::cmp::Ordering;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering as Memory;
 
 use koeldb_base::KeyOrder;
+use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
 
 use crate::version::{FileMeta, Version};
 
@@ -119,8 +121,19 @@ impl CompactionPlan {
         self.files().map(|(_, file)| file.bytes).sum()
     }
 
-    /// Marks or unmarks the inputs as being compacted.
-    pub fn mark(&self, being_compacted: bool) {
+    /// Marks the inputs, files of `version`, as being compacted, and claims the output range.
+    pub fn begin(&self, version: &Version) {
+        self.mark(true);
+        version.running.enter(&version.order, self);
+    }
+
+    /// Takes back [`CompactionPlan::begin`]; `version` is any later one of the column family.
+    pub fn end(&self, version: &Version) {
+        version.running.leave(self);
+        self.mark(false);
+    }
+
+    fn mark(&self, being_compacted: bool) {
         for (_, file) in self.files() {
             file.being_compacted.store(being_compacted, Memory::Relaxed);
         }
@@ -218,17 +231,30 @@ impl KeyRange {
         let mut range: Option<KeyRange> = None;
         for file in files {
             match &mut range {
-                None => {
-                    range = Some(KeyRange {
-                        smallest: file.smallest_user_key().to_vec(),
-                        largest: file.largest_user_key().to_vec(),
-                        largest_is_exclusive: file.largest_is_exclusive(),
-                    });
-                }
+                None => range = Some(KeyRange::between(&file.smallest, &file.largest)),
                 Some(range) => range.include(order, file),
             }
         }
         range
+    }
+
+    /// The range of a table with these bounds, which are internal keys.
+    fn between(smallest: &[u8], largest: &[u8]) -> Self {
+        KeyRange {
+            smallest: user_key(smallest).to_vec(),
+            largest: user_key(largest).to_vec(),
+            largest_is_exclusive: footer_of(largest).1 == RANGE_DELETION_SENTINEL,
+        }
+    }
+
+    /// Whether the ranges share a key.
+    fn meets(&self, order: &KeyOrder, other: &KeyRange) -> bool {
+        let reaches = |range: &KeyRange, key: &[u8]| match order.compare(&range.largest, key) {
+            Ordering::Less => false,
+            Ordering::Equal => !range.largest_is_exclusive,
+            Ordering::Greater => true,
+        };
+        reaches(self, &other.smallest) && reaches(other, &self.smallest)
     }
 
     fn include(&mut self, order: &KeyOrder, file: &FileMeta) {

@@ -239,6 +239,9 @@ fn merge(
         }
     }
     let range = KeyRange::of(&version.order, inputs.iter().flat_map(|input| &input.files))?;
+    if version.running.claims(&version.order, output_level, &range) {
+        return None;
+    }
     let oldest_chosen = runs.last()?.files.last()?.number;
     let older_in_level0 = output_level == 0
         && version.levels[0]

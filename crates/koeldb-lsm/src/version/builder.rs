@@ -230,6 +230,7 @@ impl VersionBuilder {
         let blob_files = keep_linked(self.blob_files, &levels)?;
         let mut version = Version::new(order.clone(), levels);
         version.blob_files = blob_files;
+        version.running = Arc::clone(&self.base.running);
         version.compact_cursors = self.compact_cursors;
         version
             .compact_cursors

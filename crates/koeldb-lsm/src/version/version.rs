@@ -20,6 +20,7 @@ use koeldb_table::TableReader;
 use koeldb_table::cuckoo::level::CuckooLevel;
 
 use crate::open_tables::ReaderSlot;
+use crate::pick::running::RunningCompactions;
 
 /// The MANIFEST's record of a table, and its state while it is live.
 #[derive(Debug)]
@@ -354,6 +355,8 @@ pub struct Version {
     pub blob_files: BTreeMap<FileNumber, BlobFile>,
     /// The keys at which the next round-robin compaction of a level begins, by level.
     pub compact_cursors: BTreeMap<usize, Vec<u8>>,
+    /// The output ranges of running compactions, shared by the versions of a column family.
+    pub running: Arc<RunningCompactions>,
     /// The range tombstones of all tables, collected on first use.
     pub(crate) tombstones: OnceLock<Vec<Arc<FragmentedTombstones>>>,
     /// All tables as a cuckoo level, determined on first use.
@@ -375,6 +378,7 @@ impl Version {
             levels,
             blob_files: BTreeMap::new(),
             compact_cursors: BTreeMap::new(),
+            running: Arc::default(),
             tombstones: OnceLock::new(),
             cuckoo: OnceLock::new(),
         }

@@ -39,7 +39,7 @@ pub(super) struct CompactionRequest<'a> {
 }
 
 impl Background {
-    /// Runs a plan whose inputs are marked, unmarks them, and removes obsolete files.
+    /// Runs a plan that has begun, ends it, and removes obsolete files.
     pub(super) fn compact(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,
@@ -47,7 +47,7 @@ impl Background {
         request: CompactionRequest<'_>,
     ) -> Result<Vec<Arc<FileMeta>>> {
         let outcome = catch_panics(|| self.try_compact(family, &plan, request));
-        plan.mark(false);
+        plan.end(&family.version());
         drop(plan);
         family.queue(WorkKind::Compaction);
         self.slots.notify();

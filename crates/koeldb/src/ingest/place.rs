@@ -48,7 +48,12 @@ pub(super) fn place(
         let of_call = placed.iter().any(|(place, other)| {
             place.level == level && overlaps(order, table, &other.smallest, &other.largest)
         });
-        of_version(level) || of_call || is_compaction_output(version, level, table)
+        let of_compaction = || {
+            version
+                .running
+                .claims_between(order, level, &table.smallest, &table.largest)
+        };
+        of_version(level) || of_call || of_compaction()
     };
     let last = version.levels.len() - 1;
     let (mut level, mut is_above_others) = (0, false);
@@ -79,31 +84,6 @@ pub(super) fn place(
     }
 }
 
-/// Whether a running compaction may write keys around `table` to `level`.
-///
-/// Its outputs cover the range of all of its inputs, also where no input has keys.
-fn is_compaction_output(version: &Version, level: usize, table: &TableBounds) -> bool {
-    let order = &version.order;
-    let inputs: Vec<_> = version
-        .files()
-        .filter(|(from, file)| *from <= level && file.is_being_compacted())
-        .map(|(_, file)| file)
-        .collect();
-    let by = |a: &Vec<u8>, b: &Vec<u8>| order.compare_internal(a, b);
-    let smallest = inputs
-        .iter()
-        .map(|file| &file.smallest)
-        .min_by(|a, b| by(a, b));
-    let largest = inputs
-        .iter()
-        .map(|file| &file.largest)
-        .max_by(|a, b| by(a, b));
-    match (smallest, largest) {
-        (Some(smallest), Some(largest)) if level > 0 => overlaps(order, table, smallest, largest),
-        _ => false,
-    }
-}
-
 /// Whether the user keys of `table` overlap those from `smallest` to `largest`.
 pub(super) fn overlaps(
     order: &KeyOrder,
@@ -120,5 +100,47 @@ fn reaches(order: &KeyOrder, largest: &[u8], smallest: &[u8]) -> bool {
         Ordering::Less => false,
         Ordering::Equal => footer_of(largest).1 != RANGE_DELETION_SENTINEL,
         Ordering::Greater => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use koeldb_base::ValueType;
+    use koeldb_base::key::encode;
+    use koeldb_lsm::pick::manual::move_level;
+    use koeldb_lsm::version::{FileMeta, Level};
+
+    use super::*;
+
+    fn bound(key: &str) -> Vec<u8> {
+        encode(key.as_bytes(), 1, ValueType::Value)
+    }
+
+    #[test]
+    fn a_table_stays_above_a_level_that_moves_up() {
+        let mut levels = vec![Level::default(); 7];
+        let file = |number, from, to| Arc::new(FileMeta::new(number, 1, bound(from), bound(to)));
+        levels[6].files = vec![file(1, "a", "c"), file(2, "x", "z")];
+        let version = Version::new(KeyOrder::Bytewise, levels);
+        let table = |from, to| TableBounds {
+            smallest: bound(from),
+            largest: bound(to),
+        };
+        let rules = PlaceRules {
+            style: CompactionStyle::Level,
+            base_level: 1,
+            always_number: false,
+        };
+        let level_of = |table: &TableBounds| place(&version, &[], table, rules).level;
+        assert_eq!(level_of(&table("b", "d")), 5);
+        assert_eq!(level_of(&table("m", "n")), 6);
+        let plan = move_level(&version, 6, 3).unwrap();
+        plan.begin(&version);
+        assert_eq!(level_of(&table("b", "d")), 2);
+        assert_eq!(level_of(&table("m", "n")), 2);
+        plan.end(&version);
+        assert_eq!(level_of(&table("b", "d")), 5);
     }
 }

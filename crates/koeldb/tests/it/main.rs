@@ -40,6 +40,7 @@ mod metamorphic;
 mod model;
 mod open_tables;
 mod options_drawn;
+mod overlapping_compactions;
 mod plain;
 mod prepared_transactions;
 mod reads;

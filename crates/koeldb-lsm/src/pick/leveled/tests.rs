@@ -186,3 +186,35 @@ fn the_base_level_is_left_alone_while_level_0_waits_for_it() {
         "five files are not many"
     );
 }
+
+/// Tables of level 0 whose keys are between those of two tables of the last level.
+#[test]
+fn nothing_is_written_between_the_inputs_of_a_running_compaction() {
+    let key = |name: &str| encode(name.as_bytes(), 1, ValueType::Value);
+    let file = |number, from, to| Arc::new(FileMeta::new(number, 1, key(from), key(to)));
+    let mut levels = vec![Level::default(); 6];
+    levels[0].files = vec![file(3, "m", "n")];
+    levels[5].files = vec![file(1, "a", "c"), file(2, "x", "z")];
+    let version = Version::new(KeyOrder::Bytewise, levels);
+    let settings = PickSettings {
+        level0_file_num_compaction_trigger: 1,
+        ..PickSettings::default()
+    };
+    let targets = level_targets(&version, &settings);
+    let rewrite = |files: &[Arc<FileMeta>]| {
+        let reason = CompactionReason::ManualCompaction;
+        plan(&version, &settings, &targets, reason, 5, 5, files.to_vec())
+    };
+    let around = rewrite(&version.levels[5].files).unwrap();
+    around.begin(&version);
+    assert!(pick(&version, &settings).is_none());
+    around.end(&version);
+    let aside = rewrite(&version.levels[5].files[..1]).unwrap();
+    aside.begin(&version);
+    let moved = pick(&version, &settings).unwrap();
+    assert_eq!((numbers(&moved), moved.output_level), (vec![3], 5));
+    moved.begin(&version);
+    assert!(rewrite(&version.levels[5].files[1..]).is_some());
+    moved.end(&version);
+    aside.end(&version);
+}

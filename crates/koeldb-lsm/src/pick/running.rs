@@ -1,0 +1,94 @@
+//! The output ranges of the running compactions of a column family.
+//!
+//! The marks of input files do not cover the gaps between them, but an output table may: its range
+//! ends where the last key that was written to it does. A compaction therefore also claims the range
+//! of all of its inputs on the levels that it writes to, and no other may write there meanwhile
+//! (RocksDB: `db/compaction/compaction_picker.cc`, `FilesRangeOverlapWithCompaction`; 11.9).
+//!
+//! All versions of a column family share one list, as they share the marks of files.
+
+use std::ops::RangeInclusive;
+use std::sync::Mutex;
+
+use koeldb_base::KeyOrder;
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::sync::lock_plain as lock;
+
+use super::{CompactionPlan, KeyRange};
+
+/// The levels and keys that only one running compaction may write to.
+#[derive(Debug)]
+struct Claim {
+    /// The first input: no other running compaction has it.
+    input: FileNumber,
+    levels: RangeInclusive<usize>,
+    range: KeyRange,
+}
+
+/// The output ranges of the running compactions of a column family.
+#[derive(Debug, Default)]
+pub struct RunningCompactions {
+    claims: Mutex<Vec<Claim>>,
+}
+
+impl RunningCompactions {
+    /// Enters the output range of `plan`, which overlaps no other.
+    pub(super) fn enter(&self, order: &KeyOrder, plan: &CompactionPlan) {
+        let Some(claim) = claim_of(order, plan) else {
+            return;
+        };
+        debug_assert!(
+            claim
+                .levels
+                .clone()
+                .all(|level| !self.claims(order, level, &claim.range)),
+            "two running compactions write to one range: {claim:?}, {self:?}"
+        );
+        lock(&self.claims).push(claim);
+    }
+
+    /// Removes the output range of `plan`, if it has one.
+    pub(super) fn leave(&self, plan: &CompactionPlan) {
+        if let Some((_, first)) = plan.files().next() {
+            lock(&self.claims).retain(|claim| claim.input != first.number);
+        }
+    }
+
+    /// Whether a running compaction may write to a part of `range` on `level`.
+    ///
+    /// Files of level 0 may overlap, so nothing is claimed there.
+    pub(crate) fn claims(&self, order: &KeyOrder, level: usize, range: &KeyRange) -> bool {
+        lock(&self.claims)
+            .iter()
+            .any(|claim| claim.levels.contains(&level) && claim.range.meets(order, range))
+    }
+
+    /// Whether a running compaction may write to `level` between two bounds of a table.
+    ///
+    /// The bounds are internal keys.
+    #[must_use]
+    pub fn claims_between(
+        &self,
+        order: &KeyOrder,
+        level: usize,
+        smallest: &[u8],
+        largest: &[u8],
+    ) -> bool {
+        self.claims(order, level, &KeyRange::between(smallest, largest))
+    }
+}
+
+/// The output level and, if a move goes up, all levels from there to the inputs.
+///
+/// Newer data that came to rest between the two would be below what moves.
+fn claim_of(order: &KeyOrder, plan: &CompactionPlan) -> Option<Claim> {
+    if plan.deletion_only || plan.output_level == 0 {
+        return None;
+    }
+    let deepest = plan.files().map(|(level, _)| level).max()?;
+    Some(Claim {
+        input: plan.files().next()?.1.number,
+        levels: plan.output_level..=deepest.max(plan.output_level),
+        range: KeyRange::of(order, plan.files().map(|(_, file)| file))?,
+    })
+}
