@@ -1,6 +1,6 @@
 //! Manual compactions: a range of keys, level by level, or named files.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,8 +14,8 @@ use koeldb_lsm::pick::manual::{ManualPick, ManualRange};
 use koeldb_lsm::pick::{self, CompactionPlan, CompactionReason, leveled, universal};
 use koeldb_lsm::{FileMeta, Version};
 
-use super::Background;
 use super::compaction::CompactionRequest;
+use super::{Background, is_given_up};
 use crate::column_family_data::ColumnFamilyData;
 use crate::key_bounds::KeyBounds;
 use crate::options::pick_settings;
@@ -107,8 +107,9 @@ impl Background {
             },
             is_exclusive: options.exclusive_manual_compaction,
         };
-        let _hold = manual.is_exclusive.then(|| family.hold_compactions());
+        let hold = manual.is_exclusive.then(|| family.hold_compactions());
         let outcome = self.compact_bounds(&manual, bounds, options);
+        drop(hold);
         self.schedule();
         outcome
     }
@@ -275,7 +276,7 @@ impl Background {
         }
     }
 
-    /// Waits until nothing conflicts, and returns the picked part with its inputs marked.
+    /// Waits until nothing conflicts, and returns the picked part, which has begun.
     ///
     /// While it waits, no automatic compaction of the column family begins.
     fn wait_for_pick(
@@ -289,25 +290,28 @@ impl Background {
                 return Err(canceled());
             }
             self.health.check_writable()?;
-            let picked = RefCell::new(None);
+            let part_end = RefCell::new(Vec::new());
+            let is_done = Cell::new(false);
             let plan = manual.family.pick_marked(|version, options| {
                 let found = match manual.is_exclusive && is_busy(version) {
                     true => ManualPick::Busy,
                     false => pick(version, options),
                 };
-                let (plan, last) = match found {
-                    ManualPick::Part(plan, last) => (Some(plan), Some(last)),
-                    ManualPick::Nothing => (None, Some(Vec::new())),
-                    ManualPick::Busy => (None, None),
-                };
-                *picked.borrow_mut() = last;
-                plan
+                match found {
+                    ManualPick::Part(plan, last) => {
+                        *part_end.borrow_mut() = last;
+                        return Some(plan);
+                    }
+                    ManualPick::Nothing => is_done.set(true),
+                    ManualPick::Busy => {}
+                }
+                None
             });
-            match (plan, picked.take()) {
-                (Some(plan), Some(last)) => return Ok(Some((plan, last))),
-                (None, Some(_)) => return Ok(None),
-                // Another compaction or an ingestion is in the way.
-                _ => {}
+            match plan {
+                Some(plan) => return Ok(Some((plan, part_end.take()))),
+                None if is_done.get() => return Ok(None),
+                // Another compaction is in the way, or an ingestion, perhaps since the pick.
+                None => {}
             }
             hold.get_or_insert_with(|| manual.family.hold_compactions());
             self.schedule();
@@ -316,17 +320,17 @@ impl Background {
         }
     }
 
-    /// Runs a plan whose inputs are marked.
+    /// Runs a plan that has begun.
     fn run_manual(
         self: &Arc<Self>,
         manual: &Manual<'_>,
         plan: CompactionPlan,
     ) -> Result<Vec<Arc<FileMeta>>> {
         let compacted = self.compact(manual.family, plan, manual.request);
+        // Automatic compactions that it was in the way of.
+        self.schedule();
         match compacted {
-            Err(error) if error.kind() == ErrorKind::Aborted && manual.is_canceled() => {
-                Err(canceled())
-            }
+            Err(error) if is_given_up(&error) && manual.is_canceled() => Err(canceled()),
             Err(error) => {
                 self.compaction_failed(error.clone());
                 self.health.report_failures();
@@ -377,11 +381,15 @@ impl Background {
                 Some(plan) => ManualPick::Part(plan, Vec::new()),
                 None => ManualPick::Nothing,
             }
-        })?;
-        match picked {
-            Some((plan, _)) => self.run_manual(&manual, plan).map(drop),
-            None => Ok(()),
-        }
+        });
+        let dropped = match picked {
+            Ok(Some((plan, _))) => self.run_manual(&manual, plan).map(drop),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        // Automatic compactions that waited meanwhile.
+        self.schedule();
+        dropped
     }
 
     /// Marks the tables of `bounds` above the last level for compaction.
@@ -517,3 +525,6 @@ fn table_numbers(files: &[PathBuf]) -> Result<Vec<FileNumber>> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

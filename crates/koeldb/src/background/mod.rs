@@ -222,8 +222,7 @@ impl Background {
     /// A cancelled compaction needs no action, and one that failed by an I/O error can be retried:
     /// only its caller is affected. Any other failure stops writes.
     fn compaction_failed(&self, error: Error) {
-        let is_given_up = error.kind() == ErrorKind::Aborted && error.severity() == Severity::None;
-        if !is_given_up && !is_transient(&error) {
+        if !is_given_up(&error) && !is_transient(&error) {
             self.health.job_failed("compaction", error);
         }
     }
@@ -295,4 +294,9 @@ impl Background {
             drop(self.slots.wait(running, Duration::from_millis(20)));
         }
     }
+}
+
+/// Whether a compaction ended because it was cancelled; a panic is `Aborted` as well, but fatal.
+fn is_given_up(error: &Error) -> bool {
+    error.kind() == ErrorKind::Aborted && error.severity() == Severity::None
 }
