@@ -11,7 +11,7 @@ use koeldb_lsm::FileMeta;
 use koeldb_lsm::current::read_identity;
 use koeldb_lsm::version::{ColumnFamilyVersions, TailedState};
 
-use super::logs::{OpenedLog, Target, oldest_needed, open_logs};
+use super::logs::{OpenedLog, Target, are_removed, oldest_needed, open_logs};
 use super::{CatchUpReport, Secondary, State};
 use crate::column_family_data::ColumnFamilyData;
 use crate::tree::{TableToOpen, new_family, open_tables};
@@ -37,22 +37,29 @@ impl Secondary {
         }
         state.tail.read()?;
         let mut attempt = 0;
-        let staged = loop {
+        let (staged, seqno) = loop {
             let staged = self.stage(owners, &mut state);
             let is_retried = |error: &Error| error.is_path_not_found() || is_try_again(error);
-            if let Err(error) = &staged
-                && !is_retried(error)
-            {
-                break staged?;
-            }
             // What the primary removed since is in no later state.
             let changed = state.tail.read()? > 0;
-            if staged.is_ok() && !changed {
-                break staged?;
-            }
+            let failure = match staged {
+                Ok(_) if changed => None,
+                Ok(staged) => {
+                    let applied = apply(owners, &mut state, &staged);
+                    // A removed log may be written anew for another number while it is read.
+                    if !are_removed(&*owners.context.fs, &staged.logs)? {
+                        break (staged, applied?);
+                    }
+                    None
+                }
+                Err(error) if is_retried(&error) => Some(error),
+                Err(error) => return Err(error),
+            };
             if attempt >= self.options.retries {
-                if !changed {
-                    break staged?;
+                if let Some(error) = failure
+                    && !changed
+                {
+                    return Err(error);
                 }
                 return Err(Error::with_kind(
                     ErrorKind::TryAgain,
@@ -65,7 +72,6 @@ impl Secondary {
             attempt += 1;
             owners.context.clock.sleep(self.options.retry_wait);
         };
-        let seqno = apply(owners, &mut state, &staged)?;
         let (before, now) = (state.installed, state.position());
         if before != Some(now) {
             self.install(owners, &mut state, &staged, seqno)?;

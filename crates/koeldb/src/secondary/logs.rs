@@ -50,6 +50,16 @@ pub(crate) fn open_logs(
     Ok(logs)
 }
 
+/// Whether the primary has removed or renamed one of the logs since.
+pub(crate) fn are_removed(fs: &dyn FileSystem, logs: &[OpenedLog]) -> Result<bool> {
+    for log in logs {
+        if !fs.exists(log.file.path())? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// A column family that batches are applied to.
 pub(crate) struct Target {
     pub(crate) data: Arc<ColumnFamilyData>,

@@ -8,7 +8,8 @@
 //!    secondary ([`links`]), so that the primary can remove them.
 //! 3. The logs that these versions need are opened. Steps 1 to 3 are repeated until the MANIFEST
 //!    did not change meanwhile: the primary had then removed nothing that the versions need.
-//! 4. The batches of the logs are inserted into memtables ([`logs`]), one memtable a log.
+//! 4. The batches of the logs are inserted into memtables ([`logs`]), one memtable a log. If one was
+//!    removed meanwhile, it may have been recycled while it was read, and all steps are repeated.
 //! 5. Versions and memtables are installed with the sequence number that they end at.
 //!
 //! The primary does not know the snapshots and readers of a secondary, so a later version may lack

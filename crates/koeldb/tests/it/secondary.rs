@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use koeldb::fs::{Clock, FileSystem, OpenOptions, Purpose, SystemClock};
+use koeldb::fs::{
+    Clock, FaultAction, FaultRule, FileSystem, OpenOptions, Operation, Purpose, SystemClock,
+};
 use koeldb::{
     ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, Db, ErrorKind, KeepTables, Options,
     ReadOptions, ReverseBytewiseComparator, SecondaryOptions, Snapshot, StringAppend,
@@ -283,6 +285,34 @@ fn damage_is_an_error_of_every_catch_up() {
 }
 
 #[test]
+fn a_log_that_is_recycled_while_it_is_read_is_not_used() {
+    let storage = Storage::new();
+    let options = storage.options();
+    let primary = Db::open(&options, HERE).unwrap();
+    primary.put("a", "1").unwrap();
+    let secondary = open(&options);
+    primary.put("b", "1").unwrap();
+    let (log, memory) = (storage.only(".log"), storage.memory.clone());
+    let worker = primary.clone();
+    let flush = FaultAction::Call(Arc::new(move |_| {
+        worker.flush().unwrap();
+        let begun = SystemClock.now();
+        while memory.exists(&log).unwrap() {
+            assert!(SystemClock.now() - begun < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }));
+    // The log is removed when the secondary has opened it, and has other bytes.
+    for action in [flush, FaultAction::FlipReadBits(500)] {
+        let rule = FaultRule::new(action).on(&[Operation::Read]);
+        storage.faults.add_rule(rule.suffix(".log").nth(1));
+    }
+    secondary.try_catch_up_with_primary().unwrap();
+    assert_eq!(contents(&secondary), contents(&primary));
+    assert_eq!(storage.faults.injection_count(), 2);
+}
+
+#[test]
 fn edits_that_a_failed_catch_up_read_are_installed_by_the_next() {
     let storage = Storage::new();
     let primary = Db::open(&storage.options(), HERE).unwrap();
@@ -315,7 +345,9 @@ fn a_column_family_that_returns_with_another_order_is_refused() {
     let options = storage.options();
     let primary = Db::open(&options, HERE).unwrap();
     let old = primary.create_cf("x", options.cf_options()).unwrap();
-    let secondary = open(&options);
+    let mut builder = Db::builder(&options);
+    let secondary = builder.column_family("x").secondary(OWN).open(HERE);
+    let secondary = secondary.unwrap();
     let expected = contents(&secondary);
     primary.drop_cf(&old).unwrap();
     let mut reversed = ColumnFamilyOptions::new();
