@@ -325,7 +325,17 @@ impl Life {
                             true => BottommostLevelCompaction::Force,
                             false => BottommostLevelCompaction::IfHaveCompactionFilter,
                         });
-                    self.flush(thread, || self.db.compact_all(&how))?
+                    match random.chance(1, 2) {
+                        true => self.flush(thread, || self.db.compact_all(&how))?,
+                        false => {
+                            let own = self.own(thread);
+                            let from = own.start + random.below(own.end - own.start);
+                            let to = (from + random.below(20)).min(own.end);
+                            let family = &self.families[0];
+                            let range = key(from)..key(to);
+                            self.tolerate(family.compact_range_opt(range, &how))?
+                        }
+                    }
                 }
                 965..980 => self.tolerate(self.db.flush_wal(random.chance(1, 2)))?,
                 980..985 => {

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use koeldb::fs::{Clock, MemoryFileSystem, SystemClock};
 use koeldb::{
-    ColumnFamily, ColumnFamilyOptions, ConfigOptions, Db, Env, IteratorMode, Options, WriteBatch,
-    WriteBufferManager, WriteOptions,
+    BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions,
+    ConfigOptions, Db, Env, IteratorMode, Options, WriteBatch, WriteBufferManager, WriteOptions,
 };
 use koeldb_testkit::random::mix;
 use koeldb_testkit::{Floors, Random, Summary};
@@ -243,6 +243,24 @@ impl Run {
         }
     }
 
+    /// Compacts ranges of keys, beside the compactions of [`Run::disturb`].
+    fn compact(&self, families: &[ColumnFamily]) {
+        let mut random = Random::new(mix(self.seed ^ 7));
+        while !self.is_over.load(Ordering::Relaxed) {
+            let family = &families[usize::try_from(random.below(families.len() as u64)).unwrap()];
+            let mut how = CompactRangeOptions::new();
+            how.set_bottommost_level_compaction(match random.chance(1, 2) {
+                true => BottommostLevelCompaction::Force,
+                false => BottommostLevelCompaction::Skip,
+            });
+            let from = random.below(KEYS);
+            let to = format!("{:03}", from + random.below(20));
+            let from = format!("{from:03}");
+            family.compact_range_opt(&*from..&*to, &how).unwrap();
+            SystemClock.sleep(Duration::from_millis(random.below(5)));
+        }
+    }
+
     /// Checks that all written entries, and no others, are there.
     fn check_all(&self, families: &[ColumnFamily]) {
         for family in families {
@@ -343,6 +361,7 @@ fn round(seed: u64, seconds: f64) -> (u64, u64) {
             }))
             .collect();
         scope.spawn(|| run.disturb(&db, &families));
+        scope.spawn(|| run.compact(&families));
         let begun = SystemClock.now();
         while (SystemClock.now() - begun).as_secs_f64() < seconds
             && !threads
