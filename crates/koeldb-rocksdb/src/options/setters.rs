@@ -166,7 +166,7 @@ setters! {
     set_allow_mmap_reads(bool) = "allow_mmap_reads";
     /// Passes the log to the operating system only on request.
     set_manual_wal_flush(bool) = "manual_wal_flush";
-    /// Flushes all column families together.
+    /// Flushes all column families together; an open for writing fails with `true`.
     set_atomic_flush(bool) = "atomic_flush";
     /// The size of LOG at which another begins, in bytes; 0 for no limit.
     set_max_log_file_size(usize) = "max_log_file_size";
