@@ -55,10 +55,11 @@ impl ColumnFamilyDescriptor {
     }
 }
 
-/// The time to live of a column family.
+/// The time to live of a column family, in a TTL database: see
+/// [`open_cf_descriptors_with_ttl`](crate::DB::open_cf_descriptors_with_ttl).
 #[derive(Clone, Copy, Debug, Default)]
 pub enum ColumnFamilyTtl {
-    /// None.
+    /// None: values do not expire.
     #[default]
     Disabled,
     /// This time.

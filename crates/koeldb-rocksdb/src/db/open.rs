@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{DBWithThreadMode, DBWithThreadModeInner, ThreadMode};
-use crate::{ColumnFamilyDescriptor, DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
+use crate::{ColumnFamilyDescriptor, ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
 
 /// How a database is opened.
 pub(crate) enum Access<'a> {
@@ -15,6 +15,8 @@ pub(crate) enum Access<'a> {
     },
     /// The directory of the secondary's own.
     Secondary(&'a Path),
+    /// For reading and writing, as a TTL database.
+    WithTtl(Duration),
 }
 
 /// An open database and its named column families.
@@ -38,6 +40,14 @@ pub(crate) fn open(
     for family in families {
         let own = family.options.checked()?.cf_options().clone();
         builder.column_family((family.name.clone(), own));
+        if let Access::WithTtl(db_ttl) = access {
+            let ttl = match family.ttl {
+                ColumnFamilyTtl::Disabled => Duration::ZERO,
+                ColumnFamilyTtl::Duration(ttl) => ttl,
+                ColumnFamilyTtl::SameAsDb => db_ttl,
+            };
+            builder.column_family_ttl(family.name.clone(), ttl);
+        }
         names.push(family.name);
     }
     if !names.is_empty() && !names.iter().any(|name| name == DEFAULT_COLUMN_FAMILY_NAME) {
@@ -60,6 +70,9 @@ pub(crate) fn open(
         }
         Access::Secondary(own) => {
             builder.secondary(own);
+        }
+        Access::WithTtl(ttl) => {
+            builder.ttl(ttl);
         }
     }
     let db = builder.open(path)?;
@@ -86,13 +99,6 @@ fn with_options<N: AsRef<str>>(
     let descriptor =
         |(name, options): (N, Options)| ColumnFamilyDescriptor::new(name.as_ref(), options);
     families.into_iter().map(descriptor)
-}
-
-fn no_time_to_live<R>(method: &str) -> Result<R, Error> {
-    Err(Error::refused(
-        method,
-        "databases with a time to live are not supported",
-    ))
 }
 
 impl<T: ThreadMode> DBWithThreadMode<T> {
@@ -146,17 +152,23 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         Self::open_as(opts, primary_path.as_ref(), [], access)
     }
 
-    /// Fails: there are no databases with a time to live.
+    /// Opens a TTL database that has only the default column family.
+    ///
+    /// Compactions remove values that were written more than `ttl` ago. Until then, reads return
+    /// them. Fractions of seconds are cut off; zero keeps all values.
+    ///
+    /// Values carry the time of their write on disk, and nothing else marks the directory: always
+    /// open it with a time to live. Otherwise reads return values with the 4 bytes of the time. In
+    /// a TTL database, values without a time are an error, or lose 4 bytes that look like one.
     pub fn open_with_ttl<P: AsRef<Path>>(
         opts: &Options,
         path: P,
         ttl: Duration,
     ) -> Result<Self, Error> {
-        let _ = (opts, path, ttl);
-        no_time_to_live("open_with_ttl")
+        Self::open_cf_descriptors_with_ttl(opts, path, [], ttl)
     }
 
-    /// Fails: there are no databases with a time to live.
+    /// Like `open_with_ttl`, with these column families, **default** options and one time to live.
     pub fn open_cf_with_ttl<P, I, N>(
         opts: &Options,
         path: P,
@@ -168,11 +180,13 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         I: IntoIterator<Item = N>,
         N: AsRef<str>,
     {
-        let _ = (opts, path, cfs, ttl);
-        no_time_to_live("open_cf_with_ttl")
+        Self::open_cf_descriptors_with_ttl(opts, path, named(cfs), ttl)
     }
 
-    /// Fails: there are no databases with a time to live.
+    /// Like `open_with_ttl`, with these column families, each with its own time to live.
+    ///
+    /// `ttl` is that of the default column family, unless it is among them, and of those with
+    /// `ColumnFamilyTtl::SameAsDb`. Column families that are created later keep all values.
     pub fn open_cf_descriptors_with_ttl<P, I>(
         opts: &Options,
         path: P,
@@ -183,8 +197,7 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         P: AsRef<Path>,
         I: IntoIterator<Item = ColumnFamilyDescriptor>,
     {
-        let _ = (opts, path, cfs, ttl);
-        no_time_to_live("open_cf_descriptors_with_ttl")
+        Self::open_as(opts, path.as_ref(), cfs, Access::WithTtl(ttl))
     }
 
     /// Opens a database with these column families, which get **default** options.

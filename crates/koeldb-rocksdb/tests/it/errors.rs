@@ -122,8 +122,10 @@ fn refusals_name_what_they_refuse() {
         assert_text(&error, ErrorKind::NotSupported, "Not implemented: ");
         assert!(error.to_string().contains(name), "{error}");
     };
-    let ttl = DB::open_with_ttl(&options, dir.path(), std::time::Duration::from_secs(1));
-    refused(ttl.unwrap_err(), "open_with_ttl");
+    let mut atomic = options.clone();
+    atomic.set_atomic_flush(true);
+    let opened = DB::open(&atomic, dir.path());
+    refused(opened.unwrap_err(), "atomic_flush");
     let db = DB::open(&options, dir.path()).unwrap();
     refused(db.put_with_ts("k", "t", "v").unwrap_err(), "put_with_ts");
     let mut read = ReadOptions::default();

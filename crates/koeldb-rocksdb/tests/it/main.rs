@@ -9,3 +9,4 @@ mod errors;
 mod interop;
 mod semantics;
 mod surface;
+mod ttl;
