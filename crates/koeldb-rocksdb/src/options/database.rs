@@ -18,7 +18,9 @@ use crate::compaction_filter_factory::{CompactionFilterFactory, Factory};
 use crate::comparator::{CompareFn, CompareTsFn, CompareWithoutTsFn, FunctionComparator};
 use crate::merge_operator::{FunctionOperator, MergeFn};
 use crate::statistics::{Histogram, HistogramData, StatsLevel, Ticker};
-use crate::{CStrLike, ColumnFamilyDescriptor, Env, Error, LogLevel, SliceTransform};
+use crate::{
+    CStrLike, ColumnFamilyDescriptor, ColumnFamilyTtl, Env, Error, LogLevel, SliceTransform,
+};
 
 /// Options of a database, and of a column family.
 #[derive(Clone, Default)]
@@ -73,7 +75,8 @@ impl Options {
 
     /// Reads the latest OPTIONS file of the database at `path`.
     ///
-    /// `cache` becomes the block cache of all column families.
+    /// `cache` becomes the block cache of all column families. The file has no times to live: those
+    /// of the descriptors are disabled.
     pub fn load_latest<P: AsRef<Path>>(
         path: P,
         env: Env,
@@ -95,7 +98,7 @@ impl Options {
             *inner.cf_options_mut() = family;
             let mut options = of_engine(inner);
             options.use_cache(&cache);
-            ColumnFamilyDescriptor::new(name, options)
+            ColumnFamilyDescriptor::new_with_ttl(name, options, ColumnFamilyTtl::Disabled)
         });
         Ok((options, families.collect()))
     }

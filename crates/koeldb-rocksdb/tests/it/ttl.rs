@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use koeldb::fs::{Clock, SystemClock};
 use rocksdb::{
-    ColumnFamilyDescriptor, ColumnFamilyTtl, DB, ErrorKind, IteratorMode, Options, ReadOptions,
-    WriteBatch,
+    Cache, ColumnFamilyDescriptor, ColumnFamilyTtl, DB, Env, ErrorKind, IteratorMode, Options,
+    ReadOptions, WriteBatch,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -201,4 +201,15 @@ fn a_value_too_short_for_a_time_is_an_error() {
     let db = DB::open_with_ttl(&options, dir.path(), HOUR).unwrap();
     let error = db.get("key").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+}
+
+#[test]
+fn an_options_file_disables_the_times_of_its_column_families() {
+    let (dir, options) = created();
+    write_of_two_ages(&options, dir.path(), &["default", "other"]);
+    let (env, cache) = (Env::new().unwrap(), Cache::new_lru_cache(1 << 20));
+    let (options, families) = Options::load_latest(dir.path(), env, false, cache).unwrap();
+    let db = DB::open_cf_descriptors_with_ttl(&options, dir.path(), families, HOUR).unwrap();
+    assert_eq!(remaining(&db, "default"), "new old");
+    assert_eq!(remaining(&db, "other"), "new old");
 }
