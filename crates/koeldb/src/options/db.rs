@@ -327,7 +327,7 @@ option_section! {
         [accepted fixed "9.4"] background_close_inactive_wals: bool = false, "Deprecated by RocksDB.",
             set_background_close_inactive_wals(on: bool), get_background_close_inactive_wals;
         /// Flush all column families together, atomically.
-        [accepted fixed "5.18"] atomic_flush: bool = false, "Only in read-only databases: an open for writing refuses it.",
+        [refused fixed "5.18"] atomic_flush: bool = false, "A read-only open ignores it.",
             set_atomic_flush(on: bool), get_atomic_flush;
         /// Move file deletions and memtable frees off user threads (KoelDB always does).
         [accepted fixed "6.1"] avoid_unnecessary_blocking_io: bool = false, "",
@@ -348,7 +348,7 @@ option_section! {
         [accepted fixed "6.4"] log_readahead_size: u64 = 0, "Bytes; 0 = off.",
             set_log_readahead_size(bytes: u64), get_log_readahead_size;
         /// Recover to the newest state whose files all exist.
-        [accepted fixed "6.10"] best_efforts_recovery: bool = false, "An open refuses it.",
+        [refused fixed "6.10"] best_efforts_recovery: bool = false, "",
             set_best_efforts_recovery(on: bool), get_best_efforts_recovery;
         /// Retries of automatic recovery after a retryable background error.
         [honoured fixed "6.12"] max_bgerror_resume_count: i32 = i32::MAX, "≥0; 0 = no automatic resume.",

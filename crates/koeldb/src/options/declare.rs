@@ -80,7 +80,7 @@ impl View<u64, Duration> for Micros {
 ///     setter(argument: Type as View), getter;
 /// ```
 ///
-/// with effect `honoured` or `accepted`, and mutability `mutable` or `fixed`; setter and
+/// with effect `honoured`, `accepted` or `refused`, and mutability `mutable` or `fixed`; setter and
 /// getter may be left out where they are written by hand. A declined row has neither effect nor
 /// accessors.
 macro_rules! option_section {
@@ -265,8 +265,10 @@ macro_rules! option_section {
     (@mutable fixed) => { false };
     (@effect honoured) => { $crate::options::registry::Effect::Honoured };
     (@effect accepted) => { $crate::options::registry::Effect::Accepted };
+    (@effect refused) => { $crate::options::registry::Effect::Refused };
     (@effect_doc honoured) => { "" };
     (@effect_doc accepted) => { "Accepted without effect; an open announces it." };
+    (@effect_doc refused) => { "Only the default is accepted." };
 }
 
 pub(crate) use option_section;
