@@ -34,6 +34,9 @@ pub struct MemtableOptions {
     pub recycler: Option<Arc<Recycler>>,
     /// Receives work that can be done in the background, if set.
     pub sorter: Option<Sorter>,
+    /// Whether keys are hashed with the same seed in every memtable, so that a run can be repeated;
+    /// otherwise with a random one.
+    pub fixed_hash_seed: bool,
     /// Dropped when the memory of the entries is freed.
     ///
     /// Pinned values may keep that memory longer than the memtable.
@@ -50,6 +53,7 @@ impl Default for MemtableOptions {
             prefixes: None,
             recycler: None,
             sorter: None,
+            fixed_hash_seed: false,
             charge: None,
         }
     }
@@ -65,6 +69,7 @@ impl fmt::Debug for MemtableOptions {
             .field("prefixes", &self.prefixes.is_some())
             .field("recycler", &self.recycler)
             .field("sorter", &self.sorter.is_some())
+            .field("fixed_hash_seed", &self.fixed_hash_seed)
             .finish()
     }
 }

@@ -24,10 +24,3 @@ pub(crate) use std::thread::yield_now;
 
 #[cfg(all(loom, test))]
 pub(crate) use loom::thread::yield_now;
-
-#[cfg(not(all(loom, test)))]
-pub(crate) use foldhash::quality::RandomState as KeyHasher;
-
-/// A model runs repeatedly and must be deterministic.
-#[cfg(all(loom, test))]
-pub(crate) use foldhash::quality::FixedState as KeyHasher;

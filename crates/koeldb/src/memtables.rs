@@ -58,6 +58,8 @@ pub(crate) struct MemtableMaker {
     recycler: Arc<Recycler>,
     recycler_charge: Option<Arc<Charge>>,
     sorter: Sorter,
+    /// Whether runs of the pool can be repeated, and so the memory of hashed memtables must be.
+    is_stepped: bool,
 }
 
 impl MemtableMaker {
@@ -73,6 +75,7 @@ impl MemtableMaker {
         MemtableMaker {
             recycler: Recycler::new(recycled_bytes_max),
             recycler_charge: write_buffers.as_ref().map(charge),
+            is_stepped: pool.is_stepped(),
             sorter: Arc::new(move |task: SortTask| {
                 pool.submit(JobPriority::High, move || task.run());
             }),
@@ -94,6 +97,7 @@ impl MemtableMaker {
         MemtableOptions {
             recycler: Some(Arc::clone(&self.recycler)),
             sorter: Some(Arc::clone(&self.sorter)),
+            fixed_hash_seed: self.is_stepped,
             charge: charge.map(|charge| Arc::clone(charge) as _),
             ..options.memtable_options()
         }

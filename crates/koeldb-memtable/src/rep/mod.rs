@@ -46,6 +46,16 @@ use crate::arena::{SharedArena, prefetch};
 use crate::memtable::Memtable;
 use crate::memtable::MemtableOptions;
 
+/// Hashes keys and prefixes.
+pub(crate) use foldhash::quality::SeedableRandomState as KeyHasher;
+
+fn key_hasher(options: &MemtableOptions) -> KeyHasher {
+    match options.fixed_hash_seed {
+        true => KeyHasher::fixed(),
+        false => KeyHasher::random(),
+    }
+}
+
 /// The error for an entry with an existing user key and sequence number.
 #[derive(Debug)]
 pub(crate) struct Duplicate;
@@ -90,6 +100,7 @@ impl MemtableRep {
                 order.clone(),
                 arena.clone(),
                 Arc::clone(prefixes),
+                key_hasher(options),
                 kind::prefix_bucket_count(options),
                 index_after,
             )
@@ -117,6 +128,7 @@ impl MemtableRep {
                 base: learned.base,
                 recycler: options.recycler.clone(),
                 sorter: options.sorter.clone(),
+                hasher: key_hasher(options),
             }))),
         }
     }

@@ -17,13 +17,13 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::key::footer_of;
 use koeldb_base::prefix::PrefixExtractor;
 
+use super::KeyHasher;
 use super::entry::{Entry, EntryParts, Position};
 use super::index::BATCH;
 use super::skiplist::{SkipList, SkipListCursor, SkipListEntries};
 use super::sorted::{Sortable, Sorted};
 use super::{Duplicate, prefetch};
 use crate::arena::SharedArena;
-use crate::sync::KeyHasher;
 
 type Bucket = OnceLock<Arc<SkipList>>;
 
@@ -58,6 +58,7 @@ impl PrefixHash {
         order: KeyOrder,
         arena: SharedArena,
         prefixes: Arc<dyn PrefixExtractor>,
+        hasher: KeyHasher,
         bucket_count: usize,
         index_after: usize,
     ) -> Self {
@@ -66,7 +67,7 @@ impl PrefixHash {
             order,
             arena,
             prefixes,
-            hasher: KeyHasher::default(),
+            hasher,
             memory_bytes: AtomicUsize::new(size_of::<Self>()),
             buckets,
             index_after,

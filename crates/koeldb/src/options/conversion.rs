@@ -126,6 +126,7 @@ impl ColumnFamilyOptions {
             prefixes: self.prefix_extractor.clone(),
             recycler: None,
             sorter: None,
+            fixed_hash_seed: false,
             charge: None,
         }
     }

@@ -98,7 +98,8 @@ use super::index::{BATCH, Base};
 use super::{Duplicate, prefetch};
 use crate::arena::{Lease, Padded, PerShard, SHARDS, SharedArena};
 use crate::recycler::Recycler;
-use crate::sync::{AtomicBool, AtomicU64, KeyHasher, Mutex};
+use crate::rep::KeyHasher;
+use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
 /// The number of newer versions after which a lookup continues its search in the runs.
 const VERSIONS_WALKED: usize = 32;
@@ -125,6 +126,7 @@ pub(crate) struct SortedHashParts {
     pub(in crate::rep) base: Base,
     pub(crate) recycler: Option<Arc<Recycler>>,
     pub(crate) sorter: Option<Sorter>,
+    pub(crate) hasher: KeyHasher,
 }
 
 /// The sorted hash memtable. Any number of threads may insert and read concurrently.
@@ -163,7 +165,7 @@ impl SortedHash {
                 LogWriter::new(Arc::clone(&tails[shard]))
             }),
             arena: parts.arena.with_far_values(FAR_FROM),
-            hasher: KeyHasher::default(),
+            hasher: parts.hasher,
             base: parts.base,
             buckets: used.unwrap_or_else(|| BucketArray::new(parts.bucket_count)),
             appended: std::array::from_fn(|_| Padded(AtomicU64::new(0))),

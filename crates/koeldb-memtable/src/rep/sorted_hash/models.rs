@@ -29,6 +29,8 @@ fn table(vector_limit: usize) -> Arc<SortedHash> {
         base: Base::EMPTY,
         recycler: None,
         sorter: None,
+        // A model runs repeatedly and must be deterministic.
+        hasher: KeyHasher::fixed(),
     }))
 }
 

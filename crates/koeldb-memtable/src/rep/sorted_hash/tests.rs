@@ -26,6 +26,7 @@ fn parts(order: KeyOrder, bucket_count: usize, vector_limit: usize) -> SortedHas
         base: Base::EMPTY,
         recycler: None,
         sorter: None,
+        hasher: KeyHasher::random(),
     }
 }
 
