@@ -22,7 +22,7 @@ use crate::{
 
 pub use maintenance::{ColumnFamilyMetaData, LiveFile};
 pub(crate) use maintenance::{property, property_int};
-pub(crate) use open::{Access, Opened, open};
+pub(crate) use open::{Access, Opened, named, open};
 
 /// A range of keys, for estimates of its size.
 pub struct Range<'a> {

@@ -86,7 +86,8 @@ pub(crate) fn open(
     Ok(Opened { db, families })
 }
 
-fn named<N: AsRef<str>>(
+/// Describes column families with default options.
+pub(crate) fn named<N: AsRef<str>>(
     names: impl IntoIterator<Item = N>,
 ) -> impl Iterator<Item = ColumnFamilyDescriptor> {
     let descriptor = |name: N| ColumnFamilyDescriptor::new(name.as_ref(), Options::default());

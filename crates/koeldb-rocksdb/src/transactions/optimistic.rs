@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Transaction;
-use crate::db::{Access, DBInner, open};
+use crate::db::{Access, DBInner, named, open};
 use crate::{
     AsColumnFamilyRef, ColumnFamilyDescriptor, DBCommon, Error, OptimisticTransactionOptions,
     Options, ThreadMode, WriteBatchWithTransaction, WriteOptions,
@@ -50,8 +50,7 @@ impl<T: ThreadMode> OptimisticTransactionDB<T> {
         I: IntoIterator<Item = N>,
         N: AsRef<str>,
     {
-        let named = |name: N| ColumnFamilyDescriptor::new(name.as_ref(), Options::default());
-        Self::open_cf_descriptors(opts, path, cfs.into_iter().map(named))
+        Self::open_cf_descriptors(opts, path, named(cfs))
     }
 
     /// Opens a database with these column families.

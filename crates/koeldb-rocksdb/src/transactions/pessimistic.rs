@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Transaction;
 use crate::access::{Source, iterator_methods, read_database, read_methods, write_methods};
-use crate::db::{Access, family_methods, open, property, property_int};
+use crate::db::{Access, family_methods, named, open, property, property_int};
 use crate::{
     AsColumnFamilyRef, CStrLike, ColumnFamilyDescriptor, DB, DBAccess, Error, FlushOptions,
     MultiThreaded, Options, SingleThreaded, SnapshotWithThreadMode, ThreadMode,
@@ -69,8 +69,7 @@ impl<T: ThreadMode> TransactionDB<T> {
         I: IntoIterator<Item = N>,
         N: AsRef<str>,
     {
-        let named = |name: N| ColumnFamilyDescriptor::new(name.as_ref(), Options::default());
-        Self::open_cf_descriptors(opts, txn_db_opts, path, cfs.into_iter().map(named))
+        Self::open_cf_descriptors(opts, txn_db_opts, path, named(cfs))
     }
 
     /// Opens a database with these column families.
