@@ -148,13 +148,7 @@ pub(crate) fn shown(stored: &[u8]) -> Result<&[u8]> {
 pub(crate) fn stamp(batch: &WriteBatch, clock: &dyn Clock) -> Result<WriteBatch> {
     let time = now(clock).to_le_bytes();
     let mut stamped = WriteBatch::new();
-    let mut value_and_time = Vec::new();
-    let mut add_time = |value: &[u8]| {
-        value_and_time.clear();
-        value_and_time.extend_from_slice(value);
-        value_and_time.extend_from_slice(&time);
-        std::mem::take(&mut value_and_time)
-    };
+    let add_time = |value: &[u8]| [value, &time].concat();
     for entry in batch {
         match entry? {
             BatchEntry::Put { cf, key, value } => stamped.put_id(cf, key, &add_time(value)),
