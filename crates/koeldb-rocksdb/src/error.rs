@@ -31,7 +31,7 @@ pub enum ErrorKind {
     Busy,
     /// The object has expired.
     Expired,
-    /// The same operation may succeed later.
+    /// A retry of the operation may succeed.
     TryAgain,
     /// Never returned: compactions have no size limit.
     CompactionTooLarge,

@@ -99,7 +99,7 @@ pub(crate) struct Urgency {
     oldest_log: Reverse<FileNumber>,
 }
 
-/// What being passed over adds to the nearness.
+/// The nearness that a column family gains each time it is passed over.
 const PASSED_OVER: u64 = 50;
 
 fn per_mille(part: u64, whole: u64) -> u64 {

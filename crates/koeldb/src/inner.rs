@@ -68,7 +68,7 @@ pub(crate) struct DbInner {
     pub(crate) key_locks: Arc<KeyLocks>,
     pub(crate) prepared: Arc<PreparedTransactions>,
     pub(crate) resume: Arc<Resume>,
-    /// What follows the primary database.
+    /// Follows the primary database, in a secondary or follower.
     pub(crate) secondary: Option<Arc<Secondary>>,
     file_lock: Mutex<Option<Box<dyn FileLock>>>,
 }

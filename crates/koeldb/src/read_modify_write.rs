@@ -123,7 +123,7 @@ impl ColumnFamily {
     }
 }
 
-/// The same calls for the default column family.
+/// Updates and ends of the default column family.
 impl Db {
     /// Returns the first entry in key order, if there is one.
     ///

@@ -1,4 +1,4 @@
-//! What reads need of an open database: its life cycle, visibility, and the engines of device reads.
+//! The parts of an open database that reads use: life cycle, visibility, and device reads.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -199,7 +199,7 @@ pub enum ReadTier {
     All = 0,
     /// Memory: memtables and the block cache.
     BlockCache,
-    /// What a crash would leave: not entries written without the log.
+    /// Data that survives a crash: without entries that were written with the WAL disabled.
     Persisted,
     /// Memtables.
     Memtable,

@@ -40,7 +40,7 @@ impl Secondary {
         let (staged, seqno) = loop {
             let staged = self.stage(owners, &mut state);
             let is_retried = |error: &Error| error.is_path_not_found() || is_try_again(error);
-            // What the primary removed since is in no later state.
+            // The primary may have removed files of this state; no later state names them.
             let changed = state.tail.read()? > 0;
             let failure = match staged {
                 Ok(_) if changed => None,

@@ -63,7 +63,7 @@ pub(crate) struct State {
     fresh: BTreeMap<u32, Arc<ColumnFamilyData>>,
     /// The versions whose tables are all open, by column family.
     opened: BTreeMap<u32, Arc<Version>>,
-    /// What the installed view was made of.
+    /// The position in the MANIFEST and the logs that the installed view reflects.
     installed: Option<Position>,
     /// The error of every catch-up since the primary was replaced.
     replaced: Option<Error>,

@@ -77,7 +77,7 @@ impl SecondaryOptions {
     }
 }
 
-/// What a catch-up found.
+/// The result of a catch-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CatchUpReport {
