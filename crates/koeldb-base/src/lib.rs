@@ -12,7 +12,7 @@
 //!   directory.
 //! - [`entity`]: values with named columns. [`merge_operator`]: user code that combines values.
 //!   [`stats`]: counters.
-//! - [`limits`]: bounds on sizes that files declare.
+//! - [`nearest`]: suggestions for misspelt names. [`limits`]: bounds on sizes that files declare.
 //! - [`biased`]: a cell that its thread reaches without a locked instruction. [`sync`]:
 //!   synchronization primitives that Loom models replace.
 
@@ -29,6 +29,7 @@ pub mod key;
 pub mod limits;
 pub mod lookup;
 pub mod merge_operator;
+mod nearest;
 pub mod pinned;
 pub mod prefix;
 pub mod range_del;
@@ -41,4 +42,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use key::{InternalKey, SeqNo, ValueType};
 pub use limits::Limits;
 pub use lookup::Lookup;
+pub use nearest::nearest;
 pub use pinned::{Buffer, PinnedSlice};

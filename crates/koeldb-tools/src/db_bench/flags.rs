@@ -13,6 +13,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use koeldb_base::nearest;
+
 /// The benchmarks that run if `--benchmarks` is not given.
 pub(crate) const DEFAULT_BENCHMARKS: &str = "fillseq,fillsync,fillrandom,overwrite,readrandom,\
      newiterator,newiteratorwhilewriting,seekrandom,seekrandomwhilewriting,readseq,readreverse,compact,\
@@ -486,34 +488,10 @@ fn unknown_flag(name: &str) -> String {
     let mut text = format!("ERROR: unknown command line flag '{name}'");
     if UNPLANNED.lines().any(|line| line == name) {
         text.push_str(" (RocksDB has it; what it controls is not built here)");
-    } else if let Some(near) = nearest(name) {
+    } else if let Some(near) = nearest(name, TABLE.iter().map(|info| (info.name, info.name))) {
         let _ = write!(text, " (did you mean '{near}'?)");
     }
     text
-}
-
-/// Returns a flag whose name is at most two edits away from `name`.
-fn nearest(name: &str) -> Option<&'static str> {
-    let distances = TABLE
-        .iter()
-        .map(|info| (edit_distance(name, info.name), info.name));
-    distances
-        .min()
-        .filter(|&(distance, _)| distance <= 2 && name.len() > 3)
-        .map(|(_, near)| near)
-}
-
-fn edit_distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 impl Flags {

@@ -168,6 +168,7 @@ macro_rules! option_section {
                         name: stringify!($field),
                         since: $since,
                         effect: option_section!(@effect $effect),
+                        setter: option_section!(@setter $($setter)?),
                         mutable: option_section!(@mutable $mutability),
                         range: $range,
                         documentation: &[$($doc),+],
@@ -193,6 +194,7 @@ macro_rules! option_section {
                         name: stringify!($declined),
                         since: $declined_since,
                         effect: $crate::options::registry::Effect::Refused,
+                        setter: None,
                         mutable: option_section!(@mutable $declined_mutability),
                         range: "only the default is accepted",
                         documentation: &[$($declined_doc),+],
@@ -261,6 +263,8 @@ macro_rules! option_section {
     (@load $field:expr, $view:ident) => {
         <$crate::options::declare::$view as $crate::options::declare::View<_, _>>::load(&$field)
     };
+    (@setter) => { None };
+    (@setter $setter:ident) => { Some(stringify!($setter)) };
     (@mutable mutable) => { true };
     (@mutable fixed) => { false };
     (@effect honoured) => { $crate::options::registry::Effect::Honoured };

@@ -3,9 +3,10 @@
 //! Each option has one [`Row`] in its [`Section`], created from its declaration
 //! ([`declare`](super::declare)). Rows read and write texts, and are the source of [`OptionInfo`].
 
-use koeldb_base::{Error, ErrorKind};
+use koeldb_base::{Error, ErrorKind, nearest};
 
 use super::config::{ConfigOptions, IgnoredOption};
+use super::db::Options;
 use super::grammar;
 
 /// The effect of setting an option.
@@ -44,6 +45,8 @@ pub struct OptionInfo {
     pub mutable: bool,
     /// The effect of setting it.
     pub effect: Effect,
+    /// The method that sets it; `None` if the method is not named by the option's declaration.
+    pub setter: Option<&'static str>,
     /// The first release of RocksDB that knows the name, or of KoelDB if RocksDB does not.
     pub since: &'static str,
     /// The documentation.
@@ -201,6 +204,7 @@ pub(crate) struct Row<S: 'static> {
     pub(crate) name: &'static str,
     pub(crate) since: &'static str,
     pub(crate) effect: Effect,
+    pub(crate) setter: Option<&'static str>,
     pub(crate) mutable: bool,
     pub(crate) range: &'static str,
     pub(crate) documentation: &'static [&'static str],
@@ -312,11 +316,27 @@ pub(crate) fn set<S: Section>(
             Ok(())
         };
     }
+    let hint = suggestion::<S>(name);
     Err(Refusal::unknown(if path.is_empty() {
-        format!("Extra option not recognized: {name}")
+        format!("Extra option not recognized: {name}{hint}")
     } else {
-        format!("Unrecognized option: {}", full(name))
+        format!("Unrecognized option: {}{hint}", full(name))
     }))
+}
+
+/// Returns the end of a message about an unknown name: the option that may be meant, or nothing.
+///
+/// Options of the section precede equally near ones of others.
+fn suggestion<S: Section>(name: &str) -> String {
+    let all = Options::registry().iter();
+    let current = all.filter(|info| info.effect != Effect::Removed);
+    let (own, others): (Vec<_>, Vec<_>) = current.partition(|info| info.section == S::NAME);
+    let candidates = own.into_iter().chain(others).map(|info| (info.name, info));
+    match nearest(name, candidates) {
+        Some(info) if info.section == S::NAME => format!(" (did you mean {}?)", info.name),
+        Some(info) => format!(" (did you mean {} of {}?)", info.name, info.section),
+        None => String::new(),
+    }
 }
 
 /// The names and texts of a section that are to be written.
@@ -390,6 +410,7 @@ pub(crate) fn describe<S: Section>(out: &mut Vec<OptionInfo>) {
             range: row.range,
             mutable: row.mutable,
             effect: row.effect,
+            setter: row.setter,
             since: row.since,
             documentation: row
                 .documentation
@@ -407,6 +428,7 @@ pub(crate) fn describe<S: Section>(out: &mut Vec<OptionInfo>) {
         range: "any value is accepted and dropped",
         mutable: removed.mutable,
         effect: Effect::Removed,
+        setter: None,
         since: "<=5.4",
         documentation: removed.documentation.to_owned(),
     }));

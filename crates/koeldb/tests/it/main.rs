@@ -45,6 +45,7 @@ mod plain;
 mod prepared_transactions;
 mod reads;
 mod recovery_rules;
+mod reference;
 mod regressions;
 mod repair;
 mod representations;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use koeldb::{Effect, Options};
 
 /// Sources of the engine that read options, without tests.
-struct Sources(Vec<(PathBuf, String)>);
+pub(super) struct Sources(Vec<(PathBuf, String)>);
 
 /// Files of `koeldb::options` that pass options on to other parts.
-const CONVERSIONS: &[&str] = &[
+pub(super) const CONVERSIONS: &[&str] = &[
     "conversion.rs",
     "memtable.rs",
     "cache.rs",
@@ -26,7 +26,7 @@ const HOMONYMS: &[&str] = &[
 ];
 
 impl Sources {
-    fn load() -> Self {
+    pub(super) fn load() -> Self {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut sources = Vec::new();
         for name in ["koeldb", "koeldb-lsm", "koeldb-table", "koeldb-log"] {
@@ -37,7 +37,7 @@ impl Sources {
     }
 
     /// Returns the files that access a field or call a method of this name.
-    fn readers(&self, field: &str) -> Vec<&Path> {
+    pub(super) fn readers(&self, field: &str) -> Vec<&Path> {
         let is_read = |text: &str| {
             text.match_indices(field).any(|(at, _)| {
                 let before = text[..at].trim_end();

@@ -107,6 +107,11 @@ fn what_rocksdb_refuses_is_refused() {
             "Extra option not recognized: bogus",
         ),
         (
+            format!("{minimal}num_levls=4\n"),
+            ErrorKind::InvalidArgument,
+            "(did you mean num_levels?)",
+        ),
+        (
             format!("{minimal}num_levels\n"),
             ErrorKind::InvalidArgument,
             "no '='",

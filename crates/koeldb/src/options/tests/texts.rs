@@ -60,6 +60,39 @@ fn errors_of_the_grammar_say_what_is_wrong() {
 }
 
 #[test]
+fn a_misspelt_name_is_answered_with_the_option_that_is_near() {
+    let how = ConfigOptions::new();
+    for (text, hint) in [
+        (
+            "write_bufer_size=64M",
+            "write_bufer_size (did you mean write_buffer_size?)",
+        ),
+        ("num_level=4", "num_level (did you mean num_levels?)"),
+        (
+            "max_open_filse=9",
+            "(did you mean max_open_files of DBOptions?)",
+        ),
+        (
+            "block_size=3",
+            "(did you mean block_size of TableOptions/BlockBasedTable?)",
+        ),
+        (
+            "compression_opts={levle=1;}",
+            "compression_opts.levle (did you mean level?)",
+        ),
+        (
+            "block_based_table_factory={block_sise=4096;}",
+            "block_sise (did you mean block_size?)",
+        ),
+    ] {
+        let error = Options::new().apply_str(text, &how).expect_err(text);
+        assert!(error.message().contains(hint), "{text}: {error}");
+    }
+    let error = family("bogus=1").unwrap_err();
+    assert_eq!(error.message(), "Extra option not recognized: bogus");
+}
+
+#[test]
 fn a_text_is_applied_as_a_whole_or_not_at_all() {
     let mut options = Options::new();
     let before = options.to_options_string();

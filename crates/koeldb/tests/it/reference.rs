@@ -1,0 +1,288 @@
+//! The option reference and the README's list of options without effect, generated from the
+//! registry.
+//!
+//! `REWRITE=1 cargo test -p koeldb --test it reference::` writes them; without it a difference
+//! fails the test.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use koeldb::{Effect, OptionInfo, Options};
+
+use super::settings::{CONVERSIONS, Sources};
+
+/// Features that options without effect belong to: a feature and its options on each line.
+const REASONS: &str = include_str!("reference/reasons.txt");
+
+/// The feature of options that no line of [`REASONS`] names.
+const OTHER: &str = "other settings";
+
+/// Setters whose names do not follow from those of their options.
+const SETTERS: &[(&str, &str)] = &[
+    ("table_factory", "set_block_based_table_factory"),
+    ("compression_opts", "set_compression_options"),
+    ("bottommost_compression", "set_bottommost_compression_type"),
+    (
+        "bottommost_compression_opts",
+        "set_bottommost_compression_options",
+    ),
+    (
+        "compaction_options_universal",
+        "set_universal_compaction_options",
+    ),
+    ("compaction_options_fifo", "set_fifo_compaction_options"),
+];
+
+const README_BEGIN: &str =
+    "<!-- Generated: REWRITE=1 cargo test -p koeldb --test it reference:: -->";
+const README_END: &str = "<!-- End of the generated part -->";
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Compares a file with its expected contents, or writes them.
+fn compare(path: &Path, expected: &str) {
+    if std::env::var_os("REWRITE").is_some() {
+        fs::write(path, expected).unwrap();
+        return;
+    }
+    let actual = fs::read_to_string(path).unwrap_or_default();
+    let different = actual
+        .lines()
+        .zip(expected.lines())
+        .find(|(actual, expected)| actual != expected);
+    assert!(
+        actual == expected,
+        "{} is stale; REWRITE=1 cargo test -p koeldb --test it reference:: writes it. First difference: {different:#?}",
+        path.display()
+    );
+}
+
+fn reason(info: &OptionInfo) -> &'static str {
+    let lines = REASONS.lines().filter_map(|line| line.split_once(": "));
+    let mut named = lines.filter(|(_, names)| names.split(' ').any(|name| name == info.name));
+    named.next().map_or(OTHER, |(reason, _)| reason)
+}
+
+/// Returns the modules that read an option: a crate and a module of its root.
+fn readers(sources: &Sources, info: &OptionInfo) -> String {
+    let mut modules = BTreeSet::new();
+    for path in sources.readers(info.name) {
+        let is_conversion = CONVERSIONS.iter().any(|name| path.ends_with(name));
+        if is_conversion && path.components().any(|part| part.as_os_str() == "options") {
+            continue;
+        }
+        let mut parts = path
+            .components()
+            .map(|part| part.as_os_str().to_string_lossy());
+        let Some(name) = parts.by_ref().take_while(|part| part != "src").last() else {
+            continue;
+        };
+        let module = parts.next().unwrap_or_default();
+        let module = module.trim_end_matches(".rs");
+        modules.insert(format!("`{}::{module}`", name.replace('-', "_")));
+    }
+    let first: Vec<_> = modules.into_iter().take(3).collect();
+    if first.is_empty() {
+        "the modules to which `koeldb::options` passes it".to_owned()
+    } else {
+        first.join(", ")
+    }
+}
+
+/// Returns the setters written by hand: name and file of each `pub fn set_…`.
+fn setters() -> BTreeSet<String> {
+    let directory = repository().join("crates/koeldb/src/options");
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
+        let text = fs::read_to_string(path).unwrap();
+        names.extend(text.split("pub fn set_").skip(1).filter_map(|rest| {
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+            Some(format!("set_{}", &rest[..end]))
+        }));
+    }
+    names
+}
+
+/// Escapes a text for a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+        .replace('<', "&lt;")
+        .replace("  ", " ")
+}
+
+fn code(text: &str) -> String {
+    match text {
+        "" => "empty".to_owned(),
+        // The sizes of nested structs; their members have rows of their own.
+        text if text.len() > 60 => "see its members".to_owned(),
+        text => format!("`{}`", text.replace('|', "\\|")),
+    }
+}
+
+fn row(info: &OptionInfo, sources: &Sources, setters: &BTreeSet<String>) -> String {
+    let other = SETTERS.iter().find(|(option, _)| *option == info.name);
+    let by_name = other.map_or_else(
+        || format!("set_{}", info.name),
+        |(_, setter)| (*setter).to_owned(),
+    );
+    let setter = match info.setter {
+        Some(name) => format!("`{name}`"),
+        None if setters.contains(&by_name) => format!("`{by_name}`"),
+        None => "by text".to_owned(),
+    };
+    let effect = match info.effect {
+        Effect::Honoured => format!("honoured in {}", readers(sources, info)),
+        Effect::Accepted => format!("accepted, without effect: {}", reason(info)),
+        Effect::Refused => format!("refused unless it is the default: {}", reason(info)),
+        effect => panic!("{effect:?} of {}", info.name),
+    };
+    let sentence = match (info.documentation.as_str(), info.range) {
+        (text, "") => text.to_owned(),
+        (text, range) => format!("{text} {range}"),
+    };
+    format!(
+        "| `{}` | {setter} | {} | {} | {} | {} |\n",
+        info.name,
+        code(&info.default),
+        if info.mutable { "yes" } else { "no" },
+        cell(&effect),
+        cell(&sentence),
+    )
+}
+
+fn counts(out: &mut String, infos: &[OptionInfo]) {
+    let count = |effect| infos.iter().filter(|info| info.effect == effect).count();
+    let _ = writeln!(
+        out,
+        "Of {} options of {} structs, {} are honoured, {} accepted and {} refused; {} more names are of older releases.\n",
+        infos.len() - count(Effect::Removed),
+        infos
+            .iter()
+            .map(|info| info.section)
+            .collect::<BTreeSet<_>>()
+            .len(),
+        count(Effect::Honoured),
+        count(Effect::Accepted),
+        count(Effect::Refused),
+        count(Effect::Removed),
+    );
+}
+
+fn reference(infos: &[OptionInfo]) -> String {
+    let (sources, setters) = (Sources::load(), setters());
+    let mut out = String::from(INTRODUCTION);
+    counts(&mut out, infos);
+    let mut sections: Vec<&str> = infos.iter().map(|info| info.section).collect();
+    sections.dedup();
+    for section in sections {
+        let _ = writeln!(
+            out,
+            "## {section}\n\n| option | setter | default | at run time | effect | description |\n|---|---|---|---|---|---|"
+        );
+        let of_section = || infos.iter().filter(|info| info.section == section);
+        for info in of_section().filter(|info| info.effect != Effect::Removed) {
+            out.push_str(&row(info, &sources, &setters));
+        }
+        let removed = of_section().filter(|info| info.effect == Effect::Removed);
+        let removed: Vec<_> = removed.map(|info| format!("`{}`", info.name)).collect();
+        if !removed.is_empty() {
+            let _ = write!(
+                out,
+                "\nOlder releases had these names; any value is accepted and dropped: {}.\n",
+                removed.join(", ")
+            );
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+    out
+}
+
+const INTRODUCTION: &str = "\
+# Options
+
+<!-- Generated: REWRITE=1 cargo test -p koeldb --test it reference:: -->
+
+Every option of RocksDB 11.9 under its name, and those that only KoelDB has. Options are set by a
+setter, by name in an option string (`Options::apply_str`) or by an OPTIONS file
+(`Options::load_latest`). Options whose column *at run time* is *yes* can be changed while the
+database is open (`Db::set_options`, `Db::set_db_options`).
+
+An option is *honoured*: the named modules read it. Or it is *accepted*: it is kept, written back
+and announced by each open that sets it, but has no effect; it could only change speed, space or
+figures. Or it is *refused*: a value other than the default is an error that names the option,
+because it would change answers or durability.
+
+";
+
+/// The rows of the README: features, and their options.
+fn missing(infos: &[OptionInfo]) -> String {
+    let mut features: BTreeMap<(&str, bool), Vec<&str>> = BTreeMap::new();
+    for info in infos {
+        let is_refused = info.effect == Effect::Refused;
+        if is_refused || info.effect == Effect::Accepted {
+            let names = features.entry((reason(info), is_refused)).or_default();
+            if !names.contains(&info.name) {
+                names.push(info.name);
+            }
+        }
+    }
+    let mut out =
+        String::from("| options of | without effect | refused unless default |\n|---|---|---|\n");
+    let reasons: BTreeSet<_> = features.keys().map(|(reason, _)| *reason).collect();
+    for reason in reasons {
+        let names = |is_refused| {
+            let names = features
+                .get(&(reason, is_refused))
+                .map_or(&[][..], Vec::as_slice);
+            let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            names.join(", ")
+        };
+        let _ = writeln!(out, "| {reason} | {} | {} |", names(false), names(true));
+    }
+    out
+}
+
+#[test]
+fn the_option_reference_is_that_of_the_registry() {
+    compare(
+        &repository().join("docs/options.md"),
+        &reference(Options::registry()),
+    );
+}
+
+#[test]
+fn the_readme_lists_the_options_without_effect() {
+    let path = repository().join("README.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (head, rest) = text.split_once(README_BEGIN).expect("README has the mark");
+    let (_, tail) = rest
+        .split_once(README_END)
+        .expect("README has the end mark");
+    let table = missing(Options::registry());
+    compare(
+        &path,
+        &format!("{head}{README_BEGIN}\n{table}{README_END}{tail}"),
+    );
+}
+
+#[test]
+fn reasons_name_existing_options_once() {
+    let known: BTreeSet<_> = Options::registry().iter().map(|info| info.name).collect();
+    let mut seen = BTreeSet::new();
+    for (_, names) in REASONS.lines().filter_map(|line| line.split_once(": ")) {
+        for name in names.split(' ') {
+            assert!(known.contains(name), "{name} is no option");
+            assert!(seen.insert(name), "{name} has two reasons");
+        }
+    }
+}
