@@ -1,4 +1,4 @@
-//! Conversion between bytes and hexadecimal text.
+//! Conversion between bytes and hexadecimal text, and escapes of XML.
 
 /// Parses hexadecimal text, with or without the prefix `0x`.
 ///
@@ -34,6 +34,11 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         .iter()
         .flat_map(|&byte| [digit(byte >> 4), digit(byte & 15)])
         .collect()
+}
+
+/// Escapes a text for the contents of an XML or HTML element.
+pub(crate) fn escape_xml(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::compare::Row;
+use crate::text::escape_xml;
 
 const WIDTH: f64 = 720.0;
 const LABELS: f64 = 190.0;
@@ -28,7 +29,7 @@ pub(super) fn ratios(title: &str, rows: &[Row]) -> String {
          <title>{0}</title><style>{STYLE}</style>\n\
          <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n\
          <text class=\"title\" x=\"12\" y=\"24\">{0}</text>\n",
-        escaped(title)
+        escape_xml(title)
     );
     let mut tick = 0.0;
     while tick <= ticks {
@@ -59,7 +60,7 @@ pub(super) fn ratios(title: &str, rows: &[Row]) -> String {
              <text x=\"{:.1}\" y=\"{:.1}\">{:.2}</text>",
             LABELS - 10.0,
             middle + 4.5,
-            escaped(&row.name),
+            escape_xml(&row.name),
             y + 4.0,
             x(ratio.median) - LABELS,
             ROW - 8.0,
@@ -71,8 +72,4 @@ pub(super) fn ratios(title: &str, rows: &[Row]) -> String {
         );
     }
     svg + "</svg>\n"
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
 }

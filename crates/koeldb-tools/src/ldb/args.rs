@@ -27,10 +27,21 @@ Examples:
   ldb --db=/var/lib/app/db scan --from=user: --to=user; --max_keys=10
   ldb --db=/var/lib/app/db --key_hex get 0x6B31
   ldb --db=/tmp/new --create_if_missing put koel Eudynamys
-  ldb --db=/var/lib/app/db manifest_dump --verbose";
+  ldb --db=/var/lib/app/db manifest_dump --verbose
+  ldb --db=/var/lib/app/db doctor
+  ldb --db=/var/lib/app/db explain-get user:17
+  ldb --db=/var/lib/app/db lsm --out=levels.svg
+
+Commands of RocksDB's ldb that do not exist here:
+  put_entity, get_entity, multi_get_entity   wide columns can be read, not written
+  reduce_levels, change_compaction_style     open with the new options, then run compact
+  compaction_progress_dump                   compactions that stop begin anew; there is no progress file
+  update_manifest                            it records temperatures, which have no effect here
+  unsafe_remove_sst_file                     move the file away, then run repair: it says what is lost
+  query                                      each of its commands is a command of ldb";
 
 /// Flags of all commands.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(rename_all = "snake_case")]
 pub(super) struct Global {
     /// Directory of the database.
@@ -218,12 +229,47 @@ pub(super) enum Command {
     IngestExternSst(Ingestion),
     /// Prints the recorded checksum of each table file.
     FileChecksumDump,
+    /// Examines a directory of KoelDB or RocksDB, and says what to do; the database is not opened.
+    ///
+    /// Checks that tables exist, have their checksums and do not overlap, reads the logs, and looks
+    /// for many deletions, space amplification and options that disappoint. Fails if data is damaged.
+    Doctor(Doctor),
+    /// Explains which memtables, tables, filters and blocks a read of a key consults, and why.
+    #[command(name = "explain-get", alias = "explain_get")]
+    ExplainGet { key: String },
+    /// Draws the levels of the column family by key range, as SVG.
+    Lsm {
+        /// File to write; standard output by default.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Prints figures of a running database at an interval, seen through a secondary of it.
+    Top(Top),
     /// Rebuilds the MANIFEST from the readable tables and logs.
     Repair {
         /// Prints the used and the archived files.
         #[arg(long)]
         verbose: bool,
     },
+}
+
+#[derive(Args, Debug)]
+#[command(rename_all = "snake_case")]
+pub(super) struct Doctor {
+    /// Does not read the blocks of tables to verify their checksums.
+    #[arg(long)]
+    pub(super) skip_checksums: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(rename_all = "snake_case")]
+pub(super) struct Top {
+    /// Time between two lines.
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
+    pub(super) interval_seconds: f64,
+    /// Lines to print; endless by default.
+    #[arg(long, value_name = "COUNT")]
+    pub(super) count: Option<u64>,
 }
 
 #[derive(Args, Debug)]

@@ -35,6 +35,15 @@ pub(super) fn open_to_read(global: &Global) -> Outcome<Database> {
     open(global, true, |_| ())
 }
 
+/// Opens a secondary of the database with `own` as its directory, unless the flags name another.
+pub(super) fn open_to_read_beside(global: &Global, own: &Path) -> Outcome<Database> {
+    let mut global = global.clone();
+    if global.leader_path.is_none() {
+        global.secondary_path.get_or_insert_with(|| own.to_owned());
+    }
+    open_to_read(&global)
+}
+
 /// Opens the database for writing.
 pub(super) fn open_to_write(global: &Global) -> Outcome<Database> {
     open(global, false, |_| ())
@@ -140,6 +149,12 @@ impl Settings {
             .apply_str(&changes(global)?, &ConfigOptions::new())?
             .create_if_missing(global.create_if_missing);
         Ok(settings)
+    }
+
+    /// The options of a column family.
+    pub(super) fn of_family(&self, name: &str) -> &ColumnFamilyOptions {
+        let named = self.families.iter().find(|(family, _)| family == name);
+        named.map_or(self.options.cf_options(), |(_, options)| options)
     }
 }
 

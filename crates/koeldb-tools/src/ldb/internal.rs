@@ -3,36 +3,26 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::Arc;
 
 use koeldb::{BatchEntry, WriteBatch};
 use koeldb_base::key::{self, InternalKey, MAX_SEQNO, ValueType};
 use koeldb_base::{Cursor, Error, KeyOrder};
-use koeldb_fs::OpenOptions;
 use koeldb_fs::posix::PosixFileSystem;
-use koeldb_lsm::TableOpener;
-use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReadContext};
+use koeldb_table::reader::{TableCursor, TableCursorOptions};
 use koeldb_table::source::BlockingSource;
 
 use super::args::{Global, Idump};
 use super::data::{Bounds, bounds};
 use super::database::directory;
-use super::manifest::{ColumnFamilyState, current_state};
 use super::output::Output;
-use super::{Failure, Outcome, wal};
+use super::tree::Tree;
+use super::{Outcome, wal};
 use crate::json::{Json, JsonValue};
 use crate::text::hex;
 
 pub(super) fn dump(global: &Global, dump: &Idump, out: &mut Output) -> Outcome {
-    let directory = directory(global)?;
-    let state = current_state(&directory)?;
-    let mut families = state.families.iter();
-    let Some((&id, family)) = families.find(|(_, family)| family.name == global.column_family)
-    else {
-        let name = &global.column_family;
-        return Err(Failure::Message(format!("Unknown column family {name}")));
-    };
-    let mut sources = Sources::open(&directory, id, family)?;
+    let tree = Tree::of(&directory(global)?, &global.column_family, None)?;
+    let mut sources = Sources::open(&tree)?;
     let keys_in_hex = std::mem::replace(&mut out.key_hex, dump.input_key_hex);
     let bounds = bounds(&dump.range, out);
     out.key_hex = keys_in_hex;
@@ -105,21 +95,14 @@ struct Sources {
 }
 
 impl Sources {
-    fn open(directory: &Path, id: u32, family: &ColumnFamilyState) -> Outcome<Self> {
-        let order = family.order()?;
-        let context = TableReadContext {
-            order: order.clone(),
-            ..TableReadContext::default()
-        };
-        let fs = Arc::new(PosixFileSystem::new());
-        let cache = TableOpener::new(fs, directory, OpenOptions::default(), context);
-        let version = family.version()?;
+    fn open(tree: &Tree) -> Outcome<Self> {
+        let order = tree.order.clone();
         let mut tables = Vec::new();
-        for (level, file) in version.files() {
-            let reader = cache.reader(file, level)?;
+        for (level, file) in tree.version.files() {
+            let reader = tree.tables.reader(file, level)?;
             tables.push(reader.cursor(BlockingSource::default(), &TableCursorOptions::default()));
         }
-        let mut logged = read_logs(directory, id, family.log_number)?;
+        let mut logged = read_logs(&tree.directory, tree.id, tree.log_number)?;
         logged.sort_by(|a, b| order.compare_internal(&a.0, &b.0));
         Ok(Sources {
             order,

@@ -4,6 +4,8 @@
 //! - `data`: keys and values. `admin`: column families, compactions, properties.
 //! - `transfers`: checkpoints, backups, ingestion. `files`: contents of live files.
 //! - `manifest`, `wal`, `internal`: contents of the files, read without opening the database.
+//! - `tree`: a column family's tables, read likewise. `doctor`, `explain`, `lsm` say what they mean.
+//! - `top`: a running database.
 //!
 //! Commands, flags and output follow RocksDB's `ldb`. Failures print `Failed: …` on standard error
 //! and exit with 1.
@@ -12,11 +14,16 @@ mod admin;
 mod args;
 mod data;
 mod database;
+mod doctor;
+mod explain;
 mod files;
 mod internal;
+mod lsm;
 mod manifest;
 mod output;
+mod top;
 mod transfers;
+mod tree;
 mod wal;
 
 use std::io;
@@ -128,6 +135,10 @@ fn execute(cli: &Cli, out: &mut Output) -> Outcome {
         Command::WriteExternSst { path } => transfers::write_table(global, path, out),
         Command::IngestExternSst(ingestion) => transfers::ingest(global, ingestion, out),
         Command::FileChecksumDump => transfers::file_checksums(global, out),
+        Command::Doctor(flags) => doctor::examine(global, flags, out),
+        Command::ExplainGet { key } => explain::get(global, key, out),
+        Command::Lsm { out: path } => lsm::draw(global, path.as_deref(), out),
+        Command::Top(flags) => top::run(global, flags, out),
         Command::Repair { verbose } => admin::repair(global, *verbose, out),
     }
 }

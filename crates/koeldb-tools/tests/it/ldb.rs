@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use super::{Scratch, fail, golden, succeed};
+use super::{Scratch, fail, golden, run, succeed};
 
 fn ldb(scratch: &Scratch, words: &[&str]) -> String {
     let db = scratch.db();
@@ -253,5 +253,148 @@ fn secondaries_ttl_databases_and_range_deletions_are_read() {
     assert_eq!(
         ldb(&ttl, &["--value_hex", "get", "a"]).len(),
         "0x31aabbccdd\n".len()
+    );
+}
+
+/// Fills a database whose keys are in tables of two levels and in the log.
+fn two_levels(scratch: &Scratch) {
+    ldb(
+        scratch,
+        &[
+            "--create_if_missing",
+            "batchput",
+            "a",
+            "1",
+            "k",
+            "2",
+            "z",
+            "3",
+        ],
+    );
+    ldb(scratch, &["compact"]);
+    ldb(
+        scratch,
+        &["--bloom_bits=10", "batchput", "b", "4", "k", "5", "y", "6"],
+    );
+    ldb(scratch, &["delete", "z"]);
+}
+
+#[test]
+fn doctor_finds_nothing_in_a_sound_database_and_a_flipped_bit_in_another() {
+    let scratch = Scratch::new();
+    two_levels(&scratch);
+    let report = ldb(&scratch, &["doctor"]);
+    assert!(report.contains(" 0 errors, 0 warnings"), "{report}");
+    let tables: Vec<_> = std::fs::read_dir(scratch.0.join("db"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sst"))
+        .collect();
+    let mut bytes = std::fs::read(&tables[0]).unwrap();
+    bytes[3] ^= 1;
+    std::fs::write(&tables[0], &bytes).unwrap();
+    let (success, out, err) = run("ldb", &[&scratch.db(), "doctor"]);
+    assert!(
+        !success && err.contains("1 errors were found"),
+        "{out}{err}"
+    );
+    assert!(
+        out.contains("error: checksum: ") && out.contains("ldb repair"),
+        "{out}"
+    );
+    let (_, json, _) = run("ldb", &[&scratch.db(), "doctor", "--json"]);
+    assert!(
+        json.contains(r#"{"severity":"error","check":"checksum""#),
+        "{json}"
+    );
+    std::fs::remove_file(&tables[0]).unwrap();
+    let (success, out, _) = run("ldb", &[&scratch.db(), "doctor", "--skip_checksums"]);
+    assert!(
+        !success && out.contains("error: consistency: ") && out.contains("is missing"),
+        "{out}"
+    );
+}
+
+#[test]
+fn doctor_examines_every_database_of_rocksdb() {
+    for entry in std::fs::read_dir(golden()).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.join("CURRENT").is_file() {
+            continue;
+        }
+        let db = format!("--db={}", path.display());
+        let (_, out, err) = run("ldb", &[&db, "doctor", "--try_load_options=false"]);
+        assert!(out.contains(" column families, "), "{db}: {out}{err}");
+        assert!(!out.contains("error: checksum"), "{db}: {out}");
+    }
+}
+
+#[test]
+fn a_read_is_explained_by_memtables_tables_filters_and_blocks() {
+    let scratch = Scratch::new();
+    two_levels(&scratch);
+    let newest = ldb(&scratch, &["explain-get", "k"]);
+    assert!(newest.contains("answer: found, 1 bytes"), "{newest}");
+    assert!(
+        newest.contains("level 6: not consulted: a newer entry decides"),
+        "{newest}"
+    );
+    let deleted = ldb(&scratch, &["explain-get", "z"]);
+    assert!(
+        deleted.contains("answer: not found: the newest entry is deleted"),
+        "{deleted}"
+    );
+    let older = ldb(&scratch, &["explain-get", "a"]);
+    assert!(
+        older.contains("memtables: ") && older.contains("answer: found, 1 bytes"),
+        "{older}"
+    );
+    assert!(older.contains("read: data block at 0"), "{older}");
+    let outside = ldb(&scratch, &["explain-get", "zz"]);
+    assert!(
+        outside.contains("the key is outside of their ranges"),
+        "{outside}"
+    );
+    assert!(
+        outside.contains("answer: not found: no run has an entry"),
+        "{outside}"
+    );
+    let json = ldb(&scratch, &["explain-get", "a", "--json"]);
+    assert!(json.contains(r#""answer":"found, 1 bytes""#), "{json}");
+}
+
+#[test]
+fn the_levels_are_drawn_with_a_rectangle_per_table() {
+    let scratch = Scratch::new();
+    two_levels(&scratch);
+    let path = scratch.file("levels.svg");
+    ldb(&scratch, &["lsm", &format!("--out={path}")]);
+    let svg = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(svg, ldb(&scratch, &["lsm"]));
+    let tables = ldb(&scratch, &["list_live_files_metadata", "--json"]);
+    assert_eq!(
+        svg.matches("class=\"table ").count(),
+        tables.lines().count()
+    );
+    assert!(svg.contains(".sst, level 6, "), "{svg}");
+}
+
+#[test]
+fn top_prints_the_figures_of_a_database_that_it_does_not_open_for_writing() {
+    let scratch = Scratch::new();
+    two_levels(&scratch);
+    let top = ["top", "--count=2", "--interval_seconds=0.01"];
+    let text = ldb(&scratch, &top);
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(
+        text.lines()
+            .next()
+            .is_some_and(|line| line.contains("writes/s")),
+        "{text}"
+    );
+    let json = ldb(&scratch, &[&top[..], &["--json"]].concat());
+    assert!(
+        json.lines().all(|line| line.contains(r#""sequence":7,"#)),
+        "{json}"
     );
 }

@@ -1,0 +1,193 @@
+//! `doctor`: examines a directory without opening the database, and says what to do.
+//!
+//! - [`Finding`]: a fact, how grave it is, and the advice. `files`: what the MANIFEST, the tables and
+//!   the logs show. `options`: settings that often disappoint.
+
+mod files;
+mod options;
+
+use super::args::{Doctor, Global};
+use super::database::{Settings, directory};
+use super::manifest::current_state;
+use super::output::Output;
+use super::tree::Tree;
+use super::{Failure, Outcome};
+use crate::json::Json;
+
+/// How grave a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Severity {
+    /// Data is damaged or missing.
+    Error,
+    /// Reads, writes or space suffer.
+    Warning,
+    /// Worth knowing.
+    Note,
+}
+
+impl Severity {
+    fn name(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        }
+    }
+}
+
+/// A fact about a database, and the advice.
+struct Finding {
+    severity: Severity,
+    /// The check that found it: one word.
+    check: &'static str,
+    message: String,
+    advice: &'static str,
+}
+
+/// The findings so far, and the amount of what was examined.
+#[derive(Default)]
+struct Report {
+    findings: Vec<Finding>,
+    families: u64,
+    tables: u64,
+    table_bytes: u64,
+    entries: u64,
+    logs: u64,
+}
+
+impl Report {
+    fn add(
+        &mut self,
+        severity: Severity,
+        check: &'static str,
+        message: String,
+        advice: &'static str,
+    ) {
+        self.findings.push(Finding {
+            severity,
+            check,
+            message,
+            advice,
+        });
+    }
+
+    fn error(&mut self, check: &'static str, message: String, advice: &'static str) {
+        self.add(Severity::Error, check, message, advice);
+    }
+
+    fn warning(&mut self, check: &'static str, message: String, advice: &'static str) {
+        self.add(Severity::Warning, check, message, advice);
+    }
+
+    fn note(&mut self, check: &'static str, message: String, advice: &'static str) {
+        self.add(Severity::Note, check, message, advice);
+    }
+
+    fn count(&self, severity: Severity) -> u64 {
+        let of_severity = self
+            .findings
+            .iter()
+            .filter(|found| found.severity == severity);
+        of_severity.map(|_| 1).sum()
+    }
+
+    fn print(&self, out: &mut Output) -> Outcome {
+        for finding in &self.findings {
+            let (severity, check) = (finding.severity.name(), finding.check);
+            if out.json {
+                let mut json = Json::object();
+                json.set("severity", severity)
+                    .set("check", check)
+                    .set("message", &finding.message)
+                    .set("advice", finding.advice);
+                out.object(json)?;
+            } else {
+                out.line(&format!("{severity}: {check}: {}", finding.message))?;
+                out.line(&format!("    {}", finding.advice))?;
+            }
+        }
+        let counts = [Severity::Error, Severity::Warning, Severity::Note]
+            .map(|severity| self.count(severity));
+        let [errors, warnings, notes] = counts;
+        if out.json {
+            let mut json = Json::object();
+            json.set("column_families", self.families)
+                .set("tables", self.tables)
+                .set("table_bytes", self.table_bytes)
+                .set("entries", self.entries)
+                .set("logs", self.logs)
+                .set("errors", errors)
+                .set("warnings", warnings)
+                .set("notes", notes);
+            return out.object(json);
+        }
+        out.line(&format!(
+            "{} column families, {} tables with {} entries in {} bytes, {} logs: {errors} errors, {warnings} warnings, {notes} notes",
+            self.families, self.tables, self.entries, self.table_bytes, self.logs
+        ))
+    }
+}
+
+/// Examines a database.
+///
+/// # Errors
+/// If there is a finding of severity *error*, after all findings are printed.
+pub(super) fn examine(global: &Global, flags: &Doctor, out: &mut Output) -> Outcome {
+    let path = directory(global)?;
+    let mut report = Report::default();
+    match current_state(&path) {
+        Ok(state) => {
+            let settings = match Settings::load(global, &path) {
+                Ok(settings) => {
+                    options::examine_database(&settings.options, &mut report);
+                    Some(settings)
+                }
+                Err(Failure::Message(message)) => {
+                    report.error(
+                        "options",
+                        format!("the newest OPTIONS file cannot be read: {message}"),
+                        "Give the options in code; the next open writes a new OPTIONS file.",
+                    );
+                    None
+                }
+                Err(failure) => return Err(failure),
+            };
+            let mut trees = Vec::new();
+            for (&id, family) in &state.families {
+                report.families += 1;
+                let options = settings
+                    .as_ref()
+                    .map(|settings| settings.of_family(&family.name));
+                match Tree::open(&path, id, family, options) {
+                    Ok(tree) => {
+                        if let Some(options) = options {
+                            options::examine_family(&tree, options, &mut report);
+                        }
+                        files::examine_tables(&tree, !flags.skip_checksums, &mut report);
+                        trees.push(tree);
+                    }
+                    Err(Failure::Message(message)) => report.error(
+                        "manifest",
+                        format!("column family \"{}\": {message}", family.name),
+                        "Its tables were not examined. A comparator of the application is only known to it: run verify_checksums there.",
+                    ),
+                    Err(failure) => return Err(failure),
+                }
+            }
+            files::examine_logs(&path, settings.as_ref(), &trees, &mut report)?;
+            files::examine_directory(&path, &trees, &mut report)?;
+        }
+        Err(Failure::Message(message)) => report.error(
+            "manifest",
+            format!("CURRENT or the MANIFEST cannot be read: {message}"),
+            "Restore a backup; without one, `ldb repair` rebuilds the MANIFEST from the tables.",
+        ),
+        Err(failure) => return Err(failure),
+    }
+    report.findings.sort_by_key(|finding| finding.severity);
+    report.print(out)?;
+    match report.count(Severity::Error) {
+        0 => Ok(()),
+        errors => Err(Failure::Message(format!("{errors} errors were found"))),
+    }
+}

@@ -1,0 +1,231 @@
+//! Findings about tables, levels, logs and the directory.
+
+use std::path::Path;
+
+use koeldb_base::file_name::{self, FileKind};
+use koeldb_fs::FileSystem;
+use koeldb_fs::posix::PosixFileSystem;
+use koeldb_lsm::version::FileMeta;
+use koeldb_table::reader::TableReader;
+
+use super::super::database::Settings;
+use super::super::tree::Tree;
+use super::super::{Outcome, wal};
+use super::Report;
+use crate::progress;
+
+/// The share of deletions from which a table is reported, and the least number of entries.
+const DELETIONS_SHARE: f64 = 0.5;
+const DELETIONS_ENTRIES_MIN: u64 = 1000;
+
+/// The tables of level 0 from which reads suffer: RocksDB's default of the slowdown trigger.
+const LEVEL0_TABLES: usize = 20;
+
+/// The bytes below which amplification and small tables do not matter.
+const SMALL_BYTES: u64 = 64 << 20;
+
+const DAMAGED: &str = "Restore the table from a backup. Without one, `ldb repair` keeps what is readable, and the rest is lost.";
+
+/// Examines the tables of a column family, and the shape of its levels.
+pub(super) fn examine_tables(tree: &Tree, verify: bool, report: &mut Report) {
+    let family = &tree.name;
+    let fs = PosixFileSystem::new();
+    let bar = progress::bytes("doctor");
+    bar.set_length(tree.version.bytes());
+    for (level, file) in tree.version.files() {
+        report.tables += 1;
+        report.table_bytes += file.bytes;
+        let name = format!(
+            "{:06}.sst (column family \"{family}\", level {level})",
+            file.number
+        );
+        match fs.metadata(&tree.path(file.number)) {
+            Err(error) => {
+                report.error(
+                    "consistency",
+                    format!("{name} is missing: {error}"),
+                    DAMAGED,
+                );
+                continue;
+            }
+            Ok(metadata) if metadata.len != file.bytes => {
+                let message = format!(
+                    "{name} has {} bytes where {} are recorded",
+                    metadata.len, file.bytes
+                );
+                report.error("consistency", message, DAMAGED);
+            }
+            Ok(_) => {}
+        }
+        match tree.tables.reader(file, level) {
+            Ok(table) => examine_table(&table, file, &name, verify, report),
+            Err(error) => report.error("table", format!("{name}: {error}"), DAMAGED),
+        }
+        bar.inc(file.bytes);
+    }
+    bar.finish_and_clear();
+    examine_levels(tree, report);
+}
+
+fn examine_table(
+    table: &TableReader,
+    file: &FileMeta,
+    name: &str,
+    verify: bool,
+    report: &mut Report,
+) {
+    if verify && let Err(error) = table.verify_checksums(&mut |_| ()) {
+        report.error("checksum", format!("{name}: {error}"), DAMAGED);
+    }
+    let properties = table.properties();
+    report.entries += properties.entry_count;
+    let share = ratio(properties.deletion_count, properties.entry_count);
+    if share > DELETIONS_SHARE && properties.entry_count >= DELETIONS_ENTRIES_MIN {
+        report.warning(
+            "tombstones",
+            format!("{name}: {:.0} % of its {} entries are deletions", share * 100.0, properties.entry_count),
+            "Scans read them all. Compact the range (`ldb compact --from --to`), and use delete_range for ranges.",
+        );
+    }
+    if file.oldest_blob_file != 0 {
+        report.warning(
+            "blobs",
+            format!("{name} refers to blob files"),
+            "KoelDB opens the directory read-only and cannot read these values. Compact it with RocksDB, blob files off.",
+        );
+    }
+}
+
+fn examine_levels(tree: &Tree, report: &mut Report) {
+    let family = &tree.name;
+    let levels = &tree.version.levels;
+    for (number, level) in levels.iter().enumerate().skip(1) {
+        for pair in level.files.windows(2) {
+            if tree
+                .order
+                .compare_internal(&pair[0].largest, &pair[1].smallest)
+                .is_ge()
+            {
+                report.error(
+                    "overlap",
+                    format!(
+                        "column family \"{family}\", level {number}: {:06}.sst and {:06}.sst overlap",
+                        pair[0].number, pair[1].number
+                    ),
+                    "Reads may miss keys. Restore a backup, or run `ldb repair`, which merges overlapping tables.",
+                );
+            }
+        }
+    }
+    let newest = levels.first().map_or(0, |level| level.files.len());
+    if newest >= LEVEL0_TABLES {
+        report.warning(
+            "level0",
+            format!("column family \"{family}\": level 0 has {newest} tables, all of which a read may visit"),
+            "Compactions do not keep up: raise max_background_jobs or max_subcompactions, or run `ldb compact`.",
+        );
+    }
+    let total = tree.version.bytes();
+    let deepest = levels[tree.version.deepest_level()].bytes();
+    let amplification = ratio(total, deepest);
+    if amplification > 2.0 && total > SMALL_BYTES {
+        report.warning(
+            "space",
+            format!("column family \"{family}\": {total} bytes of tables over {deepest} in the deepest level, a space amplification of {amplification:.1}"),
+            "Up to this factor of the space may be old versions. Compact the family (`ldb compact`), or use level_compaction_dynamic_level_bytes.",
+        );
+    }
+    let tables = tree.version.files().count();
+    if tables >= 1000 && ratio(total, tables as u64) < 4_000_000.0 {
+        report.note(
+            "tables",
+            format!(
+                "column family \"{family}\": {tables} tables of {} bytes on average",
+                total / tables as u64
+            ),
+            "Many small tables cost memory and descriptors: raise target_file_size_base.",
+        );
+    }
+}
+
+/// Reads all logs that the database needs.
+pub(super) fn examine_logs(
+    directory: &Path,
+    settings: Option<&Settings>,
+    trees: &[Tree],
+    report: &mut Report,
+) -> Outcome {
+    let elsewhere = settings.map(|settings| settings.options.get_wal_dir());
+    let logs = elsewhere.filter(|path| path.is_dir()).unwrap_or(directory);
+    let fs = PosixFileSystem::new();
+    let oldest = trees.iter().map(|tree| tree.log_number).min().unwrap_or(0);
+    let mut bytes = 0;
+    let numbers = koeldb_log::wal::list(&fs, logs)?;
+    let newest = numbers.last().copied();
+    for number in numbers.into_iter().filter(|number| *number >= oldest) {
+        report.logs += 1;
+        let path = file_name::wal(logs, number);
+        bytes += fs.metadata(&path)?.len;
+        let mut records = wal::open(&path)?;
+        while records.next_record()?.is_some() {}
+        while let Some(problem) = records.take_problem() {
+            let message = problem.to_error(&**records.file()).to_string();
+            if newest == Some(number) {
+                report.note(
+                    "log",
+                    format!("{message} in the newest log"),
+                    "A crash leaves a torn tail, which the next open drops. If there was none, the log is damaged: see wal_recovery_mode.",
+                );
+            } else {
+                report.error(
+                    "log",
+                    message,
+                    "The next open obeys wal_recovery_mode: by default it stops before the damage and keeps the rest in archive/.",
+                );
+            }
+        }
+    }
+    if bytes > 4 << 30 {
+        report.warning(
+            "log",
+            format!(
+                "{} logs have {bytes} bytes, which the next open replays",
+                report.logs
+            ),
+            "A column family that is rarely written pins them: set max_total_wal_size.",
+        );
+    }
+    Ok(())
+}
+
+/// Looks for tables that no column family has.
+pub(super) fn examine_directory(directory: &Path, trees: &[Tree], report: &mut Report) -> Outcome {
+    let live = |number: u64| {
+        let mut files = trees.iter().flat_map(|tree| tree.version.files());
+        files.any(|(_, file)| file.number == number)
+    };
+    let mut unknown = 0u64;
+    for entry in PosixFileSystem::new().list(directory)? {
+        if let Some(FileKind::Table(number)) = file_name::parse(&entry.name)
+            && !live(number)
+        {
+            unknown += 1;
+        }
+    }
+    if unknown > 0 {
+        report.note(
+            "files",
+            format!("{unknown} tables in the directory belong to no column family"),
+            "They are of a running job or an interrupted one; the next open removes them.",
+        );
+    }
+    Ok(())
+}
+
+/// Returns a quotient for display; 0 if there is no divisor.
+fn ratio(number: u64, of: u64) -> f64 {
+    if of == 0 {
+        return 0.0;
+    }
+    number as f64 / of as f64
+}

@@ -1,0 +1,184 @@
+//! `lsm`: a picture of the levels of a column family by key range, as SVG.
+//!
+//! The horizontal axis is the key space: every first and last key of a table is at the same distance
+//! from the next, so that dense ranges are as wide as sparse ones. A table is a rectangle from its
+//! first to its last key, and its colour is its share of deletions. Tables of level 0 overlap: each
+//! has a row.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use koeldb_base::KeyOrder;
+use koeldb_lsm::version::FileMeta;
+
+use super::Outcome;
+use super::args::Global;
+use super::database::directory;
+use super::output::Output;
+use super::tree::Tree;
+use crate::text::escape_xml;
+
+const WIDTH: f64 = 960.0;
+const LABELS: f64 = 150.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 64.0;
+const ROW: f64 = 22.0;
+const GAP: f64 = 8.0;
+/// The width of a table with a single key.
+const NARROWEST: f64 = 1.5;
+
+const STYLE: &str = "text{font:13px sans-serif;fill:#222}.title{font-weight:bold;font-size:15px}\
+.page{fill:#fff}.row{fill:#f1f1f1}.d0{fill:#2166ac}.d1{fill:#92a94f}.d2{fill:#e08214}.d3{fill:#b2182b}\
+.table{stroke:#fff;stroke-width:1}\
+@media(prefers-color-scheme:dark){text{fill:#ddd}.page{fill:#161616}.row{fill:#262626}\
+.table{stroke:#161616}.d0{fill:#4393c3}}";
+
+/// Colours by the share of deletions: the class, the upper limit, and the legend.
+const COLOURS: [(&str, f64, &str); 4] = [
+    ("d0", 0.1, "up to 10 % deletions"),
+    ("d1", 0.3, "to 30 %"),
+    ("d2", 0.5, "to 50 %"),
+    ("d3", f64::INFINITY, "above"),
+];
+
+/// Draws the tree to a file, or to standard output.
+pub(super) fn draw(global: &Global, path: Option<&Path>, out: &mut Output) -> Outcome {
+    let tree = Tree::of(&directory(global)?, &global.column_family, None)?;
+    let svg = picture(&tree);
+    let Some(path) = path else {
+        return out.line(svg.trim_end());
+    };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the picture is no file of the database"
+    )]
+    std::fs::write(path, svg).map_err(|error| format!("{}: {error}", path.display()))?;
+    out.line(&format!("{} was written", path.display()))
+}
+
+/// The first and last keys of all tables, in order and without repetition.
+struct Axis<'t> {
+    order: &'t KeyOrder,
+    keys: Vec<&'t [u8]>,
+}
+
+impl<'t> Axis<'t> {
+    fn new(tree: &'t Tree) -> Self {
+        let order = &tree.order;
+        let files = || tree.version.files().map(|(_, file)| file);
+        let mut keys: Vec<&[u8]> = files()
+            .flat_map(|file| [file.smallest_user_key(), file.largest_user_key()])
+            .collect();
+        keys.sort_by(|a, b| order.compare(a, b));
+        keys.dedup();
+        Axis { order, keys }
+    }
+
+    fn x(&self, key: &[u8]) -> f64 {
+        let before = self
+            .keys
+            .partition_point(|other| self.order.compare(other, key).is_lt());
+        let last = self.keys.len().saturating_sub(1).max(1);
+        LABELS + (WIDTH - LABELS - RIGHT) * before as f64 / last as f64
+    }
+}
+
+fn picture(tree: &Tree) -> String {
+    let axis = Axis::new(tree);
+    let mut rows = String::new();
+    let mut y = TOP;
+    for (number, level) in tree.version.levels.iter().enumerate() {
+        if level.files.is_empty() && number > tree.version.deepest_level() {
+            break;
+        }
+        let height = match number {
+            0 => ROW * level.files.len().max(1) as f64,
+            _ => ROW,
+        };
+        let (count, bytes) = (level.files.len(), megabytes(level.bytes()));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            rows,
+            "<rect class=\"row\" x=\"{LABELS}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{height:.1}\"/>\
+             <text x=\"12\" y=\"{:.1}\">L{number}: {count}, {bytes}</text>",
+            WIDTH - LABELS - RIGHT,
+            y + ROW / 2.0 + 4.5
+        );
+        for (index, file) in level.files.iter().enumerate() {
+            let top = if number == 0 {
+                y + ROW * index as f64
+            } else {
+                y
+            };
+            rows.push_str(&table(tree, &axis, number, file, top));
+        }
+        y += height + GAP;
+    }
+    let title = format!(
+        "Column family \"{}\": {} tables, {}",
+        tree.name,
+        tree.version.files().count(),
+        megabytes(tree.version.bytes())
+    );
+    let height = y + 12.0;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">\n\
+         <title>{0}</title><style>{STYLE}</style>\n\
+         <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n\
+         <text class=\"title\" x=\"12\" y=\"24\">{0}</text>\n",
+        escape_xml(&title)
+    );
+    let mut x = LABELS;
+    for (class, _, legend) in COLOURS {
+        let _ = writeln!(
+            svg,
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"38\" width=\"12\" height=\"12\"/>\
+             <text x=\"{:.1}\" y=\"49\">{legend}</text>",
+            x + 18.0
+        );
+        x += 40.0 + 7.2 * legend.len() as f64;
+    }
+    svg + &rows + "</svg>\n"
+}
+
+fn table(tree: &Tree, axis: &Axis<'_>, level: usize, file: &FileMeta, y: f64) -> String {
+    let (from, to) = (
+        axis.x(file.smallest_user_key()),
+        axis.x(file.largest_user_key()),
+    );
+    let counts = tree.tables.reader(file, level).ok().map(|table| {
+        let properties = table.properties();
+        (properties.entry_count, properties.deletion_count)
+    });
+    let share = match counts {
+        Some((entries, deletions)) if entries > 0 => deletions as f64 / entries as f64,
+        _ => 0.0,
+    };
+    let (class, ..) = COLOURS
+        .into_iter()
+        .find(|(_, limit, _)| share <= *limit)
+        .unwrap_or(COLOURS[3]);
+    let contents = match counts {
+        Some((entries, deletions)) => format!("{entries} entries, {deletions} deletions"),
+        None => "it cannot be opened".to_owned(),
+    };
+    let key = |key: &[u8]| escape_xml(&key.escape_ascii().to_string());
+    format!(
+        "<rect class=\"table {class}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\">\
+         <title>{:06}.sst, level {level}, {}: {contents}\n{} to {}</title></rect>\n",
+        y + 1.0,
+        (to - from).max(NARROWEST),
+        ROW - 2.0,
+        file.number,
+        megabytes(file.bytes),
+        key(file.smallest_user_key()),
+        key(file.largest_user_key())
+    )
+}
+
+fn megabytes(bytes: u64) -> String {
+    match bytes as f64 / f64::from(1 << 20) {
+        small if small < 10.0 => format!("{small:.2} MiB"),
+        large => format!("{large:.0} MiB"),
+    }
+}

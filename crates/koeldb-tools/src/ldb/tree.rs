@@ -1,0 +1,76 @@
+//! The tree of a column family, read from the files of a database that is not opened.
+//!
+//! Nothing is written and no lock is taken, so the database may be damaged, in use, or RocksDB's.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use koeldb::ColumnFamilyOptions;
+use koeldb_base::{KeyOrder, file_name};
+use koeldb_fs::OpenOptions;
+use koeldb_fs::posix::PosixFileSystem;
+use koeldb_lsm::TableOpener;
+use koeldb_lsm::version::Version;
+use koeldb_table::reader::TableReadContext;
+
+use super::manifest::{ColumnFamilyState, current_state};
+use super::{Failure, Outcome};
+
+/// A column family as its MANIFEST describes it.
+pub(super) struct Tree {
+    pub(super) directory: PathBuf,
+    pub(super) id: u32,
+    pub(super) name: String,
+    pub(super) order: KeyOrder,
+    /// The oldest log with entries that no table has.
+    pub(super) log_number: u64,
+    pub(super) version: Version,
+    pub(super) tables: TableOpener,
+}
+
+impl Tree {
+    /// Reads the MANIFEST and returns the tree of the column family `name`.
+    ///
+    /// `options` provide the prefix extractor of filters; without them prefix filters are not asked.
+    pub(super) fn of(
+        directory: &Path,
+        name: &str,
+        options: Option<&ColumnFamilyOptions>,
+    ) -> Outcome<Self> {
+        let state = current_state(directory)?;
+        let mut families = state.families.iter();
+        let Some((&id, family)) = families.find(|(_, family)| family.name == name) else {
+            return Err(Failure::Message(format!("Unknown column family {name}")));
+        };
+        Self::open(directory, id, family, options)
+    }
+
+    pub(super) fn open(
+        directory: &Path,
+        id: u32,
+        family: &ColumnFamilyState,
+        options: Option<&ColumnFamilyOptions>,
+    ) -> Outcome<Self> {
+        let order = family.order()?;
+        let context = TableReadContext {
+            order: order.clone(),
+            prefix_extractor: options.and_then(|options| options.get_prefix_extractor().cloned()),
+            ..TableReadContext::default()
+        };
+        let fs = Arc::new(PosixFileSystem::new());
+        Ok(Tree {
+            directory: directory.to_owned(),
+            id,
+            name: family.name.clone(),
+            order,
+            log_number: family.log_number,
+            version: family.version()?,
+            tables: TableOpener::new(fs, directory, OpenOptions::default(), context),
+        })
+    }
+
+    /// The path of a table.
+    pub(super) fn path(&self, number: u64) -> PathBuf {
+        file_name::table(&self.directory, number)
+    }
+}
