@@ -1,0 +1,75 @@
+//! Keys of the log database.
+//!
+//! ```text
+//! default family   group (8 bytes) | index (8 bytes)   an entry
+//! family "meta"    group (8 bytes) | name (1 byte)     vote 'v', purged 'p', committed 'c'
+//! ```
+//!
+//! Numbers are big-endian, so that the order of keys is that of groups and indices.
+#![expect(
+    clippy::big_endian_bytes,
+    reason = "the order of keys is the order of numbers"
+)]
+
+use koeldb::{Error, Result};
+
+/// A value of a group beside its entries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Meta {
+    Vote,
+    Purged,
+    Committed,
+}
+
+/// The key of an entry.
+pub(crate) fn entry(group: u64, index: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&group.to_be_bytes());
+    key[8..].copy_from_slice(&index.to_be_bytes());
+    key
+}
+
+/// The first key behind an entry; it belongs to no entry.
+pub(crate) fn behind(group: u64, index: u64) -> [u8; 17] {
+    let mut key = [0; 17];
+    key[..16].copy_from_slice(&entry(group, index));
+    key
+}
+
+/// The index in the key of an entry.
+pub(crate) fn index(key: &[u8]) -> Result<u64> {
+    match key.get(8..).map(<[u8; 8]>::try_from) {
+        Some(Ok(bytes)) => Ok(u64::from_be_bytes(bytes)),
+        _ => Err(Error::corruption(format!(
+            "a key of {} bytes in a Raft log",
+            key.len()
+        ))),
+    }
+}
+
+/// The key of a value of a group.
+pub(crate) fn meta(group: u64, meta: Meta) -> [u8; 9] {
+    let mut key = [0; 9];
+    key[..8].copy_from_slice(&group.to_be_bytes());
+    key[8] = match meta {
+        Meta::Vote => b'v',
+        Meta::Purged => b'p',
+        Meta::Committed => b'c',
+    };
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_ascend_with_group_and_index() {
+        let keys = [(0, 0), (0, 255), (0, 256), (0, u64::MAX), (1, 0), (256, 3)];
+        let keys = keys.map(|(group, index)| entry(group, index));
+        assert!(keys.is_sorted());
+        assert!(behind(0, u64::MAX)[..] > keys[3][..] && behind(0, u64::MAX)[..] < keys[4][..]);
+        assert_eq!(index(&entry(7, 12)).unwrap(), 12);
+        assert!(index(b"short").unwrap_err().is_corruption());
+    }
+}

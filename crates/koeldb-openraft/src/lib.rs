@@ -1,0 +1,43 @@
+//! Storage for [openraft] on KoelDB: Raft log, state machine, snapshots.
+//!
+//! - [`RaftLogs`] is the log database of a node. All Raft groups of the node share it, and with it
+//!   the syncs of its write-ahead log (group commit across groups).
+//! - [`StateStore`] is the replicated state of one group, a database of its own. Its writes bypass
+//!   the write-ahead log, since the Raft log already has them.
+//! - [`SnapshotDir`] is a snapshot: a checkpoint of the state, sent and installed as files.
+//! - [`LogStore`] and [`StateMachine`] adapt them to openraft; an [`Application`] says what requests
+//!   do to the state.
+//!
+//! The first three know nothing of openraft. Building and installing a snapshot run in a thread of
+//! their own (`AsyncRuntime::spawn_blocking`); the other calls block only on writes of the log to the
+//! operating system, on reads, and in write stalls.
+//!
+//! # Durability
+//! | call | durable |
+//! |---|---|
+//! | `append` | when its callback runs |
+//! | `save_vote` | before it returns |
+//! | `truncate_after`, `purge`, `save_committed` | with the next sync; their order with appends is that of the calls |
+//! | `apply` | with the next flush of the state; openraft applies the rest again from the log |
+//! | `build_snapshot`, `install_snapshot` | before they return |
+//!
+//! After the first failed write or sync of the log database every later call fails until it is
+//! reopened: what is on the disk is unknown.
+
+mod application;
+mod encoding;
+mod key;
+mod log_store;
+mod logs;
+mod snapshot;
+mod state;
+mod state_machine;
+mod syncer;
+
+pub use application::{Application, StateBatch};
+pub use encoding::{Encoding, Postcard};
+pub use log_store::{DurableIndex, LogStore};
+pub use logs::{GroupLog, RaftLogs};
+pub use snapshot::{SnapshotDir, SnapshotFile};
+pub use state::{APPLIED_KEY, StateStore};
+pub use state_machine::{SnapshotBuilder, StateMachine};

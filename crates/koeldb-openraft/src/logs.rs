@@ -1,0 +1,315 @@
+//! The log database of a node, shared by its Raft groups.
+
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use koeldb::{
+    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, Db, Error, Options, ReadOptions,
+    RecoveryMode, Result, WriteBatch,
+};
+
+use crate::key::{self, Meta};
+use crate::syncer::RunningSyncer;
+
+/// The family of votes and positions. It is small, so its flushes are.
+const META_FAMILY: &str = "meta";
+
+/// The Raft logs of a node, in one database: cheap to clone.
+///
+/// Entries, votes and positions are bytes here. A thread syncs the write-ahead log whenever
+/// callbacks wait, once for all of them.
+#[derive(Clone)]
+pub struct RaftLogs {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    running: RunningSyncer,
+    meta: ColumnFamily,
+}
+
+impl RaftLogs {
+    /// Opens the logs in the directory `path`, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `options` has a recovery mode that skips damaged records: a log with a
+    /// hole is no Raft log. Errors of [`Db::open`].
+    pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(options, path.as_ref(), true)
+    }
+
+    /// Like [`RaftLogs::open`], but without a thread: callbacks wait until
+    /// [`RaftLogs::sync_waiting`] is called. For simulations.
+    ///
+    /// # Errors
+    /// See [`RaftLogs::open`].
+    pub fn open_without_thread(options: &Options, path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(options, path.as_ref(), false)
+    }
+
+    fn open_with(options: &Options, path: &Path, has_thread: bool) -> Result<Self> {
+        if options.get_wal_recovery_mode() == RecoveryMode::SkipAnyCorruptedRecords {
+            return Err(Error::invalid_argument(
+                "a Raft log must not be recovered by skipping damaged records",
+            ));
+        }
+        let mut options = options.clone();
+        options
+            .create_if_missing(true)
+            .create_missing_column_families(true);
+        let meta = ColumnFamilyDescriptor::new(META_FAMILY, ColumnFamilyOptions::new());
+        let (db, [meta]) = Db::open_cf(&options, path, [meta])?;
+        let running = RunningSyncer::start(db, has_thread)?;
+        let shared = Arc::new(Shared { running, meta });
+        Ok(RaftLogs { shared })
+    }
+
+    /// The log of `group`, which is empty if it has never been written.
+    ///
+    /// At most one handle and its clones may write a group.
+    ///
+    /// # Errors
+    /// Errors of reads.
+    pub fn group(&self, group: u64) -> Result<GroupLog> {
+        let log = GroupLog {
+            logs: self.clone(),
+            group,
+            first: Arc::new(AtomicU64::new(0)),
+        };
+        if let Some(purged) = log.meta(Meta::Purged)? {
+            let (index, _) = split_index(&purged)?;
+            log.first.store(index.saturating_add(1), Ordering::Release);
+        }
+        Ok(log)
+    }
+
+    /// Syncs once and completes the callbacks that wait; returns their number.
+    ///
+    /// Needed only for logs without a thread.
+    #[allow(clippy::must_use_candidate, reason = "called for its effect")]
+    pub fn sync_waiting(&self) -> usize {
+        self.shared.running.syncer.sync_waiting()
+    }
+
+    /// The number of syncs since the logs were opened.
+    #[must_use]
+    pub fn sync_count(&self) -> u64 {
+        self.shared.running.syncer.sync_count()
+    }
+
+    /// The database of the logs, for its properties and statistics.
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        &self.shared.running.syncer.db
+    }
+}
+
+/// The log of one Raft group; clones are handles to the same log.
+#[derive(Clone)]
+pub struct GroupLog {
+    logs: RaftLogs,
+    group: u64,
+    /// The first index that is not purged.
+    first: Arc<AtomicU64>,
+}
+
+impl GroupLog {
+    /// Appends entries, which are readable when this returns; `done` is called when they, and all
+    /// earlier writes, are durable.
+    ///
+    /// # Errors
+    /// If the write or an earlier one failed; `done` is not called then.
+    pub fn append<E: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = (u64, E)>,
+        done: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for (index, entry) in entries {
+            batch.put(key::entry(self.group, index), entry);
+        }
+        self.syncer().write_durably(&batch, Box::new(done))
+    }
+
+    /// Saves the vote; `done` is called when it is durable.
+    ///
+    /// # Errors
+    /// If the write or an earlier one failed; `done` is not called then.
+    pub fn save_vote(
+        &self,
+        vote: &[u8],
+        done: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.put_cf(self.family(), key::meta(self.group, Meta::Vote), vote);
+        self.syncer().write_durably(&batch, Box::new(done))
+    }
+
+    /// Removes the entries from `first` on.
+    ///
+    /// This is durable before anything that is appended later, whose log record is behind it.
+    ///
+    /// # Errors
+    /// If the write or an earlier one failed.
+    pub fn truncate_from(&self, first: u64) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete_range(
+            key::entry(self.group, first),
+            key::behind(self.group, u64::MAX),
+        );
+        self.syncer().write(&batch)
+    }
+
+    /// Removes the entries up to `last`, inclusive, and remembers `position`, the description of
+    /// the last removed entry.
+    ///
+    /// A purge that a crash undoes has to be repeated; nothing is lost by it.
+    ///
+    /// # Errors
+    /// If the write or an earlier one failed.
+    pub fn purge(&self, last: u64, position: &[u8]) -> Result<()> {
+        let mut value = last.to_le_bytes().to_vec();
+        value.extend_from_slice(position);
+        let mut batch = WriteBatch::new();
+        batch
+            .put_cf(self.family(), key::meta(self.group, Meta::Purged), value)
+            .delete_range(key::entry(self.group, 0), key::behind(self.group, last));
+        self.syncer().write(&batch)?;
+        self.first.store(last.saturating_add(1), Ordering::Release);
+        Ok(())
+    }
+
+    /// Saves the position up to which entries are committed; durable with the next sync.
+    ///
+    /// # Errors
+    /// If the write or an earlier one failed.
+    pub fn save_committed(&self, committed: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.put_cf(
+            self.family(),
+            key::meta(self.group, Meta::Committed),
+            committed,
+        );
+        self.syncer().write(&batch)
+    }
+
+    /// Reads the entries of a range of indices, at least one and then up to `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// If a write has failed, or the read fails.
+    pub fn entries(
+        &self,
+        range: impl RangeBounds<u64>,
+        bytes_max: usize,
+    ) -> Result<Vec<(u64, Vec<u8>)>> {
+        self.syncer().check()?;
+        let from = match range.start_bound() {
+            Bound::Included(from) => Some(*from),
+            Bound::Excluded(before) => before.checked_add(1),
+            Bound::Unbounded => Some(0),
+        };
+        let to = match range.end_bound() {
+            Bound::Included(last) => Some(*last),
+            Bound::Excluded(behind) => behind.checked_sub(1),
+            Bound::Unbounded => Some(u64::MAX),
+        };
+        // Entries below `first` may still be covered by a tombstone each.
+        let first = self.first.load(Ordering::Acquire);
+        let (Some(from), Some(to)) = (from.map(|from| from.max(first)), to) else {
+            return Ok(Vec::new());
+        };
+        if from > to {
+            return Ok(Vec::new());
+        }
+        let range = self.range(from, to);
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        for entry in self.logs.db().range_opt(range, &ReadOptions::new()) {
+            let (key, value) = entry?;
+            bytes += value.len();
+            if bytes > bytes_max && !found.is_empty() {
+                break;
+            }
+            found.push((key::index(&key)?, value.to_vec()));
+        }
+        Ok(found)
+    }
+
+    /// Reads the last entry.
+    ///
+    /// # Errors
+    /// If a write has failed, or the read fails.
+    pub fn last(&self) -> Result<Option<(u64, Vec<u8>)>> {
+        self.syncer().check()?;
+        let first = self.first.load(Ordering::Acquire);
+        let range = self.range(first, u64::MAX);
+        let mut cursor = self.logs.db().cursor();
+        cursor.set_range(range);
+        if !cursor.seek_to_last()? {
+            return Ok(None);
+        }
+        match cursor.entry() {
+            Some((key, value)) => Ok(Some((key::index(key)?, value.to_vec()))),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads the index and the description of the last purged entry.
+    ///
+    /// # Errors
+    /// If a write has failed, or the read fails.
+    pub fn purged(&self) -> Result<Option<(u64, Vec<u8>)>> {
+        match self.meta(Meta::Purged)? {
+            Some(value) => split_index(&value).map(|(index, rest)| Some((index, rest.to_vec()))),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads the vote.
+    ///
+    /// # Errors
+    /// If a write has failed, or the read fails.
+    pub fn vote(&self) -> Result<Option<Vec<u8>>> {
+        self.meta(Meta::Vote)
+    }
+
+    /// Reads the position of the last call of [`GroupLog::save_committed`] that survived.
+    ///
+    /// # Errors
+    /// If a write has failed, or the read fails.
+    pub fn committed(&self) -> Result<Option<Vec<u8>>> {
+        self.meta(Meta::Committed)
+    }
+
+    fn meta(&self, meta: Meta) -> Result<Option<Vec<u8>>> {
+        self.syncer().check()?;
+        let value = self.family().get(key::meta(self.group, meta))?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    /// The keys of the entries from `from` to `to`, inclusive.
+    fn range(&self, from: u64, to: u64) -> std::ops::Range<Vec<u8>> {
+        key::entry(self.group, from).to_vec()..key::behind(self.group, to).to_vec()
+    }
+
+    fn syncer(&self) -> &crate::syncer::Syncer {
+        &self.logs.shared.running.syncer
+    }
+
+    fn family(&self) -> &ColumnFamily {
+        &self.logs.shared.meta
+    }
+}
+
+/// Splits a stored position: 8 bytes of the index, little-endian, and the description.
+fn split_index(value: &[u8]) -> Result<(u64, &[u8])> {
+    match value.split_first_chunk::<8>() {
+        Some((index, description)) => Ok((u64::from_le_bytes(*index), description)),
+        None => Err(Error::corruption(format!(
+            "a purged position of {} bytes in a Raft log",
+            value.len()
+        ))),
+    }
+}

@@ -1,0 +1,234 @@
+//! Snapshots: directories of files, and their transfer into other directories.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use koeldb::fs::file::{EntryKind, OpenOptions, Purpose, WriteOptions, is_link_refused};
+use koeldb::fs::{FileSystem, RandomAccessFile};
+use koeldb::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// The bytes of a piece of a file that is copied or sent.
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
+
+/// A file of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotFile {
+    /// The name in the directory of the snapshot.
+    pub name: String,
+    /// The size.
+    pub bytes: u64,
+    /// The CRC-32C of all bytes.
+    pub crc32c: u32,
+}
+
+/// A snapshot: the directory of a checkpoint. Clones share it.
+///
+/// The directory of a superseded snapshot is removed when its last handle is dropped, so one that is
+/// being sent stays.
+#[derive(Clone)]
+pub struct SnapshotDir {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    fs: Arc<dyn FileSystem>,
+    path: PathBuf,
+    /// The value of the reserved key in the checkpoint.
+    applied: Vec<u8>,
+    files: Mutex<Option<Vec<SnapshotFile>>>,
+    is_superseded: AtomicBool,
+}
+
+impl SnapshotDir {
+    pub(crate) fn new(fs: &Arc<dyn FileSystem>, path: &Path, applied: Vec<u8>) -> Self {
+        SnapshotDir {
+            inner: Arc::new(Inner {
+                fs: Arc::clone(fs),
+                path: path.to_owned(),
+                applied,
+                files: Mutex::new(None),
+                is_superseded: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// The applied position in the snapshot, as the state machine encoded it.
+    pub(crate) fn applied(&self) -> &[u8] {
+        &self.inner.applied
+    }
+
+    /// Has the directory removed when the last handle is dropped.
+    pub(crate) fn supersede(&self) {
+        self.inner.is_superseded.store(true, Ordering::Release);
+    }
+
+    fn known_files(&self) -> std::sync::MutexGuard<'_, Option<Vec<SnapshotFile>>> {
+        let files = self.inner.files.lock();
+        files.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lists the files with their checksums, which reads all of them the first time.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn files(&self) -> Result<Vec<SnapshotFile>> {
+        let mut known = self.known_files();
+        if let Some(files) = &*known {
+            return Ok(files.clone());
+        }
+        let mut files = Vec::new();
+        for entry in self.inner.fs.list(self.path())? {
+            // The lock file of a database that was opened in place is no part of it.
+            if entry.kind == EntryKind::File && entry.name != "LOCK" {
+                files.push(describe(&*self.inner.fs, self.path(), &entry.name)?);
+            }
+        }
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        *known = Some(files.clone());
+        Ok(files)
+    }
+
+    /// Creates `target` in `fs` with the same files: tables are linked where that is possible, all
+    /// others copied. Checks every checksum, and syncs files and directory.
+    ///
+    /// # Errors
+    /// `Corruption` if a file has other bytes than it should; errors of the file systems.
+    pub(crate) fn copy_to(&self, fs: &Arc<dyn FileSystem>, target: &Path) -> Result<()> {
+        fs.create_dir_all(target)?;
+        for file in self.files()? {
+            let (from, to) = (self.path().join(&file.name), target.join(&file.name));
+            let is_linked = Arc::ptr_eq(fs, &self.inner.fs)
+                && file.name.ends_with(".sst")
+                && link(&**fs, &from, &to)?;
+            let found = match is_linked {
+                true => describe(&**fs, target, &file.name)?,
+                false => copy(&*self.inner.fs, &from, &**fs, &to, &file.name)?,
+            };
+            if found != file {
+                return Err(Error::corruption(format!(
+                    "a file of a snapshot is {found:?}, and should be {file:?}"
+                ))
+                .in_file(&from, None, "copy"));
+            }
+        }
+        fs.sync_dir(target)
+    }
+}
+
+impl fmt::Debug for SnapshotDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SnapshotDir({})", self.inner.path.display())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if *self.is_superseded.get_mut() {
+            // What remains is removed by the next open.
+            let _ = remove_dir_all(&*self.fs, &self.path);
+        }
+    }
+}
+
+fn reading() -> OpenOptions {
+    OpenOptions {
+        purpose: Purpose::Checkpoint,
+        ..OpenOptions::default()
+    }
+}
+
+fn link(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<bool> {
+    match fs.link(from, to) {
+        Ok(()) => Ok(true),
+        Err(error) if is_link_refused(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads a file in pieces.
+pub(crate) fn for_each_piece(
+    file: &dyn RandomAccessFile,
+    mut visit: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut buffer = vec![0; PIECE_BYTES];
+    let mut offset = 0;
+    loop {
+        let read = file.read_at(offset, &mut buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
+        visit(&buffer[..read])?;
+        offset += read as u64;
+    }
+}
+
+/// Reads size and checksum of a file.
+pub(crate) fn describe(fs: &dyn FileSystem, directory: &Path, name: &str) -> Result<SnapshotFile> {
+    let file = fs.open(&directory.join(name), &reading())?;
+    let mut described = empty(name);
+    for_each_piece(&*file, |piece| {
+        described.extend(piece);
+        Ok(())
+    })?;
+    Ok(described)
+}
+
+pub(crate) fn empty(name: &str) -> SnapshotFile {
+    SnapshotFile {
+        name: name.to_owned(),
+        bytes: 0,
+        crc32c: 0,
+    }
+}
+
+impl SnapshotFile {
+    /// Adds the next bytes of the file.
+    pub(crate) fn extend(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
+        self.crc32c = crc32c::crc32c_append(self.crc32c, piece);
+    }
+}
+
+fn copy(
+    from_fs: &dyn FileSystem,
+    from: &Path,
+    to_fs: &dyn FileSystem,
+    to: &Path,
+    name: &str,
+) -> Result<SnapshotFile> {
+    let source = from_fs.open(from, &reading())?;
+    let mut target = to_fs.create(to, &WriteOptions::new(Purpose::Checkpoint))?;
+    let mut copied = empty(name);
+    for_each_piece(&*source, |piece| {
+        copied.extend(piece);
+        target.append(piece)
+    })?;
+    target.sync_all()?;
+    target.close()?;
+    Ok(copied)
+}
+
+/// Removes a directory and what is in it, if it exists.
+pub(crate) fn remove_dir_all(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    let entries = match fs.list(path) {
+        Err(error) if error.is_path_not_found() => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = path.join(&entry.name);
+        match entry.kind {
+            EntryKind::Directory => remove_dir_all(fs, &path)?,
+            EntryKind::File | EntryKind::Other => fs.remove_file(&path)?,
+        }
+    }
+    fs.remove_dir(path)
+}

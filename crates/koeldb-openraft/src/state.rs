@@ -1,0 +1,335 @@
+//! The replicated state of a group: a database without a log of its own.
+//!
+//! ```text
+//! STATE               the name of the directory of the current state
+//! state-NNNNNN/       a database; others than the current one are left over from a crash
+//! snapshots/NNNNNN/   checkpoints; the newest one counts
+//! ```
+//!
+//! The applied position is a reserved key of the only column family, written in the batch of the
+//! entries. Memtables are flushed in order, so whatever a crash or a checkpoint keeps is the effect
+//! of a prefix of the log, and names its own end.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use koeldb::fs::FileSystem;
+use koeldb::fs::file::Purpose;
+use koeldb::fs::small_file::{create_dir_durably, write_atomically};
+use koeldb::{
+    CheckpointOptions, Db, Env, Error, FlushPolicy, Options, Result, WriteBatchWithIndex,
+    WriteOptions,
+};
+
+use crate::application::StateBatch;
+use crate::snapshot::{SnapshotDir, remove_dir_all};
+
+/// The reserved key of the applied position. Writes of applications to it have no effect.
+pub const APPLIED_KEY: &[u8] = b"\0koeldb.raft.applied";
+
+/// The pointer file.
+const POINTER: &str = "STATE";
+
+/// The state of a Raft group; clones are handles to the same one.
+#[derive(Clone)]
+pub struct StateStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: Options,
+    fs: Arc<dyn FileSystem>,
+    directory: PathBuf,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    db: Db,
+    snapshot: Option<SnapshotDir>,
+    /// The number of the next state or snapshot.
+    next: u64,
+    /// The first failed write: what came after it is missing.
+    failure: Option<Error>,
+}
+
+impl StateStore {
+    /// Opens the state in `directory`, which is created if it does not exist.
+    ///
+    /// The environment of `options` is replaced by `env`; databases of many groups share files,
+    /// threads, cache and memory by sharing it.
+    ///
+    /// # Errors
+    /// `Corruption` if `STATE` is missing or names no directory, beside states that it could name;
+    /// errors of [`Db::open`].
+    pub fn open(env: &Env, options: &Options, directory: impl AsRef<Path>) -> Result<Self> {
+        let fs = Arc::clone(env.file_system());
+        let directory = directory.as_ref().to_owned();
+        let mut options = options.clone();
+        options.set_env(env).create_if_missing(false);
+        create_dir_durably(&*fs, &directory.join("snapshots"))?;
+
+        let path = match read_pointer(&*fs, &directory)? {
+            Some(name) => directory.join(name),
+            None => create(&fs, &options, &directory)?,
+        };
+        let db = Db::open(&options, &path)?;
+        let (newest, mut last) = remove_leftovers(&*fs, &directory, &path)?;
+        last = last.max(number_in(&path));
+        let snapshot = match newest {
+            None => None,
+            Some(path) => {
+                let applied = read_applied(&options, &path)?;
+                Some(SnapshotDir::new(&fs, &path, applied))
+            }
+        };
+        let current = Mutex::new(Current {
+            db,
+            snapshot,
+            next: last + 1,
+            failure: None,
+        });
+        Ok(StateStore {
+            shared: Arc::new(Shared {
+                options,
+                fs,
+                directory,
+                current,
+            }),
+        })
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        let current = self.shared.current.lock();
+        current.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The database of the state, for reads. It is closed when a snapshot is installed, so it is to
+    /// be asked for anew by each read.
+    #[must_use]
+    pub fn db(&self) -> Db {
+        self.current().db.clone()
+    }
+
+    /// The directory of the state, its snapshots, and snapshots being received.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.directory
+    }
+
+    /// Begins a batch.
+    #[must_use]
+    pub fn batch(&self) -> StateBatch {
+        StateBatch {
+            db: self.db(),
+            batch: WriteBatchWithIndex::new(true),
+        }
+    }
+
+    /// Writes a batch together with the position of its last entry, without a log.
+    ///
+    /// # Errors
+    /// If the write or an earlier one failed.
+    pub fn write(&self, mut batch: StateBatch, applied: &[u8]) -> Result<()> {
+        if let Some(failure) = &self.current().failure {
+            return Err(failure.clone());
+        }
+        batch.put(APPLIED_KEY, applied);
+        let mut options = WriteOptions::new();
+        options.disable_wal(true);
+        let written = batch.db.write_opt(&batch.batch.into_batch(), &options);
+        written.inspect_err(|error| self.current().failure = Some(error.clone()))
+    }
+
+    /// Reads the position of the last applied entry.
+    ///
+    /// # Errors
+    /// Errors of the read.
+    pub fn applied(&self) -> Result<Option<Vec<u8>>> {
+        let applied = self.db().get(APPLIED_KEY)?;
+        Ok(applied.map(|applied| applied.to_vec()))
+    }
+
+    /// The newest snapshot.
+    #[must_use]
+    pub fn current_snapshot(&self) -> Option<SnapshotDir> {
+        self.current().snapshot.clone()
+    }
+
+    /// Flushes the state and links its tables into a new snapshot. Writes go on meanwhile.
+    ///
+    /// `None` if nothing has been applied yet.
+    ///
+    /// # Errors
+    /// If a write has failed, or the flush or the checkpoint fails.
+    pub fn build_snapshot(&self) -> Result<Option<SnapshotDir>> {
+        let (db, path) = {
+            let mut current = self.current();
+            if let Some(failure) = &current.failure {
+                return Err(failure.clone());
+            }
+            (current.db.clone(), self.snapshot_path(&mut current))
+        };
+        if db.get(APPLIED_KEY)?.is_none() {
+            return Ok(None);
+        }
+        let mut options = CheckpointOptions::new();
+        options.set_flush(FlushPolicy::Always);
+        db.create_checkpoint_opt(&path, &options)?;
+        let applied = read_applied(&self.shared.options, &path)?;
+        let built = SnapshotDir::new(&self.shared.fs, &path, applied);
+        replace_snapshot(&mut self.current(), &built);
+        Ok(Some(built))
+    }
+
+    /// Replaces the state by that of a snapshot, which becomes the newest snapshot of this store.
+    /// `expected` is the applied position that it must have.
+    ///
+    /// A crash leaves the old state or the new one.
+    ///
+    /// # Errors
+    /// `Corruption` if a file differs from the snapshot's list or the position from `expected`;
+    /// errors of the file system. The old state remains then.
+    pub fn install_snapshot(&self, snapshot: &SnapshotDir, expected: &[u8]) -> Result<()> {
+        let fs = &self.shared.fs;
+        let (own, state) = {
+            let mut current = self.current();
+            let own = self.snapshot_path(&mut current);
+            (own, state_path(&self.shared.directory, current.next - 1))
+        };
+        let staging = own.with_extension("tmp");
+        snapshot.copy_to(fs, &staging)?;
+        fs.rename(&staging, &own)?;
+        fs.sync_dir(&self.shared.directory.join("snapshots"))?;
+        let own = SnapshotDir::new(fs, &own, expected.to_vec());
+
+        own.copy_to(fs, &state)?;
+        let db = Db::open(&self.shared.options, &state)?;
+        if db.get(APPLIED_KEY)?.as_deref() != Some(expected) {
+            return Err(Error::corruption(
+                "the applied position in a snapshot is not the announced one",
+            )
+            .in_file(snapshot.path(), None, "install"));
+        }
+        fs.sync_dir(&self.shared.directory)?;
+        point_to(&**fs, &self.shared.directory, &state)?;
+
+        let old = {
+            let mut current = self.current();
+            replace_snapshot(&mut current, &own);
+            current.failure = None;
+            std::mem::replace(&mut current.db, db)
+        };
+        // Its content is superseded, so neither its close nor its removal can lose anything.
+        let _ = old.close();
+        let _ = remove_dir_all(&**fs, old.path());
+        Ok(())
+    }
+
+    fn snapshot_path(&self, current: &mut Current) -> PathBuf {
+        let number = current.next;
+        current.next += 1;
+        let snapshots = self.shared.directory.join("snapshots");
+        snapshots.join(format!("{number:06}"))
+    }
+}
+
+fn replace_snapshot(current: &mut Current, newest: &SnapshotDir) {
+    if let Some(old) = current.snapshot.replace(newest.clone()) {
+        old.supersede();
+    }
+}
+
+fn state_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("state-{number:06}"))
+}
+
+/// The number at the end of a path, or 0.
+fn number_in(path: &Path) -> u64 {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let digits = name.map(|name| name.trim_start_matches("state-"));
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+fn read_pointer(fs: &dyn FileSystem, directory: &Path) -> Result<Option<String>> {
+    let path = directory.join(POINTER);
+    let bytes = match fs.read_all(&path, 64, Purpose::Open) {
+        Err(error) if error.is_path_not_found() => return Ok(None),
+        bytes => bytes?,
+    };
+    match std::str::from_utf8(&bytes).map(str::trim_end) {
+        Ok(name) if name.starts_with("state-") && !name.contains(['/', '\\']) => {
+            Ok(Some(name.to_owned()))
+        }
+        _ => Err(Error::corruption("not the name of a state").in_file(&path, None, "read")),
+    }
+}
+
+fn point_to(fs: &dyn FileSystem, directory: &Path, state: &Path) -> Result<()> {
+    let name = state.file_name().unwrap_or_default().to_string_lossy();
+    write_atomically(
+        fs,
+        &directory.join("STATE.tmp"),
+        &directory.join(POINTER),
+        format!("{name}\n").as_bytes(),
+        Purpose::Other,
+    )
+}
+
+/// Creates the first state. Without a pointer nothing else can exist, unless it was lost.
+fn create(fs: &Arc<dyn FileSystem>, options: &Options, directory: &Path) -> Result<PathBuf> {
+    let first = state_path(directory, 1);
+    for entry in fs.list(directory)? {
+        let is_other = entry.name.starts_with("state-") && directory.join(&entry.name) != first;
+        if is_other {
+            return Err(Error::corruption(format!(
+                "{POINTER} is missing, but {} exists",
+                entry.name
+            ))
+            .in_file(directory, None, "open"));
+        }
+    }
+    let mut options = options.clone();
+    options.create_if_missing(true);
+    Db::open(&options, &first)?.close()?;
+    fs.sync_dir(directory)?;
+    point_to(&**fs, directory, &first)?;
+    Ok(first)
+}
+
+/// Removes what crashes left; returns the newest snapshot and the highest number.
+fn remove_leftovers(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    state: &Path,
+) -> Result<(Option<PathBuf>, u64)> {
+    for entry in fs.list(directory)? {
+        let path = directory.join(&entry.name);
+        if entry.name.starts_with("state-") && path != state {
+            remove_dir_all(fs, &path)?;
+        }
+    }
+    let mut snapshots = Vec::new();
+    for entry in fs.list(&directory.join("snapshots"))? {
+        let path = directory.join("snapshots").join(&entry.name);
+        match entry.name.parse::<u64>() {
+            Ok(number) => snapshots.push((number, path)),
+            Err(_) => remove_dir_all(fs, &path)?,
+        }
+    }
+    snapshots.sort_unstable();
+    let newest = snapshots.pop();
+    for (_, path) in snapshots {
+        remove_dir_all(fs, &path)?;
+    }
+    let number = newest.as_ref().map_or(0, |(number, _)| *number);
+    Ok((newest.map(|(_, path)| path), number))
+}
+
+/// Reads the applied position of a checkpoint.
+fn read_applied(options: &Options, path: &Path) -> Result<Vec<u8>> {
+    let db = Db::builder(options).read_only().open(path)?;
+    let applied = db.get(APPLIED_KEY)?.ok_or_else(|| {
+        Error::corruption("a snapshot has no applied position").in_file(path, None, "open")
+    })?;
+    Ok(applied.to_vec())
+}

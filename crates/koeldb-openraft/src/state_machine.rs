@@ -1,0 +1,214 @@
+//! The adapter of [`StateStore`] to openraft's state machine.
+
+use std::future::poll_fn;
+use std::io;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_core::Stream;
+use openraft::alias::{
+    AsyncRuntimeOf, DefaultEntryOf, EntryPayloadOf, LogIdOf, SnapshotMetaOf, SnapshotOf,
+    StoredMembershipOf,
+};
+use openraft::async_runtime::AsyncRuntime;
+use openraft::entry::RaftEntry;
+use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine, SnapshotMeta};
+use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, RaftTypeConfig, StoredMembership};
+
+use crate::application::{Application, StateBatch};
+use crate::encoding::{Encoding, Postcard};
+use crate::log_store::DurableIndex;
+use crate::snapshot::SnapshotDir;
+use crate::state::StateStore;
+
+/// The bytes of a batch after which the state is written.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// The state machine of a Raft group for openraft.
+pub struct StateMachine<C: RaftTypeConfig, A, E = Postcard> {
+    state: StateStore,
+    application: Arc<A>,
+    durable: DurableIndex,
+    applied: Applied<C>,
+    encoding: PhantomData<fn() -> E>,
+}
+
+/// The applied position: the last entry and the last membership.
+type Applied<C> = (Option<LogIdOf<C>>, StoredMembershipOf<C>);
+
+fn decode<C: RaftTypeConfig, E: Encoding>(applied: Option<&[u8]>) -> io::Result<Applied<C>> {
+    match applied {
+        Some(applied) => Ok(E::decode(applied)?),
+        None => Ok((None, StoredMembership::default())),
+    }
+}
+
+fn meta<C: RaftTypeConfig>((last_log_id, last_membership): Applied<C>) -> SnapshotMetaOf<C> {
+    SnapshotMeta {
+        last_log_id,
+        last_membership,
+    }
+}
+
+impl<C: RaftTypeConfig, A> StateMachine<C, A> {
+    /// Creates the state machine over a state that has just been opened.
+    ///
+    /// # Errors
+    /// If the applied position cannot be read.
+    pub fn new(state: StateStore, application: A) -> io::Result<Self> {
+        Self::with_encoding(state, application)
+    }
+}
+
+impl<C: RaftTypeConfig, A, E: Encoding> StateMachine<C, A, E> {
+    /// Creates the state machine with an encoding of the caller's choice.
+    ///
+    /// # Errors
+    /// If the applied position cannot be read.
+    pub fn with_encoding(state: StateStore, application: A) -> io::Result<Self> {
+        let applied: Applied<C> = decode::<C, E>(state.applied()?.as_deref())?;
+        let durable = DurableIndex::default();
+        // What was just opened came from tables: the state has no other log than Raft's.
+        if let Some(last) = &applied.0 {
+            durable.raise(last.index());
+        }
+        Ok(StateMachine {
+            state,
+            application: Arc::new(application),
+            durable,
+            applied,
+            encoding: PhantomData,
+        })
+    }
+
+    /// The index up to which the state is durable, for the log of the same group.
+    #[must_use]
+    pub fn durable_index(&self) -> DurableIndex {
+        self.durable.clone()
+    }
+}
+
+/// The answer to an entry of Raft itself.
+fn no_answer<A: Application>() -> A::Response {
+    A::Response::default()
+}
+
+/// Builds snapshots of a [`StateMachine`].
+pub struct SnapshotBuilder<E> {
+    state: StateStore,
+    durable: DurableIndex,
+    encoding: PhantomData<fn() -> E>,
+}
+
+impl<C: RaftTypeConfig, E: Encoding> RaftSnapshotBuilder<C> for SnapshotBuilder<E> {
+    type SnapshotData = SnapshotDir;
+
+    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<C, SnapshotDir>> {
+        let state = self.state.clone();
+        let built = AsyncRuntimeOf::<C>::spawn_blocking(move || state.build_snapshot()).await??;
+        let snapshot = built.ok_or_else(|| io::Error::other("nothing has been applied yet"))?;
+        let meta = meta::<C>(decode::<C, E>(Some(snapshot.applied()))?);
+        if let Some(last) = &meta.last_log_id {
+            self.durable.raise(last.index());
+        }
+        Ok(SnapshotOf::<C, SnapshotDir> { meta, snapshot })
+    }
+}
+
+impl<C, A, E> StateMachine<C, A, E>
+where
+    C: RaftTypeConfig<Payload = EntryPayloadOf<C>, Entry = DefaultEntryOf<C>>,
+    A: Application<Request = C::D, Response = C::R>,
+    E: Encoding,
+{
+    /// Writes the batch, then answers.
+    fn write(
+        &self,
+        batch: StateBatch,
+        answers: &mut Vec<(ApplyResponder<C>, C::R)>,
+    ) -> io::Result<()> {
+        self.state.write(batch, &E::encode(&self.applied)?)?;
+        for (responder, response) in answers.drain(..) {
+            responder.send(response);
+        }
+        Ok(())
+    }
+}
+
+impl<C, A, E> RaftStateMachine<C> for StateMachine<C, A, E>
+where
+    C: RaftTypeConfig<Payload = EntryPayloadOf<C>, Entry = DefaultEntryOf<C>>,
+    A: Application<Request = C::D, Response = C::R>,
+    E: Encoding,
+{
+    type SnapshotData = SnapshotDir;
+    type SnapshotBuilder = SnapshotBuilder<E>;
+
+    async fn applied_state(&mut self) -> io::Result<Applied<C>> {
+        decode::<C, E>(self.state.applied()?.as_deref())
+    }
+
+    async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
+    where
+        S: Stream<Item = Result<EntryResponder<C>, io::Error>> + Unpin + OptionalSend,
+    {
+        let mut batch = self.state.batch();
+        let mut answers = Vec::new();
+        while let Some(entry) = poll_fn(|context| Pin::new(&mut entries).poll_next(context)).await {
+            let (entry, responder) = entry?;
+            let response = match &entry.payload {
+                EntryPayload::Normal(request) => self.application.apply(&mut batch, request)?,
+                EntryPayload::Membership(membership) => {
+                    self.applied.1 =
+                        StoredMembership::new(Some(entry.log_id()), membership.clone());
+                    no_answer::<A>()
+                }
+                EntryPayload::Blank => no_answer::<A>(),
+            };
+            self.applied.0 = Some(entry.log_id());
+            answers.extend(responder.map(|responder| (responder, response)));
+            if batch.batch.batch().size_in_bytes() >= BATCH_BYTES {
+                let full = std::mem::replace(&mut batch, self.state.batch());
+                self.write(full, &mut answers)?;
+            }
+        }
+        self.write(batch, &mut answers)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<E> {
+        // Even an empty state names its end. If that fails, the builder says so.
+        if self.applied.0.is_none() {
+            let _ = self.write(self.state.batch(), &mut Vec::new());
+        }
+        SnapshotBuilder {
+            state: self.state.clone(),
+            durable: self.durable.clone(),
+            encoding: PhantomData,
+        }
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMetaOf<C>,
+        snapshot: SnapshotDir,
+    ) -> io::Result<()> {
+        let applied: Applied<C> = (meta.last_log_id.clone(), meta.last_membership.clone());
+        let (state, expected) = (self.state.clone(), E::encode(&applied)?);
+        let install = move || state.install_snapshot(&snapshot, &expected);
+        AsyncRuntimeOf::<C>::spawn_blocking(install).await??;
+        if let Some(last) = &applied.0 {
+            self.durable.raise(last.index());
+        }
+        self.applied = applied;
+        Ok(())
+    }
+
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<C, SnapshotDir>>> {
+        let Some(snapshot) = self.state.current_snapshot() else {
+            return Ok(None);
+        };
+        let meta = meta::<C>(decode::<C, E>(Some(snapshot.applied()))?);
+        Ok(Some(SnapshotOf::<C, SnapshotDir> { meta, snapshot }))
+    }
+}

@@ -1,0 +1,245 @@
+//! openraft's storage suite: on files, in memory, and with a power cut before each read.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::io;
+use std::ops::RangeBounds;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use koeldb::fs::SurvivalPolicy;
+use koeldb::{Env, Options};
+use koeldb_openraft::{LogStore, RaftLogs, StateMachine, StateStore};
+use openraft::alias::{EntryOf, LogIdOf, VoteOf};
+use openraft::storage::{IOFlushed, RaftLogStorage, RaftLogStorageExt};
+use openraft::testing::log::{StoreBuilder, Suite};
+use openraft::{LogState, OptionalSend, RaftLogReader, StorageError};
+
+use crate::support::{Appending, Disk, Scratch, Types};
+
+type Machine = StateMachine<Types, Appending>;
+type Log = LogStore<Types>;
+
+fn run<F: Future>(suite: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // The suite waits for purges in the background, which there are none of.
+        .start_paused(true)
+        .build();
+    runtime.unwrap().block_on(suite)
+}
+
+fn machine(env: &Env, path: &Path) -> Machine {
+    let state = StateStore::open(env, &Options::new(), path.join("state")).unwrap();
+    StateMachine::new(state, Appending).unwrap()
+}
+
+/// All stores are in one file system, and all logs in one database.
+struct Shared {
+    env: Env,
+    path: PathBuf,
+    logs: RaftLogs,
+    next: Mutex<u64>,
+}
+
+impl Shared {
+    fn new(env: Env, path: PathBuf) -> Self {
+        let mut options = Options::new();
+        options.set_env(&env);
+        let logs = RaftLogs::open(&options, path.join("log")).unwrap();
+        let next = Mutex::new(0);
+        Shared {
+            env,
+            path,
+            logs,
+            next,
+        }
+    }
+}
+
+impl StoreBuilder<Types, Log, Machine, ()> for Shared {
+    async fn build(&self) -> Result<((), Log, Machine), StorageError<Types>> {
+        let group = {
+            let mut next = self.next.lock().unwrap();
+            *next += 1;
+            *next
+        };
+        let log = LogStore::new(self.logs.group(group).unwrap(), None);
+        let machine = machine(&self.env, &self.path.join(group.to_string()));
+        Ok(((), log, machine))
+    }
+}
+
+#[test]
+fn the_suite_passes_on_files_with_a_group_for_each_case() {
+    let scratch = Scratch::new("suite");
+    let builder = Shared::new(Env::default(), scratch.0.clone());
+    run(Suite::test_all(builder)).unwrap();
+}
+
+#[test]
+fn the_suite_passes_in_memory_with_a_group_for_each_case() {
+    let builder = Shared::new(Disk::new().env(), "/node".into());
+    run(Suite::test_all(builder)).unwrap();
+}
+
+/// A log that loses power before each read: what the calls promised is there nevertheless.
+///
+/// Purges, truncations and committed positions are durable with the next sync, so a vote is saved
+/// before the cut.
+#[derive(Clone)]
+struct Dying {
+    state: Arc<Mutex<Life>>,
+}
+
+struct Life {
+    disk: Disk,
+    log: Log,
+    /// The last vote, and whether something was written behind it.
+    vote: Option<VoteOf<Types>>,
+    is_synced: bool,
+    cuts: u64,
+}
+
+impl Life {
+    fn new(disk: Disk) -> Self {
+        let log = open(&disk);
+        Life {
+            disk,
+            log,
+            vote: None,
+            is_synced: true,
+            cuts: 0,
+        }
+    }
+}
+
+fn open(disk: &Disk) -> Log {
+    let logs = RaftLogs::open(&disk.options(), "/log").unwrap();
+    LogStore::new(logs.group(3).unwrap(), None)
+}
+
+impl Dying {
+    fn log(&self) -> Log {
+        self.state.lock().unwrap().log.clone()
+    }
+
+    fn wrote(&self, is_synced: bool) {
+        self.state.lock().unwrap().is_synced = is_synced;
+    }
+
+    /// Makes all earlier calls durable, without a change of what can be read.
+    async fn settle(&self) -> io::Result<()> {
+        let (mut log, vote, is_synced) = {
+            let state = self.state.lock().unwrap();
+            (state.log.clone(), state.vote, state.is_synced)
+        };
+        match vote {
+            _ if is_synced => Ok(()),
+            Some(vote) => log.save_vote(&vote).await,
+            None => {
+                let synced = log.blocking_append(Vec::<EntryOf<Types>>::new()).await;
+                synced.map_err(io::Error::other)
+            }
+        }
+    }
+
+    /// Cuts the power and opens the log again.
+    async fn die(&self) -> io::Result<Log> {
+        self.settle().await?;
+        let mut state = self.state.lock().unwrap();
+        state.cuts += 1;
+        let policies = SurvivalPolicy::ALL;
+        let choice = usize::try_from(state.cuts).unwrap() % policies.len();
+        let disk = state.disk.cut(policies[choice], state.cuts);
+        state.log = open(&disk);
+        state.disk = disk;
+        state.is_synced = true;
+        Ok(state.log.clone())
+    }
+}
+
+impl RaftLogReader<Types> for Dying {
+    async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: RB,
+    ) -> io::Result<Vec<EntryOf<Types>>> {
+        self.die().await?.try_get_log_entries(range).await
+    }
+
+    async fn limited_get_log_entries(
+        &mut self,
+        start: u64,
+        end: u64,
+    ) -> io::Result<Vec<EntryOf<Types>>> {
+        self.die().await?.limited_get_log_entries(start, end).await
+    }
+
+    async fn read_vote(&mut self) -> io::Result<Option<VoteOf<Types>>> {
+        self.die().await?.read_vote().await
+    }
+}
+
+impl RaftLogStorage<Types> for Dying {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> io::Result<LogState<Types>> {
+        self.die().await?.get_log_state().await
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &VoteOf<Types>) -> io::Result<()> {
+        self.log().save_vote(vote).await?;
+        self.state.lock().unwrap().vote = Some(*vote);
+        self.wrote(true);
+        Ok(())
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogIdOf<Types>>) -> io::Result<()> {
+        self.wrote(false);
+        self.log().save_committed(committed).await
+    }
+
+    async fn read_committed(&mut self) -> io::Result<Option<LogIdOf<Types>>> {
+        self.die().await?.read_committed().await
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> io::Result<()>
+    where
+        I: IntoIterator<Item = EntryOf<Types>> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        // The suite waits for the callback before it reads.
+        self.wrote(true);
+        self.log().append(entries, callback).await
+    }
+
+    async fn truncate_after(&mut self, last: Option<LogIdOf<Types>>) -> io::Result<()> {
+        self.wrote(false);
+        self.log().truncate_after(last).await
+    }
+
+    async fn purge(&mut self, last: LogIdOf<Types>) -> io::Result<()> {
+        self.wrote(false);
+        self.log().purge(last).await
+    }
+}
+
+struct Cut;
+
+impl StoreBuilder<Types, Dying, Machine, ()> for Cut {
+    async fn build(&self) -> Result<((), Dying, Machine), StorageError<Types>> {
+        let disk = Disk::new();
+        let machine = machine(&disk.env(), "/".as_ref());
+        let state = Arc::new(Mutex::new(Life::new(disk)));
+        Ok(((), Dying { state }, machine))
+    }
+}
+
+#[test]
+fn the_suite_passes_with_a_power_cut_before_each_read() {
+    run(Suite::test_all(Cut)).unwrap();
+}
