@@ -58,11 +58,11 @@ fn all_threads_pass_a_barrier() -> bool {
 }
 
 struct Shared<T> {
-    /// The owner is using the value. Only the owner stores it.
+    /// Set while the owner is using the value. Only the owner stores it.
     busy: AtomicBool,
-    /// A revoker is using the value, or has announced itself.
+    /// Set while a revoker is using the value, or has announced itself.
     wanted: AtomicBool,
-    /// Revokers execute a barrier on all threads, so the owner needs none.
+    /// Whether revokers execute a barrier on all threads, so that the owner needs none.
     asymmetric: bool,
     value: UnsafeCell<Option<T>>,
 }
@@ -73,7 +73,8 @@ struct Shared<T> {
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
-    /// The owner's half of the pair of barriers: a compiler fence if revokers use `membarrier`.
+    /// Executes the owner's half of the pair of barriers: a compiler fence if revokers use
+    /// `membarrier`.
     #[inline]
     fn light_barrier(&self) {
         if self.asymmetric {
@@ -116,7 +117,7 @@ impl<T> Owner<T> {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Enters, unless a revoker is inside.
+    /// Gives the owner exclusive access to the value; `None` while a revoker is using it.
     ///
     /// A revoker may leave the value with an owner that it turned away; the owner then still has
     /// its value.
@@ -181,7 +182,7 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-/// Takes the values of all owners that are not inside.
+/// Takes the values of all cells whose owners are not using them.
 ///
 /// After an owner that is inside leaves, it sees everything that was done before this call.
 #[must_use]
@@ -210,8 +211,8 @@ impl<T> Revoker<T> {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Takes the value. Only [`revoke_idle`] may call this, after it made sure that the owner is
-    /// not inside.
+    /// Takes the value out of the cell. Only [`revoke_idle`] may call this, after it made sure that
+    /// the owner is not inside.
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn take(&mut self) -> Option<T> {
         self.shared.value.with_mut(|value| {

@@ -11,7 +11,7 @@ use crate::key::{FOOTER_BYTES, footer_of};
 
 /// A total order of user keys. Its name is stored with the data: opening under another name fails.
 pub trait Comparator: Send + Sync + 'static {
-    /// The name recorded in the MANIFEST.
+    /// The name of the order, recorded in the MANIFEST.
     fn name(&self) -> &str;
 
     /// Compares two user keys.
@@ -187,7 +187,7 @@ pub fn first_bytes(key: &[u8]) -> u64 {
     }
 }
 
-/// [`first_bytes`] of a key shorter than eight bytes.
+/// Returns [`first_bytes`] of a key shorter than eight bytes.
 ///
 /// Combines overlapping loads of its first and last bytes, each a power of two long.
 #[inline]
@@ -252,7 +252,7 @@ impl KeyOrder {
         }
     }
 
-    /// The name stored with the data.
+    /// The comparator's name, which the MANIFEST and the tables record.
     #[must_use]
     pub fn name(&self) -> &str {
         self.comparator().name()

@@ -26,6 +26,8 @@ struct Entity<'a> {
 }
 
 impl<'a> Entity<'a> {
+    /// Decodes an entity into its default column and its other columns.
+    ///
     /// # Errors
     /// `Corruption` if the entity is malformed; `NotSupported` for versions that refer to blobs.
     fn decode(entity: &'a [u8]) -> Result<Self> {

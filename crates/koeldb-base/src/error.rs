@@ -67,7 +67,7 @@ pub enum ErrorDetail {
     FeatureMissing,
     /// A plug-in panicked.
     PluginPanicked,
-    /// A lock was not had in time.
+    /// A lock was not acquired before its time limit.
     LockTimeout,
     /// Waiting for a lock would close a cycle of waits.
     Deadlock,
@@ -75,7 +75,7 @@ pub enum ErrorDetail {
     WriteConflict,
     /// The maximum number of locks is reached.
     LockLimit,
-    /// A transaction was to be committed before it was prepared.
+    /// The commit of a transaction was requested before the transaction was prepared.
     NotPrepared,
 }
 
@@ -318,7 +318,7 @@ impl Error {
 }
 
 impl ErrorKind {
-    /// The words with which RocksDB begins a message of this kind.
+    /// The text with which RocksDB begins the message of an error of this kind: `Corruption`.
     #[must_use]
     pub fn prefix(self) -> &'static str {
         match self {

@@ -15,7 +15,7 @@ pub enum FileKind {
     Current,
     /// `IDENTITY`: holds the id of the database.
     Identity,
-    /// `LOCK`.
+    /// `LOCK`: the file whose lock excludes other processes.
     Lock,
     /// `LOG` and `LOG.old.*`: the information log.
     InfoLog,
@@ -40,7 +40,7 @@ fn number(digits: &str) -> Option<FileNumber> {
     digits.parse().ok()
 }
 
-/// Recognises a file by its name; `None` for other names.
+/// Parses a file name; `None` for names that no database file has.
 #[must_use]
 pub fn parse(name: &str) -> Option<FileKind> {
     match name {

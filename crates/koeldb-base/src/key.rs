@@ -86,7 +86,7 @@ pub const fn pack(seqno: SeqNo, value_type: ValueType) -> u64 {
 /// The footer of the range-tombstone sentinel: as a file's upper boundary it excludes its user key.
 pub const RANGE_DELETION_SENTINEL: u64 = pack(MAX_SEQNO, ValueType::RangeDeletion);
 
-/// The type that sorts before all others (`kTypeMaxValid` of RocksDB).
+/// The type byte that sorts before all others of a sequence number (`kTypeMaxValid` of RocksDB).
 ///
 /// No entry has it, but the bound of a file may, where a range tombstone was cut between two
 /// versions of a key.

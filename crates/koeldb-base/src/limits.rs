@@ -1,4 +1,4 @@
-//! Bounds on the sizes that files may declare.
+//! Bounds on the sizes that database files may declare.
 
 /// Bounds on the sizes that a file may declare. Larger values are errors, before memory is
 /// allocated.

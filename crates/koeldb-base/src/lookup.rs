@@ -18,7 +18,7 @@ use crate::pinned::PinnedSlice;
 
 const INLINE_KEY_BYTES: usize = 64;
 
-/// Marks the tombstone number of a search for the newest entry: it hides every entry.
+/// The bit of `tombstone_seqno` that marks a search for the newest entry: it hides every entry.
 const NEWEST: SeqNo = 1 << 63;
 
 /// An internal seek key, inline up to 56 bytes of user key.
@@ -56,7 +56,7 @@ impl SeekKey {
         SeekKey { user_len, storage }
     }
 
-    /// Replaces this by the seek key of another user key.
+    /// Replaces the content by the seek key of another user key.
     #[inline]
     fn set(&mut self, user_key: &[u8], seqno: SeqNo) {
         let user_len = user_key.len();
@@ -211,7 +211,7 @@ impl Lookup {
         }
     }
 
-    /// Records a range tombstone over the key; a run calls this before it offers entries.
+    /// Records a range tombstone that covers the key; a run calls this before [`Lookup::offer`].
     #[inline]
     pub fn cover(&mut self, seqno: SeqNo) {
         let newest = self.tombstone_seqno & NEWEST;
@@ -245,7 +245,8 @@ impl Lookup {
         self.offer_other(value_type, pin)
     }
 
-    /// [`Lookup::offer`] for an entry other than a plain value that no range tombstone covers.
+    /// Adds an entry that is not a plain value and is not covered: the slow path of
+    /// [`Lookup::offer`].
     #[inline(never)]
     fn offer_other(
         &mut self,
@@ -298,7 +299,7 @@ impl Lookup {
         self.runs_searched = runs;
     }
 
-    /// Discards the entries of a suspended run, which will be searched again.
+    /// Discards the entries collected from the run in which the search suspended.
     pub fn rewind(&mut self) {
         self.operands.truncate(self.operands_at_checkpoint);
         self.state = LookupState::Searching;
@@ -330,7 +331,7 @@ impl Lookup {
         merged(key, state, operands, operator)
     }
 
-    /// Computes [`Lookup::finish`] in place; leaves the lookup empty for [`Lookup::restart`].
+    /// Finishes the lookup like [`Lookup::finish`], but in place: it can then be restarted.
     ///
     /// # Errors
     /// See [`Lookup::finish`].
@@ -366,7 +367,7 @@ fn merged(
     Ok(Some(PinnedSlice::from(merged)))
 }
 
-/// The value of an entry of type [`ValueType::ValuePreferredSeqno`].
+/// Decodes the user's value from an entry of type [`ValueType::ValuePreferredSeqno`].
 ///
 /// # Errors
 /// `Corruption` if there is no room for the sequence number.
@@ -379,7 +380,7 @@ pub fn without_preferred_seqno(value: &PinnedSlice) -> Result<PinnedSlice> {
     }
 }
 
-/// The error for an entry of type [`ValueType::BlobIndex`].
+/// Creates the error for an entry of type [`ValueType::BlobIndex`].
 #[cold]
 #[must_use]
 pub fn blob_not_supported() -> Error {

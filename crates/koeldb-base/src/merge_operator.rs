@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::error::{BoxError, Error, ErrorDetail, ErrorKind, Result};
 use crate::limits::ENTRY_BYTES_MAX;
 
-/// Combines an existing value and operands into a new value.
+/// An operator that combines an existing value and operands into a new value.
 pub trait MergeOperator: Send + Sync + 'static {
     /// The name recorded in table properties.
     fn name(&self) -> &str;
@@ -200,7 +200,7 @@ pub fn merge_values(
     Ok(result)
 }
 
-/// Refuses a merged value that no table can hold.
+/// Checks that the merged value and its key fit into a table.
 fn check_merged(operator: &dyn MergeOperator, key_bytes: usize, bytes: usize) -> Result<()> {
     if fits(key_bytes, bytes) {
         return Ok(());

@@ -106,7 +106,7 @@ enum Repr {
     },
 }
 
-/// Up to 16 bytes as a little-endian number, padded with zeros.
+/// Loads up to 16 bytes as a little-endian number, padded with zeros.
 #[inline(never)]
 fn copied(value: &[u8]) -> u128 {
     let mut bytes = [0; INLINE_BYTES];
@@ -114,7 +114,7 @@ fn copied(value: &[u8]) -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// 4 to 16 bytes as a little-endian number, from two overlapping loads.
+/// Loads 4 to 16 bytes as a little-endian number, from two overlapping loads.
 #[inline]
 fn number_of(value: &[u8]) -> Option<u128> {
     let behind = |bytes: usize| 8 * (value.len() - bytes);

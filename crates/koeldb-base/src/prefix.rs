@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-/// Extracts the prefix of a user key. Its name is recorded in table properties.
+/// A function that extracts the prefix of a user key. Its name is recorded in table properties.
 pub trait PrefixExtractor: Send + Sync + 'static {
-    /// The recorded name.
+    /// The extractor's name, recorded in table properties.
     fn name(&self) -> &str;
 
     /// The prefix; `None` if the key is outside the domain.

@@ -23,7 +23,7 @@ pub struct RangeTombstone {
     pub seqno: SeqNo,
 }
 
-/// A position between user keys: before all entries of `key`, or behind them.
+/// A position between user keys: before all entries of `key`, or after them.
 #[derive(Clone, Copy)]
 struct Border<'a> {
     key: &'a [u8],
@@ -58,11 +58,11 @@ impl<'a> Border<'a> {
 /// largest key is a point key includes the end ([`FragmentedTombstones::clipped_to_file`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// Where the fragment begins.
+    /// The user key at which the fragment begins.
     pub start: Vec<u8>,
     /// Whether the fragment excludes its start.
     pub excludes_start: bool,
-    /// Where the fragment ends.
+    /// The user key at which the fragment ends.
     pub end: Vec<u8>,
     /// Whether the fragment includes its end.
     pub includes_end: bool,

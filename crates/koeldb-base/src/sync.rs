@@ -67,7 +67,7 @@ impl<T> PlainCell<T> {
     }
 }
 
-/// Spin iterations before a waiting thread sleeps; one in models, as more add no behaviour.
+/// Spin iterations before a waiting thread parks; one in models, as more add no behaviour.
 pub const SPINS: u32 = if cfg!(loom) { 1 } else { 2_000 };
 
 /// The number of hardware threads; two in models, so that some threads spin and some do not.
@@ -87,7 +87,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// [`lock`] for the standard library's mutex in code that no model interleaves, in models too.
+/// Locks a mutex of the standard library, in code that no model interleaves; ignores poisoning.
 #[inline]
 pub fn lock_plain<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
@@ -95,7 +95,7 @@ pub fn lock_plain<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A model has no clock: the timeout expires once another thread has run.
+/// Waits until another thread has run: a model has no clock, so the timeout counts as expired then.
 #[cfg(loom)]
 pub fn park_timeout(_: std::time::Duration) {
     yield_now();

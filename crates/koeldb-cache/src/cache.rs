@@ -219,8 +219,8 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Whether to insert an entry that a long scan passes by: always if there is room, otherwise 1
-    /// in 64.
+    /// Whether to insert a block that a long scan reads: always if there is room, otherwise 1 in
+    /// 64.
     ///
     /// `key` selects the shard. A scan over more than the cache holds thus costs little and leaves
     /// a part of itself, and repeated scans over a range that fits end up in the cache.

@@ -8,20 +8,20 @@ use crate::sync::Arc;
 /// The slot of an entry in its shard.
 pub(crate) type SlotIndex = u32;
 
-/// The index that stands for no slot.
+/// The slot index that stands for no slot.
 pub(crate) const NOWHERE: SlotIndex = u32::MAX;
 
 /// An entry with its policy state.
 pub(crate) struct Entry<T> {
     pub(crate) key: CacheKey,
-    /// `None` in a free slot.
+    /// The cached value; `None` in a free slot.
     pub(crate) value: Option<Arc<T>>,
     pub(crate) charge: u64,
     /// The part of the hash by which the index finds the entry.
     pub(crate) tag: u32,
     /// The neighbour towards the head of the list.
     pub(crate) newer: SlotIndex,
-    /// The neighbour towards the tail of the list; in a free slot, the next free one.
+    /// The neighbour towards the tail of the list; in a free slot, the next free slot.
     pub(crate) older: SlotIndex,
     /// The list that contains the entry, as numbered by the policy.
     pub(crate) list: u8,

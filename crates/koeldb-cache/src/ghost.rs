@@ -7,7 +7,7 @@
 const GROUP: usize = 4;
 
 pub(crate) struct Ghosts {
-    /// The tag in the high half, the time in the low half.
+    /// The buckets: a tag in the high half, its insertion time in the low half.
     buckets: Vec<u64>,
     now: u32,
 }
@@ -36,7 +36,7 @@ impl Ghosts {
         self.put(u64::from(tag) << 32 | u64::from(self.now));
     }
 
-    /// Whether `tag` is among the last `window` added; removes it if found.
+    /// Removes `tag` if it is among the last `window` tags added; returns whether it was.
     pub(crate) fn recall(&mut self, tag: u32, window: usize) -> bool {
         let group = self.group(tag);
         let Some(at) = (group..group + GROUP).find(|&at| tag_of(self.buckets[at]) == tag) else {

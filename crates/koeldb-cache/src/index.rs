@@ -10,7 +10,7 @@ use crate::entry::SlotIndex;
 const BUCKETS_MIN: usize = 16;
 
 pub(crate) struct Index {
-    /// A power of two of buckets, at most three quarters full.
+    /// The buckets, a power of two of them, at most three quarters full.
     buckets: Vec<u64>,
     len: usize,
 }

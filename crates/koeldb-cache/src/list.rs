@@ -4,7 +4,7 @@ use crate::entry::{Entries, NOWHERE, SlotIndex};
 
 /// A list from the newest entry at its head to the oldest at its tail.
 pub(crate) struct List {
-    /// The list number stored in its entries.
+    /// The number of the list, stored in its entries.
     id: u8,
     head: SlotIndex,
     tail: SlotIndex,
@@ -27,7 +27,7 @@ impl List {
         self.len
     }
 
-    /// The total charge of its entries.
+    /// The total charge of the entries of the list.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -71,7 +71,7 @@ impl List {
         self.len -= 1;
     }
 
-    /// Moves an entry of this list to its head.
+    /// Moves an entry of this list to the head.
     pub(crate) fn renew<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         if self.head != slot {
             self.unlink(entries, slot);

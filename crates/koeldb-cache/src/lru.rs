@@ -74,7 +74,8 @@ impl Lru {
         self.pools[pool].unlink(entries, slot);
     }
 
-    /// Removes the next victim from its pool; `None` if all are pinned, or too many.
+    /// Removes the next victim from its pool; `None` if all entries, or too many of them, are
+    /// pinned.
     pub(crate) fn evict<T>(
         &mut self,
         entries: &mut Entries<T>,
@@ -95,7 +96,7 @@ impl Lru {
         None
     }
 
-    /// Moves the excess of the high pool to the low pool.
+    /// Moves entries that exceed the budget of the high-priority pool to the low-priority pool.
     fn overflow<T>(&mut self, entries: &mut Entries<T>) {
         while self.pools[HIGH].bytes() > self.high_bytes_max {
             let Some(slot) = self.pools[HIGH].tail() else {

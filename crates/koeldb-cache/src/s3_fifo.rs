@@ -22,7 +22,7 @@ const HEAT_MAX: u8 = 3;
 /// The divisor of the capacity that gives the target size of the small queue.
 const SMALL_SHARE: u64 = 10;
 
-/// The ghost window is the number of entries divided by this.
+/// The divisor of the number of entries that gives the size of the ghost window.
 ///
 /// The paper uses the main queue's length; half of it gains 0.5 points of hit rate on Zipf 0.9 with
 /// a third of the keys in the cache.
@@ -49,7 +49,7 @@ impl S3Fifo {
         self.small_bytes_max = capacity / SMALL_SHARE;
     }
 
-    /// Resizes the ghost table with the index.
+    /// Resizes the ghost table to the new number of buckets of the shard's index.
     pub(crate) fn resize(&mut self, bucket_count: usize) {
         self.ghosts.resize(bucket_count);
     }
@@ -83,7 +83,8 @@ impl S3Fifo {
         }
     }
 
-    /// Removes the next victim from its queue; `None` if all are pinned, or too many.
+    /// Removes the next victim from its queue; `None` if all entries, or too many of them, are
+    /// pinned.
     pub(crate) fn evict<T>(
         &mut self,
         entries: &mut Entries<T>,

@@ -9,12 +9,12 @@ use crate::index::{Index, tag_of};
 use crate::policy::{PinnedSkips, Policy};
 use crate::sync::Arc;
 
-/// A shard has room while more than this fraction of it (1/16) is free.
+/// The divisor of the capacity that gives the free space above which a shard has room.
 ///
 /// A smaller remainder may be left by an entry that did not fit.
 const FREE_SHARE: u64 = 16;
 
-/// One in this many passing entries is admitted to a full shard (bimodal insertion).
+/// The number of scanned blocks of which a full shard admits one (bimodal insertion).
 ///
 /// Source: Qureshi et al., "Adaptive insertion policies for high performance caching", ISCA 2007.
 const PASSING_PER_ENTRY: u32 = 64;
@@ -30,11 +30,12 @@ pub(crate) struct Shard<T> {
     usage: u64,
     capacity: u64,
     policy: Policy,
-    /// Counts the passing entries that asked for admission.
+    /// The number of scanned blocks that asked a full shard for admission.
     passing: u32,
 }
 
-/// Evicted values. The first needs no allocation, and usually it is the only one.
+/// The values that an insertion evicted. The first needs no allocation, and usually it is the only
+/// one.
 pub(crate) struct Evicted<T> {
     first: Option<Arc<T>>,
     others: Vec<Arc<T>>,
@@ -81,7 +82,7 @@ impl<T> Shard<T> {
         self.entries[slot].value.clone()
     }
 
-    /// Inserts an entry, or refuses it.
+    /// Inserts an entry, evicting others; refuses it if strict capacity leaves no room.
     ///
     /// It is refused if it is larger than the shard, or if the capacity is strict and not enough
     /// can be evicted. An older entry with the key is removed in any case.
@@ -129,8 +130,8 @@ impl<T> Shard<T> {
         (evicted, Ok(()))
     }
 
-    /// Whether to insert an entry that is unlikely to be used again: there is room, or it is its
-    /// turn.
+    /// Whether to insert a scanned block, unlikely to be used again: if there is room, else 1 in
+    /// 64.
     pub(crate) fn admits_passing(&mut self) -> bool {
         if self.capacity.saturating_sub(self.usage) > self.capacity / FREE_SHARE {
             return true;

@@ -9,12 +9,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A source of time, shared by threads.
+/// A source of time that threads share.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
-    /// Time since some fixed moment; never decreases.
+    /// Returns the time since some fixed moment; never decreases.
     fn now(&self) -> Duration;
 
-    /// Microseconds since 1970 by the machine's wall clock; may jump.
+    /// Returns microseconds since 1970 by the machine's wall clock; may jump.
     fn unix_micros(&self) -> u64;
 
     /// Converts `instant` to a time of [`Clock::now`]; an instant in the past becomes the current
@@ -28,10 +28,10 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
         self.now().saturating_add(ahead)
     }
 
-    /// Returns after `duration` has passed on this clock.
+    /// Blocks the calling thread until `duration` has passed on this clock.
     fn sleep(&self, duration: Duration);
 
-    /// The CPU time of the calling thread; zero where it is not known.
+    /// Returns the CPU time of the calling thread; zero where it is not known.
     fn thread_cpu(&self) -> Duration {
         Duration::ZERO
     }
@@ -61,7 +61,8 @@ impl Clock for SystemClock {
         std::thread::sleep(duration);
     }
 
-    /// Reads the CPU time from a Linux file, whose first number is in nanoseconds.
+    /// Reads the CPU time of the thread from a file in `/proc`, whose first number is in
+    /// nanoseconds.
     fn thread_cpu(&self) -> Duration {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat");
         let nanos = text

@@ -28,7 +28,7 @@ use crate::random::Random;
 /// The number of injections that the log keeps.
 pub const LOG_LIMIT: usize = 10_000;
 
-/// Fails, corrupts and delays calls by rules.
+/// A file system that fails, corrupts and delays calls by rules.
 pub type FaultFileSystem = Layered<Faults>;
 
 /// The operating-system error with which a call fails.
@@ -326,7 +326,7 @@ impl FaultRule {
     }
 }
 
-/// Identifies an added rule.
+/// The identity of a rule, for [`FaultFileSystem::remove_rule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId(u64);
 
@@ -440,7 +440,7 @@ impl FaultFileSystem {
 }
 
 impl RuleSet {
-    /// The injections for a call: any number of delays and functions, and at most one other, last.
+    /// Returns the faults to inject into a call: delays and functions, then at most one other.
     fn inject(&mut self, call: &Call<'_>) -> Vec<Injection> {
         let mut struck = Vec::new();
         for (&id, active) in &mut self.rules {
@@ -534,7 +534,7 @@ impl Faults {
     }
 }
 
-/// Reports failure of a call that took effect.
+/// Returns the rule's error for a call that took effect, if its action is `FailAfter`.
 fn fail_after<T>(injection: Option<&Injection>, call: &Call<'_>, result: Result<T>) -> Result<T> {
     match injection.map(|injection| (injection, &injection.action)) {
         Some((injection, FaultAction::FailAfter(failure))) => {

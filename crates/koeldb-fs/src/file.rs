@@ -17,12 +17,12 @@ use crate::read_driver::ReadBackend;
 /// The purpose of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Purpose {
-    /// A user's read.
+    /// A read requested by a user.
     #[default]
     Read,
-    /// The write-ahead log.
+    /// Reads and writes of the write-ahead log.
     Wal,
-    /// A memtable's flush.
+    /// The flush of a memtable.
     Flush,
     /// A compaction.
     Compaction,

@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::file::FileSystem;
 use crate::layer::{Call, Layer, Layered, Operation};
 
-/// Delays every read by a fixed time, with unlimited parallelism.
+/// A file system that delays every read by a fixed time, with unlimited parallelism.
 pub type LatencyFileSystem = Layered<Latency>;
 
 /// The layer of a [`LatencyFileSystem`].
@@ -21,7 +21,7 @@ pub struct Latency {
 }
 
 impl LatencyFileSystem {
-    /// Delays the reads of `below` by `read_delay` on `clock`.
+    /// Creates a file system over `below` that delays its reads by `read_delay` on `clock`.
     pub fn new(below: Arc<dyn FileSystem>, read_delay: Duration, clock: Arc<dyn Clock>) -> Self {
         let system = Layered::with_layer(
             below,
@@ -34,7 +34,7 @@ impl LatencyFileSystem {
         system
     }
 
-    /// Changes the delay of reads to come.
+    /// Sets the delay of later reads.
     pub fn set_read_delay(&self, delay: Duration) {
         let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         self.layer().read_nanos.store(nanos, Ordering::Relaxed);

@@ -412,7 +412,7 @@ struct LayeredWritableFile<L> {
 }
 
 impl<L: Layer> LayeredWritableFile<L> {
-    /// The call, the layer and the file below.
+    /// Returns the description of a call, the layer, and the file of the file system below.
     fn call(
         &mut self,
         operation: Operation,

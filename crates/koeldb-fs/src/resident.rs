@@ -12,13 +12,13 @@ use koeldb_base::{Buffer, Error, ErrorKind, Result};
 
 use crate::file::RandomAccessFile;
 
-/// The size of one read.
+/// The size of one read while a file is copied.
 const READ_BYTES: usize = 1 << 20;
 
 /// The copy size below which huge pages gain nothing.
 const HUGE_BYTES: usize = 4 << 20;
 
-/// Anonymous memory from the system.
+/// An anonymous memory mapping, as a region for pinned values.
 struct Anonymous(memmap2::Mmap);
 
 impl Region for Anonymous {

@@ -14,13 +14,13 @@ use koeldb_base::{Error, Result};
 use crate::file::{FileSystem, Purpose, RandomAccessFile, WritableFile, WriteOptions};
 use crate::layer::{Call, Layer, Layered, Operation};
 
-/// Records and counts every call.
+/// A file system that records and counts every call.
 pub type TraceFileSystem = Layered<Trace>;
 
 /// The level of detail of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceDetail {
-    /// Counts only.
+    /// Counts of operations, without events.
     Counts,
     /// Events without the appended bytes.
     Events,
@@ -53,7 +53,7 @@ pub struct Event {
     pub error: Option<Error>,
 }
 
-/// Counts of operations, successful or not.
+/// Counts of reads, appends and syncs with one purpose, failed ones included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoCounts {
     /// The number of reads.
@@ -101,7 +101,7 @@ pub struct Trace {
 }
 
 impl TraceFileSystem {
-    /// Records the calls to `below`.
+    /// Creates a file system that records the calls to `below`.
     pub fn new(below: Arc<dyn FileSystem>, detail: TraceDetail) -> Self {
         Layered::with_layer(
             below,

@@ -4,7 +4,7 @@ use koeldb_base::{Error, Result};
 
 use crate::file::WritableFile;
 
-/// Receives bytes that leave the buffer.
+/// The destination of bytes that leave the buffer.
 pub(crate) trait Sink: Send + std::fmt::Debug {
     /// Appends all of `bytes`.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
@@ -28,7 +28,7 @@ pub(crate) struct BufferedFile<S: Sink> {
     sink: S,
     failure: Option<Error>,
     closed: bool,
-    /// A forked child inherits the buffer but must not write it.
+    /// The process that created the file: a forked child must not write the inherited buffer.
     process: u32,
 }
 
@@ -61,7 +61,7 @@ impl<S: Sink> BufferedFile<S> {
         })
     }
 
-    /// Flushes, and finishes the sink even if that fails.
+    /// Writes the buffered bytes, then finishes the sink, even if the write failed.
     fn end(&mut self) -> Result<()> {
         self.closed = true;
         let flushed = self.flush();
@@ -104,7 +104,7 @@ impl<S: Sink> Drop for BufferedFile<S> {
     }
 }
 
-/// Buffers appended bytes and passes them on in pieces of its size.
+/// A buffer for appended bytes that passes them on in pieces of its size.
 ///
 /// Writes stay aligned to that size as long as there is no flush in between.
 #[derive(Debug)]

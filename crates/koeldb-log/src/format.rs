@@ -22,19 +22,19 @@ use koeldb_base::coding::{fixed16_at, fixed32_at, take_fixed32, take_fixed64};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::{Error, Result, SeqNo};
 
-/// The size of a block.
+/// The size of a log block.
 pub const BLOCK_BYTES: usize = 32 << 10;
 
-/// The size of a header without log number.
+/// The size of a legacy record header, without log number.
 pub const HEADER_BYTES: usize = 7;
 
-/// The size of a header with log number, used in recycled files.
+/// The size of a recyclable record header, with log number.
 pub const RECYCLABLE_HEADER_BYTES: usize = 11;
 
-/// The offset of the checksummed part of a record: the type byte.
+/// The offset of the checksummed part of a record, which begins with the type byte.
 pub const CHECKSUMMED_FROM: usize = 6;
 
-/// The number of zstd in a [`RecordType::SetCompression`] record.
+/// The number of the codec zstd in a [`RecordType::SetCompression`] record.
 pub const ZSTD: u32 = 7;
 
 /// The part of a logical record that a physical record carries.
@@ -57,11 +57,11 @@ pub enum RecordType {
     Zero,
     /// A part of a logical record.
     Data(Part),
-    /// Declares the compression of logical records; the first record of its file.
+    /// The compression of the logical records that follow; the first record of its file.
     SetCompression,
-    /// Lists column families whose keys end with a timestamp.
+    /// The column families whose keys end with a timestamp.
     TimestampSizes,
-    /// Describes the preceding log.
+    /// A description of the preceding log.
     PredecessorInfo,
     /// An unknown type that may be skipped.
     Ignorable(u8),
@@ -132,7 +132,7 @@ impl Header {
         })
     }
 
-    /// The size of the header.
+    /// The size of the header as stored.
     #[must_use]
     pub fn bytes(&self) -> usize {
         if self.log_number.is_some() {
@@ -170,7 +170,7 @@ pub struct PredecessorInfo {
     pub log_number: FileNumber,
     /// The length of the preceding log in bytes.
     pub bytes: u64,
-    /// The last sequence number in it; 0 if it holds no record.
+    /// The last sequence number in the preceding log; 0 if it holds no record.
     pub last_seqno: SeqNo,
 }
 

@@ -41,7 +41,7 @@ use crate::format::{
 };
 use crate::tear::Tail;
 
-/// The consequences of damage in a log.
+/// The treatment of damage in a log, as in RocksDB's `WALRecoveryMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum RecoveryMode {
     /// An incomplete record at the end is dropped; other damage is an error.
@@ -89,7 +89,7 @@ pub enum ProblemKind {
     TooLarge,
     /// A metadata record is malformed or misplaced.
     BadMetadata(&'static str),
-    /// The system could not read it; has the system's message.
+    /// The operating system could not read the block; has its message.
     Unreadable(String),
 }
 
@@ -119,7 +119,7 @@ impl fmt::Display for ProblemKind {
 /// Damage in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The offset in the file at which it was found.
+    /// The file offset at which the damage was found.
     pub offset: u64,
     /// A lower bound of the bytes lost.
     pub dropped_bytes: u64,
@@ -150,10 +150,10 @@ const CHUNK_BYTES: usize = 8 * BLOCK_BYTES;
 /// The number of problems kept in detail; later ones are only counted.
 const PROBLEMS_MAX: usize = 1000;
 
-/// Reads the records of a log in order.
+/// A reader of the records of a log, in order.
 pub struct RecordReader {
     file: Arc<dyn RandomAccessFile>,
-    /// The low half of the file number.
+    /// The low half of the log's file number.
     log_number: u32,
     mode: RecoveryMode,
     record_bytes_max: u64,
@@ -163,23 +163,23 @@ pub struct RecordReader {
     chunk_offset: u64,
     /// The rest of the current block in `chunk`.
     block: Range<usize>,
-    /// Whether the current block has its full length, so that another may follow.
+    /// Whether the current block has its full length, so that another block may follow.
     block_is_whole: bool,
 
     /// The record being assembled.
     record: Vec<u8>,
-    /// The start and payload size of that record; `None` outside a record.
+    /// The start and payload size of the record being assembled; `None` outside a record.
     open: Option<OpenRecord>,
     last_record: Range<u64>,
-    /// The end of the last whole record of any kind.
+    /// The end of the last complete record, of any type.
     whole_until: u64,
 
     data_seen: bool,
-    /// The file is known to contain recyclable headers.
+    /// Whether the file is known to contain recyclable headers.
     recycled: bool,
-    /// An intact record with this file's number in a recyclable header was seen.
+    /// Whether an intact record with this file's number in a recyclable header was read.
     number_confirmed: bool,
-    /// A problem that counts only if a record begins after it.
+    /// The presumed end of the log: a problem only if a record begins after it.
     suspect: Option<Suspect>,
     compression_seen: bool,
     decompressor: Option<StreamDecompressor>,
@@ -203,7 +203,7 @@ struct OpenRecord {
 #[derive(Debug)]
 struct Suspect {
     problem: Problem,
-    /// Only zeros: space that was never written.
+    /// Whether the presumed end consists of zeros: space that was never written.
     unused: bool,
 }
 
@@ -279,7 +279,7 @@ impl RecordReader {
         }
     }
 
-    /// Sets the longest record that is assembled; a longer one is a problem.
+    /// Sets the limit of the length of a record; a longer one is a problem.
     pub fn set_record_bytes_max(&mut self, bytes: u64) {
         self.record_bytes_max = bytes;
     }
@@ -302,7 +302,8 @@ impl RecordReader {
         })
     }
 
-    /// Goes on behind the last whole record in `file`, the same log with more in it.
+    /// Continues after the last complete record, in `file`, which is the same log with more
+    /// records.
     ///
     /// An incomplete end that was tolerated and damage are read again.
     ///
@@ -327,7 +328,7 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Takes the oldest problem that was not taken and that the mode does not tolerate.
+    /// Takes the oldest problem, among those not yet taken that the mode does not tolerate.
     ///
     /// Beyond a thousand untaken problems, further ones are only counted.
     pub fn take_problem(&mut self) -> Option<Problem> {
@@ -358,19 +359,19 @@ impl RecordReader {
         self.last_record.clone()
     }
 
-    /// The log's description of the preceding one, if that was read yet.
+    /// The log's description of the preceding log, once its record was read.
     #[must_use]
     pub fn predecessor(&self) -> Option<PredecessorInfo> {
         self.predecessor
     }
 
-    /// The families whose keys end with a timestamp, and its size, as far as read.
+    /// The column families whose keys end with a timestamp, with its size, as far as read.
     #[must_use]
     pub fn timestamp_sizes(&self) -> &[(u32, u16)] {
         &self.timestamp_sizes
     }
 
-    /// Whether the log announced how its records are compressed, as far as read.
+    /// Whether a record declared the compression of the log, as far as read.
     #[must_use]
     pub fn is_compression_announced(&self) -> bool {
         self.compression_seen
@@ -555,7 +556,7 @@ impl RecordReader {
         Ok(false)
     }
 
-    /// Handles a verified physical record.
+    /// Handles a verified physical record; resolves the presumed end first.
     fn take(
         &mut self,
         record_type: RecordType,
@@ -572,7 +573,7 @@ impl RecordReader {
         found
     }
 
-    /// Handles a physical record that does not belong to a presumed end.
+    /// Handles a verified physical record by its type; the presumed end is resolved.
     fn take_counted(
         &mut self,
         record_type: RecordType,
@@ -717,7 +718,7 @@ impl RecordReader {
         }
     }
 
-    /// Handles a header without length and type.
+    /// Handles a header of zeros: no length and no type.
     ///
     /// A zero rest of a block is unused space unless records follow. Other bytes after such a
     /// header are damage, except in a recycled file, where they are remains of its earlier use, and
@@ -743,7 +744,7 @@ impl RecordReader {
         self.skip_block();
     }
 
-    /// Handles the rest of a block invalidated by a wrong length or checksum of a record.
+    /// Handles the rest of a block, which a wrong length or checksum of a record invalidates.
     fn damaged(&mut self, kind: ProblemKind, record_bytes: usize) {
         if self.mode == RecoveryMode::TolerateCorruptedTailRecords {
             let was_whole = self.was_whole();
@@ -777,7 +778,7 @@ impl RecordReader {
         self.tail().was_whole()
     }
 
-    /// Treats the rest of the block, and the open record, as a torn end.
+    /// Marks the rest of the block, and the open record, as the presumed, torn end of the log.
     fn suspect_torn(&mut self, kind: ProblemKind) {
         let mut problem = self.here(kind);
         if let Some(open) = self.open.take() {
@@ -795,7 +796,7 @@ impl RecordReader {
         }
     }
 
-    /// Re-evaluates the presumed end after an intact physical record; returns whether that counts.
+    /// Re-evaluates the presumed end after an intact record; returns whether the record is used.
     ///
     /// After a torn end, only the beginning of a record disproves it. After unused space, records
     /// are a problem, with two exceptions: a writer itself leaves zeros at the end of a block before
@@ -844,7 +845,7 @@ impl RecordReader {
         self.finished = true;
     }
 
-    /// Ends the log, with an incomplete physical record or inside a logical one.
+    /// Ends reading: at an incomplete physical record, inside a logical one, or between records.
     fn end(&mut self, cut: Option<Problem>) {
         let open = self.open.take().map(|open| Problem {
             offset: open.offset,
@@ -925,7 +926,7 @@ impl RecordReader {
         });
     }
 
-    /// A problem that loses the rest of the block.
+    /// Creates a problem at this position that loses the rest of the block.
     fn here(&self, kind: ProblemKind) -> Problem {
         Problem {
             offset: self.offset(),

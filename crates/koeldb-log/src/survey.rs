@@ -13,7 +13,7 @@ use crate::format::{BLOCK_BYTES, Header};
 use crate::tear::Tail;
 
 /// Counts the physical records after `offset` with matching checksums and log number, and the one
-/// at `offset` if it was whole before it was damaged.
+/// at `offset` if it was complete before it was damaged.
 ///
 /// After a record with a damaged length the others of its block are not found, so there may be
 /// more.

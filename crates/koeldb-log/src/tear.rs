@@ -17,7 +17,7 @@ use crate::format::{CHECKSUMMED_FROM, HEADER_BYTES, Header, RECYCLABLE_HEADER_BY
 /// The unit that a device writes atomically.
 const SECTOR_BYTES: usize = 512;
 
-/// Limits the lengths with a matching checksum that are examined, and so the work on crafted bytes.
+/// The number of lengths with a matching checksum that are examined: a bound against crafted bytes.
 const FITS_MAX: usize = 16;
 
 /// The CRC-32C polynomial, bit-reversed: the change of the checksum when the last bit flips.
@@ -28,7 +28,7 @@ const POLYNOMIAL: u32 = 0x82f6_3b78;
 pub(crate) struct Tail<'a> {
     /// The bytes of the file from the beginning of a block, up to the end of the record's block.
     pub(crate) bytes: &'a [u8],
-    /// The position of the record in `bytes`.
+    /// The position in `bytes` of the record that fails verification.
     pub(crate) start: usize,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Tail<'a> {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// Whether a sector that the next `bytes` touch is all zeros, within the tail.
+    /// Whether a sector of the next `bytes` bytes is all zeros, within the tail.
     pub(crate) fn has_lost_sector(self, bytes: usize) -> bool {
         let end = self.start.saturating_add(bytes).min(self.bytes.len());
         let mut at = self.start;

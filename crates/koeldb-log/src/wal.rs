@@ -69,7 +69,7 @@ pub fn archive_directory(directory: &Path) -> PathBuf {
     directory.join("archive")
 }
 
-/// Links log `number` of `directory` into the archive, durably, unless that link exists.
+/// Links log `number` of `directory` into the archive, durably, unless the link exists.
 ///
 /// A file system without hard links gets a copy.
 ///
@@ -93,7 +93,7 @@ pub struct WalWriter {
     directory: PathBuf,
     number: FileNumber,
     records: RecordWriter,
-    /// Whether the directory entry is durable.
+    /// Whether the directory entry of the log is durable.
     entry_synced: bool,
     /// The number of bytes known to be durable.
     synced_bytes: u64,
@@ -134,7 +134,7 @@ impl WalWriter {
         self.records.len()
     }
 
-    /// Whether no record was added.
+    /// Whether no record was appended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
@@ -152,7 +152,7 @@ impl WalWriter {
         self.entry_synced && self.synced_bytes == self.len()
     }
 
-    /// Appends one record, the concatenation of `parts`.
+    /// Appends one record whose payload is the concatenation of `parts`.
     ///
     /// # Errors
     /// If the file fails, now or earlier.

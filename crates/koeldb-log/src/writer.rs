@@ -32,18 +32,18 @@ pub struct RecordWriterOptions {
     pub compression: WalCompression,
 }
 
-/// The assembled size from which a record goes to the file in several appends.
+/// The assembled size at which a part of a long record is appended to the file.
 const APPEND_BYTES: usize = 1 << 20;
 
-/// Appends records to a log, in RocksDB's format with legacy headers.
+/// A writer that appends records to a log, in RocksDB's format with legacy headers.
 pub struct RecordWriter {
     file: Box<dyn WritableFile>,
-    /// The offset in its block at which the next record begins.
+    /// The offset in its block at which the next physical record begins.
     block_offset: usize,
     /// The record being assembled; empty between calls.
     assembled: Vec<u8>,
     compressor: Option<StreamCompressor>,
-    /// The frame of the current record; between calls empty, but with reusable capacity.
+    /// The compressed frame of the current record; empty between calls, with reusable capacity.
     frame: Vec<u8>,
     has_records: bool,
     failure: Option<Error>,
@@ -202,7 +202,7 @@ impl RecordWriter {
         (self.len() + HEADER_BYTES as u64 - 1) / block_bytes
     }
 
-    /// Whether no record was added. The announcement of compression is none, so that the log may
+    /// Whether no record was appended. The announcement of compression is none, so that the log may
     /// have bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -239,10 +239,10 @@ impl RecordWriter {
     }
 }
 
-/// The rest of a payload given in parts.
+/// The rest of a payload that is given in parts.
 struct Parts<'a> {
     parts: &'a [&'a [u8]],
-    /// The bytes consumed of the first part.
+    /// The number of bytes consumed of the first part.
     consumed: usize,
     /// The bytes left in all parts.
     len: usize,

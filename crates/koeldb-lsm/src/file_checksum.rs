@@ -14,7 +14,7 @@ use koeldb_table::block_based::fetch::read_bytes;
 
 use crate::version::FileMeta;
 
-/// The name of the function.
+/// The name of the checksum function, as in the MANIFEST.
 pub const NAME: &str = "FileChecksumCrc32c";
 
 /// The size of one read.
@@ -28,7 +28,7 @@ pub(crate) struct SummedFile {
 }
 
 impl SummedFile {
-    /// Computes the checksum of the bytes appended to an empty file; the checksum outlives the
+    /// Wraps an empty file, and returns the checksum of its appended bytes, which outlives the
     /// file.
     pub(crate) fn new(file: Box<dyn WritableFile>) -> (Self, Arc<AtomicU32>) {
         let sum = Arc::new(AtomicU32::new(0));
@@ -66,7 +66,7 @@ impl WritableFile for SummedFile {
     }
 }
 
-/// The stored form of a checksum: big-endian.
+/// Encodes a checksum as stored in the MANIFEST: big-endian.
 fn stored(sum: u32) -> [u8; 4] {
     sum.swap_bytes().to_le_bytes()
 }

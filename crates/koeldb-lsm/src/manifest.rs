@@ -21,11 +21,11 @@ use crate::current::write_current;
 use crate::version::Version;
 use crate::version::edit::{BlobGarbage, ColumnFamilyChange, VersionEdit, WalAddition};
 
-/// Reads the edits of a MANIFEST, returning atomic groups as a whole.
+/// A reader of the edits of a MANIFEST, which returns atomic groups as a whole.
 #[derive(Debug)]
 pub struct ManifestReader {
     records: RecordReader,
-    /// The edits of an incomplete group.
+    /// The edits read of an incomplete atomic group.
     group: Vec<VersionEdit>,
 }
 
@@ -42,7 +42,7 @@ impl ManifestReader {
         })
     }
 
-    /// Goes on at the end, after a writer has appended edits.
+    /// Continues at the end, after another process has appended edits.
     ///
     /// An incomplete record or group is read on. Returns whether there is more to read.
     ///
@@ -97,8 +97,7 @@ impl ManifestReader {
         error.in_file(self.records.file().path(), Some(offset), "read")
     }
 
-    /// Adds an edit to the group; returns whether the group is complete. Other edits are groups of
-    /// one.
+    /// Adds an edit to its atomic group; returns whether the group is complete.
     fn collect(&mut self, edit: VersionEdit) -> Result<bool> {
         let expected = match self.group.last() {
             Some(last) => last
@@ -158,7 +157,7 @@ pub struct ManifestSnapshot {
     pub db_id: Option<String>,
     /// The tracked logs.
     pub wals: Vec<WalAddition>,
-    /// Logs with smaller numbers are not needed.
+    /// The first log that any column family needs.
     pub min_log_number_to_keep: FileNumber,
     /// The largest id that a family ever had.
     pub max_column_family: u32,
@@ -175,14 +174,15 @@ pub struct ColumnFamilySnapshot {
     pub id: u32,
     /// The name of the column family.
     pub name: String,
-    /// Logs with smaller numbers have no data of it outside its tables.
+    /// The first log that may have data of the column family that is in no table.
     pub log_number: FileNumber,
     /// The tables and the key order of the column family.
     pub version: Arc<Version>,
 }
 
 impl ManifestSnapshot {
-    /// The edits that recreate this state, except for the counters that every ordinary edit has.
+    /// Returns the edits that recreate this state, without the counters that every ordinary edit
+    /// has.
     #[must_use]
     pub fn edits(&self) -> Vec<VersionEdit> {
         let mut edits = Vec::new();
@@ -249,7 +249,7 @@ impl ManifestSnapshot {
     }
 }
 
-/// The size of the record in which a MANIFEST records its own size.
+/// The size in bytes of the record in which a MANIFEST records its own size.
 const SIZE_RECORD_BYTES: u64 = 15;
 
 /// Writes MANIFEST `number` with a snapshot and further edits, and makes it and its name durable.
@@ -314,7 +314,7 @@ pub(crate) fn append(
     records.add_record(record)
 }
 
-/// Appends edits to a MANIFEST in force; the last ones are not synced yet.
+/// Appends edits to the live MANIFEST; the last ones are not synced yet.
 ///
 /// No edit begins in a later block than unsynced ones: a crash could lose these and keep it, which
 /// recovery cannot tell from damage.
@@ -334,7 +334,7 @@ pub(crate) fn append_all(
     Ok(())
 }
 
-/// Writes a MANIFEST with this state and puts it in force: the last step of a repair.
+/// Writes a MANIFEST with this state and points CURRENT at it: the last step of a repair.
 ///
 /// # Errors
 /// If the system fails.
@@ -356,7 +356,7 @@ pub fn install(
     write_current(fs, directory, number)
 }
 
-/// Writes the MANIFEST of a new, empty database, and puts it in force.
+/// Writes the MANIFEST of a new, empty database, and points CURRENT at it.
 ///
 /// # Errors
 /// `Corruption` if the directory holds files of a database that lost its CURRENT; otherwise if the

@@ -14,12 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use koeldb_base::Result;
 use koeldb_table::reader::TableReader;
 
-/// The place of a table's reader while the number of open tables is bounded.
+/// The holder of a table's reader while the number of open tables is bounded.
 #[derive(Debug, Default)]
 pub struct ReaderSlot {
     reader: Mutex<Option<Arc<TableReader>>>,
     is_used: AtomicBool,
-    /// Stays the same when the table is opened again, so that its cached blocks remain of use.
+    /// The file's part of cache keys, kept while the table is closed so that its cached blocks stay
+    /// valid.
     cache_id: OnceLock<u64>,
 }
 
@@ -34,7 +35,7 @@ impl ReaderSlot {
         self.lock().clone()
     }
 
-    /// Returns the reader, and whether `open` was called for it.
+    /// Returns the reader, and whether `open` was called to create it.
     pub(crate) fn get_or_open(
         &self,
         open: impl FnOnce() -> Result<Arc<TableReader>>,
@@ -49,7 +50,7 @@ impl ReaderSlot {
         Ok((reader, true))
     }
 
-    /// The file's part of cache keys; `new_id` makes it.
+    /// Returns the file's part of cache keys; the first call creates it with `new_id`.
     pub(crate) fn cache_id(&self, new_id: impl FnOnce() -> u64) -> u64 {
         *self.cache_id.get_or_init(new_id)
     }
@@ -59,23 +60,23 @@ impl ReaderSlot {
     }
 }
 
-/// The open tables of a database, at most as many as its limit, except those in use.
+/// The open tables of a database: at most a limit, except tables in use.
 #[derive(Debug)]
 pub struct OpenTables {
     limit: AtomicUsize,
-    /// In the order of the clock's hand, from the next one.
+    /// The slots in the order of the clock's hand.
     ring: Mutex<VecDeque<Weak<ReaderSlot>>>,
 }
 
 impl Default for OpenTables {
-    /// No limit.
+    /// Creates a set without a limit.
     fn default() -> Self {
         OpenTables::new(None)
     }
 }
 
 impl OpenTables {
-    /// Creates the bound; `None` for none.
+    /// Creates a set of at most `limit` open tables; `None` for no limit.
     #[must_use]
     pub fn new(limit: Option<usize>) -> Self {
         OpenTables {
@@ -84,20 +85,20 @@ impl OpenTables {
         }
     }
 
-    /// Whether there is a bound.
+    /// Whether there is a limit.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.limit.load(Ordering::Relaxed) != usize::MAX
     }
 
-    /// Changes the bound. Tables that were opened without a bound stay open.
+    /// Changes the limit. Tables that were opened without a bound stay open.
     pub fn set_limit(&self, limit: Option<usize>) {
         self.limit
             .store(limit.unwrap_or(usize::MAX), Ordering::Relaxed);
         self.shrink(None);
     }
 
-    /// Counts a table that was opened, and closes others above the limit.
+    /// Adds a table that was opened, and closes others above the limit.
     pub(crate) fn add(&self, slot: &Arc<ReaderSlot>) {
         self.shrink(Some(Arc::downgrade(slot)));
     }

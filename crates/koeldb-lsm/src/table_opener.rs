@@ -1,4 +1,4 @@
-//! Opens the tables of one column family; an open reader stays with its file's metadata.
+//! The opener of the tables of one column family; an open reader stays with its file's metadata.
 //!
 //! The read path has no table-cache lookup: [`FileMeta::reader`](crate::FileMeta) is set once, on
 //! first use of the file. If two threads open a file concurrently, both succeed and one reader is
@@ -20,15 +20,15 @@ use crate::file_checksum;
 use crate::open_tables::{OpenTables, ReaderSlot};
 use crate::version::FileMeta;
 
-/// A process may open no more files: `EMFILE`. Unix systems agree on the number.
+/// The error number `EMFILE`: the process may open no more files. Unix systems agree on it.
 const TOO_MANY_OPEN_FILES: i32 = 24;
-/// The system may open no more files: `ENFILE`.
+/// The error number `ENFILE`: the system may open no more files.
 const TOO_MANY_OPEN_FILES_IN_SYSTEM: i32 = 23;
 
-/// An open table.
+/// A reference to an open table.
 #[derive(Debug)]
 pub enum TableRef<'f> {
-    /// Its file's metadata keeps the reader.
+    /// The metadata of the file keeps the reader open.
     Kept(&'f Arc<TableReader>),
     /// The table may be closed after this reference is dropped.
     Held(Arc<TableReader>),
@@ -46,7 +46,7 @@ impl Deref for TableRef<'_> {
     }
 }
 
-/// Opens the tables of a family, with its settings.
+/// An opener of the tables of a column family, with its settings.
 #[derive(Debug)]
 pub struct TableOpener {
     fs: Arc<dyn FileSystem>,
@@ -101,7 +101,7 @@ impl TableOpener {
         &self.context
     }
 
-    /// The reader of `file` on `level`; opens it on first use.
+    /// Returns the reader of `file` on `level`; opens the table on first use.
     ///
     /// # Errors
     /// If the file is missing, damaged, or of an incompatible format or comparator; the error names
@@ -189,8 +189,8 @@ impl TableOpener {
         Ok(reader)
     }
 
-    /// Verifies the whole-file checksum in the MANIFEST; `false` if it has none of a known
-    /// function.
+    /// Verifies the whole-file checksum recorded in the MANIFEST; `false` if none is, or of an
+    /// unknown function.
     ///
     /// `progress` receives the size of each piece.
     ///

@@ -41,8 +41,9 @@ use crate::recycler::Recycler;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, UnsafeCell, yield_now};
 pub(crate) use pages::{HUGE_BYTES, Pages, vec_for};
 
-/// Enough that two of some dozen inserting threads rarely collide: a shard is held for some 2 % of
-/// an insert.
+/// The number of shards of an arena.
+///
+/// Two of some dozen inserting threads rarely collide: a shard is held for some 2 % of an insert.
 #[cfg(not(all(loom, test)))]
 pub(crate) const SHARDS: usize = 8;
 #[cfg(all(loom, test))]
@@ -68,7 +69,7 @@ const CHUNKED_BUFFER_BYTES: usize = 16 * CHUNK_BYTES;
 /// The number of bits in an address of an arena.
 pub(crate) const ADDRESS_BITS: u32 = 48;
 
-/// A small number of this thread, which spreads threads over shards.
+/// Returns a small number of this thread, which spreads threads over shards.
 pub(crate) fn thread_slot() -> usize {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     thread_local! {
@@ -99,11 +100,11 @@ pub(crate) fn prefetch(address: *const i8) {
 #[derive(Default)]
 pub(crate) struct Padded<T>(pub(crate) T);
 
-/// The free end of a block.
+/// A bump pointer: the free end of a block.
 struct Bump {
     free: AtomicPtr<u8>,
     free_bytes: AtomicUsize,
-    /// The total size of all fetched blocks.
+    /// The total size of all blocks that this bump pointer has used.
     block_bytes: AtomicUsize,
 }
 
@@ -121,9 +122,9 @@ impl Default for Bump {
 /// `borrowed`.
 struct Shard {
     borrowed: AtomicBool,
-    /// For memory that searches access.
+    /// The allocator of memory that searches access.
     near: Bump,
-    /// For values stored apart from their keys.
+    /// The allocator of values stored apart from their keys.
     far: Bump,
     entries: AtomicU64,
     deletions: AtomicU64,
@@ -241,14 +242,14 @@ pub(crate) struct Arena {
     /// Whether blocks may be cut from chunks.
     has_chunks: bool,
     allocated: AtomicUsize,
-    /// The part of `allocated` that remains of the last chunk.
+    /// The unallocated bytes of the last chunk, which are part of `allocated`.
     uncut: AtomicUsize,
     /// Whether any entry was ever counted.
     counted: AtomicBool,
     shards: Box<[Padded<Shard>; SHARDS]>,
     blocks: Mutex<Blocks>,
     recycler: Option<Arc<Recycler>>,
-    /// Dropped behind the memory.
+    /// The caller's charge for the memory, dropped after the blocks.
     _charge: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -278,7 +279,7 @@ impl Default for Rest {
 }
 
 impl Rest {
-    /// Takes `bytes` from the start.
+    /// Takes `bytes` bytes from the start of the rest.
     fn cut(&mut self, bytes: usize) -> NonNull<u8> {
         debug_assert!(bytes <= self.bytes);
         let start = self.start;
@@ -310,7 +311,7 @@ impl Arena {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    /// The part of those bytes that is not in use yet, apart from the ends of blocks.
+    /// The bytes of the last chunk that no block uses yet.
     pub(crate) fn uncut_bytes(&self) -> usize {
         self.uncut.load(Ordering::Relaxed)
     }
@@ -350,7 +351,7 @@ impl Arena {
         }
     }
 
-    /// The sum over all shards; exact while no insert is in progress.
+    /// The sums of the counters of all shards; exact while no insert is in progress.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         let mut first_seqno = SeqNo::MAX;
@@ -450,7 +451,7 @@ impl Lease<'_> {
         self.allocate_from(&self.shard.near, bytes)
     }
 
-    /// Allocates in separate blocks, to keep memory that searches access close together.
+    /// Allocates in blocks of their own, so that memory that searches access stays close together.
     #[inline]
     pub(crate) fn allocate_far(&mut self, bytes: usize) -> NonNull<u8> {
         self.allocate_from(&self.shard.far, bytes)
@@ -586,7 +587,7 @@ fn add(counter: &AtomicU64, value: u64) {
     counter.store(sum, Ordering::Relaxed);
 }
 
-/// The arena as a region for pinned values.
+/// An arena as a region for pinned values.
 struct ArenaRegion(
     #[expect(dead_code, reason = "held for the memory behind the addresses")] Arc<Arena>,
 );

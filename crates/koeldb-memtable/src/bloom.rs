@@ -16,7 +16,7 @@ const LINE_WORDS: usize = 8;
 #[derive(Default)]
 struct Line([AtomicU64; LINE_WORDS]);
 
-/// The filter. Inserts and probes may run concurrently.
+/// The Bloom filter of a memtable. Inserts and probes may run concurrently.
 pub(crate) struct MemtableBloom {
     lines: Box<[Line]>,
 }
@@ -30,7 +30,7 @@ impl MemtableBloom {
         }
     }
 
-    /// The hash of a key or prefix: the one that lookups compute for filters of files.
+    /// The hash of a key or prefix, which lookups also compute for the filters of tables.
     pub(crate) fn hash(key: &[u8]) -> u64 {
         xxph3_64(key)
     }
@@ -69,7 +69,7 @@ impl MemtableBloom {
     }
 }
 
-/// The bits of a key within its line, as words and masks.
+/// The bits of a key within its cache line, as words and masks.
 fn probes(hash: u64) -> impl Iterator<Item = (usize, u64)> {
     // The high bits already chose the line.
     let mut bits = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -30,14 +30,14 @@ pub struct MemtableOptions {
     pub write_buffer_bytes: usize,
     /// The prefix extractor of [`RepKind::HashSkipList`] and [`RepKind::HashLinkList`].
     pub prefixes: Option<Arc<dyn PrefixExtractor>>,
-    /// Reuses memory across memtables, if set.
+    /// The source of recycled memory, if set.
     pub recycler: Option<Arc<Recycler>>,
-    /// Receives work that can be done in the background, if set.
+    /// The receiver of sorting work for the background, if set.
     pub sorter: Option<Sorter>,
     /// Whether keys are hashed with the same seed in every memtable, so that a run can be repeated;
     /// otherwise with a random one.
     pub fixed_hash_seed: bool,
-    /// Dropped when the memory of the entries is freed.
+    /// A charge that is dropped when the memory of the entries is freed.
     ///
     /// Pinned values may keep that memory longer than the memtable.
     pub charge: Option<Arc<dyn Any + Send + Sync>>,
@@ -103,15 +103,15 @@ pub struct BatchEntry<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryReport {
-    /// Entries and links to them, with the free ends of blocks.
+    /// The bytes of entries and their links, with the free ends of blocks.
     pub arena_bytes: usize,
-    /// Bytes of hash tables.
+    /// The bytes of hash tables.
     pub bucket_bytes: usize,
-    /// Logs, sorted runs and sorted copies, including those that only cursors hold.
+    /// The bytes of logs, sorted runs and sorted copies, including those that only cursors hold.
     pub order_bytes: usize,
-    /// Bytes of range tombstones.
+    /// The bytes of range tombstones.
     pub tombstone_bytes: usize,
-    /// Bytes of the Bloom filter.
+    /// The bytes of the Bloom filter.
     pub filter_bytes: usize,
 }
 
@@ -135,7 +135,7 @@ impl MemoryReport {
 pub struct Memtable {
     order: KeyOrder,
     rep: MemtableRep,
-    /// The arena of the entries of `rep`, accessible without dispatching on the representation.
+    /// The arena of the entries of `rep`, for access without dispatch on the representation.
     arena: SharedArena,
     tombstones: Tombstones,
     bloom: Option<Filter>,
@@ -332,7 +332,7 @@ impl Memtable {
         }
     }
 
-    /// Raises the covering range tombstone; returns whether there may be entries of the key.
+    /// Records the covering range tombstone in `lookup`; returns whether the key may have entries.
     #[inline]
     fn cover(&self, lookup: &mut Lookup) -> bool {
         let covering =
@@ -361,7 +361,7 @@ impl Memtable {
         self.rep.prefix_cursor(prefixes)
     }
 
-    /// Creates a prefix cursor that finds nothing where the filter denies the prefix sought.
+    /// Creates a prefix cursor that shows nothing where the Bloom filter denies the prefix sought.
     ///
     /// The order must keep the keys of a prefix together, so that those of others do not matter.
     #[must_use]
@@ -379,7 +379,7 @@ impl Memtable {
         }
     }
 
-    /// Whether there may be keys with the prefix of `user_key`, by the filter.
+    /// Whether the Bloom filter admits keys with the prefix of `user_key`.
     pub(crate) fn may_contain_prefix(&self, user_key: &[u8]) -> bool {
         self.bloom.as_ref().is_none_or(|filter| {
             let prefix = filter.prefix(user_key);
@@ -473,7 +473,7 @@ impl Memtable {
         points.max(self.tombstone_seqno_largest.load(Ordering::Relaxed))
     }
 
-    /// Marks that the last insert has returned. Takes constant time and never waits.
+    /// Marks that no insert will follow. Takes constant time and never waits.
     pub fn seal(&self) {
         self.sealed.store(true, Ordering::Release);
         self.rep.seal();

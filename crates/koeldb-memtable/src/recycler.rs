@@ -1,4 +1,4 @@
-//! Reuses the memory of dropped memtables for new ones.
+//! A recycler of the memory of dropped memtables for new ones.
 //!
 //! A memtable that begins with fresh memory pays for a page fault every 4 KiB, and one with a
 //! bucket array of megabytes for many in a row. A database therefore keeps the blocks and the
@@ -17,9 +17,9 @@ use crate::memtable::MemtableOptions;
 use crate::rep::{BucketArray, bucket_count};
 use koeldb_base::sync::lock_plain as lock;
 
-/// The number of arrays kept, of any size: those of a memtable in use and of a flushed one.
+/// The number of bucket arrays kept, of any size: those of a memtable in use and of a flushed one.
 const ARRAYS_MAX: usize = 4;
-/// The memory kept, as a multiple of the memory in use.
+/// The limit of the memory kept, as a multiple of the memory in use.
 ///
 /// A memtable that is flushed while its successor is a fifth full is thus kept whole.
 const KEPT_PER_USED: usize = 4;
@@ -57,7 +57,7 @@ impl Recycler {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Prepares the bucket array for a memtable with these options, including its pages.
+    /// Creates the bucket array for a memtable with these options, and touches its pages.
     ///
     /// Takes milliseconds for an array of megabytes: to be called in the background, before the
     /// switch.
@@ -102,7 +102,7 @@ impl Recycler {
         }
     }
 
-    /// Takes a cleared array with places for `count` keys; on `None` the caller allocates one.
+    /// Takes a cleared bucket array for `count` keys; on `None` the caller allocates one.
     pub(crate) fn take_array(&self, count: usize) -> Option<BucketArray> {
         self.note_taken(BucketArray::bytes_of(count));
         let mut arrays = lock(&self.arrays);
@@ -113,7 +113,7 @@ impl Recycler {
         Some(array)
     }
 
-    /// Keeps a cleared array, replacing the oldest if there are many.
+    /// Keeps a cleared bucket array, replacing the oldest if there are many.
     pub(crate) fn give_array(&self, array: BucketArray) {
         let mut arrays = lock(&self.arrays);
         if arrays.len() >= ARRAYS_MAX
@@ -133,7 +133,7 @@ impl Recycler {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes
     }
 
-    /// Counts `bytes` more as kept, unless that exceeds the limit beside `used`, or `wanted`.
+    /// Counts `bytes` more as kept, unless a limit forbids it: the peak less `used`, or `wanted`.
     fn has_room(&self, bytes: usize, used: usize, wanted: usize) -> bool {
         let most = self.used_bytes_max.load(Ordering::Relaxed);
         let limit = self.max_bytes.min(most.saturating_sub(used)).min(wanted);

@@ -33,13 +33,13 @@ struct List {
 
 type Cells = Box<[Padded<Mutex<Cached>>; SHARDS]>;
 
-/// The list and the cells.
+/// The range tombstones of a memtable: the list, and the cells that cache its fragments.
 #[derive(Default)]
 pub(crate) struct Tombstones {
     count: AtomicUsize,
     memory_bytes: AtomicUsize,
     list: Mutex<List>,
-    /// Created by the first reader that finds tombstones.
+    /// The cells, created by the first reader that finds tombstones.
     cells: OnceLock<Cells>,
 }
 
@@ -102,7 +102,7 @@ impl Tombstones {
         read(cell.fragments.as_ref())
     }
 
-    /// The fragments of the whole list.
+    /// Returns the fragments of the whole list, built if necessary.
     fn newest(&self, order: &KeyOrder) -> Cached {
         let mut list = lock(&self.list);
         if list.newest.count < list.written.len() {

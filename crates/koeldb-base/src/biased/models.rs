@@ -31,8 +31,9 @@ fn owner_and_taker_are_never_both_inside_and_nothing_is_lost() {
     });
 }
 
-/// Announces two values. An owner that checks after leaving, and again after being turned away,
-/// keeps no older one.
+/// Explores an owner that must keep no value older than the last announced number.
+///
+/// The owner checks the number after leaving the cell, and again after being turned away.
 fn announce(name: &str, waits: bool) {
     explore(name, move || {
         let announced = Arc::new(AtomicU64::new(1));

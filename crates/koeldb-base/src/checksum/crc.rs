@@ -26,7 +26,7 @@ pub const fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(MASK_DELTA)
 }
 
-/// The inverse of [`mask`].
+/// Unmasks a stored CRC-32C: the inverse of [`mask`].
 #[inline]
 #[must_use]
 pub const fn unmask(masked: u32) -> u32 {

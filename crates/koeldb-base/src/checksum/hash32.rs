@@ -33,7 +33,7 @@ fn low32(len: usize) -> u32 {
     len as u32
 }
 
-/// COMPAT: the tail's bytes are signed, as `char` is on the platforms where the format originated.
+/// Extends a byte of the tail with its sign.
 fn sign_extended(byte: u8) -> u32 {
     i32::from(byte.cast_signed()).cast_unsigned()
 }

@@ -159,7 +159,7 @@ fn mix(bytes: &[u8], at: usize, key: usize) -> u64 {
     )
 }
 
-/// XORs the halves of the 128-bit product.
+/// Multiplies two numbers and XORs the halves of the 128-bit product.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "takes the product apart")]
 fn fold(a: u64, b: u64) -> u64 {

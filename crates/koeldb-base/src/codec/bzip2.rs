@@ -1,4 +1,4 @@
-//! bzip2, which only old files use.
+//! The bzip2 codec, for reading files that were written with it.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -4,7 +4,7 @@ use super::{Compression, CompressionOptions, bzip2, lz4, snappy, zlib, zstd};
 use crate::coding::put_varint32;
 use crate::error::Result;
 
-/// Compresses a sequence of blocks under the same settings and dictionary, reusing its contexts.
+/// A compressor for a sequence of blocks with the same settings and dictionary; it reuses contexts.
 pub struct Compressor {
     compression: Compression,
     encoder: Encoder,

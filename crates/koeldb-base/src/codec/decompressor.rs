@@ -16,11 +16,11 @@ use super::{Compression, bzip2, lz4, snappy, zlib, zstd};
 use crate::coding::take_varint32;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Largest plausible ratio of raw to stored bytes; a declared size beyond it is corruption.
+/// The largest plausible ratio of raw to stored bytes for Snappy; beyond it is corruption.
 const SNAPPY_RATIO: u64 = 64;
 const LZ4_RATIO: u64 = 256;
 const DEFLATE_RATIO: u64 = 1100;
-/// The bound for zstd.
+/// The largest plausible ratio of raw to stored bytes for zstd.
 ///
 /// A block of a frame holds at most 128 KiB and takes at least four bytes: three of header and the
 /// byte that it repeats.
@@ -30,10 +30,10 @@ const UNBOUNDED: u64 = u64::MAX;
 /// Bytes by which a declared size may exceed the ratio, for blocks of a few bytes.
 const RATIO_SLACK: u64 = 64;
 
-/// From this size on, a failed allocation is an error instead of an abort of the process.
+/// The allocation size from which a failure is an error instead of an abort of the process.
 const FALLIBLE_BYTES: usize = 1 << 20;
 
-/// Decompresses the blocks of one file. Any number of threads may use it concurrently.
+/// A decompressor for the blocks of one file. Any number of threads may use it concurrently.
 #[derive(Default)]
 pub struct Decompressor {
     dictionary: Option<Arc<[u8]>>,

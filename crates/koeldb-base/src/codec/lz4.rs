@@ -11,7 +11,7 @@ use super::CompressionOptions;
 use super::decompressor::zeroed;
 use crate::error::{Error, Result};
 
-/// The shortest match: a shorter dictionary is of no use to the encoder.
+/// The length of LZ4's shortest match: a shorter dictionary is of no use to the encoder.
 const MATCH_BYTES_MIN: usize = 4;
 
 pub(super) struct Encoder {

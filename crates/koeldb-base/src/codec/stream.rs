@@ -14,7 +14,7 @@ use crate::error::Result;
 /// The largest accepted window, 8 MiB; frames with a larger one are refused.
 const WINDOW_LOG_MAX: u32 = 23;
 
-/// Compresses records independently of each other.
+/// A compressor for the records of a log, each independent of the others.
 pub struct StreamCompressor(zstd::FrameEncoder);
 
 impl StreamCompressor {
@@ -39,7 +39,7 @@ impl StreamCompressor {
     }
 }
 
-/// Decompresses records from fragments of their frames.
+/// A decompressor for the records of a log, given fragments of their frames.
 pub struct StreamDecompressor {
     decoder: zstd::FrameDecoder,
     started: bool,

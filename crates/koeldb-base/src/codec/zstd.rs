@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 const LEVEL_DEFAULT: i32 = 3;
 
-/// Growth step of the output of a fragmented frame, in bytes.
+/// The step in bytes by which the output buffer grows while a fragmented frame is decompressed.
 const GROWTH_BYTES: usize = 64 << 10;
 
 thread_local! {
@@ -99,7 +99,7 @@ pub(super) fn decompress(
     Ok(raw)
 }
 
-/// Writes frames with a checksum, each in one piece.
+/// An encoder that writes each frame, with a checksum, in one piece.
 pub(super) struct FrameEncoder(CCtx<'static>);
 
 impl FrameEncoder {
@@ -131,7 +131,7 @@ impl FrameEncoder {
     }
 }
 
-/// Reads frames that arrive in fragments.
+/// A decoder for frames that arrive in fragments.
 pub(super) struct FrameDecoder(DCtx<'static>);
 
 impl FrameDecoder {

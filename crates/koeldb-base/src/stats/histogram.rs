@@ -8,7 +8,7 @@ pub const BUCKET_COUNT: usize = 109;
 /// The largest value of each bucket: 1, 2, 3, 4, 6, 10, 15, 22, 34, 51, 76, 110, 170, …
 pub const BUCKET_LIMITS: [u64; BUCKET_COUNT] = limits();
 
-/// The first bucket for values of as many bits as the index.
+/// The first bucket for values of each bit length, indexed by that length.
 const FIRST_OF_BITS: [usize; 65] = first_of_bits();
 
 #[expect(
@@ -70,9 +70,9 @@ pub struct HistogramData {
     pub count: u64,
     /// The sum of the recorded values.
     pub sum: u64,
-    /// The smallest; 0 if there is none.
+    /// The smallest recorded value; 0 if there is none.
     pub min: u64,
-    /// The largest; 0 if there is none.
+    /// The largest recorded value; 0 if there is none.
     pub max: u64,
     pub(super) sum_of_squares: f64,
     pub(super) buckets: [u64; BUCKET_COUNT],
@@ -199,7 +199,7 @@ impl HistogramData {
     }
 }
 
-/// The upper limit of the bucket before; 0 for the first one.
+/// The upper limit of the preceding bucket; 0 for the first bucket.
 #[must_use]
 pub fn lower_limit(bucket: usize) -> u64 {
     bucket

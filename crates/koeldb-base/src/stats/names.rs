@@ -1,6 +1,6 @@
 //! RocksDB's names of tickers and histograms.
 
-/// Declares an enum of names; a variant's documentation is its name.
+/// Declares an enum of tickers or histograms; the doc comment of a variant is its RocksDB name.
 macro_rules! names {
     ($(#[$doc:meta])* pub enum $type:ident { $($variant:ident = $name:literal,)* }) => {
         $(#[$doc])*

@@ -12,9 +12,9 @@ use super::names::{HistogramKind, Ticker};
 #[repr(align(128))]
 pub(super) struct Slot {
     tickers: [AtomicU64; Ticker::COUNT],
-    /// Created by the first recorded value: a thread uses few kinds.
+    /// The thread's histograms, each created by its first value: a thread uses few kinds.
     histograms: [OnceLock<Box<Cells>>; HistogramKind::COUNT],
-    /// Set by a reset: the owner then creates a new slot.
+    /// Set by a reset: the owning thread then creates a new slot.
     retired: AtomicBool,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Slot {
 struct Cells {
     buckets: [AtomicU64; BUCKET_COUNT],
     sum: AtomicU64,
-    /// The bits of a float: a sum of squares overflows integers.
+    /// The sum of squares as the bits of a float, because it overflows integers.
     sum_of_squares: AtomicU64,
     min: AtomicU64,
     max: AtomicU64,

@@ -34,7 +34,8 @@ impl Shared {
     }
 }
 
-/// This thread's slot in one [`Statistics`]. The weak reference prevents reuse of the address.
+/// The registration of this thread's slot with one [`Statistics`]. The weak reference prevents
+/// reuse of the address.
 struct Membership {
     shared: Weak<Shared>,
     slot: Arc<Slot>,
@@ -175,7 +176,7 @@ impl fmt::Debug for Statistics {
 }
 
 impl fmt::Display for Statistics {
-    /// RocksDB's dump: one line for each ticker and each histogram.
+    /// Formats the statistics like RocksDB: one line for each ticker and each histogram.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.snapshot().fmt(f)
     }
@@ -245,7 +246,7 @@ impl StatisticsSnapshot {
 }
 
 impl fmt::Display for StatisticsSnapshot {
-    /// RocksDB's dump: one line for each ticker and each histogram.
+    /// Formats the snapshot like RocksDB: one line for each ticker and each histogram.
     #[expect(clippy::cast_precision_loss, reason = "a number to read")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for ticker in Ticker::all() {

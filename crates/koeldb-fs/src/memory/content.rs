@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use koeldb_base::coding::to_usize;
 
-/// A file by identity, shared by its names and handles.
+/// An in-memory file, shared by its names and handles.
 #[derive(Debug)]
 pub(super) struct MemoryFile {
     pub(super) id: u64,

@@ -15,7 +15,7 @@ use super::content::{Change, Content, MemoryFile, put};
 use super::tree::{Directory, Node, ROOT, TreeState};
 use crate::random::Random;
 
-/// Selects the unsynced bytes and directory operations that survive a crash.
+/// The choice of the unsynced bytes and directory operations that survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SurvivalPolicy {
     /// No unsynced change survives. (S1)
@@ -88,7 +88,7 @@ impl SurvivalPolicy {
     }
 }
 
-/// Choices made once per image.
+/// The random choices of one crash image.
 struct Survival {
     policy: SurvivalPolicy,
     random: Random,
@@ -190,7 +190,7 @@ fn dirty_files(state: &TreeState) -> BTreeMap<u64, Arc<MemoryFile>> {
     files
 }
 
-/// Copies the file and applies `spoil` to each range of unsynced bytes.
+/// Copies the file and applies `spoil` to each range of unsynced bytes in the copy.
 fn over_unsynced(
     content: &Content,
     mut spoil: impl FnMut(&mut [u8], std::ops::Range<usize>),

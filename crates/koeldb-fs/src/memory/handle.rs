@@ -65,7 +65,7 @@ impl RandomAccessFile for MemoryRandomAccessFile {
     }
 }
 
-/// Receives a writer's bytes and appends them to the file, at the writer's own offset.
+/// The sink of a writer: appends bytes to the file, at the writer's own offset.
 #[derive(Debug)]
 pub(super) struct MemorySink {
     pub(super) handle: Handle,

@@ -35,7 +35,7 @@ pub struct MemoryFileSystem {
 
 struct Shared {
     clock: Arc<dyn Clock>,
-    /// Set under the lock; readers load it without the lock.
+    /// Whether the simulated machine has crashed; set under the lock, loaded without it.
     crashed: AtomicBool,
     state: Mutex<TreeState>,
 }

@@ -20,7 +20,7 @@ pub(super) const ROOT: u64 = 1;
 /// The free space reported without a budget.
 const UNLIMITED_BYTES: u64 = 1 << 50;
 
-/// Receives the file system and the number of the upcoming mutating operation.
+/// A function called with the file system and the number of the upcoming mutating operation.
 pub(super) type Observer = Arc<dyn Fn(&MemoryFileSystem, u64) + Send + Sync>;
 
 /// The state of the file system except the bytes of files.
@@ -29,7 +29,7 @@ pub(super) struct TreeState {
     /// Entry changes that no directory sync has covered, oldest first.
     pub(super) pending: Vec<PendingEntries>,
     pub(super) next_id: u64,
-    /// Numbers the pending changes of files and directories in one sequence.
+    /// The sequence number of the next pending change of a file or a directory.
     next_sequence: u64,
     /// The number of mutating operations begun.
     pub(super) operations: u64,
@@ -65,7 +65,7 @@ pub(super) struct Directory {
     pub(super) synced: BTreeMap<OsString, Node>,
 }
 
-/// One operation on entries, even of two directories: it survives a crash as a whole or not at all.
+/// A pending operation on the entries of one or two directories; it survives a crash whole or not.
 #[derive(Debug)]
 pub(super) struct PendingEntries {
     pub(super) sequence: u64,

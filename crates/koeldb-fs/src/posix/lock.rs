@@ -147,7 +147,7 @@ const SET_LOCK: i32 = libc::F_SETLK;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const GET_LOCK: i32 = libc::F_GETLK;
 
-/// A lock request for the whole file.
+/// Returns the `flock` structure of a lock request for the whole file.
 ///
 /// All other fields are zero; open-file-description locks require process 0.
 fn whole_file(kind: i32) -> libc::flock {

@@ -62,7 +62,7 @@ fn will_need(file: &File, offset: u64, len: u64) {
     let _ = rustix::fs::fcntl_rdadvise(file, offset, len);
 }
 
-/// One read, repeated while interrupted; it may be short.
+/// Reads once, repeated while interrupted; the read may be short.
 fn read_once(file: &File, path: &Path, offset: u64, buffer: &mut [u8]) -> Result<usize> {
     loop {
         match file.read_at(buffer, offset) {
@@ -98,7 +98,7 @@ fn read_fully(
     Ok(done)
 }
 
-/// Reads through the page cache.
+/// A file that is read through the page cache.
 #[derive(Debug)]
 pub(super) struct PlainFile {
     file: File,
@@ -139,7 +139,7 @@ impl RandomAccessFile for PlainFile {
     }
 }
 
-/// Reads that bypass the page cache.
+/// A file whose reads bypass the page cache.
 ///
 /// Unaligned requests go through an aligned copy: correct for every caller, and fast for aligned
 /// ones.
@@ -211,7 +211,7 @@ impl Region for Mapping {
     }
 }
 
-/// Reads from a memory mapping.
+/// A file that is read from a memory mapping.
 #[derive(Debug)]
 pub(super) struct MappedFile {
     mapping: Mapping,

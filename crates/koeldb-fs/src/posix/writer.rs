@@ -35,9 +35,9 @@ pub(super) fn writer(
 struct PosixSink {
     file: File,
     path: PathBuf,
-    /// The length already passed to the operating system.
+    /// The number of bytes already passed to the operating system.
     written: u64,
-    /// The offset up to which write-back was started.
+    /// The offset up to which write-back was requested.
     hinted: u64,
     bytes_per_sync: u64,
     /// The offset up to which space was preallocated, and the step size; 0 disables it.

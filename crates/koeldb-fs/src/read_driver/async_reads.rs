@@ -87,9 +87,9 @@ pub struct ReadCounts {
     pub joined: u64,
     /// The bytes of all reads, including those added for alignment.
     pub bytes: u64,
-    /// Flushes that issued at least one read.
+    /// Calls of `flush` that issued at least one read.
     pub rounds: u64,
-    /// Reads that have not completed, including orphaned ones.
+    /// Reads in flight, including orphaned ones.
     pub under_way: u64,
     /// Reads that fell back from the engine to positional reads.
     pub elsewhere: u64,
@@ -108,21 +108,21 @@ struct Inner {
     engine: ActiveEngine,
     reason: String,
     shared: Arc<Shared>,
-    /// Executes the reads of sessions.
+    /// The backend that executes the reads of sessions.
     backend: Arc<dyn ReadBackend>,
-    /// Executes the reads that a ring cannot.
+    /// The thread pool, which executes the reads that a ring cannot.
     pool: Arc<dyn ReadBackend>,
-    /// Provides the rings for calls; also the backend if present.
+    /// The rings for calls, if io_uring is in use; then also the backend.
     rings: Option<Arc<Uring>>,
     fallbacks: Fallbacks,
     next: AtomicU64,
     process: u32,
 }
 
-/// The shortest interval between reports of reads that fell back from rings.
+/// The shortest interval between reports of reads that fell back from io_uring.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// The listener for fallback reads, and the count and time of the last report.
+/// The listener for fallback reads, with the count and time of the last report.
 #[derive(Default)]
 struct Fallbacks {
     listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -286,13 +286,14 @@ impl AsyncReads {
         InlineReads::new(self.clone())
     }
 
-    /// Creates a driver whose reads may outlive the call, the thread, and the driver itself.
+    /// Creates a driver for an operation that may be abandoned: its reads may outlive the driver.
     #[must_use]
     pub fn shared(&self) -> ReadSession {
         ReadSession::new(self.clone())
     }
 
-    /// Makes progress on reads of [`ReadSession::push_then`] before a wait, until `until` at most.
+    /// Lets the backend make progress on reads of [`ReadSession::push_then`], until `until` at
+    /// most.
     ///
     /// This serves backends without threads of their own. Returns false if nothing was done.
     #[must_use]
@@ -300,7 +301,7 @@ impl AsyncReads {
         self.backend().drive(until)
     }
 
-    /// The reads of all threads so far; exact when no read is in flight.
+    /// Returns the counts of the reads of all threads so far; exact when no read is in flight.
     #[must_use]
     pub fn counts(&self) -> ReadCounts {
         let counts = &self.inner.shared.counts;
@@ -377,7 +378,9 @@ impl AsyncReads {
 }
 
 impl Drop for Inner {
-    /// In a forked child the threads to wait for do not exist, and their locks stay locked.
+    /// Leaks the backends in a forked child.
+    ///
+    /// The threads that their drops would wait for do not exist there, and their locks stay locked.
     fn drop(&mut self) {
         if std::process::id() != self.process {
             std::mem::forget(Arc::clone(&self.backend));

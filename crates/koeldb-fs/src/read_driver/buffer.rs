@@ -64,7 +64,7 @@ fn give_back(memory: AlignedBuffer) {
 /// them.
 #[derive(Default)]
 pub struct ReadBuffer {
-    /// `None` for an empty read.
+    /// The memory of the read, with bytes for alignment; `None` for an empty read.
     memory: Option<AlignedBuffer>,
     skip: usize,
     bytes: usize,

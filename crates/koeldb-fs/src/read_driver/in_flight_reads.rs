@@ -28,10 +28,10 @@ use crate::file::RandomAccessFile;
 /// The number of lists over which files are spread, each with its own lock.
 const SHARDS: usize = 16;
 
-/// The age from which an unfinished read is not joined any more.
+/// The age from which new requests no longer join an in-flight read.
 pub const JOINED_WITHIN: Duration = Duration::from_secs(1);
 
-/// A file, which its request keeps open while it is listed, and an offset.
+/// The key of an in-flight read: the address of its open file, and its start offset.
 type ReadStart = (usize, u64);
 
 /// An in-flight read.
@@ -39,16 +39,16 @@ type ReadStart = (usize, u64);
 struct InFlightRead {
     /// The end offset of the read, exclusive.
     end: u64,
-    /// The time it began.
+    /// The time at which the read began.
     begun: Duration,
-    /// The thread that has it in its own ring; `None` if another thread executes it.
+    /// The thread whose own ring has the read; `None` if another thread executes it.
     thread: Option<ThreadId>,
-    /// Requests that wait for a part of it.
+    /// The requests that wait for a part of the read.
     waiting: Vec<Request>,
 }
 
 impl InFlightRead {
-    /// Whether a request that starts within it and ends at `end` may wait for it.
+    /// Whether a request that starts within the read and ends at `end` may wait for it.
     fn can_be_joined(&self, request: &Request, end: u64) -> bool {
         let elapsed = request.begun().saturating_sub(self.begun);
         let is_own = |owner: ThreadId| owner == thread::current().id();

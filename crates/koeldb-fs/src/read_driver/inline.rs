@@ -19,7 +19,7 @@ use super::{AsyncReads, Caps, OpId, Outcome, ReadDriver, ReadOp};
 /// takes.
 #[derive(Debug)]
 pub struct InlineReads {
-    /// Receives all outcomes, and executes the reads that a ring cannot.
+    /// The session that receives all outcomes, and that executes the reads that a ring cannot.
     session: ReadSession,
     /// The ring of this thread, if the engine has rings.
     ring: Option<Lease>,
@@ -35,7 +35,7 @@ impl InlineReads {
         }
     }
 
-    /// Enters the ring and waits for `wait` completions, or for all if fewer remain.
+    /// Submits the ring's reads and waits for `wait` completions, or for all if fewer remain.
     ///
     /// Returns false if the ring is empty.
     fn turn(&mut self, wait: usize, limit: Option<Duration>) -> bool {

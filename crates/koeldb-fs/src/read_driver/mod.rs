@@ -115,7 +115,7 @@ impl ReadOp {
     }
 }
 
-/// Identifies a read within its [`AsyncReads`].
+/// The identity of a read within its [`AsyncReads`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(u64);
 
@@ -138,7 +138,7 @@ pub struct Caps {
     pub batch: usize,
 }
 
-/// Executes reads for one owner.
+/// A driver that executes reads for one owner.
 pub trait ReadDriver {
     /// The driver's capabilities.
     fn caps(&self) -> Caps;
@@ -202,7 +202,7 @@ impl<D: ReadDriver + ?Sized> ReadDriver for Box<D> {
     }
 }
 
-/// Executes the reads of all sessions.
+/// A backend that executes the reads of all sessions.
 ///
 /// File systems may supply their own through
 /// [`FileSystem::read_backend`](crate::FileSystem::read_backend).
@@ -210,19 +210,19 @@ pub trait ReadBackend: Send + Sync + Debug {
     /// The backend's capabilities.
     fn caps(&self) -> Caps;
 
-    /// Takes over all requests and leaves the vector empty.
+    /// Takes over all requests, and leaves the vector empty.
     ///
     /// Each request must be completed, by [`Request::advance`] or [`Request::read_in_place`], on
     /// any thread, before or after this returns. A dropped request reports that it was aborted.
     fn submit(&self, requests: &mut Vec<Request>);
 
-    /// Hints that the outcome of this read is not wanted.
+    /// Requests the cancellation of a read whose outcome is no longer wanted; a hint.
     fn cancel(&self, id: OpId) {
         let _ = id;
     }
 
-    /// Makes progress before the calling thread waits, until `until` at most; returns whether there
-    /// was any.
+    /// Executes reads on the calling thread before it waits, until `until` at most; returns whether
+    /// it did.
     ///
     /// This is for backends without threads of their own.
     fn drive(&self, until: Option<Duration>) -> bool {

@@ -24,7 +24,7 @@ use super::{OpId, Outcome, ReadBackend, ReadOp};
 use crate::clock::Clock;
 use crate::file::RandomAccessFile;
 
-/// Repetitions of an interrupted attempt before the read falls back to another driver.
+/// The number of interrupted attempts after which a read falls back to positional reads.
 const ATTEMPTS: u32 = 8;
 
 /// The receiver of the outcome.
@@ -35,7 +35,7 @@ pub(super) enum Reply {
     Call(Box<dyn FnOnce(Outcome) + Send>),
 }
 
-/// Counters of all drivers of one database, written only when a device read is issued.
+/// Counters of all drivers of one database, which only reads from devices change.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) reads: AtomicU64,
@@ -52,7 +52,7 @@ pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) counts: Counts,
     pub(super) in_flight_reads: InFlightReads,
-    /// Executes reads that waited for a failed one.
+    /// The backend that repeats reads that waited for a failed one.
     again: Weak<dyn ReadBackend>,
 }
 
@@ -89,7 +89,7 @@ impl Shared {
     }
 }
 
-/// The state of a request after an attempt.
+/// The state of a request after an attempt to read it.
 #[derive(Debug)]
 #[must_use]
 pub enum Advanced {
@@ -123,9 +123,9 @@ pub struct Request {
     /// The alignment of offsets, lengths and memory.
     grid: usize,
     interruptions: u32,
-    /// Other requests may wait for it.
+    /// Whether the request is listed among the in-flight reads, so that others may wait for it.
     is_listed: bool,
-    /// Attempts are plain positional reads, and there is no further fallback.
+    /// Whether attempts are plain positional reads, which have no further fallback.
     in_place: bool,
     begun: Duration,
     reply: Option<Reply>,
@@ -301,7 +301,7 @@ impl Request {
         }
     }
 
-    /// Passes the rest to positional reads, because the current driver cannot read it.
+    /// Switches the rest of the read to positional reads, because the driver cannot read it.
     pub(super) fn left(self) -> Request {
         self.shared.counts.elsewhere.fetch_add(1, Ordering::Relaxed);
         self.by_positional_reads()
@@ -335,7 +335,7 @@ impl Request {
         }
     }
 
-    /// Reads the rest with positional reads, and answers.
+    /// Reads the rest with positional reads, and reports the outcome.
     pub fn read_in_place(mut self) {
         self.in_place = true;
         let mut request = self;
@@ -370,7 +370,7 @@ impl Request {
         reply.send(self.id, Outcome { result, latency });
     }
 
-    /// Answers the requests that wait for this one if it was `read`, or has them read again.
+    /// Answers the requests that wait for this read if it was `read`, otherwise issues them again.
     fn answer_waiting(&mut self, read: bool) {
         self.is_listed = false;
         let shared = Arc::clone(&self.shared);
@@ -426,7 +426,7 @@ impl Reply {
     }
 }
 
-/// The repair for the error of one attempt.
+/// The reaction to the error of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repair {
     Repeat,

@@ -13,7 +13,7 @@ use koeldb_base::{Error, ErrorKind};
 use super::request::{Reply, Request};
 use super::{AsyncReads, Caps, OpId, Outcome, ReadDriver, ReadOp};
 
-/// Receives the outcomes of a session's reads.
+/// The queue of outcomes of a session's reads.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     state: Mutex<Arrivals>,
@@ -25,7 +25,7 @@ struct Arrivals {
     done: Vec<(OpId, Outcome)>,
     orphans: Vec<OpId>,
     abandoned: bool,
-    /// A thread waits; notifying without a waiter would cost a system call.
+    /// Whether a thread waits: notifying without a waiter would cost a system call.
     has_waiting: bool,
     waker: Option<Waker>,
 }
@@ -197,7 +197,7 @@ impl ReadSession {
         until.map(|until| until.saturating_sub(self.reads.clock().now()))
     }
 
-    /// Drops the reads that were not flushed.
+    /// Drops the queued reads, which were not submitted yet.
     pub(super) fn drop_queued(&mut self) {
         self.queued.clear();
     }

@@ -33,7 +33,7 @@ pub enum SimAttempt {
 
 type Script = Box<dyn FnMut(&Request) -> SimAttempt + Send>;
 
-/// A simulated backend; clones are handles to the same one.
+/// A simulated read backend; clones are handles to the same one.
 #[derive(Clone, Debug)]
 pub struct SimReads {
     state: Arc<Mutex<SimState>>,
@@ -82,7 +82,7 @@ impl SimReads {
         self.state().script = Box::new(script);
     }
 
-    /// Sets the duration of an attempt.
+    /// Sets the simulated duration of an attempt.
     pub fn set_latency(&self, latency: Duration) {
         self.state().latency = latency;
     }

@@ -8,11 +8,11 @@ use super::{Caps, OpId, ReadBackend};
 use crate::clock::Clock;
 use crate::file::RandomAccessFile;
 
-/// The rings of one database.
+/// The rings of one database; none can exist in this build.
 #[derive(Debug)]
 pub(super) enum Uring {}
 
-/// A ring, for the duration of a call.
+/// A leased ring; none can exist in this build.
 #[derive(Debug)]
 pub(super) enum Lease {}
 

@@ -56,7 +56,7 @@ pub struct LevelCursor<S: BlockSource> {
     options: TableCursorOptions,
     index: usize,
     table: Option<TableCursor<S>>,
-    /// The step into the current table was suspended.
+    /// Whether the step into the current table was suspended.
     arriving: bool,
     /// The user key last sought, if only keys with its prefix matter.
     sought: Vec<u8>,
@@ -118,7 +118,7 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         Ok(self.table.as_mut())
     }
 
-    /// Remembers the key that a seek within its prefix begins at.
+    /// Records the key of a seek, if the seek stays within the key's prefix.
     fn begin_seek(&mut self, target: &[u8]) {
         self.arriving = false;
         if self.options.prefix_extractor.is_some() {
@@ -127,7 +127,8 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         }
     }
 
-    /// Whether a table can hold keys that matter. `edge` is its key nearest to the current one.
+    /// Whether a table may hold keys with the prefix sought. `edge` is its key nearest to the
+    /// current one.
     ///
     /// The order keeps the keys of a prefix together.
     fn continues(&self, edge: impl FnOnce(&FileMeta) -> &[u8], index: usize) -> bool {
@@ -140,7 +141,7 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         }
     }
 
-    /// Leaves the level.
+    /// Invalidates the cursor and releases its table.
     fn end(&mut self) {
         self.table = None;
         self.index = usize::MAX;

@@ -25,8 +25,7 @@ enum Direction {
 /// A child in the heap.
 #[derive(Clone, Copy)]
 struct HeapChild {
-    /// The head of its key; going backward its complement, so that the smaller one comes first in
-    /// both directions.
+    /// The first bytes of the child's key as a number; going backward its complement.
     head: u64,
     child: usize,
 }
@@ -38,12 +37,12 @@ pub struct MergingCursor<C> {
     heap: Vec<HeapChild>,
     direction: Direction,
     pivot: Vec<u8>,
-    /// The suspended positioning call, and the children that it has not positioned.
+    /// The positioning call that is suspended, and the children that it has not positioned.
     call: Option<Call>,
     suspended: Vec<usize>,
 }
 
-/// A call that positions all children; the pivot has its target.
+/// A call that positions all children; its target is in `pivot`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {
     First,
@@ -69,7 +68,7 @@ impl<C: Cursor> MergingCursor<C> {
         }
     }
 
-    /// The heap entry of a child that is positioned on an entry.
+    /// Creates the heap entry of a child that is positioned on an entry.
     #[inline]
     fn heap_child(&self, child: usize) -> HeapChild {
         let head = self.order.head(user_key(self.children[child].key()));
@@ -125,7 +124,7 @@ impl<C: Cursor> MergingCursor<C> {
         }
     }
 
-    /// Positions all children, or those that suspended when the same call was made before.
+    /// Positions all children, or, in a repeated call, those that suspended.
     fn position(
         &mut self,
         call: Call,

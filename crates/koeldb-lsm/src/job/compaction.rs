@@ -25,19 +25,19 @@ use crate::pick::CompactionPlan;
 use crate::table_opener::TableOpener;
 use crate::version::{Level, Version};
 
-/// Creates the compaction filter of one part.
+/// A function that creates the compaction filter of one part.
 pub type NewFilter<'a> = dyn Fn() -> Option<Box<dyn CompactionFilter>> + Sync + 'a;
 
-/// Calls a function with every number below the given one, possibly in several threads.
+/// A function that calls another one with every number below a count, possibly in several threads.
 pub type RunParts<'a> = dyn Fn(usize, &(dyn Fn(usize) + Sync)) + Sync + 'a;
 
-/// A compaction to be run.
+/// A compaction job.
 pub struct CompactionJob<'a> {
     /// The compaction plan.
     pub plan: &'a CompactionPlan,
     /// The version the plan was made from.
     pub version: &'a Arc<Version>,
-    /// Opens the inputs.
+    /// The opener of the input tables.
     pub tables: &'a Arc<TableOpener>,
     /// The block source for reading inputs.
     pub source: BlockingSource,
@@ -45,15 +45,15 @@ pub struct CompactionJob<'a> {
     pub snapshots: Vec<SeqNo>,
     /// The merge operator.
     pub merge_operator: Option<&'a dyn MergeOperator>,
-    /// Creates the compaction filters.
+    /// The function that creates the compaction filters.
     pub new_filter: &'a NewFilter<'a>,
     /// The settings of the output tables.
     pub output: OutputSpec<'a>,
-    /// Any of them is set to cancel the job.
+    /// The flags that cancel the job: one that is set is enough.
     pub cancelled: &'a [&'a AtomicBool],
-    /// The most parts that the work is divided into.
+    /// The largest number of parts that the work is divided into.
     pub parts_max: usize,
-    /// Runs the parts.
+    /// The function that runs the parts.
     pub run_parts: &'a RunParts<'a>,
     /// Whether to compare the number of entries read with the properties of the inputs.
     pub verify_record_count: bool,
@@ -141,7 +141,7 @@ impl Cursor for InputCursor {
     }
 }
 
-/// Tells whether a user key may exist on a level below the output; queried with ascending keys.
+/// The levels below the output, queried with ascending user keys for whether a key may exist there.
 struct LevelsBelow<'v> {
     order: &'v KeyOrder,
     levels: Vec<(&'v Level, usize)>,
@@ -296,7 +296,7 @@ impl CompactionJob<'_> {
         }
     }
 
-    /// The user keys at which the work is divided.
+    /// Returns the user keys at which the work is divided into parts.
     fn borders(&self) -> Result<Vec<Vec<u8>>> {
         if self.parts_max < 2 {
             return Ok(Vec::new());
@@ -320,7 +320,7 @@ impl CompactionJob<'_> {
         Ok(part::borders(order, anchors, self.parts_max, min))
     }
 
-    /// Gives the outputs the ages of their entries: otherwise rewritten entries would never expire.
+    /// Sets the creation and entry times of the outputs to those of the inputs.
     ///
     /// A time after that of the clock counts as now. The inputs must be open.
     fn inherit_times(&mut self) {
@@ -385,8 +385,7 @@ impl CompactionJob<'_> {
         Ok(union_of(order, &lists))
     }
 
-    /// The number of records by the inputs' properties; `None` if a table is too old to have exact
-    /// counts.
+    /// The number of entries by the inputs' properties; `None` if a table has no exact counts.
     fn expected_records(&self) -> Option<u64> {
         let mut expected = 0;
         for (level, file) in self.plan.files() {

@@ -35,7 +35,7 @@ use super::filter::{CompactionFilter, Decision};
 use super::output::TableOutputs;
 use crate::version::blob_files_not_supported;
 
-/// Tells whether a user key may exist below the output of a job; called with ascending keys.
+/// A function that tells whether a user key may exist below the output; called with ascending keys.
 pub type ExistsBelow<'a> = Box<dyn FnMut(&[u8]) -> bool + 'a>;
 
 /// The inputs to the decisions of a [`CompactionCursor`].
@@ -54,20 +54,20 @@ pub struct CompactionRules<'a> {
     pub merge_operator: Option<&'a dyn MergeOperator>,
     /// The compaction filter.
     pub filter: Option<Box<dyn CompactionFilter>>,
-    /// Tells whether a user key may exist below the output. Called with ascending keys.
+    /// The function that tells whether a user key may exist below the output.
     pub exists_below: ExistsBelow<'a>,
 }
 
 /// Counts of dropped entries by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts {
-    /// Hidden by a newer entry of the key.
+    /// Entries hidden by a newer entry of the key.
     pub hidden: u64,
     /// Deletions that are no longer needed.
     pub obsolete: u64,
-    /// Under a range tombstone.
+    /// Entries covered by a range tombstone.
     pub range_deleted: u64,
-    /// Removed by the compaction filter.
+    /// Entries removed by the compaction filter.
     pub filtered: u64,
 }
 
@@ -89,9 +89,9 @@ impl AddAssign for DropCounts {
 }
 
 enum OutputEntry {
-    /// The value under the input cursor.
+    /// The value of the entry at the input cursor.
     Input,
-    /// A value computed here.
+    /// A value computed by a merge or a filter.
     Owned(Vec<u8>),
 }
 
@@ -145,15 +145,16 @@ impl MergeBase {
     }
 }
 
-/// Yields the entries of `input` that must be kept.
+/// A cursor over the entries of `input` that must be kept.
 pub struct CompactionCursor<'a, C> {
     input: C,
     rules: CompactionRules<'a>,
-    /// The last entry yielded; its user key is the current one.
+    /// The internal key of the last entry yielded; its user key is the current one.
     key: Vec<u8>,
     user_len: usize,
     has_key: bool,
-    /// The stripe of the last kept or decided entry of the key: older entries in it are hidden.
+    /// The snapshot stripe of the last entry kept or decided: older entries of the key in it are
+    /// hidden.
     stripe: Option<SeqNo>,
     /// Whether every entry of the stripe so far was a removed single deletion.
     ///
@@ -167,7 +168,7 @@ pub struct CompactionCursor<'a, C> {
 }
 
 impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
-    /// Walks `input` from its first entry.
+    /// Creates a cursor over `input`, from its first entry.
     ///
     /// # Errors
     /// If `input` cannot be positioned.
@@ -228,7 +229,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         self.rules.tombstones.as_ref()
     }
 
-    /// The oldest snapshot that sees an entry written at `seqno`, or the latest state.
+    /// The oldest snapshot that sees an entry written at `seqno`; the largest number if none does.
     fn stripe_of(&self, seqno: SeqNo) -> SeqNo {
         stripe_of(&self.rules.snapshots, seqno)
     }
@@ -388,8 +389,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             && (self.rules.bottommost || !(self.rules.exists_below)(&self.key[..self.user_len]))
     }
 
-    /// Handles a single deletion: it vanishes with the value if that is the next older entry in the
-    /// stripe.
+    /// Handles a single deletion.
     ///
     /// Of several single deletions one remains for it.
     fn keep_single_deletion(&mut self, seqno: SeqNo, stripe: SeqNo) -> Result<bool> {
@@ -456,7 +456,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                 .is_none_or(|&newest| seqno > newest)
     }
 
-    /// Takes the operands of the stripe under the cursor and queues their combination.
+    /// Takes the merge operands of the stripe at the input cursor and queues their combination.
     fn collect_merge(&mut self, stripe: SeqNo) -> Result<()> {
         let newest = InternalKey::parse(self.input.key())?.seqno;
         let mut operands: Vec<(SeqNo, Vec<u8>)> = vec![(newest, self.input.value().to_vec())];

@@ -14,7 +14,7 @@ use koeldb_base::merge_operator::MergeOperator;
 pub struct FlushResult {
     /// The new table; `None` if no entry remained.
     pub file: Option<FileMeta>,
-    /// The reason that it is not in the requested format, if so.
+    /// The reason that the table is block-based instead of in the requested format, if so.
     pub fallback: Option<Fallback>,
     /// The number of entries dropped, by reason.
     pub drops: DropCounts,
@@ -22,7 +22,7 @@ pub struct FlushResult {
     pub raw_bytes: u64,
 }
 
-/// A flush to be run.
+/// A flush job.
 pub struct FlushJob<'a, C> {
     /// The order of user keys.
     pub order: KeyOrder,

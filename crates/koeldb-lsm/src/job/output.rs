@@ -30,9 +30,9 @@ pub struct OutputSpec<'a> {
     pub directory: &'a Path,
     /// The settings for writing files.
     pub write_options: WriteOptions,
-    /// The parameters of builders; the file number is filled in for each.
+    /// The parameters of table builders; the file number is set for each file.
     pub context: TableBuildContext,
-    /// Allocates the numbers of new files.
+    /// The function that allocates the numbers of new files.
     pub next_file_number: &'a (dyn Fn() -> FileNumber + Sync),
     /// The size at which a table is cut.
     pub target_file_bytes: u64,
@@ -82,13 +82,13 @@ struct OpenOutput {
     overlapped_bytes: u64,
 }
 
-/// Writes the tables of one job.
+/// A writer of the tables of one job.
 pub struct TableOutputs<'a> {
     spec: OutputSpec<'a>,
     order: KeyOrder,
     current: Option<OpenOutput>,
     finished: Outputs,
-    /// The start of the current table's part; `None` for the beginning of all keys.
+    /// The start of the key range of the current table; `None` for the beginning of all keys.
     part_from: Option<Vec<u8>>,
     grandparent: usize,
     made: Vec<FileNumber>,
@@ -152,7 +152,7 @@ impl<'a> TableOutputs<'a> {
         Ok(())
     }
 
-    /// The bytes of grandparents that end before `user_key` and were not counted yet.
+    /// Counts the bytes of the grandparents that end before `user_key` and were not counted before.
     fn pass_grandparents(&mut self, user_key: &[u8]) -> u64 {
         let mut bytes = 0;
         while let Some(file) = self.spec.grandparents.get(self.grandparent)
@@ -190,7 +190,7 @@ impl<'a> TableOutputs<'a> {
         })
     }
 
-    /// The needed tombstones between the start of the current part and `to`.
+    /// Returns the needed range tombstones between the start of the current table's range and `to`.
     fn part_tombstones(
         &self,
         to: Option<&[u8]>,
@@ -221,7 +221,7 @@ impl<'a> TableOutputs<'a> {
         kept
     }
 
-    /// Ends the current table before `next_key`, or for good.
+    /// Finishes the current table before `next_key`, or as the last one.
     fn finish_table(
         &mut self,
         next_key: Option<&[u8]>,
@@ -276,7 +276,7 @@ impl<'a> TableOutputs<'a> {
         Ok(())
     }
 
-    /// Ends the last table.
+    /// Finishes the last table.
     ///
     /// # Errors
     /// The errors of the file system.
@@ -284,7 +284,7 @@ impl<'a> TableOutputs<'a> {
         self.finish_table(None, tombstones)
     }
 
-    /// Ends the last table, syncs the directory, and returns the files.
+    /// Finishes the last table, syncs the directory, and returns the files.
     ///
     /// If dropped earlier, or after an error, the outputs remove every file they created.
     ///

@@ -8,7 +8,7 @@ use koeldb_base::key::{MAX_SEQNO, encode, user_key};
 use koeldb_base::{Blocking, Cursor, Fault, KeyOrder, PinnedSlice, Result, ValueType};
 use koeldb_table::reader::Anchor;
 
-/// The most anchors of one input table.
+/// The largest number of anchors of one input table.
 pub(super) const ANCHORS_MAX: usize = 128;
 
 /// Returns ascending user keys that divide the inputs into at most `count` parts of similar size.
@@ -46,7 +46,7 @@ pub(super) fn borders(
     borders
 }
 
-/// A range of user keys: from the first key on, up to but without the second.
+/// A range of user keys: from the first key, inclusive, to the second, exclusive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartRange {
     pub(super) from: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Compactions that no level's size calls for: of old files, and of files that a snapshot held.
+//! Compactions that depend on age: of old files, and of files whose deletions a snapshot needed.
 //!
 //! Leveled style only. In this order: bottommost files whose deletions no snapshot needs any more
 //! are rewritten; files with data older than `ttl` go down a level, until the last; files older than
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::version::{FileMeta, Version};
 
-/// The limits of ages, in seconds; 0 for none.
+/// The age limits of files, in seconds; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgeLimits {
     /// The age of data at which its file goes down a level.
@@ -48,16 +48,16 @@ impl PickMoment {
     }
 }
 
-/// When files that are not due will be.
+/// The times at which files that are not due will become due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upcoming {
     /// The first Unix time, in seconds, at which a file becomes due.
     pub unix_secs: Option<u64>,
-    /// A file is due once every snapshot below this sequence number is released.
+    /// The sequence number below which all snapshots must be released for a file to become due.
     pub released_below: Option<SeqNo>,
 }
 
-/// The age limit that a file exceeds.
+/// Returns the first second at which data of `time` exceeds the age `limit`; `None` if either is 0.
 fn expiry(time: u64, limit: u64) -> Option<u64> {
     (limit > 0 && time > 0).then(|| time.saturating_add(limit).saturating_add(1))
 }
@@ -69,7 +69,7 @@ fn created(file: &FileMeta) -> u64 {
     }
 }
 
-/// The time at which the data of a file has to leave `level`.
+/// Returns the Unix time at which the data of a file must leave `level`, by `ttl`.
 fn ttl_expiry(version: &Version, limits: &AgeLimits, level: usize, file: &FileMeta) -> Option<u64> {
     match level + 1 < version.levels.len() {
         true => expiry(file.ancestor_time(), limits.ttl_secs),
@@ -92,7 +92,7 @@ fn holds_deletions(version: &Version, level: usize, file: &Arc<FileMeta>) -> boo
             .is_some_and(|range| is_bottommost(version, level, &range))
 }
 
-/// Picks a compaction that ages or released snapshots call for, if one is due.
+/// Picks a compaction that an age limit or a released snapshot requires, if one is due.
 #[must_use]
 pub fn pick(
     version: &Version,
@@ -141,7 +141,8 @@ pub fn pick(
         })
 }
 
-/// Plans the compaction of a file, down a level or in place; from level 0 always down.
+/// Plans the compaction of a file, to a lower level or in place; from level 0 always to a lower
+/// one.
 fn plan(
     version: &Version,
     settings: &PickSettings,
@@ -170,7 +171,7 @@ fn plan(
     Some(plan)
 }
 
-/// Returns when the files that are not due become so.
+/// Returns the times at which files that are not due will become due.
 #[must_use]
 pub fn upcoming(version: &Version, limits: &AgeLimits, moment: PickMoment) -> Upcoming {
     let mut upcoming = Upcoming::default();

@@ -24,9 +24,9 @@ use crate::version::{FileMeta, Level, Version};
 
 /// The number of files above the compaction trigger from which an intra-L0 compaction is picked.
 const LEVEL0_EXCESS: usize = 2;
-/// The most files of a level that are tried as the start of a compaction.
+/// The number of files of a level that are tried as the start of a compaction.
 const CANDIDATES_MAX: usize = 50;
-/// The fewest files of an intra-L0 compaction.
+/// The smallest number of files of an intra-L0 compaction.
 const LEVEL0_MERGED_MIN: usize = 4;
 
 /// The target sizes of levels.
@@ -228,7 +228,7 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
     by_score.or_else(|| pick_marked_file(version, settings, &targets))
 }
 
-/// A file that is marked for compaction, when no level is due.
+/// Picks a file that is marked for compaction, when no level is due.
 ///
 /// It moves down, or is rewritten where it is if there is nothing below.
 fn pick_marked_file(
@@ -283,7 +283,7 @@ fn pick_level0(
     )
 }
 
-/// The newest level-0 files, as long as the bytes per removed file do not rise.
+/// Picks the newest level-0 files, as long as the bytes per removed file do not rise.
 fn pick_within_level0(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
     let files = &version.levels[0].files;
     if files.len() < settings.level0_file_num_compaction_trigger + LEVEL0_EXCESS {
@@ -395,8 +395,7 @@ fn next_cursor(version: &Version, level: usize, plan: &CompactionPlan) -> Option
     Some((level, next.smallest.clone()))
 }
 
-/// The bytes of the level below that a file overlaps, per thousand of its own: the least first
-/// (`kMinOverlappingRatio`).
+/// Returns the bytes of the level below that a file overlaps, per thousand bytes of its own.
 fn overlap_per_mille(version: &Version, below: usize, file: &Arc<FileMeta>) -> u64 {
     let files = &version.levels[below].files;
     let order = &version.order;
@@ -496,7 +495,7 @@ pub(crate) fn plan(
     })
 }
 
-/// Adds files of the upper level that do not add files of the lower one.
+/// Adds files of the upper level that need no further files of the lower level.
 fn grow_inputs(
     version: &Version,
     settings: &PickSettings,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::version::{FileMeta, Version};
 
-/// The files of one level to compact.
+/// The files of one level that a manual compaction covers.
 #[derive(Clone, Copy, Debug)]
 pub struct ManualRange<'a> {
     /// The level.
@@ -25,16 +25,16 @@ pub struct ManualRange<'a> {
     pub from: Option<&'a [u8]>,
     /// The last user key; `None` for no bound.
     pub to: Option<&'a [u8]>,
-    /// The largest internal key of the previous part.
+    /// The largest internal key of the previous part of this compaction.
     pub after: Option<&'a [u8]>,
-    /// Only files with smaller numbers are rewritten.
+    /// The file number below which files are rewritten.
     pub older_than: FileNumber,
 }
 
 /// The result of a manual pick.
 #[derive(Clone, Debug)]
 pub enum ManualPick {
-    /// The next part, and its largest internal key.
+    /// A plan for the next part, and the largest internal key of the part.
     Part(CompactionPlan, Vec<u8>),
     /// A conflicting compaction is running.
     Busy,
@@ -100,8 +100,7 @@ pub fn pick(
     ManualPick::Part(plan, last)
 }
 
-/// The level that a manual compaction of `level` writes to: the next one with files, or the base
-/// level.
+/// The output level of a manual compaction of `level`: the next one with files, or the base level.
 fn output_below(version: &Version, targets: &LevelTargets, level: usize) -> usize {
     let last = version.levels.len().saturating_sub(1);
     (level + 1..last)
@@ -109,7 +108,7 @@ fn output_below(version: &Version, targets: &LevelTargets, level: usize) -> usiz
         .unwrap_or(last)
 }
 
-/// The number of the first of `files` that one compaction may take, at least one.
+/// The number of leading `files` that one compaction may take, at least one.
 fn part_len(
     version: &Version,
     settings: &PickSettings,
@@ -167,7 +166,7 @@ pub fn move_level(version: &Version, level: usize, to: usize) -> Result<Compacti
     })
 }
 
-/// The level nearest to the top that can take the files of `level`: the levels between are empty.
+/// The highest level that can take the files of `level`: it and all levels between are empty.
 #[must_use]
 pub fn lowest_fitting_level(version: &Version, targets: &LevelTargets, level: usize) -> usize {
     let bytes = version.levels[level].bytes();
@@ -176,7 +175,7 @@ pub fn lowest_fitting_level(version: &Version, targets: &LevelTargets, level: us
     (1..level).rev().take_while(fits).last().unwrap_or(level)
 }
 
-/// Bounds of user keys.
+/// A range of user keys by its bounds.
 pub type UserKeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Plans to drop the tables below level 0 that are wholly inside one of the ranges.

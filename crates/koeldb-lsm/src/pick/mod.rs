@@ -44,7 +44,7 @@ pub enum CompactionReason {
     ManualCompaction,
     /// Files marked for compaction.
     FilesMarkedForCompaction,
-    /// Bottommost files whose deletions no snapshot needs any more.
+    /// Bottommost files whose deletions no snapshot needs.
     BottommostFiles,
     /// Files with data older than `ttl`.
     Ttl,
@@ -64,7 +64,7 @@ pub struct CompactionInput {
 /// A planned compaction, not begun.
 #[derive(Clone, Debug)]
 pub struct CompactionPlan {
-    /// The reason for it.
+    /// The reason for the compaction.
     pub reason: CompactionReason,
     /// The inputs, upper levels first.
     pub inputs: Vec<CompactionInput>,
@@ -76,13 +76,13 @@ pub struct CompactionPlan {
     pub max_grandparent_bytes: u64,
     /// The files of the level below the output that overlap its range.
     pub grandparents: Vec<Arc<FileMeta>>,
-    /// Whether there is nothing below the output in its range.
+    /// Whether no lower level has data in the output's range.
     pub bottommost: bool,
     /// Whether the inputs can be moved to another level without being read.
     pub trivial_move: bool,
     /// Whether the inputs are dropped without being read.
     pub deletion_only: bool,
-    /// The level and the key at which the next round-robin compaction of it begins.
+    /// The level, and the key at which its next round-robin compaction begins.
     pub next_cursor: Option<(usize, Vec<u8>)>,
 }
 
@@ -127,7 +127,7 @@ impl CompactionPlan {
         version.running.enter(&version.order, self);
     }
 
-    /// Takes back [`CompactionPlan::begin`]; `version` is any later one of the column family.
+    /// Reverts [`CompactionPlan::begin`].
     pub fn end(&self, version: &Version) {
         version.running.leave(self);
         self.mark(false);
@@ -140,7 +140,7 @@ impl CompactionPlan {
     }
 }
 
-/// The order in which leveled compaction takes the files of a level (`compaction_pri`).
+/// The order in which leveled compaction picks the files of a level (`compaction_pri`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileOrder {
     /// The smallest overlap with the level below, relative to the file's size, first.
@@ -177,7 +177,7 @@ pub struct PickSettings {
     pub max_compaction_bytes: u64,
     /// The largest size of a table, in bytes.
     pub table_bytes_max: u64,
-    /// The order in which leveled compaction takes the files of a level.
+    /// The order in which leveled compaction picks the files of a level.
     pub file_order: FileOrder,
     /// The settings of universal compaction.
     pub universal: universal::UniversalSettings,

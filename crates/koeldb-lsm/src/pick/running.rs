@@ -16,10 +16,10 @@ use koeldb_base::sync::lock_plain as lock;
 
 use super::{CompactionPlan, KeyRange};
 
-/// The levels and keys that only one running compaction may write to.
+/// The levels and key range to which only one running compaction may write.
 #[derive(Debug)]
 struct Claim {
-    /// The first input: no other running compaction has it.
+    /// The number of the first input file, which no other running compaction has.
     input: FileNumber,
     levels: RangeInclusive<usize>,
     range: KeyRange,
@@ -32,7 +32,7 @@ pub struct RunningCompactions {
 }
 
 impl RunningCompactions {
-    /// Enters the output range of `plan`, which overlaps no other.
+    /// Registers the output range of `plan`, which overlaps no other.
     pub(super) fn enter(&self, order: &KeyOrder, plan: &CompactionPlan) {
         let Some(claim) = claim_of(order, plan) else {
             return;
@@ -47,7 +47,7 @@ impl RunningCompactions {
         lock(&self.claims).push(claim);
     }
 
-    /// Removes the output range of `plan`, if it has one.
+    /// Removes the output range of `plan`, if one is registered.
     pub(super) fn leave(&self, plan: &CompactionPlan) {
         if let Some((_, first)) = plan.files().next() {
             lock(&self.claims).retain(|claim| claim.input != first.number);
@@ -78,7 +78,8 @@ impl RunningCompactions {
     }
 }
 
-/// The output level and, if a move goes up, all levels from there to the inputs.
+/// Returns the range that a compaction claims: on its output level and, if a move goes up, on all
+/// levels from there to the inputs.
 ///
 /// Newer data that came to rest between the two would be below what moves.
 fn claim_of(order: &KeyOrder, plan: &CompactionPlan) -> Option<Claim> {

@@ -149,7 +149,8 @@ fn pick_by_amplification(
     )
 }
 
-/// The first sequence of idle adjacent runs, newest first, none much larger than those before it.
+/// Finds the first sequence of idle adjacent runs, newest first, none much larger than those before
+/// it.
 fn similar_runs(
     runs: &[Run],
     universal: &UniversalSettings,

@@ -39,14 +39,14 @@ struct FileLocation {
     now: Option<(usize, Arc<FileMeta>)>,
 }
 
-/// Applies edits to a version.
+/// A builder that applies edits to a version.
 #[derive(Debug)]
 pub struct VersionBuilder {
     base: Arc<Version>,
     locations: HashMap<FileNumber, FileLocation>,
     /// Files added to each level; some may have been removed again.
     added: BTreeMap<usize, Vec<FileNumber>>,
-    /// Levels of the base that lost a file or have another one with the same number.
+    /// For each level of the base, whether it lost a file or has another one with the same number.
     touched: Vec<bool>,
     blob_files: BTreeMap<FileNumber, BlobFile>,
     compact_cursors: BTreeMap<usize, Vec<u8>>,
@@ -256,7 +256,7 @@ impl VersionBuilder {
     }
 }
 
-/// Builds the version after `edit` of files that were written here.
+/// Builds the version after `edit`, whose files this engine has written.
 ///
 /// # Errors
 /// `Corruption` if the edit contradicts `base`.
@@ -266,7 +266,7 @@ pub fn apply_edit(base: &Arc<Version>, edit: &VersionEdit) -> Result<Version> {
     builder.finish(MissingEpochs::Refuse)
 }
 
-/// Newest first by epoch; for equal epochs, by sequence numbers.
+/// Orders files newest first: by epoch, and for equal epochs by sequence numbers.
 fn newest_first(a: &FileMeta, b: &FileMeta) -> Ordering {
     b.epoch.cmp(&a.epoch).then_with(|| newest_seqno_first(a, b))
 }

@@ -75,13 +75,13 @@ impl ColumnFamilyVersions {
         &self.name
     }
 
-    /// The recorded log number: logs with smaller numbers have no data of it outside its tables.
+    /// The recorded log number: older logs have no data of the column family that is in no table.
     #[must_use]
     pub fn log_number(&self) -> FileNumber {
         self.log_number
     }
 
-    /// The epochs of its future tables.
+    /// The allocator of epochs for future tables of the column family.
     #[must_use]
     pub fn epochs(&self) -> &Epochs {
         &self.epochs
@@ -94,7 +94,7 @@ impl ColumnFamilyVersions {
     }
 }
 
-/// Allocates file numbers, for any thread.
+/// An allocator of file numbers, for any thread.
 #[derive(Clone, Debug)]
 pub struct FileNumbers(Arc<AtomicU64>);
 
@@ -124,7 +124,7 @@ impl FileNumbers {
     }
 }
 
-/// Allocates the epochs of a family's tables, for any thread: a flush takes one for each table.
+/// An allocator of the epochs of a column family's tables, for any thread.
 #[derive(Clone, Debug)]
 pub struct Epochs(Arc<AtomicU64>);
 

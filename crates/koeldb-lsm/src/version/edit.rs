@@ -74,7 +74,7 @@ pub struct VersionEdit {
     pub db_id: Option<Vec<u8>>,
     /// The name of the family's comparator.
     pub comparator: Option<String>,
-    /// Logs with smaller numbers have no data of the family outside its tables.
+    /// The first log that may have data of the family that is in no table.
     pub log_number: Option<FileNumber>,
     /// Always 0 in current files.
     pub prev_log_number: Option<FileNumber>,
@@ -82,7 +82,7 @@ pub struct VersionEdit {
     pub next_file_number: Option<FileNumber>,
     /// The largest id that a family ever had.
     pub max_column_family: Option<u32>,
-    /// Logs with smaller numbers are not needed.
+    /// The first log that any family needs.
     pub min_log_number_to_keep: Option<FileNumber>,
     /// The last sequence number in use.
     pub last_seqno: Option<SeqNo>,
@@ -97,9 +97,9 @@ pub struct VersionEdit {
     pub added_blob_files: Vec<BlobFile>,
     /// Blobs that became garbage.
     pub blob_garbage: Vec<BlobGarbage>,
-    /// Logs tracked from here on.
+    /// Logs that the MANIFEST tracks from now on.
     pub wal_additions: Vec<WalAddition>,
-    /// Tracked logs with smaller numbers are obsolete.
+    /// The number below which tracked logs are obsolete.
     pub wal_deletion: Option<FileNumber>,
     /// The creation or drop of the family.
     pub family_change: Option<ColumnFamilyChange>,
@@ -133,7 +133,7 @@ mod tag {
     pub(super) const IN_ATOMIC_GROUP: u32 = 300;
     pub(super) const BLOB_ADDITION: u32 = 400;
     pub(super) const BLOB_GARBAGE: u32 = 401;
-    /// Tags with this bit may be skipped; their payload has a length prefix.
+    /// The flag of tags that may be skipped; their payload has a length prefix.
     pub(super) const IGNORABLE: u32 = 1 << 13;
     pub(super) const DB_ID: u32 = 8193;
     pub(super) const OLD_BLOB_ADDITION: u32 = 8194;
@@ -166,7 +166,7 @@ mod file_tag {
     pub(super) const TIMESTAMPS_PERSISTED: u32 = 16;
     pub(super) const OPEN_METADATA: u32 = 17;
     pub(super) const PATH_ID: u32 = 65;
-    /// Custom file field tags with this bit must not be skipped.
+    /// The flag of custom file field tags that must not be skipped.
     pub(super) const INCOMPATIBLE: u32 = 1 << 6;
     /// Preserved file fields, in the order in which they are written.
     pub(super) const KEPT: [u32; 4] = [
@@ -458,7 +458,7 @@ fn take_level(input: &mut &[u8]) -> Result<usize> {
     Ok(level)
 }
 
-/// Takes a file number that may be 0 for none.
+/// Decodes a log number, which may be 0 for none.
 fn take_log_number(input: &mut &[u8]) -> Result<FileNumber> {
     checked_log_number(take_varint64(input)?)
 }

@@ -1,4 +1,4 @@
-//! Versions of the tree and the edits between them.
+//! Versions of the tree, and the edits that lead from one to the next.
 //!
 //! A [`Version`] is one state of one family's tree. A [`VersionEdit`] describes a change;
 //! [`VersionSet`] records it in the MANIFEST and [`builder`] applies it to build the next version.

@@ -20,7 +20,7 @@ use super::set::{ManifestReport, VersionSetOptions};
 use super::version::Version;
 use crate::manifest::ManifestReader;
 
-/// The recovered state.
+/// The state that recovery has read from a MANIFEST.
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) db_id: Option<String>,
@@ -94,13 +94,13 @@ pub(super) fn family_names(
         .collect())
 }
 
-/// Tracks a log, or records that more of it is durable.
+/// Starts to track a log, or records that more of it is durable.
 pub(super) fn track(wals: &mut BTreeMap<FileNumber, Option<u64>>, wal: WalAddition) {
     let synced = wals.entry(wal.number).or_default();
     *synced = (*synced).max(wal.synced_bytes);
 }
 
-/// The counters of the database set by edits so far.
+/// The counters of the database, as set by the edits so far.
 #[derive(Debug, Default)]
 struct Counters {
     log_number: Option<FileNumber>,
@@ -160,24 +160,24 @@ impl ColumnFamilySpecs {
     }
 }
 
-/// A family while edits are applied.
+/// The state of a family while edits are applied.
 #[derive(Debug)]
 struct Replayed {
     name: String,
     log_number: FileNumber,
-    /// The version of the settled edits; `None` for a family that is not opened: its files are
-    /// ignored.
+    /// The version built from the edits so far; `None` for a family that is not opened: its files
+    /// are ignored.
     current: Option<Arc<Version>>,
-    /// The edits since then.
+    /// The edits since `current` was built.
     builder: Option<VersionBuilder>,
-    /// The reason that it cannot be opened with the given comparator.
+    /// The reason that the family cannot be opened with the given comparator.
     ///
     /// Its files are ignored too, since a family of the same name, dropped later, may have had
     /// another comparator.
     mismatch: Option<String>,
 }
 
-/// The state of applying edits.
+/// The state of a replay of edits.
 ///
 /// Edits are applied in steps: [`Replay::settle`] ends each one.
 #[derive(Debug)]
@@ -317,7 +317,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Refuses mismatched comparators of the surviving families.
+    /// Rejects comparators that differ from the recorded ones, for families that were not dropped.
     ///
     /// A dropped family's name may have been reused with another comparator.
     pub(super) fn check_comparators(&self) -> Result<()> {
@@ -375,7 +375,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Returns the settled state.
+    /// Returns the recovered state after [`Replay::settle`].
     pub(super) fn recovered(&self) -> Result<Recovered> {
         let (recorded_next, mut last_seqno) = self.counters.complete()?;
         let counters = &self.counters;
@@ -412,14 +412,14 @@ impl Replay {
         })
     }
 
-    /// The settled versions of the opened families.
+    /// The versions of the opened families, as built by [`Replay::settle`].
     pub(super) fn versions(&self) -> impl Iterator<Item = &Arc<Version>> {
         let families = self.families.values();
         families.filter_map(|family| family.current.as_ref())
     }
 }
 
-/// Checks that files have only allocated numbers.
+/// Checks that all file numbers in use are below the next one to be allocated.
 fn check_numbers(version: Version, next_file_number: FileNumber) -> Result<Version> {
     let mut tables = version.files().map(|(_, file)| file.number);
     if let Some(number) = tables.find(|&number| number >= next_file_number) {

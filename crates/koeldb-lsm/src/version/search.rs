@@ -18,12 +18,12 @@ use koeldb_table::source::BlockSource;
 use super::version::{FileMeta, Version};
 use crate::table_opener::TableOpener;
 
-/// Receives events of a batch of point reads as it goes through the runs of a version.
+/// A receiver of the events of a batch of point reads while it visits the runs of a version.
 pub trait BatchVisitor<S: BlockSource> {
-    /// A lookup failed or suspended. It is not searched further.
+    /// Handles a lookup that failed or suspended. It is not searched further.
     fn fault(&mut self, index: usize, fault: Fault<S::Suspend>);
 
-    /// All lookups that are not `done` have been through run number `run`.
+    /// Called after all lookups that are not `done` have visited run number `run`.
     ///
     /// Implementations may resume suspended lookups, and mark finished ones in `done`.
     fn run_searched(
@@ -42,7 +42,7 @@ pub trait BatchVisitor<S: BlockSource> {
 struct Visit<'v> {
     file: &'v FileMeta,
     level: usize,
-    /// The number of its run.
+    /// The number of the table's run.
     run: usize,
 }
 
@@ -60,7 +60,8 @@ impl Version {
         }
     }
 
-    /// The tree as a cuckoo level, if it consists of cuckoo tables of one level below level 0.
+    /// Returns the tree as a cuckoo level, if it has only cuckoo tables, on one level below level
+    /// 0.
     ///
     /// The first call opens every table with the opener that `tables` returns; without one the
     /// result is `None`.

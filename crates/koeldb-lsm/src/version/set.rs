@@ -41,7 +41,7 @@ use crate::manifest::{self, ColumnFamilySnapshot, ManifestSnapshot};
 /// The settings of a version set.
 #[derive(Clone, Debug)]
 pub struct VersionSetOptions {
-    /// Nothing will be written.
+    /// Whether nothing may be written.
     pub read_only: bool,
     /// The size at which the MANIFEST is replaced if a new one is estimated to be half as long.
     pub manifest_bytes_max: u64,
@@ -62,7 +62,7 @@ impl Default for VersionSetOptions {
     }
 }
 
-/// The files that any version still needs.
+/// The files that any version in use needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveFiles {
     /// The numbers of live tables.
@@ -79,16 +79,17 @@ impl LiveFiles {
     }
 }
 
-/// Findings of recovery besides the state.
+/// The findings of MANIFEST recovery, besides the state.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestReport {
     /// The MANIFEST that was read.
     pub manifest_number: FileNumber,
     /// The number of edits applied.
     pub edit_count: u64,
-    /// The incomplete record at its end that was dropped.
+    /// The incomplete record at the end of the MANIFEST that was dropped.
     pub dropped_tail: Option<koeldb_log::Problem>,
-    /// The edits of an incomplete atomic group at its end that were dropped.
+    /// The number of edits of an incomplete atomic group at the end of the MANIFEST that were
+    /// dropped.
     pub dropped_group_edits: usize,
     /// Existing families that were not requested; only when opened read-only.
     pub families_not_opened: Vec<String>,
@@ -116,9 +117,9 @@ pub struct VersionSet {
     manifest_number: FileNumber,
     /// The length of the MANIFEST after its initial snapshot.
     snapshot_bytes: u64,
-    /// The comparators, by family name, of families dropped since it was begun.
+    /// The comparators of dropped families by name, since the live MANIFEST was begun.
     dropped_comparators: HashMap<String, String>,
-    /// Versions that may be in force on disk because writing an edit failed.
+    /// Versions that may be current on disk, because writing their edit failed.
     uncertain: Vec<Arc<Version>>,
     /// Every version that was current and may still be read.
     versions: Vec<Weak<Version>>,
@@ -340,7 +341,7 @@ impl VersionSet {
         self.last_seqno = self.last_seqno.max(seqno);
     }
 
-    /// The number below which no family needs a log, as recorded.
+    /// The recorded number below which no family needs a log.
     ///
     /// Only this number decides which logs may be removed.
     #[must_use]
@@ -360,7 +361,7 @@ impl VersionSet {
         &self.wals
     }
 
-    /// The number of the MANIFEST in force, as far as known.
+    /// The number of the live MANIFEST, as far as known.
     #[must_use]
     pub fn manifest_number(&self) -> FileNumber {
         self.manifest_number
@@ -372,13 +373,13 @@ impl VersionSet {
         self.manifest.as_ref().map_or(0, RecordWriter::len)
     }
 
-    /// The number below which MANIFESTs are not needed: CURRENT certainly names none of them.
+    /// The number below which MANIFESTs are obsolete: CURRENT certainly names none of them.
     #[must_use]
     pub fn oldest_manifest(&self) -> FileNumber {
         self.manifest_number
     }
 
-    /// Whether the state on disk is uncertain because an edit failed. Files must not be deleted
+    /// Whether a failed edit left it uncertain which state is on disk. Files must not be deleted
     /// then.
     #[must_use]
     pub fn is_uncertain(&self) -> bool {
@@ -401,7 +402,7 @@ impl VersionSet {
         live
     }
 
-    /// Records in memory that `family` needs no log below `log`.
+    /// Records in memory that `family` needs no log below number `log`.
     ///
     /// This is the case if its memtables are empty at the beginning of a log. The next edit that
     /// advances log numbers includes it in [`VersionSet::min_log_number_to_keep`].
@@ -532,7 +533,7 @@ impl VersionSet {
         })
     }
 
-    /// Builds the versions that result from `edits`, for families whose files change.
+    /// Builds the new versions of the families whose files `edits` change.
     fn build(&self, edits: &[VersionEdit]) -> Result<Vec<(u32, Arc<Version>)>> {
         let mut builders = BTreeMap::new();
         for edit in edits {
@@ -604,7 +605,7 @@ impl VersionSet {
         }
     }
 
-    /// Begins a new MANIFEST with the current state and the edits, and puts it in force.
+    /// Begins a new MANIFEST with the current state and the edits, and points CURRENT at it.
     fn roll(&mut self, edits: &mut [VersionEdit]) -> Result<RecordWriter, Unwritten> {
         let number = self.numbers.next();
         self.fill_counters(edits, true);
@@ -625,7 +626,7 @@ impl VersionSet {
         Ok(records)
     }
 
-    /// The current state, as a new MANIFEST begins with it.
+    /// Returns the current state, with which a new MANIFEST begins.
     #[must_use]
     pub fn snapshot(&self) -> ManifestSnapshot {
         ManifestSnapshot {
@@ -718,7 +719,7 @@ impl VersionSet {
         }
     }
 
-    /// Applies the database-wide fields of durable edits.
+    /// Updates the state of the whole database after its edits became durable.
     fn note(&mut self, edits: &[VersionEdit]) {
         for edit in edits {
             if let Some(min) = edit.min_log_number_to_keep {
@@ -743,7 +744,7 @@ pub fn blob_files_not_supported(found: &str) -> Error {
     ))
 }
 
-/// The error of unwritten edits, and whether they may be on disk nevertheless.
+/// The error of edits that were not written, and whether they may be on disk nevertheless.
 struct Unwritten {
     error: Error,
     uncertain: bool,

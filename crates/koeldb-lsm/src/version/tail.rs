@@ -1,4 +1,4 @@
-//! Follows the MANIFEST that another process writes.
+//! The tail of a MANIFEST that another process writes.
 //!
 //! Each [`ManifestTail::read`] applies the edits that were appended since the last one. If CURRENT
 //! names another MANIFEST, the state is built anew from that, with the open readers of unchanged
@@ -18,23 +18,23 @@ use super::version::FileMeta;
 use crate::current::read_current;
 use crate::manifest::ManifestReader;
 
-/// How often CURRENT is read again because the MANIFEST that it named is gone.
+/// The number of times that CURRENT is read again because the MANIFEST that it named is gone.
 const ATTEMPTS: usize = 10;
 
-/// The state of a database after some edit.
+/// The state of a database after a certain edit.
 #[derive(Debug)]
 pub struct TailedState {
     /// The id of the database, if the MANIFEST has one.
     pub db_id: Option<String>,
     /// The last sequence number in use, as recorded.
     pub last_seqno: SeqNo,
-    /// Logs with smaller numbers are not needed.
+    /// The first log that any family needs.
     pub min_log_number_to_keep: FileNumber,
     /// The opened column families, by id.
     pub families: BTreeMap<u32, ColumnFamilyVersions>,
 }
 
-/// Reads the MANIFEST of a database while another process writes it.
+/// A follower of the MANIFEST of a database that another process writes.
 #[derive(Debug)]
 pub struct ManifestTail {
     fs: Arc<dyn FileSystem>,
@@ -43,7 +43,7 @@ pub struct ManifestTail {
     number: FileNumber,
     reader: ManifestReader,
     replay: Replay,
-    /// Whether applying an edit failed, so that the state is not that of any edit.
+    /// Whether applying an edit failed, so that the state is not valid.
     is_broken: bool,
 }
 

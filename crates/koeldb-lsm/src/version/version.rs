@@ -25,7 +25,7 @@ use crate::pick::running::RunningCompactions;
 /// The MANIFEST's record of a table, and its state while it is live.
 #[derive(Debug)]
 pub struct FileMeta {
-    /// The number in its name.
+    /// The number in the name of the table file.
     pub number: FileNumber,
     /// The length of the table file in bytes.
     pub bytes: u64,
@@ -34,11 +34,11 @@ pub struct FileMeta {
     /// The largest internal key; with the range-tombstone sentinel as footer its user key is
     /// excluded.
     pub largest: Vec<u8>,
-    /// The smallest sequence number in it.
+    /// The smallest sequence number in the table.
     pub smallest_seqno: SeqNo,
-    /// The largest sequence number in it.
+    /// The largest sequence number in the table.
     pub largest_seqno: SeqNo,
-    /// Orders the tables of level 0: larger is newer. 0 if the writer recorded none.
+    /// The age of the table among those of level 0: larger is newer. 0 if the writer recorded none.
     pub epoch: u64,
     /// The creation time of the oldest ancestor file, in seconds since 1970; 0 unknown.
     pub oldest_ancestor_time: u64,
@@ -52,11 +52,11 @@ pub struct FileMeta {
     pub checksum: Vec<u8>,
     /// The size of the file after the data blocks; 0 unknown.
     pub tail_bytes: u64,
-    /// The estimated bytes that its range tombstones free; 0 unknown.
+    /// The estimated bytes that the table's range tombstones free; 0 unknown.
     pub compensated_range_deletion_bytes: u64,
-    /// The user marked this file for compaction.
+    /// Whether the table is marked for compaction in the MANIFEST.
     pub marked_for_compaction: bool,
-    /// The oldest blob file it refers to; 0 for none.
+    /// The oldest blob file to which the table refers; 0 for none.
     pub oldest_blob_file: FileNumber,
     /// The recorded temperature byte.
     pub temperature: u8,
@@ -64,19 +64,19 @@ pub struct FileMeta {
     pub other_fields: Vec<(u32, Vec<u8>)>,
     /// The open reader, created on first use.
     pub reader: OnceLock<Arc<TableReader>>,
-    /// The open reader instead, while the number of open tables is bounded.
+    /// The holder of the reader in place of `reader`, while the number of open tables is bounded.
     pub slot: OnceLock<Arc<ReaderSlot>>,
     /// The range tombstones, known once the table was opened.
     pub tombstones: OnceLock<Option<Arc<FragmentedTombstones>>>,
     /// Whether a running compaction has this file among its inputs.
     pub being_compacted: AtomicBool,
-    /// It was written after every snapshot that needed its deletions was released.
+    /// Whether the table was written after every snapshot that needed its deletions was released.
     pub is_settled: AtomicBool,
-    /// A compaction of this file was suggested since the database was opened.
+    /// Whether a compaction of the table was suggested since the database was opened.
     pub suggested: AtomicBool,
     /// Entry statistics, known once the table was opened.
     pub entry_stats: EntryStats,
-    /// Called when no reader can access the file through this metadata any more.
+    /// A hook for the moment when no reader can access the file through this metadata any more.
     pub drop_hook: DropHook,
 }
 
@@ -91,7 +91,8 @@ impl DropHook {
         self.0.get().is_some()
     }
 
-    /// Sets the function, once. It runs in any thread and under any lock, so it must not wait.
+    /// Sets the function; only the first call has an effect. It runs in any thread and under any
+    /// lock, so it must not wait.
     pub fn set(&self, hook: Arc<dyn Fn() + Send + Sync>) {
         let _ = self.0.set(hook);
     }
@@ -124,9 +125,9 @@ pub struct EntryStats {
     pub value_bytes: AtomicU64,
     /// The creation time of the oldest file among its ancestors, in seconds since 1970; 0 unknown.
     pub ancestor_time: AtomicU64,
-    /// When its oldest entry was written, in seconds since 1970; 0 unknown.
+    /// The time when the table's oldest entry was written, in seconds since 1970; 0 unknown.
     pub oldest_key_time: AtomicU64,
-    /// When its newest entry was written, in seconds since 1970; 0 unknown.
+    /// The time when the table's newest entry was written, in seconds since 1970; 0 unknown.
     pub newest_key_time: AtomicU64,
     /// Whether the table has blobs of its own.
     pub embedded_blobs: AtomicBool,
@@ -274,13 +275,13 @@ impl FileMeta {
         times.into_iter().find(|&time| time > 0).unwrap_or(0)
     }
 
-    /// When its oldest entry was written, in seconds since 1970; 0 unknown.
+    /// The time when the table's oldest entry was written, in seconds since 1970; 0 unknown.
     #[must_use]
     pub fn oldest_key_time(&self) -> u64 {
         self.entry_stats.oldest_key_time.load(Relaxed)
     }
 
-    /// The time when its newest entry was written, in seconds since 1970; 0 if unknown.
+    /// The time when the table's newest entry was written, in seconds since 1970; 0 if unknown.
     ///
     /// If the table does not have it, or was not opened yet, it is the creation time of the file.
     #[must_use]
@@ -328,7 +329,7 @@ impl Level {
 /// The MANIFEST's record of a blob file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobFile {
-    /// The number in its name.
+    /// The number in the name of the blob file.
     pub number: FileNumber,
     /// The number of blobs.
     pub count: u64,

@@ -38,7 +38,7 @@ impl Pages {
         None
     }
 
-    /// The first byte.
+    /// A pointer to the first byte.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }

@@ -28,7 +28,7 @@ use koeldb_base::{PinnedSlice, Result, SeqNo, ValueType};
 
 use crate::arena::{LINE_BYTES, Lease, SharedArena, prefetch};
 
-/// An entry to be inserted.
+/// The parts of an entry to be inserted.
 #[derive(Clone, Copy)]
 pub(crate) struct EntryParts<'a> {
     pub(crate) user_key: &'a [u8],
@@ -40,7 +40,7 @@ pub(crate) struct EntryParts<'a> {
 }
 
 impl<'a> EntryParts<'a> {
-    /// An empty entry, to initialize arrays.
+    /// The parts of an empty entry, to initialize arrays.
     pub(crate) const EMPTY: EntryParts<'static> = EntryParts {
         user_key: &[],
         seqno: 0,
@@ -84,7 +84,7 @@ impl<'a> EntryParts<'a> {
             + self.value_len as usize
     }
 
-    /// Allocates memory for the value if it is stored apart.
+    /// Allocates memory for the value if the arena stores it apart from its key.
     #[inline]
     pub(crate) fn allocate_far(
         &self,
@@ -96,7 +96,7 @@ impl<'a> EntryParts<'a> {
             .then(|| lease.allocate_far(self.value.len()))
     }
 
-    /// The encoded length without a value stored apart.
+    /// The encoded length in the entry's own memory: with a pointer if the value is stored apart.
     #[inline]
     pub(crate) fn near_len(&self, far: Option<NonNull<u8>>) -> usize {
         match far {

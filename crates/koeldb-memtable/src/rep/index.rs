@@ -51,11 +51,11 @@ use page::{LINE, Page, SLOTS};
 use super::prefetch;
 use super::skiplist::{Node, NodeRef, SkipList, Target};
 
-/// The slots used in a page that is built for an existing list.
+/// The number of slots filled in a page that is built for an existing list.
 const SLOTS_BUILT: usize = 21;
-/// Trees with more levels are not rebuilt: that would delay an insert for milliseconds.
+/// The level up to which a tree is rebuilt: a higher one would delay an insert for milliseconds.
 const REBUILT_LEVEL_MAX: u32 = 3;
-/// The number of searches interleaved.
+/// The number of searches that are interleaved.
 ///
 /// Enough to keep the memory system busy, few enough to stay in the L1 cache.
 pub(crate) const BATCH: usize = 16;
@@ -96,11 +96,11 @@ impl<'list> Guess<'list> {
     }
 }
 
-/// The pages of a list, with hints relative to one base.
+/// A tree of index pages over a list, with hints relative to one base.
 pub(super) struct Tree {
     base: Base,
     root: AtomicPtr<Page>,
-    /// The structure lock: guards inner pages, splits and the root.
+    /// The structure lock, which guards inner pages, splits and the root.
     growing: AtomicBool,
 }
 
@@ -268,7 +268,7 @@ impl Tree {
         guesses
     }
 
-    /// A guess for the first node.
+    /// Returns the guess for the first node.
     pub(super) fn first(&self) -> Guess<'_> {
         let mut page = self.root();
         while page.level > 0 {
@@ -457,7 +457,7 @@ fn allocate<T>(list: &SkipList, value: T) -> *mut T {
     start.as_ptr()
 }
 
-/// The index of one list, which holds the current tree.
+/// The index of one list: a holder of the current tree.
 #[derive(Default)]
 pub(super) struct Index {
     tree: AtomicPtr<Tree>,

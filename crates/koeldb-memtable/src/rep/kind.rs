@@ -6,11 +6,12 @@ use super::prefix_hash::BUCKET_BYTES;
 use super::sorted_hash::PLACE_BYTES;
 use crate::memtable::MemtableOptions;
 
-/// The number of entries per eight places when the number of buckets is chosen automatically.
+/// The number of entries per bucket of eight keys when the number of buckets is chosen
+/// automatically.
 ///
 /// Few buckets then have more keys than slots.
 const ENTRIES_PER_PLACES: usize = 5;
-/// The largest share of the write buffer that buckets take: an empty memtable must not be full.
+/// The divisor of the write buffer size that limits buckets: an empty memtable must not be full.
 const BUCKETS_SHARE_MAX: usize = 8;
 /// The assumed entry size without a predecessor: a quarter of a kilobyte, between small and large
 /// values.
@@ -30,7 +31,7 @@ pub enum RepKind {
         /// The number of entries to reserve space for.
         reserved: usize,
     },
-    /// A hash table of prefixes with an indexed list for each (`HashSkipListRepFactory`).
+    /// A hash table of prefixes with an indexed sorted list for each (`HashSkipListRepFactory`).
     ///
     /// Scans beyond one prefix make a sorted copy.
     HashSkipList {
@@ -38,7 +39,7 @@ pub enum RepKind {
         /// buffer.
         bucket_count: usize,
     },
-    /// A hash table of prefixes with a list for each (`HashLinkListRepFactory`).
+    /// A hash table of prefixes with a sorted list for each (`HashLinkListRepFactory`).
     ///
     /// Scans beyond one prefix make a sorted copy.
     HashLinkList {
@@ -52,8 +53,7 @@ pub enum RepKind {
     ///
     /// It has the fastest inserts and lookups.
     SortedHash {
-        /// The number of keys that buckets have places for, eight in each; 0 chooses it
-        /// automatically.
+        /// The capacity in keys of the buckets, eight keys in each; 0 chooses it automatically.
         ///
         /// It is rounded up to a power of two, and reduced if the buckets would take more than an
         /// eighth of the write buffer. The automatic choice depends on the write buffer and the
@@ -136,7 +136,7 @@ pub(super) fn sorted_hash_bucket_count(
     wanted.max(1).next_power_of_two().min(max)
 }
 
-/// The number of buckets of a table of prefixes.
+/// The number of buckets of a hash table of prefixes.
 pub(super) fn prefix_bucket_count(options: &MemtableOptions) -> usize {
     let wanted = match options.rep {
         RepKind::HashSkipList { bucket_count } | RepKind::HashLinkList { bucket_count, .. } => {

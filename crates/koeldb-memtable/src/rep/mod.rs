@@ -46,7 +46,7 @@ use crate::arena::{SharedArena, prefetch};
 use crate::memtable::Memtable;
 use crate::memtable::MemtableOptions;
 
-/// Hashes keys and prefixes.
+/// The hasher of keys and prefixes.
 pub(crate) use foldhash::quality::SeedableRandomState as KeyHasher;
 
 fn key_hasher(options: &MemtableOptions) -> KeyHasher {
@@ -63,7 +63,7 @@ pub(crate) struct Duplicate;
 /// Statistics of a memtable that its successors use.
 #[derive(Clone, Copy)]
 pub(crate) struct Learned {
-    /// The common prefix of its keys.
+    /// The common prefix of the memtable's keys.
     base: index::Base,
     /// The mean entry size in bytes, if there were entries.
     pub(crate) entry_bytes: Option<usize>,
@@ -293,7 +293,7 @@ impl MemtableRep {
         }
     }
 
-    /// The memory that the order of the entries takes beside the arena.
+    /// The memory for the order of the entries, besides the arena.
     #[inline]
     pub(crate) fn order_bytes(&self) -> usize {
         match self {
@@ -353,7 +353,7 @@ fn offer_batch<'rep>(
     }
 }
 
-/// The type in a footer that [`EntryParts`] made.
+/// Decodes the type in a footer that [`EntryParts`] encoded.
 #[inline]
 fn type_of(footer: u64) -> ValueType {
     ValueType::from_byte((footer & 0xff) as u8).expect("inserted entries have a known type")
@@ -365,7 +365,7 @@ enum RepCursor {
     PrefixHash(SortedCursor<PrefixHash>),
     Prefix(PrefixCursor),
     SortedHash(SortedHashCursor),
-    /// While the filter denies the prefix of the key sought.
+    /// No entries: the filter denies the prefix of the key sought.
     Nothing(NoEntries),
 }
 
@@ -417,15 +417,16 @@ pub struct MemtableCursor {
     filter: Option<Box<PrefixFilter>>,
 }
 
-/// The filter of a cursor within prefixes.
+/// The filter of a prefix cursor.
 struct PrefixFilter {
     memtable: Arc<Memtable>,
-    /// The cursor over the entries while the filter denies the prefix of the key sought.
+    /// The actual cursor, set aside while the filter denies the prefix of the key sought.
     parked: Option<RepCursor>,
 }
 
 impl MemtableCursor {
-    /// Finds nothing where the filter of `memtable`, which has the entries, denies a prefix.
+    /// Makes the cursor show nothing where the filter of `memtable`, which has the entries, denies
+    /// a prefix.
     pub(crate) fn filtered(self, memtable: &Arc<Memtable>) -> Self {
         let filter = PrefixFilter {
             memtable: Arc::clone(memtable),
@@ -437,7 +438,7 @@ impl MemtableCursor {
         }
     }
 
-    /// Replaces the cursor by one without entries, or restores it. `target` is `None` for an end.
+    /// Replaces the cursor by an empty one if the filter denies `target`, or restores it.
     #[inline]
     fn admit(&mut self, target: Option<&[u8]>) {
         if let Some(filter) = &mut self.filter {
@@ -468,7 +469,7 @@ impl MemtableCursor {
 }
 
 impl MemtableCursor {
-    /// Hints that values will be read, because one was.
+    /// Hints that values will be read, because one was read.
     #[inline]
     fn expect_values(&self) {
         if let RepCursor::SortedHash(cursor) = &self.cursor {

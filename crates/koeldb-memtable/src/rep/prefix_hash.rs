@@ -27,7 +27,7 @@ use crate::arena::SharedArena;
 
 type Bucket = OnceLock<Arc<SkipList>>;
 
-/// The bytes of a bucket.
+/// The size of a bucket in bytes.
 pub(super) const BUCKET_BYTES: usize = size_of::<Bucket>();
 
 /// The sorted copy of the first `count` entries.
@@ -37,17 +37,17 @@ struct Copy {
     sorted: Sorted,
 }
 
-/// The table. Any number of threads may insert and search concurrently; sorted copies are made one
-/// at a time.
+/// A hash table from prefixes to sorted lists. Any number of threads may insert and search
+/// concurrently; sorted copies are made one at a time.
 pub(crate) struct PrefixHash {
     order: KeyOrder,
     arena: SharedArena,
     prefixes: Arc<dyn PrefixExtractor>,
     hasher: KeyHasher,
     buckets: Box<[Bucket]>,
-    /// The number of entries that a search walks past before a list gets an index.
+    /// The number of entries that a search in a list walks past before the list gets an index.
     index_after: usize,
-    /// The number of entries that are in their lists.
+    /// The number of entries that are linked in their lists.
     inserted: AtomicU64,
     memory_bytes: AtomicUsize,
     copy: Mutex<Copy>,
@@ -143,7 +143,7 @@ impl PrefixHash {
         size_of_val(&*self.buckets)
     }
 
-    /// The bytes of lists and of the sorted copy.
+    /// The memory of lists and of the sorted copy.
     #[inline]
     pub(crate) fn order_bytes(&self) -> usize {
         self.memory_bytes.load(Ordering::Relaxed)
@@ -182,7 +182,7 @@ impl Sortable for PrefixHash {
     }
 }
 
-/// A live position among the keys with the prefix of the last key sought.
+/// A position among the keys with the prefix of the last key sought; it meets later inserts.
 pub(crate) struct PrefixCursor {
     table: Arc<PrefixHash>,
     cursor: Option<SkipListCursor>,

@@ -37,7 +37,7 @@ use super::entry::{Entry, EntryParts};
 use super::index::{BATCH, Base, Guess, Index, Lookahead, Tree};
 use crate::arena::SharedArena;
 
-/// A search that walks past more nodes than this adds one to the index.
+/// The number of nodes walked by a search above which it adds a node to the index.
 const STEPS_MAX: usize = 12;
 
 /// A node's link, followed by the entry.
@@ -68,7 +68,7 @@ impl<'list> NodeRef<'list> {
         })
     }
 
-    /// The address, for the index.
+    /// The node's address, for the index.
     #[inline]
     pub(super) fn address(self) -> *mut Node {
         self.node.as_ptr()
@@ -103,7 +103,7 @@ pub(super) struct Target<'k> {
     pub(super) hint: u64,
 }
 
-/// The list. Any number of threads may insert and read concurrently.
+/// A sorted linked list with an index. Any number of threads may insert and read concurrently.
 pub(crate) struct SkipList {
     order: KeyOrder,
     arena: SharedArena,
@@ -350,7 +350,7 @@ impl SkipList {
         footer >> 8 == parts.seqno && self.order.compare(user_key, parts.user_key).is_eq()
     }
 
-    /// The first entry at or after an internal key, and those after it.
+    /// Returns the entries from the first one at or after an internal key on.
     #[inline]
     pub(crate) fn entries_from(&self, internal_key: &[u8]) -> SkipListEntries<'_> {
         let found = self.search(internal_key);
@@ -404,7 +404,7 @@ struct Found<'list> {
     guess: Option<Guess<'list>>,
 }
 
-/// Entries in order, live.
+/// An iterator over entries in order, which meets later inserts.
 pub(crate) struct SkipListEntries<'list> {
     list: &'list SkipList,
     node: Option<NodeRef<'list>>,
@@ -421,7 +421,7 @@ impl<'list> Iterator for SkipListEntries<'list> {
     }
 }
 
-/// A live position in a list: it meets entries inserted after its creation.
+/// A position in a list, which meets later inserts.
 pub(crate) struct SkipListCursor {
     list: Arc<SkipList>,
     node: Option<NonNull<Node>>,
@@ -456,7 +456,7 @@ impl SkipListCursor {
         self.node().map(|node| self.list.entry(node))
     }
 
-    /// Invalidates the position; the list itself is live.
+    /// Invalidates the position; the cursor always reads the list itself.
     pub(crate) fn refresh(&mut self) {
         self.node = None;
     }

@@ -40,7 +40,7 @@ pub(super) trait Sortable {
 pub(crate) struct SortedCursor<T> {
     table: Arc<T>,
     sorted: Sorted,
-    /// Equal to the length if the cursor is not valid.
+    /// The index of the current entry; the length if the cursor is not valid.
     index: usize,
 }
 

@@ -15,13 +15,13 @@ use super::sorted::{Sortable, Sorted};
 use crate::arena::SharedArena;
 
 struct Appended {
-    /// Positions in order of arrival.
+    /// The positions of the entries in order of arrival.
     entries: Vec<Position>,
     /// The sorted copy of a prefix of `entries`.
     sorted: Sorted,
 }
 
-/// The vector. Inserts exclude each other; reads of a sealed vector never wait.
+/// A vector of entries. Inserts exclude each other; reads of a sealed vector never wait.
 pub(crate) struct Vector {
     order: KeyOrder,
     arena: SharedArena,
@@ -92,7 +92,7 @@ impl Vector {
         all.into()
     }
 
-    /// The first entry at or after an internal key, and those after it.
+    /// Returns the entries from the first one at or after an internal key on.
     pub(crate) fn entries_from(&self, internal_key: &[u8]) -> VectorEntries<'_> {
         let sorted = self.sorted();
         VectorEntries {
@@ -137,7 +137,7 @@ impl Appended {
     }
 }
 
-/// Entries in order, as of the call.
+/// An iterator over entries in order, as of its creation.
 pub(crate) struct VectorEntries<'vector> {
     vector: &'vector Vector,
     sorted: Sorted,

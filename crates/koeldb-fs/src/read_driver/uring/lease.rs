@@ -17,7 +17,7 @@ thread_local! {
     static KEPT: Cell<Option<Box<Ring>>> = const { Cell::new(None) };
 }
 
-/// A ring, for the duration of a call.
+/// A ring leased to one call, and returned to the thread when dropped.
 #[derive(Debug)]
 pub(in crate::read_driver) struct Lease {
     /// `None` only while the lease is being dropped.
@@ -41,7 +41,7 @@ impl Lease {
 }
 
 impl Lease {
-    /// Adds a read, which begins with the next turn.
+    /// Queues a read, which [`Lease::turn`] submits.
     pub(in crate::read_driver) fn push(&mut self, request: Request) {
         self.ring().push(request);
     }
@@ -51,7 +51,7 @@ impl Lease {
         self.ring.as_ref().map_or(0, |ring| ring.in_use())
     }
 
-    /// Issues pushed reads and waits for `wait` completions, for `limit` at most.
+    /// Submits queued reads and waits for `wait` completions, for `limit` at most.
     ///
     /// If fewer reads remain, it waits for all.
     pub(in crate::read_driver) fn turn(

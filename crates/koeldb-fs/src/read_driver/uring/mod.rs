@@ -37,7 +37,7 @@ use crate::file::RandomAccessFile;
 /// The number of reads that a ring issues to the kernel concurrently.
 const RING_ENTRIES: u32 = 128;
 
-/// Receives the unanswered reads that a ring cannot perform.
+/// The function that receives unanswered reads that a ring cannot perform.
 type Elsewhere<'a> = &'a dyn Fn(Request);
 
 /// The rings of one database.
@@ -46,7 +46,7 @@ pub(super) struct Uring {
     flags: RingFlags,
     reactor: Reactor,
     pool: Arc<dyn ReadBackend>,
-    /// Rings that could not be created although the first one could.
+    /// The number of rings that could not be created although the first one could.
     failures: AtomicU64,
 }
 
@@ -121,5 +121,5 @@ impl ReadBackend for Uring {
     }
 }
 
-/// Creates a ring; tests substitute failures.
+/// The function that creates a ring; tests substitute failures.
 type MakeRing<'a> = &'a dyn Fn(RingFlags) -> io::Result<ring::Ring>;

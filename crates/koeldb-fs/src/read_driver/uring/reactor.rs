@@ -25,7 +25,7 @@ use crate::read_driver::{OpId, ReadBackend};
 pub(super) struct Reactor {
     flags: RingFlags,
     pool: Arc<dyn ReadBackend>,
-    /// `None` if it could not be started.
+    /// The running thread, once a read was requested; `None` inside if it could not be started.
     started: OnceLock<Option<Started>>,
     failures: Arc<AtomicU64>,
 }
@@ -39,7 +39,7 @@ struct Started {
 #[derive(Debug)]
 struct Inbox {
     messages: Mutex<Messages>,
-    /// The thread may be asleep and must be woken.
+    /// Whether the thread may be asleep and must be woken.
     asleep: AtomicBool,
     eventfd: OwnedFd,
 }
@@ -49,7 +49,7 @@ struct Messages {
     requests: Vec<Request>,
     cancelled: Vec<OpId>,
     closing: bool,
-    /// The ring is gone; requesters pass their requests to the pool.
+    /// Whether the ring is gone: requesters then pass their requests to the pool.
     broken: bool,
 }
 
@@ -63,7 +63,7 @@ impl Reactor {
         }
     }
 
-    /// The number of times that it could not start, or lost its ring.
+    /// The number of times that the thread could not start, or lost its ring.
     pub(super) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }

@@ -29,13 +29,13 @@ use super::{Elsewhere, RING_ENTRIES};
 use crate::read_driver::OpId;
 use crate::read_driver::request::{Advanced, Request};
 
-/// The largest single read: the kernel's own limit is a little above. Longer reads are split.
+/// The largest single read, a little below the kernel's own limit. Longer reads are split.
 const READ_BYTES_MAX: usize = 1 << 30;
 
-/// Consecutive times the kernel may be too busy to consume entries before they fall back.
+/// The number of consecutive times that a busy kernel may refuse entries before they fall back.
 const BUSY_ROUNDS: u32 = 8;
 
-/// The user data of entries other than reads.
+/// The user data of the entry for a wake-up.
 const WAKE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
@@ -62,7 +62,8 @@ impl RingFlags {
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// Counts the requests of the slot, so that a completion is never matched to another request.
+    /// The number of requests so far in the slot, so that a stale completion matches no later
+    /// request.
     generation: u32,
     request: Option<Request>,
 }
@@ -77,7 +78,7 @@ enum Pushed {
 /// The condition that a turn waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Returns without waiting.
+    /// Does not wait.
     No,
     /// This many read completions, if so many are outstanding; one entry into the kernel waits for
     /// all.
@@ -94,10 +95,10 @@ pub(super) struct Ring {
     free: Vec<u32>,
     waiting: VecDeque<Request>,
     pushed: VecDeque<Pushed>,
-    /// A wake-up was requested and has not arrived.
+    /// Whether a wake-up was requested and has not arrived.
     awaits_wake: bool,
     busy_rounds: u32,
-    /// The process that created it.
+    /// The process that created the ring.
     process: u32,
 }
 
@@ -130,7 +131,7 @@ impl Ring {
         })
     }
 
-    /// Adds a read; [`Ring::turn`] submits it to the kernel.
+    /// Queues a read, which [`Ring::turn`] submits to the kernel.
     pub(super) fn push(&mut self, request: Request) {
         self.waiting.push_back(request);
     }
@@ -167,8 +168,7 @@ impl Ring {
         }
     }
 
-    /// Cancels a read if it is here; its memory stays in its slot until the read itself has
-    /// completed.
+    /// Requests the cancellation of a read if it is in this ring.
     pub(super) fn cancel(&mut self, id: OpId) {
         if let Some(at) = self.waiting.iter().position(|read| read.id() == id) {
             drop(self.waiting.remove(at));
@@ -180,7 +180,7 @@ impl Ring {
         }
     }
 
-    /// Cancels all reads.
+    /// Requests the cancellation of all reads.
     pub(super) fn cancel_all(&mut self) {
         self.waiting.clear();
         for index in 0..self.slots.len() {
@@ -211,12 +211,13 @@ impl Ring {
         self.push_entry(&entry.build().user_data(CANCEL), Pushed::Other);
     }
 
-    /// Identifies the read in a slot to the kernel and in its completion.
+    /// The user data of the read in a slot: it identifies the read to the kernel and in its
+    /// completion.
     fn user_data(&self, index: usize) -> u64 {
         u64::from(self.slots[index].generation) << 32 | index as u64
     }
 
-    /// Moves waiting reads into slots and pushes their entries.
+    /// Moves queued reads into free slots and pushes their submission-queue entries.
     fn fill(&mut self, elsewhere: Elsewhere<'_>) {
         while self.in_slots() < RING_ENTRIES as usize {
             let Some(request) = self.waiting.pop_front() else {
@@ -429,7 +430,8 @@ impl Ring {
         }
     }
 
-    /// Whether it belongs to the parent of this process, and its memory is not mapped here.
+    /// Whether the ring belongs to the parent of this process, so that its memory is not mapped
+    /// here.
     pub(super) fn is_inherited(&self) -> bool {
         std::process::id() != self.process
     }

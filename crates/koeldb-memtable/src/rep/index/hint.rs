@@ -5,7 +5,7 @@ use koeldb_base::comparator::first_bytes;
 
 const BASE_BYTES_MAX: usize = 64;
 
-/// The prefix that hints skip.
+/// The common key prefix that hints skip.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::rep) struct Base {
     len: usize,

@@ -11,7 +11,7 @@ use super::Guess;
 use super::page::{LINE, Page};
 use crate::rep::prefetch;
 
-/// Runs ahead of a scan in the index and prefetches its next nodes.
+/// A position in the index ahead of a scan, which prefetches the scan's next nodes.
 #[derive(Clone, Copy)]
 pub(in crate::rep) struct Lookahead {
     page: *const Page,
@@ -22,7 +22,7 @@ pub(in crate::rep) struct Lookahead {
 const AHEAD: usize = 6;
 
 impl Lookahead {
-    /// No lookahead.
+    /// The lookahead that does nothing.
     pub(in crate::rep) const NONE: Lookahead = Lookahead {
         page: ptr::null(),
         index: 0,

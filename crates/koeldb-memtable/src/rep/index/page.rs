@@ -13,7 +13,7 @@ use crate::rep::skiplist::{Node, NodeRef};
 pub(super) const SLOTS: usize = 29;
 pub(super) const LINE: usize = 64;
 
-/// A key's hint, and the node or page it leads to.
+/// A slot of an index page: a key's hint, and the node or child page it leads to.
 pub(super) struct Slot {
     hint: AtomicU64,
     pub(super) item: AtomicPtr<u8>,

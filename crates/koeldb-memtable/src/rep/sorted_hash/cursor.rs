@@ -26,7 +26,7 @@ use super::runs::{ItemOrder, RunSet, Target};
 use crate::arena::SHARDS;
 use crate::rep::entry::Entry;
 
-/// The longest tail that stays unsorted: each cursor sorts it for itself.
+/// The longest unsorted tail of the logs that a cursor accepts: it sorts the tail for itself.
 ///
 /// The small tables of models and of Miri need runs too.
 pub(super) const TAIL_MAX: usize = if cfg!(all(loom, test)) {
@@ -42,13 +42,13 @@ const AHEAD: usize = 12;
 ///
 /// The hardware prefetcher detects a stream only after some lines.
 const WHOLE_VALUE: usize = 4096;
-/// The number of such values prefetched.
+/// The number of values prefetched in advance by a full scan of a finished table.
 const WHOLE_VALUES_AHEAD: usize = 6;
 /// Bytes of a value prefetched by a reader of values: the hardware prefetcher fetches the rest.
 const VALUE_HEAD: usize = 512;
-/// The number of such values prefetched.
+/// The number of values prefetched in advance by a reader of values.
 const VALUES_AHEAD: usize = 3;
-/// The entries of the longest run in the first window: more than a short scan reads.
+/// The number of entries of the longest run in the first window: more than a short scan reads.
 const WINDOW: usize = 16;
 /// The growth factor of windows.
 const WINDOW_GROWTH: usize = 8;
@@ -59,13 +59,13 @@ enum Direction {
     Backward,
 }
 
-/// The parts of entries that are read, and so prefetched.
+/// The parts of entries that a scan reads, and that are therefore prefetched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
     Keys,
-    /// Values stored after their keys, of approximately this size in bytes.
+    /// Keys, and values stored after them, of approximately this size in bytes.
     Near(usize),
-    /// Values stored in another place than their keys.
+    /// Keys, and values stored apart from them.
     Far,
 }
 
@@ -80,7 +80,7 @@ impl Reads {
     }
 }
 
-/// An input of the merge: a sorted run, or the entries appended since.
+/// An input of the merge: a sorted run, or the unsorted tail of the logs.
 #[derive(Clone, Copy)]
 struct Source {
     position: usize,
@@ -93,23 +93,23 @@ pub(crate) struct SortedHashCursor {
     table: Arc<SortedHash>,
     set: Arc<RunSet>,
     appended: [u64; SHARDS],
-    /// Whether the tail is short; the first search ensures it.
+    /// Whether the unsorted tail is short; the first search ensures it.
     is_ready: bool,
-    /// The items of the tail in the window, sorted.
+    /// The items of the tail in the window, once sorted.
     tail: Vec<Item>,
-    /// The end of the window: its last prefix.
+    /// The last key prefix in the window.
     until: u64,
-    /// The entries of the longest run in the window.
+    /// The number of entries of the longest run in the window.
     window: usize,
-    /// The runs of the set, then the tail.
+    /// The inputs of the merge: the runs of the set, then the tail.
     sources: Vec<Source>,
     direction: Direction,
-    /// Whether it began at the first entry of a finished table, as a flush does.
+    /// Whether the scan began at the first entry of a finished table, as a flush does.
     takes_all: bool,
     reads: Cell<Reads>,
-    /// The source of the current entry.
+    /// The input that has the current entry.
     winner: usize,
-    /// The best item of the other sources.
+    /// The best item of the other inputs.
     rival: Option<Item>,
     current: Option<Item>,
 }
@@ -141,7 +141,7 @@ impl SortedHashCursor {
         self.current = None;
     }
 
-    /// The runs it shows, once its tail is short.
+    /// Returns the runs that the cursor shows, after sorting a long tail.
     #[cfg(all(test, not(loom)))]
     pub(super) fn ready_set(&mut self) -> &Arc<RunSet> {
         self.get_ready();
@@ -184,7 +184,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Whether `a` comes before `b` in this direction.
+    /// Whether item `a` comes before `b` in the direction of the cursor.
     #[inline]
     fn is_ahead(&self, a: Item, b: Item) -> bool {
         let ahead = match self.direction {
@@ -194,7 +194,7 @@ impl SortedHashCursor {
         self.order().compare(a, b) == ahead
     }
 
-    /// Sets the position of a source.
+    /// Sets the position of an input.
     #[inline]
     fn place(&mut self, source: usize, position: usize) {
         let next = match self.direction {
@@ -213,7 +213,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Moves all sources to their beginnings, with an empty tail.
+    /// Moves all inputs to their first items, with an empty tail.
     fn begin(&mut self) {
         self.get_ready();
         self.takes_all = false;
@@ -279,7 +279,7 @@ impl SortedHashCursor {
         self.place(self.tail_index(), position);
     }
 
-    /// Finds the leading source and its rival, opening windows until there is one.
+    /// Finds the input with the next item and its rival, opening windows until there is one.
     fn choose(&mut self) {
         loop {
             let (mut best, mut rival) = (None, None);
@@ -463,7 +463,7 @@ impl SortedHashCursor {
         self.choose();
     }
 
-    /// Moves past the entry, in the direction of the cursor.
+    /// Moves past the current entry, in the direction of the cursor.
     #[inline]
     fn step_over(&mut self) {
         let winner = self.winner;

@@ -21,12 +21,12 @@ use crate::sync::{AtomicPtr, AtomicU64};
 
 /// The slots of the first segment of a log: few, to keep an idle memtable small.
 const FIRST_SLOTS: usize = 32;
-/// The slots of a cache line.
+/// The number of slots in a cache line.
 const LINE_SLOTS: usize = LINE_BYTES / size_of::<Slot>();
 /// The number of last slots that are prefetched.
 const PREFETCHED: u64 = 16;
 
-/// An entry and the beginning of its key, as a monotonic number.
+/// An entry of a log: a node, and the beginning of its key as a monotonic number.
 #[derive(Clone, Copy)]
 pub(super) struct Item {
     pub(super) prefix: u64,
@@ -38,7 +38,7 @@ struct Slot {
     node: AtomicPtr<Node>,
 }
 
-/// A part of a log.
+/// A segment: a part of a log.
 pub(super) struct Segment {
     /// The number of slots in all preceding segments.
     first: u64,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A shared sum of bytes.
+/// A shared count of bytes.
 #[derive(Clone, Default)]
 pub(super) struct Gauge(Arc<AtomicUsize>);
 

@@ -1,4 +1,4 @@
-//! Hash and runs: a hash table for lookups, and a log that is sorted on demand.
+//! The sorted hash memtable: a hash table for lookups, and logs of entries sorted on demand.
 //!
 //! It keeps the strength of Speedb's sorted hash memtable (`memtable/hash_spdb_rep.cc`, release
 //! 2.8), that inserts and lookups pay nothing for the order, and little of its mechanics:
@@ -110,17 +110,16 @@ const VERSIONS_WALKED: usize = 32;
 /// the whole memtable. Shorter values are faster to read beside their keys, and need no pointer.
 const FAR_FROM: usize = 256;
 
-/// Receives offered background work: it must neither block nor run the task itself, but may drop
-/// it.
+/// The receiver of background work: it must neither block nor run the task itself, but may drop it.
 pub type Sorter = Arc<dyn Fn(SortTask) + Send + Sync>;
 
-/// The parameters of a table.
+/// The parameters of a sorted hash memtable.
 pub(crate) struct SortedHashParts {
     pub(crate) order: KeyOrder,
     pub(crate) arena: SharedArena,
-    /// The number of keys to have places for: a power of two.
+    /// The capacity in keys of the buckets: a power of two.
     pub(crate) bucket_count: usize,
-    /// The slots of a log that are sorted together.
+    /// The number of slots of a log that are sorted together.
     pub(crate) vector_limit: usize,
     /// The expected common prefix of keys.
     pub(in crate::rep) base: Base,
@@ -141,11 +140,11 @@ pub(crate) struct SortedHash {
     vector_limit: usize,
     /// The current sorted runs, locked by each cursor; on cache lines that inserts do not read.
     set: Padded<Mutex<Arc<RunSet>>>,
-    /// Counts the memory of segments and runs.
+    /// The count of the memory of segments and runs.
     gauge: Gauge,
     sealed: AtomicBool,
     finishing: Mutex<()>,
-    /// Whether the order was ever needed.
+    /// Whether any cursor was created: only then is sorting in advance worthwhile.
     was_read: AtomicBool,
     /// Whether an offered task is still pending.
     offered: AtomicBool,
@@ -286,7 +285,7 @@ impl SortedHash {
         Ok(is_cut)
     }
 
-    /// The versions of an internal key's user key, from that version on to older ones.
+    /// Returns the versions of an internal key's user key, from that version on to older ones.
     #[inline]
     pub(crate) fn entries_from(&self, internal_key: &[u8]) -> SortedHashEntries<'_> {
         self.entries_of(self.hash(footer_of(internal_key).0), internal_key)
@@ -306,7 +305,7 @@ impl SortedHash {
         }
     }
 
-    /// The newest version that is not newer than a footer.
+    /// Finds the newest version of a key that is not newer than a footer.
     #[inline]
     fn version<'t>(
         &'t self,
@@ -384,7 +383,7 @@ impl SortedHash {
         })
     }
 
-    /// Captures the state that a cursor reads.
+    /// Captures the run set and the log lengths for a cursor, and notes that one exists.
     fn capture_for_cursor(&self) -> (Arc<RunSet>, [u64; SHARDS]) {
         if !self.was_read.load(Ordering::Relaxed) {
             self.was_read.store(true, Ordering::Relaxed);
@@ -464,7 +463,7 @@ impl SortedHash {
         }
     }
 
-    /// Offers a task if long runs should be merged.
+    /// Offers a sorting task if long runs should be merged.
     fn offer_if_overdue(self: &Arc<Self>, set: &RunSet) {
         if self.sorter.is_some() {
             self.offer_if(set.overdue().is_some());
@@ -498,7 +497,7 @@ impl SortedHash {
         }
     }
 
-    /// Puts all entries in one run, after the last insert, and releases the logs.
+    /// Merges all entries into one run after the last insert, and releases the logs.
     pub(crate) fn finish(&self) {
         debug_assert!(self.sealed.load(Ordering::Relaxed));
         let _turn = self
@@ -557,12 +556,12 @@ impl Drop for SortedHash {
     }
 }
 
-/// The versions of a key from newer to older, live.
+/// An iterator over the versions of a key from newer to older, which meets later inserts.
 pub(crate) struct SortedHashEntries<'t> {
     table: &'t SortedHash,
-    /// The first entry, until it was returned.
+    /// The first entry, until it is returned.
     first: Option<Entry<'t>>,
-    /// The version returned last, or that of the first entry.
+    /// The node of the version returned last, or of the first entry.
     node: Option<NodeRef<'t>>,
 }
 

@@ -48,9 +48,9 @@ use crate::sync::AtomicPtr;
 
 /// Whether addresses leave room for tags; otherwise all keys of a bucket are compared.
 const HAS_TAGS: bool = usize::BITS > ADDRESS_BITS;
-/// The number of keys per bucket, if chains count as one place.
+/// The number of keys per bucket, counting the overflow chain as one.
 const PLACES: usize = 8;
-/// The slots of a bucket. In models of tables chains begin with the second key.
+/// The number of slots of a bucket. In models of tables chains begin with the second key.
 const SLOTS: usize = if cfg!(all(loom, test)) { 1 } else { PLACES - 1 };
 
 /// The hash of a user key, which is split into parts.
@@ -58,7 +58,7 @@ const SLOTS: usize = if cfg!(all(loom, test)) { 1 } else { PLACES - 1 };
 pub(super) struct KeyHash(pub(super) u64);
 
 impl KeyHash {
-    /// The bucket index, for a power of two of buckets.
+    /// The index of the key's bucket among a power of two of buckets.
     #[inline]
     fn index(self, bucket_count: usize) -> usize {
         #[expect(
@@ -84,7 +84,7 @@ impl KeyHash {
     }
 }
 
-/// An address with a 16-bit tag.
+/// A pointer to a key head with a 16-bit tag in its high bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Tagged(*mut Head);
 
@@ -117,7 +117,7 @@ impl Tagged {
         HAS_TAGS.then(|| (self.0.addr() >> ADDRESS_BITS) as u16)
     }
 
-    /// Whether the tag is this one; true where there are no tags.
+    /// Whether the tag is `tag`; true where there are no tags.
     #[inline]
     fn may_have(self, tag: u16) -> bool {
         !HAS_TAGS || self.0.addr() ^ usize::from(tag) << ADDRESS_BITS < 1 << ADDRESS_BITS
@@ -150,7 +150,7 @@ const NODE_BYTES: usize = size_of::<Node>();
 // The entry after a head is thus also after its node.
 const _: () = assert!(offset_of!(Head, node) + NODE_BYTES == size_of::<Head>());
 
-/// A pointer to a node, for logs and runs.
+/// A pointer to a node, as stored in logs and runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodePtr(NonNull<Node>);
 
@@ -365,7 +365,7 @@ pub(super) struct Bucket<const N: usize = SLOTS> {
     chain: AtomicPtr<Head>,
 }
 
-/// The bytes of a bucket per key that it has a place for. A bucket is one cache line for any size
+/// The size of a bucket in bytes per key of its capacity. A bucket is one cache line for any size
 /// of an address.
 pub(crate) const PLACE_BYTES: usize = size_of::<Bucket>() / PLACES;
 
@@ -565,7 +565,7 @@ fn make_node<'t>(
     unsafe { NodeRef::new(node.as_ptr()) }.expect("memory is not at null")
 }
 
-/// Writes a head or a node, both of which end in a node, followed by an entry.
+/// Writes a head or a node, both of which end in a node, and the entry after it.
 #[inline]
 fn write_behind<T>(
     front: T,
@@ -590,7 +590,7 @@ fn write_behind<T>(
 /// The buckets of a table.
 pub(crate) struct BucketArray {
     buckets: NonNull<[Bucket]>,
-    /// The huge pages of the buckets, if they are not in memory of the allocator.
+    /// The huge pages of the buckets; `None` if the allocator provided the memory.
     pages: Option<Pages>,
 }
 
@@ -600,7 +600,7 @@ unsafe impl Send for BucketArray {}
 unsafe impl Sync for BucketArray {}
 
 impl BucketArray {
-    /// Creates empty buckets with places for `count` keys.
+    /// Creates empty buckets with a capacity of `count` keys.
     #[cfg(not(all(loom, test)))]
     pub(crate) fn new(count: usize) -> Self {
         let bytes = Self::bytes_of(count);
@@ -664,7 +664,7 @@ impl BucketArray {
         self.buckets.len() * size_of::<Bucket>()
     }
 
-    /// The bytes of an array with places for `count` keys.
+    /// The size in bytes of a bucket array with a capacity of `count` keys.
     pub(crate) fn bytes_of(count: usize) -> usize {
         count.div_ceil(PLACES) * size_of::<Bucket>()
     }

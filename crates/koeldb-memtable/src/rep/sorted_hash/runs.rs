@@ -24,11 +24,11 @@ use super::memory::Gauge;
 use crate::arena::{LINE_BYTES, SHARDS, SharedArena, prefetch, vec_for};
 use crate::rep::index::BATCH;
 
-/// A run is merged with the runs after it if these have at least this fraction of its length (1/4).
+/// The divisor of a run's length that gives the length of later runs with which it is merged.
 const RATIO: usize = 4;
-/// The largest merge that a seek performs regardless of lengths: some ten microseconds.
+/// The largest merge that a seek performs regardless of run lengths: some ten microseconds.
 pub(super) const SEEK_MERGE_MAX: usize = 4096;
-/// Two runs are merged item by item if their lengths differ by at most this factor.
+/// The factor of lengths up to which two runs are merged item by item.
 const EVEN: usize = 8;
 /// The number of runs at which a seek merges them, if the background did not.
 pub(super) const RUNS_MAX: usize = 16;
@@ -37,7 +37,7 @@ const SAMPLED: usize = 16;
 /// The sampling interval of the summary over the sample; it stays in the cache for any run.
 const SAMPLED_AGAIN: usize = 32;
 
-/// The order of items.
+/// The order of items: by key prefix, then by internal key.
 #[derive(Clone, Copy)]
 pub(super) struct ItemOrder<'t> {
     pub(super) keys: &'t KeyOrder,
@@ -163,7 +163,7 @@ impl<'t> ItemOrder<'t> {
     }
 }
 
-/// The target of a search.
+/// The target of a search in a run: a key and its prefix.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'k> {
     pub(super) prefix: u64,
@@ -263,7 +263,7 @@ impl Run {
     }
 }
 
-/// The index of the last sorted prefix below a target, or 0: its part contains the position.
+/// The index of the last sorted prefix below a target, or 0.
 #[inline]
 fn part_of(prefixes: &[u64], target: Target<'_>) -> usize {
     let below = prefixes.partition_point(|&prefix| prefix < target.prefix);
@@ -285,18 +285,18 @@ impl Drop for Run {
     }
 }
 
-/// A snapshot of the runs, and the start of the tail.
+/// A snapshot of the runs, and the position from which log entries are in no run.
 pub(super) struct RunSet {
     pub(super) runs: Vec<Arc<Run>>,
-    /// For each log, the segment of the first slot in no run, or an earlier one.
+    /// For each log, the segment of the first slot that is in no run, or an earlier segment.
     tails: Arc<[Arc<Segment>; SHARDS]>,
     covered: [u64; SHARDS],
-    /// Whether this is the final set, of one run.
+    /// Whether this is the final set, which consists of one run.
     pub(super) is_finished: bool,
 }
 
 impl RunSet {
-    /// Creates the set without runs, over logs that begin with `tails`.
+    /// Creates a set without runs, over logs that begin with `tails`.
     pub(super) fn new(tails: [Arc<Segment>; SHARDS]) -> Self {
         RunSet {
             runs: Vec::new(),
@@ -306,14 +306,14 @@ impl RunSet {
         }
     }
 
-    /// The number of slots up to `appended` in no run.
+    /// The number of slots up to `appended` that are in no run.
     #[inline]
     pub(super) fn tail_len(&self, appended: &[u64; SHARDS]) -> u64 {
         let slots = appended.iter().zip(&self.covered);
         slots.map(|(end, start)| end - start).sum()
     }
 
-    /// Prefetches the last appended slots.
+    /// Prefetches the last slots up to `appended` that are in no run.
     #[inline]
     pub(super) fn prefetch_tail(&self, appended: &[u64; SHARDS]) {
         let slots = self.covered.iter().zip(appended);
@@ -324,7 +324,7 @@ impl RunSet {
         }
     }
 
-    /// Passes on the items of the tail whose prefixes are in `window`.
+    /// Passes the items of the tail whose prefixes are in `window` to `take`.
     #[inline]
     pub(super) fn read_tail(
         &self,
