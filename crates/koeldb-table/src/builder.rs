@@ -14,7 +14,7 @@ use crate::cuckoo::builder::{CuckooTableBuilder, CuckooWriteOptions};
 use crate::plain::builder::{PlainTableBuilder, PlainWriteOptions};
 use crate::properties::{TableProperties, UNKNOWN_COLUMN_FAMILY_ID};
 
-/// The reason for writing a table.
+/// The reason for writing a table, which determines its filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum TableReason {
     /// A memtable is flushed.
@@ -23,7 +23,7 @@ pub enum TableReason {
     Compaction,
     /// A log is replayed while a database is opened.
     Recovery,
-    /// Anything outside a database's own work.
+    /// Any other reason.
     #[default]
     Other,
 }
@@ -55,27 +55,27 @@ pub struct TableBuildContext {
     pub compression_options: CompressionOptions,
     /// The prefix extractor for filters and hash indexes.
     pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
-    /// The merge operator's name, recorded.
+    /// The merge operator's name, recorded in the properties.
     pub merge_operator_name: Option<String>,
-    /// The column family's id, recorded.
+    /// The column family's id, recorded in the properties.
     pub column_family_id: u64,
-    /// The column family's name, recorded.
+    /// The column family's name, recorded in the properties.
     pub column_family_name: String,
-    /// The database's identity, recorded.
+    /// The database's identity, recorded in the properties.
     pub db_id: String,
-    /// The database session's id, recorded.
+    /// The database session's id, recorded in the properties.
     pub session_id: String,
-    /// The host's name, recorded.
+    /// The host's name, recorded in the properties.
     pub host_id: String,
-    /// The number in the file's name, recorded.
+    /// The number in the file's name, recorded in the properties.
     pub file_number: u64,
     /// The creation time of the oldest ancestor file, in seconds since 1970; 0 unknown. Recorded.
     pub oldest_ancestor_time: u64,
-    /// The creation time of the file. Recorded.
+    /// The creation time of the file, in seconds since 1970; 0 unknown. Recorded.
     pub file_creation_time: u64,
-    /// The write time of the oldest entry. Recorded.
+    /// The write time of the oldest entry, in seconds since 1970; 0 unknown. Recorded.
     pub oldest_key_time: u64,
-    /// The write time of the newest entry. Recorded.
+    /// The write time of the newest entry, in seconds since 1970; 0 unknown. Recorded.
     pub newest_key_time: u64,
     /// The target level; `None` where it is unknown. Selects the filter.
     pub level: Option<u32>,
@@ -196,7 +196,8 @@ impl TableBuilder {
         }
     }
 
-    /// Adds a range tombstone, in any order. They are written sorted and fragmented.
+    /// Adds a range tombstone; the order of the calls does not matter. They are written sorted and
+    /// fragmented.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         match self {
             TableBuilder::BlockBased(builder) => builder.add_tombstone(tombstone),

@@ -23,7 +23,7 @@ use crate::properties::TableProperties;
 use crate::reader::{TableCursorOptions, TableReader};
 use crate::source::{BlockKind, BlockReadOptions, BlockingSource};
 
-/// The state of a pass through a table.
+/// The state of a full pass over a table, forward or backward.
 struct Examination<'o> {
     order: &'o KeyOrder,
     /// The expected order of a key relative to the next one.

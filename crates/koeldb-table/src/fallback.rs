@@ -13,7 +13,7 @@ use koeldb_fs::WritableFile;
 use crate::block_based::builder::BlockBasedTableBuilder;
 use crate::builder::{FinishedTable, TableBuildContext};
 
-/// The buffered entries of one format.
+/// Entries of one table format that are buffered until the table is finished.
 pub(crate) trait BufferedEntries: fmt::Debug {
     /// The reason that entries do not fit the format.
     type FallbackReason: fmt::Debug + fmt::Display;
@@ -39,12 +39,12 @@ pub(crate) enum BuildState<H: BufferedEntries> {
         builder: Box<BlockBasedTableBuilder>,
         why: H::FallbackReason,
     },
-    /// A change of state failed.
+    /// A change of state has failed.
     Failed,
 }
 
 impl<H: BufferedEntries> BuildState<H> {
-    /// Passes all buffered entries to a block-based builder.
+    /// Changes to the block-based format: passes all buffered entries to a block-based builder.
     ///
     /// # Errors
     /// Those of that builder.
@@ -77,7 +77,7 @@ impl<H: BufferedEntries> BuildState<H> {
         }
     }
 
-    /// Finishes the fallback for a table of `format`.
+    /// Finishes the block-based table written in place of one of `format`.
     ///
     /// # Errors
     /// The errors of the file system; `Aborted` if there is no fallback.

@@ -1,5 +1,4 @@
-//! Executes the reads for needs: plans them, passes them to a driver, and splits results into
-//! blocks.
+//! Executes the device reads for needs: plans them, issues them, and splits results into blocks.
 //!
 //! A [`Gather`] belongs to one operation and one driver. All blocks that the operation's probes
 //! have missed are planned and begun together, up to a limit of in-flight reads and bytes; the rest
@@ -57,7 +56,7 @@ pub struct GatherCounts {
     pub reads: u64,
     /// The bytes of these reads.
     pub bytes: u64,
-    /// The number of flushes.
+    /// The number of calls of the driver's `flush`.
     pub flushes: u64,
 }
 
@@ -69,13 +68,13 @@ const HALF_WAIT: Duration = Duration::from_millis(2);
 struct InFlightRead {
     id: OpId,
     read: PlannedRead,
-    /// Whether it repeats a read that returned a damaged block.
+    /// Whether the read repeats one that returned a damaged block.
     is_again: bool,
-    /// The time at which it counts as timed out, on the driver's clock.
+    /// The time at which the read times out, on the driver's clock.
     expires: Option<Duration>,
 }
 
-/// Reads the needs of one operation.
+/// An executor of the device reads for the needs of one operation.
 #[derive(Debug)]
 pub struct Gather<D> {
     driver: D,
@@ -344,7 +343,7 @@ impl Gather<ReadSession> {
     }
 }
 
-/// The error of a call whose deadline has passed.
+/// Creates the error of a call whose deadline has passed.
 #[cold]
 pub(crate) fn too_late() -> Error {
     Error::with_kind(ErrorKind::TimedOut, "the deadline of the read has passed")

@@ -9,7 +9,7 @@ use koeldb_base::sync::lock_plain;
 /// retries.
 pub(crate) struct LoadOnce<T> {
     value: OnceLock<T>,
-    /// Held by the thread that creates the value.
+    /// The lock held by the thread that creates the value.
     loading: Mutex<()>,
 }
 
@@ -21,12 +21,12 @@ impl<T> LoadOnce<T> {
         }
     }
 
-    /// The value, if it was created.
+    /// Returns the value, if it was created.
     pub(crate) fn get(&self) -> Option<&T> {
         self.value.get()
     }
 
-    /// The value; the first caller creates it with `load`.
+    /// Returns the value; the first caller creates it with `load`.
     ///
     /// # Errors
     /// Those of `load`.

@@ -17,7 +17,7 @@ use crate::source::TableFile;
 /// The limits for merging needs into reads.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanLimits {
-    /// The largest gap between two blocks that is read in vain.
+    /// The largest gap between two blocks that is read, and discarded, to merge their reads.
     pub gap_bytes: u64,
     /// The largest merged read. A larger block is read alone.
     pub merged_bytes: u64,
@@ -41,12 +41,12 @@ pub struct PlannedRead {
     pub offset: u64,
     /// The length of the range in bytes.
     pub bytes: u64,
-    /// The needs whose blocks it contains, in file order.
+    /// The needs whose blocks the range contains, in file order.
     pub needs: Vec<NeedId>,
 }
 
 impl PlannedRead {
-    /// The read of one need; `None` if it is not in the list or its handle is invalid.
+    /// Plans the read of one need; `None` if it is not in the list or its handle is invalid.
     #[must_use]
     pub fn of_one(needs: &Needs, id: NeedId) -> Option<Self> {
         let need = needs.get(id)?;

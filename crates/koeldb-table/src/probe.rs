@@ -37,13 +37,13 @@ impl NeedId {
 /// A missing block.
 #[derive(Clone, Debug)]
 pub struct Need {
-    /// The file that contains it.
+    /// The file that contains the block.
     pub file: Arc<TableFile>,
     /// The location of the block in the file.
     pub handle: BlockHandle,
     /// The kind of block.
     pub kind: BlockKind,
-    /// The outcome of reading it; `None` until it was read.
+    /// The outcome of reading the block; `None` until it was read.
     outcome: Option<Result<Arc<CachedBlock>>>,
 }
 
@@ -61,14 +61,14 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Whether no block was missed since the list was cleared.
+    /// Whether no need was recorded since the list was cleared.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The number of blocks missed since the list was cleared.
+    /// The number of needs recorded since the list was cleared.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
@@ -86,7 +86,7 @@ impl Needs {
         self.list.get(id.index())
     }
 
-    /// Whether the block has arrived or could not be read; true for unknown needs.
+    /// Whether the block of a need has arrived or could not be read; true for unknown needs.
     #[must_use]
     pub fn is_settled(&self, id: NeedId) -> bool {
         self.get(id).is_none_or(|need| need.outcome.is_some())
@@ -114,7 +114,7 @@ impl Needs {
         !self.wanted.is_empty()
     }
 
-    /// Sets the outcome of a need.
+    /// Records the outcome of reading a need.
     pub fn settle(&mut self, id: NeedId, outcome: Result<Arc<CachedBlock>>) {
         if let Some(need) = self.list.get_mut(id.index()) {
             if let Ok(block) = &outcome {
@@ -124,7 +124,7 @@ impl Needs {
         }
     }
 
-    /// Releases all blocks. Invalidates every outstanding `NeedId`.
+    /// Removes all needs and releases their blocks. Invalidates every outstanding `NeedId`.
     pub fn clear(&mut self) {
         self.list.clear();
         self.table.fill(0);
@@ -200,7 +200,7 @@ fn hash(file: &Arc<TableFile>, handle: BlockHandle) -> usize {
     to_usize(mixed >> 32)
 }
 
-/// A source that records the blocks it would have to wait for.
+/// A block source that records, as needs, the missing blocks for which it would have to wait.
 #[derive(Debug, Default)]
 pub struct ProbeSource {
     options: BlockReadOptions,
@@ -235,7 +235,7 @@ impl ProbeSource {
         &mut self.needs
     }
 
-    /// Gets the block if it is among the needs.
+    /// Returns the block if it is among the needs.
     #[cold]
     fn needed(
         &self,
@@ -250,7 +250,9 @@ impl ProbeSource {
         })
     }
 
-    /// Gets the block after a cache miss.
+    /// Returns a block after a cache miss: from the needs, or read from a mapped file.
+    ///
+    /// Otherwise it records a need and suspends.
     ///
     /// # Errors
     /// See [`BlockSource::block`].

@@ -21,7 +21,7 @@ use crate::block_based::format::IndexType;
 /// The column family id of tables whose family is unknown.
 pub const UNKNOWN_COLUMN_FAMILY_ID: u64 = (1 << 31) - 1;
 
-/// Names of the properties that RocksDB stores among the user's.
+/// Names of properties that RocksDB stores among the user-collected ones.
 pub mod names {
     /// The index type: fixed32.
     pub const INDEX_TYPE: &str = "rocksdb.block.based.table.index.type";
@@ -34,18 +34,18 @@ pub mod names {
         "rocksdb.block.based.table.decoupled.partitioned.filters";
     /// The version of a file written outside a database: fixed32.
     pub const EXTERNAL_VERSION: &str = "rocksdb.external_sst_file.version";
-    /// The sequence number of all entries of such a file: fixed64.
+    /// The sequence number of all entries of a file written outside a database: fixed64.
     pub const GLOBAL_SEQNO: &str = "rocksdb.external_sst_file.global_seqno";
     /// Present if values of the table are in the table's own blob records.
     pub const EMBEDDED_BLOBS: &str = "rocksdb.embedded.blob.stats";
 }
 
-/// The condition for writing a number.
+/// The condition under which a numeric property is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Written {
     Always,
     NotZero,
-    /// Only for partitioned indexes.
+    /// Only if the index is partitioned.
     Partitioned,
     /// Only if zero, which is not the default for a missing property.
     Zero,
@@ -188,9 +188,9 @@ table_properties! {
     texts {
         /// The identity of the database that wrote the file.
         db_id = "rocksdb.creating.db.identity";
-        /// The session id of that database.
+        /// The session id of the database that wrote the file.
         session_id = "rocksdb.creating.session.identity";
-        /// The host id of that database.
+        /// The host id of the database that wrote the file.
         host_id = "rocksdb.creating.host.identity";
         /// The name of the filter policy.
         filter_policy_name = "rocksdb.filter.policy";
@@ -299,23 +299,23 @@ impl TableProperties {
         }
     }
 
-    /// The value of a property stored among the user's.
+    /// The value of a user-collected property.
     #[must_use]
     pub fn user(&self, name: &str) -> Option<&[u8]> {
         self.user_collected.get(name.as_bytes()).map(Vec::as_slice)
     }
 
-    /// Sets a property stored among the user's.
+    /// Sets a user-collected property.
     pub fn set_user(&mut self, name: &str, value: impl Into<Vec<u8>>) {
         self.user_collected.insert(name.into(), value.into());
     }
 
-    /// Sets a flag stored among the user's, as `1` or `0`.
+    /// Sets a flag among the user-collected properties, as `1` or `0`.
     pub fn set_user_flag(&mut self, name: &str, flag: bool) {
         self.set_user(name, if flag { *b"1" } else { *b"0" });
     }
 
-    /// A flag stored among the user's; `None` if absent.
+    /// A flag among the user-collected properties; `None` if absent.
     #[must_use]
     pub fn user_flag(&self, name: &str) -> Option<bool> {
         self.user(name).map(|value| value == b"1")
@@ -350,7 +350,7 @@ impl TableProperties {
         self.user(names::EMBEDDED_BLOBS).is_some()
     }
 
-    /// The sequence number recorded for all entries of such a file.
+    /// The sequence number recorded for all entries of a file written outside a database.
     ///
     /// # Errors
     /// `Corruption` if the property is malformed.

@@ -30,7 +30,7 @@ use crate::plain::table::PlainTable;
 use crate::properties::TableProperties;
 use crate::source::{BlockSource, CachedBlock};
 
-/// A key that divides a table.
+/// A key that divides a table into parts of known size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// The user key.
@@ -42,17 +42,18 @@ pub struct Anchor {
 /// The settings for reading block-based tables.
 #[derive(Clone, Debug)]
 pub struct BlockBasedReadOptions {
-    /// Keep index and filter blocks in the cache instead of pinning them while the table is open.
+    /// Whether index and filter blocks stay in the cache instead of being pinned by the open table.
     pub cache_index_and_filter_blocks: bool,
-    /// Give them a higher cache priority than data blocks.
+    /// Whether index and filter blocks have a higher cache priority than data blocks.
     pub high_priority_metadata: bool,
-    /// Pin them nevertheless for tables of level 0.
+    /// Whether index and filter blocks of level-0 tables are pinned although the others are cached.
     pub pin_l0_filter_and_index_blocks: bool,
-    /// Pin the top level of partitioned ones nevertheless.
+    /// Whether the top level of a partitioned index or filter is pinned although the others are
+    /// cached.
     pub pin_top_level_index_and_filter: bool,
     /// The search method for index blocks that are not decoded.
     pub index_search: IndexSearch,
-    /// Selects the index blocks that are decoded.
+    /// The choice of the index blocks that are decoded.
     pub index_decoding: IndexDecoding,
 }
 
@@ -69,7 +70,7 @@ impl Default for BlockBasedReadOptions {
     }
 }
 
-/// The known facts about a table before it is opened, and its read settings.
+/// The settings for reading a table, and what is known of it before it is opened.
 #[derive(Clone, Default)]
 pub struct TableReadContext {
     /// The order of user keys, which must be the table's.
@@ -98,7 +99,7 @@ pub struct TableReadContext {
     pub largest_seqno: Option<SeqNo>,
     /// The level of the table.
     pub level: Option<u32>,
-    /// The internal keys to which its range tombstones are truncated: its first and its last.
+    /// The first and last internal key of the file, to which its range tombstones are truncated.
     pub tombstone_bounds: Option<(Vec<u8>, Vec<u8>)>,
     /// The recorded unique id of the table; `[0, 0]` for none.
     pub unique_id: Option<[u64; 2]>,
@@ -144,7 +145,7 @@ pub struct TableCursorOptions {
 }
 
 impl TableCursorOptions {
-    /// Whether prefixes matter, and are those of `extractor`.
+    /// Whether scans may use filters over the prefixes of `extractor`.
     pub(crate) fn filters_by(&self, extractor: Option<&Arc<dyn PrefixExtractor>>) -> bool {
         match (&self.prefix_extractor, extractor) {
             (Some(wanted), Some(extractor)) => wanted.name() == extractor.name(),
@@ -363,7 +364,7 @@ impl TableReader {
         }
     }
 
-    /// Validates all of an untrusted table: everything that a reader takes for granted.
+    /// Validates all of an untrusted table, including everything that readers do not check.
     ///
     /// Its keys ascend in `order`, its blocks are contiguous, its index leads to them in order, and
     /// its properties match its content.
@@ -385,7 +386,7 @@ impl TableReader {
     }
 }
 
-/// Searches for one lookup after the other.
+/// Searches a table for several lookups, one after the other.
 pub(crate) fn search_each<W>(
     lookups: &mut [&mut Lookup],
     mut outcome: impl FnMut(usize, Result<(), Fault<W>>),
@@ -422,7 +423,7 @@ impl<S: BlockSource> TableCursor<S> {
         }
     }
 
-    /// Key and value in a table that is not block-based.
+    /// Returns key and value in a table that is not block-based.
     ///
     /// Separate from the block-based path, whose keys are read several times per step.
     #[inline(never)]

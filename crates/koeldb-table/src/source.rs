@@ -25,9 +25,9 @@ use crate::span_checksums::SpanChecksums;
 /// The kind of a block, which determines how it is parsed, charged and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockKind {
-    /// Entries.
+    /// A data block of entries.
     Data,
-    /// Index entries.
+    /// An index block.
     Index,
     /// A filter, or a partition of one.
     Filter,
@@ -35,9 +35,9 @@ pub enum BlockKind {
     FilterIndex,
     /// The compression dictionary of data blocks.
     Dictionary,
-    /// Range tombstones.
+    /// The block of range tombstones.
     RangeDeletions,
-    /// Properties.
+    /// The properties block.
     Properties,
     /// The metaindex.
     Metaindex,
@@ -57,7 +57,7 @@ pub enum CachedBlock {
 }
 
 impl CachedBlock {
-    /// An empty entry that charges memory held elsewhere to the cache.
+    /// Creates an empty entry that charges memory held elsewhere to the cache.
     #[must_use]
     pub fn reservation() -> Self {
         CachedBlock::Raw(BlockBytes::new(
@@ -118,12 +118,12 @@ fn unexpected(what: &str) -> Error {
     Error::corruption(format!("block of another kind, expected {what}"))
 }
 
-/// An open table file, with everything needed to decode its blocks. Shared by threads.
+/// An open table file, with everything that is needed to decode its blocks. Shared by threads.
 #[derive(Debug)]
 pub struct TableFile {
     /// The file.
     pub file: Arc<dyn RandomAccessFile>,
-    /// The number in its name.
+    /// The number in the name of the file.
     pub number: u64,
     /// The length of the file in bytes.
     pub bytes: u64,
@@ -133,9 +133,9 @@ pub struct TableFile {
     pub block_bytes_max: usize,
     /// The checksum parameters.
     pub checksum: ChecksumContext,
-    /// For data blocks, which may need the table's dictionary.
+    /// The decompressor of data blocks, which may need the table's dictionary.
     pub data_decompressor: Decompressor,
-    /// For all other blocks.
+    /// The decompressor of all other blocks.
     pub plain_decompressor: Decompressor,
     /// The file's part of the cache keys.
     pub cache_id: u64,
@@ -147,7 +147,7 @@ pub struct TableFile {
     pub metadata_priority: Priority,
     /// The statistics for hits and misses.
     pub statistics: Option<Statistics>,
-    /// The checksums of its pieces, if its format has no blocks.
+    /// The checksums of the file's spans, if its format has no blocks.
     pub(crate) spans: Option<SpanChecksums>,
 }
 
@@ -201,12 +201,12 @@ pub enum Direction {
     Backward,
 }
 
-/// Provides blocks, or reports that a block has to be waited for.
+/// A provider of blocks, which returns a block or reports that the read must wait for it.
 pub trait BlockSource {
     /// [`Blocking`], or a description of what a suspended read waits for.
     type Suspend;
 
-    /// Gets a block of `file`.
+    /// Returns a block of `file`.
     ///
     /// # Errors
     /// If it cannot be read, or is damaged; [`Fault::Suspend`] if the source would have to wait for
@@ -218,7 +218,7 @@ pub trait BlockSource {
         kind: BlockKind,
     ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>>;
 
-    /// Gets a data block that a scan enters.
+    /// Returns a data block that a scan enters.
     ///
     /// `place` gives access to the blocks that the scan enters next, for sources that read ahead.
     ///
@@ -239,7 +239,7 @@ pub trait BlockSource {
     }
 }
 
-/// The tables of a level, for readahead.
+/// The tables of a level, for readahead into the next table.
 pub trait TableLevel: Send + Sync {
     /// The table after that of file `number` in the given direction, and its first user key.
     ///
@@ -254,11 +254,12 @@ pub trait TableLevel: Send + Sync {
 /// The options of block reads.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockReadOptions {
-    /// Verify checksums.
+    /// Whether checksums are verified.
     pub verify_checksums: bool,
-    /// Insert blocks that were read into the cache.
+    /// Whether blocks that were read are inserted into the cache.
     pub fill_cache: bool,
-    /// Read nothing: a block missing from the cache is an error of kind `Incomplete`.
+    /// Whether nothing may be read: a block missing from the cache is an error of kind
+    /// `Incomplete`.
     pub cache_only: bool,
     /// The readahead size for data blocks, for one pass through whole tables; 0 reads each block
     /// alone.
@@ -348,17 +349,17 @@ pub(crate) fn not_cached() -> Error {
     )
 }
 
-/// The readahead of a pass through a table.
+/// The readahead buffer of one pass through a table.
 #[derive(Debug, Default)]
 struct Readahead {
     cache_id: u64,
-    /// The offset of the bytes in the file.
+    /// The file offset of the buffered bytes.
     start: u64,
     bytes: Vec<u8>,
 }
 
 impl Readahead {
-    /// The stored bytes of a data block with its trailer, if readahead applies.
+    /// Returns the stored bytes of a data block with its trailer, if readahead applies.
     fn stored(
         &mut self,
         options: &BlockReadOptions,

@@ -30,28 +30,28 @@ use crate::block_based::format::BlockHandle;
 use crate::block_based::metaindex::Metaindex;
 use crate::properties::TableProperties;
 
-/// The name of the block, and of the property that declares it.
+/// The name of the checksum block, and of the property that declares it.
 pub(crate) const NAME: &str = "koeldb.checksums";
 
-/// The value of the property.
+/// The value of the property that declares the checksum block.
 pub(crate) const VERSION: [u8; 1] = *b"1";
 
 /// The size of a span in tables written by KoelDB.
 const SPAN_BYTES: usize = 16 << 10;
 
-/// The size of the block without the checksums of spans: two sizes, two checksums.
+/// The size of the checksum block without the checksums of spans: two sizes, two checksums.
 const FIXED_BYTES: usize = 20;
 
 /// The size of one read of a file, or a span, if that is larger.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// The size of the block for a table with this much data.
+/// The size of the checksum block for a table with this much data.
 pub(crate) fn block_bytes(data_bytes: u64) -> u64 {
     let spans = data_bytes.div_ceil(SPAN_BYTES as u64);
     spans.saturating_mul(4).saturating_add(FIXED_BYTES as u64)
 }
 
-/// Computes the checksums of data during writing.
+/// The checksums of a table's data while it is written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpanSums {
     full: Vec<u8>,
@@ -62,7 +62,7 @@ pub(crate) struct SpanSums {
 }
 
 impl SpanSums {
-    /// Adds the next bytes.
+    /// Adds the next bytes of data.
     pub(crate) fn add(&mut self, mut bytes: &[u8]) {
         self.data_bytes = self.data_bytes.saturating_add(bytes.len() as u64);
         while !bytes.is_empty() {
@@ -82,7 +82,8 @@ impl SpanSums {
         (self.crc, self.filled) = (0, 0);
     }
 
-    /// Encodes the block between `tail` and `end`, which are all of the file that is not data.
+    /// Encodes the checksum block, which lies between `tail` and `end`, all of the file that is not
+    /// data.
     fn block(mut self, tail: &[u8], end: &[u8]) -> Result<Vec<u8>> {
         if self.filled > 0 {
             self.end_span();
@@ -98,7 +99,7 @@ impl SpanSums {
     }
 }
 
-/// Completes `tail`, the sections from `start` after the data up to the properties.
+/// Completes the sections after the data, `tail` from offset `start` on, with metaindex and footer.
 ///
 /// It appends the block of `sums`, if given, and the result of `end`, which encodes metaindex and
 /// footer from the block's handle and the offset after it.
@@ -125,7 +126,7 @@ pub(crate) fn complete_tail(
     Ok(())
 }
 
-/// The checksums of a table, themselves verified.
+/// The checksums of a table, after their own checksum was verified.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanChecksums {
     handle: BlockHandle,
@@ -137,7 +138,7 @@ pub(crate) struct SpanChecksums {
 }
 
 impl SpanChecksums {
-    /// Reads the block of a table whose blocks end before `blocks_end`, if there is one.
+    /// Reads the checksum block of a table whose blocks end before `blocks_end`, if there is one.
     ///
     /// # Errors
     /// `Corruption` if it is damaged, or missing although declared; otherwise the errors of the
@@ -201,7 +202,7 @@ impl SpanChecksums {
         self.verify_span(to_usize(span), start, bytes)
     }
 
-    /// Verifies the data; `bytes` returns a piece by its start and length.
+    /// Verifies all data; `bytes` returns a piece by its start and length.
     ///
     /// # Errors
     /// `Corruption`, naming the first span that differs.
@@ -226,7 +227,7 @@ impl SpanChecksums {
         Err(mismatch(&what, stored.unwrap_or_default(), found))
     }
 
-    /// Verifies all of the file that is not data.
+    /// Verifies the rest of the file, which is not data.
     ///
     /// # Errors
     /// `Corruption` if it differs; otherwise the errors of the system.

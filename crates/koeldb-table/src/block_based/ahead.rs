@@ -26,7 +26,7 @@ use super::scan_reads::{PieceBytes, PieceRead};
 use crate::reader::TableReader;
 use crate::source::{BlockKind, BlockSource, CachedBlock, Direction, TableFile, TableLevel};
 
-/// The largest gap of cached blocks between missing ones that is read in vain to join their reads.
+/// The largest gap of cached blocks that is read anyway to join the reads of missing ones.
 const GAP_MAX: u64 = 16 << 10;
 
 /// The number of consecutive cache misses after which a walk queries the cache less often.
@@ -35,7 +35,7 @@ const GAP_MAX: u64 = 16 << 10;
 /// miss, and reading one block in vain among others costs little.
 const ABSENT_SURE: u32 = 32;
 
-/// The sampling stride for cached blocks; see [`ABSENT_SURE`].
+/// The interval of blocks at which a walk queries the cache after [`ABSENT_SURE`] misses.
 const ASKED_STRIDE: u32 = 8;
 
 /// The largest block that is read ahead.
@@ -44,7 +44,7 @@ const BLOCK_AHEAD_MAX: u64 = 2 << 20;
 /// A range of user keys.
 type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// Limits of a scan that its tables share.
+/// The limits of a scan, which its tables share.
 ///
 /// These are the user keys that the scan may see, which change with each seek, and the length of
 /// the scan so far.
@@ -55,7 +55,7 @@ pub struct ScanLimits {
 }
 
 impl ScanLimits {
-    /// Creates limits that allow everything.
+    /// Creates limits that exclude nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -66,7 +66,7 @@ impl ScanLimits {
         *self.range.lock().unwrap_or_else(PoisonError::into_inner) = Some((lower, upper));
     }
 
-    /// Resets the length after a seek.
+    /// Resets the length of the scan after a seek.
     pub(super) fn restart(&self) {
         self.passed_bytes.store(0, Ordering::Relaxed);
     }
@@ -103,34 +103,34 @@ impl ScanLimits {
     }
 }
 
-/// A block that the scan will enter.
+/// A data block ahead of the scan.
 #[derive(Debug)]
 pub(super) struct Upcoming {
     pub(super) handle: BlockHandle,
     /// The end offset, including the trailer.
     end: u64,
-    /// The block, if the cache has it.
+    /// The block itself, if the cache has it.
     cached: Option<Arc<CachedBlock>>,
 }
 
 /// A walk through the index, ahead of a scan.
 pub(super) struct Lookahead {
     table: Arc<BlockBasedReader>,
-    /// The level, to continue in the next table.
+    /// The level of the table, to continue in the next table.
     level: Option<Arc<dyn TableLevel>>,
     index: IndexPath,
     direction: Direction,
-    /// The index is positioned on a block that was not returned yet.
+    /// Whether the index is positioned on a block that was not returned yet.
     fresh: bool,
     ended: bool,
-    /// A block that was returned to the walk.
+    /// A block that was put back, to be returned again.
     held: Option<Upcoming>,
     /// The number of consecutive preceding blocks not in the cache, or not looked up.
     absent: u32,
 }
 
 impl Lookahead {
-    /// Begins with the block that a scan enters.
+    /// Begins a walk at the block that a scan enters.
     pub(super) fn new(place: &ScanPosition<'_>, level: Option<Arc<dyn TableLevel>>) -> Self {
         Lookahead {
             table: Arc::clone(place.table),
@@ -155,8 +155,8 @@ impl Lookahead {
         self.ended && self.held.is_none()
     }
 
-    /// The next block; `None` at the end of the known or wanted range. Errors are left for the scan
-    /// to meet.
+    /// Returns the next block; `None` at the end of the known or wanted range. Errors are left for
+    /// the scan to meet.
     fn next<S: BlockSource>(
         &mut self,
         source: &mut S,
@@ -341,11 +341,11 @@ impl fmt::Debug for Lookahead {
 /// The state of the bytes of a piece.
 #[derive(Debug)]
 pub(super) enum Stored {
-    /// Not read yet, or the read failed.
+    /// Not read yet, or the read has failed.
     Not,
     /// The bytes have arrived.
     Here(PieceBytes),
-    /// Being read, or available.
+    /// A read that is in flight, or has completed.
     Coming(Arc<PieceRead>),
 }
 
@@ -358,7 +358,7 @@ pub(super) struct Piece {
     /// The range of all blocks that are not pinned; empty if all are.
     pub(super) range: Range<u64>,
     pub(super) stored: Stored,
-    /// Whether its blocks are inserted into the cache.
+    /// Whether the blocks of the piece are inserted into the cache.
     pub(super) kept: bool,
 }
 
@@ -368,12 +368,12 @@ pub(super) enum Planned<'p> {
     Block(Arc<CachedBlock>),
     /// The stored bytes of the block, including the trailer: a buffer, a position and a length.
     Stored(&'p Arc<Buffer>, u64, u32),
-    /// The block has to be read by itself.
+    /// Neither: the block has to be read by itself.
     Nothing,
 }
 
 impl Piece {
-    /// Whether the scan has entered all blocks.
+    /// Whether the scan has entered all blocks of the piece.
     pub(super) fn is_done(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -391,17 +391,17 @@ impl Piece {
             .sum()
     }
 
-    /// Whether the piece needs a read that was not begun.
+    /// Whether the piece needs a read that was not issued yet.
     pub(super) fn is_unread(&self) -> bool {
         matches!(self.stored, Stored::Not) && !self.range.is_empty()
     }
 
-    /// Whether the block is among the remaining ones.
+    /// Whether the piece still holds this block.
     pub(super) fn holds(&self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
         Arc::ptr_eq(&self.file, file) && self.blocks.iter().any(|block| block.handle == handle)
     }
 
-    /// Drops the blocks before this one; returns false if it is not among the remaining ones.
+    /// Drops the blocks before this one; returns false if the piece does not hold it.
     pub(super) fn advance_to(&mut self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
         if !Arc::ptr_eq(&self.file, file) {
             return false;
@@ -454,7 +454,7 @@ impl Piece {
         }
     }
 
-    /// Position and length of a block's stored bytes in the buffer of `bytes`, if they are there.
+    /// Position and length of a block's stored bytes in the buffer of `bytes`, if they are in it.
     fn place_of(&self, block: &Upcoming, bytes: &PieceBytes) -> Option<(u64, u32)> {
         let (from, to) = (block.handle.offset, block.end);
         if from < self.range.start || to > self.range.end {

@@ -83,7 +83,7 @@ impl BlockBasedReader {
         Ok(Some(admitted))
     }
 
-    /// Searches index and data for the lookups in `indices`.
+    /// Searches index and data blocks for the lookups in `indices`.
     fn search_together<S: BlockSource>(
         &self,
         root: &Block,

@@ -89,7 +89,7 @@ pub enum EntryLayout {
     },
 }
 
-/// The result of a search among restart points.
+/// The result of a search among restart points: where to begin a linear scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     /// The entry at this restart point is the first at or after the target, if it exists.
@@ -112,8 +112,7 @@ pub struct Block {
     bucket_count: u16,
     separated: bool,
     uniform: bool,
-    /// A copy of the restart points, if they are few: the array is far from everything else a
-    /// search touches.
+    /// A copy of the restart points, if they are few: the stored array is far from the entries.
     few_restarts: [[u8; WORD]; FEW_RESTARTS],
     /// A structure that speeds up searches of an index block.
     prepared: Option<Arc<PreparedIndex>>,
@@ -222,7 +221,7 @@ impl Block {
         self.prepared.as_deref()
     }
 
-    /// The decoded entries, if there are any.
+    /// The decoded entries of an index block, if they are decoded.
     #[inline]
     #[must_use]
     pub fn decoded(&self) -> Option<&DecodedIndex> {
@@ -267,7 +266,7 @@ impl Block {
     }
 }
 
-/// The sections of a block as slices, for one search.
+/// The sections of a block as slices, borrowed for one search.
 pub(super) struct BlockSlices<'b> {
     contents: &'b [u8],
     pub(super) entries: &'b [u8],
@@ -277,7 +276,7 @@ pub(super) struct BlockSlices<'b> {
 }
 
 impl Start {
-    /// The restart point to begin a scan at.
+    /// The restart point at which a scan begins.
     #[inline]
     pub(super) fn restart(self) -> usize {
         match self {
@@ -302,7 +301,7 @@ impl<'b> BlockSlices<'b> {
         }
     }
 
-    /// The number of restart points with a key: the only one of an empty block has none.
+    /// The number of restart points that have a key: an empty block has one without.
     #[inline]
     pub(super) fn restart_key_count(&self) -> usize {
         if self.entries.is_empty() {
@@ -338,8 +337,8 @@ impl<'b> BlockSlices<'b> {
             .ok_or_else(|| bad_entry(at))
     }
 
-    /// Whether to search a data block's restart points by interpolation: if enabled and there are
-    /// many.
+    /// Whether a data block is searched by interpolation: if enabled, and it has many restart
+    /// points.
     #[inline]
     pub(super) fn guesses_in_data(&self, keys: &KeyFormat) -> bool {
         const MANY_RESTARTS: usize = 16;

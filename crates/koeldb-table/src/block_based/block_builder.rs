@@ -27,13 +27,13 @@ use koeldb_base::{Error, Result};
 
 use super::format::PackedFooter;
 
-/// The seed of the hash in a data block.
+/// The seed of the hash function of the hash index in a data block.
 const HASH_SEED: u32 = 397;
-/// The content of a bucket that several restart intervals fall into.
+/// The value of a hash bucket with keys of several restart intervals.
 const BUCKET_COLLISION: u8 = 254;
-/// The content of a bucket without a key.
+/// The value of a hash bucket without a key.
 const BUCKET_EMPTY: u8 = 255;
-/// The last restart point that a bucket can refer to.
+/// The last restart point to which a hash bucket can refer.
 const HASHED_RESTART_MAX: usize = 253;
 /// The largest estimated size of a block with a hash index.
 const HASHED_BLOCK_BYTES_MAX: usize = 1 << 16;
@@ -48,7 +48,7 @@ pub(crate) struct BlockBuilder {
     /// The number of entries since the last restart point.
     since_restart: u32,
     hash_index: Option<HashIndexBuilder>,
-    /// The values of a separated block.
+    /// The values of a block that stores them separately from the keys.
     values: Option<Vec<u8>>,
 }
 
@@ -138,7 +138,7 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// Adds an entry without a value length.
+    /// Adds an entry whose value has no stored length.
     ///
     /// `value` appends the value; its argument tells whether the entry shares key bytes, by which
     /// readers recognise a delta-encoded value. `whole_key` is for an entry whose value must not be
@@ -250,12 +250,12 @@ pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
             .count()
 }
 
-/// Builds the hash index from user keys to restart points.
+/// A builder of the hash index from user keys to restart points.
 #[derive(Debug)]
 struct HashIndexBuilder {
     buckets_per_key: f64,
     entries: Vec<(u32, u8)>,
-    /// Whether a restart point was added that a bucket cannot refer to.
+    /// Whether a restart point was added to which no bucket can refer.
     overflowed: bool,
 }
 
@@ -296,7 +296,7 @@ impl HashIndexBuilder {
         self.bucket_count() + 2
     }
 
-    /// Appends the buckets, or nothing if the block cannot have them; returns which.
+    /// Appends the buckets, unless the block cannot have a hash index; returns whether it did.
     fn finish(&mut self, out: &mut Vec<u8>) -> bool {
         let Ok(bucket_count) = u16::try_from(self.bucket_count()) else {
             return false;

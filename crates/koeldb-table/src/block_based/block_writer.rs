@@ -7,7 +7,7 @@ use koeldb_fs::WritableFile;
 use super::format::{BlockHandle, ChecksumContext};
 use super::index_builder::IndexBlockSink;
 
-/// COMPAT: larger blocks are not compressed, because codecs that RocksDB links count in `int`.
+/// COMPAT: the size above which blocks are not compressed, as codecs in RocksDB count in `int`.
 const COMPRESSED_RAW_BYTES_MAX: usize = (1 << 31) - 1;
 
 /// The file of a table under construction.
@@ -54,7 +54,7 @@ impl BlockWriter {
         Ok(handle)
     }
 
-    /// Writes a block compressed if that saves enough, otherwise uncompressed; returns which.
+    /// Writes a block, compressed if that saves enough; returns whether it is compressed.
     pub(crate) fn write_compressed(
         &mut self,
         block: &mut Vec<u8>,
@@ -122,7 +122,7 @@ impl BlockWriter {
         }
     }
 
-    /// Marks the table as failed, so that all later calls return the error.
+    /// Marks the table as failed: all later calls return the error.
     pub(crate) fn give_up(&mut self, error: &Error) {
         self.failure.get_or_insert_with(|| error.clone());
     }
@@ -136,7 +136,7 @@ impl BlockWriter {
     }
 }
 
-/// Writes index blocks, compressed if there is a compressor, or uncompressed filter blocks.
+/// A writer of index blocks, compressed if there is a compressor, or of uncompressed filter blocks.
 #[derive(Debug)]
 pub(crate) struct BlockSink<'a> {
     pub(crate) writer: &'a mut BlockWriter,

@@ -33,12 +33,12 @@ use super::write_options::BlockLimit;
 use crate::builder::{FinishedTable, TableBuildContext};
 use crate::properties::{TableProperties, names};
 
-/// The largest page that `block_align` aligns to.
+/// The size of the largest page to which `block_align` aligns.
 const PAGE_BYTES: usize = 4096;
 /// The first format version that records codecs by number.
 const COMPRESSION_LIST_VERSION: u32 = 7;
 
-/// Builds a block-based table.
+/// A builder of block-based tables.
 #[derive(Debug)]
 pub struct BlockBasedTableBuilder {
     // Fixed settings.
@@ -164,7 +164,7 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
-    /// Adds a range tombstone, in any order.
+    /// Adds a range tombstone; the order of the calls does not matter.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         self.tombstones.push(tombstone.clone());
     }
@@ -231,7 +231,7 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
-    /// Builds the dictionary from the buffered blocks, and writes them.
+    /// Builds the dictionary from the buffered data blocks, and writes the blocks.
     fn release_held(&mut self) -> Result<()> {
         let Some(buffered) = self.buffered.take() else {
             return Ok(());
@@ -430,7 +430,7 @@ impl BlockBasedTableBuilder {
     }
 }
 
-/// The properties known before the first entry.
+/// Creates the properties that are known before the first entry.
 fn initial_properties(context: &TableBuildContext) -> TableProperties {
     let format = &context.format;
     let text = |text: Option<&str>| text.unwrap_or("nullptr").as_bytes().to_vec();
@@ -467,7 +467,7 @@ fn initial_properties(context: &TableBuildContext) -> TableProperties {
     properties
 }
 
-/// The property that names the codec: by name, or by the numbers of those in use.
+/// The value of the property that names the codec: by name, or by the numbers of those in use.
 fn compression_property(format_version: u32, configured: Compression, used: bool) -> String {
     match (format_version >= COMPRESSION_LIST_VERSION, configured) {
         (false, codec) => codec.name().to_owned(),
@@ -477,7 +477,7 @@ fn compression_property(format_version: u32, configured: Compression, used: bool
     }
 }
 
-/// The property that describes the compression settings.
+/// The value of the property that describes the compression settings.
 fn options_property(context: &TableBuildContext) -> String {
     let options = &context.compression_options;
     format!(
@@ -497,7 +497,7 @@ fn options_property(context: &TableBuildContext) -> String {
     )
 }
 
-/// The base of the context checksums: distinct for the files of a database.
+/// Computes the base of the context checksums: distinct for the files of a database.
 ///
 /// It is never 0 from format version 6 on, and 0 before.
 fn base_checksum(context: &TableBuildContext) -> u32 {

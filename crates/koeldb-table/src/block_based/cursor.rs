@@ -21,7 +21,7 @@ use crate::source::{BlockKind, BlockSource, CachedBlock, Direction, TableFile};
 #[derive(Clone, Copy, Debug)]
 pub struct ScanPosition<'c> {
     pub(super) table: &'c Arc<BlockBasedReader>,
-    /// Positioned on the entry of the block that is entered.
+    /// The index position, on the entry of the block that the scan enters.
     pub(super) index: &'c IndexPath,
     pub(super) direction: Direction,
 }
@@ -40,7 +40,7 @@ impl ScanPosition<'_> {
 pub(super) struct IndexPath {
     top: Option<IndexCursor>,
     leaf: Option<IndexCursor>,
-    /// The top level has moved in this direction, and its current partition is not loaded.
+    /// The direction of a move of the top level after which the partition is not loaded yet.
     unloaded: Option<Direction>,
 }
 
@@ -51,17 +51,17 @@ impl IndexPath {
         self.unloaded.is_none() && self.leaf.as_ref().is_some_and(IndexCursor::valid)
     }
 
-    /// Whether the path has left the index for good, rather than being suspended.
+    /// Whether the path is past either end of the index, not suspended.
     pub(super) fn is_behind(&self) -> bool {
         self.unloaded.is_none() && !self.valid()
     }
 
-    /// The separator of the entry.
+    /// The separator at the current index entry.
     pub(super) fn key(&self) -> &[u8] {
         self.leaf.as_ref().map_or(&[], IndexCursor::key)
     }
 
-    /// The handle of the data block.
+    /// The handle of the data block at the current index entry.
     pub(super) fn handle(&self) -> Result<BlockHandle> {
         match &self.leaf {
             Some(leaf) => leaf.handle(),
@@ -91,7 +91,7 @@ impl IndexPath {
         Ok(())
     }
 
-    /// Moves to the first entry in the given direction.
+    /// Moves to the first index entry in the given direction.
     pub(super) fn enter<S: BlockSource>(
         &mut self,
         direction: Direction,
@@ -110,7 +110,7 @@ impl IndexPath {
         }
     }
 
-    /// Moves to the next entry, or completes a suspended move to it.
+    /// Moves to the next index entry, or completes a suspended move to it.
     pub(super) fn next<S: BlockSource>(
         &mut self,
         table: &BlockBasedReader,
@@ -119,7 +119,7 @@ impl IndexPath {
         self.step(Direction::Forward, table, source)
     }
 
-    /// Moves one entry, or completes a suspended move.
+    /// Moves one index entry, or completes a suspended move.
     pub(super) fn step<S: BlockSource>(
         &mut self,
         direction: Direction,
@@ -158,7 +158,7 @@ impl IndexPath {
         Ok(self.top.as_mut())
     }
 
-    /// Moves the top level to the next partition, and enters it.
+    /// Moves the top level to the next partition, and loads it.
     fn leave<S: BlockSource>(
         &mut self,
         direction: Direction,
@@ -216,12 +216,12 @@ impl IndexPath {
     }
 }
 
-/// The remaining work of a step.
+/// The remaining work of a suspended cursor movement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PendingStep {
-    /// Move the index.
+    /// The index must be moved.
     Index(Direction),
-    /// Load and enter the data block at the index position.
+    /// The data block at the index position must be loaded.
     Block(Direction),
 }
 
@@ -230,7 +230,7 @@ enum PendingStep {
 struct DataBlock {
     cursor: BlockCursor,
     handle: BlockHandle,
-    /// Keeps the block charged to the cache while it is in use.
+    /// The reference that keeps the block charged to the cache while it is in use.
     _pin: Arc<CachedBlock>,
 }
 
@@ -238,7 +238,7 @@ struct DataBlock {
 pub struct BlockBasedCursor<S> {
     table: Arc<BlockBasedReader>,
     source: S,
-    /// Seeks ask the filter for the target's prefix.
+    /// Whether seeks query the filter for the target's prefix.
     filters: bool,
     index: IndexPath,
     data: Option<DataBlock>,
@@ -351,7 +351,7 @@ impl<S: BlockSource> BlockBasedCursor<S> {
         self.settle(done)
     }
 
-    /// Discards pending work after an error: the next positioning call starts over.
+    /// Discards pending work if `done` is an error: the next positioning call starts over.
     fn settle(&mut self, done: Result<(), Fault<S::Suspend>>) -> Result<(), Fault<S::Suspend>> {
         if let Err(Fault::Error(_)) = &done {
             self.reset();
@@ -395,7 +395,7 @@ impl<S: BlockSource> BlockBasedCursor<S> {
         Ok(())
     }
 
-    /// Begins a positioning call, discarding pending work.
+    /// Begins a positioning call, and discards pending work.
     fn afresh(
         &mut self,
         position: impl FnOnce(&mut Self) -> Result<(), Fault<S::Suspend>>,

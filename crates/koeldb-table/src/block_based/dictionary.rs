@@ -2,7 +2,7 @@
 
 use koeldb_base::codec::{Compression, CompressionOptions, train_dictionary};
 
-/// Buffered raw data blocks in order, and the limit of their size.
+/// Data blocks buffered in order, uncompressed, and the limit of their size.
 #[derive(Debug)]
 pub(crate) struct BufferedBlocks {
     blocks: Vec<Vec<u8>>,
@@ -11,7 +11,7 @@ pub(crate) struct BufferedBlocks {
 }
 
 impl BufferedBlocks {
-    /// Buffers blocks if the codec and the options call for a dictionary.
+    /// Creates the buffer if codec and options call for a dictionary.
     ///
     /// The limit is that of the options or the target file size, where they are given.
     pub(crate) fn new(
@@ -68,7 +68,8 @@ impl BufferedBlocks {
         samples
     }
 
-    /// Up to `bytes_max` bytes of blocks from all over the file, and the length of each sample.
+    /// Returns up to `bytes_max` bytes of blocks from all over the file, and the length of each
+    /// sample.
     fn samples(&self, bytes_max: usize) -> (Vec<u8>, Vec<usize>) {
         // A prime step visits every block once, in an order that spreads for any number of blocks.
         const STEP: u64 = 545_055_921_143;

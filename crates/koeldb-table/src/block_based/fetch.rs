@@ -23,7 +23,7 @@ use super::format::{BLOCK_TRAILER_BYTES, BlockHandle};
 use crate::filter::FilterReader;
 use crate::source::{BlockKind, CachedBlock, TableFile};
 
-/// From this size on, a failed allocation is an error instead of an abort of the process.
+/// The allocation size from which a failure is an error instead of an abort of the process.
 const FALLIBLE_BYTES: usize = 1 << 20;
 
 impl TableFile {

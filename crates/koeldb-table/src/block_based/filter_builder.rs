@@ -30,7 +30,7 @@ pub(crate) struct TableFilterBuilder {
 struct Partitions {
     /// The number of entries at which a partition is full.
     entries_max: usize,
-    /// The internal key and the bytes of each finished partition.
+    /// The index key and the bytes of each finished partition.
     done: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -88,7 +88,7 @@ impl TableFilterBuilder {
         }
     }
 
-    /// Ends a partition between two keys.
+    /// Finishes a partition between the keys `previous` and `next`.
     fn cut(&mut self, next: &[u8], previous: &[u8]) {
         let extractor = self.extractor.clone();
         let prefix_of = |key| extractor.as_ref().and_then(|e| e.prefix(key));
@@ -154,7 +154,7 @@ impl TableFilterBuilder {
 }
 
 impl FilterAlgorithm {
-    /// The largest number of entries, at least one, whose filter takes at most `bytes`.
+    /// The largest number of entries, at least one, whose filter fits into `bytes` bytes.
     fn entries_within(self, bytes: u64) -> usize {
         // Every algorithm takes at least half a bit per entry.
         let (mut low, mut high) = (1, to_usize(bytes).saturating_mul(16).max(1));

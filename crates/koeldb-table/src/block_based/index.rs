@@ -42,15 +42,15 @@ pub use decoded::DecodedIndex;
 pub use prepared::{IndexPreparation, PreparedIndex};
 pub use sampled::SampledIndex;
 
-/// The number of keys that are searched together.
+/// The number of keys searched for together.
 pub(super) const INDEX_BATCH: usize = 32;
 
 /// The result of an index search: the block that may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IndexSearchResult {
-    /// Only this block: its separator is after the key.
+    /// The key can only be in this block: its separator is after the key.
     Block(BlockHandle),
-    /// No block.
+    /// The key is after all blocks.
     Behind,
     /// Undetermined: the separators must be compared, and several blocks may qualify.
     Unknown,
@@ -70,15 +70,15 @@ pub enum IndexSearch {
     Auto,
 }
 
-/// Selects the index blocks that are decoded when loaded, at 17 bytes per entry.
+/// The choice of the index blocks that are decoded when loaded, at 17 bytes per entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IndexDecoding {
-    /// None.
+    /// No index blocks.
     Never,
-    /// Those that an open table holds.
+    /// Index blocks that an open table pins.
     #[default]
     Pinned,
-    /// Those in the cache too.
+    /// Index blocks in the cache too.
     Always,
 }
 
@@ -170,7 +170,7 @@ impl IndexFormat {
         Ok(())
     }
 
-    /// Searches for the middle target, then for the others on either side of its position.
+    /// Searches for the middle target, then on either side of its position for the others.
     ///
     /// No two searches repeat the same steps.
     fn halve_together(
@@ -215,7 +215,7 @@ impl IndexFormat {
         }
     }
 
-    /// Whether a block is searched by interpolation.
+    /// Whether an index block is searched by interpolation.
     ///
     /// The uniform mark is meaningless in other orders than the bytewise one: RocksDB sets it by
     /// the gaps between ascending numbers.
@@ -354,7 +354,7 @@ impl<'b> IndexScan<'b> {
         Some(())
     }
 
-    /// The separator.
+    /// The separator at the current entry.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
@@ -364,7 +364,7 @@ impl<'b> IndexScan<'b> {
         }
     }
 
-    /// The handle of the block.
+    /// The handle of the data block at the current entry.
     #[inline]
     #[must_use]
     pub fn handle(&self) -> BlockHandle {
@@ -409,13 +409,13 @@ impl IndexCursor {
         self.cursor.valid()
     }
 
-    /// The separator.
+    /// The separator at the current entry.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.cursor.key()
     }
 
-    /// The handle of the block.
+    /// The handle of the data block at the current entry.
     ///
     /// # Errors
     /// `Corruption` if it is malformed.

@@ -34,9 +34,9 @@ pub enum IndexShortening {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexBlockFormat {
     pub(crate) restart_interval: u32,
-    /// Values are differences from the preceding entry.
+    /// Whether values are stored as differences from the preceding entry.
     pub(crate) delta_values: bool,
-    /// Keys are user keys.
+    /// Whether keys are user keys instead of internal keys.
     pub(crate) user_keys: bool,
 }
 
@@ -124,12 +124,12 @@ impl IndexBlockBuilder {
     }
 }
 
-/// Writes finished index blocks and returns their handles.
+/// The destination of finished index blocks.
 pub(crate) trait IndexBlockSink {
     fn write(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle>;
 }
 
-/// The entries of a table's index.
+/// A builder of a table's index, which holds its entries.
 #[derive(Debug)]
 pub(crate) struct IndexBuilder {
     order: KeyOrder,
@@ -139,7 +139,7 @@ pub(crate) struct IndexBuilder {
     restart_interval: u32,
     partition_bytes: usize,
     uniform_cv_threshold: f64,
-    /// Concatenated separators, each followed by a first key if the index has these.
+    /// Concatenated separators, each followed by a first key if the index has first keys.
     keys: Vec<u8>,
     entries: Vec<Entry>,
     handles: Vec<BlockHandle>,
@@ -162,7 +162,7 @@ pub(crate) struct FinishedIndex {
     pub(crate) handle: BlockHandle,
     /// The size of all index blocks, uncompressed and without trailers.
     pub(crate) raw_bytes: u64,
-    /// The number of partitions; 0 for other types.
+    /// The number of partitions; 0 if the index is not partitioned.
     pub(crate) partition_count: u64,
     /// The size of a partitioned index's top level, uncompressed and without trailer.
     pub(crate) top_level_raw_bytes: u64,
@@ -263,7 +263,7 @@ impl IndexBuilder {
         }
     }
 
-    /// The two blocks of a hash index: the prefixes, and their positions in the index.
+    /// Builds the two blocks of a hash index: the prefixes, and their positions in the index.
     pub(crate) fn hash_blocks(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
         self.prefixes.take().map(PrefixBlocks::finish)
     }
@@ -357,12 +357,12 @@ impl IndexBuilder {
     }
 }
 
-/// Maps key prefixes to index entries, for a hash index.
+/// A builder of the map from key prefixes to index entries, for a hash index.
 struct PrefixBlocks {
     extractor: Arc<dyn PrefixExtractor>,
     prefixes: Vec<u8>,
     metadata: Vec<u8>,
-    /// The prefix of the last key, and the entries with it.
+    /// The prefix of the last key, and the index entries with that prefix.
     current: Option<(Vec<u8>, Range<usize>)>,
 }
 

@@ -14,7 +14,7 @@ use super::format::BlockHandle;
 
 /// The properties block, which every block-based table has.
 pub const PROPERTIES: &str = "rocksdb.properties";
-/// The index, or the top level of a partitioned one (from format version 6 on).
+/// The index block, or the top level of a partitioned index (from format version 6 on).
 pub const INDEX: &str = "rocksdb.index";
 /// A filter over the whole table, Bloom or Ribbon.
 pub const FULL_FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";
@@ -22,7 +22,7 @@ pub const FULL_FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";
 pub const PARTITIONED_FILTER: &str = "partitionedfilter.rocksdb.BuiltinBloomFilter";
 /// The compression dictionary of data blocks.
 pub const COMPRESSION_DICTIONARY: &str = "rocksdb.compression_dict";
-/// The range tombstones.
+/// The block of range tombstones.
 pub const RANGE_DELETIONS: &str = "rocksdb.range_del";
 /// The key prefixes of a hash index.
 pub const HASH_INDEX_PREFIXES: &str = "rocksdb.hashindex.prefixes";

@@ -36,7 +36,7 @@ use crate::source::{BlockKind, CachedBlock, TableFile};
 /// The bytes read from the end of a file whose metadata size is unknown.
 const TAIL_GUESS_BYTES: u64 = 32 << 10;
 
-/// The largest single read of an end whose size was recorded.
+/// The largest single read of a tail whose size was recorded.
 const TAIL_MAX_BYTES: u64 = 8 << 20;
 
 /// A table being opened, with a known footer.
@@ -171,7 +171,7 @@ impl<'c> Opening<'c> {
         })
     }
 
-    /// Reads a block, from the tail if it is there.
+    /// Reads a block, from the tail if the tail contains it.
     fn read(&self, handle: BlockHandle, kind: BlockKind) -> Result<CachedBlock> {
         match self.stored(handle)? {
             Some(stored) => self.file.decode(handle, kind, stored, true),
@@ -179,7 +179,7 @@ impl<'c> Opening<'c> {
         }
     }
 
-    /// The stored bytes of a block with its trailer, if they are in the tail.
+    /// The stored bytes of a block with its trailer, if the tail contains them.
     ///
     /// A mapped file is better read in place.
     fn stored(&self, handle: BlockHandle) -> Result<Option<&[u8]>> {
@@ -378,7 +378,7 @@ impl<'c> Opening<'c> {
     }
 }
 
-/// The global sequence number of a file written outside a database, which replaces all stored ones.
+/// The global sequence number of a file written outside a database, which replaces the stored ones.
 ///
 /// Stored ones are zero, so zero means none.
 fn global_seqno(

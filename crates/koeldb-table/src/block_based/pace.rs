@@ -1,5 +1,4 @@
-//! Readahead depth: reads as far ahead of a scan as needed for blocks to arrive in time, and no
-//! farther.
+//! Readahead depth: as many reads ahead of a scan as its speed requires.
 //!
 //! A device takes some time for a read, and the scan takes some time to consume its bytes. The
 //! bytes that the scan consumes during a read must be in flight before they are needed. Both times
@@ -13,7 +12,7 @@ const DEPTH_MAX: u64 = 8;
 /// The smallest piece for a slow scan.
 const PIECE_BYTES_MIN: u64 = 32 << 10;
 
-/// The number of consecutive calm pieces after which the depth decreases by one.
+/// The number of pieces consumed without waiting after which the depth decreases by one.
 const CALM_PIECES: u64 = 8;
 
 /// The size of a piece, as a multiple of the bytes consumed during a read.
@@ -28,7 +27,7 @@ pub(super) struct Pace {
     nanos_per_kib: u64,
     /// Extra pieces beyond the measured need, added because the scan had to wait.
     extra: u64,
-    /// The number of consecutive pieces consumed while all pieces ahead had arrived.
+    /// The number of pieces consumed in a row while all pieces ahead had arrived.
     calm: u64,
 }
 
@@ -89,7 +88,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Smooths a measure; the new one has weight 1/`weight`.
+/// Smooths a measured value: the new value has weight 1/`weight`.
 fn smoothed(before: u64, now: u64, weight: u64) -> u64 {
     match before {
         0 => now,

@@ -67,7 +67,7 @@ impl MetaBlock {
         }
     }
 
-    /// Prepares an index block that the reader pins and nothing else references yet.
+    /// Decodes an index block that the reader pins, before anything else references the block.
     pub(super) fn prepare(&mut self, preparation: &IndexPreparation) {
         let pinned = self.pinned.as_mut().and_then(Arc::get_mut);
         if let Some(CachedBlock::Entries(block)) = pinned
@@ -82,7 +82,7 @@ impl MetaBlock {
     }
 }
 
-/// A block for the duration of one read: a pinned one is borrowed without counting a reference.
+/// A reference to a block during one read; a pinned block is borrowed without counting references.
 pub(super) enum BlockRef<'r> {
     Pinned(&'r Arc<CachedBlock>),
     Shared(Arc<CachedBlock>),
@@ -104,15 +104,15 @@ impl Deref for BlockRef<'_> {
 pub(super) struct FilterPart {
     /// The filter, or the index over its partitions.
     pub(super) block: MetaBlock,
-    /// The entry format of that index, if there is one.
+    /// The entry format of the index over filter partitions, if the filter has partitions.
     pub(super) partitions: Option<IndexFormat>,
-    /// Whether it contains whole keys.
+    /// Whether the filter contains whole keys.
     pub(super) whole_keys: bool,
     /// The prefix extractor of the filter, if the table was opened with the same.
     pub(super) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
 }
 
-/// Offers found entries to a lookup.
+/// A visitor that offers found entries to a lookup.
 struct LookupVisitor<'l> {
     lookup: &'l mut Lookup,
     bytes: &'l BlockBytes,
@@ -180,7 +180,7 @@ impl BlockBasedReader {
         admitted
     }
 
-    /// Whether there is a filter of whole keys.
+    /// Whether the table has a filter of whole keys.
     #[inline]
     pub(super) fn knows_whole_keys(&self) -> bool {
         self.filter.as_ref().is_some_and(|filter| filter.whole_keys)
@@ -267,7 +267,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Searches index and data. `filtered` tells whether a filter admitted the key.
+    /// Searches index and data blocks. `filtered` tells whether a filter admitted the key.
     #[inline]
     pub(super) fn search_entries<S: BlockSource>(
         &self,
@@ -384,7 +384,7 @@ impl BlockBasedReader {
         block.search_point(&self.data_keys, &mut offer)
     }
 
-    /// Whether a block whose first key the index has begins after the lookup's user key.
+    /// Whether a block begins after the lookup's user key, by its first key in the index.
     #[inline]
     fn begins_behind(&self, first_key: &[u8], lookup: &Lookup) -> bool {
         !first_key.is_empty()

@@ -40,14 +40,14 @@ pub const ENGINE_BYTES: u64 = 64 << 20;
 /// part of a MiB.
 pub const SCAN_BYTES: u64 = 4 << 20;
 
-/// A long scan may hold the bytes it has consumed, divided by this.
+/// The divisor of the bytes a long scan has consumed that gives the bytes it may hold.
 const HELD_SHARE: u64 = 4;
 
 /// The consumption below which a table counts as one of [`TABLES_PRESUMED`] with equal consumption.
 const USED_PRESUMED: u64 = 512 << 10;
 const TABLES_PRESUMED: u64 = 8;
 
-/// Spin iterations before a thread waiting for a read sleeps: a few microseconds.
+/// Spin iterations before a thread that waits for a read parks: a few microseconds.
 const SPINS: u32 = 200;
 
 /// The suspension of a scan, which waits for the needs recorded in its [`ScanReads`].
@@ -57,9 +57,9 @@ pub struct ScanSuspended;
 /// The time limits of a scan, on the clock of its reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimeLimits {
-    /// The time at which it stops waiting for anything.
+    /// The time at which the scan stops waiting.
     pub deadline: Option<Duration>,
-    /// The limit of its wait for each read.
+    /// The limit of each wait for a read.
     pub io_timeout: Option<Duration>,
 }
 
@@ -78,7 +78,7 @@ impl TimeLimits {
     }
 }
 
-/// A budget of bytes.
+/// A budget of bytes, shared by threads.
 #[derive(Debug)]
 struct Budget {
     limit: u64,
@@ -93,7 +93,7 @@ impl Budget {
         })
     }
 
-    /// Takes `bytes` if at least `reserve` then remains.
+    /// Takes `bytes` from the budget if at least `reserve` then remains.
     fn take(self: &Arc<Self>, bytes: u64, reserve: u64) -> Option<BudgetShare> {
         let limit = self.limit.saturating_sub(reserve);
         let more = |used: u64| used.checked_add(bytes).filter(|&used| used <= limit);
@@ -131,7 +131,7 @@ pub(super) struct PieceRead {
     range: Range<u64>,
     begun: Duration,
     outcome: OnceLock<Outcome>,
-    /// Whether a thread sleeps on it.
+    /// Whether a thread sleeps until the read completes.
     waiting: Mutex<bool>,
     arrived: Condvar,
     engine: Arc<ScanEngine>,
@@ -146,7 +146,7 @@ impl PieceRead {
         }
     }
 
-    /// Whether it has completed or failed.
+    /// Whether the read has completed or failed.
     pub(super) fn is_done(&self) -> bool {
         self.outcome.get().is_some()
     }
@@ -156,7 +156,7 @@ impl PieceRead {
         self.outcome.get().map(|outcome| outcome.latency)
     }
 
-    /// Shares the bytes of `range` with blocks; `None` unless all of them were read.
+    /// Returns the bytes of `range` for blocks to refer to; `None` unless all of them were read.
     pub(super) fn share(self: &Arc<Self>, range: &Range<u64>) -> Option<PieceBytes> {
         let read = self.outcome.get()?.result.as_ref().ok()?;
         let start = range.start.checked_sub(self.range.start)?;
@@ -167,7 +167,7 @@ impl PieceRead {
         })
     }
 
-    /// Waits for completion or failure until `until` at most; returns whether it happened.
+    /// Waits for completion or failure, until `until` at most; returns whether either happened.
     fn wait(&self, until: Option<Duration>) -> bool {
         for _ in 0..SPINS {
             if self.is_done() {
@@ -300,7 +300,7 @@ impl ScanEngine {
         &self.reads
     }
 
-    /// Whether reads overlap.
+    /// Whether the engine can overlap reads.
     #[must_use]
     pub fn is_parallel(&self) -> bool {
         self.reads.is_parallel()
@@ -353,11 +353,11 @@ pub struct ScanReads {
     options: BlockReadOptions,
     limits: TimeLimits,
     budget: Arc<Budget>,
-    /// The readahead bytes that all its tables have consumed.
+    /// The readahead bytes that all tables of the scan have consumed.
     used: AtomicU64,
-    /// A call is suspended; only then does the state have blocks for it.
+    /// Whether a call is suspended; only then does the state have blocks for it.
     suspended: AtomicBool,
-    /// Locked by the scan alone, and only on misses.
+    /// The state of suspended calls, locked by the scan alone, and only on misses.
     state: Mutex<ScanReadsState>,
 }
 
@@ -390,7 +390,7 @@ impl ScanReads {
         self.engine.reads.clock().now()
     }
 
-    /// Gets a block from the suspended call's needs or the cache; otherwise records a need.
+    /// Returns a block of the suspended call's needs or of the cache; otherwise records a need.
     pub(super) fn block(
         &self,
         file: &Arc<TableFile>,
@@ -403,7 +403,7 @@ impl ScanReads {
             .map_err(|fault| self.awaited(fault))
     }
 
-    /// Gets a block from the suspended call's needs, or records a need, after a cache miss.
+    /// Returns a block of the suspended call's needs, or records a need, after a cache miss.
     pub(super) fn missed(
         &self,
         file: &Arc<TableFile>,
@@ -512,19 +512,19 @@ impl ScanReads {
         Some(read)
     }
 
-    /// Begins the queued reads.
+    /// Issues the queued reads.
     pub(super) fn flush(&self) {
         lock(&self.state).session.flush();
     }
 
-    /// Makes the suspended call wait for this read too.
+    /// Makes the suspended call wait for this read as well.
     pub(super) fn note(&self, read: &Arc<PieceRead>) -> Fault<ScanSuspended> {
         lock(&self.state).awaited.push(Arc::clone(read));
         self.suspended.store(true, Ordering::Relaxed);
         Fault::Suspend(ScanSuspended)
     }
 
-    /// Begins all reads that a suspended call has missed, together, and waits for them.
+    /// Issues all reads that a suspended call needs, together, and waits for them.
     ///
     /// # Errors
     /// `TimedOut` if that exceeds the time limits. The call is then not repeated: its needs must be
@@ -553,7 +553,7 @@ impl ScanReads {
         Ok(())
     }
 
-    /// Reads the needed blocks.
+    /// Reads the blocks of `needs` concurrently.
     fn read(&self, needs: &mut Needs) -> Result<()> {
         let reads = &self.engine.reads;
         // Abandoned reads outlive the call.

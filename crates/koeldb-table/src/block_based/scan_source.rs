@@ -39,7 +39,7 @@ pub struct ReadaheadPolicy {
     pub initial_bytes: u64,
     /// The largest adaptive size; 0 disables readahead.
     pub max_bytes: u64,
-    /// The number of consecutive blocks before readahead begins.
+    /// The number of consecutive blocks entered before readahead begins.
     pub blocks_before: u64,
     /// Whether the size is kept from one table to the next.
     pub adaptive: bool,
@@ -60,7 +60,7 @@ impl Default for ReadaheadPolicy {
     }
 }
 
-/// The last block entered, and the state derived from it.
+/// The last block that a scan entered, and the readahead state derived from it.
 #[derive(Clone, Copy, Debug, Default)]
 struct AccessPattern {
     cache_id: u64,
@@ -73,10 +73,10 @@ struct AccessPattern {
     ahead_bytes: u64,
 }
 
-/// Blocks may be padded to an alignment: with a gap up to this, one still follows the other.
+/// The largest gap, left by padding to an alignment, at which one block still follows another.
 const PADDING_MAX: u64 = 8 << 10;
 
-/// The bytes read ahead from which waste is evaluated.
+/// The number of bytes read ahead after which the share of unused ones is evaluated.
 const WASTE_COUNTED: u64 = 1 << 20;
 
 /// The largest piece: with its first block and alignment it fits into 256 KiB of memory.
@@ -88,7 +88,7 @@ const PIECES_ALLOTTED: u64 = 3;
 /// The smallest budget of a table, if there is any.
 const ALLOTTED_MIN: u64 = 96 << 10;
 
-/// The capacity of the cache divided by this is the length from which a scan may bypass the cache.
+/// The divisor of the cache capacity that gives the length from which a scan may bypass the cache.
 const LONG_SHARE: u64 = 128;
 
 /// The smallest readahead that is worthwhile.
@@ -118,7 +118,8 @@ impl AccessPattern {
         self.end = end;
     }
 
-    /// Handles a block that does not follow the last one, or is the last one.
+    /// Handles a block that does not follow the last one: a seek, another table, or a repeated
+    /// call.
     ///
     /// A repeated block is that of a suspended call, which is repeated. A source moves to another
     /// table only in a scan that crosses over.
@@ -152,19 +153,19 @@ impl AccessPattern {
 #[derive(Debug)]
 struct ReadaheadPlan {
     lookahead: Lookahead,
-    /// The pieces; the first is in use.
+    /// The pieces; the first is the one being consumed.
     pieces: VecDeque<Piece>,
-    /// When the first piece came into use, excluding the wait for it.
+    /// When the scan began to consume the first piece, excluding the wait for it.
     begun: Duration,
-    /// When the wait for it began.
+    /// When the wait for the first piece began.
     waiting: Option<Duration>,
     waited: bool,
-    /// Whether its arrival was counted.
+    /// Whether the arrival of the first piece was counted.
     arrived: bool,
 }
 
 impl ReadaheadPlan {
-    /// The bytes read or in flight that no block was taken from.
+    /// The bytes read or in flight from which no block was taken.
     fn unused_bytes(&self) -> u64 {
         let read = self.pieces.iter().filter(|piece| !piece.is_unread());
         read.map(Piece::unused_bytes).sum()
@@ -189,17 +190,18 @@ pub struct ScanSource {
     options: BlockReadOptions,
     policy: ReadaheadPolicy,
     limits: Arc<ScanLimits>,
-    /// Parallel reads, if available.
+    /// The engine for overlapping reads, if available.
     reads: Option<Arc<ScanReads>>,
     level: Option<Arc<dyn TableLevel>>,
     pattern: AccessPattern,
     plan: Option<Box<ReadaheadPlan>>,
     pace: Pace,
-    /// A block may come from elsewhere than the cache: there is a plan, or a call was suspended.
+    /// Whether a block may come from a plan or a suspended call, not only from the cache.
     busy: bool,
-    /// The readahead bytes consumed.
+    /// The number of readahead bytes consumed.
     used_bytes: u64,
-    /// The bytes read ahead since the last evaluation, and those that were not used.
+    /// The bytes read ahead since the last evaluation of waste, and those of them that were not
+    /// used.
     ahead_bytes: u64,
     wasted_bytes: u64,
 }
@@ -263,7 +265,7 @@ impl ScanSource {
         Ok(self.publish(file, handle, kind, block))
     }
 
-    /// Loads a block after a call was suspended.
+    /// Loads a block for a call that was suspended and is repeated.
     #[cold]
     fn load_again(
         &mut self,
@@ -306,7 +308,7 @@ impl ScanSource {
         bytes.min(policy.max_bytes)
     }
 
-    /// Drops a plan that no longer fits, or is consumed.
+    /// Drops a plan that no longer matches the scan, or is consumed.
     fn drop_plan(&mut self) {
         let Some(plan) = self.plan.take() else { return };
         self.wasted_bytes = self.wasted_bytes.saturating_add(plan.unused_bytes());
@@ -326,7 +328,7 @@ impl ScanSource {
         pieces.into_iter().any(|piece| piece.holds(file, handle))
     }
 
-    /// Takes the block from the plan if it is there; drops the plan if it does not fit.
+    /// Takes the block from the plan if the plan has it; drops a plan that does not match.
     fn planned(
         &mut self,
         file: &Arc<TableFile>,
@@ -440,7 +442,7 @@ impl ScanSource {
         }
     }
 
-    /// Plans as many pieces as the scan needs ahead of it, and has them read.
+    /// Plans as many pieces as the scan needs ahead of it, and issues their reads.
     fn top_up(&mut self, plan: &mut ReadaheadPlan) {
         let Some(reads) = self.reads.clone() else {
             return;
@@ -485,7 +487,7 @@ impl ScanSource {
         }
     }
 
-    /// Has a piece read, if there is budget.
+    /// Issues the read of a piece, if there is budget.
     fn push(&mut self, reads: &ScanReads, piece: &mut Piece, urgent: bool) -> bool {
         if piece.range.is_empty() {
             return false;
@@ -574,7 +576,8 @@ impl ScanSource {
         self.busy = true;
     }
 
-    /// Advises the system to read the bytes after a piece meanwhile, if it caches reads.
+    /// Advises the operating system to read the bytes after a piece in the meantime, if reads are
+    /// buffered.
     fn hint(&self, file: &TableFile, range: &Range<u64>, direction: Direction, ended: bool) {
         let next = self.pattern.ahead_bytes.max(self.policy.fixed_bytes);
         if ended || file.file.alignment() > 1 {

@@ -1,4 +1,4 @@
-//! Marks index blocks whose keys are so uniform that interpolation is faster than binary search.
+//! Uniformity check of index keys: marks blocks where interpolation is faster than binary search.
 //!
 //! The rule is RocksDB 11.1's (`docs/formats/block-based-table.md`, the uniformity scan).
 
@@ -6,7 +6,7 @@ use koeldb_base::key::{FOOTER_BYTES, user_key};
 
 use super::block_builder::common_prefix_len;
 
-/// Decides whether the restart keys of an index block are uniformly distributed.
+/// A check whether the restart keys of an index block are uniformly distributed.
 #[derive(Debug)]
 pub(super) struct Uniformity {
     threshold: f64,

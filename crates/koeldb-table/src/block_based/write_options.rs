@@ -34,9 +34,9 @@ pub struct BlockBasedWriteOptions {
     pub separate_values: bool,
     /// Whether data blocks have a hash index from user keys to restart points.
     pub data_block_hash_index: bool,
-    /// The load factor of that hash index.
+    /// The load factor of the hash index of data blocks.
     pub data_block_hash_utilization: f64,
-    /// The index type.
+    /// The type of the index.
     pub index_type: IndexType,
     /// The degree to which index keys are shortened.
     pub index_shortening: IndexShortening,
@@ -157,7 +157,7 @@ impl BlockBasedWriteOptions {
     }
 }
 
-/// The size limit of data blocks.
+/// The condition under which a data block is full.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockLimit {
     bytes: usize,
@@ -167,7 +167,7 @@ pub(super) struct BlockLimit {
     trailer_bytes: usize,
 }
 
-/// An entry of this size is in a separate block: with others the block could exceed 4 GiB.
+/// The entry size from which an entry has a block of its own: with others it could exceed 4 GiB.
 const OWN_BLOCK_BYTES: usize = 1 << 30;
 
 impl BlockLimit {

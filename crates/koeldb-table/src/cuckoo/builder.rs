@@ -28,7 +28,7 @@ use crate::span_checksums::{self, SpanSums};
 /// The limit of the bytes of all slots: RocksDB's scans count them in 32 bits.
 const DATA_BYTES_MAX: u64 = (1 << 32) - 1;
 
-/// The bytes of slots written to the file together: a huge page, for files that will be mapped.
+/// The number of bytes of slots written to the file together: a huge page, for mapped files.
 const PIECE_BYTES: usize = 2 << 20;
 
 /// The number of entries prefetched ahead of writing.
@@ -39,22 +39,22 @@ const FETCH_AHEAD: usize = 16;
 pub struct CuckooWriteOptions {
     /// The target load factor, above 0 and at most 1.
     pub hash_table_ratio: f64,
-    /// The longest chain of moves.
+    /// The longest chain of moves of entries to free a slot (`max_search_depth`).
     pub depth_max: u32,
     /// The number of slots in a window, up to 65536.
     pub window_slots: u32,
-    /// The first hash is the key's first 8 bytes.
+    /// Whether the first hash is the key's first 8 bytes.
     pub identity_first: bool,
-    /// Slots are chosen by remainder, for any number of slots; otherwise their number is a power of
-    /// two.
+    /// Whether slots are chosen by remainder, for any number of slots; otherwise by masking.
     pub use_module: bool,
     /// The placement algorithm.
     pub placement: Placement,
-    /// Stores entries that cannot have a slot beside the slots, in a format that RocksDB refuses.
+    /// Whether entries without a slot are stored after the slots, in a format that RocksDB rejects.
     ///
     /// Otherwise the table would be block-based.
     pub keep_versions: bool,
-    /// Adds checksums, which RocksDB ignores. Without them the file is identical to RocksDB's.
+    /// Whether to add checksums, which RocksDB ignores. Without them the file is identical to
+    /// RocksDB's.
     pub checksums: bool,
 }
 
@@ -90,7 +90,7 @@ impl CuckooWriteOptions {
         Ok(())
     }
 
-    /// The number of slots wanted for this many entries.
+    /// The number of slots needed for this many entries at the target load factor.
     fn wanted_slots(&self, entries: u64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "fewer than 2^32 entries")]
         let entries = entries as f64;
@@ -98,10 +98,10 @@ impl CuckooWriteOptions {
     }
 }
 
-/// The range of the hash functions, which grows with the entries.
+/// The range of the hash functions, which grows with the number of entries.
 #[derive(Clone, Copy, Debug)]
 struct TableSize {
-    /// The size, if it must be a power of two.
+    /// The size, if the size must be a power of two.
     power: u64,
 }
 
@@ -146,7 +146,7 @@ pub struct CuckooTableBuilder {
     tombstones: Vec<RangeTombstone>,
 }
 
-/// The entries so far, and the slots they need.
+/// The entries collected so far, and the number of slots they need.
 #[derive(Debug)]
 struct Collected {
     entries: EntryBuffer,
@@ -168,12 +168,12 @@ impl BufferedEntries for Collected {
     }
 }
 
-/// The entries so far.
+/// The buffered entries, in the format they fit.
 #[derive(Debug)]
 enum EntryBuffer {
-    /// Every entry has a slot.
+    /// One slot per entry.
     Fixed(Records),
-    /// Every key has a slot.
+    /// One slot per key, whose entries are stored after the slots.
     Versioned(VersionedRecords),
 }
 
@@ -483,8 +483,7 @@ fn prepare<E: SlotEntries>(
     Ok(Prepared { layout, slots })
 }
 
-/// A key that is not in the table: the predecessor of the smallest or successor of the largest, or
-/// any.
+/// Finds a key that is not in the table, to mark empty slots.
 ///
 /// The first two are RocksDB's choice.
 fn unused_key(records: &impl SlotEntries, is_used: impl Fn(&[u8]) -> bool) -> Possible<Vec<u8>> {
@@ -517,7 +516,7 @@ fn unused_key(records: &impl SlotEntries, is_used: impl Fn(&[u8]) -> bool) -> Po
     Err(FallbackReason::NoUnusedKey)
 }
 
-/// Writes the slots and the heap after them.
+/// Writes the slots, and the heap of entries after them.
 fn write_data(
     file: &mut dyn WritableFile,
     records: &impl SlotEntries,

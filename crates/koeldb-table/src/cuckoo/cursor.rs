@@ -45,7 +45,8 @@ impl CuckooReader {
         Ok(self.sorted.get_or_init(|| sorted))
     }
 
-    /// The file offset at which the entries from `target` on would begin if they were in order.
+    /// The approximate file offset of the entries from `target` on, as if entries were in key
+    /// order.
     pub(crate) fn approximate_offset(&self, target: &[u8]) -> Result<u64> {
         let before = self.lower_bound(target)? as u64;
         let of = u128::from(self.layout.entry_count.max(1));
@@ -104,9 +105,9 @@ impl CuckooReader {
 /// A position in the sorted entries of a cuckoo table.
 pub struct CuckooCursor {
     reader: Arc<CuckooReader>,
-    /// The index among the sorted slots; past the end for an invalid cursor.
+    /// The index of the key among the sorted slots; past the end for an invalid cursor.
     at: usize,
-    /// The entries of the key, newest first: one, if the table has no versions.
+    /// The entries of the key, newest first; a single one if the table has no versions.
     entries: Vec<Entry>,
     /// The index of the current entry.
     entry: usize,
@@ -117,12 +118,12 @@ pub struct CuckooCursor {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     footer: u64,
-    /// The position of its value.
+    /// The file offset of the value.
     value_at: u64,
     value_len: usize,
 }
 
-/// The entry of a key to move to.
+/// The entry of a key to which the cursor moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Newest,
@@ -189,7 +190,7 @@ impl CuckooCursor {
         Ok(())
     }
 
-    /// Moves to another entry of the key.
+    /// Moves to another entry of the current key.
     fn stand_on(&mut self, entry: usize) {
         self.entry = entry;
         let footer = self.entries.get(entry).map_or(0, |entry| entry.footer);

@@ -53,7 +53,7 @@ pub struct Costs {
     pub lines: f64,
 }
 
-/// The path of one search.
+/// The path of one search: windows, slots and cache lines.
 #[derive(Clone, Copy, Default)]
 struct Path {
     windows: u64,
@@ -120,7 +120,7 @@ impl CuckooReader {
         self.hits().map(|_| ())
     }
 
-    /// Finds every key; counts the costs and the functions that found it.
+    /// Searches for every key; counts the costs and the hash functions that found each.
     fn hits(&self) -> Result<(Vec<u64>, CostSum)> {
         self.find_all()
             .map_err(|error| error.in_file(&self.path, None, "verify"))

@@ -14,8 +14,7 @@ use koeldb_base::coding::to_usize;
 
 use super::rank::Ranker;
 
-/// The leading bits that are looked up: 256 buckets fit in the L1 cache beside all else that a read
-/// needs.
+/// The number of leading bits that select a bucket: 256 buckets fit in the L1 cache.
 const PLACE_BITS: u32 = 8;
 const PLACES: usize = 1 << PLACE_BITS;
 const LAST_PLACE: u64 = (1 << PLACE_BITS) - 1;
@@ -25,14 +24,13 @@ const LAST_PLACE: u64 = (1 << PLACE_BITS) - 1;
 pub(super) struct Fences {
     order: KeyOrder,
     ranker: Ranker,
-    /// The rank of each table's smallest key.
+    /// The rank of each table's smallest key: a number that orders keys by their first bytes.
     ranks: Box<[u64]>,
     smallest: Box<[Vec<u8>]>,
-    /// Subtracted from a number before its leading bits are taken.
+    /// The rank of the first table's smallest key, subtracted before the leading bits are taken.
     base: u64,
     shift: u32,
-    /// The number of tables that begin before the numbers with these leading bits; the next element
-    /// has the number up to their end.
+    /// The number of tables that begin before each bucket of ranks, and at the end their total.
     begun: Box<[u32; PLACES + 1]>,
 }
 
@@ -66,7 +64,7 @@ impl Fences {
         self.ranker.decides()
     }
 
-    /// The index of the only table that may have a key.
+    /// The index of the only table that may contain a key.
     ///
     /// There is no table with this index if the key is smaller than all, unless there is one table.
     #[inline]
@@ -83,7 +81,8 @@ impl Fences {
         }
     }
 
-    /// The index of the only table that may have a key of 8 bytes, given as a little-endian number.
+    /// The index of the only table that may contain a key of 8 bytes, given as a little-endian
+    /// number.
     ///
     /// All keys of the tables must have 8 bytes.
     #[inline]
@@ -95,7 +94,7 @@ impl Fences {
         self.begun_up_to(own).wrapping_sub(1)
     }
 
-    /// The number of tables that begin at or below a number.
+    /// The number of tables that begin at or below a rank.
     #[inline]
     fn begun_up_to(&self, own: u64) -> u32 {
         let leading = own.saturating_sub(self.base) >> self.shift;
@@ -107,7 +106,7 @@ impl Fences {
         }
     }
 
-    /// The number of tables that begin at or below a number, if that is in `from..=to`.
+    /// The number of tables that begin at or below a rank, if that is in `from..=to`.
     #[inline(never)]
     fn begun_before(&self, from: u32, to: u32, own: u64) -> u32 {
         let places = self.ranks.get(from as usize..to as usize);
@@ -115,7 +114,7 @@ impl Fences {
         from.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
     }
 
-    /// Resolves [`Fences::table_of`] for a key whose number equals that of a table's smallest key.
+    /// Resolves [`Fences::table_of`] for a key whose rank equals that of a table's smallest key.
     ///
     /// Equal numbers do not determine the order of longer keys.
     #[cold]

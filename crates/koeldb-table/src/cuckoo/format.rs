@@ -32,7 +32,7 @@ pub(super) mod names {
     pub(crate) const EMPTY_KEY: &str = "rocksdb.cuckoo.bucket.empty.key";
     /// The number of hash functions in use: fixed32.
     pub(crate) const FUNCTION_COUNT: &str = "rocksdb.cuckoo.hash.num";
-    /// The range of the hash functions: fixed64.
+    /// The number of slots in the range of the hash functions: fixed64.
     pub(crate) const TABLE_SIZE: &str = "rocksdb.cuckoo.hash.size";
     /// The size of a value: fixed64, of which readers take 32 bits.
     pub(crate) const VALUE_BYTES: &str = "rocksdb.cuckoo.value.length";
@@ -55,16 +55,16 @@ pub(super) mod names {
 /// The largest number of slots in a window.
 pub(super) const WINDOW_SLOTS_MAX: u32 = 1 << 16;
 
-/// The largest size of a window, which must fit a segment of the table in memory.
+/// The largest size of a window, which must fit into one segment of the slots in memory.
 const WINDOW_BYTES_MAX: u64 = 1 << 30;
 
-/// The validated layout of a table: all sizes are consistent with each other and the file.
+/// The layout of a table, validated: all sizes are consistent with each other and the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CuckooLayout {
     /// The number of hash functions in use.
     pub function_count: u32,
-    /// The range of the hash functions.
+    /// The number of slots in the range of the hash functions.
     pub table_size: u64,
     /// The number of slots in a window.
     pub window_slots: u32,

@@ -60,14 +60,14 @@ pub fn murmur64a(key: &[u8], seed: u32) -> u64 {
     finished(hash)
 }
 
-/// The mixing of one word in `MurmurHash64A`.
+/// Mixes one word, as in `MurmurHash64A`.
 #[inline]
 fn scrambled(word: u64) -> u64 {
     let word = word.wrapping_mul(M);
     (word ^ (word >> R)).wrapping_mul(M)
 }
 
-/// The finalization of `MurmurHash64A`.
+/// Finalizes a hash, as in `MurmurHash64A`.
 #[inline]
 fn finished(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> R)).wrapping_mul(M);
@@ -102,11 +102,11 @@ pub fn murmur_neutral2(key: &[u8], seed: u32) -> u32 {
     hash ^ (hash >> 15)
 }
 
-/// Reduces a hash to a slot by remainder, without a division; for a power of two it equals masking.
+/// A reduction of hashes to slots by remainder, without a division.
 #[derive(Clone, Copy, Debug)]
 struct Remainder {
     divisor: u64,
-    /// `2^64 / divisor`, rounded down from a numerator smaller by one.
+    /// The reciprocal of the divisor: `(2^64 - 1) / divisor`, rounded down.
     reciprocal: u64,
 }
 

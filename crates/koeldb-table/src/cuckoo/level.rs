@@ -27,13 +27,13 @@ pub struct CuckooLevel {
     kind: WindowKind,
 }
 
-/// An undecided key of a batch.
+/// A key of a batch that is not yet found or ruled out.
 #[derive(Clone, Copy, Default)]
 struct PendingKey<W> {
     window: W,
     /// The index of the key, counted from the first one in progress.
     key: u32,
-    /// The index of its table.
+    /// The index of the table that may contain the key.
     table: u32,
 }
 
@@ -142,8 +142,8 @@ impl CuckooLevel {
         }
     }
 
-    /// Prefetches the first window of a key; returns its table and window, or `None` if no table
-    /// has the key.
+    /// Prefetches the first window of a key; returns its table and window; `None` if no table can
+    /// have the key.
     #[inline(always)]
     fn begin<W: Windows>(&self, key: &[u8]) -> Option<(u32, W::Window<'_>)> {
         let key = W::key(key)?;
@@ -154,7 +154,7 @@ impl CuckooLevel {
         Some((table, window))
     }
 
-    /// Searches the pending windows, which are those of the function before `next`.
+    /// Searches the pending windows, all of the hash function before `next`.
     ///
     /// Undecided keys move to the front, and their number is returned.
     #[inline(always)]
@@ -195,7 +195,7 @@ impl CuckooLevel {
     }
 }
 
-/// Prefetches the next window of a key; `None` if there is none.
+/// Prefetches the window of hash function `function` of a key; `None` if there is no such window.
 #[inline(never)]
 fn go_on<'r, W: Windows>(
     reader: &'r CuckooReader,

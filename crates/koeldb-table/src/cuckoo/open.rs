@@ -36,7 +36,7 @@ const META_BYTES_MAX: u64 = 16 << 20;
 /// The number of occupied slots whose position is checked.
 const SAMPLES: u64 = 64;
 
-/// The metadata of a table, read before its slots.
+/// The metadata of a table, which is read before its slots.
 pub(super) struct Shape {
     pub(super) layout: CuckooLayout,
     pub(super) properties: TableProperties,
@@ -147,7 +147,8 @@ impl CuckooReader {
         Ok(reader)
     }
 
-    /// Finds the hash variant under which a sample of keys is in the right slots.
+    /// Detects the hash variant of the file: the one by which a sample of keys is in the right
+    /// slots.
     fn recognise_hash(&mut self) -> Result<()> {
         let samples = self.sample_slots();
         if samples.is_empty() {
@@ -189,7 +190,7 @@ impl CuckooReader {
     }
 }
 
-/// Reads a block of entries in the form of cuckoo tables: without a trailer.
+/// Reads a metadata block of a cuckoo table, which has no trailer.
 fn read_block(file: &dyn RandomAccessFile, handle: BlockHandle, blocks_end: u64) -> Result<Block> {
     let end = handle.offset.checked_add(handle.size);
     if handle.size > META_BYTES_MAX || end.is_none_or(|end| end > blocks_end) {

@@ -38,7 +38,7 @@ use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile};
 /// The size of a piece of a table without checksums.
 const PIECE_BYTES: u64 = 4 << 10;
 
-/// The number of places sampled to determine the hash functions, and the bytes read at each.
+/// The number of positions sampled to detect the hash variant, and of bytes read at each.
 const SAMPLES: u32 = 16;
 const SAMPLE_BYTES: u64 = 4 << 10;
 
@@ -110,7 +110,8 @@ impl PagedCuckoo {
         Ok(table)
     }
 
-    /// Finds the hash variant under which a sample of keys is in the right slots.
+    /// Detects the hash variant of the file: the one by which a sample of keys is in the right
+    /// slots.
     fn recognise_hash(&self) -> Result<SlotHash> {
         let samples = self.samples()?;
         let layout = &self.layout;
@@ -137,7 +138,7 @@ impl PagedCuckoo {
         }
     }
 
-    /// Some occupied slots by number, with their keys.
+    /// Reads some occupied slots: their numbers, with their keys.
     fn samples(&self) -> Result<Vec<(u64, Vec<u8>)>> {
         let slots = u64::from(self.layout.slot_count);
         let step = slots.div_ceil(u64::from(SAMPLES)).max(1);
@@ -239,7 +240,7 @@ impl PagedCuckoo {
         Ok(())
     }
 
-    /// Searches window `function` of a key.
+    /// Searches the window of hash function `function` of a key.
     fn look<S: BlockSource>(
         &self,
         function: u32,

@@ -23,10 +23,10 @@ pub(super) const EMPTY: u32 = u32::MAX;
 /// The placement algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Placement {
-    /// Maximizes the number of entries in their first window.
+    /// Earliest deadline first: maximizes the number of entries in their first window.
     #[default]
     EarliestDeadline,
-    /// RocksDB's algorithm.
+    /// Greedy placement with moves of entries, as in RocksDB.
     Greedy,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn place<E: SlotEntries>(
     })
 }
 
-/// A slot reached by the search for an empty one.
+/// A slot in the search tree for an empty slot.
 struct Node {
     slot: u32,
     depth: u32,
@@ -103,7 +103,7 @@ struct Placer<'r, E> {
 }
 
 impl<E: SlotEntries> Placer<'_, E> {
-    /// The slots of a window of an entry.
+    /// The slots of the window of an entry's hash function.
     fn window(&self, function: u32, index: u32) -> std::ops::Range<u32> {
         let first = self.hash.slot(function, self.records.user_key(index));
         #[expect(clippy::cast_possible_truncation, reason = "a slot number")]
@@ -147,7 +147,7 @@ impl<E: SlotEntries> Placer<'_, E> {
         left
     }
 
-    /// Puts an entry into the first empty slot on its way, or frees one.
+    /// Puts an entry into the first empty slot of its windows, or frees one.
     fn insert(&mut self, index: u32) -> Possible<()> {
         self.candidates.clear();
         for function in 0..self.function_count {
@@ -170,8 +170,8 @@ impl<E: SlotEntries> Placer<'_, E> {
         }
     }
 
-    /// Puts an entry into the first empty slot of a window; adds its slots to the candidates if
-    /// none.
+    /// Puts an entry into the first empty slot of a window; if none is empty, its slots become
+    /// candidates.
     fn try_window(&mut self, function: u32, index: u32) -> bool {
         for slot in self.window(function, index) {
             let place = &mut self.slots[slot as usize];

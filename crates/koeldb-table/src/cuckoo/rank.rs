@@ -3,8 +3,7 @@
 use koeldb_base::KeyOrder;
 use koeldb_base::comparator::first_bytes;
 
-/// Computes [`KeyOrder::head`] in a loop over many keys: the first 8 bytes as a number in one
-/// order.
+/// The rank function of one key order: computes [`KeyOrder::head`] in a loop over many keys.
 ///
 /// Equal numbers do not decide the order of their keys. The orders differ in masks alone, so that
 /// no branch is taken per key: the bytes unchanged or swapped, as selected by one of two masks, and
@@ -14,7 +13,7 @@ pub(super) struct Ranker {
     as_they_stand: u64,
     swapped: u64,
     turned_over: u64,
-    /// Keys of other lengths than 8 bytes sort after all others.
+    /// Whether keys of other lengths than 8 bytes sort after all others.
     others_last: bool,
 }
 
@@ -49,7 +48,7 @@ impl Ranker {
         ((little & self.as_they_stand) | (little.swap_bytes() & self.swapped)) ^ self.turned_over
     }
 
-    /// Whether ranks decide the order of keys of 8 bytes.
+    /// Whether ranks alone decide the order of keys of 8 bytes.
     pub(super) fn decides(&self) -> bool {
         self.as_they_stand | self.swapped == u64::MAX
     }

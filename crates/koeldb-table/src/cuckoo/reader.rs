@@ -39,13 +39,13 @@ pub struct CuckooReader {
     pub(super) slot_bytes: usize,
     pub(super) window_bytes: usize,
     pub(super) hash: SlotHash,
-    /// The search of this table, if its keys are numbers.
+    /// The specialized search of this table, if its keys have 8 bytes.
     pub(super) words: Option<WordSearch>,
     pub(super) kind: WindowKind,
     pub(super) slots: Slots,
     /// The occupied slots in key order, once a scan has sorted them.
     pub(super) sorted: OnceLock<Box<[u32]>>,
-    /// Held by the thread that sorts.
+    /// The lock held by the thread that sorts the slots.
     pub(super) sorting: Mutex<()>,
     pub(super) properties: TableProperties,
     pub(super) metaindex: Metaindex,
@@ -60,7 +60,7 @@ struct PendingLookup<W> {
     window: W,
 }
 
-/// The key length marker for a length that is not a compile-time constant.
+/// The key length that stands for one that is not a compile-time constant.
 const ANY: usize = 0;
 
 /// Whether a slot begins with a key of `LEN` bytes.
@@ -109,7 +109,8 @@ impl CuckooReader {
         }
     }
 
-    /// The offset of window `function` of a key; `None` if the table cannot contain the key.
+    /// The offset of the window of hash function `function`; `None` if the table cannot contain the
+    /// key.
     #[inline]
     pub(super) fn window_of(&self, function: u32, key: &[u8]) -> Option<u64> {
         match (&self.words, self.layout.user_key_bytes) {
@@ -137,7 +138,7 @@ impl CuckooReader {
             && !begins::<LEN>(&self.layout.empty_user_key, key)
     }
 
-    /// The offset of window `function` of a key.
+    /// The offset of the window of hash function `function` of a key.
     #[inline]
     fn window_start<const LEN: usize>(&self, function: u32, key: &[u8]) -> u64 {
         let slot = match key.first_chunk::<LEN>() {

@@ -16,7 +16,7 @@ use super::versions::Totals;
 /// The largest number of entries of a table, as in RocksDB.
 pub(super) const ENTRIES_MAX: u32 = (1 << 31) - 2;
 
-/// The filler of the value of a deletion and of an empty slot.
+/// The byte that fills the value of a deletion and of an empty slot.
 pub(super) const FILLER: u8 = b'a';
 
 /// The reason that entries do not fit a cuckoo table.
@@ -71,7 +71,7 @@ impl fmt::Display for FallbackReason {
 }
 
 impl FallbackReason {
-    /// Whether the entry fits a table with versions.
+    /// Whether a table with versions could store the entry that does not fit a slot.
     pub(super) fn is_lifted_by_versions(&self) -> bool {
         matches!(
             self,
@@ -82,17 +82,17 @@ impl FallbackReason {
     }
 }
 
-/// A result that a rule of the format may prevent.
+/// A result, or the reason that the entries do not fit the format.
 pub(super) type Possible<T> = std::result::Result<T, FallbackReason>;
 
-/// The contents of a table's slots: entries, or keys whose entries are elsewhere.
+/// The contents of a table's slots: entries, or keys whose entries are in the heap.
 pub(super) trait SlotEntries {
     /// The number of occupied slots.
     fn count(&self) -> u32;
 
     fn user_keys(&self) -> &UserKeys;
 
-    /// The size of a slot after the key.
+    /// The number of bytes in a slot after the key.
     fn value_bytes(&self) -> usize;
 
     /// Whether slots contain only user keys.
@@ -108,11 +108,11 @@ pub(super) trait SlotEntries {
     /// Prefetches an entry that will be needed soon.
     fn prefetch(&self, index: u32);
 
-    /// Appends a slot. The heap will begin at `heap_at`.
+    /// Appends slot number `index` to `out`. The heap will begin at `heap_at`.
     fn append_slot(&self, index: u32, with_footer: bool, heap_at: u64, out: &mut Vec<u8>);
 }
 
-/// Entries in order: values first, by index, then deletions.
+/// The entries of a table under construction: puts in order, then deletions.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     user_keys: UserKeys,

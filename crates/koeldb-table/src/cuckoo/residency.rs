@@ -22,7 +22,7 @@ pub enum Residency {
 }
 
 impl Residency {
-    /// Whether a table in this file is read piece by piece.
+    /// Whether a table in this file is read piece by piece through the block cache.
     pub(crate) fn is_paged(self, file: &dyn RandomAccessFile) -> bool {
         match self {
             Residency::Auto => file.mapped().is_none() && file.alignment() > 1,
@@ -44,7 +44,7 @@ pub enum EffectiveResidency {
 }
 
 impl EffectiveResidency {
-    /// The name in reports.
+    /// The name of the placement in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -60,8 +60,8 @@ impl EffectiveResidency {
 pub struct Resident {
     /// The placement.
     pub place: EffectiveResidency,
-    /// The address of its first byte, if it is in memory.
+    /// The address of the first byte, if the table is in memory.
     pub address: Option<usize>,
-    /// The size there.
+    /// The size of the table in its place.
     pub bytes: u64,
 }

@@ -83,7 +83,7 @@ impl Slots {
         })
     }
 
-    /// The segment of a piece beginning at `start`, and the position in it.
+    /// The segment that contains a piece beginning at `start`, and the position in the segment.
     #[inline(always)]
     fn segment(&self, start: u64) -> (&[u8], usize) {
         if start < SEGMENT_BYTES {
@@ -94,7 +94,7 @@ impl Slots {
         (bytes, to_usize(start & (SEGMENT_BYTES - 1)))
     }
 
-    /// The `len` bytes at `start`, at most a window's; empty if they are not all there.
+    /// The `len` bytes at `start`, at most a window; empty if they are not all in the table.
     #[inline]
     pub(super) fn bytes(&self, start: u64, len: usize) -> &[u8] {
         let (bytes, at) = self.segment(start);
@@ -102,7 +102,7 @@ impl Slots {
         behind.get(..len).unwrap_or_default()
     }
 
-    /// The `LEN` bytes at `start`, at most a window's; `None` if they are not all there.
+    /// The `LEN` bytes at `start`, at most a window; `None` if they are not all in the table.
     #[inline(always)]
     pub(super) fn window<const LEN: usize>(&self, start: u64) -> Option<&[u8; LEN]> {
         let (bytes, at) = self.segment(start);

@@ -2,7 +2,7 @@
 
 use super::records::{FallbackReason, Possible};
 
-/// The bytewise smallest and largest of keys with one non-zero length.
+/// The bytewise smallest and largest user key; all keys have one non-zero length.
 #[derive(Debug, Default)]
 pub(super) struct UserKeys {
     smallest: Vec<u8>,
@@ -26,7 +26,7 @@ impl UserKeys {
         &self.largest
     }
 
-    /// Checks that a key is compatible with the others.
+    /// Checks that the length of a key equals that of the others.
     pub(super) fn check(&self, user_key: &[u8]) -> Possible<()> {
         let (expected, found) = (self.bytes(), user_key.len());
         if found == 0 {
@@ -38,7 +38,7 @@ impl UserKeys {
         Ok(())
     }
 
-    /// Adds a key that was checked.
+    /// Adds a key that passed [`UserKeys::check`].
     pub(super) fn add(&mut self, user_key: &[u8]) {
         if self.smallest.is_empty() {
             self.smallest = user_key.to_vec();

@@ -26,16 +26,16 @@ use koeldb_base::{Error, KeyOrder, Result};
 use super::records::{ENTRIES_MAX, FallbackReason, Possible, SlotEntries, out_of_order};
 use super::user_keys::UserKeys;
 
-/// The size of a location, which replaces the value in a slot.
+/// The size of the location of a key's entries, which replaces the value in a slot.
 pub(super) const PLACE_BYTES: usize = 8;
 
-/// The number of bits in a location for the size.
+/// The number of bits in a location that hold the size.
 const LEN_BITS: u32 = 24;
 
 /// The exclusive limit of the size of a key's entries.
 pub(super) const ENTRIES_BYTES_MAX: usize = 1 << LEN_BITS;
 
-/// The location of a key's entries.
+/// The location of a key's entries in the heap after the slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryLocation {
     /// The offset of the entries in the file.
@@ -60,7 +60,7 @@ impl EntryLocation {
     }
 }
 
-/// An entry of the heap.
+/// An entry of a key in the heap after the slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version<'h> {
     pub(super) footer: u64,
@@ -70,7 +70,7 @@ pub(super) struct Version<'h> {
     pub(super) value_at: usize,
 }
 
-/// The entries of one key.
+/// An iterator over the entries of one key.
 #[derive(Clone, Debug)]
 pub(super) struct Versions<'h> {
     bytes: &'h [u8],
@@ -87,7 +87,7 @@ impl<'h> Versions<'h> {
         }
     }
 
-    /// The next older entry.
+    /// Decodes the next older entry.
     ///
     /// # Errors
     /// `Corruption` if it is malformed or not older.
@@ -128,7 +128,7 @@ fn malformed() -> Error {
     Error::corruption("cuckoo table: malformed entries of a key")
 }
 
-/// The entries of a table with versions under construction: by key, in order.
+/// The entries of a table with versions under construction, grouped by key, in order.
 #[derive(Debug, Default)]
 pub(super) struct VersionedRecords {
     user_keys: UserKeys,
@@ -140,7 +140,7 @@ pub(super) struct VersionedRecords {
     totals: Totals,
 }
 
-/// The counts for the properties of a table.
+/// The counts that the properties of a table record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) entries: u64,

@@ -27,14 +27,14 @@ pub(super) enum Found<S> {
     NotYet,
 }
 
-/// The [`Windows`] implementation of a table.
+/// The kind of tables, by the [`Windows`] implementation that searches them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowKind {
-    /// [`Numbers`] with values of 4 bytes.
+    /// Tables with keys of 8 bytes and values of 4 bytes: [`Numbers`].
     NumbersTo4,
-    /// [`Numbers`] with values of 8 bytes.
+    /// Tables with keys of 8 bytes and values of 8 bytes: [`Numbers`].
     NumbersTo8,
-    /// [`AnyWindows`].
+    /// All other tables: [`AnyWindows`].
     Any,
 }
 
@@ -73,19 +73,19 @@ impl WindowKind {
     }
 }
 
-/// The windows of tables of one shape.
+/// The window search of tables of one shape.
 pub(super) trait Windows {
-    /// The form of a key that finds its windows.
+    /// The form of a key in which its windows are searched.
     type Key<'k>: Copy;
     /// The location of a window.
     type Window<'r>: Copy + Default;
     /// A slot that contains the key.
     type Slot<'r>: Copy;
 
-    /// Converts a key; `None` if such tables cannot contain it.
+    /// Converts a key; `None` if tables of this shape cannot contain it.
     fn key(key: &[u8]) -> Option<Self::Key<'_>>;
 
-    /// The index of the only table that may have a key; out of range if no table may.
+    /// The index of the only table that may contain a key; out of range if none may.
     fn table(fences: &Fences, key: Self::Key<'_>) -> u32;
 
     /// The window of hash function `function` of a key; `None` if the table cannot contain the key.
@@ -132,7 +132,7 @@ pub(super) fn find<'r, W: Windows>(
     }
 }
 
-/// Finds the slot of a key that is not in its first window.
+/// Finds the slot of a key in its second and later windows.
 #[inline(never)]
 fn find_further<'r, W: Windows>(reader: &'r CuckooReader, key: W::Key<'_>) -> Option<W::Slot<'r>> {
     for function in 1..reader.layout.function_count {
@@ -145,21 +145,21 @@ fn find_further<'r, W: Windows>(reader: &'r CuckooReader, key: W::Key<'_>) -> Op
     None
 }
 
-/// Keys of 8 bytes in slots of `SLOT` bytes and windows of `WINDOW` bytes.
+/// The window search of tables with keys of 8 bytes, slots of `SLOT` bytes and windows of `WINDOW`.
 ///
 /// Only the value follows the key, and it has at most 16 bytes.
 pub(super) struct Numbers<const SLOT: usize, const WINDOW: usize>;
 
 impl<const SLOT: usize, const WINDOW: usize> Numbers<SLOT, WINDOW> {
-    /// Each slot of a window has a bit in a 32-bit number.
+    /// A compile-time check: each slot of a window has a bit in a 32-bit number.
     const FITS: () = assert!(WINDOW.is_multiple_of(SLOT) && WINDOW / SLOT <= 32);
 }
 
 impl<const SLOT: usize, const WINDOW: usize> Windows for Numbers<SLOT, WINDOW> {
-    /// `None` only as the initial value of an array.
+    /// A window of the table; `None` only as the initial value of an array.
     type Window<'r> = Option<&'r [u8; WINDOW]>;
     type Slot<'r> = &'r [u8; SLOT];
-    /// The key's bytes as a little-endian number.
+    /// A key of 8 bytes as a little-endian number.
     type Key<'k> = u64;
 
     #[inline(always)]
@@ -247,14 +247,14 @@ fn slot_of<const SLOT: usize>(slots: &[[u8; SLOT]], word: u64) -> Option<&[u8; S
     slots.get(slots.len().wrapping_sub(1).wrapping_sub(behind))
 }
 
-/// Whether a slot contains a key. Separate from [`slot_of`], which would keep all slots in
-/// registers.
+/// Whether a window contains the slot of a key. Separate from [`slot_of`], which would keep all
+/// slots in registers.
 #[inline(never)]
 fn has_slot_of<const SLOT: usize>(slots: &[[u8; SLOT]], word: u64) -> bool {
     slot_of(slots, word).is_some()
 }
 
-/// Windows and slots of any size, located by offsets in the table.
+/// The window search of tables of any shape, by offsets in the table.
 pub(super) struct AnyWindows;
 
 impl Windows for AnyWindows {

@@ -1,4 +1,4 @@
-//! The search of a table with keys of 8 bytes, each as a number in a register.
+//! The search of a table with keys of 8 bytes, which compares each key as a number.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -35,14 +35,14 @@ impl WordSearch {
         })
     }
 
-    /// A key as a number; `None` if the table cannot contain it.
+    /// Converts a key to a number; `None` if the table cannot contain the key.
     #[inline]
     pub(super) fn word(&self, key: &[u8]) -> Option<u64> {
         let word = u64::from_le_bytes(*key.first_chunk()?);
         (key.len() == size_of::<u64>() && self.admits(word)).then_some(word)
     }
 
-    /// Whether the table can contain a key: one number marks empty slots.
+    /// Whether the table can contain a key: the number that marks empty slots cannot be one.
     #[inline]
     pub(super) fn admits(&self, word: u64) -> bool {
         word != self.empty
@@ -54,7 +54,7 @@ impl WordSearch {
         self.empty
     }
 
-    /// The first slot of window `function` of a key.
+    /// The first slot of the window of hash function `function` of a key.
     #[inline]
     pub(super) fn first_slot(&self, function: u32, word: u64) -> u64 {
         self.hash.slot(function, word)
@@ -76,7 +76,7 @@ impl WordSearch {
         }
     }
 
-    /// The size of a window after the slot of a key; `None` if no slot has it.
+    /// The number of bytes in a window after the slot of a key; `None` if no slot has the key.
     ///
     /// The outcome is unpredictable, so all slots are compared without branches.
     #[inline]
@@ -94,7 +94,7 @@ impl WordSearch {
         (tail != NONE).then_some(tail)
     }
 
-    /// The slot that is followed by `tail` bytes of the window at `start`.
+    /// Returns the slot that is followed by `tail` bytes of the window at `start`.
     #[inline]
     fn here<'s>(&self, window: &'s [u8], tail: usize, start: u64) -> Found<(&'s [u8], u64)> {
         let end = window.len().wrapping_sub(tail);

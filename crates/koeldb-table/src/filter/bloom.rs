@@ -16,10 +16,10 @@
 
 use super::METADATA_BYTES;
 
-/// The size of a line.
+/// The size of a cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// A line of a filter.
+/// A cache line of a filter.
 pub(crate) type Line = [u8; LINE_BYTES];
 
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;
@@ -27,7 +27,7 @@ const DATA_BYTES_MAX: u64 = 0xffff_ffc0;
 /// The number of hashes whose lines are touched before they are probed, to overlap cache misses.
 const BATCH: usize = 16;
 
-/// The line of a filter for a hash; `None` only for a filter without lines.
+/// The cache line of a filter for a hash; `None` only for a filter without lines.
 #[inline]
 pub(crate) fn line_of(lines: &[Line], hash: u64) -> Option<&Line> {
     lines.get(line_index(lines.len(), hash))
@@ -39,7 +39,7 @@ fn line_index(line_count: usize, hash: u64) -> usize {
     koeldb_base::coding::to_usize(low.wrapping_mul(line_count as u64) >> 32)
 }
 
-/// Whether all probes of `hash` are set in its line.
+/// Whether all probed bits of `hash` are set in its cache line.
 ///
 /// No branch depends on the bits: a lookup of an absent key would mispredict it about once, which
 /// costs more than the probes it saves.
@@ -56,7 +56,7 @@ pub(crate) fn line_may_contain(line: &Line, hash: u64, probes: u32) -> bool {
     all != 0
 }
 
-/// Probes many hashes together; `found` gets a result for each.
+/// Probes many hashes together; writes a result for each into `found`.
 pub(crate) fn lines_may_contain(lines: &[Line], probes: u32, hashes: &[u64], found: &mut [bool]) {
     for (hashes, found) in hashes.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
         let mut touched = 0_u8;

@@ -5,7 +5,7 @@ use koeldb_base::checksum::xxph3_64;
 use super::policy::FilterAlgorithm;
 use super::{METADATA_BYTES, bloom, legacy_bloom, ribbon_builder};
 
-/// A filter under construction.
+/// A builder of one filter.
 #[derive(Debug)]
 pub(crate) struct FilterBuilder {
     algorithm: FilterAlgorithm,
@@ -22,7 +22,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a key or prefix; drops it if it equals the last one added.
+    /// Adds a key or prefix, unless it equals the last one added.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8]) {
         let hash = self.hash(key);
@@ -61,7 +61,7 @@ impl FilterBuilder {
         self.hashes.len()
     }
 
-    /// Builds the filter of the entries so far and starts a new one.
+    /// Builds the filter of the entries so far, and starts a new filter.
     ///
     /// Without entries it is empty, which denies every key.
     pub(crate) fn finish(&mut self) -> Vec<u8> {

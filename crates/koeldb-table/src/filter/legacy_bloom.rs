@@ -97,7 +97,7 @@ fn line_count(key_count: usize, bits_per_key: u32) -> u32 {
     u32::try_from(lines | 1).unwrap_or(u32::MAX)
 }
 
-/// Builds the filter of hashes made by [`hash`], including metadata.
+/// Builds the filter of hashes computed by [`hash`], including metadata.
 pub(crate) fn build(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
     let lines = line_count(hashes.len(), bits_per_key);
     let data_bytes = to_usize(data_bytes(hashes.len(), bits_per_key));

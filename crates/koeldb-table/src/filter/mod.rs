@@ -1,4 +1,4 @@
-//! Filters, which let most lookups of absent keys read no block.
+//! Filters, which answer most lookups of absent keys without reading a block.
 //!
 //! A filter is n data bytes and 5 bytes of metadata, for full filters and for each partition:
 //!

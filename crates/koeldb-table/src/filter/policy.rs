@@ -21,8 +21,7 @@ pub enum FilterPolicy {
     /// A Ribbon filter: as accurate as a Bloom filter of the same setting and about 30 % smaller,
     /// but slower to build.
     Ribbon {
-        /// Thousandths of a bit per key that a Bloom filter of this accuracy would take; 0 writes
-        /// no filter.
+        /// Thousandths of a bit per key of a Bloom filter of the same accuracy; 0 writes no filter.
         millibits: u32,
         /// Levels below this number get a Bloom filter; a flush counts as level −1.
         bloom_before_level: i32,
@@ -46,7 +45,8 @@ pub(crate) enum FilterAlgorithm {
 }
 
 impl FilterPolicy {
-    /// A Bloom filter of `bits_per_key`: below 0.5 none, otherwise 1 to 100, in thousandths.
+    /// Creates a Bloom policy of `bits_per_key`: below 0.5 no filter, otherwise 1 to 100, in
+    /// thousandths.
     #[must_use]
     pub fn bloom(bits_per_key: f64) -> Self {
         FilterPolicy::Bloom {
@@ -54,7 +54,7 @@ impl FilterPolicy {
         }
     }
 
-    /// A Ribbon filter as accurate as a Bloom filter of `bits_per_key`.
+    /// Creates a Ribbon policy with the accuracy of a Bloom filter of `bits_per_key`.
     #[must_use]
     pub fn ribbon(bits_per_key: f64, bloom_before_level: i32) -> Self {
         FilterPolicy::Ribbon {
@@ -174,7 +174,7 @@ impl FilterPolicy {
 
 const READ_ONLY_ID: &str = "rocksdb.BuiltinBloomFilter";
 
-/// Converts to thousandths of a bit per key, sanitized as in RocksDB.
+/// Converts bits per key to thousandths, sanitized as in RocksDB.
 fn to_millibits(bits_per_key: f64) -> u32 {
     if bits_per_key < 0.5 {
         return 0;

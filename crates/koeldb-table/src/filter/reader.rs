@@ -24,9 +24,9 @@ pub struct FilterReader<B> {
 
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    /// Denies every key.
+    /// A filter that denies every key.
     Never,
-    /// Admits every key.
+    /// A filter that admits every key.
     Always,
     FastLocalBloom {
         probes: u32,
@@ -58,7 +58,7 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         matches!(self.shape, Shape::LegacyBloom(_))
     }
 
-    /// Whether the table may contain a key or prefix.
+    /// Whether the filter may contain a key or prefix.
     #[must_use]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         match self.shape {
@@ -69,7 +69,7 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         }
     }
 
-    /// Whether the table may contain the key or prefix whose XXPH3 hash is `hash`.
+    /// Whether the filter may contain the key or prefix whose XXPH3 hash is `hash`.
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

@@ -16,7 +16,7 @@
 
 use koeldb_base::coding::to_usize;
 
-/// The slots of a block, and the coefficients of a row.
+/// The number of slots in a block, which is also the number of coefficients in a row.
 pub(crate) const BLOCK_SLOTS: u32 = 128;
 /// The size of a segment.
 pub(crate) const SEGMENT_BYTES: usize = 16;
@@ -74,12 +74,12 @@ impl Hasher {
     }
 }
 
-/// The distribution of a solution's columns over its segments.
+/// The layout of a solution: the number of columns of each block of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
     /// The number of columns of the last blocks.
     pub(crate) upper: u32,
-    /// The number of first blocks, which have one column fewer.
+    /// The number of blocks at the beginning that have one column fewer.
     pub(crate) short_blocks: u32,
 }
 
@@ -132,14 +132,14 @@ impl Ribbon {
         })
     }
 
-    /// The first segment of a query, to be touched before the query.
+    /// The first segment that a query reads, for prefetching.
     #[inline]
     pub(crate) fn first_segment(self, hash: u64) -> usize {
         let slot = self.hasher.equation(hash).slot;
         self.columns.of_block(slot / BLOCK_SLOTS).0
     }
 
-    /// Whether the solution may contain the hash. Missing segments count as matching.
+    /// Whether the filter may contain a key with this hash. Missing segments count as matching.
     #[inline]
     pub(crate) fn may_contain(self, segments: &[[u8; SEGMENT_BYTES]], hash: u64) -> bool {
         let equation = self.hasher.equation(hash);

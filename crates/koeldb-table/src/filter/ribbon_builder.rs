@@ -11,12 +11,12 @@
 use super::ribbon::{BLOCK_SLOTS, COLUMNS_MAX, Columns, Hasher, SEGMENT_BYTES};
 use super::{METADATA_BYTES, bloom};
 
-/// The number of keys above which a Bloom filter is built.
+/// The number of keys above which a Bloom filter is built instead.
 const KEYS_MAX: usize = 950_000_000;
-/// The number of slots below which the filter may be larger than a Bloom filter.
+/// The number of slots below which a Ribbon filter may be larger than a Bloom filter.
 const SMALL_SLOTS: u32 = 1024;
 
-/// The number of keys that 2^8, 2^9 … 2^17 slots hold with a failure chance of 1 in 20.
+/// The number of keys that 2^8, 2^9 … 2^17 slots hold with a failure probability of 1 in 20.
 const KEYS_BY_POWER: [f64; 10] = [
     248.851, 499.532, 1001.26, 2003.97, 4005.59, 8000.39, 15966.6, 31828.1, 63447.3, 126_506.0,
 ];
@@ -25,7 +25,7 @@ const LAST_POWER: u32 = 17;
 /// The increase of the ratio of slots to keys for each doubling of a large number of slots.
 const OVERHEAD_PER_POWER: f64 = 0.0038;
 
-/// Builds the filter of `hashes`; a Bloom filter where that is smaller or no seed solves.
+/// Builds a Ribbon filter of `hashes`, or a Bloom filter where that is smaller or no seed solves.
 ///
 /// The result includes the metadata.
 pub(crate) fn build(hashes: &[u64], millibits: u32, one_in_false_positives: f64) -> Vec<u8> {
@@ -67,7 +67,7 @@ struct Size {
 }
 
 impl Size {
-    /// The size for these keys; `None` if they get a Bloom filter.
+    /// The dimensions of the filter of these keys; `None` if they get a Bloom filter.
     fn for_keys(hashes: &[u64], millibits: u32, one_in_false_positives: f64) -> Option<Self> {
         let rounding = (hashes.first()? >> 32) as u32;
         let size = Self::unrounded(hashes.len(), one_in_false_positives, rounding)?;
@@ -96,7 +96,7 @@ impl Size {
     }
 }
 
-/// The number of keys that 2^`power` slots hold; 0 where the scheme does not work.
+/// The number of keys that 2^`power` slots hold; 0 if a Ribbon filter is not possible.
 fn keys_for_power(power: u32) -> f64 {
     if power < FIRST_POWER {
         return 0.0;
@@ -137,7 +137,7 @@ fn slots_for(keys: u32) -> u32 {
     slots
 }
 
-/// The number of segments for an accuracy.
+/// The number of segments for a false positive rate.
 ///
 /// All blocks get the columns for the next worse power of two, and as many blocks as needed get one
 /// more. `rounding` is random and decides about the fraction of a block.

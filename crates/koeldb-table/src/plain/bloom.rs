@@ -27,7 +27,7 @@ use crate::block_based::block::{BlockBytes, prefetch};
 
 const SEED: u32 = 397;
 const PROBES: u32 = 6;
-/// The bits of a written line: the cache line of most machines.
+/// The number of bits of a written cache line, that of most machines.
 const LINE_BITS: u32 = 512;
 /// The largest number of lines, which is odd and whose bits have 32-bit numbers.
 const LINES_MAX: u32 = u32::MAX / LINE_BITS;
@@ -40,7 +40,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u32 {
     hash32(bytes, SEED)
 }
 
-/// The positions of a hash's bits.
+/// The positions of the bits of a hash: scattered, or in one cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     Scattered { bits: u32 },
@@ -129,7 +129,7 @@ impl PlainBloom {
         Ok(PlainBloom { bytes, layout })
     }
 
-    /// Whether an entry with this hash may have been added.
+    /// Whether the filter may contain an entry with this hash.
     #[inline]
     pub(crate) fn may_contain(&self, hash: u32) -> bool {
         let bytes = self.bytes.as_slice();
@@ -149,7 +149,7 @@ impl PlainBloom {
         prefetch(self.bytes.as_slice(), to_usize(bit >> 3));
     }
 
-    /// The heap memory it takes.
+    /// The heap memory of the filter.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.heap_bytes()
     }
@@ -163,7 +163,7 @@ pub(crate) struct BloomBuilder {
 }
 
 impl BloomBuilder {
-    /// Creates a filter for this many keys or prefixes, with or without lines; `None` if it has no
+    /// Creates a filter for this many keys or prefixes, in cache lines or not; `None` if it has no
     /// bits.
     pub(crate) fn new(count: u64, bits_per_key: u32, with_lines: bool) -> Option<Self> {
         // COMPAT: RocksDB computes the size modulo 2^32.
@@ -206,7 +206,7 @@ impl BloomBuilder {
         });
     }
 
-    /// The number of lines; 0 for none.
+    /// The number of cache lines; 0 for none.
     pub(crate) fn lines(&self) -> u32 {
         match self.layout {
             Layout::Scattered { .. } => 0,
@@ -214,7 +214,7 @@ impl BloomBuilder {
         }
     }
 
-    /// The bytes to store.
+    /// Returns the bytes of the filter to store.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

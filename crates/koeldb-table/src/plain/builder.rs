@@ -29,7 +29,7 @@ use crate::span_checksums::{self, SpanSums};
 /// The space reserved for properties, metaindex and footer.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// The bytes written to the file together.
+/// The number of bytes that are written to the file together.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// The settings of plain tables to be written.
@@ -49,9 +49,10 @@ pub struct PlainWriteOptions {
     ///
     /// In the prefix encoding it is also the interval of keys stored whole.
     pub index_sparseness: u64,
-    /// Whether to store index and filter.
+    /// Whether to store index and filter in the file.
     pub store_index: bool,
-    /// Adds checksums, which RocksDB ignores. Without them the file is identical to RocksDB's.
+    /// Whether to add checksums, which RocksDB ignores. Without them the file is identical to
+    /// RocksDB's.
     pub checksums: bool,
 }
 
@@ -301,7 +302,7 @@ impl Collected {
         }
     }
 
-    /// Adds an entry as a row, or returns the reason.
+    /// Adds an entry as a row, or returns the reason that it does not fit.
     fn add(
         &mut self,
         order: &KeyOrder,
@@ -348,7 +349,8 @@ impl Collected {
         Ok(Ok(()))
     }
 
-    /// The prefix of a key, empty without an extractor; or the reason to storing it.
+    /// Returns the prefix of a key, empty without an extractor; or the reason that the entry does
+    /// not fit.
     fn admit<'k>(
         &self,
         options: &PlainWriteOptions,
@@ -460,7 +462,7 @@ impl Collected {
         Ok(tail)
     }
 
-    /// The stored filter. If its size is 0 modulo 2^32, there is none.
+    /// Creates the filter to store. If its size is 0 modulo 2^32, there is none.
     fn bloom(&self, options: &PlainWriteOptions) -> Option<BloomBuilder> {
         self.index.as_ref()?;
         let count = self.properties.entry_count;
@@ -470,7 +472,7 @@ impl Collected {
     }
 }
 
-/// A block of names and values in ascending order, without a trailer.
+/// Encodes a block of names and values in ascending order, without a trailer.
 fn names_block(
     restart_interval: u32,
     entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
@@ -484,7 +486,7 @@ fn names_block(
     block.finish(false)
 }
 
-/// The properties known before the first entry.
+/// Creates the properties that are known before the first entry.
 fn initial_properties(
     options: &PlainWriteOptions,
     format: RowFormat,

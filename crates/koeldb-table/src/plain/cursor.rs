@@ -25,7 +25,7 @@ use crate::reader::TableCursorOptions;
 /// The position of a cursor.
 #[derive(Clone, Copy, Debug)]
 struct RowPosition {
-    /// The start of the row and of the next one.
+    /// The start of the current row, and of the next one.
     at: u32,
     next: u32,
     /// The decoding state after the row.
@@ -39,7 +39,7 @@ struct RowPosition {
 #[derive(Debug)]
 pub struct PlainCursor {
     reader: Arc<PlainTableReader>,
-    /// Only keys with the target's prefix matter.
+    /// Whether only keys with the target's prefix matter.
     in_prefix: bool,
     position: Option<RowPosition>,
     key: Vec<u8>,
@@ -152,7 +152,7 @@ impl PlainCursor {
         }
     }
 
-    /// Collects the positions of the rows from the last mark before `at` up to there.
+    /// Collects the positions of the rows from the last mark before offset `at` up to that offset.
     fn gather(&mut self, at: u32) -> Result<()> {
         let rows = self.reader.rows();
         let Some(mut mark) = self.reader.marks()?.before_offset(at) else {
@@ -254,8 +254,7 @@ impl PlainCursor {
     }
 }
 
-/// The position of a cursor that has read `row`; assembles the key in `key` if it is not stored
-/// whole.
+/// Creates the position of a cursor that has read `row`; assembles a key not stored whole in `key`.
 #[inline]
 fn place_of(key: &mut Vec<u8>, row: &Row<'_>, base: Base) -> RowPosition {
     let stored = row.stored_key();
@@ -271,7 +270,7 @@ fn place_of(key: &mut Vec<u8>, row: &Row<'_>, base: Base) -> RowPosition {
     }
 }
 
-/// A row at or before the first one at or after `target`; `None` if there is none.
+/// Finds a row at or before the first row at or after `target`; `None` if there is none.
 fn start<'r>(
     reader: &'r PlainTableReader,
     in_prefix: bool,

@@ -47,7 +47,7 @@ pub const BLOOM_VERSION: &str = "rocksdb.plain.table.bloom.version";
 /// The property with the number of cache lines of a stored filter, 0 without lines: varint32.
 pub const BLOOM_LINES: &str = "rocksdb.plain.table.bloom.numblocks";
 
-/// The abbreviated tail: sequence number 0 and a value.
+/// The abbreviated tail of a row: a value with sequence number 0.
 const SHORT_TAIL: u8 = 0xff;
 const SHORT_FOOTER: u64 = pack(0, ValueType::Value);
 
@@ -106,7 +106,7 @@ pub struct RowFormat {
     pub user_key_bytes: u32,
 }
 
-/// The decoding state for rows after a whole key, passed from row to row.
+/// The decoding state that is passed from row to row, about the last whole key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Base {
     /// The start of the last whole key.
@@ -119,7 +119,7 @@ pub(crate) struct Base {
 impl Base {
     const UNKNOWN: u32 = u32::MAX;
 
-    /// The state before a whole key, without information.
+    /// The decoding state before a row with a whole key: without information.
     pub(crate) const NONE: Base = Base {
         key_at: 0,
         key_len: 0,
@@ -132,7 +132,7 @@ impl Base {
 pub(crate) struct Row<'d> {
     /// The beginning of the user key, if it is not stored whole here.
     prefix: &'d [u8],
-    /// The rest of the user key.
+    /// The part of the user key after `prefix`.
     rest: &'d [u8],
     /// The position of `rest`.
     rest_at: u32,
@@ -142,7 +142,7 @@ pub(crate) struct Row<'d> {
     has_footer: bool,
     pub(crate) value: &'d [u8],
     value_at: u32,
-    /// The start of the row and of the next one.
+    /// The start of the row, and of the next one.
     pub(crate) at: u32,
     pub(crate) next: u32,
     /// Whether the key is stored whole.
@@ -150,8 +150,8 @@ pub(crate) struct Row<'d> {
 }
 
 impl<'d> Row<'d> {
-    /// Offers the row to a lookup of its key; `pin` keeps the value. Returns whether the lookup is
-    /// settled.
+    /// Offers the row to a lookup of its key; `pin` creates the value. Returns whether the lookup
+    /// is settled.
     #[inline]
     pub(crate) fn offer_to(
         &self,
@@ -243,7 +243,7 @@ impl<'d> Row<'d> {
     }
 }
 
-/// The reason that there is no valid row at a position.
+/// The reason that no valid row begins at a position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BadRow {
     what: &'static str,
@@ -251,8 +251,8 @@ pub(crate) struct BadRow {
     at: u32,
     /// The type of the entry, if it is unknown.
     entry_type: Option<u8>,
-    /// The row extends at least up to here, beyond the available bytes; `None` if more bytes would
-    /// not help.
+    /// The offset up to which the row extends beyond the available bytes; `None` if more would not
+    /// help.
     pub(crate) cut_off_before: Option<u64>,
 }
 
@@ -275,7 +275,7 @@ impl From<BadRow> for Error {
     }
 }
 
-/// The rows of a table.
+/// The rows of a table, or a part of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'d> {
     /// All rows, or some consecutive ones; at most [`FILE_BYTES_MAX`] bytes.
@@ -284,7 +284,7 @@ pub(crate) struct Rows<'d> {
 }
 
 impl<'d> Rows<'d> {
-    /// The end of the last row.
+    /// The offset after the last row.
     #[inline]
     pub(crate) fn end(&self) -> u32 {
         u32::try_from(self.data.len()).unwrap_or(u32::MAX)
@@ -340,8 +340,8 @@ impl<'d> Rows<'d> {
         }
     }
 
-    /// Reads the parts after the lengths of the row at `at`: `len` bytes of the user key, the tail,
-    /// the value.
+    /// Decodes the parts of the row at `at` after the lengths: `len` bytes of the user key, tail,
+    /// value.
     #[inline]
     fn rest(
         &self,
@@ -420,7 +420,7 @@ impl<'d> Rows<'d> {
         })
     }
 
-    /// The error for a row at `at` that is truncated at `rest`, the last bytes of the rows.
+    /// Creates the error for a row at `at` that is truncated at `rest`, the last bytes of the rows.
     #[cold]
     fn cut_off(&self, what: &'static str, at: u32, rest: &[u8], len: u64) -> BadRow {
         let end = u64::from(self.offset(rest)).saturating_add(len);
@@ -454,7 +454,7 @@ pub(crate) fn bad(what: &'static str, at: u32) -> BadRow {
     }
 }
 
-/// The footer of a table in version 0, which is the only one RocksDB writes.
+/// Encodes the footer of version 0, the only one RocksDB writes for plain tables.
 ///
 /// # Errors
 /// `InvalidArgument` if the handle takes too many bytes, which no file's does.
@@ -471,7 +471,7 @@ pub(crate) fn legacy_footer(metaindex: BlockHandle) -> Result<Vec<u8>> {
     Ok(footer)
 }
 
-/// Appends a length of the prefix encoding.
+/// Appends a length, as encoded in the prefix encoding.
 fn put_length(out: &mut Vec<u8>, kind: u8, len: u32) {
     match u8::try_from(len) {
         Ok(len) if len < INLINE_LENGTH_MAX => out.push(kind << KIND_SHIFT | len),
@@ -482,7 +482,7 @@ fn put_length(out: &mut Vec<u8>, kind: u8, len: u32) {
     }
 }
 
-/// Appends the parts after the lengths: `rest` of the user key, the tail, the value.
+/// Appends the parts of a row after the lengths: `rest` of the user key, the tail, the value.
 fn put_rest(out: &mut Vec<u8>, rest: &[u8], footer: u64, value: &[u8]) -> Result<()> {
     out.extend_from_slice(rest);
     if footer == SHORT_FOOTER {
@@ -495,13 +495,13 @@ fn put_rest(out: &mut Vec<u8>, rest: &[u8], footer: u64, value: &[u8]) -> Result
     Ok(())
 }
 
-/// Encodes rows, keeping the state of preceding ones.
+/// An encoder of rows, which keeps the state of preceding rows.
 #[derive(Debug)]
 pub(crate) struct RowEncoder {
     format: RowFormat,
     /// The number of keys of a prefix after which a key is stored whole; at least 1.
     whole_interval: u64,
-    /// The rows since the last whole key, including that one; 0 before the first row.
+    /// The number of rows since the last whole key, including it; 0 before the first row.
     since_whole: u64,
     last_prefix: Vec<u8>,
 }
@@ -516,7 +516,8 @@ impl RowEncoder {
         }
     }
 
-    /// Appends a row. `prefix`, the beginning of `user_key`, matters only to the prefix encoding.
+    /// Appends a row of the table to `out`. `prefix`, the beginning of `user_key`, matters only to
+    /// the prefix encoding.
     ///
     /// # Errors
     /// `InvalidArgument` if key or value have 4 GiB or more.

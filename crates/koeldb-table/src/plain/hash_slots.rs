@@ -24,11 +24,11 @@ const LOAD_MAX: f64 = 0.75;
 /// The index of a plain table.
 #[derive(Debug)]
 pub(crate) enum RowIndex {
-    /// Stored in the file.
+    /// An index stored in the file.
     Stored(PlainIndex),
-    /// Built over prefixes when the table was opened.
+    /// A hash index over prefixes, built when the table was opened.
     Made(HashSlots),
-    /// None: in a table without prefixes keys are found through the marks, built at open.
+    /// No hash index: keys without prefixes are found through the marks, which are built at open.
     Marks,
 }
 
@@ -53,7 +53,7 @@ impl RowIndex {
         }
     }
 
-    /// The heap memory it takes.
+    /// The heap memory of the index.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             RowIndex::Stored(index) => index.memory_bytes(),
@@ -63,25 +63,25 @@ impl RowIndex {
     }
 }
 
-/// A hash, and the row or the list of rows with it.
+/// A slot of the hash index: a hash, and the row or the list of rows with it.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(8))]
 struct Slot {
     hash: u32,
-    /// In the form of a bucket of a stored index.
+    /// The row or list, encoded as in a bucket of a stored index.
     value: u32,
 }
 
-/// Hashes and their rows.
+/// A hash index from prefixes to rows.
 #[derive(Debug)]
 pub(crate) struct HashSlots {
     slots: Box<[Slot]>,
-    /// The lists: a count, and as many offsets in ascending order.
+    /// The lists of rows: a count, and as many offsets in ascending order.
     lists: Vec<[u8; WORD]>,
 }
 
 impl HashSlots {
-    /// Builds the slots of rows in order of their offsets, `prefix_count` of which begin a prefix.
+    /// Builds the index of rows in order of their offsets, `prefix_count` of which begin a prefix.
     ///
     /// # Errors
     /// `NotSupported` if the lists have 2^31 words or more.
@@ -124,7 +124,7 @@ impl HashSlots {
         Ok(made)
     }
 
-    /// Makes a list of the row in a slot and of later ones with the same slot.
+    /// Combines the row in a slot and later rows with the same slot into a list.
     fn list(&mut self, rows: &[(u32, u32)]) -> Result<()> {
         let slot = rows
             .first()
@@ -143,7 +143,7 @@ impl HashSlots {
         Ok(())
     }
 
-    /// The slot at which the search for a hash begins.
+    /// The slot at which the probing for a hash begins.
     #[inline]
     fn home(&self, hash: u32) -> usize {
         // The hashes of similar prefixes differ mainly in the low bits.

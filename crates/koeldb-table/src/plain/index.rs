@@ -24,11 +24,11 @@ use koeldb_base::{Error, Result};
 use super::bloom::hash;
 use crate::block_based::block::{BlockBytes, prefetch};
 
-/// An empty bucket.
+/// The value of an empty bucket.
 pub(super) const NO_ROW: u32 = 0x7fff_ffff;
 /// The flag of a bucket with several rows.
 pub(super) const LIST: u32 = 0x8000_0000;
-/// The size of an offset.
+/// The size of an encoded offset.
 pub(super) const WORD: usize = 4;
 
 /// A hash index ready for queries.
@@ -40,14 +40,14 @@ pub(crate) struct PlainIndex {
     lists_at: usize,
 }
 
-/// The index's rows for a hash.
+/// The result of an index query: the rows for a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed<'i> {
-    /// No row has it.
+    /// No row has the hash.
     None,
-    /// Rows with it begin here.
+    /// The rows with the hash begin at this offset.
     Row(u32),
-    /// Rows of this and other prefixes begin at these offsets.
+    /// The rows of this and other prefixes begin at these offsets.
     Rows(&'i [[u8; WORD]]),
 }
 
@@ -161,7 +161,7 @@ impl PlainIndex {
             .ok_or_else(outside)
     }
 
-    /// The heap memory it takes.
+    /// The heap memory of the index.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.heap_bytes()
     }
@@ -172,7 +172,7 @@ fn outside() -> Error {
     Error::corruption("index refers to a list beyond its end")
 }
 
-/// Builds an index, row by row.
+/// A builder of an index, row by row.
 #[derive(Debug)]
 pub(crate) struct IndexBuilder {
     /// The number of rows of one prefix from one record to the next; 0 and 1 are equivalent.
@@ -186,7 +186,7 @@ pub(crate) struct IndexBuilder {
     is_due: bool,
 }
 
-/// A listed row: the hash of its prefix, and its start.
+/// A row listed in the index: the hash of its prefix, and its start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) hash: u32,
@@ -235,7 +235,7 @@ impl IndexBuilder {
         is_new.then_some(self.last_hash)
     }
 
-    /// The rows to be listed.
+    /// The rows that the index will list.
     pub(super) fn records(&self) -> &[Record] {
         &self.records
     }
@@ -277,7 +277,7 @@ impl IndexBuilder {
             .saturating_add(10)
     }
 
-    /// Encodes the block.
+    /// Encodes the index block.
     ///
     /// # Errors
     /// `NotSupported` if its lists have 2 GiB or more.

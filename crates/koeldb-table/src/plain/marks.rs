@@ -19,7 +19,7 @@ use koeldb_base::{KeyOrder, Result};
 
 use super::format::{Base, Row, Rows};
 
-/// The number of rows from one mark to the next: a mark takes 16 bytes.
+/// The number of rows from one mark to the next; a mark takes 16 bytes.
 const ROWS_PER_MARK: usize = 16;
 
 /// A position from which a row can be decoded.
@@ -27,12 +27,12 @@ const ROWS_PER_MARK: usize = 16;
 pub(crate) struct Mark {
     /// The start of the row.
     pub(crate) at: u32,
-    /// The decoding state there.
+    /// The decoding state before the row.
     pub(crate) base: Base,
 }
 
 impl Mark {
-    /// The first row of a table.
+    /// The mark of the first row of a table.
     pub(crate) const FIRST: Mark = Mark {
         at: 0,
         base: Base::NONE,
@@ -46,13 +46,13 @@ pub(crate) struct Marks {
     row_count: usize,
     /// The common prefix of all keys.
     common: Vec<u8>,
-    /// The bytes after that prefix in the key of each mark; empty in other orders than the bytewise
-    /// one.
+    /// The first bytes after the common prefix of each mark's key; empty in orders other than
+    /// bytewise.
     heads: Vec<u64>,
 }
 
 impl Marks {
-    /// Adds the next row.
+    /// Adds the next row: one in [`ROWS_PER_MARK`] becomes a mark.
     pub(crate) fn add(&mut self, mark: Mark) {
         if self.row_count.is_multiple_of(ROWS_PER_MARK) {
             self.marks.push(mark);
@@ -151,7 +151,7 @@ impl Marks {
         self.marks.get(index.checked_sub(1)?).copied()
     }
 
-    /// The heap memory they take.
+    /// The heap memory of the marks.
     pub(crate) fn memory_bytes(&self) -> usize {
         let marks = self.marks.capacity().saturating_mul(size_of::<Mark>());
         marks.saturating_add(self.heads.capacity().saturating_mul(size_of::<u64>()))

@@ -169,7 +169,7 @@ impl Opening<'_> {
         }
     }
 
-    /// The rows: all of the file before the first other block.
+    /// Finds the rows: all of the file before the first metadata block.
     fn rows(
         &self,
         properties: &TableProperties,
@@ -207,7 +207,7 @@ impl Opening<'_> {
         PlainBloom::stored(self.bytes(handle)?, lines).map(Some)
     }
 
-    /// Reads a block of names and values.
+    /// Reads a block of names and values, such as the properties.
     fn entries(&self, handle: BlockHandle) -> Result<Block> {
         if handle.size > METADATA_BYTES_MAX {
             return Err(Error::corruption(format!(

@@ -41,10 +41,10 @@ const PIECE_BYTES: u64 = 4 << 10;
 
 /// An open plain table whose rows are not held in memory. Shared by threads.
 pub struct PagedPlain {
-    /// The table without its rows.
+    /// The open table without its rows.
     frame: PlainTableReader,
     piece_bytes: u64,
-    /// The length of the longest row, or of all together if some are damaged.
+    /// The length of the longest row, or of all rows together if some are damaged.
     row_bytes_max: u64,
     /// The table file. Its blocks are pieces of the rows and end with them.
     file: Arc<TableFile>,
@@ -54,7 +54,7 @@ pub struct PagedPlain {
     whole: LoadOnce<Arc<PlainTableReader>>,
 }
 
-/// Adjacent pieces of the rows.
+/// A window of the rows: adjacent pieces, read through the block cache.
 struct Window {
     /// The offset of the first piece.
     start: u64,
@@ -71,7 +71,7 @@ impl Window {
         }
     }
 
-    /// The end of the last piece.
+    /// The offset after the last piece.
     fn end(&self) -> u64 {
         self.start.saturating_add(self.bytes().len() as u64)
     }
@@ -89,14 +89,14 @@ impl Window {
     }
 }
 
-/// A row to begin with, and the window that contains it.
+/// A row at which a search begins, and the window that contains it.
 struct WindowStart {
     window: Window,
     at: u64,
 }
 
 impl PagedPlain {
-    /// Whether a table in this file is read piece by piece.
+    /// Whether a table in this file is read piece by piece through the block cache.
     pub(crate) fn is_for(file: &dyn RandomAccessFile, context: &TableReadContext) -> bool {
         file.mapped().is_none() && file.alignment() > 1 && !context.plain.full_scan
     }
@@ -316,7 +316,7 @@ impl PagedPlain {
         })
     }
 
-    /// Offers the rows of a lookup's key, none of which is before the first row.
+    /// Offers the rows of a lookup's key to it; the first row is not after any of them.
     fn offer_rows<S: BlockSource>(
         &self,
         mut start: WindowStart,
@@ -399,7 +399,7 @@ impl PagedPlain {
         }
     }
 
-    /// The row at `at`, in a window of one piece.
+    /// Reads the window of one piece that contains the row at `at`.
     fn start<S: BlockSource>(
         &self,
         at: u64,

@@ -45,7 +45,7 @@ pub struct PlainReadOptions {
     pub hash_table_ratio: f64,
     /// One in this many rows of a prefix is listed in an index built at open; 0 and 1 list all.
     pub index_sparseness: u64,
-    /// Neither index nor filter is built or read, and point lookups fail.
+    /// Whether neither index nor filter is built or read, so that point lookups fail.
     pub full_scan: bool,
 }
 
@@ -66,9 +66,9 @@ pub struct PlainTableReader {
     /// The prefix extractor of index and filter; `None` if they use whole keys.
     pub(super) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     pub(super) format: RowFormat,
-    /// All rows and nothing else.
+    /// The bytes of all rows.
     pub(super) data: BlockBytes,
-    /// `None` if the table is opened for scans only.
+    /// The index; `None` if the table is opened for scans only.
     pub(super) index: Option<RowIndex>,
     pub(super) bloom: Option<PlainBloom>,
     pub(super) marks: OnceLock<Marks>,
@@ -90,18 +90,18 @@ impl fmt::Debug for PlainTableReader {
 /// The number of lookups of a batch in progress together.
 const GROUP: usize = 16;
 
-/// The search path of a key.
+/// The way in which a key is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SearchPath {
-    /// The filter uses keys; this is the key's hash. The index has one bucket.
+    /// By filter of whole keys, with the key's hash; the index has one bucket.
     Key(u32),
-    /// Filter and index use prefixes; this is the prefix's hash.
+    /// By filter and index of prefixes, with the prefix's hash.
     Prefix(u32),
-    /// The key has no prefix, but the table has prefixes: search by marked rows.
+    /// By marked rows: the key has no prefix, but the table has prefixes.
     Marks,
 }
 
-/// A row, and the decoding state after it.
+/// A row found by a search, and the decoding state after it.
 pub(super) type Found<'d> = (Row<'d>, Base);
 
 impl PlainTableReader {
@@ -143,7 +143,7 @@ impl PlainTableReader {
         self.search_route(lookup, route)
     }
 
-    /// The search path of a key.
+    /// Chooses the way in which a key is searched.
     #[inline]
     pub(super) fn route(&self, user_key: &[u8]) -> SearchPath {
         match &self.prefix_extractor {
@@ -197,7 +197,8 @@ impl PlainTableReader {
             .is_none_or(|bloom| bloom.may_contain(hash()))
     }
 
-    /// A row listed under `hash` from which the internal key `target` is found, if it is present.
+    /// Finds a row listed under `hash` from which a scan reaches the internal key `target`, if
+    /// present.
     ///
     /// With `wanted`, the row has this prefix, or the result is `None`.
     #[inline]
@@ -258,7 +259,8 @@ impl PlainTableReader {
         }
     }
 
-    /// A row from which the internal key `target` is found, in a table without prefixes.
+    /// Finds a row from which a scan reaches the internal key `target`, in a table without
+    /// prefixes.
     ///
     /// If the marks are built they replace the one bucket of the index: most of the search then
     /// compares numbers.
@@ -270,7 +272,7 @@ impl PlainTableReader {
         }
     }
 
-    /// A marked row from which the internal key `target` is found; `None` if there are no rows.
+    /// Finds a marked row from which a scan reaches the internal key `target`; `None` without rows.
     pub(super) fn marked_row(&self, target: &[u8]) -> Result<Option<Found<'_>>> {
         let rows = self.rows();
         let (user_key, footer) = footer_of(target);
@@ -284,7 +286,7 @@ impl PlainTableReader {
         }
     }
 
-    /// Offers the rows of a lookup's key, none of which is before the found row.
+    /// Offers the rows of a lookup's key to it; the found row is not after any of them.
     #[inline]
     fn offer_rows(&self, found: Found<'_>, lookup: &mut Lookup) -> Result<()> {
         let rows = self.rows();

@@ -54,7 +54,7 @@ unsafe impl Send for BlockBytes {}
 unsafe impl Sync for BlockBytes {}
 
 impl BlockBytes {
-    /// Refers to the `len` bytes at `start` of `buffer`, which must hold them.
+    /// Creates a reference to the `len` bytes at `start` of `buffer`, which must contain them.
     #[must_use]
     pub fn new(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
         BlockBytes {
@@ -65,7 +65,7 @@ impl BlockBytes {
         }
     }
 
-    /// Refers to bytes of `buffer`, which is a mapped file and no heap memory.
+    /// Creates a reference to bytes of a mapped file, which take no heap memory.
     #[must_use]
     pub fn mapped(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
         BlockBytes {
@@ -74,8 +74,8 @@ impl BlockBytes {
         }
     }
 
-    /// Refers to bytes of `buffer`, which is a larger read: pinned values are copied, not to keep
-    /// it alive.
+    /// Creates a reference to bytes of a larger read: pinned values are copied, not to keep it
+    /// alive.
     #[must_use]
     pub fn lent(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
         BlockBytes {
@@ -147,7 +147,7 @@ impl fmt::Debug for BlockBytes {
 }
 
 impl From<Vec<u8>> for BlockBytes {
-    /// Takes the first 4 GiB of `bytes`; no caller has more.
+    /// Takes over the first 4 GiB of `bytes`; no caller has more.
     fn from(bytes: Vec<u8>) -> Self {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         BlockBytes::new(Arc::new(Buffer::from_vec(bytes)), 0, len)

@@ -79,11 +79,11 @@ impl KeyFormat {
 /// The location of a cursor's key.
 #[derive(Clone, Copy, Debug)]
 enum KeyLocation {
-    /// In the block, from one offset to another.
+    /// In the block, between two offsets.
     Block(usize, usize),
-    /// Assembled in the buffer.
+    /// Assembled in the buffer of keys.
     Buffer,
-    /// Assembled, with the global sequence number.
+    /// Assembled in the other buffer, with the global sequence number.
     Rewritten,
 }
 
@@ -102,7 +102,7 @@ pub struct BlockCursor {
     key_place: KeyLocation,
     /// The stored key, if it is not contiguous in the block.
     key: Vec<u8>,
-    /// The key with the global sequence number; later keys must not share its bytes.
+    /// The current key with the global sequence number; later keys must not share its bytes.
     rewritten: Vec<u8>,
     value: ValueRange,
     handle: BlockHandle,
@@ -283,7 +283,7 @@ impl BlockCursor {
         self.value = ValueRange::default();
     }
 
-    /// Moves forward to the entry that ends at `end`.
+    /// Moves forward to the entry that ends at offset `end`.
     fn step_until_before(&mut self, end: usize) -> Result<()> {
         self.step()?;
         while self.valid && self.next < end {
@@ -292,7 +292,7 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// Moves to the entry at `next`, if there is one.
+    /// Moves to the entry at offset `next`, if there is one.
     fn step(&mut self) -> Result<()> {
         self.valid = false;
         let view = BlockSlices::new(&self.block, self.layout);

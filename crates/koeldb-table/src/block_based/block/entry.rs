@@ -16,9 +16,9 @@ use super::{BlockSlices, EntryLayout, ValueRange};
 pub(in super::super) struct Entry {
     /// The number of key bytes shared with the preceding key.
     pub(in super::super) shared: usize,
-    /// The start of its own key bytes.
+    /// The start of the key bytes that are not shared.
     pub(in super::super) key_start: usize,
-    /// The end of its own key bytes.
+    /// The end of the key bytes that are not shared.
     pub(in super::super) key_end: usize,
     /// The value of the entry; in the handles layout the first key after the handle.
     pub(in super::super) value: ValueRange,
@@ -34,7 +34,7 @@ impl Entry {
 }
 
 impl BlockSlices<'_> {
-    /// Decodes the interleaved or separated entry at `at`.
+    /// Decodes the interleaved or separated entry at offset `at`.
     ///
     /// In the separated layout, `value_start` is the start of the value, unless `at_restart` says
     /// that the entry is at a restart point.
@@ -89,7 +89,7 @@ impl BlockSlices<'_> {
         })
     }
 
-    /// Decodes the delta-encoded index entry at `at`, and its handle.
+    /// Decodes the delta-encoded index entry at offset `at`, and its handle.
     pub(in super::super) fn handle_entry(
         &self,
         at: usize,
@@ -143,7 +143,7 @@ pub(in super::super) fn bad_entry(at: usize) -> Error {
     Error::corruption(format!("bad entry in block at offset {at}"))
 }
 
-/// The numbers that an entry begins with.
+/// The lengths at the beginning of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Lengths {
     pub(super) shared: usize,
@@ -153,8 +153,8 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// Decodes three lengths at `at`. Fast path: one byte each for the key's, one or two for the
-    /// value's.
+    /// Decodes three lengths at offset `at`. Fast path: one byte each for the key's, one or two for
+    /// the value's.
     #[inline(always)]
     pub(super) fn decode(entries: &[u8], at: usize) -> Option<Self> {
         let rest = entries.get(at..)?;
@@ -195,7 +195,7 @@ impl Lengths {
         })
     }
 
-    /// Decodes the two lengths of the key at `at`.
+    /// Decodes the two lengths of the key at offset `at`.
     #[inline(always)]
     pub(super) fn decode_without_value(entries: &[u8], at: usize) -> Option<Self> {
         let rest = entries.get(at..)?;
@@ -245,7 +245,7 @@ impl KeyBuffer {
         }
     }
 
-    /// Keeps `shared` bytes and appends `own`; `None` if fewer bytes are there.
+    /// Keeps `shared` bytes of the key and appends `own`; `None` if the key is shorter.
     pub(in super::super) fn replace(&mut self, shared: usize, own: &[u8]) -> Option<&[u8]> {
         if shared > self.len {
             return None;

@@ -21,10 +21,10 @@ use koeldb_base::key::footer_of;
 use super::number::Numbering;
 use super::{KeyFormat, Start, halve};
 
-/// With fewer keys binary search is as good, without reading the two ends.
+/// The number of keys below which binary search is as good, because it does not read the two ends.
 const FEW_KEYS: usize = 8;
 
-/// The widest window that is only bisected.
+/// The largest window of keys that is only bisected.
 const NARROW: usize = 4;
 
 /// Finds the position of the internal key `target` among `count` ascending keys.
@@ -61,7 +61,7 @@ pub(in crate::block_based) fn search<'k>(
     window.search(key_at, numbering, keys, target)
 }
 
-/// Two keys, one before and one after the target, with their numbers.
+/// A window of keys: one before and one after the target, with their numbers.
 pub(in crate::block_based) struct Window {
     pub(in crate::block_based) low: usize,
     pub(in crate::block_based) high: usize,
@@ -70,7 +70,7 @@ pub(in crate::block_based) struct Window {
 }
 
 impl Window {
-    /// Finds the position of the internal key `target` between the two.
+    /// Finds the position of the internal key `target` within the window.
     #[inline]
     pub(in crate::block_based) fn search<'k>(
         mut self,

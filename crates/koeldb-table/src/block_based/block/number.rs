@@ -18,18 +18,18 @@ const NUMBER_BYTES: usize = 8;
 /// The mapping of one block's user keys to numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::block_based) enum Numbering {
-    /// The bytes after a common prefix, big-endian, padded with zeros.
+    /// The bytes after the common prefix, as a big-endian number, padded with zeros.
     Ascending(usize),
     /// The complement of `Ascending`, for the reverse order.
     ///
     /// There a key sorts after all keys that it is a prefix of.
     Descending(usize),
-    /// Keys of 8 bytes are little-endian numbers. All others sort after them.
+    /// Keys of 8 bytes, as little-endian numbers. All others sort after them.
     Integers,
 }
 
 impl Numbering {
-    /// The mapping of keys from `first` to `last` in `order`; `None` for a custom order.
+    /// Chooses the mapping of keys from `first` to `last` in `order`; `None` for a custom order.
     pub(in crate::block_based) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
         let prefix = || first.iter().zip(last).take_while(|(a, b)| a == b).count();
         match order {
@@ -40,7 +40,7 @@ impl Numbering {
         }
     }
 
-    /// The length of the keys' common prefix. The numbers of keys without it are meaningless.
+    /// The length of the common prefix of the keys. The numbers of keys without it are meaningless.
     pub(in crate::block_based) fn prefix_len(self) -> usize {
         match self {
             Numbering::Ascending(prefix) | Numbering::Descending(prefix) => prefix,
@@ -48,7 +48,7 @@ impl Numbering {
         }
     }
 
-    /// The number of a key with the prefix.
+    /// Maps a key that has the common prefix to its number.
     #[inline]
     pub(in crate::block_based) fn number(self, user_key: &[u8]) -> u64 {
         match self {
@@ -72,7 +72,7 @@ pub(in crate::block_based) struct KeySpan {
 }
 
 impl KeySpan {
-    /// The range between two user keys; `None` for a custom order.
+    /// Creates the range between two user keys; `None` for a custom order.
     pub(in crate::block_based) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
         let numbering = Numbering::new(order, first, last)?;
         let prefix = first.get(..numbering.prefix_len())?;
@@ -84,12 +84,12 @@ impl KeySpan {
         })
     }
 
-    /// The mapping of keys with the prefix to numbers.
+    /// The mapping of the range's keys to numbers.
     pub(in crate::block_based) fn numbering(&self) -> Numbering {
         self.numbering
     }
 
-    /// The heap memory it takes.
+    /// The heap memory of the range.
     pub(in crate::block_based) fn heap_bytes(&self) -> usize {
         self.prefix.len()
     }
@@ -112,7 +112,7 @@ impl KeySpan {
         }
     }
 
-    /// The number of a key inside the range; otherwise the side of all keys it is on.
+    /// The number of a key inside the range; otherwise on which side of all keys it is.
     ///
     /// A number that is not above the first key's decides that itself.
     #[inline]
@@ -132,7 +132,7 @@ impl KeySpan {
     }
 }
 
-/// The 8 bytes from `at` on, big-endian, padded with zeros.
+/// The 8 bytes from `at` on as a big-endian number, padded with zeros.
 #[inline]
 fn leading_number(key: &[u8], at: usize) -> u64 {
     first_bytes(key.get(at..).unwrap_or_default())

@@ -19,7 +19,7 @@ const HASH_SEED: u32 = 397;
 const BUCKET_EMPTY: u8 = 255;
 const BUCKET_COLLISION: u8 = 254;
 
-/// The bytes of a restart interval that are prefetched when a scan begins.
+/// The number of bytes of a restart interval that are prefetched when a linear scan begins.
 ///
 /// Each entry leads only to the next one, so without this every entry would be waited for.
 const SCAN_AHEAD_BYTES: usize = 2048;
@@ -38,7 +38,7 @@ pub trait PointVisitor {
     /// The internal key that sorts before every wanted entry.
     fn seek_key(&self) -> &[u8];
 
-    /// Receives entries of the wanted user key at or after the seek key, newest first.
+    /// Receives an entry of the wanted user key, at or after the seek key; called newest first.
     ///
     /// Returns whether it is done.
     ///
@@ -94,7 +94,7 @@ impl Block {
         BlockSlices::new(self, self.layout()).prefetch_restarts();
     }
 
-    /// The restart point for a user key by the hash index.
+    /// The restart point for a user key, by the hash index of the block.
     ///
     /// An empty bucket leads to the last one, where the scan decides whether the key may begin the
     /// next block.
@@ -124,7 +124,7 @@ impl BlockSlices<'_> {
         }
     }
 
-    /// Scans in bytewise order.
+    /// Scans entries in bytewise order, without assembling keys.
     ///
     /// `matched` counts the bytes that the preceding user key, which is smaller, has in common with
     /// the target. An entry that shares more than `matched` is therefore smaller too, and the
@@ -176,7 +176,7 @@ impl BlockSlices<'_> {
         Ok(PointEnd::EndOfBlock)
     }
 
-    /// Scans in any order, assembling each key.
+    /// Scans entries in any key order, assembling each key.
     #[cold]
     fn scan_ordered(
         &self,
@@ -206,7 +206,7 @@ impl BlockSlices<'_> {
         Ok(PointEnd::EndOfBlock)
     }
 
-    /// Passes on `entry`, whose user key is the target, and the following entries of that user key.
+    /// Passes `entry`, whose user key is the target, and the following versions to the visitor.
     #[inline]
     fn visit_versions(
         &self,
@@ -244,7 +244,7 @@ impl BlockSlices<'_> {
         }
     }
 
-    /// Whether an entry that follows one with the user key `user` has the same user key.
+    /// Whether an entry has the same user key `user` as the preceding entry.
     #[inline]
     fn continues(&self, entry: &Entry, user: &[u8]) -> bool {
         if entry.key_len() != user.len().saturating_add(FOOTER_BYTES) {
@@ -260,7 +260,7 @@ impl BlockSlices<'_> {
     }
 }
 
-/// The entries of a data block from a restart point on.
+/// An iterator over the entries of a data block from a restart point on.
 #[derive(Clone, Copy)]
 struct Steps {
     /// The position of the last returned entry; of the first one before any was returned.

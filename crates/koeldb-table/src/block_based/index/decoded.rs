@@ -32,13 +32,13 @@ use super::{INDEX_BATCH, IndexFormat, IndexScan, IndexSearchResult};
 
 const GROUP: usize = 8;
 
-/// Blocks with fewer restart points are searched in a step or two.
+/// The number of restart points below which blocks are not decoded: a search takes a step or two.
 const FEW_KEYS: usize = 8;
 
 /// The number of bits of the size in a packed handle.
 const SIZE_BITS: u32 = 24;
 
-/// Ascending numbers, and their handles.
+/// Ascending key numbers, and the packed handles of their blocks.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Group {
@@ -46,7 +46,7 @@ struct Group {
     handles: [u64; GROUP],
 }
 
-/// Padding after the last key: numbers that are not smaller than any.
+/// The padding after the last key: numbers not below any other.
 const BEHIND: Group = Group {
     numbers: [u64::MAX; GROUP],
     handles: [0; GROUP],
@@ -60,14 +60,14 @@ pub struct DecodedIndex {
     samples: Vec<u64>,
     model: LinearModel,
     count: usize,
-    /// Whether each restart point has one entry.
+    /// Whether each restart point has exactly one entry.
     single: bool,
     /// Whether the handles contain all information of the entries.
     has_handles: bool,
 }
 
 impl DecodedIndex {
-    /// Decodes a block; `None` if that is impossible or not worthwhile.
+    /// Decodes an index block; `None` if that is impossible or not worthwhile.
     pub(in super::super) fn new(block: &Block, format: &IndexFormat) -> Option<Self> {
         let view = BlockSlices::new(block, format.layout());
         let count = view.restart_key_count();
@@ -113,7 +113,7 @@ impl DecodedIndex {
         })
     }
 
-    /// The heap memory it takes.
+    /// The heap memory of the decoded index.
     pub(super) fn heap_bytes(&self) -> usize {
         size_of_val(self.groups.as_slice())
             .saturating_add(self.span.heap_bytes())
@@ -189,7 +189,7 @@ impl DecodedIndex {
         }
     }
 
-    /// The block for a key before or after all keys.
+    /// The result for a key before or after all keys of the block.
     fn block_beyond(&self, side: Ordering) -> IndexSearchResult {
         let first = self.groups.first().filter(|_| self.has_handles);
         match first.and_then(|group| group.handles.first()) {

@@ -28,10 +28,10 @@ const SEARCHES: usize = 20_000;
 const ROUNDS: usize = 7;
 const TARGETS: usize = 4096;
 
-/// A key of 16 bytes and its footer.
+/// A search target: a key of 16 bytes and its footer.
 type Target = [u8; 24];
 
-/// Separators of blocks of 35 keys, and some of the 16-byte keys as targets.
+/// Returns the separators of blocks of 35 keys, and some of the 16-byte keys as targets.
 fn keys(distribution: &str, count: usize) -> (Vec<Vec<u8>>, Vec<Target>) {
     let mut random = Random(301);
     let per_block = 35;
@@ -92,7 +92,7 @@ fn locate(block: &Block, format: &IndexFormat, target: &[u8]) -> u64 {
     scan.map_or(0, |scan| scan.handle().offset)
 }
 
-/// Nanoseconds per search: independent, dependent.
+/// Measures the nanoseconds per search: independent, dependent.
 fn measure(blocks: &[Block], format: &IndexFormat, targets: &[Target]) -> (f64, f64) {
     let mut random = Random(17);
     let mut below = |count: usize| usize::try_from(random.next() % count as u64).unwrap();
@@ -108,7 +108,7 @@ fn measure(blocks: &[Block], format: &IndexFormat, targets: &[Target]) -> (f64, 
     (nanos(best.0), nanos(best.1))
 }
 
-/// The time of one search for each pair of block and target.
+/// Measures the time of one search for each pair of block and target.
 fn pass<const DEPENDENT: bool>(
     blocks: &[Block],
     format: &IndexFormat,
@@ -133,7 +133,7 @@ fn pass<const DEPENDENT: bool>(
     clock.now().saturating_sub(begun)
 }
 
-/// The mean number of keys that an interpolation search decodes: without and with samples.
+/// Returns the mean number of keys that interpolation decodes: without and with samples.
 fn decodes(block: &Block, format: &IndexFormat, targets: &[Target]) -> (f64, f64) {
     let view = BlockSlices::new(block, format.layout());
     let decodes = Cell::new(0_u32);

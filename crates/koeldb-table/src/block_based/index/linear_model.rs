@@ -12,16 +12,16 @@ pub(super) struct LinearModel {
     origin: u64,
     /// Indexes per unit of the number, in units of 2^-64.
     slope: u64,
-    /// The last index.
+    /// The index of the last number.
     last: usize,
-    /// The largest overestimate.
+    /// The largest overestimate of an index.
     excess: usize,
-    /// The width of the window to be searched from there.
+    /// The width of the window to be searched, which begins at the estimate less `excess`.
     pub(super) width: usize,
 }
 
 impl LinearModel {
-    /// The better of two lines through `numbers`.
+    /// Fits two lines through `numbers`, and returns the better one.
     pub(super) fn through(numbers: &[u64]) -> Self {
         let last = numbers.len().saturating_sub(1);
         // A few outliers at either end must not distort the line for all others.
@@ -35,7 +35,7 @@ impl LinearModel {
         }
     }
 
-    /// The line through the numbers at two indexes.
+    /// Returns the line through the numbers at two indexes.
     fn from_to(numbers: &[u64], from: usize, to: usize) -> Self {
         let number = |at: usize| numbers.get(at).copied().unwrap_or_default();
         let (low, high) = (number(from), number(to));
@@ -80,7 +80,7 @@ impl LinearModel {
         usize::try_from(places).unwrap_or(usize::MAX).min(self.last)
     }
 
-    /// The index of the first number not below `wanted`; the last number is not.
+    /// Finds the first number not below `wanted`; the last number must not be below it.
     ///
     /// `numbers` must be those the line was built from.
     #[inline]

@@ -5,12 +5,12 @@ use super::decoded::DecodedIndex;
 use super::sampled::SampledIndex;
 use super::{IndexFormat, IndexSearch};
 
-/// The preparation of a table's index blocks when they are loaded.
+/// The preparation that a table's index blocks get when they are loaded.
 #[derive(Clone, Debug)]
 pub struct IndexPreparation {
-    /// The format of their entries.
+    /// The format of the index entries.
     pub format: IndexFormat,
-    /// Whether all of them are decoded.
+    /// Whether all index blocks are decoded.
     pub decode: bool,
 }
 
@@ -19,12 +19,12 @@ pub struct IndexPreparation {
 pub enum PreparedIndex {
     /// All keys and handles, decoded.
     Decoded(DecodedIndex),
-    /// Samples of the keys, for interpolation search.
+    /// Samples of the keys for interpolation search.
     Sampled(SampledIndex),
 }
 
 impl IndexPreparation {
-    /// Whether any block may need a structure.
+    /// Whether any index block may need preparation.
     #[must_use]
     pub fn is_needed(&self) -> bool {
         self.decode || self.format.search != IndexSearch::Binary
@@ -45,7 +45,7 @@ impl IndexPreparation {
 }
 
 impl PreparedIndex {
-    /// The memory it takes.
+    /// The heap memory of the structure.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         const HEADER: usize = size_of::<PreparedIndex>() + 2 * size_of::<usize>();

@@ -32,7 +32,7 @@ use super::linear_model::LinearModel;
 /// The sampling interval in keys.
 const SPACING: usize = 16;
 
-/// Blocks with fewer restart points are searched in a step or two.
+/// The number of restart points up to which blocks are not sampled: a search takes a step or two.
 const FEW_KEYS: usize = 8;
 
 /// The numbers of a few keys of an index block.
@@ -45,7 +45,7 @@ pub struct SampledIndex {
 }
 
 impl SampledIndex {
-    /// Samples a block; `None` if that is impossible or not worthwhile.
+    /// Samples an index block; `None` if that is impossible or not worthwhile.
     pub(super) fn new(block: &Block, format: &IndexFormat) -> Option<Self> {
         let view = BlockSlices::new(block, format.layout());
         let count = view.restart_key_count();
@@ -69,7 +69,7 @@ impl SampledIndex {
         })
     }
 
-    /// The heap memory it takes.
+    /// The heap memory of the samples.
     pub(super) fn heap_bytes(&self) -> usize {
         size_of_val(self.samples.as_slice()).saturating_add(self.span.heap_bytes())
     }
@@ -93,7 +93,7 @@ impl SampledIndex {
         }
     }
 
-    /// The nearest samples around a number that differ from it.
+    /// The nearest samples on either side of a number, as a window.
     #[inline]
     fn window(&self, wanted: u64) -> Option<Window> {
         let mut behind = self.model.first_not_below(&self.samples, wanted);
