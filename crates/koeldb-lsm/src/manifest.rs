@@ -157,7 +157,7 @@ pub struct ManifestSnapshot {
     pub db_id: Option<String>,
     /// The tracked logs.
     pub wals: Vec<WalAddition>,
-    /// The first log that any column family needs.
+    /// The number below which no column family needs a log.
     pub min_log_number_to_keep: FileNumber,
     /// The largest id that a family ever had.
     pub max_column_family: u32,
@@ -174,7 +174,7 @@ pub struct ColumnFamilySnapshot {
     pub id: u32,
     /// The name of the column family.
     pub name: String,
-    /// The first log that may have data of the column family that is in no table.
+    /// The log number below which all data of the column family is in its tables.
     pub log_number: FileNumber,
     /// The tables and the key order of the column family.
     pub version: Arc<Version>,

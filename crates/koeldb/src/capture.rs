@@ -45,25 +45,25 @@ impl Default for FlushPolicy {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CapturedLog {
     pub(crate) number: FileNumber,
-    /// The bytes that belong to the capture.
+    /// The length of the prefix of the log that belongs to the capture.
     pub(crate) bytes: u64,
-    /// Whether it may be written further.
+    /// Whether the log is still being written.
     pub(crate) is_open: bool,
 }
 
 /// The state of a database at one instant.
 pub(crate) struct Capture {
     pub(crate) seqno: SeqNo,
-    /// All column families with their versions.
+    /// The state of all column families, as a MANIFEST would record it.
     pub(crate) state: ManifestSnapshot,
     pub(crate) manifest_number: FileNumber,
     pub(crate) next_file_number: FileNumber,
-    /// Oldest first.
+    /// The logs, oldest first.
     pub(crate) logs: Vec<CapturedLog>,
     /// The newest OPTIONS file of the captured state.
     pub(crate) options_number: Option<FileNumber>,
     pub(crate) is_flushed: bool,
-    /// How long writers were held up.
+    /// The time for which writers were blocked.
     pub(crate) pause: Duration,
     _hold: DeletionGuard,
 }
@@ -74,9 +74,9 @@ pub(crate) struct CapturedFile {
     pub(crate) name: String,
     pub(crate) source: PathBuf,
     pub(crate) bytes: u64,
-    /// Whether its bytes never change.
+    /// Whether the bytes of the file never change.
     pub(crate) is_constant: bool,
-    /// The place of a table in the tree.
+    /// The table's level and metadata, if the file is a table.
     pub(crate) table: Option<CapturedTable>,
 }
 
@@ -85,12 +85,12 @@ pub(crate) struct CapturedFile {
 pub(crate) struct CapturedTable {
     pub(crate) family: u32,
     pub(crate) level: usize,
-    /// Its record in the MANIFEST.
+    /// The table's record in the MANIFEST.
     pub(crate) meta: Arc<FileMeta>,
 }
 
 impl CommitPipeline {
-    /// Captures the state of the database after the flush that `policy` asks for.
+    /// Captures the state of the database, after the flush that `policy` requires.
     pub(crate) fn capture(&self, policy: FlushPolicy) -> Result<Capture> {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;
@@ -107,7 +107,7 @@ impl CommitPipeline {
         Ok(capture)
     }
 
-    /// Makes the closed logs of a capture durable; they never change any more.
+    /// Makes the closed logs of a capture durable.
     ///
     /// `failures` is the number of failures before the capture. After another one, a resume may have
     /// discarded logs of the capture that were not durable.

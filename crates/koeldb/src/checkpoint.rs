@@ -50,7 +50,7 @@ impl CheckpointOptions {
         }
     }
 
-    /// Sets when memtables are flushed first, so that the checkpoint needs no log.
+    /// Sets when memtables are flushed before the checkpoint, which then needs no log.
     pub fn set_flush(&mut self, flush: FlushPolicy) -> &mut Self {
         self.flush = flush;
         self
@@ -94,11 +94,11 @@ impl CheckpointOptions {
     }
 }
 
-/// The contents of a created checkpoint.
+/// A summary of a created checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckpointReport {
-    /// The sequence number of the last write in it.
+    /// The sequence number of the last write in the checkpoint.
     pub sequence_number: SeqNo,
     /// The number of linked files.
     pub linked_files: u64,
@@ -108,9 +108,9 @@ pub struct CheckpointReport {
     pub copied_files: u64,
     /// The bytes copied.
     pub copied_bytes: u64,
-    /// Whether memtables were flushed first.
+    /// Whether memtables were flushed before the checkpoint.
     pub is_flushed: bool,
-    /// How long writers were held up.
+    /// The time for which writers were blocked.
     pub pause: Duration,
 }
 

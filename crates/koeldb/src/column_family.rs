@@ -70,7 +70,7 @@ impl ColumnFamily {
         (*self.data().options()).clone()
     }
 
-    /// Whether it was dropped: this handle can still read, but not write.
+    /// Whether the column family was dropped: this handle can still read, but not write.
     #[must_use]
     pub fn is_dropped(&self) -> bool {
         self.data().is_dropped()
@@ -630,7 +630,7 @@ impl ColumnFamily {
 const ONE_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
-    /// The batch of single-operation writes of this thread.
+    /// The batch that this thread reuses for single-operation writes.
     static ONE: Cell<Option<Box<WriteBatch>>> = const { Cell::new(None) };
 }
 

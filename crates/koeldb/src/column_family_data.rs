@@ -27,7 +27,7 @@ use crate::ttl::Ttl;
 use crate::work_queue::{WorkKind, WorkQueue};
 use crate::write_stall::{self, StallCause, StallCondition, StallInputs};
 
-/// State under the mutex of the column family.
+/// The state of a column family that its mutex guards.
 #[derive(Debug)]
 pub(crate) struct ColumnFamilyState {
     /// The memtable for writes.
@@ -35,23 +35,23 @@ pub(crate) struct ColumnFamilyState {
     /// Sealed memtables, oldest first.
     pub(crate) sealed: Vec<LoggedMemtable>,
     pub(crate) version: Arc<Version>,
-    /// The limit of [`SuperVersion::seqno_max`].
+    /// The value of [`SuperVersion::seqno_max`] in the next super-version.
     pub(crate) seqno_max: SeqNo,
     pub(crate) options: Arc<ColumnFamilyOptions>,
-    /// The number of the oldest sealed memtables that a running flush has taken.
+    /// The number of oldest sealed memtables that a running flush has taken.
     pub(crate) flushing: usize,
     /// The number of running ingestions, during which no compaction is picked.
     pub(crate) ingestions: u32,
-    /// A flush was requested even if there are fewer sealed memtables than are merged together.
+    /// Whether a flush was requested even of fewer sealed memtables than a flush merges.
     pub(crate) flush_requested: bool,
     /// Estimated bytes that compactions have to rewrite.
     pub(crate) pending_compaction_bytes: u64,
     pub(crate) stall: StallCondition,
-    /// The last condition reported to listeners.
+    /// The last stall condition that was reported to listeners.
     pub(crate) announced: StallCondition,
 }
 
-/// One column family.
+/// An open column family.
 pub(crate) struct ColumnFamilyData {
     pub(crate) id: u32,
     pub(crate) name: String,
@@ -61,25 +61,25 @@ pub(crate) struct ColumnFamilyData {
     pub(crate) standby: StandbyMemtable,
     pub(crate) super_version: SuperVersionCell,
     pub(crate) dropped: AtomicBool,
-    /// Allocates the epochs of its tables.
+    /// The allocator of the epochs of its tables.
     pub(crate) epochs: Epochs,
     /// The number of manual compactions for which automatic ones wait.
     pub(crate) manual_compactions: AtomicU32,
     pub(crate) counters: ColumnFamilyCounters,
     /// The time to live of values, if values carry their times.
     pub(crate) ttl: Option<Ttl>,
-    /// How often another column family was chosen for a flush while this one had work.
+    /// The number of times that another family was chosen for a flush while this one had work.
     pub(crate) passed_flushes: AtomicU32,
-    /// How often another column family was chosen for a compaction while this one had work.
+    /// The number of times that another family was chosen for a compaction while this one had work.
     pub(crate) passed_compactions: AtomicU32,
-    /// Where changes are announced; empty until the database is open.
+    /// The queue to which changes are announced; empty until the database is open.
     work: OnceLock<Arc<WorkQueue>>,
-    /// Held while a compaction is picked: two pickers must never take the same file.
+    /// The lock held while a compaction is picked: two pickers must never take the same file.
     picking: Mutex<()>,
     state: Mutex<ColumnFamilyState>,
 }
 
-/// Holds automatic compactions of a column family back.
+/// A guard that holds back the automatic compactions of a column family.
 pub(crate) struct CompactionHold<'f>(&'f ColumnFamilyData);
 
 impl Drop for CompactionHold<'_> {
@@ -89,13 +89,14 @@ impl Drop for CompactionHold<'_> {
     }
 }
 
-/// The urgency of work: writes that are stopped, then the nearness to a stop, and the age.
+/// The urgency of work: whether writes are stopped, then how near they are to a stop, then its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Urgency {
     stopped: bool,
-    /// The part of the way to a stop, in thousandths, and 50 for each time that another was chosen.
+    /// How near writes are to a stop, in thousandths, with [`PASSED_OVER`] for each time passed
+    /// over.
     nearness: u64,
-    /// Older logs are more urgent.
+    /// The oldest log that the work would free; older is more urgent.
     oldest_log: Reverse<FileNumber>,
 }
 
@@ -198,7 +199,7 @@ impl ColumnFamilyData {
         Arc::clone(&lock(&self.state).version)
     }
 
-    /// Reads the state.
+    /// Calls `read` with the state.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&ColumnFamilyState) -> R) -> R {
         read(&lock(&self.state))
     }
@@ -225,7 +226,7 @@ impl ColumnFamilyData {
         });
     }
 
-    /// Makes the next state of a primary database visible, in a secondary one.
+    /// Makes the next state of the primary visible, in a secondary database.
     pub(crate) fn install_view(&self, change: impl FnOnce(&mut ColumnFamilyState)) {
         self.install_after(0, change);
     }
@@ -248,7 +249,7 @@ impl ColumnFamilyData {
         result
     }
 
-    /// Changes state that readers do not see.
+    /// Changes parts of the state that readers do not see.
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut ColumnFamilyState) -> R) -> R {
         change(&mut lock(&self.state))
     }
@@ -314,7 +315,7 @@ impl ColumnFamilyData {
         is_any
     }
 
-    /// Returns the sealed memtables of a failed flush to later ones.
+    /// Returns the sealed memtables of a failed flush to the set of those to be flushed.
     pub(crate) fn give_up_flush(&self) {
         self.update(|state| state.flushing = 0);
         self.queue(WorkKind::Flush);
@@ -326,7 +327,7 @@ impl ColumnFamilyData {
         CompactionHold(self)
     }
 
-    /// The urgency of flushing the sealed memtables; `None` if no flush is due.
+    /// The urgency of a flush of the sealed memtables; `None` if no flush is due.
     pub(crate) fn flush_urgency(&self) -> Option<Urgency> {
         if self.is_dropped() {
             return None;
@@ -380,7 +381,7 @@ impl ColumnFamilyData {
         }
     }
 
-    /// The first log needed after the flush of the `count` oldest sealed memtables.
+    /// The first log needed after a flush of the `count` oldest sealed memtables.
     pub(crate) fn first_log_behind(&self, count: usize) -> FileNumber {
         let state = lock(&self.state);
         state.sealed.get(count).unwrap_or(&state.active).first_log
@@ -411,7 +412,8 @@ impl ColumnFamilyData {
         plan
     }
 
-    /// Picks on the current version and begins the plan; `None` also during an ingestion.
+    /// Picks a compaction of the current version and begins its plan; `None` also during an
+    /// ingestion.
     ///
     /// The leader of the write queue takes the lock of the state to seal a memtable, so that lock is
     /// free during the pick. If the version changed meanwhile, the pick is repeated.
@@ -439,7 +441,7 @@ impl ColumnFamilyData {
         }
     }
 
-    /// When files become due that are not.
+    /// Returns the times at which files that are not due for compaction will become due.
     fn upcoming(&self, moment: PickMoment) -> Upcoming {
         let (version, options) =
             self.read(|state| (Arc::clone(&state.version), Arc::clone(&state.options)));

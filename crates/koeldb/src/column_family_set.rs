@@ -1,4 +1,4 @@
-//! The live column families of a database, by id, and the choice of the one to work for next.
+//! The live column families of a database, by id, and the choice of the next one to work for.
 //!
 //! Work goes to the most urgent family: one whose writes are stopped, then the one that is nearest
 //! to that. Each time another is chosen, a family with work becomes more urgent, so that none waits
@@ -133,14 +133,15 @@ impl ColumnFamilySet {
         chosen
     }
 
-    /// Queues all column families again if files of some have expired by now.
+    /// Queues all column families again if some of their files have expired by now.
     pub(crate) fn queue_expired(&self) {
         if self.queue.take_expiry(self.context.table_files.unix_secs()) {
             self.queue_all();
         }
     }
 
-    /// Queues all column families again if files of some waited for the release of a snapshot.
+    /// Queues all column families again if some of their files waited for the release of a
+    /// snapshot.
     ///
     /// Returns whether that is so.
     pub(crate) fn queue_released(&self, oldest_snapshot: SeqNo) -> bool {
@@ -157,7 +158,8 @@ impl ColumnFamilySet {
         }
     }
 
-    /// Column families without unflushed data, and the log before which they need none.
+    /// Returns the column families without unflushed data, each with the first log that it may
+    /// need.
     pub(crate) fn without_data(&self) -> Vec<(u32, FileNumber)> {
         let families = self.all();
         let empty = families.iter().filter_map(|family| {

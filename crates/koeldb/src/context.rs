@@ -21,7 +21,7 @@ use crate::table_files::TableFiles;
 
 /// The parts of an open database that are fixed at open.
 pub(crate) struct Context {
-    /// Unique in this process.
+    /// The id of the open database, unique in this process.
     pub(crate) id: u64,
     pub(crate) env: Env,
     pub(crate) fs: Arc<dyn FileSystem>,
@@ -41,7 +41,7 @@ pub(crate) struct Context {
     pub(crate) opened: Duration,
     pub(crate) seqno_at_open: SeqNo,
     pub(crate) recovery_report: RecoveryReport,
-    /// The id of the process that opened it.
+    /// The id of the process that opened the database.
     pub(crate) process: u32,
     /// The mutable options of the database.
     pub(crate) mutable: RwLock<DbOptions>,

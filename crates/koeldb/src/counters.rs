@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::write_stall::{StallCause, StallCondition};
 use koeldb_base::sync::lock_plain as lock;
 
-/// Totals of jobs.
+/// Totals of flushes or compactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JobTotals {
     pub(crate) count: u64,
@@ -55,7 +55,7 @@ impl AddAssign for JobTotals {
 impl Sub for JobTotals {
     type Output = Self;
 
-    /// Returns the difference to `earlier`.
+    /// Returns the difference from `earlier`.
     fn sub(self, earlier: Self) -> Self {
         JobTotals {
             count: self.count - earlier.count,
@@ -82,13 +82,13 @@ pub(crate) struct StallTotals {
 /// Totals of one column family.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ColumnFamilyTotals {
-    /// By output level. Flushes write level 0.
+    /// Totals of jobs by output level; flushes write level 0.
     pub(crate) levels: Vec<JobTotals>,
     pub(crate) flushes: JobTotals,
     pub(crate) compactions: JobTotals,
     pub(crate) memtable_limit: StallTotals,
     pub(crate) level0_limit: StallTotals,
-    /// The part of `level0_limit` during compactions of level 0.
+    /// The part of `level0_limit` that occurred during compactions of level 0.
     pub(crate) level0_limit_compacting: StallTotals,
     pub(crate) pending_bytes: StallTotals,
 }
@@ -110,14 +110,14 @@ impl ColumnFamilyTotals {
     }
 }
 
-/// Current totals, and those of an earlier time.
+/// Current totals, and those at an earlier report.
 #[derive(Clone, Debug)]
 pub(crate) struct SinceLast<T> {
     pub(crate) now: T,
     pub(crate) then: T,
     /// Time since open.
     pub(crate) uptime: Duration,
-    /// Time since the earlier one.
+    /// Time since the earlier report.
     pub(crate) interval: Duration,
 }
 
@@ -147,7 +147,7 @@ impl ColumnFamilyCounters {
         now.compactions += job;
     }
 
-    /// Counts a change to delayed or stopped writes.
+    /// Counts a change to delayed or stopped writes, by its cause.
     pub(crate) fn stalled(&self, condition: StallCondition, is_compacting: bool) {
         let Some((cause, is_stop)) = condition.cause() else {
             return;
@@ -187,9 +187,9 @@ impl ColumnFamilyCounters {
 /// Totals of writes, over all column families.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteTotals {
-    /// Batches.
+    /// The number of batches.
     pub(crate) writes: u64,
-    /// Groups of batches that were committed together.
+    /// The number of groups of batches that were committed together.
     pub(crate) groups: u64,
     pub(crate) keys: u64,
     pub(crate) bytes: u64,
@@ -202,7 +202,7 @@ pub(crate) struct WriteTotals {
 impl Sub for WriteTotals {
     type Output = Self;
 
-    /// Returns the difference to `earlier`.
+    /// Returns the difference from `earlier`.
     fn sub(self, earlier: Self) -> Self {
         WriteTotals {
             writes: self.writes - earlier.writes,
@@ -217,7 +217,7 @@ impl Sub for WriteTotals {
     }
 }
 
-/// A counter that only one thread at a time changes.
+/// A counter that only the leader of the write queue changes.
 #[derive(Debug, Default)]
 struct LeaderCounter(AtomicU64);
 
@@ -261,18 +261,18 @@ impl WriteCounters {
         }
     }
 
-    /// Called by the leader.
+    /// Counts a sync of the log; called by the leader.
     pub(crate) fn log_synced(&self) {
         self.log_syncs.add(1);
     }
 
-    /// Called by the leader.
+    /// Adds the time that a write waited in a stall; called by the leader.
     pub(crate) fn stalled(&self, waited: Duration) {
         let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
         self.stall_nanos.add(nanos);
     }
 
-    /// Returns the totals, and those of the previous call.
+    /// Returns the totals, and those of the previous report.
     ///
     /// `keys` were written since the database was opened; each group has `header_bytes` in the log
     /// besides its records.

@@ -209,7 +209,8 @@ impl Db {
         self.inner().visibility.seqno()
     }
 
-    /// Creates a snapshot of all column families, which stays readable while it lives.
+    /// Creates a snapshot of all column families, which keeps its state readable until it is
+    /// dropped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.inner())
@@ -273,7 +274,7 @@ impl Db {
         self.inner().background.disable_manual_compaction();
     }
 
-    /// Takes back one call of [`Db::disable_manual_compaction`].
+    /// Reverts one call of [`Db::disable_manual_compaction`].
     pub fn enable_manual_compaction(&self) {
         self.inner().background.enable_manual_compaction();
     }

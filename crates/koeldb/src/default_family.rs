@@ -7,8 +7,8 @@ use crate::key_bounds::IterateBounds;
 use crate::options::{CompactRangeOptions, WriteOptions};
 use crate::read::{DbCursor, DbIterator, IteratorMode, MultiGetStream, PinnedSlices, ReadOptions};
 
-/// The default column family. Each call does what the call of the same name of
-/// [`ColumnFamily`](crate::ColumnFamily) does.
+/// Methods on the default column family, like those of the same names on
+/// [`ColumnFamily`](crate::ColumnFamily).
 impl Db {
     /// Sets the value of `key` in the default column family.
     ///

@@ -1,4 +1,4 @@
-//! Guards that keep obsolete files in place while somebody copies or reads them by name.
+//! Guards that keep obsolete files in place while a caller copies or reads them by name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use koeldb_base::Result;
 use crate::db::Db;
 use crate::tree::Tree;
 
-/// Keeps obsolete files of a database in place while it lives.
+/// A guard that keeps obsolete files of a database in place while it lives.
 ///
 /// Guards nest. When the last one is dropped, the obsolete files are removed. A guard does not keep
 /// the database open.

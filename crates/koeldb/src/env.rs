@@ -29,7 +29,7 @@ struct Queues {
     waiting: VecDeque<Job>,
     idle: usize,
     threads: usize,
-    /// Whether the system refused the last thread, for a job that is still queued.
+    /// Whether the system refused to start a thread for a job that is still queued.
     is_short: bool,
     /// The number of threads that the system allows, for tests.
     #[cfg(test)]
@@ -41,7 +41,7 @@ impl Queues {
         self.high.len() + self.waiting.len() + self.low.len()
     }
 
-    /// Takes the next job that any waiting thread may run.
+    /// Takes the next job that a thread waiting for background work may run.
     fn take_short(&mut self) -> Option<Job> {
         self.high.pop_front().or_else(|| self.low.pop_front())
     }
@@ -58,16 +58,16 @@ impl Queues {
 struct PoolShared {
     queues: Mutex<Queues>,
     work: Condvar,
-    /// Instead of threads.
+    /// The simulated pool, in place of threads.
     steps: Option<SteppedPool>,
 }
 
-/// Jobs that run in the threads that wait for them, one at a time in each.
+/// A simulated pool: jobs run in the threads that wait for them, one at a time in each.
 struct SteppedPool {
     clock: Arc<dyn Clock>,
-    /// The state of the multiplicative generator that chooses the next job.
+    /// The state of the pseudo-random generator that chooses the next job.
     state: AtomicU64,
-    /// The threads that run a job.
+    /// The threads that are running a job.
     running: Mutex<Vec<ThreadId>>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct Pool {
     shared: Arc<PoolShared>,
 }
 
-/// A bound on runaway growth; databases limit their own jobs.
+/// The maximum number of threads, against runaway growth; databases limit their own jobs.
 const THREADS_MAX: usize = 256;
 const IDLE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -158,7 +158,7 @@ impl Pool {
         self.shared.work.notify_one();
     }
 
-    /// Starts a thread; `false` if the system refuses it.
+    /// Starts a thread; `false` if the system refuses.
     fn start_thread(&self, queues: &mut Queues) -> bool {
         #[cfg(test)]
         if queues
@@ -219,7 +219,7 @@ impl Pool {
         }
     }
 
-    /// Whether jobs run in the threads that wait for them.
+    /// Whether the pool is simulated: jobs run in the threads that wait for them.
     pub(crate) fn is_stepped(&self) -> bool {
         self.shared.steps.is_some()
     }
@@ -252,7 +252,8 @@ impl Pool {
         is_any
     }
 
-    /// Like [`Pool::step`], in a thread without work: may also start a job that waits for others.
+    /// Like [`Pool::step`], for a thread without other work: may also run a job that waits for
+    /// others.
     fn step_any(&self) -> bool {
         let Some(steps) = &self.shared.steps else {
             return false;
@@ -272,7 +273,7 @@ impl Pool {
         true
     }
 
-    /// Runs a job if there is no thread for it, for threads that wait for background work.
+    /// Runs a job for which there is no thread; called by threads that wait for background work.
     ///
     /// A simulated pool runs one job, or advances the clock by `limit`. Returns `false` if nothing
     /// was done and the caller has to wait.

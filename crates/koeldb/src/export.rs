@@ -39,10 +39,10 @@ use crate::write::commit::CommitPipeline;
 
 use check::{ImportFile, check_exports};
 
-/// The name of the text file.
+/// The name of the file that describes an export.
 const DESCRIPTION: &str = "export.koeldb";
 
-/// The longest description, in bytes.
+/// The maximum size of the description of an export, in bytes.
 const DESCRIPTION_BYTES_MAX: u64 = 256 << 20;
 
 const FIRST_LINE: &str = "koeldb export 1";
@@ -51,21 +51,21 @@ const FIRST_LINE: &str = "koeldb export 1";
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportedFile {
-    /// Its name in the directory.
+    /// The name of the table in the directory.
     pub name: String,
-    /// Its level.
+    /// The level of the table.
     pub level: usize,
-    /// Its length in bytes.
+    /// The length of the table in bytes.
     pub bytes: u64,
-    /// Its smallest internal key.
+    /// The smallest internal key of the table.
     pub smallest: Vec<u8>,
-    /// Its largest internal key.
+    /// The largest internal key of the table.
     pub largest: Vec<u8>,
-    /// Its smallest sequence number.
+    /// The smallest sequence number in the table.
     pub smallest_seqno: SeqNo,
-    /// Its largest sequence number.
+    /// The largest sequence number in the table.
     pub largest_seqno: SeqNo,
-    /// Orders the tables of level 0: larger is newer; 0 unknown.
+    /// The age of the table among those of level 0: larger is newer; 0 unknown.
     pub epoch: u64,
 }
 
@@ -346,7 +346,7 @@ fn transfer_all(context: &Context, files: &[TransferFile], purpose: Purpose) -> 
     Ok(())
 }
 
-/// Brings the tables into the directory, and records them in the empty `family`.
+/// Transfers the tables into the directory, and records them in the empty `family`.
 fn import(
     commit: &CommitPipeline,
     family: &Arc<ColumnFamilyData>,

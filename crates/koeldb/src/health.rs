@@ -26,7 +26,7 @@ const OPEN: u8 = 0;
 const CLOSING: u8 = 1;
 const CLOSED: u8 = 2;
 
-/// Starts an automatic resume after a failure.
+/// A function that starts an automatic resume after a failure.
 type BeginResuming = Box<dyn Fn() + Send + Sync>;
 
 /// The life cycle and the failures of a database.
@@ -37,7 +37,7 @@ pub(crate) struct Health {
     stall: Arc<WriteStall>,
     slots: Arc<JobSlots>,
     begin_resuming: OnceLock<BeginResuming>,
-    /// A resume has abandoned logs whose data is not in tables yet.
+    /// Whether a resume has abandoned logs whose data is not in tables yet.
     gave_up_logs: AtomicBool,
 }
 
@@ -179,7 +179,7 @@ impl Health {
         self.fail_writes(error.context(what).with_severity(severity));
     }
 
-    /// Reports an error that stops no writes.
+    /// Reports an error that does not stop writes.
     pub(crate) fn report_passing(&self, error: &Error) {
         self.context.notify(&Event::BackgroundError(error));
         self.context.count(Ticker::ErrorHandlerBgErrorCount, 1);
@@ -205,12 +205,12 @@ impl Health {
 
     // Resuming.
 
-    /// Sets what starts an automatic resume; called once, at open.
+    /// Sets the function that starts an automatic resume; called once, at open.
     pub(crate) fn on_failure(&self, begin_resuming: impl Fn() + Send + Sync + 'static) {
         let _ = self.begin_resuming.set(Box::new(begin_resuming));
     }
 
-    /// Whether there is no failure, or one that requires a reopen.
+    /// Whether a resume is pointless: there is no failure, or one that requires a reopen.
     pub(crate) fn is_beyond_resuming(&self) -> bool {
         self.failure()
             .is_none_or(|failure| failure.severity() > Severity::Hard)

@@ -18,7 +18,7 @@ use crate::options::{LogLevel, Logger};
 /// The limits of LOG files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogFileLimits {
-    /// The most severe level that is left out.
+    /// The least severe level that is logged.
     pub(crate) level: LogLevel,
     /// The size in bytes at which a new file begins; 0 for no limit.
     pub(crate) bytes_max: u64,
@@ -34,7 +34,7 @@ enum Sink {
     Logger(Arc<dyn Logger>),
 }
 
-/// The destination of log lines.
+/// The destination of the lines of the information log.
 pub(crate) struct InfoLog {
     sink: Sink,
     clock: Arc<dyn Clock>,
@@ -157,7 +157,7 @@ struct LogFile {
     file: Box<dyn WritableFile>,
     bytes: u64,
     begun_micros: u64,
-    /// The header lines.
+    /// The header lines, with which every file begins.
     header: String,
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct DbInner {
     pub(crate) key_locks: Arc<KeyLocks>,
     pub(crate) prepared: Arc<PreparedTransactions>,
     pub(crate) resume: Arc<Resume>,
-    /// Follows the primary database, in a secondary or follower.
+    /// The part that follows the primary, in a secondary or follower.
     pub(crate) secondary: Option<Arc<Secondary>>,
     file_lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -146,7 +146,7 @@ impl DbInner {
         self.commit.write(batch, options)
     }
 
-    /// Writes a batch with the present time behind each value.
+    /// Writes a batch with the present time appended to each value.
     fn write_with_times(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         if !batch.belongs_to(self.context.id) {
             // The batch is refused with the error for that.
@@ -204,7 +204,7 @@ impl Drop for DbInner {
     }
 }
 
-/// A column family, and the database that it keeps open.
+/// A column family, and a reference that keeps its database open.
 #[derive(Clone)]
 pub(crate) struct OpenColumnFamily {
     inner: Arc<DbInner>,
@@ -219,7 +219,7 @@ impl OpenColumnFamily {
         }
     }
 
-    /// Another column family of the database.
+    /// Returns a handle to another column family of the same database.
     pub(crate) fn sibling(&self, data: Arc<ColumnFamilyData>) -> Self {
         OpenColumnFamily {
             inner: Arc::clone(&self.inner),

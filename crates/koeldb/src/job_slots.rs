@@ -12,12 +12,12 @@ use koeldb_base::{Error, ErrorKind, Result};
 
 use crate::env::Pool;
 
-/// The work that is running.
+/// The counts of running work.
 #[derive(Debug, Default)]
 pub(crate) struct RunningJobs {
     pub(crate) flushes: u32,
     pub(crate) compactions: u32,
-    /// Running user calls that change the directory.
+    /// The number of running user calls that change the directory.
     foreground: u32,
     pub(crate) shut_down: bool,
 }
@@ -29,7 +29,7 @@ pub(crate) enum SlotKind {
     Foreground,
 }
 
-/// Counts a piece of work while it runs, however it ends.
+/// A guard that counts a piece of work while it runs, however it ends.
 #[derive(Debug)]
 pub(crate) struct Slot<'s> {
     slots: &'s JobSlots,
@@ -49,12 +49,12 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// The slots of running work.
+/// The counts of running jobs and calls, and waits for them.
 #[derive(Debug)]
 pub(crate) struct JobSlots {
     running: Mutex<RunningJobs>,
     changed: Condvar,
-    /// Running compactions end early.
+    /// Whether running compactions must end early.
     pub(crate) cancelled: AtomicBool,
     pool: Pool,
 }

@@ -33,9 +33,9 @@ pub struct CompactionJobInfo {
     pub column_family: String,
     /// The reason for the compaction.
     pub reason: CompactionReason,
-    /// The files it read, with their levels.
+    /// The input files, with their levels.
     pub inputs: Vec<(usize, FileNumber)>,
-    /// The files it made.
+    /// The output files.
     pub outputs: Vec<FileNumber>,
     /// The output level.
     pub output_level: usize,
@@ -53,7 +53,7 @@ pub struct CompactionJobInfo {
 pub struct TableFallbackInfo {
     /// The name of the column family.
     pub column_family: String,
-    /// The table.
+    /// The number of the table.
     pub file: FileNumber,
     /// The reason, in words.
     pub reason: String,
@@ -67,9 +67,9 @@ pub enum Event<'a> {
     Recovered(&'a RecoveryReport),
     /// Settings other than the default have no effect; the database was opened all the same.
     SettingsWithoutEffect(&'a [SettingWithoutEffect]),
-    /// A memtable became a table.
+    /// A flush has written memtables to a table, or found nothing to write.
     FlushCompleted(&'a FlushJobInfo),
-    /// Tables were merged, moved or dropped.
+    /// A compaction has merged, moved or dropped tables.
     CompactionCompleted(&'a CompactionJobInfo),
     /// A table is block-based although the column family has another format.
     TableFellBack(&'a TableFallbackInfo),
@@ -97,7 +97,7 @@ pub enum Event<'a> {
     ScrubCompleted(&'a ScrubReport),
 }
 
-/// Receives events. Any `Fn(&Event<'_>)` is a listener.
+/// A receiver of events. Any `Fn(&Event<'_>)` is a listener.
 pub trait EventListener: Send + Sync + 'static {
     /// Handles an event.
     fn on_event(&self, event: &Event<'_>);

@@ -27,7 +27,7 @@ pub struct LiveFile {
     pub name: String,
     /// The directory of the file.
     pub directory: PathBuf,
-    /// The number in its name.
+    /// The number in the name of the table.
     pub number: FileNumber,
     /// The level of the table.
     pub level: usize,
@@ -41,25 +41,26 @@ pub struct LiveFile {
     pub smallest_seqno: SeqNo,
     /// The largest sequence number.
     pub largest_seqno: SeqNo,
-    /// The number of its entries; 0 if it cannot be opened.
+    /// The number of entries in the table; 0 if the table cannot be opened.
     pub entries: u64,
-    /// The number of its deletions; 0 if it cannot be opened.
+    /// The number of deletions in the table; 0 if the table cannot be opened.
     pub deletions: u64,
-    /// Orders the tables of level 0: larger is newer.
+    /// The age of the table among those of level 0: larger is newer.
     pub epoch: u64,
-    /// The oldest blob file it refers to; 0 for none.
+    /// The oldest blob file to which the table refers; 0 for none.
     pub oldest_blob_file: FileNumber,
-    /// When it was created, in seconds since 1970; 0 unknown.
+    /// The time when the table was created, in seconds since 1970; 0 unknown.
     pub creation_time: u64,
-    /// When the oldest of its ancestors was created, in seconds since 1970; 0 unknown.
+    /// The time when the oldest ancestor of the table was created, in seconds since 1970; 0
+    /// unknown.
     pub oldest_ancestor_time: u64,
     /// The checksum of the whole file; empty for none.
     pub file_checksum: Vec<u8>,
-    /// The name of the function of that checksum; empty for none.
+    /// The name of the function of the whole-file checksum; empty for none.
     pub file_checksum_func_name: String,
     /// The recorded temperature byte.
     pub temperature: u8,
-    /// Whether a running compaction reads it.
+    /// Whether a running compaction reads the table.
     pub being_compacted: bool,
     /// Whether the table is marked for compaction.
     pub marked_for_compaction: bool,
@@ -69,13 +70,13 @@ pub struct LiveFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogFile {
-    /// The number in its name.
+    /// The number in the name of the log.
     pub number: FileNumber,
     /// The path of the log.
     pub path: PathBuf,
     /// The length of the log in bytes, with buffered records.
     pub bytes: u64,
-    /// Whether it is obsolete and kept in the archive.
+    /// Whether the log is obsolete and kept in the archive.
     pub is_archived: bool,
     /// Whether the log is still being written.
     pub is_open: bool,
@@ -103,19 +104,19 @@ pub enum StorageFileKind {
 pub struct StorageFile {
     /// The name of the file in the copy.
     pub relative_name: String,
-    /// Where its bytes are; `None` if they are in `contents`.
+    /// The path of the file to copy; `None` if its bytes are in `contents`.
     pub path: Option<PathBuf>,
-    /// The bytes to take; the file may be longer.
+    /// The number of bytes to copy; the file may be longer.
     pub bytes: u64,
     /// The kind of the file.
     pub kind: StorageFileKind,
-    /// Whether its bytes never change, so that it can be linked.
+    /// Whether the bytes of the file never change, so that it can be linked.
     pub is_constant: bool,
-    /// The contents, of files that exist nowhere.
+    /// The contents of a file that exists only here, not in the directory.
     pub contents: Option<Vec<u8>>,
     /// The checksum of the whole file in the MANIFEST; empty for none.
     pub file_checksum: Vec<u8>,
-    /// The name of the function of that checksum; empty for none.
+    /// The name of the function of the whole-file checksum; empty for none.
     pub file_checksum_func_name: String,
 }
 

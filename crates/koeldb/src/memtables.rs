@@ -18,7 +18,7 @@ use crate::env::{JobPriority, Pool};
 use crate::options::ColumnFamilyOptions;
 use crate::write_buffers::{Charge, WriteBufferManager};
 
-/// A memtable, the first log with its data, and its memory charge if counted.
+/// A memtable, with the first log that has its data, and its memory charge if counted.
 #[derive(Clone, Debug)]
 pub(crate) struct LoggedMemtable {
     pub(crate) memtable: Arc<Memtable>,
@@ -41,7 +41,7 @@ impl LoggedMemtable {
         }
     }
 
-    /// The memory that sealing it can free.
+    /// The memory that sealing the memtable can free.
     pub(crate) fn freeable_bytes(&self) -> u64 {
         match &self.charge {
             Some(charge) if !self.memtable.is_empty() => charge.bytes(),
@@ -54,17 +54,16 @@ impl LoggedMemtable {
 #[derive(Clone)]
 pub(crate) struct MemtableMaker {
     pub(crate) write_buffers: Option<WriteBufferManager>,
-    /// Memory of dropped memtables for reuse, and its charge.
+    /// The memory of dropped memtables for reuse, and its charge.
     recycler: Arc<Recycler>,
     recycler_charge: Option<Arc<Charge>>,
     sorter: Sorter,
-    /// Whether runs of the pool can be repeated, and so the memory of hashed memtables must be.
+    /// Whether the pool is simulated, so that keys must be hashed the same in every run.
     is_stepped: bool,
 }
 
 impl MemtableMaker {
-    /// Retains up to `recycled_bytes_max` bytes of dropped memtables; sorts in the threads of
-    /// `pool`.
+    /// Creates a maker that retains up to `recycled_bytes_max` bytes of dropped memtables.
     pub(crate) fn new(
         write_buffers: Option<WriteBufferManager>,
         recycled_bytes_max: usize,
@@ -83,7 +82,7 @@ impl MemtableMaker {
         }
     }
 
-    /// The charge of a memtable, before it is created.
+    /// Creates the charge of a memtable, before the memtable itself.
     fn charge(&self) -> Option<Arc<Charge>> {
         let manager = self.write_buffers.as_ref();
         manager.map(|manager| Charge::new(manager, 0))
@@ -149,10 +148,10 @@ impl MemtableMaker {
     }
 }
 
-/// The standby memtable, and the size at which the active memtable is checked.
+/// The standby memtable, and the size at which the active memtable is checked next.
 #[derive(Debug)]
 pub(crate) struct StandbyMemtable<M = LoggedMemtable> {
-    /// The standby memtable, and the options it was created with.
+    /// The standby memtable, with the options for which it was created.
     ready: Mutex<Option<(M, Arc<ColumnFamilyOptions>)>>,
     is_requested: AtomicBool,
     check_at_bytes: AtomicUsize,
@@ -169,18 +168,18 @@ impl<M> Default for StandbyMemtable<M> {
 }
 
 impl<M> StandbyMemtable<M> {
-    /// Whether the leader should check the active memtable, which now has this size.
+    /// Whether the leader should check the active memtable, whose size is `memory_bytes`.
     #[inline]
     pub(crate) fn should_check(&self, memory_bytes: usize) -> bool {
         memory_bytes >= self.check_at_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets the size at which the active memtable is checked next.
+    /// Sets the size at which the active memtable is checked after `memory_bytes`.
     pub(crate) fn set_next_check(&self, memory_bytes: usize) {
         self.check_at_bytes.store(memory_bytes, Ordering::Relaxed);
     }
 
-    /// Requests the creation of the standby; `false` if it is requested already.
+    /// Requests the creation of the standby; `false` if that was requested already.
     pub(crate) fn begin_request(&self) -> bool {
         !self.is_requested.swap(true, Ordering::Relaxed)
     }

@@ -281,7 +281,7 @@ impl Opening {
         )
     }
 
-    /// Determines the limits of asynchronous reads by a trial on a file of the database.
+    /// Chooses the engine of asynchronous reads by a trial on a file of the database.
     fn async_reads(&self) -> AsyncReads {
         let options = AsyncReadOptions {
             engine: self.db.async_io_engine,
@@ -291,7 +291,7 @@ impl Opening {
         AsyncReads::choose(&options, &*self.fs, &file_name::current(&self.path))
     }
 
-    /// Returns the write buffer manager: the given one, or one for `db_write_buffer_size`.
+    /// Returns the write buffer manager of the options, or one for `db_write_buffer_size`.
     fn write_buffers(&self) -> Option<WriteBufferManager> {
         let given = self.options.plugins.write_buffers.clone();
         let own = || WriteBufferManager::new(self.db.db_write_buffer_size, false);

@@ -21,17 +21,17 @@ use crate::key_locks::table::{Answer, LockId, LockMode, Owner};
 use crate::write::commit::{CarriedRecords, CommitPipeline, CommitState};
 use crate::write::two_phase::Section;
 
-/// The state of the decision on a prepared transaction.
+/// The state of a prepared transaction: prepared, committed, rolled back, or in between.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
-    /// Its section is not in the log yet.
+    /// The prepared section is not in the log yet.
     Preparing,
     None,
     Committed(SeqNo),
     RolledBack,
-    /// Its commit may be in a failed log; the operations with it come first.
+    /// The commit may be in a failed log; has the operations committed together with it.
     CommitStands(Vec<u8>, u32),
-    /// Its rollback may be in a failed log.
+    /// The rollback may be in a failed log.
     RollbackStands,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Prepared {
     owner: Arc<Owner>,
     pub(crate) locked: Mutex<Vec<LockId>>,
     decision: Mutex<Decision>,
-    /// Held while a decision is made.
+    /// The lock held while a commit or rollback is decided.
     pub(crate) deciding: Mutex<()>,
 }
 
@@ -69,7 +69,7 @@ impl PreparedTransactions {
         }
     }
 
-    /// Reserves a name.
+    /// Reserves the name of a transaction to be prepared, and keeps its locks.
     pub(crate) fn reserve(
         &self,
         section: Section,
@@ -137,14 +137,14 @@ impl PreparedTransactions {
         lock(&self.entries).values().cloned().collect()
     }
 
-    /// The sections that are logged and undecided.
+    /// The prepared sections that are logged and undecided.
     fn undecided(&self) -> Vec<Arc<Prepared>> {
         let mut entries = self.entries();
         entries.retain(|entry| matches!(entry.decision(), Decision::None));
         entries
     }
 
-    /// Applies decisions whose records may be in a log that is given up.
+    /// Applies decisions whose records may be in a log that a resume abandons.
     pub(crate) fn apply_standing_decisions(
         &self,
         pipeline: &CommitPipeline,
@@ -165,7 +165,7 @@ impl PreparedTransactions {
         Ok(())
     }
 
-    /// Forgets the transactions that were decided as writes resumed.
+    /// Forgets the transactions that were decided while writes were resumed.
     pub(crate) fn forget_decided(&self) {
         for entry in self.entries() {
             if matches!(

@@ -17,7 +17,7 @@ pub(crate) struct Reads {
     pub(crate) context: Arc<Context>,
     pub(crate) health: Arc<Health>,
     pub(crate) visibility: Arc<Visibility>,
-    /// The engine and the limits of asynchronous reads.
+    /// The engine of asynchronous reads.
     pub(crate) async_reads: AsyncReads,
     /// The engine for the readahead of scans.
     pub(crate) scan_engine: Arc<ScanEngine>,

@@ -25,7 +25,7 @@ use crate::write::commit::CommitPipeline;
 const SPACE_POLL_MIN: Duration = Duration::from_millis(250);
 const SPACE_POLL_MAX: Duration = Duration::from_secs(5);
 
-/// The free space that is needed in addition to that for the memtables.
+/// The free space that a resume needs in addition to that for the memtables.
 const SPACE_RESERVE: u64 = 64 << 10;
 
 /// Resumes writes after failures: on request, and automatically.
@@ -35,9 +35,9 @@ pub(crate) struct Resume {
     background: Arc<Background>,
     commit: Arc<CommitPipeline>,
     prepared: Arc<PreparedTransactions>,
-    /// A job is trying to resume writes.
+    /// Whether a job is trying to resume writes.
     is_automatic: AtomicBool,
-    /// Held by the resume that is running.
+    /// The lock held by the running resume.
     turn: Mutex<()>,
 }
 
@@ -54,7 +54,7 @@ impl Resume {
         }
     }
 
-    /// Repairs the effects of a hard error.
+    /// Repairs the effects of a hard error, so that writes can resume.
     ///
     /// Every column family is flushed past the failed log, which is no longer written.
     pub(crate) fn run(&self) -> Result<()> {
@@ -91,7 +91,7 @@ impl Resume {
         Ok(())
     }
 
-    /// Starts automatic resume, if there is a recoverable failure and none is running.
+    /// Starts an automatic resume, if there is a recoverable failure and no resume is running.
     pub(crate) fn begin(self: &Arc<Self>) {
         if self.health.is_beyond_resuming()
             || self.health.is_closing()

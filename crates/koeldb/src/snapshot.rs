@@ -12,8 +12,7 @@ use crate::super_version::SuperVersion;
 struct Inner {
     db: Arc<DbInner>,
     seqno: SeqNo,
-    /// The states of all column families, in a secondary database: its primary does not know the
-    /// snapshot, so that later states may lack entries of it.
+    /// The states of all column families, in a secondary database.
     view: Option<View>,
 }
 
@@ -53,7 +52,7 @@ impl Snapshot {
         &self.inner.db
     }
 
-    /// The state of a column family that the snapshot pins, in a secondary database.
+    /// The state of a column family that the snapshot of a secondary database pins.
     #[inline]
     pub(crate) fn pinned(&self, family: u32) -> Option<&Arc<SuperVersion>> {
         self.inner.view.as_ref()?.families.get(&family)

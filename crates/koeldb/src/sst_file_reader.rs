@@ -13,7 +13,7 @@ use koeldb_table::source::{BlockReadOptions, BlockingSource};
 use crate::env::Env;
 use crate::options::ColumnFamilyOptions;
 
-/// The kinds of entries of a table.
+/// The kind of an entry of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SstEntryKind {
@@ -39,7 +39,7 @@ pub struct SstEntry {
     pub key: Vec<u8>,
     /// The sequence number.
     pub seqno: SeqNo,
-    /// The kind.
+    /// The kind of the entry.
     pub kind: SstEntryKind,
     /// The value or operand.
     pub value: Vec<u8>,
@@ -61,17 +61,17 @@ pub struct SstRangeTombstone {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SstFileProperties {
-    /// The number of entries, with range tombstones.
+    /// The number of entries, including range tombstones.
     pub num_entries: u64,
-    /// The number of deletions, with range tombstones.
+    /// The number of deletions, including range tombstones.
     pub num_deletions: u64,
-    /// The name of the column family it was written for; empty if it is not recorded.
+    /// The name of the column family for which the table was written; empty if it is not recorded.
     pub column_family_name: String,
     /// The name of the comparator; empty if it is not recorded.
     pub comparator: String,
-    /// The id of the database that wrote it; empty if it is not recorded.
+    /// The id of the database that wrote the table; empty if it is not recorded.
     pub db_id: String,
-    /// The session id of that database; empty if it is not recorded.
+    /// The session id of the database that wrote the table; empty if it is not recorded.
     pub db_session_id: String,
     /// The version of external files; `None` for a table that a database wrote.
     pub external_version: Option<u32>,
@@ -223,7 +223,7 @@ fn kind_of(value_type: ValueType) -> SstEntryKind {
     }
 }
 
-/// Opens the table at `path` for one pass over it.
+/// Opens the table at `path` for one sequential pass.
 pub(crate) fn open_table(
     fs: &dyn FileSystem,
     path: &Path,

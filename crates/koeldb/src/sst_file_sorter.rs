@@ -17,7 +17,7 @@ use crate::sst_file_reader::{SstEntries, SstEntry, SstEntryKind, SstFileReader};
 use crate::sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
 use crate::write::commit::check_entry;
 
-/// The number of runs at which they are merged into one.
+/// The number of runs at which all are merged into one.
 const RUNS_MAX: usize = 128;
 
 /// Options of an [`SstFileSorter`].
@@ -60,7 +60,7 @@ impl SstFileSorterOptions {
         self
     }
 
-    /// Sets the memory for entries that are not in a run yet; at least 64 KiB.
+    /// Sets the memory for entries that were not written to a run yet; at least 64 KiB.
     ///
     /// Merging takes a block of each run, of which there are up to 128, in addition.
     pub fn set_memory_bytes(&mut self, bytes: usize) -> &mut Self {
@@ -75,7 +75,7 @@ impl SstFileSorterOptions {
     }
 }
 
-/// A buffered entry: its key and value in the buffer.
+/// A buffered entry: where its key and value are in the buffer.
 #[derive(Clone, Copy)]
 struct Buffered {
     start: usize,
@@ -116,7 +116,7 @@ pub struct SstFileSorter {
     directory: PathBuf,
     bytes: Vec<u8>,
     entries: Vec<Buffered>,
-    /// Oldest first.
+    /// The sorted runs, oldest first.
     runs: Vec<PathBuf>,
     next_run: u64,
     outputs: Vec<ExternalSstFileInfo>,
@@ -218,7 +218,7 @@ impl SstFileSorter {
         Ok(std::mem::take(&mut self.outputs))
     }
 
-    /// Sorts the buffer by key, and keeps the last entry of each.
+    /// Sorts the buffer by key, and keeps the last entry of each key.
     fn sort(&mut self) {
         let (order, bytes) = (&self.order, &self.bytes);
         let key = |entry: &Buffered| parts(bytes, entry).0;
@@ -275,7 +275,7 @@ impl SstFileSorter {
         Ok(run)
     }
 
-    /// Passes the entries of all runs in key order, the newest one of each key.
+    /// Passes the newest entry of each key of all runs to `add`, in key order.
     fn merge(&self, mut add: impl FnMut(&[u8], &[u8], bool) -> Result<()>) -> Result<()> {
         let mut heap = BinaryHeap::new();
         for (age, path) in self.runs.iter().enumerate() {
@@ -317,7 +317,7 @@ fn add_to(table: &mut SstFileWriter, key: &[u8], value: &[u8], is_deletion: bool
     }
 }
 
-/// The output files.
+/// The output files of a sort.
 struct Output<'s> {
     options: &'s ColumnFamilyOptions,
     how: &'s SstFileSorterOptions,
@@ -373,7 +373,7 @@ impl Drop for Output<'_> {
     }
 }
 
-/// The next entry of a run; the smallest key, and for equal keys the newest run, is the greatest.
+/// The next entry of a run, in a heap: the smallest key is the greatest, then the newest run.
 struct Head<'o> {
     entry: SstEntry,
     rest: SstEntries,

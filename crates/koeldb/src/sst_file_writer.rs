@@ -29,7 +29,7 @@ use crate::write::commit::check_entry;
 /// Entries take the sequence number that the MANIFEST records for the file.
 const EXTERNAL_VERSION: u32 = 2;
 
-/// Options for the file of an [`SstFileWriter`].
+/// Options of an [`SstFileWriter`].
 #[derive(Clone, Debug, Default)]
 pub struct SstFileWriterOptions {
     env: Env,
@@ -116,12 +116,12 @@ pub struct SstFileWriter {
     fs: Arc<dyn FileSystem>,
     order: KeyOrder,
     sync_dir: bool,
-    /// `None` once the file is finished or an entry was partially written.
+    /// The table builder; `None` once the file is finished or an entry was partially written.
     builder: Option<TableBuilder>,
     /// The last internal key added.
     key: Vec<u8>,
     info: ExternalSstFileInfo,
-    /// The caller owns the file; a file that is not finished is removed.
+    /// Whether the file is finished and belongs to the caller; otherwise the drop removes it.
     is_finished: bool,
 }
 

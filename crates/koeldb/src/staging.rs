@@ -1,4 +1,4 @@
-//! Staging directories: a new directory appears under its name whole or not at all.
+//! Staging directories: a new directory appears under its name completely or not at all.
 //!
 //! The files are made in `<path>.tmp`, which is synced, renamed to `<path>`, and made durable in
 //! the directory above (rule CK1 of checkpoints). What an interrupted attempt left is removed if
@@ -16,15 +16,15 @@ use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::small_file::{create_dir_durably, parent};
 use koeldb_fs::{EntryKind, FileLock, FileSystem};
 
-/// A directory that does not have its final name yet; dropping it removes it.
+/// A directory under a temporary name; dropping it before [`Staging::publish`] removes it.
 pub(crate) struct Staging {
     fs: Arc<dyn FileSystem>,
     target: PathBuf,
     path: PathBuf,
     is_made: bool,
-    /// Files with other names than those of a database.
+    /// Names of files in the directory that are not names of database files.
     extra_names: &'static [&'static str],
-    /// `None` only with the deliberate bug that omits it.
+    /// The lock of the directory; `None` only with the deliberate bug that omits it.
     _lock: Option<Box<dyn FileLock>>,
 }
 
@@ -70,7 +70,7 @@ impl Staging {
         &self.path
     }
 
-    /// Gives the directory its name and makes it durable.
+    /// Renames the directory to its final name and makes it durable.
     ///
     /// After an error of the last step the directory has its name, and a crash may take it away.
     pub(crate) fn publish(mut self) -> Result<()> {
@@ -80,7 +80,7 @@ impl Staging {
         self.fs.sync_dir(parent(&self.target))
     }
 
-    /// Removes the files of this attempt, or those that an interrupted one left.
+    /// Removes the files of this attempt, or those left by an interrupted one.
     fn remove_files(&self) -> Result<()> {
         let entries = self.fs.list(&self.path)?;
         let is_ours =

@@ -48,7 +48,7 @@ fn count(number: u64) -> String {
     }
 }
 
-/// Formats bytes with a unit, at least KB.
+/// Formats bytes with a unit, KB or larger.
 fn size(bytes: u64) -> String {
     let bytes = bytes as f64;
     let (unit, name) = match bytes {
@@ -60,7 +60,7 @@ fn size(bytes: u64) -> String {
     format!("{:.2} {name}", bytes / unit)
 }
 
-/// Formats hours, minutes and seconds.
+/// Formats a time as hours, minutes and seconds.
 fn clock_time(time: Duration) -> String {
     let minutes = time.as_secs() / 60;
     let seconds = time.as_secs_f64() - (minutes * 60) as f64;

@@ -29,7 +29,7 @@ use koeldb_table::cuckoo::level::CuckooLevel;
 
 use crate::options::{ColumnFamilyOptions, ReadTier, TableFormat};
 
-/// A consistent state of a column family.
+/// A consistent state of a column family, from which reads work without a lock.
 #[derive(Debug)]
 pub(crate) struct SuperVersion {
     /// The memtable for writes.
@@ -42,10 +42,10 @@ pub(crate) struct SuperVersion {
     pub(crate) tables: Arc<TableOpener>,
     /// The options of the column family when this state was created.
     pub(crate) options: Arc<ColumnFamilyOptions>,
-    /// The newest visible sequence number of this state: no limit, except in a secondary database,
-    /// whose states replace each other as a whole.
+    /// The newest sequence number that readers of this state may see: no limit, except in a
+    /// secondary database, whose states replace each other as a whole.
     pub(crate) seqno_max: SeqNo,
-    /// The largest sequence number in the tables, once somebody asked for it.
+    /// The largest sequence number in the tables, once it was requested.
     pub(crate) newest_in_tables: OnceLock<SeqNo>,
 }
 
@@ -60,7 +60,7 @@ impl SuperVersion {
 }
 
 impl SuperVersion {
-    /// The number of runs above those of the version: the memtables.
+    /// The number of runs that are memtables, which come before those of the version.
     #[inline]
     pub(crate) fn runs_above(&self) -> usize {
         1 + self.sealed.len()
@@ -83,10 +83,10 @@ impl SuperVersion {
 /// A super-version and the install number it was current at.
 type CachedSuperVersion = (u64, Arc<SuperVersion>);
 
-/// The slot of this thread in the cell of one column family.
+/// The slot in which this thread caches the super-version of one column family.
 struct Slot {
     cell: u64,
-    /// `None` while a read borrows it.
+    /// The owner's end of the slot; `None` while a read borrows it.
     held: Cell<Option<Owner<CachedSuperVersion>>>,
 }
 
@@ -96,17 +96,17 @@ thread_local! {
 
 static NEXT_CELL: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
-/// Replaced super-versions; freeing their memtables takes time.
+/// Super-versions that were replaced, to be dropped without a lock: freeing memtables takes time.
 pub(crate) struct Replaced {
     _garbage: Vec<Arc<SuperVersion>>,
 }
 
-/// Holds the current super-version of a column family.
+/// The cell with the current super-version of a column family.
 pub(crate) struct SuperVersionCell {
     id: u64,
     installed: AtomicU64,
     current: Mutex<Arc<SuperVersion>>,
-    /// Locked during a sweep.
+    /// The revokers of all threads' slots, locked during a sweep.
     slots: Mutex<Vec<Revoker<CachedSuperVersion>>>,
 }
 
@@ -195,7 +195,7 @@ impl SuperVersionCell {
         }
     }
 
-    /// Runs `read` if the slot of this thread is stale or unavailable.
+    /// Runs `read` on the newest super-version, if the slot of this thread is stale or unavailable.
     ///
     /// It is unavailable in a read within a read, and during a sweep.
     #[cold]
@@ -220,7 +220,7 @@ impl SuperVersionCell {
         read(&newest)
     }
 
-    /// Runs `read` in a thread whose slots are destroyed: in the destructor of another thread-local
+    /// Runs `read` in a thread whose slots are destroyed: in the destructor of a thread-local
     /// value.
     #[cold]
     #[inline(never)]
@@ -228,7 +228,7 @@ impl SuperVersionCell {
         read(&self.load())
     }
 
-    /// Stores the current super-version in a slot, unless a sweep turns its thread away.
+    /// Stores the current super-version in a slot, unless a sweep is revoking the slot.
     ///
     /// The previous contents may be what the sweep skipped.
     fn refill(&self, slot: &mut Owner<CachedSuperVersion>) -> Arc<SuperVersion> {
@@ -279,7 +279,7 @@ impl SuperVersionCell {
         }
     }
 
-    /// Drops a replaced super-version while no sweep can turn this thread away.
+    /// Drops a replaced super-version from a slot while no sweep can revoke the slot.
     ///
     /// The sweep that turned it away may have skipped the slot.
     #[cold]

@@ -22,7 +22,7 @@ use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{Cache, ColumnFamilyOptions, DbOptions, limits};
 use crate::ttl::TtlOptions;
 
-/// The common properties of the tables written in one session, and the memtables they come from.
+/// The settings and properties that the tables written in one session share.
 #[derive(Clone)]
 pub(crate) struct TableFiles {
     pub(crate) fs: Arc<dyn FileSystem>,
@@ -35,14 +35,14 @@ pub(crate) struct TableFiles {
     pub(crate) writable_file_buffer_bytes: usize,
     pub(crate) bytes_per_sync: u64,
     pub(crate) open_options: OpenOptions,
-    /// Whether the MANIFEST gets a whole-file checksum of each table.
+    /// Whether the whole-file checksum of each table is computed and recorded in the MANIFEST.
     pub(crate) file_checksums: bool,
     pub(crate) memtables: MemtableMaker,
     /// Whether the directory is from an untrusted source.
     pub(crate) untrusted: bool,
     /// The times to live of a TTL database.
     pub(crate) ttl: Option<TtlOptions>,
-    /// The bound on the tables of all families that are open.
+    /// The limit of open tables over all column families.
     pub(crate) open_tables: Arc<OpenTables>,
 }
 
@@ -210,7 +210,7 @@ impl TableFiles {
     }
 }
 
-/// The place of a table, and the reason for its creation.
+/// The level of a table to be written, and the reason for writing it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableDestination {
     pub(crate) level: u32,

@@ -1,4 +1,4 @@
-//! Takes files from one directory to another, by link or by copy: the only copier of the engine.
+//! The copier of the engine: takes files from one directory to another, by hard link or by copy.
 //!
 //! A link shares the bytes, so only files that never change are linked. A copy is created
 //! exclusively, has exactly the expected length, and is synced. Its CRC-32C is computed on the way.
@@ -20,14 +20,14 @@ use koeldb_fs::{
 /// The size of one read.
 const BUFFER_BYTES: u64 = 1 << 20;
 
-/// A file to take to another name.
+/// A file to link or copy to another name.
 #[derive(Clone, Debug)]
 pub(crate) struct TransferFile {
     pub(crate) source: PathBuf,
     pub(crate) target: PathBuf,
-    /// The length to copy; a longer source is cut off here.
+    /// The length to copy; a longer source is truncated.
     pub(crate) bytes: u64,
-    /// Whether the target may share the bytes of the source.
+    /// Whether the target may be a hard link to the source.
     pub(crate) may_link: bool,
     /// The recorded CRC-32C, which a copy must have.
     pub(crate) expected_crc32c: Option<u32>,
@@ -37,7 +37,7 @@ pub(crate) struct TransferFile {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transferred {
     pub(crate) is_linked: bool,
-    /// The CRC-32C of a copy.
+    /// The CRC-32C of the file, if it was copied.
     pub(crate) crc32c: Option<u32>,
 }
 
@@ -46,12 +46,12 @@ pub(crate) struct Transferred {
 pub(crate) struct Pace {
     clock: Arc<dyn Clock>,
     bytes_per_second: u64,
-    /// When the bytes of all calls so far are due.
+    /// The time at which all bytes so far are permitted.
     due: Mutex<Duration>,
 }
 
 impl Pace {
-    /// Creates a limit; 0 for none.
+    /// Creates a limit in bytes per second; 0 for none.
     pub(crate) fn new(clock: &Arc<dyn Clock>, bytes_per_second: u64) -> Self {
         Pace {
             clock: Arc::clone(clock),
@@ -60,7 +60,7 @@ impl Pace {
         }
     }
 
-    /// Accounts for `bytes`, and waits until they are due.
+    /// Waits until the rate permits `bytes` more.
     pub(crate) fn take(&self, bytes: u64) {
         if self.bytes_per_second == 0 {
             return;
@@ -88,9 +88,9 @@ pub(crate) struct Transfer<'t> {
     pub(crate) threads: usize,
     /// Whether a refused link is an error, instead of making a copy.
     pub(crate) must_link: bool,
-    /// Cancels the transfer when it is set.
+    /// The flag that cancels the transfer.
     pub(crate) stop: Option<&'t AtomicBool>,
-    /// Receives the size of each piece copied.
+    /// The function that receives the size of each piece copied.
     pub(crate) progress: &'t (dyn Fn(u64) + Sync),
 }
 

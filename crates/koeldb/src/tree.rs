@@ -1,4 +1,4 @@
-//! The tree of tables: the version set with its MANIFEST, and the files that it no longer names.
+//! The tree of tables: the version set with its MANIFEST, and obsolete files.
 //!
 //! A job hands in an edit; the tree logs it, installs the new version in its column family, and
 //! removes obsolete files once nobody reads them. The mutex of the version set is held while the
@@ -39,11 +39,11 @@ pub(crate) struct Tree {
     wals: Arc<WalSet>,
     versions: Mutex<VersionSet>,
     purge: Purge,
-    /// Held while the OPTIONS file is rewritten.
+    /// The lock held while the OPTIONS file is rewritten.
     options_file: Mutex<()>,
 }
 
-/// The owners that a [`Tree`] needs.
+/// The parts of a database that a [`Tree`] uses.
 pub(crate) struct TreeParts<'d> {
     pub(crate) context: &'d Arc<Context>,
     pub(crate) health: &'d Arc<Health>,
@@ -113,12 +113,13 @@ impl Tree {
             .map_err(|error| self.health.manifest_failed(error))
     }
 
-    /// Records tables that a durable edit removed from the tree; the last reader frees each.
+    /// Records tables that a durable edit removed from the tree, to be deleted after their last
+    /// reader.
     pub(crate) fn retire<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
         self.purge.retire(files);
     }
 
-    /// Removes tables that are not part of any version.
+    /// Deletes tables that are not part of any version.
     pub(crate) fn discard<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
         for file in files {
             // A file that cannot be removed now is an orphan that the next open removes.
@@ -127,7 +128,7 @@ impl Tree {
         }
     }
 
-    /// The holds on obsolete files.
+    /// The guards that keep obsolete files in place.
     pub(crate) fn holds(&self) -> &Holds {
         &self.purge.holds
     }

@@ -24,7 +24,7 @@ use koeldb_lsm::job::{
 use crate::batch::{BatchEntry, WriteBatch};
 use crate::options::{ColumnFamilyOptions, Options, TableFormat};
 
-/// The size of the time behind a value.
+/// The size of the time appended to a value.
 pub(crate) const TIME_BYTES: usize = 4;
 
 /// The oldest valid time: the release of RocksDB's TTL databases.
@@ -51,7 +51,7 @@ impl TtlOptions {
 #[derive(Clone)]
 pub(crate) struct Ttl {
     clock: Arc<dyn Clock>,
-    /// 0 for ever.
+    /// The time to live in seconds; 0 for ever.
     secs: Arc<AtomicU64>,
 }
 
@@ -113,13 +113,13 @@ pub(crate) fn now(clock: &dyn Clock) -> u32 {
     u32::try_from(clock.unix_micros() / 1_000_000).unwrap_or(u32::MAX)
 }
 
-/// Splits a stored value into the value and its time.
+/// Splits a stored value into the user's value and its time; `None` if it is too short.
 fn split(stored: &[u8]) -> Option<(&[u8], u32)> {
     let (value, time) = stored.split_last_chunk::<TIME_BYTES>()?;
     Some((value, u32::from_le_bytes(*time)))
 }
 
-/// Cuts the time off a value that was read.
+/// Removes the time from a value that was read.
 ///
 /// # Errors
 /// `Corruption` if the value has no valid time: it was not written to a TTL database.
@@ -131,7 +131,7 @@ pub(crate) fn strip(found: Result<Option<PinnedSlice>>) -> Result<Option<PinnedS
     Ok(Some(stored.subslice(0..bytes)))
 }
 
-/// The part of a stored value before its time.
+/// The user's part of a stored value, without its time.
 ///
 /// # Errors
 /// See [`strip`].
@@ -165,7 +165,8 @@ pub(crate) fn stamp(batch: &WriteBatch, clock: &dyn Clock) -> Result<WriteBatch>
     Ok(stamped)
 }
 
-/// Merges the values without their times; the result gets the present one.
+/// A merge operator that applies the user's to values without times; the result gets the present
+/// time.
 struct TtlMerge {
     ttl: Ttl,
     operator: Arc<dyn MergeOperator>,
@@ -221,7 +222,7 @@ impl MergeOperator for TtlMerge {
     }
 }
 
-/// Creates filters that remove stale values, and pass the others to the filter of the user.
+/// A factory of filters that remove stale values, and pass others to the filter of the user.
 struct TtlFilters {
     ttl: Ttl,
     users: ColumnFamilyOptions,

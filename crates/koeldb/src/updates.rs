@@ -24,7 +24,7 @@ use crate::wal_set::WalSet;
 use crate::write::commit::CommitPipeline;
 use crate::write::two_phase::{self, Piece, Section};
 
-/// Keeps a log and all later ones in place.
+/// A guard that keeps a log and all later ones in place.
 struct LogPin {
     wals: Arc<WalSet>,
     tree: Arc<Tree>,
@@ -53,7 +53,7 @@ impl Drop for LogPin {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UpdateBatch {
-    /// The sequence number of its first operation; the others follow.
+    /// The sequence number of the first operation of the batch; the others follow.
     pub sequence_number: SeqNo,
     /// The operations.
     pub batch: WriteBatch,
@@ -106,11 +106,11 @@ pub struct UpdateIterator {
     db: Db,
     pin: LogPin,
     reader: RecordReader,
-    /// Whether the file of the reader has everything that will ever be in its log.
+    /// Whether no more records will be appended to the log of the reader.
     is_whole: bool,
-    /// A batch that was read and not returned yet.
+    /// A batch that was read, but not returned yet.
     held: Option<UpdateBatch>,
-    /// The prepared sections that were read and are undecided, by name.
+    /// The prepared sections read so far that are undecided, by name.
     sections: BTreeMap<Box<[u8]>, Section>,
     next_seqno: SeqNo,
     strict: bool,
@@ -167,7 +167,7 @@ impl Db {
     }
 }
 
-/// The logs that are there, oldest first, with the open one last.
+/// The logs that can be read, oldest first, with the open one last.
 fn readable_logs(commit: &CommitPipeline) -> Vec<FileNumber> {
     let (open, closed) = {
         let leadership = commit.queue.lead();
@@ -197,7 +197,7 @@ fn log_reader(context: &Context, number: FileNumber) -> Result<RecordReader> {
     Ok(RecordReader::new(open_log(context, number)?, number, mode))
 }
 
-/// Opens the log in which the batches from `wanted` on begin.
+/// Opens the log that contains sequence number `wanted`, for the batches from there on.
 fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<(FileNumber, RecordReader)> {
     let mut oldest = None;
     let mut empty = None;
@@ -246,7 +246,7 @@ impl UpdateIterator {
         self.next_seqno
     }
 
-    /// Reads the next batch that is not before the wanted sequence number.
+    /// Reads the next batch that ends at or after the wanted sequence number.
     fn read(&mut self) -> Result<Option<UpdateBatch>> {
         loop {
             let Some(record) = self.reader.next_record()? else {
@@ -270,7 +270,7 @@ impl UpdateIterator {
         }
     }
 
-    /// Goes on at the end of what the reader has: with more of its log, or with the next log.
+    /// Continues at the end of the reader's log: with new records in it, or with the next log.
     fn go_on(&mut self) -> Result<bool> {
         let inner = Arc::clone(self.db.inner());
         let later = readable_logs(&inner.commit);
@@ -336,8 +336,8 @@ impl UpdateIterator {
     }
 }
 
-/// Returns the operations that a record applies: without the sections it prepares, and with those
-/// it commits. `sections` are the undecided ones before the record, and after it.
+/// Returns the operations to which a record gives effect: without prepared sections, and with those
+/// that it commits. `sections` are the undecided ones before the record, and after it.
 ///
 /// # Errors
 /// `Incomplete` if the section of a commit was not read.

@@ -13,7 +13,7 @@ use snapshots::SnapshotList;
 #[derive(Debug)]
 pub(crate) struct Visibility {
     visible: AtomicU64,
-    /// Whether a batch was written with the WAL disabled; published with its entries.
+    /// Whether a batch was written with the WAL disabled; set before its entries are published.
     has_unlogged: AtomicBool,
     pub(crate) snapshots: SnapshotList,
 }

@@ -36,20 +36,20 @@ use unsynced_logs::UnsyncedLogs;
 pub(crate) struct Wal {
     pub(crate) writer: RecordWriter,
     pub(crate) number: FileNumber,
-    /// Whether its directory entry is durable.
+    /// Whether the directory entry of the log is durable.
     pub(crate) is_entry_synced: bool,
-    /// Whether there are records since the last sync.
+    /// Whether records were appended since the last sync.
     pub(crate) has_unsynced: bool,
-    /// The previous log, until the link to it is written.
+    /// The number of the previous log, until the link to it is written.
     pub(crate) follows: Option<FileNumber>,
-    /// The previous log, until this log records that it is durable.
+    /// The number of the previous log, until this log records that it is durable.
     pub(crate) unconfirmed: Option<FileNumber>,
     /// The sequence number after the last logged batch.
     pub(crate) next_seqno: SeqNo,
 }
 
 impl Wal {
-    /// Continues in a new, empty log; returns the writer of the previous one.
+    /// Switches to a new, empty log; returns the writer of the previous one.
     fn restart(&mut self, number: FileNumber, writer: RecordWriter) -> RecordWriter {
         self.number = number;
         self.unconfirmed = None;
@@ -68,10 +68,10 @@ pub(crate) struct WalSet {
     /// Closed logs that are not durable yet.
     unsynced: UnsyncedLogs<RecordWriter>,
     standby: StandbyLog,
-    /// Logs that are no longer written and not yet removed, with their sizes. Locked before
-    /// the state of `pinned`.
+    /// Logs that are no longer written and not yet removed, with their sizes. Locked before the
+    /// state of `pinned`.
     closed: Mutex<Vec<(FileNumber, u64)>>,
-    /// Obsolete logs that iterators of updates need.
+    /// Obsolete logs that update iterators need.
     pub(crate) pinned: PinnedLogs,
 }
 
@@ -146,14 +146,14 @@ impl WalSet {
         })
     }
 
-    /// Writes what is buffered to the operating system.
+    /// Writes buffered records to the operating system.
     pub(crate) fn flush(&self, wal: &mut Wal) -> Result<()> {
         wal.writer
             .flush()
             .map_err(|error| self.health.fail_writes(error.with_severity(Severity::Hard)))
     }
 
-    /// Makes everything written so far durable.
+    /// Makes all records written so far durable.
     pub(crate) fn sync(&self, wal: &mut Wal) -> Result<()> {
         self.sync_after_closed(wal).map_err(|error| {
             self.health.fail_writes(
@@ -164,7 +164,7 @@ impl WalSet {
         })
     }
 
-    /// Makes everything written so far durable, the logs before this one first (O6).
+    /// Makes all records written so far durable, those of earlier logs first (O6).
     fn sync_after_closed(&self, wal: &mut Wal) -> Result<()> {
         self.sync_closed()?;
         if wal.has_unsynced || !wal.is_entry_synced {
@@ -187,7 +187,7 @@ impl WalSet {
         Ok(())
     }
 
-    /// Syncs the logs that are no longer written, with their directory entries.
+    /// Syncs the closed logs and their directory entries.
     pub(crate) fn sync_closed(&self) -> Result<()> {
         self.unsynced
             .sync(|| self.context.fs.sync_dir(&self.context.wal_dir))
@@ -222,7 +222,8 @@ impl WalSet {
         Ok(true)
     }
 
-    /// Abandons a log that failed or may have a failed batch, and starts a new one.
+    /// Abandons a log that failed, or that may have a batch of a failed write, and starts a new
+    /// log.
     ///
     /// The old log is not touched again. An unwritten log with a durable name can be used further.
     pub(crate) fn abandon(&self, wal: &mut Wal, next_seqno: SeqNo) -> Result<()> {
@@ -316,7 +317,7 @@ pub(crate) fn new_wal_file(
     fs.create(&file_name::wal(directory, number), &options)
 }
 
-/// Starts a log in its file.
+/// Creates the writer of a log in its empty file.
 pub(crate) fn wal_writer(file: Box<dyn WritableFile>, db: &DbOptions) -> Result<RecordWriter> {
     let compression = match db.wal_compression {
         Compression::Zstd => WalCompression::Zstd,

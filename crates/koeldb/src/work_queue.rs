@@ -1,4 +1,4 @@
-//! Queues of the column families with changes that may make work due.
+//! Queues of the column families whose changes may require work.
 //!
 //! A column family enters a queue whenever its state changes, and leaves it when a look at it finds
 //! nothing to do. Whether a job is worth starting is therefore known without visiting any family,
@@ -21,7 +21,7 @@ pub(crate) enum WorkKind {
     Compaction,
 }
 
-/// The last change of a queued column family.
+/// The stamp of the last change of a queued column family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp(u64);
 
@@ -30,7 +30,7 @@ struct Queues {
     changes: u64,
     flushes: BTreeMap<u32, Stamp>,
     compactions: BTreeMap<u32, Stamp>,
-    /// Column families with stall conditions that listeners have not been told of.
+    /// Column families whose stall conditions were not reported to listeners yet.
     stalls: BTreeSet<u32>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct WorkQueue {
     queues: Mutex<Queues>,
     /// The Unix time, in seconds, at which a file of some column family expires.
     next_expiry: AtomicU64,
-    /// The sequence number below which no snapshot may live for some file to become due.
+    /// The sequence number below which all snapshots must be released for some file to become due.
     next_release: AtomicU64,
     stall: Arc<WriteStall>,
 }
@@ -64,7 +64,7 @@ impl WorkQueue {
         }
     }
 
-    /// Queues a column family for a look.
+    /// Queues a column family to be checked for work.
     pub(crate) fn push(&self, kind: WorkKind, family: u32) {
         let mut queues = lock(&self.queues);
         queues.changes += 1;
@@ -72,19 +72,19 @@ impl WorkQueue {
         queues.of(kind).insert(family, stamp);
     }
 
-    /// Whether any column family is queued.
+    /// Whether any column family is queued for this kind of work.
     pub(crate) fn has(&self, kind: WorkKind) -> bool {
         !lock(&self.queues).of(kind).is_empty()
     }
 
-    /// The queued column families.
+    /// The queued column families, with the stamps of their last changes.
     pub(crate) fn queued(&self, kind: WorkKind) -> Vec<(u32, Stamp)> {
         let mut queues = lock(&self.queues);
         let queue = queues.of(kind).iter();
         queue.map(|(&family, &stamp)| (family, stamp)).collect()
     }
 
-    /// Removes a column family that has no work, unless it has changed since it had `stamp`.
+    /// Removes a column family without work from the queue, unless it has changed since `stamp`.
     pub(crate) fn remove(&self, kind: WorkKind, family: u32, stamp: Stamp) {
         let mut queues = lock(&self.queues);
         let queue = queues.of(kind);
@@ -108,7 +108,7 @@ impl WorkQueue {
         is_due
     }
 
-    /// Records that files become due once no snapshot below `seqno` lives.
+    /// Records that files become due once all snapshots below `seqno` are released.
     pub(crate) fn waits_for_release(&self, seqno: SeqNo) {
         self.next_release.fetch_min(seqno, Ordering::AcqRel);
     }
@@ -123,7 +123,7 @@ impl WorkQueue {
         is_due
     }
 
-    /// Applies the stall condition of a column family to writers.
+    /// Queues the column family whose stall condition changed, to be reported to listeners.
     ///
     /// Called under the lock of its state, so that an older condition never replaces a newer one.
     pub(crate) fn stalled(&self, family: u32, condition: StallCondition, is_new: bool) {

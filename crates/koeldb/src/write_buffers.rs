@@ -28,7 +28,7 @@ pub struct WriteBufferManager {
 
 /// A database whose memtables a manager counts.
 pub(crate) trait ManagedDatabase: Send + Sync + 'static {
-    /// Unique in this process.
+    /// Returns an id of the database that is unique in this process.
     fn id(&self) -> u64;
 
     /// The maximum memory that sealing one memtable frees; `None` if it accepts no writes.
@@ -37,7 +37,7 @@ pub(crate) trait ManagedDatabase: Send + Sync + 'static {
     /// Requests a flush of all sealed memtables, however small; returns whether there are any.
     fn flush_all_sealed(&self) -> bool;
 
-    /// Seals the largest memtable in the background, for another database that shares the limit.
+    /// Seals the largest memtable, in the background, because another database needs the memory.
     fn seal_largest_later(self: Arc<Self>);
 }
 
@@ -53,16 +53,16 @@ struct Shared {
     freed: Condvar,
 }
 
-/// Cache entries that represent the memory of memtables, so that fewer blocks are cached.
+/// Cache entries that charge the memory of memtables to a block cache.
 struct Reserved {
     cache: Cache<CachedBlock>,
     file: u64,
-    /// Cache entries for the charge, pinned against eviction.
+    /// The dummy entries, pinned against eviction.
     entries: Mutex<Vec<Arc<CachedBlock>>>,
 }
 
 impl Reserved {
-    /// Adjusts the reservations to `used` bytes.
+    /// Adjusts the charged entries to `used` bytes.
     fn follow(&self, used: u64) {
         let wanted = koeldb_base::coding::to_usize(used.div_ceil(RESERVATION_BYTES));
         let mut entries = lock(&self.entries);
@@ -133,7 +133,7 @@ impl WriteBufferManager {
         self.shared.notify_freed();
     }
 
-    /// Changes whether writes wait at the limit; waiting ones look again.
+    /// Sets whether writes wait at the limit; waiting writes check again.
     pub fn set_allow_stall(&self, allow_stall: bool) {
         self.shared
             .allow_stall
@@ -147,21 +147,20 @@ impl WriteBufferManager {
         self.shared.used.load(Ordering::Relaxed)
     }
 
-    /// The part of it in active memtables.
+    /// The memory of all active memtables in bytes.
     #[must_use]
     pub fn get_mutable_usage(&self) -> u64 {
         self.shared.active.load(Ordering::Relaxed)
     }
 
-    /// Whether a memtable should be sealed (RocksDB: `include/rocksdb/write_buffer_manager.h`,
-    /// `ShouldFlush`).
+    /// Whether a memtable should be sealed (RocksDB: `WriteBufferManager::ShouldFlush`).
     pub(crate) fn should_flush(&self) -> bool {
         let limit = self.get_buffer_size();
         let active = self.get_mutable_usage();
         limit > 0 && (active > limit / 8 * 7 || (self.get_usage() >= limit && active >= limit / 2))
     }
 
-    /// Whether writes wait.
+    /// Whether writes must wait for memory.
     #[inline]
     pub(crate) fn should_stall(&self) -> bool {
         let limit = self.get_buffer_size();

@@ -25,22 +25,22 @@ pub enum StallCause {
     PendingCompactionBytes,
 }
 
-/// The limits that apply to writers.
+/// The stall condition of a column family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StallCondition {
     /// Writes are not limited.
     Normal,
-    /// A limited write rate.
+    /// Writes are limited to a rate.
     Delayed {
-        /// The cause.
+        /// The cause of the delay.
         cause: StallCause,
-        /// The rate.
+        /// The permitted rate.
         bytes_per_second: u64,
     },
     /// Writes are stopped.
     Stopped(
-        /// The cause.
+        /// The cause of the stop.
         StallCause,
     ),
 }
@@ -56,7 +56,7 @@ impl StallCondition {
     }
 }
 
-/// The state and the limits of one column family that determine stalls.
+/// The state and the limits of a column family that determine its stall condition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StallInputs {
     pub(crate) sealed_memtables: usize,
@@ -71,7 +71,8 @@ pub(crate) struct StallInputs {
     pub(crate) auto_compactions: bool,
 }
 
-/// Returns the rate at position `at` between the triggers `from` and `to`.
+/// Returns the rate at position `at` between the triggers `from` and `to`, interpolated from
+/// `rate`.
 fn slowed(rate: u64, at: u64, from: u64, to: u64) -> u64 {
     let span = to.saturating_sub(from).max(1);
     let left = to.saturating_sub(at).min(span);
@@ -141,7 +142,7 @@ const STOPPED: u64 = 0;
 /// The stall state that a leader checks before it writes.
 #[derive(Debug)]
 pub(crate) struct WriteStall {
-    /// The permitted bytes per second: `NORMAL`, `STOPPED`, or a rate in between.
+    /// The permitted bytes per second: `NORMAL`, `STOPPED`, or a rate between the two.
     rate: AtomicU64,
     limits: Mutex<Limits>,
     wake: Condvar,
@@ -154,17 +155,17 @@ struct Limits {
     by_family: BTreeMap<u32, StallCondition>,
 }
 
-/// The times booked by delayed writes. Only the leader of the write queue books.
+/// The time account of delayed writes, which only the leader of the write queue changes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// The time when all booked writes are paid for.
+    /// The time at which the writes so far have used up their share of the rate.
     next_free: Duration,
-    /// The time that writes waited before they gave up, at most the cost of the last one.
+    /// The time waited by writes that then gave up, credited to the next write.
     credit: Duration,
 }
 
 impl Account {
-    /// Returns the account after a write of this cost.
+    /// Returns the account after a write whose bytes take `cost` at the permitted rate.
     fn charged(self, now: Duration, cost: Duration) -> Self {
         Account {
             next_free: self.next_free.max(now) + cost.saturating_sub(self.credit),
@@ -172,7 +173,7 @@ impl Account {
         }
     }
 
-    /// Returns the account after a write of this cost that waited until `now` and gave up.
+    /// Returns the account after a write of `cost` that waited until `now` and gave up.
     ///
     /// Its wait is credited to the next write: otherwise a write that costs more than the time
     /// limit of its writer would never succeed.

@@ -74,7 +74,7 @@ pub struct VersionEdit {
     pub db_id: Option<Vec<u8>>,
     /// The name of the family's comparator.
     pub comparator: Option<String>,
-    /// The first log that may have data of the family that is in no table.
+    /// The log number below which all data of the family is in its tables.
     pub log_number: Option<FileNumber>,
     /// Always 0 in current files.
     pub prev_log_number: Option<FileNumber>,
@@ -82,7 +82,7 @@ pub struct VersionEdit {
     pub next_file_number: Option<FileNumber>,
     /// The largest id that a family ever had.
     pub max_column_family: Option<u32>,
-    /// The first log that any family needs.
+    /// The number below which no family needs a log.
     pub min_log_number_to_keep: Option<FileNumber>,
     /// The last sequence number in use.
     pub last_seqno: Option<SeqNo>,

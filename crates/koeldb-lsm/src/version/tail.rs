@@ -28,7 +28,7 @@ pub struct TailedState {
     pub db_id: Option<String>,
     /// The last sequence number in use, as recorded.
     pub last_seqno: SeqNo,
-    /// The first log that any family needs.
+    /// The number below which no family needs a log.
     pub min_log_number_to_keep: FileNumber,
     /// The opened column families, by id.
     pub families: BTreeMap<u32, ColumnFamilyVersions>,

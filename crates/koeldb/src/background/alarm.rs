@@ -1,4 +1,4 @@
-//! A look at idle databases from time to time, because files expire without any event.
+//! The periodic check of idle databases, whose files expire without any event.
 //!
 //! One thread serves all databases of the process, and ends with the last of them.
 
@@ -9,7 +9,7 @@ use koeldb_base::sync::lock_plain as lock;
 
 use super::Background;
 
-/// The time between two looks.
+/// The time between two checks.
 const PERIOD: Duration = match cfg!(test) {
     true => Duration::from_millis(50),
     false => Duration::from_secs(20),
@@ -26,11 +26,11 @@ static WATCHED: Mutex<Watched> = Mutex::new(Watched {
     has_thread: false,
 });
 
-/// Never notified: the thread only waits for time.
+/// A condition variable that is never notified: the thread only waits for time to pass.
 static SLEEP: Condvar = Condvar::new();
 
 impl Background {
-    /// Looks at the database from time to time while it is open.
+    /// Registers the database for the periodic check, as long as it is open.
     ///
     /// Without a thread, files are looked at when something else happens.
     pub(crate) fn watch(self: &Arc<Self>) {

@@ -28,18 +28,18 @@ use crate::work_queue::WorkKind;
 /// The settings of one compaction beyond its plan.
 #[derive(Clone, Copy, Default)]
 pub(super) struct CompactionRequest<'a> {
-    /// Any of them is set to cancel it.
+    /// The flags that cancel the compaction: one that is set is enough.
     pub(super) canceled: &'a [&'a AtomicBool],
-    /// The threads that share the work; 0: the option of the database.
+    /// The number of threads that share the work; 0 for that of the options.
     pub(super) max_subcompactions: u32,
-    /// The codec of the output; `None`: that of the level.
+    /// The codec of the output; `None` for that of the output level.
     pub(super) compression: Option<Compression>,
-    /// The size at which a table of the output is cut; `None`: that of the level.
+    /// The size at which an output table is cut; `None` for that of the output level.
     pub(super) target_file_bytes: Option<u64>,
 }
 
 impl Background {
-    /// Runs a plan that has begun, ends it, and removes obsolete files.
+    /// Runs a compaction plan that has begun, installs the result, and removes obsolete files.
     pub(super) fn compact(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,

@@ -29,21 +29,21 @@ use crate::work_queue::WorkKind;
 struct Manual<'a> {
     family: &'a Arc<ColumnFamilyData>,
     request: CompactionRequest<'a>,
-    /// No automatic compaction runs beside it.
+    /// Whether no automatic compaction may run concurrently.
     is_exclusive: bool,
 }
 
 /// The state of manual compactions.
 #[derive(Debug, Default)]
 pub(super) struct ManualState {
-    /// The calls of `disable_manual_compaction` that were not taken back.
+    /// The number of calls of `disable_manual_compaction` that were not reverted.
     disabled: Mutex<u32>,
-    /// Set while they are disabled; ends the running ones.
+    /// Whether manual compactions are disabled; ends the running ones.
     is_disabled: AtomicBool,
     running: AtomicU32,
 }
 
-/// Counts a manual compaction while it runs.
+/// A guard that counts a manual compaction while it runs.
 struct Running<'a>(&'a Background);
 
 impl Drop for Running<'_> {
@@ -68,7 +68,7 @@ impl Background {
         }
     }
 
-    /// Takes back one call of [`Background::disable_manual_compaction`].
+    /// Reverts one call of [`Background::disable_manual_compaction`].
     pub(crate) fn enable_manual_compaction(&self) {
         let mut disabled = lock(&self.manual.disabled);
         *disabled = disabled.saturating_sub(1);
@@ -162,7 +162,7 @@ impl Background {
         }
     }
 
-    /// Compacts a range level by level; returns the last level with files of it.
+    /// Compacts a range level by level; returns the last level with files in the range.
     fn compact_levels(
         self: &Arc<Self>,
         manual: &Manual<'_>,
@@ -215,7 +215,7 @@ impl Background {
         Ok(last)
     }
 
-    /// Compacts a range of one level, part by part.
+    /// Compacts the files of one level that overlap a range, part by part.
     fn compact_level(self: &Arc<Self>, manual: &Manual<'_>, range: &ManualRange<'_>) -> Result<()> {
         let mut after: Option<Vec<u8>> = None;
         loop {
@@ -276,7 +276,7 @@ impl Background {
         }
     }
 
-    /// Waits until nothing conflicts, and returns the picked part, which has begun.
+    /// Picks a part and begins it, after waiting for conflicting compactions.
     ///
     /// While it waits, no automatic compaction of the column family begins.
     fn wait_for_pick(
@@ -320,7 +320,7 @@ impl Background {
         }
     }
 
-    /// Runs a plan that has begun.
+    /// Runs a compaction plan that has begun.
     fn run_manual(
         self: &Arc<Self>,
         manual: &Manual<'_>,
@@ -340,7 +340,8 @@ impl Background {
         }
     }
 
-    /// Waits for the running compactions of the column family, then runs the plan of `pick`.
+    /// Waits for the running compactions of the column family, then runs the plan that `pick`
+    /// returns.
     fn compact_planned(
         self: &Arc<Self>,
         manual: &Manual<'_>,

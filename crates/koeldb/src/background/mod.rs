@@ -40,7 +40,7 @@ use crate::visibility::Visibility;
 use crate::wal_set::WalSet;
 use crate::work_queue::WorkKind;
 
-/// The pause between attempts grows up to this multiple of the interval.
+/// The largest pause between retries, as a multiple of the first one.
 pub(crate) const BACKOFF_MAX: u32 = 4;
 
 /// The background jobs of a database: flushes and compactions.
@@ -52,7 +52,7 @@ pub(crate) struct Background {
     visibility: Arc<Visibility>,
     wals: Arc<WalSet>,
     tree: Arc<Tree>,
-    /// The failure of a compaction, which will be retried after a pause; none starts until then.
+    /// The failure of a compaction, to be retried after a pause; no compaction starts until then.
     compaction_failure: Mutex<Option<Error>>,
     /// The number of failed compactions since the last success.
     failed_compactions: AtomicU32,
@@ -138,7 +138,7 @@ impl Background {
         }
     }
 
-    /// Logs which tables of a job are not in the format of the column family.
+    /// Logs and reports the tables of a job that are not in the format of the column family.
     fn notify_fallbacks(
         &self,
         family: &ColumnFamilyData,
@@ -158,7 +158,7 @@ impl Background {
         }
     }
 
-    /// The time, and the oldest snapshot.
+    /// The time and the oldest snapshot, for a pick of compactions.
     pub(crate) fn pick_moment(&self) -> PickMoment {
         PickMoment {
             unix_secs: self.context.table_files.unix_secs(),
@@ -166,7 +166,7 @@ impl Background {
         }
     }
 
-    /// Starts compactions of files that only the released snapshot held.
+    /// Schedules compactions of files that only the released snapshot held back.
     pub(crate) fn snapshot_released(self: &Arc<Self>) {
         if self
             .families

@@ -1,4 +1,4 @@
-//! Pauses of background jobs, which a close ends, and some of them a call of `Db::resume`.
+//! Pauses of background jobs; a close ends all of them, a call of `Db::resume` some.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use koeldb_base::sync::lock_plain as lock;
 use super::Background;
 
 impl Background {
-    /// Ends the pause after a failed compaction, when the user calls `Db::resume`.
+    /// Ends the pause after a failed compaction, because the user called `Db::resume`.
     pub(crate) fn retry_immediately(&self) {
         *lock(&self.compaction_failure) = None;
         self.resume_calls.fetch_add(1, Ordering::AcqRel);
         self.slots.notify();
     }
 
-    /// Waits; `false` if the database closes.
+    /// Waits for a time; `false` if the database closes.
     pub(crate) fn pause(&self, time: Duration) -> bool {
         self.pause_before_retry(time, None)
     }

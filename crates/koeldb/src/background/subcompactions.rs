@@ -11,11 +11,11 @@ use koeldb_lsm::pick::{CompactionPlan, CompactionReason};
 use super::Background;
 use crate::options::{ColumnFamilyOptions, CompactionStyle};
 
-/// The most parts of a compaction.
+/// The maximum number of parts of a compaction.
 const PARTS_MAX: usize = 128;
 
 impl Background {
-    /// The most parts that a compaction is divided into; `requested` is 0 for the option.
+    /// The maximum number of parts of this compaction; `requested` is 0 for that of the options.
     pub(super) fn parts_max(
         &self,
         options: &ColumnFamilyOptions,

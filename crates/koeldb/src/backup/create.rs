@@ -1,4 +1,4 @@
-//! Making a backup: which files it names, which of them are copied, and the order of syncs.
+//! The creation of a backup: its files, which of them are copied, and the order of syncs.
 //!
 //! Data files are synced, then the directories that name them, then the meta file, which gets its
 //! name last (BK1; RocksDB syncs the directories after that).
@@ -29,13 +29,13 @@ struct Item {
     path: BackupPath,
     source: PathBuf,
     bytes: u64,
-    /// The checksum, if it is known before the copy.
+    /// The checksum of the file, if it is known before the copy.
     crc32c: Option<u32>,
     is_copied: bool,
 }
 
 impl BackupEngine {
-    /// Makes a backup of `db`, without a flush: data in memtables is in the logs of the backup.
+    /// Creates a backup of `db` without a flush: data in memtables is in the logs of the backup.
     ///
     /// # Errors
     /// See [`BackupEngine::create_new_backup_opt`].
@@ -43,7 +43,7 @@ impl BackupEngine {
         self.create_new_backup_opt(db, &CreateBackupOptions::new())
     }
 
-    /// Makes a backup of `db`, whose writers are held up for a moment at most.
+    /// Creates a backup of `db`; blocks writers for a moment at most.
     ///
     /// # Errors
     /// `Corruption` if a table does not have the checksum that the MANIFEST records, or a shared
@@ -96,7 +96,7 @@ impl BackupEngine {
         self.write_meta(id, db, &capture, items, excluded, options)
     }
 
-    /// The files of the backup, and the paths of those that are left out.
+    /// Returns the files of the backup, and the paths of excluded ones.
     fn items(
         &self,
         backups: &Backups,
@@ -155,7 +155,7 @@ impl BackupEngine {
         Ok(item)
     }
 
-    /// The path in `shared_checksum`.
+    /// The path of a table in the directory `shared_checksum`.
     fn checksum_path(
         &self,
         db: &Db,
@@ -279,7 +279,7 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// The item of a small file that was made in the private directory.
+    /// Creates the item of a small file that was written into the private directory.
     fn made_file(&self, id: BackupId, name: &str) -> Result<Item> {
         let path = BackupPath::private(id, name);
         let source = path.in_directory(&self.directory);

@@ -19,14 +19,14 @@ use super::meta::{BackupMeta, META_BYTES_MAX};
 use super::options::{BackupEngineOptions, BackupFileInfo, BackupInfo};
 use crate::transfer::{Pace, Transfer};
 
-/// Locks a directory against other writing engines. RocksDB ignores the name.
+/// The name of the file that locks the directory against other engines. RocksDB ignores it.
 const LOCK: &str = ".koeldb-lock";
 
 /// A readable backup.
 #[derive(Clone, Debug)]
 pub(super) struct Backup {
     pub(super) meta: BackupMeta,
-    /// The lengths of its files, in their order.
+    /// The lengths of the backup's files, in their order.
     pub(super) bytes: Vec<u64>,
 }
 
@@ -60,7 +60,7 @@ impl Backups {
     }
 }
 
-/// Makes, verifies, restores and removes backups in a directory, in RocksDB's format.
+/// An engine that creates, verifies, restores and removes backups in a directory, as RocksDB does.
 ///
 /// Backups share the tables they have in common. One engine may write to a directory at a time, and
 /// any number may read it. RocksDB's engine reads and writes the same directories.
@@ -94,11 +94,11 @@ pub struct BackupEngine {
     stop: Arc<AtomicBool>,
     /// The number of running operations that a stop cancels.
     running: Mutex<usize>,
-    /// `None` if the engine only reads.
+    /// The lock of the directory; `None` if the engine only reads.
     lock: Option<Box<dyn FileLock>>,
 }
 
-/// A running operation; the first one takes back an earlier stop.
+/// A guard of a running operation; the first one clears an earlier stop request.
 pub(super) struct Operation<'e>(&'e BackupEngine);
 
 impl Drop for Operation<'_> {
@@ -107,7 +107,7 @@ impl Drop for Operation<'_> {
     }
 }
 
-/// Cancels the running operations of a [`BackupEngine`].
+/// A handle that cancels the running operations of a [`BackupEngine`].
 #[derive(Clone, Debug)]
 pub struct BackupStopHandle(Arc<AtomicBool>);
 
@@ -178,7 +178,7 @@ impl BackupEngine {
         Ok(engine)
     }
 
-    /// Reads the meta file of a backup, and checks that its files are there.
+    /// Reads the meta file of a backup, and checks that the files of the backup exist.
     fn read_backup(&self, id: BackupId) -> Result<Backup> {
         let path = self.meta_path(id);
         let bytes = self.fs.read_all(&path, META_BYTES_MAX, Purpose::Backup)?;
@@ -220,7 +220,7 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// The number of the next backup.
+    /// The id of the next backup.
     pub(super) fn next_id(&self, backups: &Backups) -> Result<BackupId> {
         let next = backups.last_id().checked_add(1);
         next.ok_or_else(|| Error::invalid_argument("all backup ids are used up"))
@@ -254,7 +254,7 @@ impl BackupEngine {
         BackupStopHandle(Arc::clone(&self.stop))
     }
 
-    /// Verifies that the files of a backup have their lengths, and, if `checksums`, their bytes.
+    /// Verifies the lengths of the files of a backup and, if `checksums`, their bytes.
     ///
     /// # Errors
     /// `NotFound` for an unknown id; `Corruption` with the first damaged file; errors of the file
@@ -308,7 +308,7 @@ impl BackupEngine {
         })
     }
 
-    /// A transfer within the directory of backups.
+    /// Returns the settings of a transfer within the directory of backups.
     pub(super) fn transfer<'t>(
         &'t self,
         pace: &'t Pace,

@@ -25,20 +25,20 @@ pub(super) const SHARED_CHECKSUM: &str = "shared_checksum";
 pub(super) const PRIVATE: &str = "private";
 pub(super) const META: &str = "meta";
 
-/// How tables are named in `shared_checksum`.
+/// The naming of tables in the directory `shared_checksum`.
 ///
 /// Tables without a session id, and all blob files, are named by checksum and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShareFilesNaming {
     /// By CRC-32C and size: RocksDB's `kLegacyCrc32cAndFileSize`.
     LegacyCrc32cAndFileSize,
-    /// By the session id of the database that wrote it: RocksDB's `kUseDbSessionId` alone.
+    /// By the session id of the database that wrote the table: RocksDB's `kUseDbSessionId` alone.
     UseDbSessionId,
     /// By session id and size: RocksDB's default.
     UseDbSessionIdAndFileSize,
 }
 
-/// The path of a file in the directory of an engine, of the layout above.
+/// The path of a file in the directory of a backup engine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct BackupPath(String);
 
@@ -63,17 +63,17 @@ impl BackupPath {
         }
     }
 
-    /// The path of file `name` of backup `id` alone.
+    /// The path of file `name`, which only backup `id` has.
     pub(super) fn private(id: BackupId, name: &str) -> Self {
         BackupPath(format!("{PRIVATE}/{id}/{name}"))
     }
 
-    /// The path of a table in `shared`.
+    /// The path of a table in the directory `shared`.
     pub(super) fn shared(name: &str) -> Self {
         BackupPath(format!("{SHARED}/{name}"))
     }
 
-    /// The path of a table named by its session id.
+    /// The path of a shared table that is named by its session id.
     pub(super) fn by_session(name: &str, session_id: &str, bytes: Option<u64>) -> Self {
         let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
         let bytes = bytes.map_or_else(String::new, |bytes| format!("_{bytes}"));
@@ -82,7 +82,7 @@ impl BackupPath {
         ))
     }
 
-    /// The path of a file named by checksum and size.
+    /// The path of a shared file that is named by checksum and size.
     pub(super) fn by_checksum(name: &str, crc32c: u32, bytes: u64) -> Self {
         let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
         BackupPath(format!(
@@ -98,7 +98,7 @@ impl BackupPath {
         !self.0.starts_with(PRIVATE)
     }
 
-    /// Whether its name is the number of a table alone.
+    /// Whether a table is shared under its number alone.
     pub(super) fn is_shared_by_number(&self) -> bool {
         self.is_shared() && !self.0.starts_with(SHARED_CHECKSUM)
     }
@@ -113,7 +113,7 @@ impl BackupPath {
         engine.join(directory).join(format!(".{name}.tmp"))
     }
 
-    /// The name of the file in a database.
+    /// The name that the file has in a database.
     pub(super) fn database_name(&self) -> String {
         let name = self.0.rsplit('/').next().unwrap_or_default();
         if !self.0.starts_with(SHARED_CHECKSUM) {
@@ -149,7 +149,7 @@ fn is_backed_up(kind: FileKind) -> bool {
     )
 }
 
-/// The id that a name in `meta` or `private` stands for.
+/// Parses the name of a backup in the directory `meta` or `private`.
 pub(super) fn parse_id(name: &str) -> Option<BackupId> {
     let id: BackupId = name.parse().ok()?;
     (id > 0 && name == id.to_string()).then_some(id)

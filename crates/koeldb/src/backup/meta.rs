@@ -38,12 +38,12 @@ pub(super) const APP_METADATA_BYTES_MAX: usize = 1 << 20;
 const FOOTER: &str = "// FOOTER";
 const FOOTER_CRC: &str = "koeldb.crc32c";
 
-/// A file of a backup.
+/// The entry of a file in a meta file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MetaFile {
     pub(super) path: BackupPath,
     pub(super) crc32c: Option<u32>,
-    /// The length in bytes; absent in schema 1.
+    /// The length of the file in bytes; absent in schema 1.
     pub(super) bytes: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct BackupMeta {
 }
 
 impl BackupMeta {
-    /// Encodes the file in schema 1 or 2.
+    /// Encodes the meta file in schema 1 or 2.
     pub(super) fn encode(&self, schema: u32) -> String {
         let mut text = String::new();
         if schema >= 2 {
@@ -237,7 +237,7 @@ impl<'t> Lines<'t> {
         }
     }
 
-    /// The text before the next line.
+    /// The text before the next line, for the checksum.
     fn consumed(&self) -> &'t str {
         let bytes = self.text.len().saturating_sub(self.rest.len());
         self.text.get(..bytes).unwrap_or_default()

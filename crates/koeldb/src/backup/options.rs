@@ -10,7 +10,7 @@ use crate::env::Env;
 /// A progress callback: bytes done and bytes in all.
 pub(super) type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// Decides by the name of a table whether a backup leaves it out.
+/// A predicate that decides by the name of a table whether a backup leaves it out.
 pub(super) type Exclude = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Options of a [`BackupEngine`](super::BackupEngine).
@@ -63,14 +63,14 @@ impl BackupEngineOptions {
         self
     }
 
-    /// Sets whether shared tables are named so that several databases may use the directory; on by
-    /// default.
+    /// Sets whether shared tables have unique names, so that several databases may use the
+    /// directory; on by default.
     pub fn set_share_files_with_checksum(&mut self, share: bool) -> &mut Self {
         self.share_files_with_checksum = share;
         self
     }
 
-    /// Sets the names of shared tables.
+    /// Sets the naming of shared tables.
     pub fn set_share_files_with_checksum_naming(&mut self, naming: ShareFilesNaming) -> &mut Self {
         self.naming = naming;
         self
@@ -169,15 +169,16 @@ impl fmt::Debug for CreateBackupOptions {
     }
 }
 
-/// Which files of the target a restoration keeps.
+/// The choice of the files of the target directory that a restoration keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RestoreMode {
-    /// None: the database is copied as a whole.
+    /// Keeps no file: the database is copied completely.
     #[default]
     PurgeAllFiles,
-    /// Tables with the number, size and session id of the backup's, without reading them.
+    /// Keeps tables whose number, size and session id are those of the backup, without reading
+    /// them.
     KeepLatestDbSessionIdFiles,
-    /// Tables with the checksum of the backup's.
+    /// Keeps tables whose checksum is that of the backup.
     VerifyChecksum,
 }
 
@@ -197,19 +198,19 @@ impl RestoreOptions {
         Self::default()
     }
 
-    /// Sets which files of the target are kept.
+    /// Sets the choice of the files of the target directory that are kept.
     pub fn set_mode(&mut self, mode: RestoreMode) -> &mut Self {
         self.mode = mode;
         self
     }
 
-    /// Keeps the logs of the target, and moves archived ones back, for backups without logs.
+    /// Keeps the logs in the target, and moves archived logs back, for backups without logs.
     pub fn set_keep_log_files(&mut self, keep: bool) -> &mut Self {
         self.keep_log_files = keep;
         self
     }
 
-    /// Adds a directory of backups in which excluded files are looked for.
+    /// Adds a directory of backups that is searched for excluded files.
     pub fn add_alternate_dir(&mut self, directory: impl Into<PathBuf>) -> &mut Self {
         self.alternate_dirs.push(directory.into());
         self
@@ -237,11 +238,11 @@ impl fmt::Debug for RestoreOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupFileInfo {
-    /// Its path in the directory of backups.
+    /// The path of the file in the directory of backups.
     pub relative_filename: String,
-    /// Its length in bytes.
+    /// The length of the file in bytes.
     pub size: u64,
-    /// Its CRC-32C, if the meta file has one.
+    /// The CRC-32C of the file, if the meta file has one.
     pub crc32c: Option<u32>,
 }
 
@@ -249,20 +250,20 @@ pub struct BackupFileInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupInfo {
-    /// Its number.
+    /// The id of the backup.
     pub backup_id: BackupId,
-    /// When it was made, in seconds since 1970.
+    /// The time when the backup was created, in seconds since 1970.
     pub timestamp: u64,
-    /// The sequence number of the last write in it.
+    /// The sequence number of the last write in the backup.
     pub sequence_number: u64,
-    /// The size of its files in bytes, shared ones included.
+    /// The total size of the backup's files in bytes, including shared ones.
     pub size: u64,
-    /// The number of its files.
+    /// The number of files of the backup.
     pub number_files: u64,
-    /// The bytes of the caller.
+    /// The caller's bytes that were stored with the backup.
     pub app_metadata: Vec<u8>,
-    /// Its files.
+    /// The files of the backup.
     pub files: Vec<BackupFileInfo>,
-    /// The paths of the files that it leaves out.
+    /// The paths of the files that were excluded from the backup.
     pub excluded_files: Vec<String>,
 }

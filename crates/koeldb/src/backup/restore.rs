@@ -19,26 +19,26 @@ use super::layout::{BackupId, BackupPath, SHARED_CHECKSUM};
 use super::options::{RestoreMode, RestoreOptions};
 use crate::transfer::{Pace, Transfer, TransferFile};
 
-/// The longest CURRENT of a backup.
+/// The maximum size of CURRENT in a backup, in bytes.
 const CURRENT_BYTES_MAX: u64 = 64;
 
 /// A summary of a restoration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestoreReport {
-    /// The backup.
+    /// The id of the backup.
     pub backup_id: BackupId,
     /// The number of copied files.
     pub copied_files: u64,
     /// The bytes copied.
     pub copied_bytes: u64,
-    /// The number of files of the target that were kept.
+    /// The number of files of the target directory that were kept.
     pub kept_files: u64,
-    /// The names in the target that belong to no database, which were left alone.
+    /// The names in the target that belong to no database, and were not touched.
     pub unknown_names: Vec<String>,
 }
 
-/// A file to restore, and where it comes from.
+/// A file to restore, and the path from which it is copied.
 struct Source {
     name: String,
     path: PathBuf,
@@ -133,7 +133,7 @@ impl BackupEngine {
         Ok(report)
     }
 
-    /// The files to restore, except CURRENT, with the places of excluded ones.
+    /// Returns the files to restore, except CURRENT, with the locations of excluded ones.
     fn sources(&self, backup: &Backup, options: &RestoreOptions) -> Result<Vec<Source>> {
         let mut sources = Vec::new();
         for (file, &bytes) in backup.meta.files.iter().zip(&backup.bytes) {
@@ -191,7 +191,7 @@ impl BackupEngine {
         }
     }
 
-    /// The files of the target that stay, by name.
+    /// Returns the files of the target directory that are kept, by name.
     fn kept<'s>(
         &self,
         target: &Target<'_>,
@@ -283,7 +283,7 @@ fn remove_current(target: &Target<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Removes the files of a database that are not kept.
+/// Removes the files of a database in the target that are not kept.
 fn clear(
     target: &Target<'_>,
     kept: &BTreeMap<&str, &Source>,

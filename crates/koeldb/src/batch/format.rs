@@ -42,7 +42,7 @@ pub(crate) mod tag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchEntry<'a> {
-    /// Sets the value of a key.
+    /// Sets a key to a value.
     Put {
         /// The id of the column family.
         cf: u32,
@@ -58,7 +58,7 @@ pub enum BatchEntry<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// Deletes a key that was written only once.
+    /// Deletes a key that was put exactly once.
     SingleDelete {
         /// The id of the column family.
         cf: u32,
@@ -100,7 +100,8 @@ pub enum BatchEntry<'a> {
 }
 
 impl<'a> BatchEntry<'a> {
-    /// The column family, type, key and value of an operation, as in memtables; `None` for log data.
+    /// Returns column family, type, key and value of an operation, as in memtables; `None` for log
+    /// data.
     pub(crate) fn stored(&self) -> Option<(u32, ValueType, &'a [u8], &'a [u8])> {
         Some(match *self {
             BatchEntry::Put { cf, key, value } => (cf, ValueType::Value, key, value),
@@ -140,13 +141,13 @@ impl<'a> BatchEntry<'a> {
         }
     }
 
-    /// Whether the operation has a sequence number.
+    /// Whether the operation takes a sequence number.
     pub(crate) fn counts(&self) -> bool {
         !matches!(self, BatchEntry::LogData(_))
     }
 }
 
-/// The operations of a batch.
+/// An iterator over the operations of a batch.
 #[derive(Clone, Debug)]
 pub struct BatchIter<'a> {
     rest: &'a [u8],
@@ -157,12 +158,12 @@ impl<'a> BatchIter<'a> {
         BatchIter { rest: records }
     }
 
-    /// The records that were not decoded yet.
+    /// The records that the iterator has not decoded yet.
     pub(crate) fn records(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Decodes one record; `None` for one without an operation.
+    /// Decodes the next record; `None` for one without an operation.
     #[inline]
     pub(crate) fn decode(&mut self) -> Result<Option<BatchEntry<'a>>> {
         let input = &mut self.rest;
@@ -282,7 +283,7 @@ pub(crate) fn check(rep: &[u8]) -> Result<u32> {
     check_count(rep, count)
 }
 
-/// Compares the count of a serialized batch with the number of operations found; returns it.
+/// Compares the count of a serialized batch with the number of operations found; returns the count.
 pub(crate) fn check_count(rep: &[u8], count: u32) -> Result<u32> {
     let (_, declared) = header(rep)?;
     if count != declared {

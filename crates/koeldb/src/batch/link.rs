@@ -1,4 +1,4 @@
-//! Links between logs.
+//! Links between logs: batches without operations by which a log names its predecessor.
 //!
 //! A log that follows another one begins with a *link*: a batch without operations, with the next
 //! sequence number and a note that names the previous log. It shows recovery that nothing is
@@ -10,33 +10,33 @@ use koeldb_base::file_name::FileNumber;
 
 use super::format::{BatchEntry, BatchIter, HEADER_BYTES, tag};
 
-/// The prefix of the note of a link; the number of the previous log and a [`LinkKind`] follow.
+/// The prefix of a link in log data; the number of the previous log and a [`LinkKind`] follow.
 const LINK: &[u8] = b"koeldb.follows:";
 
-/// The statement of a link about the previous log.
+/// The statement that a link makes about the previous log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkKind {
-    /// This log continues the previous one, written by an early version; encoded without a byte.
+    /// The log continues the previous one; written by early versions, encoded without a kind byte.
     ///
     /// That version also named logs without batches, and removed logs that the MANIFEST did not
     /// record as obsolete.
     Early,
-    /// This log continues the previous one.
+    /// The log continues the previous one.
     Follows,
-    /// All older logs are durable as well; may be anywhere in the log.
+    /// All older logs are durable; such a link may be anywhere in the log.
     Durable,
 }
 
-/// A batch without operations that names the previous log.
+/// A link: a batch without operations that names the previous log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// The number of the preceding log.
+    /// The number of the previous log.
     pub(crate) before: FileNumber,
     pub(crate) kind: LinkKind,
 }
 
 impl Link {
-    /// Returns the serialized batch; `next` is the next sequence number of the log.
+    /// Encodes the link as a serialized batch; `next` is the next sequence number of the log.
     pub(crate) fn encode(self, next: SeqNo) -> Vec<u8> {
         let mut note = [LINK, &self.before.to_le_bytes()].concat();
         match self.kind {
@@ -52,7 +52,7 @@ impl Link {
         rep
     }
 
-    /// Decodes a serialized batch; `None` if it is not a link.
+    /// Decodes a link from a serialized batch; `None` if the batch is not a link.
     pub(crate) fn decode(rep: &[u8]) -> Option<Self> {
         let mut records = BatchIter::new(rep.get(HEADER_BYTES..)?);
         let (Some(Ok(BatchEntry::LogData(note))), None) = (records.next(), records.next()) else {

@@ -1,4 +1,4 @@
-//! The write batch, which is its own log record.
+//! The write batch, which is serialized as its own log record.
 
 use koeldb_base::coding::{put_length_prefixed, put_varint32, to_usize};
 use koeldb_base::error::WriteOutcome;
@@ -25,7 +25,7 @@ pub struct WriteBatch {
     count: u32,
     database: Option<u64>,
     has_foreign_family: bool,
-    /// An operation was dropped because the batch would exceed a log record; the batch is rejected.
+    /// Whether an operation was dropped because the batch would exceed a log record.
     is_too_large: bool,
     bytes_max: usize,
     save_points: Vec<SavePoint>,
@@ -47,13 +47,13 @@ impl Default for WriteBatch {
 }
 
 impl WriteBatch {
-    /// An empty batch.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self::with_capacity_bytes(HEADER_BYTES)
     }
 
-    /// An empty batch with room for `bytes` bytes of records.
+    /// Creates an empty batch with capacity for `bytes` bytes of records.
     #[must_use]
     pub fn with_capacity_bytes(bytes: usize) -> Self {
         let mut rep = Vec::with_capacity(bytes.max(HEADER_BYTES));
@@ -99,7 +99,7 @@ impl WriteBatch {
         self.rep[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
     }
 
-    /// Whether there is space for an operation; if not, the batch is too large from then on.
+    /// Whether there is room for an operation; if not, the batch is marked as too large.
     #[inline]
     fn has_room(&mut self, key: &[u8], value: &[u8]) -> bool {
         let bytes = key.len().saturating_add(value.len());
@@ -108,7 +108,7 @@ impl WriteBatch {
         !self.is_too_large
     }
 
-    /// Rejects a batch that readers of the log would not accept.
+    /// Rejects a batch that is too large for the readers of the log.
     pub(crate) fn check_size(&self) -> Result<()> {
         if !self.is_too_large {
             return Ok(());
@@ -130,7 +130,7 @@ impl WriteBatch {
         }
     }
 
-    /// Notes that an operation names a column family of the database with this id.
+    /// Records that an operation names a column family of the database with this id.
     pub(crate) fn note_database(&mut self, database: u64) {
         match self.database {
             None => self.database = Some(database),
@@ -277,13 +277,13 @@ impl WriteBatch {
         }
     }
 
-    /// RocksDB's serialised form.
+    /// The batch in RocksDB's serialised form.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         &self.rep
     }
 
-    /// RocksDB's serialised form, owned.
+    /// Converts the batch to RocksDB's serialised form.
     #[must_use]
     pub fn into_data(self) -> Vec<u8> {
         self.rep
@@ -317,7 +317,7 @@ impl WriteBatch {
         self.count == 0
     }
 
-    /// The bytes of the serialised form.
+    /// The size of the serialised form in bytes.
     #[must_use]
     pub fn size_in_bytes(&self) -> usize {
         self.rep.len()

@@ -20,7 +20,7 @@ use crate::staging::Staging;
 use crate::table_files::TableFiles;
 use crate::write::commit::CommitPipeline;
 
-/// Creates a checkpoint of the current view. Catch-ups wait meanwhile.
+/// Creates a checkpoint of the current view of a secondary. Catch-ups wait meanwhile.
 pub(super) fn create(
     secondary: &Secondary,
     commit: &CommitPipeline,

@@ -1,4 +1,4 @@
-//! The successor of the active memtable: when it is due, and its creation in the background.
+//! The standby memtable, which succeeds the active one: when it is created, and its creation.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::memtables::LoggedMemtable;
 use crate::options::ColumnFamilyOptions;
 
 impl ColumnFamilyData {
-    /// Whether the leader should check the active memtable, which now has this size.
+    /// Whether the leader should check the active memtable, whose size is `memory_bytes`.
     #[inline]
     pub(crate) fn should_check(&self, memory_bytes: usize) -> bool {
         self.standby.should_check(memory_bytes)
     }
 
-    /// Sets the size at which the active memtable is checked next.
+    /// Sets the size at which the active memtable is checked after `memory_bytes`.
     pub(crate) fn set_next_check(&self, memory_bytes: usize, write_buffer_bytes: usize) {
         let mark = self
             .maker
@@ -30,7 +30,7 @@ impl ColumnFamilyData {
         next.unwrap_or_else(|| self.maker.make(&self.order, options))
     }
 
-    /// Requests the creation of the standby in the background.
+    /// Requests the creation of the standby memtable in the background.
     pub(crate) fn request_successor(self: &Arc<Self>, pool: &Pool, slots: &Arc<JobSlots>) {
         if !self.standby.begin_request() {
             return;
@@ -43,7 +43,7 @@ impl ColumnFamilyData {
         });
     }
 
-    /// Creates the standby, unless there is one.
+    /// Creates the standby memtable, unless there is one.
     fn prepare_successor(&self) {
         self.standby.prepare(
             self.options(),
@@ -60,7 +60,7 @@ impl ColumnFamilyData {
         self.standby.forget();
     }
 
-    /// Whether there is a standby.
+    /// Whether there is a standby memtable.
     #[cfg(test)]
     pub(crate) fn has_successor(&self) -> bool {
         self.standby.is_ready()

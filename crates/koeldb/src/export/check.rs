@@ -1,4 +1,4 @@
-//! Checks of exports before an import: the description must be true of its tables.
+//! Checks of exports before an import: whether the description matches the tables.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) struct ImportFile<'e> {
     pub(super) file: &'e ExportedFile,
 }
 
-/// Checks everything that can be checked before anything is made; returns the files, oldest first.
+/// Checks all that can be checked before any change; returns the files, oldest first.
 pub(super) fn check_exports<'e>(
     fs: &dyn FileSystem,
     options: &ColumnFamilyOptions,
@@ -86,7 +86,7 @@ fn range_of<'e>(
     Some((smallest, largest))
 }
 
-/// Checks that the tables of each level below 0 are apart.
+/// Checks that the tables of each level below 0 do not overlap.
 fn check_levels(order: &KeyOrder, export: &ExportedColumnFamily) -> Result<()> {
     let mut files: Vec<&ExportedFile> = export.files.iter().filter(|file| file.level > 0).collect();
     files.sort_by(|a, b| {

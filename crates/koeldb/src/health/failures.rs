@@ -10,9 +10,9 @@ use koeldb_base::{Error, Result};
 
 #[derive(Default)]
 struct Stored {
-    /// The first error of the highest severity.
+    /// The first stored error of the highest severity.
     first: Option<Error>,
-    /// The number of errors ever stored.
+    /// The number of errors stored so far.
     count: u64,
     /// Errors not yet reported to listeners, which run while no lock is held.
     unreported: Vec<Error>,
@@ -21,7 +21,7 @@ struct Stored {
 /// The errors that stop writes. Any number of threads may store one.
 #[derive(Default)]
 pub(crate) struct Failures {
-    /// Whether an error is stored, for checks by writers.
+    /// Whether an error is stored, for checks by writers without a lock.
     is_any: AtomicBool,
     stored: Mutex<Stored>,
 }
@@ -38,7 +38,7 @@ impl Failures {
         lock(&self.stored).first.clone()
     }
 
-    /// The number of errors ever stored.
+    /// The number of errors stored so far.
     pub(crate) fn count(&self) -> u64 {
         lock(&self.stored).count
     }
@@ -63,7 +63,7 @@ impl Failures {
         std::mem::take(&mut lock(&self.stored).unreported)
     }
 
-    /// Clears the stored error; fails with it if more than `count` were stored.
+    /// Clears the stored error; fails with that error if more than `count` errors were stored.
     pub(crate) fn clear(&self, count: u64) -> Result<()> {
         let mut stored = lock(&self.stored);
         if stored.count != count

@@ -1,4 +1,4 @@
-//! The indexed batch: its verbs, save points and reads.
+//! The indexed batch: its operations, save points and reads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -58,9 +58,9 @@ pub struct WriteBatchWithIndex {
     overwrite_key: bool,
     index: Index,
     default_order: KeyOrder,
-    /// The orders of the other column families.
+    /// The key orders of column families other than the default one.
     orders: BTreeMap<u32, KeyOrder>,
-    /// The sorted views of the present operations, by column family.
+    /// The sorted views of the operations so far, by column family.
     views: Mutex<BTreeMap<u32, Arc<View>>>,
 }
 
@@ -84,13 +84,13 @@ impl WriteBatchWithIndex {
         }
     }
 
-    /// The batch without index, to be written.
+    /// The write batch without its index.
     #[must_use]
     pub fn batch(&self) -> &WriteBatch {
         &self.batch
     }
 
-    /// The batch without index, owned.
+    /// Converts to the write batch without its index.
     #[must_use]
     pub fn into_batch(self) -> WriteBatch {
         self.batch
@@ -290,7 +290,7 @@ impl WriteBatchWithIndex {
         )))
     }
 
-    /// Returns what the batch alone says about `key` in `family`.
+    /// Returns the effect of the batch on `key` in `family`, without the database.
     ///
     /// # Errors
     /// Errors of the merge operator, or `NotSupported` if the batch merges onto its own value and
@@ -422,13 +422,13 @@ impl WriteBatchWithIndex {
     }
 }
 
-/// Whether an operation is one on `key` of column family `cf`.
+/// Whether the operation is on `key` of column family `cf`.
 fn is_key_at(rep: &[u8], operation: &Operation, cf: u32, key: &[u8], order: &KeyOrder) -> bool {
     entry_at(rep, operation.offset)
         .is_some_and(|entry| entry.family() == Some(cf) && order.equal(key_of(&entry), key))
 }
 
-/// Merges operands with the base in the batch, or with that of the database.
+/// Merges operands with the base in the batch, or with the value in the database.
 pub(super) fn merge(
     family: &ColumnFamily,
     key: &[u8],
@@ -446,7 +446,7 @@ pub(super) fn merge(
     merge_values(operator, key, existing, newest_first)
 }
 
-/// Returns the value of a key with the effect of the batch; `stored` reads the database.
+/// Returns the value of a key after the effect of the batch; `stored` reads the database.
 fn resolve(
     family: &ColumnFamily,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! A cursor over a column family as if a batch was written.
+//! A cursor over a column family as if a batch had been written.
 //!
 //! Both sources stand at or behind the entry, in the direction of travel; a change of direction
 //! seeks both by the current key. On equal keys the batch decides.
@@ -20,13 +20,13 @@ use crate::key_bounds::KeyBounds;
 use crate::read::ReadOptions;
 use crate::read::{DbCursor, Direction};
 
-/// Where the current entry is.
+/// The source of the current entry.
 enum At {
     Nowhere,
     Database,
-    /// In the batch, which sets its value.
+    /// The batch, which sets the value.
     Batch,
-    /// The key is in the batch, and the value was merged.
+    /// The batch and the database, whose merged value this is.
     Merged(Vec<u8>),
 }
 
@@ -40,9 +40,9 @@ pub struct BatchCursor {
     bounds: KeyBounds,
     database: DbCursor,
     view: Arc<View>,
-    /// The number of keys of the batch before the position; backward, up to and including it.
+    /// The number of the batch's keys before the position; going backward, up to and including it.
     next: usize,
-    /// The keys of the batch within the bounds.
+    /// The indexes of the batch's keys within the bounds.
     visible: std::ops::Range<usize>,
     /// The prefix that the cursor stays in since the last seek.
     prefix: Option<Vec<u8>>,
@@ -86,7 +86,7 @@ impl BatchCursor {
         self.database.refresh()
     }
 
-    /// Determines the keys of the batch within the bounds.
+    /// Determines which keys of the batch are within the bounds.
     fn limit(&mut self) {
         let order = &self.family.data().order;
         let (bounds, view) = (&self.bounds, &self.view);
@@ -95,7 +95,7 @@ impl BatchCursor {
         self.visible = first..end.max(first);
     }
 
-    /// Returns the prefix of `key` that limits the cursor, if its options ask for that.
+    /// Returns the prefix of `key` to which the options limit the cursor, if they do.
     fn prefix_of(&self, key: &[u8]) -> Option<Vec<u8>> {
         if !self.options.prefix_same_as_start {
             return None;
@@ -105,7 +105,7 @@ impl BatchCursor {
         extractor.prefix(key).map(<[u8]>::to_vec)
     }
 
-    /// Stays in the prefix of the current entry, if the cursor stays in none yet.
+    /// Limits the cursor to the prefix of the current entry, unless it is limited already.
     fn keep_prefix(&mut self) {
         if self.prefix.is_none() {
             self.prefix = self.key().and_then(|key| self.prefix_of(key));
@@ -254,7 +254,7 @@ impl BatchCursor {
         self.family.data().order.compare(a, b)
     }
 
-    /// Places both sources at their first entry at or after `key`.
+    /// Moves batch and database to their first entries at or after `key`.
     fn place_forward(&mut self, key: &[u8]) -> Result<()> {
         let at = self.view.lower_bound(&self.family.data().order, key);
         self.next = at.clamp(self.visible.start, self.visible.end);
@@ -262,7 +262,7 @@ impl BatchCursor {
         Ok(())
     }
 
-    /// Places both sources at their last entry at or before `key`.
+    /// Moves batch and database to their last entries at or before `key`.
     fn place_backward(&mut self, key: &[u8]) -> Result<()> {
         let order = &self.family.data().order;
         let at = self
@@ -273,7 +273,7 @@ impl BatchCursor {
         Ok(())
     }
 
-    /// The index of the next key of the batch in the direction of travel.
+    /// The index of the batch's next key in the direction of the cursor.
     fn candidate(&self) -> Option<usize> {
         match self.direction {
             Direction::Forward => (self.next < self.visible.end).then_some(self.next),
@@ -316,7 +316,7 @@ impl BatchCursor {
         self.settle(Ordering::Greater, |cursor, key| cursor.leave_backward(key))
     }
 
-    /// Finds the entry at the position; `first` is how a key compares that comes before another.
+    /// Finds the entry at the position; `first` is the ordering of keys that come first.
     fn settle(
         &mut self,
         first: Ordering,

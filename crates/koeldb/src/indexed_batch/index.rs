@@ -2,20 +2,20 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// The index of an operation that does not exist.
+/// The operation index that stands for no operation.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// One indexed operation.
+/// An indexed operation of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
-    /// The offset of its record in the batch.
+    /// The offset of the operation's record in the batch.
     pub(super) offset: usize,
-    /// The previous operation of the same key, or [`NONE`].
+    /// The index of the previous operation on the same key, or [`NONE`].
     pub(super) previous: u32,
     hash: u64,
 }
 
-/// The operations of a batch in order, and the newest one of each key.
+/// The index of a batch: its operations in order, and the newest one of each key.
 ///
 /// The table uses linear probing; a slot holds an index into the operations, or [`NONE`].
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Index {
         koeldb_base::coding::to_usize(hash & 0xffff_ffff) & (self.slots.len() - 1)
     }
 
-    /// Returns the slot of the key, or the free slot for it.
+    /// Returns the slot of the key, or the free slot where it would be inserted.
     fn slot(&self, hash: u64, is_key: impl Fn(&Operation) -> bool) -> usize {
         let mut slot = self.start(hash);
         loop {
@@ -139,7 +139,7 @@ impl Index {
         }
     }
 
-    /// Frees a slot and moves later keys of its run forward.
+    /// Frees a slot of the hash table and moves later keys of its probe sequence forward.
     fn remove(&mut self, mut hole: usize) {
         let mask = self.slots.len() - 1;
         self.key_count -= 1;

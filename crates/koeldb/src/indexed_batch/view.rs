@@ -10,17 +10,17 @@ use crate::batch::{BatchEntry, entry_at};
 pub(super) enum Effect<'a> {
     Value(&'a [u8]),
     Deleted,
-    /// Merge operands, newest first, and the value beneath them if the batch decides it.
+    /// Merge operands, newest first, and the value below them, as far as the batch decides it.
     Operands(Vec<&'a [u8]>, Base<'a>),
 }
 
-/// The value beneath the merge operands of a batch.
+/// The value to which the merge operands of a batch apply.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Base<'a> {
-    /// That of the database.
+    /// The value in the database.
     Unknown,
     Value(&'a [u8]),
-    /// The key was deleted.
+    /// No value: the batch deletes the key.
     None,
 }
 
@@ -62,12 +62,12 @@ pub(super) fn key_of<'a>(entry: &BatchEntry<'a>) -> &'a [u8] {
 /// The operations of one column family, by ascending key and newest first.
 #[derive(Debug)]
 pub(super) struct View {
-    /// The number of bytes of the batch when the view was made.
+    /// The size of the batch in bytes when the view was created.
     pub(super) batch_bytes: usize,
     rep: Vec<u8>,
-    /// The offsets of the records, those of a key together.
+    /// The offsets of the records, grouped by key.
     offsets: Vec<usize>,
-    /// For each key, the index of its first offset; one more at the end.
+    /// For each key, the index of its first offset, and at the end the number of offsets.
     keys: Vec<usize>,
 }
 

@@ -23,7 +23,7 @@ use crate::options::pick_settings;
 use crate::work_queue::WorkKind;
 use crate::write::commit::CommitState;
 
-/// Flushes of overlapping memtables before writers are stopped for one.
+/// The number of flushes of overlapping memtables before one is done with writers stopped.
 const FLUSHES_MAX: usize = 3;
 
 impl PreparedIngest {
@@ -82,7 +82,7 @@ impl PreparedIngest {
         installed
     }
 
-    /// Stops picking compactions of the families, or allows it again.
+    /// Blocks the picking of compactions of the column families, or allows it again.
     ///
     /// Only the leader may stop it: a leader before it may wait for a compaction.
     fn mark_families(&self, change: i32) {
@@ -251,7 +251,7 @@ impl PreparedIngest {
     }
 }
 
-/// A bound with the sequence number of its table; the end of a range tombstone keeps its own.
+/// A table's bound with the table's sequence number; the end of a range tombstone keeps its own.
 fn with_seqno(bound: &[u8], seqno: SeqNo) -> Vec<u8> {
     let (key, footer) = footer_of(bound);
     if footer == RANGE_DELETION_SENTINEL {

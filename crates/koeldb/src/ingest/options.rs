@@ -78,7 +78,7 @@ impl IngestExternalFileOptions {
     }
 }
 
-/// The files of one column family in an ingestion.
+/// The files that an ingestion adds to one column family.
 #[derive(Clone, Debug)]
 pub struct IngestExternalFileArg {
     pub(super) family: ColumnFamily,
@@ -99,7 +99,7 @@ impl IngestExternalFileArg {
         }
     }
 
-    /// Sets the CRC-32C of each whole file, in their order, which the ingestion verifies.
+    /// Sets the expected CRC-32C of each file, in the order of the files.
     pub fn set_files_crc32c(&mut self, checksums: impl Into<Vec<u32>>) -> &mut Self {
         self.crc32c = Some(checksums.into());
         self

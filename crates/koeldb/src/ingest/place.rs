@@ -1,4 +1,4 @@
-//! The place of an ingested table: its level, and whether it needs a sequence number.
+//! The placement of an ingested table: its level, and whether it needs a sequence number.
 //!
 //! A table goes to the deepest level at which no level down to there has keys in its range. If a
 //! level below does, the table is newer than those keys and needs a sequence number of its own.
@@ -13,24 +13,24 @@ use koeldb_lsm::Version;
 use super::prepare::TableBounds;
 use crate::options::CompactionStyle;
 
-/// Rules for the level and sequence number of an ingested table, besides the key ranges.
+/// Rules for the placement of an ingested table, besides key ranges.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlaceRules {
     pub(super) style: CompactionStyle,
     /// The first level below 0 that levelled compaction uses.
     pub(super) base_level: usize,
-    /// Every table gets a number, because there are snapshots.
+    /// Whether every table gets a sequence number, because there are snapshots.
     pub(super) always_number: bool,
 }
 
-/// The place of a table.
+/// The level of a table, and whether it gets a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TablePlace {
     pub(super) level: usize,
     pub(super) needs_seqno: bool,
 }
 
-/// Places `table` into `version`, where the tables of `placed` will be as well.
+/// Chooses the level of `table` in `version`, to which the tables of `placed` will be added too.
 pub(super) fn place(
     version: &Version,
     placed: &[(TablePlace, TableBounds)],
@@ -94,7 +94,7 @@ pub(super) fn overlaps(
     reaches(order, &table.largest, smallest) && reaches(order, largest, &table.smallest)
 }
 
-/// Whether a range that ends with `largest` has keys from `smallest` on.
+/// Whether a range that ends with `largest` includes keys from `smallest` on.
 fn reaches(order: &KeyOrder, largest: &[u8], smallest: &[u8]) -> bool {
     match order.compare(user_key(largest), user_key(smallest)) {
         Ordering::Less => false,

@@ -1,4 +1,4 @@
-//! Preparation of an ingestion: checks of the files, and their way into the directory.
+//! Preparation of an ingestion: checks of the files, and their transfer into the directory.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,25 +21,25 @@ use crate::sst_file_reader::{open_table, point_cursor};
 use crate::transfer::{Pace, Transfer, TransferFile};
 use crate::write::commit::CommitPipeline;
 
-/// The bounds of a table: internal keys with sequence number 0.
+/// The bounds of an external table: internal keys with sequence number 0.
 #[derive(Clone, Debug)]
 pub(super) struct TableBounds {
     pub(super) smallest: Vec<u8>,
     pub(super) largest: Vec<u8>,
 }
 
-/// A table in the directory that no version names yet.
+/// A table in the directory that belongs to no version yet.
 pub(super) struct PreparedFile {
     pub(super) source: PathBuf,
     pub(super) number: FileNumber,
     pub(super) bytes: u64,
     pub(super) bounds: TableBounds,
     pub(super) unique_id: [u64; 2],
-    /// Whether there are range tombstones and no other entries.
+    /// Whether the table has range tombstones and no other entries.
     pub(super) is_tombstones_only: bool,
     /// Whether readers apply the sequence number that the MANIFEST has for the table.
     pub(super) takes_seqno: bool,
-    /// The CRC-32C of the bytes in the directory, if it is known.
+    /// The CRC-32C of the table in the directory, if it is known.
     pub(super) crc32c: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct PreparedFamily {
     pub(super) files: Vec<PreparedFile>,
 }
 
-/// Tables that were checked and brought into the directory of a database, before their commit.
+/// Tables that were checked and transferred into the directory of a database, before their commit.
 ///
 /// Dropping it removes the copies and links; the original files stay.
 #[must_use = "nothing is ingested before the commit"]
@@ -57,7 +57,7 @@ pub struct PreparedIngest {
     pub(super) commit: Arc<CommitPipeline>,
     pub(super) options: IngestExternalFileOptions,
     pub(super) families: Vec<PreparedFamily>,
-    /// Whether the tables belong to the tree, or may do so.
+    /// Whether the tables belong to the tree, or may after a failed commit.
     pub(super) is_taken: bool,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::table::{LockMode, Wait};
 
-/// One transaction of a deadlock, and what it waited for.
+/// A transaction of a deadlock, and the lock it waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadlockInfo {
@@ -13,19 +13,19 @@ pub struct DeadlockInfo {
     pub transaction: u64,
     /// The id of the column family of the key.
     pub column_family: u32,
-    /// The key it waited for, which the next transaction of the path holds or waits for.
+    /// The key for which the transaction waited, which the next one holds or waits for.
     pub key: Vec<u8>,
-    /// How it wanted to lock the key.
+    /// The lock mode that the transaction requested.
     pub mode: LockMode,
 }
 
-/// A deadlock that was found: a cycle of waits, beginning with the one that failed.
+/// A detected deadlock: a cycle of waits, beginning with the one that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadlockPath {
     /// The waits; each waits for the next, and the last one for the first.
     pub path: Vec<DeadlockInfo>,
-    /// When it was found, in microseconds since 1970.
+    /// The time of detection, in microseconds since 1970.
     pub unix_micros: u64,
 }
 

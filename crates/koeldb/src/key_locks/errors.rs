@@ -5,7 +5,7 @@ use koeldb_base::{Error, ErrorKind};
 
 use super::DeadlockPath;
 
-/// An error of a step that has not changed the database.
+/// Creates an error of an operation that has not changed the database.
 pub(crate) fn not_applied(
     kind: ErrorKind,
     detail: ErrorDetail,
@@ -16,19 +16,19 @@ pub(crate) fn not_applied(
         .with_outcome(WriteOutcome::NotApplied)
 }
 
-/// A lock was not had in time.
+/// Creates the error of a lock that was not acquired before the timeout.
 pub(crate) fn lock_timeout(key: &[u8]) -> Error {
     let message = format!("no lock on key '{}' in time", key.escape_ascii());
     not_applied(ErrorKind::TimedOut, ErrorDetail::LockTimeout, message)
 }
 
-/// Waiting for a lock would close a cycle.
+/// Creates the error of a wait that would close a cycle.
 pub(crate) fn deadlock(path: &DeadlockPath) -> Error {
     let message = format!("the wait for a lock would be a deadlock: {path}");
     not_applied(ErrorKind::Busy, ErrorDetail::Deadlock, message)
 }
 
-/// The transaction expired, or others took its locks.
+/// Creates the error of a transaction that has expired, so that others may have its locks.
 pub(crate) fn expired() -> Error {
     Error::with_kind(
         ErrorKind::Expired,
@@ -37,7 +37,7 @@ pub(crate) fn expired() -> Error {
     .with_outcome(WriteOutcome::NotApplied)
 }
 
-/// `max_num_locks` is reached.
+/// Creates the error for a lock beyond `max_num_locks`.
 pub(crate) fn lock_limit() -> Error {
     let message = "the database has max_num_locks locks";
     not_applied(ErrorKind::Aborted, ErrorDetail::LockLimit, message)

@@ -1,4 +1,4 @@
-//! The locks of keys: the lock table, waits, deadlocks, and the locks of direct writes.
+//! Key locks: the lock table, waits, deadlocks, and the locks of writes outside of transactions.
 //!
 //! A database with pessimistic transactions locks each key before it is used; other databases lock
 //! none. Lock order: the detector of deadlocks, shards of the lock table, the sleeper of a wait.
@@ -26,12 +26,12 @@ use crate::options::TransactionDbOptions;
 use table::{LockId, LockTable};
 use timer::LockTimer;
 
-/// The locks of the keys of a database.
+/// The key locks of a database.
 pub(crate) struct KeyLocks {
     context: Arc<Context>,
     health: Arc<Health>,
     pub(crate) options: Option<TransactionDbOptions>,
-    /// The locks of a database with pessimistic transactions.
+    /// The lock table, in databases with pessimistic transactions.
     pub(crate) table: Option<LockTable>,
     seed: RandomState,
     next_id: AtomicU64,
@@ -67,7 +67,7 @@ impl KeyLocks {
         hasher.finish()
     }
 
-    /// Returns the id of another owner of locks.
+    /// Returns a new id for an owner of locks.
     pub(crate) fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
@@ -85,15 +85,16 @@ impl KeyLocks {
     }
 }
 
-/// A locked key of a database, and who waits for it.
+/// A locked key of a database, and the transactions that wait for it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// How it is locked.
+    /// The mode of the lock.
     pub mode: LockMode,
-    /// The ids of the transactions that hold it; each write outside of transactions has its own.
+    /// The ids of the transactions that hold the lock; a write outside of transactions has its own
+    /// id.
     pub holders: Vec<u64>,
-    /// The id of the column family and the key, as far as somebody waits for it.
+    /// The column family id and the key; known only while a transaction waits for the lock.
     ///
     /// Locks are on hashes: the table has no keys of locks that nobody waits for.
     pub key: Option<(u32, Vec<u8>)>,

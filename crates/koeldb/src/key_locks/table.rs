@@ -1,4 +1,4 @@
-//! Point locks: shared and exclusive, with one queue for each key.
+//! The table of key locks: shared and exclusive, with one queue for each key.
 //!
 //! A lock is on the hash of a column family and a key; two keys with the same hash share a lock,
 //! which costs a wait and no more. The table has shards, each under a mutex that is held for a few
@@ -26,19 +26,19 @@ use koeldb_base::sync::{
     AtomicU8, AtomicUsize, Mutex, Ordering, Thread, current, lock, spin_loop, yield_now,
 };
 
-/// How a key is locked.
+/// The mode of a key lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockMode {
-    /// Together with other shared locks.
+    /// Shared with other shared locks.
     Shared,
-    /// By one transaction.
+    /// Exclusive to one transaction.
     Exclusive,
 }
 
 /// The hash of a column family and a key.
 pub(crate) type LockId = u64;
 
-/// A hasher for values that are hashes.
+/// A hasher for keys that are hashes already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unchanged(u64);
 
@@ -61,11 +61,11 @@ impl Hasher for Unchanged {
 /// A map by [`LockId`].
 pub(crate) type ById<V> = HashMap<LockId, V, BuildHasherDefault<Unchanged>>;
 
-/// States of an owner.
+/// The state of an owner that may still take and lose locks.
 const ACTIVE: u8 = 0;
-/// It commits, or is prepared: its locks are its own until it releases them.
+/// The state of an owner that commits or is prepared: it keeps its locks until it releases them.
 const DECIDING: u8 = 1;
-/// A thief inspects the other holders.
+/// The state of an expired owner whose locks another request is about to take.
 const CLAIMED: u8 = 2;
 const ROBBED: u8 = 3;
 
@@ -73,7 +73,7 @@ const ROBBED: u8 = 3;
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) id: u64,
-    /// The time at which its locks may be taken away, on the clock of the database.
+    /// The time from which other requests may take its locks, on the clock of the database.
     expires: Option<Duration>,
     state: AtomicU8,
     waiting: Mutex<Option<Arc<Wait>>>,
@@ -93,7 +93,7 @@ impl Owner {
         self.expires.is_some_and(|expires| expires <= now)
     }
 
-    /// Makes the locks the owner's until it releases them; `false` if it expired or was robbed.
+    /// Makes the owner keep its locks until it releases them; `false` if it expired or lost them.
     pub(crate) fn decide(&self, now: Duration) -> bool {
         let target = if self.is_expired(now) {
             ROBBED
@@ -114,13 +114,13 @@ impl Owner {
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
     }
 
-    /// When its locks may be taken away; `None` for never.
+    /// The time from which the owner's locks may be taken by others; `None` for never.
     fn may_be_robbed_at(&self) -> Option<Duration> {
         let is_decided = self.state.load(Ordering::Acquire) == DECIDING;
         self.expires.filter(|_| !is_decided)
     }
 
-    /// Claims an expired owner for a theft.
+    /// Claims an expired owner, to take its locks.
     fn claim(&self, now: Duration) -> bool {
         if !self.is_expired(now) {
             return false;
@@ -129,7 +129,7 @@ impl Owner {
     }
 }
 
-/// A key as its owner names it, for reports.
+/// A locked key, as its waiter names it, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LockKey {
     pub(crate) cf: u32,
@@ -147,7 +147,7 @@ const WAITING: u8 = 0;
 const GRANTED: u8 = 1;
 const GONE: u8 = 2;
 
-/// A request in a queue.
+/// A queued lock request.
 #[derive(Debug)]
 pub(crate) struct Wait {
     pub(crate) owner: Arc<Owner>,
@@ -172,12 +172,12 @@ impl Wait {
         self.state.load(Ordering::Acquire) == WAITING
     }
 
-    /// Registers the calling thread; `false` if the wait is over.
+    /// Registers the calling thread to be woken; `false` if the wait is over.
     pub(crate) fn sleep_as_thread(&self) -> bool {
         self.sleep(|| Sleeper::Thread(current()))
     }
 
-    /// Registers a task; `false` if the wait is over.
+    /// Registers a task to be woken; `false` if the wait is over.
     pub(crate) fn sleep_as_task(&self, waker: &Waker) -> bool {
         self.sleep(|| Sleeper::Task(waker.clone()))
     }
@@ -191,7 +191,7 @@ impl Wait {
         is_waiting
     }
 
-    /// Wakes the waiter, which then looks at the lock again.
+    /// Wakes the waiter, which then checks its request again.
     pub(crate) fn wake(&self) {
         match lock(&self.sleeper).take() {
             Some(Sleeper::Thread(thread)) => thread.unpark(),
@@ -201,16 +201,16 @@ impl Wait {
     }
 }
 
-/// The holders of one key and those who wait for it.
+/// The lock of one key: its holders, and the queue of requests.
 #[derive(Debug)]
 struct Entry {
     mode: LockMode,
-    /// Not empty, unless the entry is being changed.
+    /// The holders of the lock; not empty, except during a change.
     holders: Holders,
     queue: VecDeque<Arc<Wait>>,
 }
 
-/// Holders of a lock; one of them takes no allocation.
+/// The holders of a lock; a single one needs no allocation.
 #[derive(Debug, Default)]
 struct Holders {
     first: Option<Arc<Owner>>,
@@ -258,36 +258,36 @@ impl Holders {
     }
 }
 
-/// The answer to a request.
+/// The answer to a lock request.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// The owner has the lock, and did not have it before.
     Granted,
-    /// The owner had a shared lock and now has an exclusive one.
+    /// The owner had a shared lock, which is now exclusive.
     Upgraded,
     /// The owner had the lock before.
     Held,
     /// The request waits in the queue.
     Queued(Arc<Wait>),
-    /// Others hold the lock, and the request was not to wait.
+    /// Others hold the lock, and the request does not wait.
     Taken,
-    /// The table has as many locks as it may have.
+    /// The table has the maximum number of locks.
     Full,
 }
 
-/// One shard of the table, in cache lines of its own.
+/// A shard of the lock table, on cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Shard {
     entries: Mutex<ById<Entry>>,
 }
 
-/// The locks of a database.
+/// The lock table of a database.
 pub(crate) struct LockTable {
     shards: Box<[Shard]>,
     /// The maximum number of locks; 0 for no limit.
     count_max: usize,
-    /// The number of locks, where it is limited.
+    /// The number of locks, counted only if it is limited.
     count: AtomicUsize,
     detector: Mutex<()>,
 }
@@ -415,7 +415,7 @@ impl LockTable {
         Answer::Queued(wait)
     }
 
-    /// Takes the lock from all holders but `except` if all of them have expired.
+    /// Takes the lock from all holders except `except`, if all of them have expired.
     fn rob(&self, entry: &mut Entry, except: Option<&Arc<Owner>>, mode: LockMode, now: Duration) {
         let is_shared = mode == LockMode::Shared && entry.mode == LockMode::Shared;
         let is_victim =
@@ -447,7 +447,7 @@ impl LockTable {
         self.uncount(victims.len());
     }
 
-    /// Grants the requests at the head of the queue that can be granted (K1).
+    /// Grants the requests at the head of the queue, as far as possible (K1).
     fn grant(&self, entry: &mut Entry, woken: &mut Vec<Arc<Wait>>) {
         while let Some(head) = entry.queue.front() {
             let can_have = if head.is_upgrade && entry.holders.contains(&head.owner) {
@@ -476,8 +476,7 @@ impl LockTable {
         }
     }
 
-    /// Changes the entry of a key, grants what can be granted, and removes an entry without
-    /// holders.
+    /// Changes the lock of a key, grants queued requests, and removes the lock if it has no holder.
     fn change<R>(&self, id: LockId, change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
         let mut woken = Vec::new();
         let result = {
@@ -512,7 +511,7 @@ impl LockTable {
         });
     }
 
-    /// Adds `owner` to the holders of an exclusive lock, whoever holds it.
+    /// Adds `owner` to the holders of an exclusive lock, regardless of its other holders.
     pub(crate) fn share(&self, owner: &Arc<Owner>, id: LockId) {
         self.change(id, |entry| {
             if !entry.holders.contains(owner) {
@@ -523,7 +522,7 @@ impl LockTable {
         });
     }
 
-    /// Ends a wait; `true` if it had been granted (K2).
+    /// Ends a wait; `true` if the request had been granted (K2).
     pub(crate) fn give_up(&self, wait: &Arc<Wait>) -> bool {
         self.change(wait.id, |entry| {
             if wait.is_waiting() {
@@ -535,7 +534,8 @@ impl LockTable {
         wait.is_granted()
     }
 
-    /// Takes the lock of a wait from expired holders; returns when the next holder expires.
+    /// Takes the lock for a queued request from expired holders; returns when the next holder
+    /// expires.
     pub(crate) fn rob_for(&self, wait: &Arc<Wait>, now: Duration) -> Option<Duration> {
         self.change(wait.id, |entry| {
             // All who wait profit: the head of the queue gets the lock.
@@ -582,7 +582,7 @@ impl LockTable {
         blockers
     }
 
-    /// Looks for a cycle of waits that contains `wait`, and ends `wait` if there is one (K4).
+    /// Searches for a cycle of waits that contains `wait`, and ends `wait` if there is one (K4).
     ///
     /// Returns the waits of the cycle, beginning with `wait`.
     pub(crate) fn detect(&self, wait: &Arc<Wait>) -> Option<Vec<Arc<Wait>>> {
@@ -598,7 +598,7 @@ impl LockTable {
         (is_real() && !self.give_up(wait)).then_some(cycle)
     }
 
-    /// Searches depth first; each owner is visited once.
+    /// Searches the waits-for graph depth first; each owner is visited once.
     fn cycle_through(&self, wait: &Arc<Wait>) -> Option<Vec<Arc<Wait>>> {
         let mut visited = vec![Arc::as_ptr(&wait.owner)];
         let mut path = vec![(Arc::clone(wait), self.blockers(wait))];
@@ -623,7 +623,7 @@ impl LockTable {
         None
     }
 
-    /// Calls `visit` with each lock: its mode, its holders and the keys of those who wait.
+    /// Calls `visit` with each lock: its mode, its holders, and the queued requests.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(LockMode, Vec<u64>, Vec<Arc<Wait>>)) {
         for shard in &self.shards {
             let entries = lock(&shard.entries);
@@ -636,7 +636,7 @@ impl LockTable {
     }
 }
 
-/// Spins for a moment; `true` if the wait was granted.
+/// Spins for a moment; `true` if the request was granted.
 pub(crate) fn spin(wait: &Wait, count: u32) -> bool {
     for _ in 0..count {
         if wait.is_granted() {

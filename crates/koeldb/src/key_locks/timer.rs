@@ -13,10 +13,10 @@ use koeldb_fs::Clock;
 
 use super::table::Wait;
 
-/// How long an idle timer thread stays.
+/// The time after which an idle timer thread ends.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// A time and the wait to wake then, ordered by time.
+/// A time, and the lock request to wake then; ordered by time.
 struct Alarm(Duration, Weak<Wait>);
 
 impl PartialEq for Alarm {
@@ -51,7 +51,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// The timer of a database.
+/// The timer of the lock requests of a database.
 #[derive(Default)]
 pub(super) struct LockTimer {
     shared: Arc<Shared>,

@@ -19,7 +19,7 @@ use super::{DeadlockPath, KeyLocks};
 /// Spin iterations before a blocking waiter parks: a lock may be held for one short commit.
 const SPINS: u32 = 2_000;
 
-/// The longest park; a bound on the effect of an unlikely missed wake.
+/// The longest park of a waiter, which bounds the effect of an unlikely missed wake.
 const PARK_MAX: Duration = Duration::from_millis(100);
 
 /// A requested lock: its key, owner and mode.
@@ -32,10 +32,10 @@ pub(crate) struct Wanted<'a> {
     pub(crate) mode: LockMode,
 }
 
-/// The time limits of a lock wait.
+/// The time limits of a wait for a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// `None` for no limit.
+    /// The time after which the wait fails; `None` for no limit.
     pub(crate) timeout: Option<Duration>,
     /// The pause before a search for deadlocks; `None` for no search.
     pub(crate) detect_after: Option<Duration>,
@@ -49,12 +49,12 @@ pub(crate) enum Acquired {
     Held,
 }
 
-/// A queued request, which ends as it is dropped.
+/// A queued lock request, which leaves the queue when dropped.
 struct Queued<'t> {
     locks: &'t LockTable,
     wait: Arc<Wait>,
     is_upgrade: bool,
-    /// Whether a granted lock was handed to the caller.
+    /// Whether a granted lock was passed to the caller.
     is_settled: bool,
 }
 
@@ -90,7 +90,7 @@ impl Drop for Queued<'_> {
     }
 }
 
-/// An answer that needs no wait, or a queued request.
+/// The immediate answer to a lock request, or the queued request.
 enum Asked<'t> {
     Done(Result<Acquired>),
     Queued(Queued<'t>),

@@ -1,10 +1,10 @@
-//! Explores all interleavings of a sealing leader, standby jobs, and the drop of the column family.
+//! Loom models of a sealing leader, standby jobs, and the drop of the column family.
 
 use koeldb_base::sync::{AtomicUsize, explore, spawn};
 
 use super::*;
 
-/// A memtable that is counted as long as it lives.
+/// A stand-in for a memtable, counted as long as it lives.
 struct Counted {
     number: usize,
     alive: Arc<AtomicUsize>,

@@ -17,7 +17,7 @@ use crate::options::{ColumnFamilyOptions, Options};
 use crate::secondary::{KeepTables, SecondaryOptions};
 use crate::ttl::TtlOptions;
 
-/// Opens a database with more choices than [`Db::open`] has.
+/// A builder that opens a database with more choices than [`Db::open`] has.
 #[derive(Clone, Debug)]
 pub struct DbBuilder {
     pub(super) options: Options,
@@ -44,7 +44,7 @@ impl DbBuilder {
         }
     }
 
-    /// Opens this column family too; if named twice, the last options win.
+    /// Adds a column family to open; if it is named twice, the last options win.
     ///
     /// The default column family may be named to give it its own options.
     pub fn column_family(&mut self, family: impl Into<ColumnFamilyDescriptor>) -> &mut Self {
@@ -54,7 +54,7 @@ impl DbBuilder {
         self
     }
 
-    /// Opens these column families too.
+    /// Adds column families to open.
     pub fn column_families(
         &mut self,
         families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
@@ -194,7 +194,7 @@ impl DbBuilder {
 
 const READ_ONLY_ATTEMPTS: u64 = 100;
 
-/// The number and length of the current MANIFEST: every change of the tree changes one of them.
+/// The number and length of the live MANIFEST: every change of the tree changes one of them.
 fn manifest_state(fs: &dyn FileSystem, path: &Path) -> Result<(FileNumber, u64)> {
     let number = read_current(fs, path)?;
     let metadata = fs.metadata(&file_name::manifest(path, number))?;

@@ -68,7 +68,7 @@ impl Opening {
         wal_dir::check_logs(&*self.fs, &self.path, wal_dir, oldest.unwrap_or(0))
     }
 
-    /// The identity: that in the MANIFEST, or in the directory, or a new one.
+    /// The identity of the database: from the MANIFEST, else from the directory, else a new one.
     pub(super) fn resolve_identity(
         &self,
         versions: &mut VersionSet,
@@ -155,7 +155,7 @@ impl Opening {
     }
 }
 
-/// Syncs a directory; ignores an error for a directory that cannot be opened by this user.
+/// Syncs a directory, unless this user may not open the directory.
 fn sync_where_permitted(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
     fs.sync_dir(directory).or_else(|error| {
         let code = error.raw_os_error().unwrap_or(0);

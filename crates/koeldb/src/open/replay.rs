@@ -31,37 +31,37 @@ use crate::write::two_phase::{self, Piece, Section};
 pub(crate) struct Recovered {
     pub(crate) report: RecoveryReport,
     pub(crate) last_seqno: SeqNo,
-    /// The next sequence number of the logs.
+    /// The sequence number after the last one in the logs.
     pub(crate) next_seqno: SeqNo,
     pub(crate) flushed: Vec<(u32, Arc<FileMeta>)>,
     /// Whether replay stopped at damage, in point-in-time mode.
     pub(crate) stopped_early: bool,
-    /// Logs with dropped data, which are kept in the archive.
+    /// The numbers of logs with dropped data, which are kept in the archive.
     pub(crate) archive: Vec<FileNumber>,
     /// The prepared transactions that were neither committed nor rolled back.
     pub(crate) undecided: Vec<Section>,
 }
 
-/// Prepared sections by name, and the logs they are in.
+/// Prepared sections by name, with the logs that contain them.
 type Sections = BTreeMap<Box<[u8]>, (FileNumber, Section)>;
 
-/// An irregularity that replay meets.
+/// An irregularity in the logs that replay found.
 #[derive(Clone, Copy, Debug)]
 enum Irregularity {
-    /// A damaged record, or an intact record with a damaged batch.
+    /// A damaged record, or an intact record that contains a damaged batch.
     Damage,
     /// A missing or short log without damage, found by the link of the next log.
     Gap,
 }
 
-/// The action of replay on an irregularity.
+/// The reaction of replay to an irregularity.
 #[derive(Clone, Copy, Debug)]
 enum Verdict {
-    /// Recovery fails, and so does the open.
+    /// The open fails.
     Fail,
-    /// Nothing behind it is replayed, except logs that continue exactly there.
+    /// Replay stops, except for later logs that continue exactly there.
     Stop,
-    /// Replay continues behind it.
+    /// Replay continues after the irregularity.
     Continue,
 }
 
@@ -81,12 +81,12 @@ impl Verdict {
     }
 }
 
-/// The place where replay stopped.
+/// The position in the logs where replay stopped.
 #[derive(Clone, Copy, Debug)]
 enum Stop {
     /// At damage in this log.
     Damage { log: FileNumber },
-    /// At a gap without damage: the log that is missing or ends early, and the next one.
+    /// At a gap without damage: between the log that is missing or ends early, and the next one.
     Gap {
         before: FileNumber,
         after: FileNumber,
@@ -94,7 +94,7 @@ enum Stop {
 }
 
 impl Stop {
-    /// The log that replay did not get past.
+    /// The log at which replay stopped.
     fn log(self) -> FileNumber {
         match self {
             Stop::Damage { log } => log,
@@ -103,7 +103,7 @@ impl Stop {
     }
 }
 
-/// The effect of one record.
+/// The outcome of the replay of one record.
 enum RecordOutcome {
     Applied,
     End,
@@ -120,18 +120,18 @@ struct Replay<'a> {
     last_seqno: SeqNo,
     /// The sequence number of the next batch if nothing is missing.
     next_seqno: Option<SeqNo>,
-    /// The number behind the latest record, which repeated sections lower.
+    /// The sequence number after the latest record, which is lower after repeated sections.
     end_of_record: Option<SeqNo>,
-    /// Logs before this one have no data outside of tables.
+    /// The log number below which all data is in tables.
     oldest_needed: FileNumber,
     /// Whether the oldest needed log is missing.
     lacks_oldest: bool,
-    /// The last intact log without batches that has an announcement of compression.
+    /// The last intact log that has no batches, only a declaration of its compression.
     announcement: Option<FileNumber>,
-    /// The place where replay stopped, in point-in-time mode.
+    /// The position where replay stopped, in point-in-time mode.
     stop: Option<Stop>,
     flushed: Vec<(u32, Arc<FileMeta>)>,
-    /// The transactions that are prepared and undecided so far.
+    /// The prepared sections that are undecided so far.
     sections: Sections,
 }
 
@@ -438,13 +438,12 @@ impl Replay<'_> {
         }
     }
 
-    /// The log at whose end or damage replay stopped.
+    /// The log at which replay stopped, if it did.
     fn stopped_in(&self) -> Option<FileNumber> {
         self.stop.map(Stop::log)
     }
 
-    /// Whether a link of an early version proves that nothing is missing, although no batch was
-    /// read.
+    /// Whether a link of an early version proves that nothing is missing.
     ///
     /// The linked log is empty, or it was removed without a record because no family needed it.
     fn is_link_of_early_version(&self, link: Link) -> bool {
@@ -593,7 +592,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Checks that no column family has tables from after the point where replay stopped (W1).
+    /// Checks that no column family has tables with data from after the point where replay stopped
+    /// (W1).
     fn check_consistency(&self, versions: &VersionSet) -> Result<()> {
         let Some(stopped_in) = self.stopped_in() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Opening a secondary: its own directory, and the place in the files of its primary.
+//! The open of a secondary: its own directory, and its position in the files of the primary.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::secondary::{
 use crate::staging::refuse_inside;
 use crate::tree::descriptor;
 
-/// The secondary to open.
+/// The parameters of a secondary to open.
 #[derive(Clone, Debug)]
 pub(super) struct SecondaryToOpen {
     pub(super) own: PathBuf,
@@ -41,7 +41,7 @@ impl Opening {
         Ok(locked)
     }
 
-    /// Reads the MANIFEST of the primary.
+    /// Opens a follower of the MANIFEST of the primary.
     pub(super) fn tail(&self) -> Result<ManifestTail> {
         let others = self.others.as_ref();
         let specs = ColumnFamilySpecs::new(&self.descriptors())
@@ -49,7 +49,7 @@ impl Opening {
         ManifestTail::open(Arc::clone(&self.fs), &self.path, specs)
     }
 
-    /// The links that keep tables of the primary, unless open files keep them.
+    /// Creates the set of hard links that keep tables of the primary, unless open files keep them.
     pub(super) fn links(&self, secondary: &SecondaryToOpen) -> Result<Option<Arc<Links>>> {
         let own = &secondary.own;
         let links = Links::new(&self.fs, &self.path, own, &self.env.pool)?;

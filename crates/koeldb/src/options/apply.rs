@@ -1,4 +1,4 @@
-//! Options from strings and maps, and back.
+//! The application of option strings and maps to options, and their text forms.
 
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -195,7 +195,7 @@ impl ColumnFamilyOptions {
     }
 }
 
-/// Borrows the pairs in the form that this module uses.
+/// Borrows names and values as `&str` pairs.
 pub(crate) fn borrowed(pairs: &[(impl AsRef<str>, impl AsRef<str>)]) -> Vec<(&str, &str)> {
     pairs
         .iter()
@@ -203,7 +203,7 @@ pub(crate) fn borrowed(pairs: &[(impl AsRef<str>, impl AsRef<str>)]) -> Vec<(&st
         .collect()
 }
 
-/// Options that option strings can be applied to.
+/// A struct of options to which option strings can be applied.
 pub(crate) trait Target: Clone {
     /// The name of the section that error messages give for options of this struct.
     const SECTION: &'static str;
@@ -227,7 +227,7 @@ impl Target for ColumnFamilyOptions {
     }
 }
 
-/// A name is routed to the database or the column family options that know it.
+/// Options of a database and a column family: a name goes to the struct that knows it.
 ///
 /// A name that both know is a current option of the column family and a former database option.
 impl Target for Options {

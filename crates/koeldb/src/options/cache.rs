@@ -32,7 +32,7 @@ option_section! {
     short_form read_capacity;
 }
 
-/// `8M` is short for `{capacity=8M;}`.
+/// Reads `8M`, which is short for `{capacity=8M;}`.
 fn read_capacity(
     target: &mut CacheSettings,
     name: &str,
@@ -49,7 +49,7 @@ fn read_capacity(
 #[derive(Clone)]
 pub struct Cache {
     blocks: koeldb_cache::Cache<CachedBlock>,
-    /// The settings of its text that have no effect.
+    /// The settings in the cache's text that have no effect.
     without_effect: Settings,
 }
 
@@ -86,25 +86,25 @@ impl Cache {
         self.blocks.set_capacity(bytes);
     }
 
-    /// The maximum size in bytes.
+    /// The capacity in bytes.
     #[must_use]
     pub fn get_capacity(&self) -> u64 {
         self.blocks.capacity()
     }
 
-    /// The size in bytes.
+    /// The memory of all cached blocks in bytes.
     #[must_use]
     pub fn get_usage(&self) -> u64 {
         self.blocks.usage()
     }
 
-    /// The pinned size in bytes.
+    /// The memory of the pinned blocks in bytes.
     #[must_use]
     pub fn get_pinned_usage(&self) -> u64 {
         self.blocks.pinned_usage()
     }
 
-    /// The cache as table readers take it.
+    /// The block cache in the form that table readers take.
     pub(crate) fn blocks(&self) -> &koeldb_cache::Cache<CachedBlock> {
         &self.blocks
     }
@@ -151,8 +151,8 @@ impl CacheSettings {
     }
 }
 
-/// A cache option. It has no text form: reading a file gives `None`, and open then creates the
-/// default cache.
+/// An option with a cache, which has no text form. It has no text form: reading a file gives
+/// `None`, and open then creates the default cache.
 impl OptionValue for Option<Cache> {
     fn kind() -> String {
         "cache string".to_owned()

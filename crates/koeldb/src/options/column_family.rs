@@ -28,7 +28,7 @@ use super::registry::{OptionValue, Reading, Refusal, Style};
 use super::table_format::TableFormat;
 use super::value::{Scalar, enum_texts, option_enum, read_scalar};
 
-/// `None` is written `kDisableCompressionOption`: not set.
+/// A codec that may be unset: `None` is written as `kDisableCompressionOption`.
 impl OptionValue for Option<Compression> {
     fn kind() -> String {
         <Compression as Scalar>::kind()
@@ -71,7 +71,7 @@ const DEFAULT_COMPRESSION: Compression = if cfg!(feature = "lz4") {
 };
 
 option_enum! {
-    /// The shape of the tree.
+    /// The compaction style, which determines the shape of the tree.
     pub enum CompactionStyle {
         /// Levels of sorted files, each some times larger than the one above.
         Level = "kCompactionStyleLevel",
@@ -405,7 +405,7 @@ option_section! {
     }
 }
 
-/// Defines the handwritten accessors of [`ColumnFamilyOptions`] and [`Options`].
+/// Defines the accessors that are written by hand, of [`ColumnFamilyOptions`] and [`Options`].
 macro_rules! family_accessors {
     ($Target:ident $($path:ident)?) => {
         impl $Target {

@@ -227,7 +227,7 @@ option_section! {
     short_form read_size;
 }
 
-/// A bare number is the size bound.
+/// Reads a bare number, which is short for the size limit.
 fn read_size(
     target: &mut FifoCompactionOptions,
     name: &str,

@@ -15,7 +15,7 @@ use super::registry::{OptionValue, Reading, Refusal, Style};
 
 type FilterFunction = dyn Fn(u32, &[u8], &[u8]) -> Decision + Send + Sync;
 
-/// A function as the factory of its filters, which have no state of one compaction.
+/// A factory of filters that call one function, for functions without state per compaction.
 pub(crate) struct FunctionFilter {
     name: String,
     filter: Arc<FilterFunction>,
@@ -82,7 +82,7 @@ impl ColumnFamilyOptions {
     }
 }
 
-/// A factory has no text: none is built in.
+/// A compaction filter factory, which has no text form: none is built in.
 impl OptionValue for Option<Arc<dyn CompactionFilterFactory>> {
     fn kind() -> String {
         NoObject::kind()

@@ -40,7 +40,7 @@ impl ConfigOptions {
         self
     }
 
-    /// Applies the directories (`db_log_dir`, `wal_dir`) in an OPTIONS file, wherever they are.
+    /// Applies `db_log_dir` and `wal_dir` of an OPTIONS file, whatever directories they name.
     ///
     /// Otherwise `wal_dir` is applied only if it is certain that the database in the directory of
     /// the file uses it, and not one that it was copied from. Directories that are not applied are

@@ -340,7 +340,7 @@ pub(crate) fn limits(untrusted: bool) -> Limits {
     }
 }
 
-/// Converts a number that RocksDB stores as `int`; negative ones become 0.
+/// Converts a number that RocksDB stores as `int`; a negative number becomes 0.
 fn not_negative(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }

@@ -17,7 +17,7 @@ use super::plugins::Plugins;
 
 use super::value::{RateLimit, enum_texts, option_enum};
 
-/// The options of a database, and of every column family without its own options.
+/// The options of a database, and the default options of its column families.
 ///
 /// ```
 /// use koeldb::Options;
@@ -31,7 +31,7 @@ pub struct Options {
     pub(crate) db: DbOptions,
     pub(crate) cf: ColumnFamilyOptions,
     pub(crate) plugins: Plugins,
-    /// Values that were replaced as the options were loaded, for LOG.
+    /// Values that were replaced when the options were loaded, to be logged.
     pub(crate) mended: Vec<MendedOption>,
 }
 
@@ -452,13 +452,13 @@ impl Options {
         Self::default()
     }
 
-    /// The options of column families without their own.
+    /// The options of column families that have none of their own.
     #[must_use]
     pub fn cf_options(&self) -> &ColumnFamilyOptions {
         &self.cf
     }
 
-    /// The options of column families without their own, for modification.
+    /// The options of column families that have none of their own, for modification.
     pub fn cf_options_mut(&mut self) -> &mut ColumnFamilyOptions {
         &mut self.cf
     }
@@ -471,7 +471,7 @@ impl Options {
         self
     }
 
-    /// The option `max_open_files`; `None`: all.
+    /// The option `max_open_files`; `None` for all.
     #[must_use]
     pub fn get_max_open_files(&self) -> Option<u32> {
         u32::try_from(self.db.max_open_files).ok()
@@ -565,7 +565,7 @@ impl Options {
     }
 }
 
-/// A path as the text of an option.
+/// Converts a path to the text of an option.
 fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-/// Converts between the stored and the public type of a field.
+/// A conversion between the stored and the public type of an option.
 pub(crate) trait View<Field, Api> {
     fn store(api: Api) -> Field;
     fn load(field: &Field) -> Api;
 }
 
-/// A count: stored as RocksDB's `int`, given as `u32`.
+/// A count, stored as RocksDB's `int` and passed as `u32`.
 pub(crate) struct Count;
 
 impl View<i32, u32> for Count {
@@ -25,11 +25,11 @@ impl View<i32, u32> for Count {
     }
 }
 
-/// A time in whole seconds.
+/// A duration in whole seconds.
 pub(crate) struct Seconds;
-/// A time in milliseconds.
+/// A duration in milliseconds.
 pub(crate) struct Millis;
-/// A time in microseconds.
+/// A duration in microseconds.
 pub(crate) struct Micros;
 
 impl View<u64, Duration> for Seconds {

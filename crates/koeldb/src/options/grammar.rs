@@ -157,7 +157,7 @@ pub(crate) fn elements<'a>(name: &str, text: &'a str) -> Result<Vec<&'a str>, Re
     Ok(elements)
 }
 
-/// Reverts [`escape`]: `\r` and `\n` are line breaks, and other escaped characters themselves.
+/// Reverts [`escape`]: `\r` and `\n` become line breaks, other escaped characters themselves.
 pub(crate) fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -199,7 +199,7 @@ pub(crate) fn protect(text: &str) -> String {
     }
 }
 
-/// The beginning of `text`, for messages.
+/// The beginning of `text`, for error messages.
 fn excerpt(text: &str) -> String {
     text.chars().take(32).collect()
 }

@@ -4,7 +4,7 @@
 use super::block_based::BlockBasedOptions;
 use super::registry::{self, Style};
 
-/// Enums whose texts are in the order of their numbers.
+/// Enum options, and their texts in the order of RocksDB's numbers.
 const NUMBERED: [(&str, &[&str]); 4] = [
     (
         "index_type",
@@ -33,7 +33,7 @@ const NUMBERED: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// Returns the lines of one column family.
+/// Returns the lines for the block-based table options of one column family.
 pub(crate) fn of_tables(options: &BlockBasedOptions) -> Vec<String> {
     let mut lines = vec!["table_factory options:".to_owned()];
     for (name, text) in registry::written(options, Style::Full) {

@@ -8,7 +8,7 @@ use koeldb_base::codec::Compression;
 use super::BottommostLevelCompaction;
 use super::accessors::accessors;
 
-/// Cancels the compactions whose options hold a clone of it.
+/// A token that cancels the compactions whose options hold a clone of it.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken {
     flag: Arc<AtomicBool>,
@@ -70,7 +70,7 @@ impl CompactRangeOptions {
         }
     }
 
-    /// The level that `change_level` moves the result to; `None`: the lowest that can hold it.
+    /// Sets the level to which `change_level` moves the result; `None` for the lowest that fits.
     ///
     /// Level 0 is not one.
     pub fn set_target_level(&mut self, level: impl Into<Option<u32>>) -> &mut Self {
@@ -103,12 +103,12 @@ impl CompactRangeOptions {
         ///
         /// Levels between them must be empty.
         change_level: bool, set_change_level, get_change_level;
-        /// Whether the last level is rewritten.
+        /// Whether, and when, the last level is rewritten.
         bottommost_level_compaction: BottommostLevelCompaction, set_bottommost_level_compaction,
             get_bottommost_level_compaction;
         /// Starts even if that stalls writers.
         allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
-        /// Threads that share the work; 0: the option of the database.
+        /// The number of threads that share the work; 0 for that of the database options.
         max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;
     }
 }
@@ -129,7 +129,7 @@ impl CompactionOptions {
         Self::default()
     }
 
-    /// The codec of the output; `None`: that of the output level.
+    /// Sets the codec of the output; `None` for that of the output level.
     pub fn set_compression(&mut self, compression: impl Into<Option<Compression>>) -> &mut Self {
         self.compression = compression.into();
         self
@@ -141,7 +141,7 @@ impl CompactionOptions {
         self.compression
     }
 
-    /// The size in bytes at which a table of the output is cut; `None`: that of the output level.
+    /// Sets the size in bytes at which an output table is cut; `None` for that of the output level.
     ///
     /// Without effect on level 0, whose runs are one table each.
     pub fn set_output_file_size_limit(&mut self, bytes: impl Into<Option<u64>>) -> &mut Self {
@@ -168,7 +168,7 @@ impl CompactionOptions {
     }
 
     accessors! {
-        /// Threads that share the work; 0: the option of the database.
+        /// The number of threads that share the work; 0 for that of the database options.
         max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;
     }
 }

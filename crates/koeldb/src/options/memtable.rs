@@ -142,7 +142,7 @@ impl Default for MemtableFactory {
 }
 
 impl MemtableFactory {
-    /// The name that is written.
+    /// The name of the factory in OPTIONS files.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -154,7 +154,7 @@ impl MemtableFactory {
         }
     }
 
-    /// The representation.
+    /// The representation of memtables that the factory selects.
     pub(crate) fn rep(&self) -> RepKind {
         match self {
             MemtableFactory::SkipList(options) => RepKind::SkipList {
@@ -195,7 +195,7 @@ impl MemtableFactory {
         })
     }
 
-    /// Sets the number of the short form `id:number`; for the sorted hash table 0 means its
+    /// Sets the number of the short form `id:number`; for the sorted hash table 0 selects the
     /// default.
     fn set_number(&mut self, number: u64) {
         match self {

@@ -23,7 +23,7 @@ use super::refuse::{CUCKOO_BLOCK_SIZE_MAX, LEVELS_MAX, is_offpeak_window};
 use super::registry::{OptionValue, Section, Style};
 use super::table_format::TableFormat;
 
-/// Replaces values of one section, and records each replacement.
+/// A mender of the values of one section, which records each replacement.
 struct Mender<'m> {
     section: String,
     mended: &'m mut Vec<MendedOption>,

@@ -35,7 +35,7 @@ pub(crate) fn changed_family(
     Ok(options)
 }
 
-/// Plain tables are opened with the prefix extractor they were written with, or not at all.
+/// Checks a change of the prefix extractor: plain tables can be opened only with their own.
 fn check_prefix_extractor(
     current: &ColumnFamilyOptions,
     changed: &ColumnFamilyOptions,
@@ -55,7 +55,7 @@ fn check_prefix_extractor(
     Ok(())
 }
 
-/// The options of the database after a change.
+/// Returns the options of the database after a change.
 ///
 /// # Errors
 /// See [`changed_family`].

@@ -72,7 +72,7 @@ pub(crate) trait Object: Sized {
     /// The known ids, for messages.
     const KNOWN: &'static str;
 
-    /// Creates the object; `Ok(None)` if the id is unknown.
+    /// Creates the object from its description; `Ok(None)` if the id is unknown.
     fn make(
         name: &str,
         description: &Description<'_>,
@@ -269,7 +269,7 @@ impl OptionValue for FilterPolicy {
     }
 }
 
-/// An option that supports only the null object.
+/// An option that accepts only the null object.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NoObject;
 
@@ -292,7 +292,7 @@ impl OptionValue for NoObject {
     }
 }
 
-/// `env`: the default one, whose name is never written.
+/// The option `env`: only the default one, whose name is never written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DefaultEnv;
 
@@ -314,7 +314,7 @@ impl OptionValue for DefaultEnv {
     }
 }
 
-/// `compression_manager`: the built-in one, which also has the null name.
+/// The option `compression_manager`: only the built-in one, which also has the null name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BuiltinCompressionManager;
 
@@ -379,7 +379,7 @@ macro_rules! plain_objects {
     )*};
 }
 
-/// Statistics have no text form: reading a file gives `None`.
+/// An option with statistics, which have no text form.
 impl OptionValue for Option<Statistics> {
     fn kind() -> String {
         "object id of a Statistics".to_owned()
@@ -424,7 +424,8 @@ option_enum! {
 }
 
 option_section! {
-    /// Cuts compaction outputs where this many leading key bytes change.
+    /// A partitioner that cuts compaction outputs where the given number of leading key bytes
+    /// change.
     pub struct SstPartitioner, "SST partitioner SstPartitionerFixedPrefixFactory";
     options {
         /// The number of leading key bytes.
@@ -462,7 +463,7 @@ impl Object for SstPartitioner {
 }
 
 option_section! {
-    /// Marks files with many deletions for compaction.
+    /// A collector that marks files with many deletions for compaction.
     pub struct CompactOnDeletion, "collector CompactOnDeletionCollector";
     options {
         /// Entries in the sliding window.
@@ -487,7 +488,7 @@ option_section! {
 }
 
 option_section! {
-    /// Marks files with many entries fit for the last level.
+    /// A collector that marks files with many entries fit for the last level.
     pub struct CompactForTiering, "collector CompactForTieringCollector";
     options {
         /// Share of entries fit for the last level that marks the file.
@@ -502,13 +503,13 @@ option_section! {
     }
 }
 
-/// Inspects every entry of a table that is being written.
+/// A collector that inspects every entry of a table that is being written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TablePropertiesCollector {
-    /// Looks for many deletions.
+    /// The collector that looks for many deletions.
     CompactOnDeletion(CompactOnDeletion),
-    /// Looks for entries fit for the last level.
+    /// The collector that looks for entries fit for the last level.
     CompactForTiering(CompactForTiering),
 }
 
@@ -549,7 +550,7 @@ impl OptionValue for TablePropertiesCollector {
         Ok(())
     }
 
-    /// Only members that differ from the default, since 7.8 does not know all.
+    /// Writes only members that differ from the default, since RocksDB 7.8 does not know all.
     fn write(&self, _: Style) -> Option<String> {
         Some(match self {
             TablePropertiesCollector::CompactOnDeletion(collector) => with_members(

@@ -40,7 +40,7 @@ use super::table_format::TableFormat;
 use super::wal_dir::{self, WalDirectory};
 use crate::env::Env;
 
-/// The release of RocksDB whose option names are written and known.
+/// The release of RocksDB whose option names this version knows and writes.
 const ROCKSDB_VERSION: [u32; 3] = [11, 9, 0];
 const DEFAULT_FAMILY: &str = "default";
 /// Options that name directories.
@@ -52,7 +52,7 @@ const SPEED_ONLY: [&str; 3] = [
     "persist_stats_to_disk",
 ];
 
-/// The contents of a file.
+/// The parsed contents of an OPTIONS file.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedFile {
     pub(crate) db: DbOptions,
@@ -61,15 +61,15 @@ pub(crate) struct ParsedFile {
     pub(crate) mended: Vec<MendedOption>,
 }
 
-/// A section's kind, while its lines are read.
+/// The kind of the section whose lines are being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Version,
     Db,
-    /// The index of the column family in the list.
+    /// A column family, by its index in the list.
     Family(usize),
     Table(usize),
-    /// A section that is skipped because it may be ignored.
+    /// A section that is skipped, because unknown sections are ignored.
     Skipped,
 }
 
@@ -537,7 +537,7 @@ pub(crate) fn load(fs: &dyn FileSystem, file: &Path, how: &ConfigOptions) -> Res
     })
 }
 
-/// Applies the directory of the logs, if it is certain that no other database uses it.
+/// Applies the recorded `wal_dir`, if certainly no other database uses that directory.
 fn find_logs(fs: &dyn FileSystem, file: &Path, how: &ConfigOptions, parsed: &mut ParsedFile) {
     let is_log_directory =
         |option: &IgnoredOption| option.section == DbOptions::SECTION && option.name == "wal_dir";

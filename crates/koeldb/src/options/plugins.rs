@@ -12,7 +12,7 @@ use super::db::{LogLevel, Options};
 use super::scrub::ScrubOptions;
 use super::transaction::TransactionDbOptions;
 
-/// Receives the lines of the information log instead of the file.
+/// A receiver of the lines of the information log, in place of the file.
 pub trait Logger: Send + Sync + 'static {
     /// Handles one line.
     fn log(&self, level: LogLevel, message: fmt::Arguments<'_>);

@@ -1,4 +1,4 @@
-//! Presets of several options for a purpose.
+//! Presets: sets of options for a purpose.
 
 use koeldb_base::codec::Compression;
 use koeldb_table::block_based::format::IndexType;

@@ -55,7 +55,7 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// The defaults: logged, not synced.
+    /// Creates the defaults: logged, not synced.
     #[must_use]
     pub const fn new() -> Self {
         WriteOptions {
@@ -114,7 +114,7 @@ impl Default for FlushOptions {
 }
 
 impl FlushOptions {
-    /// The defaults: wait, and do not stall writers.
+    /// Creates the defaults: wait, and do not stall writers.
     #[must_use]
     pub const fn new() -> Self {
         FlushOptions {

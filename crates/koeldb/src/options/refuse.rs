@@ -1,4 +1,4 @@
-//! Settings that open rejects: contradictory ones, and those that need missing features.
+//! Checks of settings that open rejects: contradictory ones, and those of missing features.
 //!
 //! The errors of all column families are collected into one, so that a configuration can be
 //! corrected in one step. The options must be sanitized.
@@ -26,7 +26,7 @@ pub(super) const LEVELS_MAX: i32 = 256;
 /// The maximum number of adjacent slots in the window of a cuckoo table.
 pub(super) const CUCKOO_BLOCK_SIZE_MAX: u32 = 1 << 16;
 
-/// Collected errors.
+/// The errors found so far.
 #[derive(Default)]
 pub(crate) struct Refusals {
     messages: Vec<String>,
@@ -504,7 +504,7 @@ impl Refusals {
 }
 
 impl ColumnFamilyOptions {
-    /// Whether tables of any level are compressed.
+    /// Whether the tables of any level are compressed.
     pub(super) fn compresses(&self) -> bool {
         let mut codecs = std::iter::once(&self.compression)
             .chain(&self.bottommost_compression)

@@ -165,7 +165,7 @@ pub(crate) enum Style {
 /// Names and texts of options; members of nested options have dotted names.
 pub(crate) type Settings = Vec<(String, String)>;
 
-/// A type that option texts are read into and written from.
+/// A type whose values are read from option texts and written as texts.
 pub(crate) trait OptionValue {
     /// The type's name in [`OptionInfo::kind`].
     fn kind() -> String
@@ -236,7 +236,7 @@ pub(crate) trait Section: Default + Clone + 'static {
     /// Alternative names of options.
     fn aliases() -> &'static [(&'static str, &'static str)];
 
-    /// Reads a short form of the whole struct, if `text` is one.
+    /// Reads a short form of the whole struct; `None` if `text` is not a short form.
     fn read_short_form(&mut self, name: &str, text: &str) -> Option<Result<(), Refusal>> {
         let _ = (name, text);
         None
@@ -265,7 +265,7 @@ pub(crate) fn knows<S: Section>(name: &str) -> bool {
         || S::aliases().iter().any(|(alias, _)| *alias == head)
 }
 
-/// Whether older releases had the name.
+/// Whether an older release had an option of this name.
 pub(crate) fn was_removed<S: Section>(name: &str) -> bool {
     S::removed().iter().any(|removed| removed.name == name)
 }
@@ -479,7 +479,7 @@ impl<S: Section> OptionValue for S {
     }
 }
 
-/// Accepts `text` if it is the default.
+/// Reads an option of which only the default is accepted.
 pub(crate) fn read_declined<T: OptionValue>(
     default: T,
     name: &str,

@@ -18,21 +18,21 @@ use super::memtable::{MemtableFactory, VectorOptions};
 use super::refuse::Refusals;
 use super::table_format::TableFormat;
 
-/// The values of `ttl` and `periodic_compaction_seconds` that leave the choice to the engine.
+/// The value of `ttl` and `periodic_compaction_seconds` that leaves the choice to the engine.
 pub(crate) const CHOOSE_SECONDS: u64 = u64::MAX - 1;
-/// The resulting default of 30 days.
+/// The seconds that the engine chooses for `ttl` and `periodic_compaction_seconds`: 30 days.
 const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
 /// The default capacity of the block cache.
 pub(crate) const DEFAULT_CACHE_BYTES: u64 = 32 << 20;
 
-/// The context of an open besides the options.
+/// The circumstances of an open, besides the options.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OpenContext<'a> {
-    /// The database's directory.
+    /// The directory of the database.
     pub(crate) path: Option<&'a Path>,
-    /// The limit of open files of the process; `None` for no limit.
+    /// The open-file limit of the process; `None` for no limit.
     pub(crate) open_files_limit: Option<u32>,
-    /// Whether nothing will be written.
+    /// Whether the open writes nothing.
     pub(crate) read_only: bool,
     /// Whether transactions lock their keys.
     pub(crate) locks_keys: bool,

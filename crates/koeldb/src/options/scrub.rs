@@ -12,7 +12,7 @@ pub struct ScrubOptions {
 }
 
 impl ScrubOptions {
-    /// A scrub every `interval`, at 16 MiB per second.
+    /// Creates the options of a scrub every `interval`, at 16 MiB per second.
     #[must_use]
     pub fn every(interval: Duration) -> Self {
         ScrubOptions {

@@ -54,7 +54,7 @@ impl TableFormat {
         }
     }
 
-    /// Returns the section of an OPTIONS file for the options.
+    /// Returns the section of OPTIONS files for the options of the format.
     pub(crate) fn section(&self) -> &'static str {
         match self {
             TableFormat::BlockBased(_) => BlockBasedOptions::NAME,
@@ -82,7 +82,7 @@ impl TableFormat {
     }
 }
 
-/// `block_based_table_factory` and `plain_table_factory` configure the present factory.
+/// A table factory, whose options `block_based_table_factory` and `plain_table_factory` also set.
 ///
 /// It must be of that kind; `table_factory` names a new one.
 impl OptionValue for TableFormat {
@@ -124,7 +124,8 @@ impl OptionValue for TableFormat {
         self.options_mut().read_member(name, member, text, reading)
     }
 
-    /// Only the name in OPTIONS files: the options have a separate section.
+    /// Writes only the name: in OPTIONS files the options of the format have a section of their
+    /// own.
     fn write(&self, style: Style) -> Option<String> {
         Some(match style {
             Style::Portable => self.name().to_owned(),
@@ -142,7 +143,8 @@ impl OptionValue for TableFormat {
 }
 
 impl TableFormat {
-    /// Whether `name` is an alias of the present factory; an error if that is of another kind.
+    /// Whether `name` is an alias of the current factory; an error if it is an alias of another
+    /// one.
     fn check_alias(&self, name: &str) -> Result<bool, Refusal> {
         let wanted = match name.rsplit_once('.').map_or(name, |(_, last)| last) {
             "block_based_table_factory" => "BlockBasedTable",

@@ -6,17 +6,17 @@
 use super::grammar;
 use super::registry::{OptionValue, Reading, Refusal, Style};
 
-/// An [`OptionValue`] that is read and written as a whole.
+/// An [`OptionValue`] that is read and written as a whole, without members.
 pub(crate) trait Scalar: Sized {
     fn kind() -> String;
     /// Returns `None` if the text is not a valid value.
     fn from_text(text: &str) -> Option<Self>;
     fn to_text(&self) -> String;
-    /// The expected form, for messages.
+    /// The expected form of a value, for messages.
     fn expected() -> String;
 }
 
-/// Reads a scalar; the error says what was expected.
+/// Reads a scalar; the error names the expected form.
 pub(crate) fn read_scalar<T: Scalar>(name: &str, text: &str) -> Result<T, Refusal> {
     let text = grammar::strip_braces(text);
     T::from_text(text).ok_or_else(|| {
@@ -77,7 +77,7 @@ impl Scalar for bool {
     }
 }
 
-/// Digits with an optional sign and suffix, as a number that may exceed every option's type.
+/// Parses digits with an optional sign and suffix; the number may exceed every option's type.
 fn integer(text: &str) -> Option<i128> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -133,7 +133,7 @@ impl Scalar for u64 {
         "u64".to_owned()
     }
 
-    /// -1 means the largest number, as in RocksDB.
+    /// Reads a number; -1 means the largest number, as in RocksDB.
     fn from_text(text: &str) -> Option<Self> {
         match integer(text)? {
             -1 => Some(u64::MAX),
@@ -193,7 +193,7 @@ impl Scalar for String {
     }
 }
 
-/// `read_amp_bytes_per_bit`: old files have 64 bits, of which only the low 32 are meaningful.
+/// The option `read_amp_bytes_per_bit`: of 64 bits in old files only the low 32 are meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadAmpBytes(pub(crate) u32);
 
@@ -216,8 +216,8 @@ impl Scalar for ReadAmpBytes {
     }
 }
 
-/// `rate_limiter_bytes_per_sec`: never written, since RocksDB would create a blocking limiter from
-/// it.
+/// The option `rate_limiter_bytes_per_sec`: never written, as RocksDB would create a blocking
+/// limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RateLimit(pub(crate) u64);
 
@@ -236,7 +236,7 @@ impl OptionValue for RateLimit {
     }
 }
 
-/// Lists of scalars are separated by `:`, lists of structs too.
+/// A list; its elements are separated by `:`, scalars or structs.
 impl<T: OptionValue + Default> OptionValue for Vec<T> {
     fn kind() -> String {
         format!("list of {}", T::kind())
@@ -265,7 +265,7 @@ impl<T: OptionValue + Default> OptionValue for Vec<T> {
     }
 }
 
-/// Defines the texts of an enum.
+/// Defines the texts of the values of an enum.
 macro_rules! enum_texts {
     ($Type:ty { $($variant:path = $text:literal),* $(,)? }) => {
         impl $crate::options::value::Scalar for $Type {

@@ -1,4 +1,4 @@
-//! Finds the logs of a database that keeps them outside of its directory.
+//! Finds the logs of a database that are outside of its directory.
 //!
 //! An OPTIONS file names the directory of the logs (`wal_dir`). An open without it would miss data
 //! that is only in the logs. An open of a *copy* of the database with it would read, and remove,
@@ -25,25 +25,25 @@ use koeldb_fs::{FileSystem, OpenOptions, Purpose};
 use super::grammar;
 use super::options_file::latest;
 
-/// The bytes read from a LOG file: the summary of the database is at its beginning.
+/// The number of bytes read from a LOG file, which begins with the summary of the database.
 const SUMMARY_BYTES: usize = 64 << 10;
 /// The maximum number of LOG files that are read, newest first.
 const LOG_FILES_MAX: usize = 64;
-/// Precedes the value of `wal_dir` in LOG.
+/// The text before the value of `wal_dir` in LOG.
 pub(crate) const WAL_DIR_LINE: &str = "Options.wal_dir: ";
 /// The maximum size of an OPTIONS file; a larger one is ignored.
 const OPTIONS_BYTES_MAX: u64 = 64 << 20;
 
-/// The directory of the logs, as determined by a load.
+/// The directory of the logs, as far as a load can determine it.
 #[derive(Debug)]
 pub(super) enum WalDirectory {
     /// The logs are in this directory.
     At(PathBuf),
-    /// Unknown, with the reason.
+    /// Unknown, for this reason.
     Unknown(String),
 }
 
-/// Finds the logs of the database in `directory`, whose OPTIONS file names `recorded`.
+/// Finds the directory of the logs of the database in `directory`; its OPTIONS file has `recorded`.
 pub(super) fn locate(fs: &dyn FileSystem, directory: &Path, recorded: &str) -> WalDirectory {
     let recorded = PathBuf::from(recorded);
     if !fs.exists(&file_name::current(directory)).unwrap_or(false) {
@@ -92,7 +92,7 @@ pub(super) fn locate(fs: &dyn FileSystem, directory: &Path, recorded: &str) -> W
     }
 }
 
-/// Returns the new place of the recorded directory if the database was moved.
+/// Returns the new location of the recorded directory if the database was moved with it.
 ///
 /// It is the longest suffix of its path that exists below `directory` and contains logs.
 fn below(fs: &dyn FileSystem, directory: &Path, recorded: &Path) -> Option<PathBuf> {
@@ -110,7 +110,7 @@ fn below(fs: &dyn FileSystem, directory: &Path, recorded: &Path) -> Option<PathB
     })
 }
 
-/// The logs in a directory, by number and path.
+/// The logs in a directory, with their numbers and paths.
 fn logs(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -123,7 +123,7 @@ fn logs(
     })
 }
 
-/// Whether a directory holds logs from `oldest` on, with something in them.
+/// Whether a directory contains nonempty logs with numbers from `oldest` on.
 fn holds_logs(fs: &dyn FileSystem, directory: &Path, oldest: FileNumber) -> bool {
     let has_bytes = |path: &Path| fs.metadata(path).is_ok_and(|metadata| metadata.len > 0);
     logs(fs, directory).any(|(log, path)| log >= oldest && has_bytes(&path))
@@ -149,14 +149,14 @@ impl InfoLogs {
         InfoLogs(texts.collect())
     }
 
-    /// The directories in which the database was opened.
+    /// The directories in which the database was opened, according to its LOG files.
     fn homes(&self) -> impl Iterator<Item = PathBuf> {
         self.0
             .iter()
             .flat_map(|text| text.lines().filter_map(home_of_line))
     }
 
-    /// Whether the database was opened with this `wal_dir`.
+    /// Whether a LOG file records this `wal_dir`.
     fn name_logs_in(&self, recorded: &Path) -> bool {
         let names = |line: &str| {
             let value = line.split_once(WAL_DIR_LINE);
@@ -198,7 +198,7 @@ fn is_home(fs: &dyn FileSystem, info_logs: &InfoLogs, recorded: &Path) -> bool {
         || fs.exists(&file_name::current(recorded)).unwrap_or(false)
 }
 
-/// Whether a database that is not the one in `directory` lies at `home`.
+/// Whether there is a database at `home` other than the one in `directory`.
 fn is_other_database(fs: &dyn FileSystem, home: &Path, directory: &Path) -> bool {
     let identity = |path: &Path| fs.metadata(path).map(|metadata| metadata.identity).ok();
     fs.exists(&file_name::current(home)).unwrap_or(false)

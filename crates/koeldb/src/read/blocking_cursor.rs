@@ -1,4 +1,4 @@
-//! A cursor that waits where the inner cursor suspends.
+//! A cursor that waits for device reads where the inner cursor suspends.
 //!
 //! The block sources of the inner cursor record the blocks they need; when it suspends, all of them
 //! are read together, and the call is repeated until it completes or times out.
@@ -9,10 +9,10 @@ use koeldb_base::cursor::Blocking;
 use koeldb_base::{Cursor, Fault, PinnedSlice};
 use koeldb_table::block_based::scan_reads::{ScanReads, ScanSuspended};
 
-/// A cursor that never suspends, over one that may.
+/// A cursor that never suspends, over a cursor that may suspend.
 pub(super) struct BlockingCursor<C> {
     inner: C,
-    /// Records the needs of the sources; `None` if they wait in place.
+    /// The recorded needs of suspended sources; `None` if the sources wait themselves.
     reads: Option<Arc<ScanReads>>,
 }
 
@@ -21,7 +21,7 @@ impl<C: Cursor<Suspend = ScanSuspended>> BlockingCursor<C> {
         BlockingCursor { inner, reads }
     }
 
-    /// Waits and repeats a suspended call until it completes.
+    /// Makes a call; while the call suspends, waits for its reads and repeats it.
     #[cold]
     fn wait_and_retry(
         &mut self,

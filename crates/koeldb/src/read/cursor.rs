@@ -30,7 +30,7 @@ use crate::snapshot::Snapshot;
 use crate::super_version::SuperVersion;
 use crate::ttl;
 
-/// One sorted run of a scan.
+/// A cursor over one sorted run of a scan.
 #[expect(
     clippy::large_enum_variant,
     reason = "runs are made once a scan, and stepped often"
@@ -51,7 +51,7 @@ macro_rules! each_run {
     };
 }
 
-/// Like the other macro, for moves, during which a memtable never suspends.
+/// Calls a move of the run's cursor; a memtable never suspends.
 macro_rules! each_move {
     ($self:expr, $cursor:ident => $call:expr) => {
         match $self {
@@ -124,11 +124,11 @@ pub struct DbCursor {
     time_limits: TimeLimits,
     pinned: Result<(Arc<SuperVersion>, u64)>,
     scan: Option<Scan<Runs>>,
-    /// The bytes at the end of stored values that are not shown.
+    /// The number of bytes at the end of stored values that are not shown, such as times to live.
     hidden_bytes: usize,
-    /// The use of the prefix of the last key sought.
+    /// The use that the scan makes of the prefix of the last key sought.
     prefix_use: PrefixUse,
-    /// The error of an invalid range, under this comparator.
+    /// The error of a range that is invalid under this comparator.
     range_failure: Option<Error>,
     failure: Option<Error>,
 }
@@ -261,7 +261,7 @@ impl DbCursor {
         ))
     }
 
-    /// Returns the reads of a scan that overlaps them.
+    /// Returns the engine of a scan that overlaps its device reads, if it does.
     ///
     /// This applies if it is requested, or if the choice is left to the engine and the system does
     /// not cache reads; or if the scan has a time limit, since only reads of other threads can be
@@ -332,7 +332,7 @@ impl DbCursor {
         Ok(is_valid)
     }
 
-    /// The use of prefixes that a scan from `key` permits, a key or bound within the bounds.
+    /// The prefix use that is permitted for a scan from `key`, a key or bound within the bounds.
     fn prefix_use_from(&self, key: &[u8], direction: Direction) -> PrefixUse {
         let Ok((super_version, _)) = &self.pinned else {
             return PrefixUse::None;
@@ -352,7 +352,7 @@ impl DbCursor {
         )
     }
 
-    /// The use of prefixes that a seek to `key` permits.
+    /// The prefix use that is permitted for a seek to `key`.
     fn prefix_use_at(&self, key: &[u8], direction: Direction) -> PrefixUse {
         let order = &self.family.data().order;
         // From outside of the bounds it moves to the first or last key within, regardless of its
@@ -363,7 +363,8 @@ impl DbCursor {
         self.prefix_use_from(key, direction)
     }
 
-    /// Continues without prefixes from the current key, if a step in this direction may leave them.
+    /// Continues without prefix use from the current key, if a step in this direction may leave the
+    /// prefix.
     #[inline]
     fn prepare_step(&mut self, direction: Direction) -> Result<()> {
         if self.prefix_use.ends_with(direction) {
@@ -491,7 +492,7 @@ impl DbCursor {
         self.step(false, Scan::next)
     }
 
-    /// Moves to the next entry of the latest state.
+    /// Moves to the next entry of the latest state, in a tailing cursor.
     fn next_of_latest(&mut self) -> Result<bool> {
         let latest = self.family.inner().visibility.seqno();
         let is_latest = matches!(&self.pinned, Ok((_, seqno)) if *seqno == latest);
@@ -597,7 +598,7 @@ impl DbCursor {
         }
     }
 
-    /// Creates a cursor with the same state and bounds, without position.
+    /// Creates a cursor with the same state and bounds, but without a position.
     pub(super) fn unpositioned_copy(&self) -> DbCursor {
         DbCursor {
             family: self.family.clone(),
@@ -636,7 +637,7 @@ impl DbCursor {
         self.family.data().order.compare(a, b)
     }
 
-    /// Moves a tailing cursor to the latest state, whose prefixes its seek uses.
+    /// Moves a tailing cursor to the latest state before a seek.
     #[inline]
     fn begin_seek(&mut self) -> Result<()> {
         if self.options.tailing {

@@ -38,14 +38,14 @@ pub(super) struct SuspendedBatch {
     pub(super) suspended: SuspendedLookups<ReadSession>,
 }
 
-/// The result of a first poll.
+/// The result of the first poll of a read.
 pub(super) enum First<T, S> {
     Done(T),
     Suspended(S),
 }
 
 impl Reads {
-    /// Reads one key.
+    /// Reads a key as a future.
     pub(crate) async fn get_async(
         &self,
         family: &ColumnFamilyData,
@@ -120,7 +120,7 @@ impl Reads {
         Poll::Ready(failure.and_then(|()| lookup.take_answer(operator)))
     }
 
-    /// Reads `keys` of one column family.
+    /// Reads `keys` of one column family as a future.
     pub(crate) async fn multi_get_async<K: AsRef<[u8]>>(
         &self,
         family: &ColumnFamilyData,
@@ -147,7 +147,7 @@ impl Reads {
         values
     }
 
-    /// Searches for `keys` as far as no device is needed; returns the batch if it suspends.
+    /// Searches for `keys` without waiting for devices; returns the batch if it suspends.
     pub(super) fn begin_multi_get<K: AsRef<[u8]>>(
         &self,
         family: &ColumnFamilyData,
@@ -166,7 +166,8 @@ impl Reads {
         })
     }
 
-    /// Polls the lookups of a batch until all are done; answers are then taken, except errors.
+    /// Polls the lookups of a batch until all are finished; then takes the values, except after
+    /// errors.
     pub(super) fn poll_multi_get(
         &self,
         batch: &mut SuspendedBatch,

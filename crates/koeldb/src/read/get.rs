@@ -43,7 +43,7 @@ impl Reads {
         }
     }
 
-    /// Reads one key.
+    /// Reads the value of one key.
     #[inline(never)]
     pub(crate) fn get(
         &self,
@@ -60,7 +60,7 @@ impl Reads {
         found
     }
 
-    /// Reads one key and passes its value to `read`.
+    /// Reads the value of one key and passes it to `read`.
     #[inline]
     pub(crate) fn get_with<R>(
         &self,
@@ -76,7 +76,7 @@ impl Reads {
         self.read_to(family, key, options, PassTo(read))
     }
 
-    /// Reads one key.
+    /// Reads the value of one key into a destination.
     ///
     /// The code is inlined: there is no call on the path of a key in the first window of a cuckoo
     /// table.
@@ -135,7 +135,7 @@ impl Reads {
         lookup.finish(super_version.options.merge_operator.as_deref())
     }
 
-    /// Searches with a time limit: other threads read missing blocks.
+    /// Searches with a time limit, so that device reads run in other threads.
     #[cold]
     fn search_bounded(
         &self,
@@ -180,7 +180,7 @@ trait Destination {
     fn take(self, found: Result<Option<PinnedSlice>>) -> Self::Answer;
 }
 
-/// Stores the pinned value, in place of `Ok(None)`.
+/// A destination that stores the pinned value in place of `Ok(None)`.
 ///
 /// Out-parameter: returning the value by move causes store-forwarding stalls.
 struct Pin<'o>(&'o mut Result<Option<PinnedSlice>>);
@@ -199,7 +199,7 @@ impl Destination for Pin<'_> {
     }
 }
 
-/// Passes the value to a function and returns its result.
+/// A destination that passes the value to a function and returns its result.
 struct PassTo<F>(F);
 
 impl<R, F: FnOnce(&[u8]) -> R> Destination for PassTo<F> {
@@ -216,8 +216,8 @@ impl<R, F: FnOnce(&[u8]) -> R> Destination for PassTo<F> {
     }
 }
 
-/// Whether a read must not see memtables: it asks for persisted data, and batches were written with
-/// the WAL disabled, as in RocksDB (`DBImpl::has_unpersisted_data_`).
+/// Whether a read must skip memtables, as in RocksDB (`DBImpl::has_unpersisted_data_`): it asks for
+/// persisted data, and batches were written with the WAL disabled.
 #[inline]
 fn skips_memtables(reads: &Reads, options: &ReadOptions) -> bool {
     options.read_tier == ReadTier::Persisted && reads.visibility.has_unlogged()

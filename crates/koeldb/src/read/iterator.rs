@@ -28,24 +28,25 @@ pub enum Direction {
 
 #[derive(Clone, Debug)]
 enum Side {
-    /// Not used yet; the start.
+    /// Not used yet; has the start key.
     Fresh(Option<Vec<u8>>),
     Running,
     Done,
 }
 
-/// The entries of a range. After an error, which is yielded once, the iterator ends.
+/// An iterator over the entries of a range. After an error, which is yielded once, the iterator
+/// ends.
 #[derive(Debug)]
 pub struct DbIterator {
     front: DbCursor,
     front_side: Side,
     back: Option<Box<DbCursor>>,
     back_side: Side,
-    /// The last keys yielded at either end: where both ends meet, the iteration is over.
+    /// The last keys yielded at either end: when both ends meet, the iteration is over.
     front_key: Option<Vec<u8>>,
     back_key: Option<Vec<u8>>,
     reversed: bool,
-    /// The start key.
+    /// The key at which the iteration starts.
     start: Option<Vec<u8>>,
 }
 
@@ -78,7 +79,7 @@ impl DbIterator {
         }
     }
 
-    /// Creates a cursor for the end opposite to the start.
+    /// Creates a cursor positioned at the end opposite to the start.
     ///
     /// With `prefix_same_as_start` it must determine the prefix of the iteration: that of the
     /// start, whichever end is used first.

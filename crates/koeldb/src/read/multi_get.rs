@@ -29,7 +29,7 @@ use crate::ttl;
 #[derive(Debug, Default)]
 pub struct PinnedSlices {
     pub(super) answers: Vec<Result<Option<PinnedSlice>>>,
-    /// Scratch memory: the indexes of the keys in key order, and their lookups.
+    /// Scratch memory: the indexes of the keys in key order, and the lookups.
     ///
     /// It is empty between multi-gets.
     pub(super) order: Vec<u32>,
@@ -106,12 +106,12 @@ impl PinnedSlices {
         values.map(|value| value.len() as u64).sum()
     }
 
-    /// Sets the result of every key to an error.
+    /// Sets the result of every key to the error.
     pub(super) fn fail(&mut self, error: &Error) {
         self.answers.fill(Err(error.clone()));
     }
 
-    /// The lookups, and the function that stores the error of a lookup.
+    /// The lookups, and a function that stores the error of a lookup.
     pub(super) fn split(&mut self) -> (&mut [Lookup], impl FnMut(usize, Error)) {
         let PinnedSlices {
             answers,
@@ -171,7 +171,7 @@ impl PinnedSlices {
 }
 
 impl PinnedSlices {
-    /// Cuts the times off the values of a TTL database.
+    /// Removes the times from the values of a TTL database.
     pub(super) fn strip_times(&mut self) {
         for answer in &mut self.answers {
             let found = std::mem::replace(answer, Ok(None));
@@ -188,7 +188,7 @@ fn borrow(answer: &Result<Option<PinnedSlice>>) -> Result<Option<&[u8]>> {
     }
 }
 
-/// Borrowed results of a multi-get.
+/// An iterator over the results of a multi-get.
 #[derive(Clone, Debug)]
 pub struct Answers<'a> {
     inner: std::slice::Iter<'a, Result<Option<PinnedSlice>>>,
@@ -227,7 +227,7 @@ impl IntoIterator for PinnedSlices {
     }
 }
 
-/// A batch that waits in place for its reads; passes errors to the function.
+/// A batch that waits for its device reads; the function receives errors.
 struct InPlace<F>(F);
 
 impl<F: FnMut(usize, Error)> BatchVisitor<BlockingSource> for InPlace<F> {

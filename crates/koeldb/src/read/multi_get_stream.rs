@@ -31,7 +31,7 @@ pub struct MultiGetStream {
     family: OpenColumnFamily,
     options: ReadOptions,
     state: StreamState,
-    /// Results to yield.
+    /// Results that have arrived, to be yielded.
     ready: VecDeque<Item>,
     key_count: usize,
     value_bytes: u64,
@@ -39,17 +39,17 @@ pub struct MultiGetStream {
 }
 
 enum StreamState {
-    /// The keys before the lookups start.
+    /// The keys, before the lookups start.
     Fresh(Vec<Vec<u8>>),
     Running(Box<RunningBatch>),
     Ended,
 }
 
-/// A batch with waiting lookups.
+/// A batch that waits for device reads.
 struct RunningBatch {
     batch: SuspendedBatch,
     values: PinnedSlices,
-    /// The number of lookups probed, and those waiting, when results were last taken.
+    /// The number of lookups probed, and of those waiting, when results were last taken.
     probed: usize,
     waited: Vec<usize>,
     /// For each lookup, whether it waits; used only while results are taken.
@@ -105,7 +105,7 @@ impl MultiGetStream {
         }
     }
 
-    /// Returns the next result; `None` after the last. A dropped future has taken none.
+    /// Returns the next result as a future; `None` after the last. A dropped future has taken none.
     #[expect(
         clippy::should_implement_trait,
         reason = "what every stream calls its next item, without a trait to import"
@@ -141,7 +141,7 @@ impl MultiGetStream {
         }
     }
 
-    /// Searches for all keys as far as no device is needed.
+    /// Searches for all keys without waiting for devices.
     fn begin(&mut self, keys: &[Vec<u8>]) {
         let reads = &self.family.inner().reads;
         self.begun = reads.context.measures().then(|| reads.context.clock.now());
@@ -165,7 +165,7 @@ impl MultiGetStream {
         self.state = StreamState::Ended;
     }
 
-    /// Returns a result, or an error if the previous values were too large.
+    /// Returns a result, or an error if the values before it exceed the size limit.
     fn limited(&mut self, (index, answer): Item) -> Item {
         let limit = self.options.value_size_soft_limit;
         let answer = match answer {

@@ -52,7 +52,7 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// The defaults; allocates nothing.
+    /// Creates the defaults; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
         ReadOptions {
@@ -101,7 +101,7 @@ impl ReadOptions {
         self.snapshot.as_ref()
     }
 
-    /// Whether a multi-get of `count` keys overlaps its reads.
+    /// Whether a multi-get of `count` keys overlaps its device reads.
     ///
     /// `by_itself` is the choice of the engine without an explicit option. One key has nothing to
     /// overlap, but only a read that does not wait in place can be abandoned, whatever the option.
@@ -120,7 +120,7 @@ impl ReadOptions {
         self.deadline.is_some() || self.io_timeout.is_some()
     }
 
-    /// Limits scans: the lower bound is inclusive, the upper one exclusive.
+    /// The bounds of scans: the lower one is inclusive, the upper one exclusive.
     pub(crate) fn bounds(&self) -> KeyBounds {
         let lower = self.iterate_lower_bound.clone();
         let upper = self.iterate_upper_bound.clone();

@@ -15,22 +15,22 @@ use koeldb_table::source::Direction;
 use super::options::ReadOptions;
 use crate::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 
-/// The use of a prefix since the last seek.
+/// The use that a scan makes of a prefix since the last seek.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PrefixUse {
-    /// The scan may leave the prefix.
+    /// No use: the scan may leave the prefix.
     #[default]
     None,
-    /// Memtables that hash prefixes are searched in one bucket.
+    /// Memtables that hash prefixes are searched in one bucket only.
     Bucket,
-    /// Filters leave out runs as well.
+    /// Runs whose filters deny the prefix are left out, too.
     Filter,
-    /// The same, until the scan steps in the other direction.
+    /// Like [`PrefixUse::Filter`], until the scan steps in the other direction.
     OneWay(Direction),
 }
 
 impl PrefixUse {
-    /// The use that a seek to `key` permits, which is within `bounds`.
+    /// The prefix use that is permitted for a seek to `key`, which is within `bounds`.
     pub(super) fn of(
         key: &[u8],
         direction: Direction,
@@ -63,7 +63,7 @@ impl PrefixUse {
         }
     }
 
-    /// Whether filters leave out runs.
+    /// Whether runs are left out by their filters.
     pub(super) fn filters(self) -> bool {
         matches!(self, PrefixUse::Filter | PrefixUse::OneWay(_))
     }
@@ -82,7 +82,7 @@ const fn opposite(direction: Direction) -> Direction {
     }
 }
 
-/// Whether the keys with `prefix` are adjacent, and filters know them.
+/// Whether the keys with `prefix` are adjacent, and filters contain their prefix.
 fn keeps_together(order: &KeyOrder, prefix: &[u8]) -> bool {
     match order {
         KeyOrder::Bytewise | KeyOrder::ReverseBytewise => true,
@@ -93,7 +93,7 @@ fn keeps_together(order: &KeyOrder, prefix: &[u8]) -> bool {
     }
 }
 
-/// Whether all keys from one with `prefix` on, up to the bound in this direction, have it.
+/// Whether all keys from one with `prefix` up to the bound in this direction have the prefix.
 fn ends_in(bounds: &KeyBounds, order: &KeyOrder, prefix: &[u8], direction: Direction) -> bool {
     let bound = match direction {
         Direction::Forward => &bounds.upper,

@@ -24,23 +24,23 @@ use std::ops::Bound;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
-    /// No position.
+    /// At no entry.
     Nowhere,
-    /// The inner cursor is positioned on the entry.
+    /// At the entry of the inner cursor.
     Inner,
-    /// The scan owns the entry; the inner cursor is after the key.
+    /// At an entry that the scan owns; the inner cursor is after its key.
     OwnedForward,
-    /// The scan owns the entry; the inner cursor is before the key.
+    /// At an entry that the scan owns; the inner cursor is before its key.
     OwnedBackward,
 }
 
-/// The state and the limits that a scan reads, constant for its life.
+/// The state and the limits of a scan, which do not change.
 pub(crate) struct ScanContext {
     pub(crate) order: KeyOrder,
     pub(crate) seqno: SeqNo,
     pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
     pub(crate) tombstones: Vec<Arc<FragmentedTombstones>>,
-    /// Set to end a scan when the prefix changes.
+    /// The prefix extractor of a scan that ends when the prefix changes.
     pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     /// The number of versions of one key stepped over before a seek skips the rest.
     pub(crate) skips_before_seek: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Scan<C> {
     at: Position,
     /// The current user key.
     key: Vec<u8>,
-    /// The value, if the scan owns it.
+    /// The value of the entry, if the scan owns it.
     value: Vec<u8>,
     target: Vec<u8>,
     prefix: Option<Vec<u8>>,
@@ -113,7 +113,7 @@ impl<C: Cursor> Scan<C> {
         self.limit();
     }
 
-    /// Publishes the visible range from the current position.
+    /// Passes the visible range, from the current position, to readahead.
     fn limit(&self) {
         let order = &self.view.order;
         let extractor = self.view.prefix_extractor.as_ref();
@@ -168,7 +168,7 @@ impl<C: Cursor> Scan<C> {
         }
     }
 
-    /// The prefix that the scan stays in.
+    /// The prefix to which the scan is limited.
     pub(crate) fn prefix(&self) -> Option<&[u8]> {
         self.prefix.as_deref()
     }
@@ -199,7 +199,7 @@ impl<C: Cursor> Scan<C> {
         }
     }
 
-    /// Stays in the prefix of the entry that the scan arrived at, if it stays in none yet.
+    /// Limits the scan to the prefix of the current entry, unless it is limited already.
     fn keep_prefix(&mut self) {
         if self.prefix.is_none() && self.view.prefix_extractor.is_some() && self.valid() {
             let key = std::mem::take(&mut self.key);
@@ -208,7 +208,7 @@ impl<C: Cursor> Scan<C> {
         }
     }
 
-    /// As in RocksDB, a lower bound counts as the key sought.
+    /// Moves to the first entry; as in RocksDB, a lower bound counts as the key sought.
     pub(crate) fn seek_to_first(&mut self) -> Step<C> {
         self.at = Position::Nowhere;
         match self.bounds.lower.clone() {
@@ -375,7 +375,7 @@ impl<C: Cursor> Scan<C> {
         Ok(())
     }
 
-    /// Counts an entry skipped forward; an error if there were too many, and one follows.
+    /// Counts a skipped entry; an error if there were too many and another entry follows.
     #[inline]
     fn count_skipped(&self, skipped: &mut u64) -> Result<(), Error> {
         *skipped += 1;
@@ -554,7 +554,7 @@ impl<C: Cursor> Scan<C> {
         Ok(is_found)
     }
 
-    /// Moves before all versions of the key, in place of steps over them.
+    /// Moves before all versions of the key by a seek, instead of stepping over them.
     #[cold]
     #[inline(never)]
     fn skip_to_key_before(&mut self) -> Step<C> {

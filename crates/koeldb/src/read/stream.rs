@@ -24,7 +24,7 @@ use koeldb_base::{Error, ErrorKind, PinnedSlice, Result};
 use super::iterator::DbIterator;
 use crate::env::Pool;
 
-/// The size of the first chunk; each further one is twice as large, up to the maximum.
+/// The number of entries of the first chunk; each further chunk is twice as large, up to a maximum.
 const FIRST_CHUNK: usize = 16;
 const LAST_CHUNK: usize = 256;
 
@@ -85,21 +85,21 @@ type Item = Result<(PinnedSlice, PinnedSlice)>;
 /// # }
 /// ```
 pub struct DbStream {
-    /// Entries that have arrived.
+    /// Entries that have arrived, to be yielded.
     ready: VecDeque<Item>,
     state: StreamState,
     chunk: usize,
     pool: Pool,
 }
 
-/// The location of the cursor.
+/// The state of the stream: where its cursor is.
 enum StreamState {
     Idle(Box<DbIterator>),
     Reading(Arc<Mutex<PendingChunk>>),
     Ended,
 }
 
-/// A chunk that is being read.
+/// A chunk of entries that is being read.
 #[derive(Default)]
 struct PendingChunk {
     made: Option<Chunk>,
@@ -109,7 +109,7 @@ struct PendingChunk {
 
 struct Chunk {
     items: VecDeque<Item>,
-    /// `None` at the end of the range.
+    /// The iterator after the chunk; `None` at the end of the range.
     rest: Option<Box<DbIterator>>,
 }
 
@@ -123,7 +123,7 @@ impl DbStream {
         }
     }
 
-    /// Returns the next entry; `None` at the end. A dropped future has taken no entry.
+    /// Returns the next entry as a future; `None` at the end. A dropped future has taken no entry.
     #[expect(
         clippy::should_implement_trait,
         reason = "what every stream calls its next item, without a trait to import"
@@ -186,7 +186,7 @@ impl DbStream {
         }
     }
 
-    /// Sends the cursor for the next chunk.
+    /// Sends the cursor to a thread that reads the next chunk.
     fn send(&mut self, iterator: Box<DbIterator>) {
         let pending = Arc::new(Mutex::new(PendingChunk::default()));
         let count = self.chunk;

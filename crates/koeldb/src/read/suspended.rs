@@ -30,19 +30,19 @@ use crate::super_version::SuperVersion;
 /// The number of lookups probed before reads of missing blocks start.
 const WINDOW: usize = 128;
 
-/// The number of missing blocks at which a batch releases them before starting more reads.
+/// The number of recorded needs at which a batch releases their blocks before more reads.
 const NEEDS_MAX: usize = 1024;
 
 /// The maximum number of lookups resumed per poll.
 const RESUMED_MAX: usize = 64;
 
-/// The state that lookups search, and the means to read it.
+/// The state that lookups search, and the engine and limits of their device reads.
 #[derive(Clone, Copy)]
 pub(super) struct SearchContext<'c> {
     pub(super) super_version: &'c Arc<SuperVersion>,
     pub(super) options: &'c ReadOptions,
     pub(super) reads: &'c AsyncReads,
-    /// No run from this one on is searched.
+    /// The run before which the search ends.
     runs_end: usize,
 }
 
@@ -79,7 +79,7 @@ impl<'c> SearchContext<'c> {
 struct SuspendedLookup {
     index: usize,
     need: NeedId,
-    /// The number of dependent reads so far, including this one.
+    /// The number of dependent device reads of the lookup so far, including this one.
     rounds: u64,
 }
 
@@ -88,17 +88,17 @@ struct SuspendedLookup {
 struct ReadRounds {
     /// The number of dependent rounds of reads.
     count: u64,
-    /// The largest number of rounds of a lookup that was resumed since rounds were last counted.
+    /// The largest number of rounds among the lookups resumed since rounds were last counted.
     deepest: u64,
-    /// The round of each need: 1, or that after the round of the need that led to it.
+    /// The round of each need: 1, or one more than that of the need that led to it.
     of_needs: Vec<u64>,
     /// The number of reads started in each round.
     started: Vec<u64>,
-    /// A bit for each level on which a block was missing.
+    /// A bit mask of the levels on which a block was missing.
     levels: u64,
 }
 
-/// The lookups that wait, and the reads they wait for; the missing blocks are in the source.
+/// The lookups that wait, and their device reads; the missing blocks are in the source.
 struct Pending<D> {
     waiting: Vec<SuspendedLookup>,
     gather: Option<Gather<D>>,
@@ -107,16 +107,16 @@ struct Pending<D> {
     rounds: ReadRounds,
 }
 
-/// Lookups of one super-version, in key order, that suspend on missing blocks.
+/// A batch of lookups on one super-version, in key order, that suspend on missing blocks.
 pub(super) struct SuspendedLookups<D> {
     source: ProbeSource,
-    /// The number of lookups probed, which are the first ones.
+    /// The number of lookups that were probed, from the first on.
     probed: usize,
     pending: Pending<D>,
 }
 
 impl SuspendedLookups<Box<dyn ReadDriver>> {
-    /// Creates the state of lookups that [`SuspendedLookups::wait`] resumes.
+    /// Creates the state of a batch that [`SuspendedLookups::wait`] resumes.
     pub(super) fn blocking(context: &SearchContext<'_>) -> Self {
         // Reads abandoned at a time limit outlive the call.
         Self::new(
@@ -149,7 +149,7 @@ impl SuspendedLookups<Box<dyn ReadDriver>> {
         self.settle(context, lookups, fail);
     }
 
-    /// Waits until no lookup waits, and releases all blocks.
+    /// Waits until no lookup of the batch waits, and releases all blocks.
     fn settle(
         &mut self,
         context: &SearchContext<'_>,
@@ -179,12 +179,12 @@ impl SuspendedLookups<Box<dyn ReadDriver>> {
 }
 
 impl SuspendedLookups<ReadSession> {
-    /// Creates the state of lookups that [`SuspendedLookups::poll`] resumes.
+    /// Creates the state of a batch that [`SuspendedLookups::poll`] resumes.
     pub(super) fn polled(context: &SearchContext<'_>) -> Self {
         Self::new(context, AsyncReads::shared)
     }
 
-    /// Searches the tables for the first lookups; returns whether that was all and none waits.
+    /// Probes the first window of lookups; returns whether that was the whole batch and none waits.
     pub(super) fn begin(
         &mut self,
         context: &SearchContext<'_>,
@@ -195,7 +195,7 @@ impl SuspendedLookups<ReadSession> {
         self.pending.waiting.is_empty() && self.probed == lookups.len()
     }
 
-    /// Searches the tables for all lookups as far as blocks have arrived.
+    /// Searches the tables for all lookups, as far as blocks have arrived.
     ///
     /// Errors are passed to `fail`, with the index of the lookup. The work of a poll is bounded: it
     /// wakes its task if there is more.
@@ -241,13 +241,13 @@ impl SuspendedLookups<ReadSession> {
         }
     }
 
-    /// The number of probed lookups, and the indexes of those of them that wait.
+    /// The number of probed lookups, and the indexes of those that wait.
     pub(super) fn progress(&self) -> (usize, impl Iterator<Item = usize>) {
         let waiting = self.pending.waiting.iter();
         (self.probed, waiting.map(|suspended| suspended.index))
     }
 
-    /// Fails all unfinished lookups of `count`, after the deadline.
+    /// Fails the unfinished ones of `count` lookups, after the deadline.
     fn give_up(&mut self, count: usize, fail: &mut impl FnMut(usize, Error)) {
         self.pending.give_up(fail);
         for index in std::mem::replace(&mut self.probed, count)..count {
@@ -272,7 +272,7 @@ impl<D: ReadDriver> SuspendedLookups<D> {
         }
     }
 
-    /// Searches the tables for the only lookup; returns whether it is done and does not wait.
+    /// Searches the tables for a batch of one lookup; returns whether it finished without waiting.
     ///
     /// # Errors
     /// The error of the lookup.
@@ -292,7 +292,7 @@ impl<D: ReadDriver> SuspendedLookups<D> {
         }
     }
 
-    /// Searches the tables for the next window of lookups.
+    /// Probes the next window of lookups.
     ///
     /// With `is_by_level` it waits for missing blocks after each run, so that all lookups finish a
     /// level before the next.
@@ -336,7 +336,7 @@ impl<D: ReadDriver> Pending<D> {
         });
     }
 
-    /// Whether no read is planned or in flight.
+    /// Whether no device read is planned or in flight.
     fn is_idle(&self) -> bool {
         self.gather.as_ref().is_none_or(Gather::is_idle)
     }
@@ -357,7 +357,7 @@ impl<D: ReadDriver> Pending<D> {
         }
     }
 
-    /// Starts to read missing blocks.
+    /// Starts the device reads of missing blocks.
     fn start(&mut self, context: &SearchContext<'_>, source: &mut ProbeSource) {
         if !source.needs().has_wanted() {
             return;
@@ -435,7 +435,7 @@ impl<D: ReadDriver> Pending<D> {
         self.rounds.count += std::mem::take(&mut self.rounds.deepest);
     }
 
-    /// Starts to read missing blocks, and returns when some have arrived.
+    /// Starts the device reads of missing blocks, and returns when some have arrived.
     fn read_some(&mut self, context: &SearchContext<'_>, source: &mut ProbeSource) {
         if self.is_idle() && !context.options.is_bounded() {
             // There is nothing to overlap with.
@@ -461,10 +461,10 @@ impl<D: ReadDriver> Pending<D> {
     }
 }
 
-/// A window of lookups that visits the runs together.
+/// A window of lookups that visit the runs together.
 struct Window<'w, D, F> {
     context: SearchContext<'w>,
-    /// The index of the first lookup.
+    /// The index in the batch of the window's first lookup.
     first: usize,
     is_by_level: bool,
     pending: &'w mut Pending<D>,

@@ -26,9 +26,9 @@ struct RebuiltColumnFamily {
     name: String,
     order: KeyOrder,
     tables: Vec<FoundTable>,
-    /// The levels and order of the tables, once determined.
+    /// The levels and the order of the tables, once determined.
     arrangement: Arrangement,
-    /// All entries up to this one are in tables.
+    /// The largest sequence number up to which all entries are in tables.
     flushed: SeqNo,
     /// The first log with data of the column family, according to a reliable MANIFEST.
     log_number: FileNumber,
@@ -114,7 +114,8 @@ impl RebuiltColumnFamilies {
         self.families.insert(id, family);
     }
 
-    /// Returns the id of the column family of `table`, which may be new, or why there is none.
+    /// Returns the id, possibly new, of the column family of `table`, or the reason why it has
+    /// none.
     fn family_of(
         &self,
         table: &FoundTable,
@@ -167,7 +168,8 @@ impl RebuiltColumnFamilies {
         unknown.into_iter().collect()
     }
 
-    /// Determines the levels of all tables; tables of uncertain order are merged and set aside.
+    /// Determines the levels of all tables; merges tables of uncertain order, and sets the
+    /// originals aside.
     pub(super) fn arrange(
         &mut self,
         history: &History,
@@ -197,7 +199,7 @@ impl RebuiltColumnFamilies {
         Ok(())
     }
 
-    /// Adds the column families to the initial state of the MANIFEST.
+    /// Adds the column families to the state with which the MANIFEST begins.
     pub(super) fn describe(
         self,
         snapshot: &mut ManifestSnapshot,
@@ -241,7 +243,7 @@ impl RebuiltColumnFamilies {
 }
 
 impl RebuiltColumnFamily {
-    /// All entries up to this one are in tables.
+    /// The largest sequence number up to which all entries are in tables.
     fn flushed(&self) -> SeqNo {
         self.tables
             .iter()
@@ -251,7 +253,7 @@ impl RebuiltColumnFamily {
             .unwrap_or(0)
     }
 
-    /// Uses the last state of the column family in a MANIFEST.
+    /// Applies the last state of the column family in a MANIFEST.
     ///
     /// If all its tables exist, tables that had left the tree earlier are obsolete, and so are the
     /// logs before its log number; otherwise they may hold the only copy.
@@ -277,7 +279,7 @@ impl RebuiltColumnFamily {
     }
 }
 
-/// Returns the order named by a MANIFEST, if built in or set in the options.
+/// Returns the key order that a MANIFEST names, if it is built in or set in the options.
 fn known_order(past: &ColumnFamilyHistory, options: &Options) -> Option<KeyOrder> {
     let name = past.comparator.as_deref()?;
     if options.cf.comparator.name() == name {

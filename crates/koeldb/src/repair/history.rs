@@ -16,7 +16,7 @@ use koeldb_lsm::manifest::ManifestReader;
 use koeldb_lsm::version::VersionEdit;
 use koeldb_lsm::version::edit::ColumnFamilyChange;
 
-/// A column family at the end of the readable MANIFEST.
+/// A column family at the end of the readable part of a MANIFEST.
 #[derive(Debug, Default)]
 pub(super) struct ColumnFamilyHistory {
     pub(super) name: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct ColumnFamilyHistory {
     pub(super) log_number: FileNumber,
     /// The tables of the column family, with their levels.
     pub(super) live: BTreeMap<FileNumber, usize>,
-    /// Tables that left the tree.
+    /// Tables that were removed from the tree.
     removed: BTreeSet<FileNumber>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct ColumnFamilyHistory {
 pub(super) struct History {
     pub(super) families: BTreeMap<u32, ColumnFamilyHistory>,
     pub(super) dropped: BTreeSet<u32>,
-    /// Tables as recorded.
+    /// The tables as the MANIFESTs record them.
     pub(super) tables: BTreeMap<FileNumber, Arc<FileMeta>>,
     pub(super) db_id: Option<String>,
     pub(super) max_column_family: u32,
@@ -95,7 +95,7 @@ impl History {
 }
 
 impl ColumnFamilyHistory {
-    /// Whether a table left the tree.
+    /// Whether the table was removed from the tree.
     pub(super) fn has_removed(&self, number: FileNumber) -> bool {
         self.removed.contains(&number)
     }

@@ -19,7 +19,7 @@ struct Log {
     number: FileNumber,
     /// The last sequence number of each column family.
     last: BTreeMap<u32, SeqNo>,
-    /// The log may have more entries.
+    /// Whether the log is damaged, so that it may have more entries.
     is_damaged: bool,
 }
 
@@ -41,7 +41,8 @@ impl Logs {
         Ok(Logs { logs })
     }
 
-    /// Returns the first log needed by a column family whose tables contain all up to `flushed`.
+    /// Returns the first log with entries of a column family after `flushed`, which its tables
+    /// contain.
     ///
     /// Returns `behind_all` if it needs none.
     pub(super) fn first_needed(

@@ -10,7 +10,7 @@ use koeldb_base::Result;
 use koeldb_fs::FileSystem;
 use koeldb_fs::small_file::{create_dir_durably, second_name};
 
-/// Returns the directory for unusable files of the database at `path`.
+/// Returns the directory for the files of the database at `path` that a repair cannot use.
 pub(super) fn directory(path: &Path) -> PathBuf {
     path.join("lost")
 }
@@ -19,11 +19,11 @@ pub(super) fn directory(path: &Path) -> PathBuf {
 struct MovedFile {
     file: PathBuf,
     target: PathBuf,
-    /// Whether it has its second name; some file systems do not support hard links.
+    /// Whether the file has a second name in `lost`; some file systems do not support hard links.
     is_linked: bool,
 }
 
-/// The unusable files.
+/// The files that a repair cannot use.
 pub(super) struct LostFiles<'a> {
     fs: &'a dyn FileSystem,
     path: &'a Path,
@@ -56,7 +56,7 @@ impl<'a> LostFiles<'a> {
         Ok(())
     }
 
-    /// Makes the second names durable.
+    /// Makes the second names in `lost` durable.
     pub(super) fn make_durable(&self) -> Result<()> {
         if self.files.is_empty() {
             return Ok(());
@@ -64,7 +64,7 @@ impl<'a> LostFiles<'a> {
         self.fs.sync_dir(&directory(self.path))
     }
 
-    /// Removes the first names, and lists the contents of `lost`.
+    /// Removes the first names, and returns the contents of `lost`.
     pub(super) fn finish(self) -> Result<Vec<(String, String)>> {
         for aside in &self.files {
             if aside.is_linked {

@@ -21,17 +21,17 @@ use koeldb_table::source::{BlockReadOptions, BlockingSource};
 use super::tables::{self, FoundTable};
 use crate::options::Options;
 
-/// Where merged tables are written.
+/// A merger of tables, with the destination of merged tables.
 pub(super) struct Merger<'a> {
     pub(super) fs: &'a dyn FileSystem,
     pub(super) path: &'a Path,
     pub(super) options: &'a Options,
-    /// The number of the next new file.
+    /// The number for the next new file.
     pub(super) next_number: &'a AtomicU64,
 }
 
 impl Merger<'_> {
-    /// Merges tables of one family. The new ones share no keys.
+    /// Merges tables of one column family into new ones. The new ones share no keys.
     pub(super) fn merge(
         &self,
         order: &KeyOrder,

@@ -46,7 +46,7 @@ pub struct RepairReport {
     pub entries: u64,
     /// Files moved to `lost`, with the reasons.
     pub lost: Vec<(String, String)>,
-    /// Families found, by name.
+    /// The names of the column families found.
     pub families: Vec<String>,
     /// Logs that the next open replays.
     pub logs: Vec<FileNumber>,
@@ -130,7 +130,7 @@ fn kinds(names: &[String]) -> impl Iterator<Item = FileKind> {
     names.iter().filter_map(|name| file_name::parse(name))
 }
 
-/// The largest file number that was ever visibly in use (O13).
+/// The largest file number that any file or record shows to be in use (O13).
 fn largest_number(fs: &dyn FileSystem, path: &Path, wal_dir: &Path) -> Result<FileNumber> {
     let directories = [
         path.to_owned(),
@@ -178,7 +178,7 @@ fn read_tables(
     Ok(found)
 }
 
-/// A table that a crash left may be readable but not durable yet (O1).
+/// Syncs a table: a crash may leave one that is readable but not durable (O1).
 fn make_durable(fs: &dyn FileSystem, table: &Path) -> Result<()> {
     let mut file = fs.append(table, &WriteOptions::new(Purpose::Other))?;
     file.sync_all()?;

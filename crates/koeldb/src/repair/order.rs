@@ -17,7 +17,7 @@ use koeldb_base::{KeyOrder, Result, SeqNo};
 
 use super::tables::FoundTable;
 
-/// The tables of a family in their places.
+/// The tables of a column family, arranged by level and age.
 #[derive(Debug, Default)]
 pub(super) struct Arrangement {
     /// Tables of level 0, the oldest first.
@@ -27,7 +27,7 @@ pub(super) struct Arrangement {
 }
 
 impl Arrangement {
-    /// All tables, older ones before newer ones where they share keys.
+    /// Iterates over all tables, so that among tables that share keys older ones come first.
     pub(super) fn oldest_first(self) -> impl Iterator<Item = (usize, FoundTable)> {
         let mut deeper = self.deeper;
         deeper.sort_by_key(|(level, table)| (std::cmp::Reverse(*level), table.file.number));
@@ -36,7 +36,7 @@ impl Arrangement {
     }
 }
 
-/// Finds an order of `tables` that cannot give stale reads.
+/// Arranges `tables` so that reads cannot return stale values.
 ///
 /// `levels` are those in a MANIFEST; `merge` replaces tangled tables by ones that share no keys.
 pub(super) fn arrange(
@@ -78,13 +78,13 @@ pub(super) fn arrange(
     Ok(arrangement)
 }
 
-/// Orders tables whose sequence numbers do not interleave.
+/// The sort key by age of tables whose sequence numbers do not interleave.
 fn age(table: &FoundTable) -> (SeqNo, SeqNo, FileNumber) {
     let file = &table.file;
     (file.largest_seqno, file.smallest_seqno, file.number)
 }
 
-/// The keys and sequence numbers between which all entries lie.
+/// The ranges of keys and sequence numbers of the entries of a table or group.
 #[derive(Clone, Debug)]
 struct Extent {
     first_key: Vec<u8>,
@@ -129,7 +129,8 @@ impl Extent {
     }
 }
 
-/// Groups tangled tables. What a group is merged into is tangled with no other group, either.
+/// Groups tables that share keys and whose sequence numbers interleave. What a group is merged into
+/// is tangled with no other group, either.
 fn interleaving_groups(order: &KeyOrder, tables: Vec<FoundTable>) -> Vec<Vec<FoundTable>> {
     let mut done: Vec<(Extent, Vec<FoundTable>)> = Vec::new();
     for table in tables {

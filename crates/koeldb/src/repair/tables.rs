@@ -20,20 +20,20 @@ use crate::options::Options;
 #[derive(Debug)]
 pub(super) struct FoundTable {
     pub(super) path: PathBuf,
-    /// The id of its column family, if recorded.
+    /// The id of the table's column family, if recorded.
     pub(super) family: Option<u32>,
-    /// The name of its column family; empty if not recorded.
+    /// The name of the table's column family; empty if not recorded.
     pub(super) family_name: String,
     pub(super) order: KeyOrder,
     pub(super) file: FileMeta,
     pub(super) entries: u64,
     /// Whether the table was written outside of a database: its sequence numbers are meaningless.
     pub(super) is_external: bool,
-    /// Whether a MANIFEST has its metadata.
+    /// Whether a MANIFEST records the table.
     pub(super) is_recorded: bool,
 }
 
-/// Opens a table in the order it was written in.
+/// Opens a table with the key order in which it was written.
 fn open(
     file: &Arc<dyn RandomAccessFile>,
     number: FileNumber,
@@ -152,7 +152,7 @@ pub(super) fn examine(
     })
 }
 
-/// The bounds of the entries read so far.
+/// The bounds of the entries that were read so far.
 struct Bounds {
     file: FileMeta,
     entries: u64,

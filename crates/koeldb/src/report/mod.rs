@@ -1,4 +1,4 @@
-//! Reports: values that calls return and events carry.
+//! Reports: values that calls return and events contain.
 
 mod recovery;
 mod scrub;

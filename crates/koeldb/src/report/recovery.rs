@@ -5,7 +5,7 @@ use std::fmt;
 use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
 
-/// The findings of the replay of one log.
+/// The findings of the replay of a log.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LogReport {
@@ -21,9 +21,9 @@ pub struct LogReport {
     pub dropped_bytes: u64,
     /// The first irregularity, with its offset.
     pub problem: Option<String>,
-    /// The offset of the problem in bytes.
+    /// The offset of the first irregularity in bytes.
     pub problem_offset: Option<u64>,
-    /// The number of intact records after the problem, which were not replayed.
+    /// The number of intact records after the first irregularity, which were not replayed.
     ///
     /// It includes the problematic record if that was complete before the damage. A crash leaves
     /// none; if there are some, acknowledged writes may be lost.
@@ -33,7 +33,7 @@ pub struct LogReport {
 }
 
 impl LogReport {
-    /// Records a problem, unless an earlier one is recorded.
+    /// Records an irregularity, unless an earlier one is recorded.
     pub(crate) fn add_problem(&mut self, offset: u64, what: impl FnOnce() -> String) {
         self.problem_offset.get_or_insert(offset);
         self.problem.get_or_insert_with(what);

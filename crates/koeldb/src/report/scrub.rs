@@ -19,6 +19,6 @@ pub struct ScrubReport {
     pub elapsed: Duration,
     /// The damaged or unreadable tables, with the first error of each.
     pub damaged: Vec<(FileNumber, Error)>,
-    /// The database was closed during the scrub.
+    /// Whether the database was closed during the scrub, which ended it.
     pub cancelled: bool,
 }

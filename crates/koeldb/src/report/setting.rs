@@ -6,11 +6,11 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SettingWithoutEffect {
-    /// The column family; `None` for an option of the database.
+    /// The name of the column family; `None` for an option of the database.
     pub column_family: Option<String>,
-    /// The name; members of nested options have dotted names, as in OPTIONS files.
+    /// The name of the option; members of nested options have dotted names, as in OPTIONS files.
     pub name: String,
-    /// The text of the value.
+    /// The text of the value in use.
     pub value: String,
 }
 

@@ -1,4 +1,4 @@
-//! Moves the view of a secondary forward: see the steps in [`crate::secondary`].
+//! Catch-up of a secondary with its primary: see the steps in [`crate::secondary`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -119,7 +119,7 @@ impl Secondary {
         })
     }
 
-    /// Returns the column family, created if it is new; `None` if it is not opened.
+    /// Returns the column family, created if it is new; `None` if the secondary does not open it.
     fn family(
         &self,
         owners: &CommitPipeline,
@@ -212,7 +212,7 @@ impl Secondary {
     }
 }
 
-/// The number of a table that another table of the view has: no primary uses a number twice.
+/// Finds a table number that another table of the view has: no primary uses a number twice.
 fn reused_number(state: &State, tables: &[TableToOpen]) -> Option<FileNumber> {
     if tables.is_empty() {
         return None;
@@ -252,7 +252,7 @@ fn apply(owners: &CommitPipeline, state: &mut State, staged: &Staged) -> Result<
     Ok(recorded.max(state.logs.last_seqno).max(published))
 }
 
-/// Installs a version with the memtables that it does not cover, as one state.
+/// Installs a version, with the memtables whose data it does not have, as one state.
 fn install_family(data: &ColumnFamilyData, family: &ColumnFamilyVersions, seqno: SeqNo) {
     let log = family.log_number();
     data.install_view(|state| {
@@ -269,7 +269,7 @@ fn install_family(data: &ColumnFamilyData, family: &ColumnFamilyVersions, seqno:
 }
 
 impl State {
-    /// Keeps the error of a replaced primary: a later catch-up would mix two histories.
+    /// Stores the error of a replaced primary: a later catch-up would mix two histories.
     fn replaced(&mut self, owners: &CommitPipeline, found: &str) -> Error {
         let message = format!(
             "{}: another database, or an earlier state of it, is there now: {found}; open the \

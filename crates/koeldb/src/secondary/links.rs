@@ -17,7 +17,7 @@ use koeldb_lsm::FileMeta;
 
 use crate::env::{JobPriority, Pool};
 
-/// The mark of a directory of a secondary.
+/// The name of the file that marks the directory of a secondary.
 const MARK: &str = "PRIMARY";
 
 /// Checks that no tables of others are in the directory of a secondary.
@@ -37,7 +37,7 @@ pub(crate) fn check_own(fs: &dyn FileSystem, own: &Path) -> Result<()> {
     }
 }
 
-/// Marks the directory of a secondary, durably: its tables are links from now on.
+/// Marks the directory of a secondary, durably, so that its tables count as links.
 pub(crate) fn mark_own(fs: &dyn FileSystem, primary: &Path, own: &Path) -> Result<()> {
     let mut path = primary.display().to_string();
     path.push('\n');
@@ -51,18 +51,18 @@ pub(crate) fn mark_own(fs: &dyn FileSystem, primary: &Path, own: &Path) -> Resul
     )
 }
 
-/// The links of a secondary, by the number of their table.
+/// The hard links of a secondary, by the number of their table.
 pub(crate) struct Links {
     fs: Arc<dyn FileSystem>,
     primary: PathBuf,
     own: PathBuf,
     pool: Pool,
-    /// How many metadata of the table are in use.
+    /// The number of table metadata in use for each link.
     counts: Mutex<HashMap<FileNumber, usize>>,
 }
 
 impl Links {
-    /// Creates the set of links in `own`, which is marked, and removes links that are there.
+    /// Creates the set of links in the marked directory `own`, and removes links that are there.
     pub(crate) fn new(
         fs: &Arc<dyn FileSystem>,
         primary: &Path,

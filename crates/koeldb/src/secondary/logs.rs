@@ -1,4 +1,4 @@
-//! Reads the logs of a primary on from where the last catch-up ended.
+//! Reads the logs of a primary, from the position where the last catch-up ended.
 //!
 //! An incomplete record at the end of a log is not written yet, unless a later log has records: a
 //! writer continues in a new log only after the record of the old one, or gave it up.
@@ -18,7 +18,7 @@ use crate::batch::{self, BatchIter};
 use crate::column_family_data::ColumnFamilyData;
 use crate::write::two_phase::{self, Piece, Section};
 
-/// A log, opened at its present length.
+/// A log of the primary, opened at its present length.
 pub(crate) struct OpenedLog {
     pub(crate) number: FileNumber,
     file: Arc<dyn RandomAccessFile>,
@@ -60,36 +60,36 @@ pub(crate) fn are_removed(fs: &dyn FileSystem, logs: &[OpenedLog]) -> Result<boo
     Ok(false)
 }
 
-/// A column family that batches are applied to.
+/// A column family to which batches are applied.
 pub(crate) struct Target {
     pub(crate) data: Arc<ColumnFamilyData>,
-    /// Older logs have no data of it that is not in tables.
+    /// The log number below which all data of the column family is in its tables.
     pub(crate) log_number: FileNumber,
 }
 
-/// The place in the logs of a primary.
+/// The position in the logs of a primary.
 #[derive(Default)]
 pub(crate) struct LogTail {
-    /// The log that is read, at the end of the last record that was applied.
+    /// The log being read, with a reader after the last record that was applied.
     current: Option<(FileNumber, RecordReader)>,
-    /// The prepared sections that were read and are undecided, by name.
+    /// The prepared sections read so far that are undecided, by name.
     sections: BTreeMap<Box<[u8]>, Section>,
-    /// The largest sequence number that was applied.
+    /// The largest sequence number applied so far.
     pub(crate) last_seqno: SeqNo,
-    /// The number of batches that were applied.
+    /// The number of batches applied so far.
     pub(crate) batches: u64,
-    /// The largest sequence number that was applied from the current log.
+    /// The largest sequence number applied from the current log.
     pub(crate) last_in_current: SeqNo,
     failure: Option<Error>,
 }
 
 impl LogTail {
-    /// The log that is read.
+    /// The number of the log being read.
     pub(crate) fn current(&self) -> Option<FileNumber> {
         self.current.as_ref().map(|(number, _)| *number)
     }
 
-    /// The log from which on logs have something new.
+    /// The number of the first log that may have new records.
     pub(crate) fn read_from(&self, oldest_needed: FileNumber) -> FileNumber {
         oldest_needed.max(self.current().unwrap_or(0))
     }
@@ -151,12 +151,13 @@ impl LogTail {
         Ok(())
     }
 
-    /// Keeps an error after which the place in the logs is unknown.
+    /// Stores an error after which the position in the logs is unknown.
     fn fail(&mut self, error: Error) -> Error {
         self.failure.insert(error).clone()
     }
 
-    /// Applies the batches that `reader` still has, and keeps it unless the log has no records.
+    /// Applies the remaining batches of `reader`, and keeps the reader unless the log has no
+    /// records.
     fn apply_log(
         &mut self,
         number: FileNumber,
@@ -240,13 +241,13 @@ impl LogTail {
     }
 }
 
-/// A log whose batches are being applied.
+/// A log of the primary whose batches are being applied.
 struct Log<'f> {
     number: FileNumber,
-    /// The sequence number of the view that it continues.
+    /// The sequence number of the view that the log continues.
     view: Option<SeqNo>,
     families: &'f BTreeMap<u32, Target>,
-    /// The memtables for this log; `None` for column families that need nothing of it.
+    /// The memtables for the log's entries; `None` for column families that need none of them.
     memtables: BTreeMap<u32, Option<Arc<Memtable>>>,
 }
 
@@ -278,7 +279,7 @@ impl Log<'_> {
     }
 }
 
-/// Returns the memtable of a column family for the entries of log `number`, if it needs them.
+/// Returns the memtable for the entries that a column family needs of log `number`, if any.
 ///
 /// Each memtable has the entries of one log, so that it can be dropped when a version covers that.
 fn memtable_of(target: &Target, number: FileNumber) -> Option<Arc<Memtable>> {
@@ -304,7 +305,7 @@ fn memtable_of(target: &Target, number: FileNumber) -> Option<Arc<Memtable>> {
     Some(family.read(|state| Arc::clone(&state.active.memtable)))
 }
 
-/// The first log that a state recorded in a MANIFEST needs.
+/// The number of the first log that a state in a MANIFEST needs.
 pub(crate) fn oldest_needed(
     kept_from: FileNumber,
     log_numbers: impl Iterator<Item = FileNumber>,

@@ -44,18 +44,18 @@ pub use options::{CatchUpReport, KeepTables, SecondaryOptions};
 /// The part of a secondary database that follows its primary.
 pub(crate) struct Secondary {
     pub(crate) options: SecondaryOptions,
-    /// `None` if open files alone keep the tables.
+    /// The hard links that keep tables; `None` if open files alone keep them.
     pub(crate) links: Option<Arc<Links>>,
     /// The options of column families that were named when the database was opened.
     pub(crate) named: BTreeMap<String, ColumnFamilyOptions>,
-    /// The options of all others; `None` ignores them.
+    /// The options of column families that were not named; `None` ignores these.
     pub(crate) others: Option<ColumnFamilyOptions>,
     state: Mutex<State>,
-    /// Held while a view is installed or pinned.
+    /// The lock held while a view is installed or pinned.
     view: Mutex<()>,
 }
 
-/// The place in the files of the primary; locked during a catch-up.
+/// The position in the files of the primary; locked during a catch-up.
 pub(crate) struct State {
     tail: ManifestTail,
     logs: LogTail,
@@ -69,13 +69,13 @@ pub(crate) struct State {
     replaced: Option<Error>,
 }
 
-/// A place in the files of the primary.
+/// A position in the files of the primary.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Position {
     manifest: FileNumber,
     /// The number of edits in the MANIFEST.
     edits: u64,
-    /// The number of batches that were applied since the secondary was opened.
+    /// The number of batches applied since the secondary was opened.
     batches: u64,
 }
 
@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// The states of all column families at one sequence number.
+/// A view of a database: the states of all column families at one sequence number.
 pub(crate) struct View {
     pub(crate) seqno: SeqNo,
     pub(crate) families: BTreeMap<u32, Arc<SuperVersion>>,
@@ -120,14 +120,14 @@ impl Secondary {
         }
     }
 
-    /// Removes the links; tables that are still open stay readable.
+    /// Removes the hard links of tables; open tables stay readable.
     pub(crate) fn close(&self) {
         if let Some(links) = &self.links {
             links.remove_all();
         }
     }
 
-    /// Keeps catch-ups waiting while the guard lives.
+    /// Blocks catch-ups while the guard lives.
     ///
     /// # Errors
     /// `TryAgain` if the last catch-up failed halfway.
@@ -157,7 +157,7 @@ impl Secondary {
 }
 
 impl Secondary {
-    /// Moves the view forward: see [`crate::Db::try_catch_up_with_primary`].
+    /// Catches up with the primary: see [`crate::Db::try_catch_up_with_primary`].
     pub(crate) fn catch_up(&self, commit: &CommitPipeline) -> Result<CatchUpReport> {
         commit.health.check_open()?;
         let _foreground = commit.slots.enter()?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use koeldb_base::SeqNo;
 
-/// How a secondary keeps tables readable that its primary removes.
+/// The way in which a secondary keeps tables readable that its primary removes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepTables {
     /// By links where the file system permits them, else by open files.
@@ -46,7 +46,7 @@ impl SecondaryOptions {
         }
     }
 
-    /// Sets how tables are kept that the primary removes.
+    /// Sets how the secondary keeps tables that its primary removes.
     pub fn set_keep(&mut self, keep: KeepTables) -> &mut Self {
         self.keep = keep;
         self
@@ -81,7 +81,7 @@ impl SecondaryOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CatchUpReport {
-    /// The sequence number of the view now.
+    /// The sequence number of the view after the catch-up.
     pub sequence_number: SeqNo,
     /// The number of edits read from the MANIFEST; all of them after the primary began a new one.
     pub edits: u64,

@@ -1,4 +1,4 @@
-//! Explores all interleavings of reads and installs.
+//! Loom models of reads and installs of super-versions.
 
 use std::path::Path;
 use std::sync::{OnceLock, Weak};
@@ -17,7 +17,7 @@ struct Parts {
     tables: Arc<TableOpener>,
 }
 
-/// Creates a super-version that its options distinguish from others.
+/// Creates a super-version whose options are unique.
 fn super_version() -> SuperVersion {
     static PARTS: OnceLock<Parts> = OnceLock::new();
     let parts = PARTS.get_or_init(|| {

@@ -23,7 +23,7 @@ fn live_family(families: &ColumnFamilySet, cf: u32) -> Result<Arc<ColumnFamilyDa
     })
 }
 
-/// Writes a batch if no tracked key has changed, as of its place in the order of commits.
+/// Writes a batch if no tracked key has changed before its place in the order of commits.
 ///
 /// Keys are checked before the queue, against memtables and tables, up to the visible sequence
 /// number. The leader then checks only what was written since, in memtables.

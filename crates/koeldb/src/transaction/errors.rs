@@ -4,7 +4,7 @@ use crate::key_locks::errors::not_applied;
 use koeldb_base::error::{ErrorDetail, WriteOutcome};
 use koeldb_base::{Error, ErrorKind};
 
-/// A key was written since the snapshot, or since it was tracked.
+/// Creates the error of a key that was written since the snapshot, or since it was tracked.
 pub(super) fn conflict(key: &[u8]) -> Error {
     let message = format!(
         "key '{}' was written since the transaction's snapshot, or since it was tracked",
@@ -13,7 +13,7 @@ pub(super) fn conflict(key: &[u8]) -> Error {
     not_applied(ErrorKind::Busy, ErrorDetail::WriteConflict, message)
 }
 
-/// The comparator of a column family does not suit locks, which are on the bytes of keys.
+/// Creates the error of a comparator that does not suit locks, which are on the bytes of keys.
 pub(super) fn equal_keys_differ(family: &str) -> Error {
     Error::not_supported(format!(
         "locks are on the bytes of keys, and the comparator of column family {family:?} may have \
@@ -23,7 +23,7 @@ pub(super) fn equal_keys_differ(family: &str) -> Error {
     .with_outcome(WriteOutcome::NotApplied)
 }
 
-/// Memtables do not reach back to the snapshot.
+/// Creates the error of memtables that do not reach back to the snapshot.
 pub(super) fn history_too_short() -> Error {
     Error::with_kind(
         ErrorKind::TryAgain,
@@ -33,7 +33,7 @@ pub(super) fn history_too_short() -> Error {
     .with_outcome(WriteOutcome::NotApplied)
 }
 
-/// The batch exceeds `max_write_batch_size`.
+/// Creates the error of a batch that exceeds `max_write_batch_size`.
 pub(super) fn batch_too_large(bytes: usize, bytes_max: usize) -> Error {
     Error::with_kind(
         ErrorKind::MemoryLimit,
@@ -42,7 +42,7 @@ pub(super) fn batch_too_large(bytes: usize, bytes_max: usize) -> Error {
     .with_outcome(WriteOutcome::NotApplied)
 }
 
-/// `commit` of a transaction that must be prepared first.
+/// Creates the error of a commit of a transaction that must be prepared first.
 pub(super) fn not_prepared() -> Error {
     let message = "the transaction is not prepared, and skip_prepare is off";
     not_applied(

@@ -41,7 +41,7 @@ use crate::options::{TransactionOptions, WriteOptions};
 
 /// The number of times that [`Db::transact`] runs its body.
 const ATTEMPTS: u32 = 10;
-/// The first pause of [`Db::transact`] is at most this long; each further one twice as long.
+/// The maximum first pause of [`Db::transact`] between attempts; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
 
 impl Db {
@@ -128,7 +128,7 @@ impl Db {
         }
     }
 
-    /// The locks of the database's transactions and writes at this moment.
+    /// Returns the locks that transactions and writes of the database hold at this moment.
     ///
     /// It is empty unless transactions are pessimistic.
     #[must_use]

@@ -37,13 +37,13 @@ impl PreparedTransaction {
         &self.entry.section.name
     }
 
-    /// The number of its operations.
+    /// The number of operations of the transaction.
     #[must_use]
     pub fn operation_count(&self) -> usize {
         self.entry.section.count as usize
     }
 
-    /// Makes its writes take effect; returns a sequence number at which they are visible.
+    /// Commits the transaction; returns a sequence number at which its writes are visible.
     ///
     /// # Errors
     /// `InvalidArgument` if it was rolled back; those of [`Db::write_opt`]. If
@@ -53,7 +53,8 @@ impl PreparedTransaction {
         self.commit_with(&WriteBatch::new(), &WriteOptions::new())
     }
 
-    /// Like [`PreparedTransaction::commit`], together with the operations of `batch`, before its own.
+    /// Like [`PreparedTransaction::commit`]; also applies `batch`, before the transaction's
+    /// operations.
     ///
     /// The log is written whatever `disable_wal` says. As in RocksDB, the keys of `batch` are not
     /// locked: it replaces values that other transactions have locked and read, without a conflict.
@@ -94,7 +95,7 @@ impl PreparedTransaction {
         Ok(seqno)
     }
 
-    /// Drops its writes.
+    /// Rolls the transaction back: drops its writes.
     ///
     /// # Errors
     /// `InvalidArgument` if it was committed; those of [`Db::write_opt`]. If
@@ -171,7 +172,7 @@ impl Db {
     }
 }
 
-/// The parts of a transaction that [`prepare`] takes over.
+/// The parts of a transaction that [`prepare`] moves into the prepared one.
 pub(super) struct ToPrepare<'a> {
     pub(super) db: &'a Db,
     pub(super) name: &'a [u8],
@@ -181,7 +182,7 @@ pub(super) struct ToPrepare<'a> {
     pub(super) locked: Vec<LockId>,
 }
 
-/// Logs the section of a transaction; on failure its locks stay with the caller.
+/// Logs the prepared section of a transaction; on failure its locks stay with the caller.
 ///
 /// The entry has the locks from the beginning: as soon as it is logged, others may decide on it.
 pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {

@@ -4,7 +4,7 @@ use koeldb_base::SeqNo;
 
 use crate::key_locks::table::{ById, LockId, LockMode};
 
-/// A key of a transaction.
+/// A key that a transaction has locked or must validate.
 #[derive(Clone, Debug)]
 pub(super) struct Tracked {
     pub(super) id: LockId,
@@ -16,11 +16,11 @@ pub(super) struct Tracked {
     pub(super) since: Option<SeqNo>,
     is_written: bool,
     read_count: u32,
-    /// It was released again.
+    /// Whether the key was released again.
     is_gone: bool,
 }
 
-/// An upgrade of a lock, for rollbacks.
+/// An upgrade of a lock from shared to exclusive, to be reverted by a rollback.
 #[derive(Clone, Copy, Debug)]
 struct Upgrade {
     at: usize,
@@ -41,7 +41,7 @@ pub(super) struct Tracker {
     save_points: Vec<SavePoint>,
 }
 
-/// A key that was released, or one whose lock is to become a shared one again.
+/// A key that was released, or a lock that must become shared again.
 pub(super) enum Released {
     Lock(Tracked),
     Upgrade(LockId),
@@ -91,7 +91,7 @@ impl Tracker {
         }
     }
 
-    /// Notes that a lock became exclusive.
+    /// Records that a lock became exclusive.
     pub(super) fn upgrade(&mut self, at: usize) {
         self.tracked[at].mode = LockMode::Exclusive;
         self.upgrades.push(Upgrade { at });
@@ -103,7 +103,7 @@ impl Tracker {
         tracked.read_count += u32::from(!is_write);
     }
 
-    /// The keys that are locked or to be validated.
+    /// The keys that are locked, or must be validated.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Tracked> {
         self.tracked.iter().filter(|tracked| !tracked.is_gone)
     }
@@ -160,7 +160,7 @@ impl Tracker {
         released
     }
 
-    /// Takes back one read for update; returns the key if nothing else needs it.
+    /// Reverts one read for update; returns the key if the transaction no longer needs it.
     pub(super) fn undo_read(&mut self, at: usize) -> Option<Tracked> {
         let is_new = (self.save_points.last()).is_none_or(|point| at >= point.tracked);
         let tracked = &mut self.tracked[at];

@@ -23,7 +23,7 @@ use crate::options::{TransactionOptions, ValidationTier};
 use crate::read::ReadOptions;
 use crate::snapshot::Snapshot;
 
-/// How an operation uses a key.
+/// The kind of use of a key by an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Read(LockMode),
@@ -68,7 +68,7 @@ pub struct Transaction {
     batch: WriteBatchWithIndex,
     tracker: Tracker,
     snapshot: Option<Snapshot>,
-    /// A snapshot is to be set by the next operation that uses a key.
+    /// Whether the next operation that uses a key must set a snapshot.
     is_snapshot_due: bool,
     /// Snapshots at the numbers since which keys are tracked, ascending: compactions then keep the
     /// newest entry above each of them, with its number.
@@ -223,7 +223,7 @@ impl Transaction {
 
     // Keys.
 
-    /// How requests for locks wait.
+    /// The time limits of lock requests.
     fn patience(&self) -> Patience {
         let database = self.inner().key_locks.options.as_ref();
         let millis = match self.options.lock_timeout {
@@ -322,7 +322,7 @@ impl Transaction {
         }
     }
 
-    /// Validates a key whose lock was acquired, and records it.
+    /// Validates a key after its lock was acquired, and records the key.
     fn note_lock(
         &mut self,
         target: Target<'_>,
@@ -368,7 +368,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Tracks a key for the validation at the commit.
+    /// Tracks a key, to be validated by the commit.
     fn track(&mut self, target: Target<'_>, id: LockId, at: Option<usize>) -> Result<()> {
         if !target.validates {
             return Ok(());
@@ -386,7 +386,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Holds a snapshot at the number since which a key is tracked; returns the number.
+    /// Creates a snapshot at the number since which a key is tracked; returns the number.
     ///
     /// One at the first key alone would not do: a put and a single deletion above it annihilate each
     /// other, although a later key may be tracked since the put.
@@ -533,7 +533,7 @@ impl Transaction {
         Ok(self.multi_get(family, keys, options))
     }
 
-    /// Takes back one read for update of `key`: it is unlocked unless it is used otherwise.
+    /// Reverts one read for update of `key`, which is unlocked unless it is used otherwise.
     pub fn undo_get_for_update(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) {
         let (cf, key) = (family.id(), key.as_ref());
         let id = self.inner().key_locks.id_of(cf, key);
@@ -711,7 +711,8 @@ impl Transaction {
         self.tracker.set_save_point();
     }
 
-    /// Takes back all operations since the last save point, its locks included, and the save point.
+    /// Reverts all operations since the last save point, with their locks, and removes the save
+    /// point.
     ///
     /// # Errors
     /// `NotFound` if there is none.
@@ -740,7 +741,7 @@ impl Transaction {
 
     // The end.
 
-    /// Makes all writes take effect together; returns a sequence number at which they are visible.
+    /// Commits the transaction; returns a sequence number at which its writes are visible.
     ///
     /// # Errors
     /// The transaction is over in any case. `Busy` if an optimistic transaction conflicts,
@@ -766,7 +767,8 @@ impl Transaction {
         written.map(|()| seqno)
     }
 
-    /// Makes the writes durable without effect: they then await a decision under `name`.
+    /// Prepares the transaction: makes its writes durable, to be committed or rolled back under
+    /// `name`.
     ///
     /// The name has 1 to 512 bytes and is unique among the undecided transactions. The log is written
     /// whatever `disable_wal` says, and synced if the options of the transaction say so.

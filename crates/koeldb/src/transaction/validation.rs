@@ -14,11 +14,11 @@ use crate::options::ValidationTier;
 use crate::read::ReadOptions;
 use crate::super_version::SuperVersion;
 
-/// How a search ended that is not to read tables.
+/// The result of a search in memtables, without tables.
 pub(super) enum Seen {
     Unchanged,
     Changed,
-    /// Tables have entries above the number.
+    /// Unknown: tables have entries above the number.
     NeedsTables,
 }
 
@@ -41,7 +41,7 @@ fn search_memtables(super_version: &SuperVersion, key: &[u8], since: SeqNo) -> R
     })
 }
 
-/// Whether `key` was written after `since`, as far as memtables say.
+/// Searches the memtables for a write of `key` after `since`.
 pub(super) fn changed_in_memtables(
     family: &ColumnFamilyData,
     key: &[u8],

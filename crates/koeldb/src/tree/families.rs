@@ -1,4 +1,4 @@
-//! Column families between the tree and memory: what the MANIFEST records of them, and their state.
+//! Column families in the tree: their records in the MANIFEST, and their state in memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::options::ColumnFamilyOptions;
 use crate::table_files::TableFiles;
 use crate::ttl::Ttl;
 
-/// The part of the options of a column family that the MANIFEST records.
+/// Returns what the MANIFEST records of the options of a column family.
 pub(crate) fn descriptor(name: &str, options: &ColumnFamilyOptions) -> ColumnFamilySpec {
     ColumnFamilySpec {
         name: name.to_owned(),
@@ -34,8 +34,7 @@ pub(crate) fn new_family(
     family_with_ttl(family, options, table_files, log, ttl)
 }
 
-/// Creates the state in memory of a column family, whose values carry their times if there is a
-/// time to live.
+/// Creates the state in memory of a column family whose values may carry times.
 fn family_with_ttl(
     family: &ColumnFamilyVersions,
     mut options: ColumnFamilyOptions,

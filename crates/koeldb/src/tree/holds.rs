@@ -1,5 +1,4 @@
-//! Holds: counts of the guards that keep obsolete files in place while somebody copies or reads
-//! them by name.
+//! Guards that keep obsolete files in place while a caller copies or reads them by name.
 //!
 //! Every removal of obsolete files asks [`Holds::begin_removal`] first; a hold that is taken during
 //! a removal waits for its end.
@@ -14,7 +13,7 @@ struct State {
     removals: usize,
 }
 
-/// The number of holds and of running removals.
+/// The counts of holds on obsolete files and of running removals.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     state: Mutex<State>,

@@ -17,14 +17,14 @@ use crate::listener::Event;
 
 use super::{Holds, Tree};
 
-/// Tables that left the tree and may still be read.
+/// Tables that were removed from the tree and may still be read.
 #[derive(Default)]
 pub(crate) struct Purge {
     pub(crate) holds: Holds,
     retired: Mutex<Vec<(FileNumber, Weak<FileMeta>)>>,
-    /// Logs and MANIFESTs that were needed at the last check.
+    /// Logs and MANIFESTs that were still needed at the last check.
     manifests: Mutex<Vec<FileNumber>>,
-    /// Called when the last reader of an obsolete table is gone.
+    /// The function called when the last reader of an obsolete table is dropped.
     on_unused: OnceLock<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -55,7 +55,7 @@ impl Purge {
 }
 
 impl Tree {
-    /// Enables the removal of obsolete tables in the background when their last reader is gone.
+    /// Enables the background deletion of obsolete tables when their last reader is dropped.
     ///
     /// The database may be idle from then on.
     pub(crate) fn begin_purging(self: &Arc<Self>) {
@@ -82,7 +82,7 @@ impl Tree {
         let _ = self.purge.on_unused.set(Arc::new(on_unused));
     }
 
-    /// Removes obsolete tables, logs and MANIFESTs.
+    /// Deletes obsolete tables, logs and MANIFESTs.
     ///
     /// A file that cannot be removed is an orphan that the next open removes.
     pub(crate) fn remove_obsolete_files(&self) {
@@ -99,7 +99,7 @@ impl Tree {
         }
     }
 
-    /// Removes obsolete files during a removal; returns the numbers of the removed tables.
+    /// Deletes obsolete files, as no guard keeps them; returns the numbers of the deleted tables.
     fn remove_unheld_files(&self) -> Vec<FileNumber> {
         let mut removed = Vec::new();
         let (is_uncertain, manifest) = {
@@ -145,7 +145,7 @@ impl Tree {
         self.wals.remove_before(min_needed);
     }
 
-    /// Removes obsolete files after the last hold has ended.
+    /// Deletes obsolete files after the last hold on them has ended.
     ///
     /// A closed database leaves them to the next open.
     pub(crate) fn remove_after_holds(&self) {

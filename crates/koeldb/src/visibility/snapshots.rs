@@ -13,7 +13,8 @@ pub(crate) struct SnapshotList {
 }
 
 impl SnapshotList {
-    /// Registers a snapshot at the result of `current`, while no compaction can read the list.
+    /// Registers a snapshot at the number that `current` returns, while no compaction can read the
+    /// list.
     pub(crate) fn acquire(&self, current: impl FnOnce() -> SeqNo) -> SeqNo {
         let mut counts = lock(&self.counts);
         let seqno = current();
@@ -42,7 +43,7 @@ impl SnapshotList {
         lock(&self.counts).keys().next().copied()
     }
 
-    /// Keeps new snapshots waiting while the guard lives.
+    /// Blocks new snapshots while the guard lives.
     pub(crate) fn hold(&self) -> SnapshotsHeld<'_> {
         SnapshotsHeld {
             counts: lock(&self.counts),
@@ -55,13 +56,13 @@ impl SnapshotList {
     }
 }
 
-/// The live snapshots, while no new one is taken.
+/// A guard that blocks new snapshots, and shows the live ones.
 pub(crate) struct SnapshotsHeld<'l> {
     counts: std::sync::MutexGuard<'l, BTreeMap<SeqNo, usize>>,
 }
 
 impl SnapshotsHeld<'_> {
-    /// Whether there are snapshots.
+    /// Whether there are live snapshots.
     pub(crate) fn is_any(&self) -> bool {
         !self.counts.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Obsolete logs that stay in place because iterators of updates need them.
+//! Obsolete logs that stay in place because update iterators need them.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
 
-/// Logs that iterators need, although the database does not.
+/// Obsolete logs that update iterators need.
 #[derive(Debug, Default)]
 pub(crate) struct PinnedLogs {
     state: Mutex<PinnedState>,
@@ -15,16 +15,16 @@ pub(crate) struct PinnedLogs {
 
 #[derive(Debug, Default)]
 struct PinnedState {
-    /// The number of iterators by the oldest log that they need.
+    /// The number of update iterators, by the oldest log that each needs.
     pins: BTreeMap<FileNumber, usize>,
-    /// Obsolete logs that are still there, with their sizes.
+    /// Obsolete logs that were not removed yet, with their sizes.
     logs: Vec<(FileNumber, u64)>,
-    /// For each abandoned log, the first sequence number that later logs use again.
+    /// For each abandoned log, the first of its sequence numbers that later logs reuse.
     abandoned: BTreeMap<FileNumber, SeqNo>,
 }
 
 impl PinnedLogs {
-    /// Takes obsolete logs, and returns those that no iterator needs.
+    /// Adds obsolete logs, and returns those that no iterator needs.
     pub(crate) fn retire(&self, obsolete: Vec<(FileNumber, u64)>) -> Vec<(FileNumber, u64)> {
         let mut state = lock(&self.state);
         state.logs.extend(obsolete);
@@ -35,7 +35,7 @@ impl PinnedLogs {
         unused
     }
 
-    /// The obsolete logs that are still there.
+    /// The obsolete logs that were not removed yet.
     pub(crate) fn logs(&self) -> Vec<(FileNumber, u64)> {
         lock(&self.state).logs.clone()
     }
@@ -57,7 +57,7 @@ impl PinnedLogs {
         *lock(&self.state).pins.entry(number).or_insert(0) += 1;
     }
 
-    /// Ends a [`PinnedLogs::pin`].
+    /// Reverts a [`PinnedLogs::pin`].
     pub(crate) fn unpin(&self, number: FileNumber) {
         let mut state = lock(&self.state);
         if let Some(count) = state.pins.get_mut(&number) {
@@ -68,7 +68,7 @@ impl PinnedLogs {
         }
     }
 
-    /// Keeps all changes waiting while the guard lives.
+    /// Blocks all changes while the guard lives.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Sized + '_ {
         lock(&self.state)

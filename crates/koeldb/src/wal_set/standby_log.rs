@@ -23,7 +23,7 @@ use super::{WalSet, new_wal_file, wal_writer};
 use crate::env::JobPriority;
 use crate::health::catch_panics;
 
-/// An empty log that is not in use yet.
+/// An empty log file that is not in use yet.
 #[derive(Debug)]
 pub(crate) struct EmptyLog {
     number: FileNumber,
@@ -33,16 +33,16 @@ pub(crate) struct EmptyLog {
 #[derive(Debug)]
 enum StandbyState<L> {
     Nothing,
-    /// A job is creating one.
+    /// A job is creating the log.
     Requested,
-    /// A job is creating one, and the leader has started a log in the meantime.
+    /// A job is creating the log, but the leader has started another one in the meantime.
     TooLate,
-    /// Creation failed; it is not retried until the leader starts a log.
+    /// Creation failed; it is not retried before the leader starts a log.
     GivenUp,
     Ready(L),
 }
 
-/// The standby log, if there is one.
+/// The state of the standby log.
 #[derive(Debug)]
 pub(crate) struct StandbyLog<L = EmptyLog> {
     state: Mutex<StandbyState<L>>,
@@ -57,7 +57,7 @@ impl<L> Default for StandbyLog<L> {
 }
 
 impl<L> StandbyLog<L> {
-    /// Whether the caller, the leader, must request one: there is none, and none is being created.
+    /// Marks the standby as requested; returns whether the caller, the leader, must create it.
     ///
     /// Its number must be allocated afterwards.
     fn request(&self) -> bool {
@@ -69,7 +69,7 @@ impl<L> StandbyLog<L> {
         is_nothing
     }
 
-    /// Stores a created log, or the failure to create it; returns a late one.
+    /// Stores a created log, or the failure; returns a log that is too late.
     fn made(&self, log: Option<L>) -> Option<L> {
         let mut state = lock(&self.state);
         if matches!(*state, StandbyState::TooLate) {
@@ -80,7 +80,7 @@ impl<L> StandbyLog<L> {
         None
     }
 
-    /// Takes the standby for the leader, which otherwise allocates a number afterwards.
+    /// Takes the standby for the leader; on `None` the leader allocates a new number afterwards.
     fn take(&self) -> Option<L> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, StandbyState::Nothing) {
@@ -95,7 +95,7 @@ impl<L> StandbyLog<L> {
 }
 
 impl WalSet {
-    /// Requests the next log in the background, unless there is one; called by the leader.
+    /// Requests the standby log in the background, unless there is one; called by the leader.
     pub(crate) fn request_standby(self: &Arc<Self>) {
         if !self.standby.request() {
             return;
@@ -141,7 +141,7 @@ impl WalSet {
         Ok(EmptyLog { number, file })
     }
 
-    /// Returns a log and its number for the leader: the standby or a new one.
+    /// Returns a log and its number for the leader: the standby, or a new one.
     pub(super) fn begin(&self) -> Result<(FileNumber, RecordWriter)> {
         let EmptyLog { number, file } = match self.standby.take() {
             Some(log) => log,
@@ -150,7 +150,7 @@ impl WalSet {
         Ok((number, wal_writer(file, &self.context.db_options)?))
     }
 
-    /// Removes the standby log; one that is being created will be late.
+    /// Removes the standby log; one that is being created will be removed as too late.
     pub(super) fn forget_standby(&self) {
         if let Some(log) = self.standby.take() {
             self.remove_unused(log);

@@ -26,11 +26,11 @@ impl ClosedLog for RecordWriter {
     }
 }
 
-/// The logs, oldest first.
+/// The closed logs that are not durable yet, oldest first.
 pub(crate) struct UnsyncedLogs<L> {
-    /// Taken after leadership, or without it.
+    /// The logs. Locked after leadership, or without it.
     logs: Mutex<Vec<L>>,
-    /// Held during a sync, so that no thread assumes its completion too early.
+    /// The lock held during a sync, so that no thread assumes its completion too early.
     syncing: Mutex<()>,
 }
 
@@ -44,12 +44,12 @@ impl<L> Default for UnsyncedLogs<L> {
 }
 
 impl<L: ClosedLog> UnsyncedLogs<L> {
-    /// Adds the latest log.
+    /// Adds the log that was closed last.
     pub(crate) fn add(&self, log: L) {
         lock(&self.logs).push(log);
     }
 
-    /// Syncs all of them, and then their directory entries.
+    /// Syncs all closed logs, and then their directory entries.
     pub(crate) fn sync(&self, sync_directory: impl FnOnce() -> Result<()>) -> Result<()> {
         let _only_one = lock(&self.syncing);
         let mut unsynced = std::mem::take(&mut *lock(&self.logs));
@@ -68,7 +68,7 @@ impl<L: ClosedLog> UnsyncedLogs<L> {
         unsynced.into_iter().try_for_each(ClosedLog::close)
     }
 
-    /// Prevents syncs while the guard is held.
+    /// Blocks syncs while the guard is held.
     pub(crate) fn block_syncs(&self) -> UnsyncedLogsGuard<'_, L> {
         UnsyncedLogsGuard {
             unsynced: self,
@@ -77,14 +77,14 @@ impl<L: ClosedLog> UnsyncedLogs<L> {
     }
 }
 
-/// Closed logs, while syncs are prevented.
+/// A guard that blocks syncs of closed logs.
 pub(crate) struct UnsyncedLogsGuard<'l, L> {
     unsynced: &'l UnsyncedLogs<L>,
     _nobody_syncs: MutexGuard<'l, ()>,
 }
 
 impl<L> UnsyncedLogsGuard<'_, L> {
-    /// Removes all of them: their entries will be in tables before anything relies on them.
+    /// Removes all closed logs: their entries will be in tables before anything relies on them.
     pub(crate) fn discard(self) {
         lock(&self.unsynced.logs).clear();
     }

@@ -1,4 +1,4 @@
-//! Inserts the entries of a group into memtables, by its leader and by awake members.
+//! Insertion of a group's entries into memtables, by its leader and by awake members.
 //!
 //! The parts of a group, one per member, are claimed in order: by the leader, which takes all that
 //! are left, and by members that still spin. No thread is woken for it: a hand-off costs as much as
@@ -15,22 +15,23 @@ use koeldb_memtable::BatchEntry as MemtableEntry;
 use super::commit::ColumnFamilyMemtable;
 use crate::batch::{BatchEntry, BatchIter};
 
-/// The number of entries of a column family inserted as a batch.
+/// The maximum number of entries that are inserted into a memtable as one batch.
 const BATCH_MAX: usize = 16;
 
 /// The entries of one member of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// The range of its records in those of the group.
+    /// The range of the member's records in those of the group.
     pub(crate) records: Range<usize>,
-    /// The index of its first operation in the group.
+    /// The index in the group of the member's first operation.
     pub(crate) first: SeqNo,
 }
 
-/// Inserts the entries of one member; returns whether a memtable has reached its check size.
+/// A function that inserts a member's entries; returns whether a memtable has reached its check
+/// size.
 type InsertPart = Box<dyn Fn(&Part) -> Result<bool> + Send + Sync>;
 
-/// A group that is being inserted into the memtables.
+/// An insertion of a group into the memtables, which its members share.
 pub(crate) struct SharedApply {
     parts: Vec<Part>,
     insert: InsertPart,
@@ -163,7 +164,7 @@ fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -
     Ok(should_check)
 }
 
-/// Family, kind, key, value.
+/// An operation: column family, type, key and value.
 type Operation<'r> = (u32, ValueType, &'r [u8], &'r [u8]);
 
 /// Returns the next operation that creates an entry.

@@ -1,4 +1,4 @@
-//! The work of the leader of the write queue: making room, log, memtables, publication.
+//! The work of the leader of the write queue: room, log, memtables, publication.
 //!
 //! Only the leader accesses [`CommitState`]. A group becomes one log record; its entries get
 //! consecutive sequence numbers; the last one is published when all entries are in the memtables,
@@ -49,17 +49,17 @@ pub(crate) struct CommitPipeline {
     pub(crate) background: Arc<Background>,
     pub(crate) stall: Arc<WriteStall>,
     pub(crate) queue: WriteQueue,
-    /// A memtable has reached its check size: the next leader checks all of them.
+    /// Whether a memtable has reached its check size, so that the next leader checks all of them.
     pub(crate) check_due: AtomicBool,
     pub(crate) write_buffers: Option<WriteBufferManager>,
-    /// Whether a job is scheduled that seals a memtable on behalf of another database.
+    /// Whether a job is scheduled that seals a memtable to free memory for another database.
     pub(crate) is_relieving: AtomicBool,
     pub(crate) counters: Arc<WriteCounters>,
-    /// The records that each new log repeats.
+    /// The source of the records that each new log repeats.
     pub(crate) carried: Arc<dyn CarriedRecords>,
 }
 
-/// Records that each new log repeats: those of undecided prepared transactions.
+/// A source of records that each new log repeats: those of undecided prepared transactions.
 pub(crate) trait CarriedRecords: Send + Sync {
     /// The records, and the number of operations in each.
     fn carried(&self) -> Vec<(Vec<u8>, u32)>;
@@ -74,7 +74,7 @@ pub(crate) struct WriteParts<'d> {
     pub(crate) carried: Arc<dyn CarriedRecords>,
 }
 
-/// The view of a column family that the leader keeps.
+/// A column family and its current memtable, as the leader keeps them.
 #[derive(Clone)]
 pub(crate) struct ColumnFamilyMemtable {
     pub(crate) family: Arc<ColumnFamilyData>,
@@ -94,7 +94,7 @@ impl ColumnFamilyMemtable {
         })
     }
 
-    /// The memory that sealing its memtable can free.
+    /// The memory that sealing the memtable can free.
     pub(super) fn freeable_bytes(&self) -> u64 {
         match &self.charge {
             Some(charge) if !self.memtable.is_empty() => charge.bytes(),
@@ -103,11 +103,11 @@ impl ColumnFamilyMemtable {
     }
 }
 
-/// State that only the leader accesses.
+/// The state that only the leader of the write queue accesses.
 pub(crate) struct CommitState {
     pub(crate) wal: Option<Wal>,
     pub(crate) last_seqno: SeqNo,
-    /// By ascending id; shared with the members of a group while they insert.
+    /// The column families by ascending id; shared with the members of a group during insertion.
     pub(crate) families: Arc<Vec<ColumnFamilyMemtable>>,
 }
 
@@ -313,7 +313,7 @@ impl CommitEnv for CommitPipeline {
         insert(families, records, first)
     }
 
-    /// Handles the result of an insertion.
+    /// Handles the result of the insertion of a group.
     ///
     /// Schedules a check of memtables that have grown, and stops writes if the entries of a group
     /// were not inserted: their batch is in the log, and partially in the memtables.

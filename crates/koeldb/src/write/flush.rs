@@ -34,7 +34,7 @@ impl CommitPipeline {
         flushed
     }
 
-    /// The size of the logs that are there.
+    /// The total size of all logs that are not removed yet.
     pub(crate) fn log_bytes(&self) -> u64 {
         let current = {
             let leadership = self.queue.lead();
@@ -64,7 +64,7 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Flushes `family`, and compacts `bounds` of it down to the last level in use.
+    /// Flushes `family`, and compacts its entries within `bounds` to the last level in use.
     pub(crate) fn compact_range(
         &self,
         family: &Arc<ColumnFamilyData>,

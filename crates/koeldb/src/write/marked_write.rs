@@ -1,4 +1,4 @@
-//! Writes with marks of two-phase transactions, whose records and entries differ.
+//! Writes with the marks of two-phase commit, whose log records differ from their entries.
 //!
 //! Each takes the leadership for itself: what is logged is not what is inserted, and the section of a
 //! transaction enters or leaves the undecided ones under the leadership that logs the mark.
@@ -13,28 +13,28 @@ use super::queue::CommitEnv;
 use crate::batch::WriteBatch;
 use crate::options::WriteOptions;
 
-/// The steps of a decision, reported under the leadership.
+/// The steps of a commit or rollback, reported while the leader commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecisionStep {
-    /// The record may reach the log from here on.
+    /// From here on the record may be in the log.
     Logging,
-    /// The decision is logged, and its entries are visible at this sequence number.
+    /// The record is in the log, and the entries are visible at this sequence number.
     Applied(SeqNo),
 }
 
-/// A decision on a prepared transaction.
+/// A commit or rollback of a prepared transaction.
 pub(crate) struct MarkedWrite<'a> {
-    /// The operations that are committed with a section.
+    /// The operations that are committed together with the prepared section.
     pub(crate) batch: &'a WriteBatch,
-    /// The records for the log: these operations and the mark.
+    /// The records for the log: the operations and the mark.
     pub(crate) logged: &'a [u8],
-    /// The records for memtables, and their number.
+    /// The records for the memtables, and their number.
     pub(crate) applied: &'a [u8],
     pub(crate) taken: u32,
 }
 
 impl CommitPipeline {
-    /// Logs a decision and applies its entries.
+    /// Logs a commit or rollback and applies its entries.
     pub(crate) fn write_marked(
         self: &Arc<Self>,
         options: &WriteOptions,
@@ -62,7 +62,7 @@ impl CommitPipeline {
         Ok(seqno)
     }
 
-    /// Logs a section of `count` operations; `note` is called under the leadership.
+    /// Logs a prepared section of `count` operations; `note` is called by the leader.
     pub(crate) fn write_section(
         self: &Arc<Self>,
         batch: &WriteBatch,
@@ -81,7 +81,7 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Inserts entries whose record is in the log already, or never will be, and makes them visible.
+    /// Inserts entries whose record is in the log already, or in no log, and makes them visible.
     pub(crate) fn apply_unlogged(
         &self,
         commit: &mut CommitState,
@@ -97,7 +97,7 @@ impl CommitPipeline {
     }
 }
 
-/// The options without `disable_wal`: marks are always logged.
+/// Returns the options without `disable_wal`: marks are always logged.
 fn logged(options: &WriteOptions) -> WriteOptions {
     let mut options = *options;
     options.disable_wal(false);

@@ -1,4 +1,4 @@
-//! Groups between the log and the readers.
+//! The pipeline of write groups that are logged, but not yet visible to readers.
 //!
 //! With `enable_pipelined_write` or `unordered_write` the next group is logged while the previous
 //! one is inserted into the memtables. A group *enters* when it is in the log and *leaves* when its
@@ -23,21 +23,21 @@ use koeldb_base::{Error, Result, SeqNo};
 
 use super::queue::Ticket;
 
-/// A group that entered.
+/// A group in the pipeline.
 struct InsertingGroup {
     last: SeqNo,
     /// The result of the insertion, once it is complete.
     outcome: Option<Result<()>>,
-    /// Where its writers wait until earlier groups are done.
+    /// The ticket with which the group's writers wait for earlier groups.
     ticket: Option<Arc<Ticket>>,
 }
 
 #[derive(Default)]
 struct Groups {
     inside: VecDeque<InsertingGroup>,
-    /// The number of groups that left.
+    /// The number of groups that have left the pipeline.
     left: u64,
-    /// The error after which nothing is published any more.
+    /// The error after which no group is published.
     broken: Option<Error>,
 }
 
@@ -67,15 +67,15 @@ impl Groups {
     }
 }
 
-/// The position of a group that entered.
+/// The position of a group in the pipeline.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub(crate) struct PipelineSlot(u64);
 
-/// The groups that are being inserted.
+/// The pipeline of groups that are being inserted.
 pub(crate) struct Pipeline {
     is_ordered: bool,
-    /// The number of groups inside, plus one permanently after a failed insertion.
+    /// The number of groups in the pipeline, and one more for good after a failed insertion.
     ///
     /// All groups then use the pipeline, and none is published after the failed one. Otherwise only
     /// a leader increases it.
@@ -94,7 +94,7 @@ impl Pipeline {
         }
     }
 
-    /// Whether the pipeline is and may stay empty. For the leader, true holds during its
+    /// Whether the pipeline is empty and may stay so. For the leader, true holds during its
     /// leadership.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -107,7 +107,7 @@ impl Pipeline {
         self.count.store(count, Ordering::Release);
     }
 
-    /// Lets a group enter whose last sequence number is `last`; called by the leader.
+    /// Adds a group whose last sequence number is `last`; called by the leader.
     pub(crate) fn enter(&self, last: SeqNo, publish: impl Fn(SeqNo)) -> PipelineSlot {
         let mut groups = lock(&self.groups);
         if !self.is_ordered {

@@ -28,7 +28,7 @@ use super::commit::{ColumnFamilyMemtable, CommitState};
 use super::pipeline::{Pipeline, PipelineSlot};
 use crate::options::DbOptions;
 
-/// The number of spins of a thread that waits for a group of a small batch without log.
+/// The number of spins of a member of a group whose batches are small and not logged.
 ///
 /// Such a group takes a microsecond or two: if it takes longer, its leader is not running, and
 /// spinning threads may occupy the processor it needs.
@@ -36,10 +36,10 @@ const SPINS_SMALL: u32 = if cfg!(loom) { 1 } else { 300 };
 /// The size of the records of a small batch.
 const SMALL_BYTES: usize = 4 << 10;
 
-/// The number of bytes of records at which a group accepts no more members.
+/// The size of a group's records at which the group accepts no more members.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
-/// The operations that a write queue needs: the log, the memtables, the readers.
+/// The operations on which a write queue relies: log, memtables, publication.
 pub(crate) trait CommitEnv: Send + Sync + 'static {
     /// Makes room for a group and writes it to the log; called by the leader.
     ///
@@ -52,7 +52,7 @@ pub(crate) trait CommitEnv: Send + Sync + 'static {
         mode: CommitMode,
     ) -> Result<SeqNo>;
 
-    /// Counts a group that is in the log, or needs none.
+    /// Counts a group whose log write is complete, or not required.
     fn count_committed(&self, batches: usize, bytes: usize, mode: CommitMode);
 
     /// Inserts operations, numbered from `first`, into the memtables of their column families.
@@ -81,7 +81,7 @@ pub(crate) struct GroupRecords {
     pub(crate) records: Vec<u8>,
     pub(crate) count: u32,
     pub(crate) mode: CommitMode,
-    /// The parts, one for each member.
+    /// The records of each member.
     pub(crate) parts: Vec<Part>,
 }
 
@@ -94,11 +94,11 @@ pub(crate) struct CommitMode {
     pub(crate) stall_timeout: Option<StallTimeout>,
 }
 
-/// The time limit of a write that waits in a stall.
+/// The time limit of a write in a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StallTimeout {
     limit: Duration,
-    /// The end of the limit.
+    /// The time at which the limit expires.
     until: Duration,
 }
 
@@ -110,14 +110,14 @@ impl StallTimeout {
         }
     }
 
-    /// Returns the time left; zero when it is over.
+    /// Returns the time left; zero after the limit.
     pub(crate) fn left(self, clock: &dyn Clock) -> Duration {
         self.until.saturating_sub(clock.now())
     }
 }
 
 impl CommitMode {
-    /// Whether a writer may join an existing group without timing out much earlier than alone.
+    /// Whether a writer may join a group, because it would not time out much earlier than alone.
     fn may_join(self, group: CommitMode) -> bool {
         let agrees = match (self.stall_timeout, group.stall_timeout) {
             (Some(own), Some(other)) => {
@@ -130,18 +130,18 @@ impl CommitMode {
     }
 }
 
-/// The initial state of a ticket: waiting.
+/// The states of a ticket after the initial one, in which its members wait.
 const LEADING: u8 = 1;
 const APPLYING: u8 = 2;
 const DONE: u8 = 3;
 
-/// The place where the members of a group wait.
+/// The state of a group, on which its members wait.
 pub(crate) struct Ticket {
     state: AtomicU8,
     /// The number of spins before parking.
     spins: u32,
     failure: OnceLock<Error>,
-    /// The insertion that awake members can help with, set before the state of that name.
+    /// The insertion with which awake members can help, set before the state `APPLYING`.
     shared: OnceLock<Arc<SharedApply>>,
     parked: Mutex<Vec<Thread>>,
 }
@@ -163,7 +163,7 @@ impl Ticket {
         }
     }
 
-    /// Returns the result of a finished group.
+    /// Returns the result of the group, which must be finished.
     pub(crate) fn outcome(&self) -> Result<()> {
         self.failure
             .get()
@@ -177,7 +177,7 @@ impl Ticket {
         self.wait_until(DONE, &AtomicUsize::new(0), 0);
     }
 
-    /// Sets the result and wakes the waiting members.
+    /// Sets the result of the group and wakes the waiting members.
     pub(crate) fn finish(&self, outcome: Result<()>) {
         if let Err(error) = outcome {
             let _ = self.failure.set(error);
@@ -185,7 +185,7 @@ impl Ticket {
         self.set(DONE);
     }
 
-    /// Lets spinning members help; the others keep sleeping.
+    /// Lets spinning members help with the insertion; parked ones are not woken.
     fn share(&self, shared: Arc<SharedApply>) {
         if self.shared.set(shared).is_ok() {
             self.state.store(APPLYING, Ordering::Release);
@@ -204,7 +204,7 @@ impl Ticket {
         let _ = self.wait_until_timeout(state, spinning, spinners_max, || Ok(Duration::MAX));
     }
 
-    /// Waits as long as `left` permits.
+    /// Waits for a state of the ticket, as long as `left` permits.
     fn wait_until_timeout(
         &self,
         state: u8,
@@ -244,7 +244,7 @@ impl Ticket {
     }
 }
 
-/// Sets the result of a group on drop, in case its leader panics.
+/// A guard that fails a group on drop, in case its leader panics.
 struct FinishOnDrop<'t>(&'t Ticket);
 
 impl FinishOnDrop<'_> {
@@ -265,7 +265,7 @@ impl Drop for FinishOnDrop<'_> {
 }
 
 struct Group {
-    /// `None` for an exclusive turn, which no writer joins.
+    /// The records of the group; `None` for an exclusive turn, which no writer joins.
     records: Option<GroupRecords>,
     ticket: Arc<Ticket>,
 }
@@ -276,16 +276,16 @@ struct QueueState {
     groups: VecDeque<Group>,
 }
 
-/// How groups are inserted into the memtables and when they are published.
+/// The way in which groups are inserted into the memtables and published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Insertion {
-    /// The leader alone (`allow_concurrent_memtable_write` is off).
+    /// By the leader alone (`allow_concurrent_memtable_write` is off).
     Alone,
-    /// The leader and members of its group, before leadership is handed on.
+    /// By the leader and members of its group, before the leader hands on leadership.
     Shared,
-    /// Several groups concurrently, published in order (`enable_pipelined_write`).
+    /// By several groups concurrently, published in order (`enable_pipelined_write`).
     Pipelined,
-    /// Several groups concurrently, published before insertion (`unordered_write`).
+    /// By several groups concurrently, published before insertion (`unordered_write`).
     Unordered,
 }
 
@@ -312,12 +312,12 @@ pub(crate) struct WriteQueue {
     spinning: AtomicUsize,
     spinners_max: usize,
     is_pipelined: bool,
-    /// Whether members help to insert.
+    /// Whether members help with the insertion of their group.
     is_shared: bool,
     pub(crate) pipeline: Pipeline,
 }
 
-/// The right to commit; dropping it passes it to the next group.
+/// Leadership: the right to commit; dropping it passes it to the next group.
 pub(crate) struct Leadership<'q> {
     // Dropped first, so that the next leader can lock it.
     pub(crate) commit: MutexGuard<'q, CommitState>,
@@ -357,7 +357,7 @@ impl WriteQueue {
         }
     }
 
-    /// Whether the leader, whose group is in the log, uses the pipeline.
+    /// Whether the leader hands on leadership before the insertion, and uses the pipeline.
     ///
     /// It does if others wait to lead or earlier groups are still inside.
     #[inline]
@@ -373,7 +373,7 @@ impl WriteQueue {
         front.and_then(|group| group.records)
     }
 
-    /// Completes a group with a known result, and waits for earlier ones.
+    /// Completes a group whose insertion has ended, and waits for earlier groups.
     fn complete(
         &self,
         inner: &impl CommitEnv,
@@ -457,7 +457,7 @@ impl WriteQueue {
         led
     }
 
-    /// Commits one batch alone, if `check` of the last sequence number succeeds at its turn.
+    /// Commits a batch alone, if `check` accepts the last sequence number when its turn comes.
     ///
     /// All earlier writes are then in the memtables and visible. Returns the last sequence number
     /// of the batch.
@@ -484,7 +484,7 @@ impl WriteQueue {
         Ok(commit.last_seqno)
     }
 
-    /// Commits one batch as the leader, without a copy of it.
+    /// Commits a batch as the leader, without copying it.
     #[inline]
     fn write_alone(
         &self,
@@ -511,7 +511,7 @@ impl WriteQueue {
         self.complete(&**inner, slot, inserted, Arc::default)
     }
 
-    /// Waits until the group of `ticket` is first.
+    /// Waits until the group of `ticket` is at the head of the queue.
     ///
     /// Removes the group if its time limit is reached.
     fn wait_to_lead(
@@ -537,7 +537,7 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Commits a group; takes the leadership if it is passed on before the end.
+    /// Commits a group; takes the leadership out of `leadership` if it is handed on early.
     fn lead_group(
         &self,
         inner: &Arc<impl CommitEnv>,
@@ -582,8 +582,7 @@ impl WriteQueue {
         self.complete(&**inner, slot, insert_group(), || Arc::clone(ticket))
     }
 
-    /// Adds the operations to the last group, or to a new one; returns whether a new one was
-    /// created.
+    /// Adds operations to the last group, or to a new one; returns whether a new one was created.
     fn join(
         state: &mut QueueState,
         records: &[u8],

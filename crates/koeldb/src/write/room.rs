@@ -1,4 +1,4 @@
-//! Room for the next group: waits out a stall, keeps to the memory limit, seals full memtables.
+//! Room for the next group: waits for stalls and the memory limit, and seals full memtables.
 //!
 //! Only the leader of the write queue makes room. Memtables may share their memory limit with other
 //! databases: the largest one is then sealed, in whichever database it is.
@@ -15,7 +15,7 @@ use super::queue::{CommitEnv, CommitMode};
 use crate::write_buffers::{ManagedDatabase, WriteBufferManager};
 
 impl CommitPipeline {
-    /// Rejects the write if necessary, waits as required, and seals full memtables.
+    /// Rejects or delays the write as the stall condition requires, and seals full memtables.
     #[inline]
     pub(crate) fn make_room(
         self: &Arc<Self>,
@@ -135,14 +135,14 @@ impl CommitPipeline {
         self.wals.closed_bytes() + current > limit
     }
 
-    /// Whether writes wait because memtables exceed the memory limit.
+    /// Whether writes must wait because memtables exceed the memory limit.
     #[inline]
     pub(super) fn is_out_of_memory(&self) -> bool {
         let manager = self.write_buffers.as_ref();
         manager.is_some_and(WriteBufferManager::should_stall)
     }
 
-    /// Waits until flushes of any database that shares the limit have freed memory.
+    /// Waits until flushes, of any database that shares the memory limit, have freed memory.
     ///
     /// Returns immediately if there is nothing to flush.
     #[cold]
@@ -170,7 +170,7 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Seals the largest memtable of all databases that share the limit; `false` if there is none.
+    /// Seals the largest memtable of all databases that share the memory limit; `false` if none.
     fn seal_largest_of_all(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
         let databases = self.write_buffers.iter().flat_map(|m| m.databases());
         let other = databases
@@ -193,7 +193,7 @@ impl CommitPipeline {
         }
     }
 
-    /// Seals the largest memtable; `false` if there is none.
+    /// Seals the largest memtable of this database; `false` if none can be sealed.
     pub(crate) fn seal_largest(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
         let gains = commit
             .families

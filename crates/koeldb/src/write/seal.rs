@@ -1,4 +1,4 @@
-//! Sealing memtables: each gets a successor, and the log too.
+//! Sealing of memtables, each of which gets a successor and a new log.
 //!
 //! Only the leader of the write queue seals. It waits for the groups that are being inserted first,
 //! so that no log is given up whose entries are not in memtables yet.
@@ -13,7 +13,7 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::memtables::{LoggedMemtable, write_buffer_bytes};
 
 impl CommitPipeline {
-    /// Seals the memtables that keep the oldest log alive.
+    /// Seals the memtables with entries in the oldest log.
     pub(super) fn switch_oldest_logged(&self, commit: &mut CommitState) -> Result<()> {
         let current = commit.wal()?.number;
         let needed: Vec<FileNumber> = commit
@@ -58,7 +58,7 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Seals the nonempty memtables, and makes the others start with the current log.
+    /// Seals the nonempty memtables; the empty ones get the current log as their first.
     pub(crate) fn seal_memtables(&self, commit: &mut CommitState) -> Result<()> {
         self.queue.pipeline.drain();
         for index in 0..commit.families.len() {
@@ -97,14 +97,15 @@ impl CommitPipeline {
         self.carry_over(commit)
     }
 
-    /// Abandons a log that failed or may have a failed batch, and starts a new one.
+    /// Abandons a log that failed, or that may have a batch of a failed write, and starts a new
+    /// log.
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
         let next_seqno = commit.last_seqno + 1;
         self.wals.abandon(commit.wal()?, next_seqno)?;
         self.carry_over(commit)
     }
 
-    /// Repeats the sections of undecided transactions in a log that was begun, and syncs it.
+    /// Repeats the prepared sections of undecided transactions in a new log, and syncs it.
     fn carry_over(&self, commit: &mut CommitState) -> Result<()> {
         let carried = self.carried.carried();
         if carried.is_empty() {

@@ -15,18 +15,18 @@ use koeldb_base::{Error, Result};
 
 use crate::batch::{BatchIter, HEADER_BYTES, tag};
 
-/// A prepared section of a transaction.
+/// The prepared section of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) name: Box<[u8]>,
-    /// The records of its operations.
+    /// The records of the section's operations.
     pub(crate) records: Vec<u8>,
-    /// The number of its operations.
+    /// The number of operations in the section.
     pub(crate) count: u32,
 }
 
 impl Section {
-    /// The records that prepare the transaction.
+    /// Returns the records that prepare the transaction.
     pub(crate) fn prepare(&self) -> Vec<u8> {
         let mut records = Vec::with_capacity(self.records.len() + self.name.len() + 12);
         self.prepare_into(&mut records);
@@ -39,7 +39,7 @@ impl Section {
         put_mark(records, tag::END_PREPARE, &self.name);
     }
 
-    /// The records that prepare the transaction in a later log, whether or not the earlier is read.
+    /// Returns the records that prepare the transaction again in a later log.
     pub(crate) fn prepare_again(&self) -> Vec<u8> {
         let mut records = rollback(&self.name);
         self.prepare_into(&mut records);
@@ -57,17 +57,17 @@ pub(crate) fn put_commit(records: &mut Vec<u8>, name: &[u8]) {
     put_mark(records, tag::COMMIT, name);
 }
 
-/// The record that rolls a transaction back.
+/// Returns the record that rolls a transaction back.
 pub(crate) fn rollback(name: &[u8]) -> Vec<u8> {
     let mut records = Vec::new();
     put_mark(&mut records, tag::ROLLBACK, name);
     records
 }
 
-/// A part of a batch in a log.
+/// A piece of a batch in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
-    /// Operations that take effect where they stand: their records and their number.
+    /// Operations outside of transactions: their records and their number.
     Plain(&'a [u8], u32),
     Prepare(Section),
     Commit(&'a [u8]),
@@ -75,7 +75,7 @@ pub(crate) enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Whether its operations get sequence numbers where it stands.
+    /// Whether the operations of the piece take sequence numbers at its position.
     pub(crate) fn takes_numbers(&self) -> bool {
         matches!(self, Piece::Plain(..) | Piece::Commit(_))
     }

@@ -1,4 +1,4 @@
-//! Every interleaving of failures and a resume.
+//! Loom models of failures and a resume.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Models of the lock table: hand-off, time limits, theft, upgrades, detection.
+//! Loom models of the lock table: hand-off, time limits, expired holders, upgrades, detection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::*;
 const KEY: LockId = 1;
 const NOW: Duration = Duration::from_secs(10);
 
-/// Locks a key, waiting for it.
+/// Locks a key, and waits for the lock if necessary.
 fn take(locks: &LockTable, owner: &Arc<Owner>, id: LockId, mode: LockMode) {
     let key = || LockKey {
         cf: 0,

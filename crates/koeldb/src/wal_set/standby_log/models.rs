@@ -1,4 +1,4 @@
-//! Explores all interleavings of a leader that starts logs and jobs that create standby logs.
+//! Loom models of a leader that starts logs, and of jobs that create standby logs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Explores all interleavings of a leader that starts logs and flushes that sync the old ones.
+//! Loom models of a leader that starts logs, and of flushes that sync the closed ones.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use koeldb_base::sync::{AtomicUsize, Ordering, explore, spawn};
 
 use super::*;
 
-/// A log whose sync increments a counter, and fails a number of times.
+/// A log whose sync increments a counter, and fails the given number of times.
 struct Log {
     durable: Arc<AtomicUsize>,
     failures: usize,

@@ -1,4 +1,4 @@
-//! Explores all interleavings of a leader and members that help it to insert.
+//! Loom models of a leader, and of members that help with the insertion.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use koeldb_base::sync::{AtomicU8, explore, spawn};
 
 use super::*;
 
-/// `failing` is a part that cannot be inserted.
+/// Explores an insertion in which the part `failing`, if any, cannot be inserted.
 fn model(name: &str, failing: Option<usize>) {
     explore(name, move || {
         const PARTS: usize = 3;

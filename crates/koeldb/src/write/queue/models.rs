@@ -1,4 +1,4 @@
-//! Explores all interleavings of queued writers: leadership, results, and visibility to readers.
+//! Loom models of queued writers: leadership, results, and visibility to readers.
 
 use koeldb_base::sync::{AtomicBool, AtomicU64, explore, spawn};
 
@@ -7,16 +7,16 @@ use crate::health::failures::Failures;
 
 const WRITES_MAX: usize = 4;
 
-/// The errors that the engine simulates.
+/// The errors that the model simulates.
 #[derive(Clone, Copy, Default)]
 struct Fault {
-    /// The log fails at the record with this number.
+    /// The record at which the log fails.
     log: Option<u8>,
-    /// This record cannot be inserted.
+    /// The record that cannot be inserted.
     insert: Option<u8>,
 }
 
-/// A log of numbers, memtables that record which of them are inserted, and readers.
+/// A model of the engine: a log of numbers, memtables that record inserted ones, and readers.
 struct Model {
     queue: WriteQueue,
     is_ordered: bool,
@@ -132,7 +132,7 @@ impl Model {
         written
     }
 
-    /// Everything up to `seqno` is in the memtables.
+    /// Checks that everything up to `seqno` is in the memtables.
     fn check_whole(&self, seqno: SeqNo) {
         let upto = koeldb_base::coding::to_usize(seqno);
         for inserted in &self.inserted[1..=upto] {
@@ -140,7 +140,7 @@ impl Model {
         }
     }
 
-    /// The number of occurrences of a record for a reader.
+    /// The number of occurrences of a record that a reader sees.
     fn inserted_up_to_visible(&self, number: u8) -> usize {
         let visible = koeldb_base::coding::to_usize(self.visible.load(Ordering::Acquire));
         let seen = self.inserted[1..=visible].iter();
@@ -154,7 +154,7 @@ impl Model {
     }
 }
 
-/// Runs two writers besides the current thread; the last one has number 3.
+/// Runs two writers besides the current thread; the last writer has number 3.
 fn three_writers(name: &'static str, insertion: Insertion) {
     explore(name, move || {
         let model = Model::new(insertion, Fault::default());
@@ -209,7 +209,7 @@ fn readers_see_whole_groups_alone() {
     }
 }
 
-/// A leader that drains finds all logged entries in the memtables.
+/// Model: a leader that drains the pipeline finds all logged entries in the memtables.
 #[test]
 fn whoever_seals_finds_everything_logged_inserted() {
     for insertion in [
@@ -236,7 +236,7 @@ fn whoever_seals_finds_everything_logged_inserted() {
     }
 }
 
-/// A close takes the log under leadership: every write is logged and acknowledged, or rejected.
+/// Model: when a close takes the log as leader, every write is acknowledged, or rejected.
 #[test]
 fn a_close_leaves_no_write_half_done() {
     for insertion in [Insertion::Shared, Insertion::Pipelined] {
@@ -280,7 +280,7 @@ fn three_writers_of_whom_the_first_fails(insertion: Insertion, fault: Fault) -> 
     model
 }
 
-/// After a failed log write all members of the group get the error, and nothing more is logged.
+/// Model: after a failed log write all members get the error, and nothing more is logged.
 #[test]
 fn nobody_is_told_of_success_behind_a_log_that_failed() {
     let fault = Fault {
@@ -295,7 +295,7 @@ fn nobody_is_told_of_success_behind_a_log_that_failed() {
     }
 }
 
-/// After a failed insertion nothing is published any more, and the writers get the error.
+/// Model: after a failed insertion nothing more is published, and the writers get the error.
 #[test]
 fn nothing_is_published_behind_a_group_that_was_not_inserted() {
     let fault = Fault {
