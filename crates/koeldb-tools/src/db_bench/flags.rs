@@ -592,7 +592,7 @@ flag_table! {
     blob_cache_size: u64 = 8_388_608, Blob, Ignored("blobs are not cached"), "Bytes of a blob cache of its own.";
     blob_compaction_readahead_size: u64 = 0, Blob, Sets(Scope::Family, "blob_compaction_readahead_size"), "Readahead on blob files in compactions.";
     blob_compression_type: String = "none", Blob, Custom, "Codec of blobs, named as in compression_type.";
-    blob_direct_write_partitions: u64 = 1, Blob, Sets(Scope::Family, "blob_direct_write_partitions"), "Files written in parallel by the previous option.";
+    blob_direct_write_partitions: u64 = 1, Blob, Sets(Scope::Family, "blob_direct_write_partitions"), "Blob files written in parallel with enable_blob_direct_write.";
     blob_file_size: u64 = 268_435_456, Blob, Sets(Scope::Family, "blob_file_size"), "Size at which a blob file is finished.";
     blob_file_starting_level: i32 = 0, Blob, Sets(Scope::Family, "blob_file_starting_level"), "First level whose output may create blob files.";
     blob_garbage_collection_age_cutoff: f64 = 0.25, Blob, Sets(Scope::Family, "blob_garbage_collection_age_cutoff"), "Share of the oldest blob files subject to relocation.";
@@ -711,7 +711,7 @@ flag_table! {
     memtable_protection_bytes_per_key: u32 = 0, Memtable, Sets(Scope::Family, "memtable_protection_bytes_per_key"), "Checksum bytes per memtable entry.";
     memtable_use_huge_page: bool = false, Memtable, Custom, "Sets memtable_huge_page_size to 2048.";
     memtable_verify_per_key_checksum_on_seek: bool = false, Memtable, Sets(Scope::Family, "memtable_verify_per_key_checksum_on_seek"), "Check entry checksums while seeking in a skip list.";
-    memtable_whole_key_filtering: bool = false, Memtable, Sets(Scope::Family, "memtable_whole_key_filtering"), "Add whole keys, not only prefixes, to that filter.";
+    memtable_whole_key_filtering: bool = false, Memtable, Sets(Scope::Family, "memtable_whole_key_filtering"), "Add whole keys, not only prefixes, to the memtable's Bloom filter.";
     memtablerep: String = "skip_list", Memtable, Custom, "Memtable: skip_list, vector, prefix_hash, hash_linkedlist, speedb.HashSpdRepFactory, or any id with options.";
     merge_keys: i64 = -1, Keys, Bench, "Key space of mergerandom and readrandommergerandom. Negative: num.";
     merge_operator: String = "", Work, Custom, "Merge operator by its id: put, uint64add, stringappend, max, ...; needed by the merging benchmarks.";
@@ -754,7 +754,7 @@ flag_table! {
     perf_level: i32 = 1, Run, Ignored("no counters are kept per thread"), "Level of the per-thread performance counters.";
     periodic_compaction_seconds: u64 = 18_446_744_073_709_551_614, Compaction, Sets(Scope::Family, "periodic_compaction_seconds"), "Age since creation at which a file is rewritten.";
     persist_stats_to_disk: bool = false, Engine, Sets(Scope::Db, "persist_stats_to_disk"), "Keep the statistics history in a hidden column family.";
-    pin_l0_filter_and_index_blocks_in_cache: bool = false, Table, Sets(Scope::Table, "pin_l0_filter_and_index_blocks_in_cache"), "Pin those blocks of L0 files in the cache.";
+    pin_l0_filter_and_index_blocks_in_cache: bool = false, Table, Sets(Scope::Table, "pin_l0_filter_and_index_blocks_in_cache"), "Pin index and filter blocks of L0 files in the cache.";
     pin_top_level_index_and_filter: bool = false, Table, Sets(Scope::Table, "pin_top_level_index_and_filter"), "Pin the top level of partitioned index and filter.";
     preclude_last_level_data_seconds: i64 = 0, Compaction, Sets(Scope::Family, "preclude_last_level_data_seconds"), "Keep younger data out of the last level (tiering).";
     prefix_same_as_start: bool = false, Read, Bench, "Cursors end with the prefix they began with.";
@@ -801,7 +801,7 @@ flag_table! {
     stats_per_interval: i32 = 0, Run, Bench, "Above 0: thread 0 adds the property rocksdb.stats to its progress lines.";
     stats_persist_period_sec: u64 = 600, Engine, Sets(Scope::Db, "stats_persist_period_sec"), "Interval at which counters are copied into the in-memory (or persistent) history.";
     stddev: f64 = 2000.0, Work, Ignored("belongs to a benchmark that is not built"), "Spread of randomreplacekeys.";
-    strict_max_successive_merges: bool = false, Engine, Sets(Scope::Family, "strict_max_successive_merges"), "Allow file reads while folding.";
+    strict_max_successive_merges: bool = false, Engine, Sets(Scope::Family, "strict_max_successive_merges"), "Allow file reads while max_successive_merges folds operands.";
     subcompactions: u64 = 1, Compaction, Sets(Scope::Db, "max_subcompactions"), "Threads that may share one compaction; also of compact and compactall.";
     sync: bool = false, Read, Bench, "Syncs the log after every write.";
     table_cache_numshardbits: i32 = 4, Engine, Sets(Scope::Db, "table_cache_numshardbits"), "Shards of the table cache.";
@@ -857,7 +857,7 @@ flag_table! {
     verify_checksum: bool = true, Read, Bench, "Verifies the checksum of every block read.";
     verify_compression: bool = false, Table, Sets(Scope::Table, "verify_compression"), "Decompress each block after compressing it and compare.";
     verify_manifest_content_on_close: bool = false, Engine, Sets(Scope::Db, "verify_manifest_content_on_close"), "Re-read and check the MANIFEST at close; write a fresh one if it is damaged.";
-    wal_bytes_per_sync: u64 = 0, Engine, Sets(Scope::Db, "wal_bytes_per_sync"), "Same for WAL files.";
+    wal_bytes_per_sync: u64 = 0, Engine, Sets(Scope::Db, "wal_bytes_per_sync"), "Request write-back from the OS after every this many bytes of a WAL file.";
     wal_compression: String = "none", Compaction, Custom, "Codec of the log: none or zstd.";
     wal_dir: String = "", Engine, Custom, "Directory of the log, if not the database itself.";
     wal_size_limit_MB: u64 = 0, Engine, Sets(Scope::Db, "WAL_size_limit_MB"), "Size bound of archived WALs.";

@@ -111,16 +111,16 @@ option_section! {
         /// Index and filter blocks live in the block cache instead of the table reader.
         [honoured mutable "<=5.4"] cache_index_and_filter_blocks: bool = false, "",
             set_cache_index_and_filter_blocks(on: bool), get_cache_index_and_filter_blocks;
-        /// Insert them with high priority.
+        /// Insert index and filter blocks into the cache with high priority.
         [honoured mutable "<=5.4"] cache_index_and_filter_blocks_with_high_priority: bool = true, "Needs the previous option.",
             set_cache_index_and_filter_blocks_with_high_priority(on: bool), get_cache_index_and_filter_blocks_with_high_priority;
-        /// Pin those blocks of L0 files in the cache.
+        /// Pin index and filter blocks of L0 files in the cache.
         [honoured mutable "<=5.4"] pin_l0_filter_and_index_blocks_in_cache: bool = false, "Old form of unpartitioned_pinning=kFlushedAndSimilar.",
             set_pin_l0_filter_and_index_blocks_in_cache(on: bool), get_pin_l0_filter_and_index_blocks_in_cache;
         /// Index format.
         [honoured mutable "<=5.4"] index_type: IndexType = IndexType::BinarySearch, "kHashSearch needs a prefix_extractor and sets index_block_restart_interval=1.",
             set_index_type(value: IndexType), get_index_type;
-        /// Search inside index blocks.
+        /// Search method inside index blocks.
         [honoured mutable "11.0"] index_block_search_type: IndexSearch = IndexSearch::Binary, "kInterpolation needs the bytewise comparator or its reverse (RocksDB: the former).",
             set_index_block_search_type(value: IndexSearch), get_index_block_search_type;
         /// Which index blocks are decoded when they are loaded, so that a search reads an array of
@@ -200,10 +200,10 @@ option_section! {
         /// Pad data blocks so that none crosses a block_size boundary.
         [honoured mutable "5.14"] block_align: bool = false, "Needs no compression and power-of-two block_size.",
             set_block_align(on: bool), get_block_align;
-        /// Pad so that no block crosses such a boundary.
+        /// Pad so that no block crosses a multiple of this size.
         [accepted mutable "10.8"] super_block_alignment_size: u64 = 0, "Bytes; 0 or a power of two.",
             set_super_block_alignment_size(bytes: u64), get_super_block_alignment_size;
-        /// Bound on that padding.
+        /// Bound on the padding of super_block_alignment_size.
         [accepted mutable "10.8"] super_block_alignment_space_overhead_ratio: u64 = 128, "0, or ≥4; padding ≤ size/ratio; 0 = off.",
             set_super_block_alignment_space_overhead_ratio(value: u64), get_super_block_alignment_space_overhead_ratio;
         /// Pin the top level of partitioned index and filter.

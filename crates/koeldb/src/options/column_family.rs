@@ -164,7 +164,7 @@ option_section! {
         /// Merge operands of one key in a memtable before the write folds them.
         [accepted mutable "<=5.4"] max_successive_merges: u64 = 0, "0 = off.",
             set_max_successive_merges(value: u64), get_max_successive_merges;
-        /// Allow file reads while folding.
+        /// Allow file reads while max_successive_merges folds operands.
         [accepted mutable "9.1"] strict_max_successive_merges: bool = false, "",
             set_strict_max_successive_merges(on: bool), get_strict_max_successive_merges;
         /// Huge page size for memtable arenas and blooms.
@@ -176,7 +176,7 @@ option_section! {
         /// Bloom filter of the memtable as a share of write_buffer_size.
         [honoured mutable "<=5.4"] memtable_prefix_bloom_size_ratio: f64 = 0.0, "Clipped to [0, 0.25]; 0 = off.",
             set_memtable_prefix_bloom_ratio(ratio: f64), get_memtable_prefix_bloom_ratio;
-        /// Add whole keys, not only prefixes, to that filter.
+        /// Add whole keys, not only prefixes, to the memtable's Bloom filter.
         [honoured mutable "6.0"] memtable_whole_key_filtering: bool = false, "Needs the ratio above >0.",
             set_memtable_whole_key_filtering(on: bool), get_memtable_whole_key_filtering;
         /// Target size of L1 (or the base level).
@@ -293,7 +293,8 @@ option_section! {
         /// Invisible entries met in the memtable by one iterator call that trigger a flush.
         [accepted mutable "10.2"] memtable_op_scan_flush_trigger: u32 = 0, "0 = off.",
             set_memtable_op_scan_flush_trigger(count: u32), get_memtable_op_scan_flush_trigger;
-        /// Same, as an average per step; needs memtable_op_scan_flush_trigger.
+        /// Average of invisible entries per iterator step that triggers a flush; needs
+        /// memtable_op_scan_flush_trigger.
         [accepted mutable "10.4"] memtable_avg_op_scan_flush_trigger: u32 = 0, "0 = off.",
             set_memtable_avg_op_scan_flush_trigger(count: u32), get_memtable_avg_op_scan_flush_trigger;
         /// Adjacent point tombstones that a scan turns into a range tombstone.
@@ -350,7 +351,7 @@ option_section! {
         [accepted fixed "6.26"] sst_partitioner_factory: Option<SstPartitioner> = None, "SstPartitionerFixedPrefixFactory or nullptr.";
         /// Cache of blobs.
         [accepted fixed "7.4"] blob_cache: Option<Cache> = None, "String as block_cache; parsed only.";
-        /// Files written in parallel by the previous option.
+        /// Blob files written in parallel with enable_blob_direct_write.
         [accepted fixed "11.2"] blob_direct_write_partitions: u32 = 1, "≥1.",
             set_blob_direct_write_partitions(count: u32), get_blob_direct_write_partitions;
         /// Reserve the last level for back-fill ingestion.

@@ -176,7 +176,7 @@ option_section! {
         /// Temperature to give.
         [accepted mutable "8.3"] temperature: Temperature = Temperature::Unknown, "",
             set_temperature(value: Temperature), get_temperature;
-        /// Age from which it applies.
+        /// Age from which the temperature applies.
         [accepted mutable "8.3"] age: u64 = 0, "Seconds.",
             set_age(time: Duration as Seconds), get_age;
     }
@@ -206,10 +206,10 @@ option_section! {
         /// Copy files as they are when their temperature changes.
         [accepted mutable "10.4"] allow_trivial_copy_when_change_temperature: bool = false, "",
             set_allow_trivial_copy_when_change_temperature(on: bool), get_allow_trivial_copy_when_change_temperature;
-        /// Buffer of that copy.
+        /// Buffer of the copy of a file whose temperature changes.
         [accepted mutable "10.4"] trivial_copy_buffer_size: u64 = 4096, "Bytes.",
             set_trivial_copy_buffer_size(bytes: u64), get_trivial_copy_buffer_size;
-        /// Same bound with blob files counted.
+        /// Total size of table and blob files above which the oldest files are dropped.
         [accepted mutable "11.0"] max_data_files_size: u64 = 0, "Bytes; 0 = use max_table_files_size.",
             set_max_data_files_size(bytes: u64), get_max_data_files_size;
         /// Choose L0 merge sizes from the ratio of table to blob bytes.

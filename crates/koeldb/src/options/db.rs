@@ -130,7 +130,7 @@ option_section! {
         /// Request write-back from the OS after every this many bytes of a table file.
         [honoured mutable "<=5.4"] bytes_per_sync: u64 = 0, "Bytes; 0 = off, but 1 MiB with a rate limiter.",
             set_bytes_per_sync(value: u64), get_bytes_per_sync;
-        /// Same for WAL files.
+        /// Request write-back from the OS after every this many bytes of a WAL file.
         [honoured mutable "<=5.4"] wal_bytes_per_sync: u64 = 0, "Bytes; 0 = off.",
             set_wal_bytes_per_sync(value: u64), get_wal_bytes_per_sync;
         /// Wait for the previous write-back before starting the next (bounds dirty data).
@@ -353,7 +353,7 @@ option_section! {
         /// Retries of automatic recovery after a retryable background error.
         [honoured fixed "6.12"] max_bgerror_resume_count: i32 = i32::MAX, "≥0; 0 = no automatic resume.",
             set_max_bgerror_resume_count(count: u32 as Count), get_max_bgerror_resume_count;
-        /// Pause between those retries.
+        /// Pause between retries of automatic recovery.
         [honoured fixed "6.12"] bgerror_resume_retry_interval: u64 = 1_000_000, "Microseconds.",
             set_bgerror_resume_retry_interval(time: Duration as Micros), get_bgerror_resume_retry_interval;
         /// Host name stored in table properties.
