@@ -30,6 +30,8 @@
 mod background;
 mod backup;
 mod batch;
+#[cfg(doctest)]
+mod book;
 mod capture;
 mod checkpoint;
 mod column_family;

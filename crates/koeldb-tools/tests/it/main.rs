@@ -5,6 +5,7 @@
     reason = "tests look at what the tools leave on disk"
 )]
 
+mod book;
 mod db_bench;
 mod ldb;
 mod sst_dump;
