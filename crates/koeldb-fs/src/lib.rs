@@ -8,6 +8,7 @@
 //! - [`posix`]: the real file system. [`memory`]: one in memory, with crash images.
 //! - [`layer`]: layers over file systems: [`fault`] injects faults, [`latency`] delays reads,
 //!   [`trace`] records calls.
+//! - [`rate_limit`]: limits on the bytes moved per second.
 //! - [`read_driver`]: parallel reads, by io_uring or threads.
 //! - [`aligned`]: memory for direct reads. [`resident`]: files held in memory. [`huge_pages`]:
 //!   huge-page statistics. [`small_file`]: files that are replaced atomically.
@@ -25,6 +26,7 @@ pub mod memory;
 #[cfg(unix)]
 pub mod posix;
 mod random;
+pub mod rate_limit;
 pub mod read_driver;
 pub mod resident;
 pub mod small_file;
@@ -43,5 +45,6 @@ pub use layer::Operation;
 pub use memory::{MemoryFileSystem, SurvivalPolicy};
 #[cfg(unix)]
 pub use posix::PosixFileSystem;
+pub use rate_limit::{IoPriority, RateLimiter, RateLimiterBuilder, RateLimiterMode};
 pub use read_driver::AsyncReads;
 pub use trace::{TraceDetail, TraceFileSystem};
