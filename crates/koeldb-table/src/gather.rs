@@ -144,6 +144,7 @@ impl<D: ReadDriver> Gather<D> {
             if let Some(statistics) = &read.file.statistics {
                 statistics.record(HistogramKind::AsyncReadBytes, read.bytes);
             }
+            self.blocks.pay(read.bytes);
             let op = ReadOp::new(&read.file.file, read.offset, to_usize(read.bytes));
             self.flying_bytes = bytes;
             self.counts.reads = self.counts.reads.saturating_add(1);

@@ -294,6 +294,7 @@ impl ProbeSource {
         handle: BlockHandle,
         kind: BlockKind,
     ) -> Result<Arc<CachedBlock>, Error> {
+        self.options.pay(handle.size);
         let block = Arc::new(file.read(handle, kind, self.options.verify_checksums)?);
         if self.options.fill_cache {
             file.publish(handle, kind, &block);

@@ -13,6 +13,7 @@ use koeldb_base::stats::Statistics;
 use koeldb_base::{Blocking, Error, ErrorKind, Fault, Result};
 use koeldb_cache::{Cache, CacheKey, Priority};
 use koeldb_fs::RandomAccessFile;
+use koeldb_fs::rate_limit::IoCharge;
 
 use crate::block_based::block::{Block, BlockBytes};
 use crate::block_based::cursor::ScanPosition;
@@ -252,7 +253,7 @@ pub trait TableLevel: Send + Sync {
 }
 
 /// The options of block reads.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct BlockReadOptions {
     /// Whether checksums are verified.
     pub verify_checksums: bool,
@@ -264,6 +265,17 @@ pub struct BlockReadOptions {
     /// The readahead size for data blocks, for one pass through whole tables; 0 reads each block
     /// alone.
     pub readahead_bytes: u64,
+    /// Charges the bytes that are read to a rate limiter.
+    pub charge: Option<Arc<IoCharge>>,
+}
+
+impl BlockReadOptions {
+    /// Waits for the rate limiter, if there is one, before `bytes` are read.
+    pub(crate) fn pay(&self, bytes: u64) {
+        if let Some(charge) = &self.charge {
+            charge.pay(bytes);
+        }
+    }
 }
 
 impl Default for BlockReadOptions {
@@ -273,6 +285,7 @@ impl Default for BlockReadOptions {
             fill_cache: true,
             cache_only: false,
             readahead_bytes: 0,
+            charge: None,
         }
     }
 }
@@ -307,7 +320,10 @@ impl BlockingSource {
         let verify = self.options.verify_checksums;
         let block = match self.ahead.stored(&self.options, file, handle, kind)? {
             Some(stored) => file.decode(handle, kind, stored, verify)?,
-            None => file.read(handle, kind, verify)?,
+            None => {
+                self.options.pay(handle.size);
+                file.read(handle, kind, verify)?
+            }
         };
         let block = Arc::new(block);
         if self.options.fill_cache {
@@ -320,7 +336,7 @@ impl BlockingSource {
 impl Clone for BlockingSource {
     /// Creates a source with the same options and no readahead.
     fn clone(&self) -> Self {
-        BlockingSource::new(self.options)
+        BlockingSource::new(self.options.clone())
     }
 }
 
@@ -378,6 +394,7 @@ impl Readahead {
         if !is_there {
             let until = end.max(handle.offset.saturating_add(options.readahead_bytes));
             let until = until.min(file.blocks_end);
+            options.pay(until - handle.offset);
             self.bytes = file.read_bytes(handle.offset, until - handle.offset)?;
             self.start = handle.offset;
             self.cache_id = file.cache_id;

@@ -105,6 +105,7 @@ pub const ROWS: &[Row] = &[
         &["0", "4096", "1048576"],
     ),
     row(DATABASE, "delayed_write_rate", &["0", "50000000"]),
+    row(DATABASE, "rate_limiter_bytes_per_sec", &["0", "30000000"]),
     row(DATABASE, "max_log_file_size", &["0", "20000"]),
     row(DATABASE, "log_file_time_to_roll", &["0", "1"]),
     row(DATABASE, "max_total_wal_size", &["0", "65536", "400000"]),

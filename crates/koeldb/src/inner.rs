@@ -88,7 +88,7 @@ pub(crate) struct Parts {
 impl DbInner {
     pub(crate) fn new(parts: Parts) -> Self {
         let context = Arc::new(parts.context);
-        let stall = Arc::new(WriteStall::default());
+        let stall = Arc::new(WriteStall::new(&context.table_files.urgent));
         let counters = Arc::new(WriteCounters::default());
         let slots = Arc::new(JobSlots::new(context.env.pool.clone()));
         let health = Arc::new(Health::new(&context, &stall, &slots));

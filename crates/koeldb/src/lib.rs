@@ -100,6 +100,9 @@ pub use koeldb_base::merge_operator::{
 pub use koeldb_base::pinned::PinnedSlice;
 pub use koeldb_base::prefix::{CappedPrefix, FixedPrefix, PrefixExtractor};
 pub use koeldb_base::{KeyOrder, SeqNo};
+pub use koeldb_fs::rate_limit::{
+    IoKind, IoPriority, RateLimiter, RateLimiterBuilder, RateLimiterMode,
+};
 pub use koeldb_lsm::job::{
     CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision,
 };

@@ -25,6 +25,7 @@ use std::sync::{Arc, RwLock};
 use koeldb_base::file_name;
 use koeldb_base::{Error, Result};
 use koeldb_fs::FileSystem;
+use koeldb_fs::rate_limit::RateLimiter;
 use koeldb_fs::read_driver::{AsyncReadOptions, AsyncReads};
 use koeldb_lsm::OpenTables;
 use koeldb_lsm::version::{ManifestReport, VersionSet, VersionSetOptions};
@@ -169,6 +170,8 @@ impl Opening {
             memtables: self.memtables(),
             untrusted: self.untrusted,
             ttl: self.ttl.clone(),
+            rate_limiter: self.rate_limiter(),
+            urgent: Arc::default(),
             open_tables: Arc::new(OpenTables::new(match (&self.secondary, &links) {
                 // The primary removes tables, which only descriptors then keep readable.
                 (Some(_), None) => None,
@@ -289,6 +292,18 @@ impl Opening {
             ..AsyncReadOptions::default()
         };
         AsyncReads::choose(&options, &*self.fs, &file_name::current(&self.path))
+    }
+
+    /// Returns the rate limiter: the given one, or one with `rate_limiter_bytes_per_sec`.
+    fn rate_limiter(&self) -> Option<RateLimiter> {
+        let own = || match self.db.rate_limiter_bytes_per_sec.0 {
+            0 => None,
+            bytes => {
+                let clock = Arc::clone(&self.env.clock);
+                Some(RateLimiter::builder(bytes).clock(clock).build())
+            }
+        };
+        self.options.plugins.rate_limiter.clone().or_else(own)
     }
 
     /// Returns the write buffer manager of the options, or one for `db_write_buffer_size`.

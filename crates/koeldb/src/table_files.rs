@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::range_del::union_of;
 use koeldb_base::stats::Statistics;
 use koeldb_base::{KeyOrder, Result, SeqNo};
+use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority, RateLimiter};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
 use koeldb_lsm::job::{FlushJob, FlushResult, OutputSpec};
 use koeldb_lsm::version::FileNumbers;
@@ -44,6 +46,10 @@ pub(crate) struct TableFiles {
     pub(crate) ttl: Option<TtlOptions>,
     /// The limit of open tables over all column families.
     pub(crate) open_tables: Arc<OpenTables>,
+    /// Limits flushes, compactions, and reads and writes that ask for it.
+    pub(crate) rate_limiter: Option<RateLimiter>,
+    /// Whether writes are stalled, so that flushes and compactions take precedence.
+    pub(crate) urgent: Arc<AtomicBool>,
 }
 
 impl TableFiles {
@@ -101,6 +107,20 @@ impl TableFiles {
             bytes_per_sync: self.bytes_per_sync,
             ..koeldb_fs::WriteOptions::new(purpose)
         }
+    }
+
+    /// The charge of a flush or compaction; `None` if it is not limited.
+    pub(crate) fn charge(&self, priority: IoPriority, kind: IoKind) -> Option<Arc<IoCharge>> {
+        let limiter = self.rate_limiter.as_ref()?;
+        let charge = IoCharge::new(limiter, priority, kind, self.statistics.as_ref())?;
+        Some(Arc::new(charge.raised_by(&self.urgent)))
+    }
+
+    /// The charge of a read or write of a user; `None` if it is not limited.
+    #[cold]
+    pub(crate) fn user_charge(&self, priority: IoPriority, kind: IoKind) -> Option<Arc<IoCharge>> {
+        let limiter = self.rate_limiter.as_ref()?;
+        IoCharge::new(limiter, priority, kind, self.statistics.as_ref()).map(Arc::new)
     }
 
     /// Returns the build context of a table of `family` on `level`.
@@ -179,6 +199,7 @@ impl TableFiles {
                 fs: &*self.fs,
                 directory: &self.directory,
                 write_options: self.write_options(Purpose::Flush),
+                charge: self.charge(IoPriority::High, IoKind::Write),
                 context,
                 next_file_number: &next_file_number,
                 target_file_bytes: u64::MAX,

@@ -6,8 +6,8 @@
 //! instead of abruptly (RocksDB: `db/column_family.cc`, `RecalculateWriteStallConditions`).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use koeldb_base::sync::lock_plain as lock;
@@ -147,6 +147,8 @@ pub(crate) struct WriteStall {
     limits: Mutex<Limits>,
     wake: Condvar,
     account: Mutex<Account>,
+    /// Whether writes are delayed or stopped: raises the priority of background I/O.
+    urgent: Arc<AtomicBool>,
 }
 
 /// The conditions of the column families that limit writes.
@@ -193,11 +195,20 @@ impl Default for WriteStall {
             limits: Mutex::default(),
             wake: Condvar::new(),
             account: Mutex::default(),
+            urgent: Arc::default(),
         }
     }
 }
 
 impl WriteStall {
+    /// Creates the state without a stall; `urgent` is set while there is one.
+    pub(crate) fn new(urgent: &Arc<AtomicBool>) -> Self {
+        WriteStall {
+            urgent: Arc::clone(urgent),
+            ..WriteStall::default()
+        }
+    }
+
     /// Sets the condition of one column family; the worst of all applies.
     ///
     /// Computing and setting it is one step, so that an older result never replaces a newer one.
@@ -219,6 +230,7 @@ impl WriteStall {
         });
         let rate = rates.min().unwrap_or(NORMAL);
         self.rate.store(rate, Ordering::Release);
+        self.urgent.store(rate != NORMAL, Ordering::Relaxed);
         self.wake.notify_all();
     }
 

@@ -14,6 +14,7 @@ use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::{MAX_SEQNO, encode, seqno, user_key};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{KeyOrder, Result, SeqNo, ValueType};
+use koeldb_fs::rate_limit::{IoCharge, LimitedFile};
 use koeldb_fs::{FileSystem, WriteOptions};
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 
@@ -30,6 +31,8 @@ pub struct OutputSpec<'a> {
     pub directory: &'a Path,
     /// The settings for writing files.
     pub write_options: WriteOptions,
+    /// Charges the written bytes to a rate limiter.
+    pub charge: Option<Arc<IoCharge>>,
     /// The parameters of table builders; the file number is set for each file.
     pub context: TableBuildContext,
     /// The function that allocates the numbers of new files.
@@ -172,6 +175,9 @@ impl<'a> TableOutputs<'a> {
         self.made.push(number);
         let path = file_name::table(self.spec.directory, number);
         let mut file = self.spec.fs.create(&path, &self.spec.write_options)?;
+        if let Some(charge) = &self.spec.charge {
+            file = Box::new(LimitedFile::new(file, Arc::clone(charge)));
+        }
         let mut sum = None;
         if self.spec.file_checksums {
             let (summed, its_sum) = SummedFile::new(file);

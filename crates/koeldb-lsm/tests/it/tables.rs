@@ -36,6 +36,7 @@ pub(crate) fn output_spec<'a>(
         fs,
         directory: Path::new(DIRECTORY),
         write_options: WriteOptions::new(Purpose::Compaction),
+        charge: None,
         context,
         next_file_number,
         target_file_bytes: u64::MAX,

@@ -372,7 +372,7 @@ impl ScanReads {
     ) -> Arc<Self> {
         Arc::new(ScanReads {
             engine: Arc::clone(engine),
-            options,
+            options: options.clone(),
             limits,
             budget: Budget::new(bytes),
             used: AtomicU64::new(0),
@@ -504,6 +504,7 @@ impl ScanReads {
         let key = (file.number, range.start);
         let replaced = lock(&engine.under_way).insert(key, Arc::downgrade(&read));
         drop(replaced);
+        self.options.pay(bytes);
         let op = ReadOp::new(&file.file, range.start, to_usize(bytes));
         let completed = Arc::clone(&read);
         lock(&self.state)
@@ -566,7 +567,7 @@ impl ScanReads {
             io_timeout: self.limits.io_timeout,
             ..GatherOptions::default()
         };
-        let mut gather = Gather::new(driver, self.options, options);
+        let mut gather = Gather::new(driver, self.options.clone(), options);
         gather.start(needs, self.now());
         while gather.settle_some(needs, self.limits.deadline, || self.now()) {}
         if gather.is_idle() {

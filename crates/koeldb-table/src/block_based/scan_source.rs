@@ -261,6 +261,7 @@ impl ScanSource {
         if self.options.cache_only {
             return Err(not_cached().into());
         }
+        self.options.pay(handle.size);
         let block = file.read(handle, kind, self.options.verify_checksums)?;
         Ok(self.publish(file, handle, kind, block))
     }
@@ -556,6 +557,7 @@ impl ScanSource {
             }
         } else {
             let file = place.file();
+            self.options.pay(piece.bytes());
             // If they cannot be read together, the blocks are read one by one.
             if let Ok(stored) = PieceBytes::read(file, &piece.range) {
                 piece.stored = Stored::Here(stored);
@@ -639,7 +641,12 @@ impl Clone for ScanSource {
         let limits = Arc::clone(&self.limits);
         ScanSource {
             level: self.level.clone(),
-            ..ScanSource::new(self.options, self.policy, limits, self.reads.clone())
+            ..ScanSource::new(
+                self.options.clone(),
+                self.policy,
+                limits,
+                self.reads.clone(),
+            )
         }
     }
 }

@@ -98,7 +98,7 @@ impl Scan {
         policy: ReadaheadPolicy,
     ) -> Self {
         let options = BlockReadOptions::default();
-        let reads = ScanReads::new(engine, options, bytes, time);
+        let reads = ScanReads::new(engine, options.clone(), bytes, time);
         let limits = Arc::new(ScanLimits::new());
         let source = ScanSource::new(
             options,

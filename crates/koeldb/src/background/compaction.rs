@@ -9,6 +9,7 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::Purpose;
+use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::job::{CompactionFilterContext, CompactionJob, OutputSpec, Outputs};
 use koeldb_lsm::pick::{CompactionPlan, CompactionReason, leveled};
@@ -204,9 +205,11 @@ impl Background {
             context.compression = compression;
         }
         let readahead = self.context.mutable_options().compaction_readahead_size;
+        let tables = &self.context.table_files;
         let source = BlockingSource::new(BlockReadOptions {
             fill_cache: false,
             readahead_bytes: readahead,
+            charge: tables.charge(IoPriority::Low, IoKind::Read),
             ..BlockReadOptions::default()
         });
         let filter_context = CompactionFilterContext::new(
@@ -250,6 +253,7 @@ impl Background {
                 fs: &*self.context.fs,
                 directory: self.context.table_files.directory(),
                 write_options: self.context.table_files.write_options(Purpose::Compaction),
+                charge: tables.charge(IoPriority::Low, IoKind::Write),
                 context,
                 next_file_number: &next_file_number,
                 target_file_bytes,

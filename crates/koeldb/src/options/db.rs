@@ -358,8 +358,8 @@ option_section! {
             set_bgerror_resume_retry_interval(time: Duration as Micros), get_bgerror_resume_retry_interval;
         /// Host name stored in table properties.
         [accepted fixed "6.15"] db_host_id: String = "__hostname__".to_owned(), "\"__hostname__\" is replaced by the host name; not written when empty (an empty value therefore reads back as the default).";
-        /// String form of rate_limiter.
-        [accepted fixed "6.10"] rate_limiter_bytes_per_sec: RateLimit = RateLimit(0), "Bytes/s; 0 = no limit; never written.";
+        /// String form of rate_limiter: each open creates a limiter of writes with this rate.
+        [honoured fixed "6.10"] rate_limiter_bytes_per_sec: RateLimit = RateLimit(0), "Bytes/s; 0 = no limit; never written.";
         /// Error texts may show user keys.
         [accepted fixed "6.14"] allow_data_in_errors: bool = false, "",
             set_allow_data_in_errors(on: bool), get_allow_data_in_errors;
@@ -477,8 +477,12 @@ impl Options {
         u32::try_from(self.db.max_open_files).ok()
     }
 
-    /// The limit of writes of flushes and compactions in bytes per second; 0 for none.
+    /// Limits writes of flushes and compactions in bytes per second; 0 for no limit.
+    ///
+    /// Each open creates its own limiter with default settings. To share or change a limiter, use
+    /// [`Options::set_rate_limiter`], which this replaces.
     pub fn set_rate_limiter_bytes_per_sec(&mut self, bytes: u64) -> &mut Self {
+        self.plugins.rate_limiter = None;
         self.db.rate_limiter_bytes_per_sec = RateLimit(bytes);
         self
     }

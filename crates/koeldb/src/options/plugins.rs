@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use koeldb_fs::rate_limit::RateLimiter;
+
 use crate::env::Env;
 use crate::listener::EventListener;
 use crate::write_buffers::WriteBufferManager;
@@ -26,6 +28,7 @@ pub(crate) struct Plugins {
     pub(crate) logger: Option<Arc<dyn Logger>>,
     pub(crate) scrub: Option<ScrubOptions>,
     pub(crate) write_buffers: Option<WriteBufferManager>,
+    pub(crate) rate_limiter: Option<RateLimiter>,
     pub(crate) transactions: Option<TransactionDbOptions>,
 }
 
@@ -63,6 +66,25 @@ impl Options {
     pub fn set_write_buffer_manager(&mut self, manager: &WriteBufferManager) -> &mut Self {
         self.plugins.write_buffers = Some(manager.clone());
         self
+    }
+
+    /// Limits the bytes that flushes and compactions of all databases with this limiter move.
+    ///
+    /// Flushes ask with priority `High`, compactions with `Low`, and both with `User` while writes
+    /// are delayed or stopped. Reads and log writes are charged with the `rate_limiter_priority` of
+    /// their options. It also sets `rate_limiter_bytes_per_sec`, and takes precedence over it. As in
+    /// RocksDB, it makes `bytes_per_sync` 1 MiB if that is 0, and is the `delayed_write_rate` if
+    /// that is 0.
+    pub fn set_rate_limiter(&mut self, limiter: &RateLimiter) -> &mut Self {
+        self.set_rate_limiter_bytes_per_sec(limiter.bytes_per_second());
+        self.plugins.rate_limiter = Some(limiter.clone());
+        self
+    }
+
+    /// The rate limiter, if set.
+    #[must_use]
+    pub fn get_rate_limiter(&self) -> Option<&RateLimiter> {
+        self.plugins.rate_limiter.as_ref()
     }
 
     /// The write buffer manager, if set.

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use koeldb_fs::rate_limit::IoPriority;
+
 use super::accessors::accessors;
 use super::value::option_enum;
 
@@ -52,6 +54,7 @@ pub struct WriteOptions {
     pub(crate) memtable_insert_hint_per_batch: bool,
     pub(crate) protection_bytes_per_key: u64,
     pub(crate) stall_timeout: Option<Duration>,
+    pub(crate) rate_limiter_priority: Option<IoPriority>,
 }
 
 impl WriteOptions {
@@ -67,6 +70,7 @@ impl WriteOptions {
             memtable_insert_hint_per_batch: false,
             protection_bytes_per_key: 0,
             stall_timeout: None,
+            rate_limiter_priority: None,
         }
     }
 
@@ -80,6 +84,25 @@ impl WriteOptions {
     #[must_use]
     pub const fn get_stall_timeout(&self) -> Option<Duration> {
         self.stall_timeout
+    }
+
+    /// Charges the write's log record to the rate limiter; only `User` is allowed.
+    ///
+    /// The write waits before it joins other writes, which do not wait for it. Refused with
+    /// `disable_wal` and with `manual_wal_flush`. Without a rate limiter for writes it has no
+    /// effect. `None`, the default, charges nothing.
+    pub fn set_rate_limiter_priority(
+        &mut self,
+        priority: impl Into<Option<IoPriority>>,
+    ) -> &mut Self {
+        self.rate_limiter_priority = priority.into();
+        self
+    }
+
+    /// The option `rate_limiter_priority`.
+    #[must_use]
+    pub const fn get_rate_limiter_priority(&self) -> Option<IoPriority> {
+        self.rate_limiter_priority
     }
 
     accessors! {

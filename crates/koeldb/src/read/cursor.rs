@@ -183,7 +183,7 @@ impl DbCursor {
         let limits = Arc::new(ScanLimits::new());
         let reads = self.overlapping_reads();
         let source = ScanSource::new(
-            options.block_read_options(),
+            options.block_read_options(&self.family.inner().context.table_files),
             options.readahead_policy(&super_version.options),
             Arc::clone(&limits),
             reads.clone(),
@@ -274,7 +274,7 @@ impl DbCursor {
             Switch::Auto => reads.context.db_options.use_direct_reads,
         };
         let engine = &reads.scan_engine;
-        let blocks = self.options.block_read_options();
+        let blocks = self.options.block_read_options(&reads.context.table_files);
         let overlaps = wanted && engine.is_parallel() || self.options.is_bounded();
         (overlaps && !blocks.cache_only)
             .then(|| ScanReads::new(engine, blocks, SCAN_BYTES, self.time_limits))

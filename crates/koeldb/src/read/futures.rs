@@ -52,6 +52,7 @@ impl Reads {
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
+        options.check_async()?;
         self.health.check_open()?;
         let begun = self.context.measures().then(|| self.context.clock.now());
         let found = match self.begin_get(family, key, options)? {
@@ -85,7 +86,7 @@ impl Reads {
             }
             let mut lookup = Lookup::new(key, seqno);
             search_memtables(self, super_version, &mut lookup, options)?;
-            let context = SearchContext::new(super_version, options, &self.async_reads);
+            let context = SearchContext::new(super_version, options, self);
             let mut suspended = SuspendedLookups::polled(&context);
             if lookup.is_settled() || suspended.begin_one(&context, &mut lookup)? {
                 let operator = super_version.options.merge_operator.as_deref();
@@ -111,7 +112,7 @@ impl Reads {
             suspended,
         } = get;
         let mut failure = Ok(());
-        let context = SearchContext::new(super_version, options, &self.async_reads);
+        let context = SearchContext::new(super_version, options, self);
         let lookups = std::slice::from_mut(lookup);
         ready!(suspended.poll(&context, lookups, task, &mut |_, error| {
             failure = Err(error);
@@ -155,6 +156,7 @@ impl Reads {
         options: &ReadOptions,
         values: &mut PinnedSlices,
     ) -> Result<Option<SuspendedBatch>> {
+        options.check_async()?;
         self.search_batch(family, keys, options, values, |context, batch| {
             let mut suspended = SuspendedLookups::polled(context);
             let (lookups, mut fail) = batch.split();
@@ -175,7 +177,7 @@ impl Reads {
         options: &ReadOptions,
         task: &mut Context<'_>,
     ) -> Poll<()> {
-        let context = SearchContext::new(&batch.super_version, options, &self.async_reads);
+        let context = SearchContext::new(&batch.super_version, options, self);
         let (lookups, mut fail) = values.split();
         batch.suspended.poll(&context, lookups, task, &mut fail)
     }

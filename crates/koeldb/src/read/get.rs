@@ -126,7 +126,8 @@ impl Reads {
         }
         search_memtables(self, super_version, &mut lookup, options)?;
         if !lookup.is_settled() {
-            let mut source = BlockingSource::new(options.block_read_options());
+            let mut source =
+                BlockingSource::new(options.block_read_options(&self.context.table_files));
             let runs = super_version.runs_above()..usize::MAX;
             let tables = &super_version.tables;
             let version = &super_version.version;
@@ -146,7 +147,7 @@ impl Reads {
     ) -> Result<Option<PinnedSlice>> {
         let mut lookup = Lookup::new(key, seqno);
         search_memtables(self, super_version, &mut lookup, options)?;
-        let context = SearchContext::new(super_version, options, &self.async_reads);
+        let context = SearchContext::new(super_version, options, self);
         let mut suspended = SuspendedLookups::blocking(&context);
         if !lookup.is_settled() && !suspended.begin_one(&context, &mut lookup)? {
             let mut outcome = Ok(());

@@ -299,7 +299,7 @@ impl Reads {
                 search_memtables_batch(self, super_version, lookups, options, &mut fail);
             }
             if options.read_tier != ReadTier::Memtable {
-                let context = SearchContext::new(super_version, options, &self.async_reads);
+                let context = SearchContext::new(super_version, options, self);
                 if let Some(suspended) = search_tables(&context, values) {
                     return Ok(Some(suspended));
                 }
@@ -316,7 +316,7 @@ impl Reads {
     /// Searches tables for all lookups; waits for missing blocks.
     fn search_tables(&self, context: &SearchContext<'_>, values: &mut PinnedSlices) {
         let (lookups, mut fail) = values.split();
-        let is_uring = context.reads.engine() == ActiveEngine::Uring;
+        let is_uring = context.reads.async_reads.engine() == ActiveEngine::Uring;
         if context.options.overlaps(lookups.len(), is_uring) {
             let mut suspended = SuspendedLookups::blocking(context);
             suspended.wait(context, lookups, &mut fail);
@@ -328,7 +328,11 @@ impl Reads {
             super_version.version.search_batch(
                 &super_version.tables,
                 lookups,
-                &mut BlockingSource::new(context.options.block_read_options()),
+                &mut BlockingSource::new(
+                    context
+                        .options
+                        .block_read_options(&self.context.table_files),
+                ),
                 super_version.runs_above(),
                 &mut InPlace(fail),
             );

@@ -3,6 +3,8 @@
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
+use koeldb_base::{Error, Result};
+use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_table::block_based::scan_source::ReadaheadPolicy;
 use koeldb_table::gather::GatherOptions;
 use koeldb_table::source::BlockReadOptions;
@@ -10,6 +12,7 @@ use koeldb_table::source::BlockReadOptions;
 use crate::key_bounds::KeyBounds;
 use crate::options::{ColumnFamilyOptions, ReadTier, Switch, accessors};
 use crate::snapshot::Snapshot;
+use crate::table_files::TableFiles;
 
 /// Options of a read.
 ///
@@ -43,6 +46,7 @@ pub struct ReadOptions {
     pub(crate) adaptive_readahead: bool,
     pub(crate) auto_readahead_size: bool,
     pub(crate) keys_only: bool,
+    pub(crate) rate_limiter_priority: Option<IoPriority>,
 }
 
 impl Default for ReadOptions {
@@ -78,6 +82,7 @@ impl ReadOptions {
             adaptive_readahead: false,
             auto_readahead_size: true,
             keys_only: false,
+            rate_limiter_priority: None,
         }
     }
 
@@ -163,6 +168,24 @@ impl ReadOptions {
         self.io_timeout
     }
 
+    /// Charges reads of table blocks to the rate limiter, if it limits reads, at this priority.
+    ///
+    /// The blocks of open tables' indexes and filters, and cuckoo and plain tables, are not charged.
+    /// Futures of point reads, which must not block, refuse it. `None`, the default, charges nothing.
+    pub fn set_rate_limiter_priority(
+        &mut self,
+        priority: impl Into<Option<IoPriority>>,
+    ) -> &mut Self {
+        self.rate_limiter_priority = priority.into();
+        self
+    }
+
+    /// The option `rate_limiter_priority`.
+    #[must_use]
+    pub const fn get_rate_limiter_priority(&self) -> Option<IoPriority> {
+        self.rate_limiter_priority
+    }
+
     /// Overlaps the reads of one multi-get or scan.
     pub fn set_async_io(&mut self, on: impl Into<Switch>) -> &mut Self {
         self.async_io = on.into();
@@ -245,12 +268,32 @@ impl ReadOptions {
 
 impl ReadOptions {
     /// Returns the block read options for a read with these options.
-    pub(crate) fn block_read_options(&self) -> BlockReadOptions {
+    #[inline]
+    pub(crate) fn block_read_options(&self, tables: &TableFiles) -> BlockReadOptions {
+        let charge = match self.rate_limiter_priority {
+            Some(priority) => tables.user_charge(priority, IoKind::Read),
+            None => None,
+        };
         BlockReadOptions {
+            charge,
             verify_checksums: self.verify_checksums,
             fill_cache: self.fill_cache,
             cache_only: matches!(self.read_tier, ReadTier::BlockCache | ReadTier::Memtable),
             readahead_bytes: 0,
+        }
+    }
+
+    /// Refuses options that would block, for futures of point reads.
+    ///
+    /// # Errors
+    /// `NotSupported` with `rate_limiter_priority`.
+    #[inline]
+    pub(crate) fn check_async(&self) -> Result<()> {
+        match self.rate_limiter_priority {
+            Some(_) => Err(Error::not_supported(
+                "rate_limiter_priority makes reads wait, and is refused for futures of point reads",
+            )),
+            None => Ok(()),
         }
     }
 

@@ -25,6 +25,7 @@ use koeldb_table::gather::Gather;
 use koeldb_table::probe::{NeedId, ProbeSource};
 
 use super::options::ReadOptions;
+use crate::reads::Reads;
 use crate::super_version::SuperVersion;
 
 /// The number of lookups probed before reads of missing blocks start.
@@ -41,7 +42,7 @@ const RESUMED_MAX: usize = 64;
 pub(super) struct SearchContext<'c> {
     pub(super) super_version: &'c Arc<SuperVersion>,
     pub(super) options: &'c ReadOptions,
-    pub(super) reads: &'c AsyncReads,
+    pub(super) reads: &'c Reads,
     /// The run before which the search ends.
     runs_end: usize,
 }
@@ -50,7 +51,7 @@ impl<'c> SearchContext<'c> {
     pub(super) fn new(
         super_version: &'c Arc<SuperVersion>,
         options: &'c ReadOptions,
-        reads: &'c AsyncReads,
+        reads: &'c Reads,
     ) -> Self {
         SearchContext {
             super_version,
@@ -62,7 +63,7 @@ impl<'c> SearchContext<'c> {
 
     /// The time on the clock of the reads, which is that of the database.
     fn now(&self) -> Duration {
-        self.reads.clock().now()
+        self.reads.async_reads.clock().now()
     }
 
     fn search(&self, lookup: &mut Lookup, source: &mut ProbeSource) -> Result<(), Fault<NeedId>> {
@@ -260,13 +261,17 @@ impl<D: ReadDriver> SuspendedLookups<D> {
     fn new(context: &SearchContext<'_>, new_driver: fn(&AsyncReads) -> D) -> Self {
         let deadline = context.options.deadline;
         SuspendedLookups {
-            source: ProbeSource::new(context.options.block_read_options()),
+            source: ProbeSource::new(
+                context
+                    .options
+                    .block_read_options(&context.reads.context.table_files),
+            ),
             probed: 0,
             pending: Pending {
                 waiting: Vec::new(),
                 gather: None,
                 new_driver,
-                deadline: deadline.map(|at| context.reads.clock().time_of(at)),
+                deadline: deadline.map(|at| context.reads.async_reads.clock().time_of(at)),
                 rounds: ReadRounds::default(),
             },
         }
@@ -365,7 +370,11 @@ impl<D: ReadDriver> Pending<D> {
         let new_driver = self.new_driver;
         let gather = self.gather.get_or_insert_with(|| {
             let options = context.options.gather_options();
-            Gather::new(new_driver(context.reads), *source.options(), options)
+            Gather::new(
+                new_driver(&context.reads.async_reads),
+                source.options().clone(),
+                options,
+            )
         });
         let started = gather.start(source.needs_mut(), context.now());
         self.rounds.started.push(started);

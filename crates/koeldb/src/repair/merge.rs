@@ -60,6 +60,7 @@ impl Merger<'_> {
             fs: self.fs,
             directory: self.path,
             write_options: WriteOptions::new(Purpose::Compaction),
+            charge: None,
             context: TableBuildContext {
                 order: order.clone(),
                 format: cf.block_based_write_options(false),

@@ -11,7 +11,6 @@ use koeldb_table::source::BlockingSource;
 use super::errors;
 use crate::column_family_data::ColumnFamilyData;
 use crate::options::ValidationTier;
-use crate::read::ReadOptions;
 use crate::super_version::SuperVersion;
 
 /// The result of a search in memtables, without tables.
@@ -68,8 +67,7 @@ pub(super) fn check_unchanged(
         }
         Seen::NeedsTables => {
             let mut lookup = Lookup::newest(key);
-            let options = ReadOptions::new();
-            let mut source = BlockingSource::new(options.block_read_options());
+            let mut source = BlockingSource::default();
             let (version, tables) = (&super_version.version, &super_version.tables);
             version.search(tables, &mut lookup, &mut source, 0..usize::MAX)?;
             lookup.newest_seqno() > since

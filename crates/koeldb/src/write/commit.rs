@@ -15,6 +15,7 @@ use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::limits::ENTRY_BYTES_MAX;
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, KeyOrder, Result, SeqNo};
+use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_memtable::Memtable;
 
 use super::apply::{insert, position_of};
@@ -187,7 +188,8 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Rejects a batch that must not reach the log, and contradictory options.
+    /// Rejects a batch that must not reach the log, and contradictory options; waits for the rate
+    /// limiter if the options ask for that.
     #[inline]
     pub(crate) fn check_write(
         &self,
@@ -208,6 +210,9 @@ impl CommitPipeline {
             );
         }
         self.check_batch(batch)?;
+        if let Some(priority) = options.rate_limiter_priority {
+            self.pay_for_log(batch, options, priority)?;
+        }
         Ok(CommitMode {
             sync: options.sync,
             disable_wal: options.disable_wal,
@@ -216,6 +221,34 @@ impl CommitPipeline {
                 .stall_timeout
                 .map(|limit| StallTimeout::new(limit, &*self.context.clock)),
         })
+    }
+
+    /// Charges the log record of a write to the rate limiter.
+    ///
+    /// The write waits before it is queued, so that no other write waits for its tokens.
+    #[cold]
+    fn pay_for_log(
+        &self,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        priority: IoPriority,
+    ) -> Result<()> {
+        let refused = match () {
+            () if priority != IoPriority::User => "must be User for writes",
+            () if options.disable_wal => "charges the log, which disable_wal skips",
+            () if self.context.db_options.manual_wal_flush => "excludes manual_wal_flush",
+            () => {
+                let tables = &self.context.table_files;
+                if let Some(charge) = tables.user_charge(priority, IoKind::Write) {
+                    charge.pay(batch.records().len() as u64);
+                }
+                return Ok(());
+            }
+        };
+        Err(
+            Error::invalid_argument(format!("rate_limiter_priority {refused}"))
+                .with_outcome(WriteOutcome::NotApplied),
+        )
     }
 
     /// Rejects batches that must not reach the log: unknown column families, keys no table can

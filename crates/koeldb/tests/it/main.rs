@@ -43,6 +43,7 @@ mod options_drawn;
 mod overlapping_compactions;
 mod plain;
 mod prepared_transactions;
+mod rate_limit;
 mod reads;
 mod recovery_rules;
 mod reference;
