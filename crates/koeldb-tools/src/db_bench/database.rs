@@ -4,12 +4,13 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
+use std::time::Duration;
 
 use koeldb::statistics::Statistics;
 use koeldb::{
     BlockBasedOptions, Cache, ColumnFamily, CompactionFilter, CompactionFilterContext,
     CompactionFilterFactory, ConfigOptions, Db, Decision, LiveFile, LogLevel, Logger, Options,
-    TransactionDbOptions, WriteBufferManager,
+    RateLimiter, RateLimiterMode, TransactionDbOptions, WriteBufferManager,
 };
 
 use super::flags::Flags;
@@ -316,5 +317,21 @@ fn make_options(flags: &Flags) -> Outcome<Options> {
         .map_err(|error| Failure::of("invalid options", &error))?
         .create_if_missing(true)
         .create_missing_column_families(true);
+    if flags.rate_limiter_bytes_per_sec > 0 {
+        options.set_rate_limiter(&rate_limiter(flags));
+    }
     Ok(options)
+}
+
+/// The limiter of the engine that the flags describe; all databases of a run share it.
+fn rate_limiter(flags: &Flags) -> RateLimiter {
+    RateLimiter::builder(flags.rate_limiter_bytes_per_sec)
+        .refill_period(Duration::from_micros(flags.rate_limiter_refill_period_us))
+        .auto_tuned(flags.rate_limiter_auto_tuned)
+        .single_burst_bytes(flags.rate_limiter_single_burst_bytes)
+        .mode(match flags.rate_limit_bg_reads {
+            true => RateLimiterMode::Reads,
+            false => RateLimiterMode::Writes,
+        })
+        .build()
 }

@@ -765,8 +765,13 @@ flag_table! {
     print_malloc_stats: bool = false, Run, Ignored("the allocator keeps no statistics"), "Prints the report of the allocator at the end.";
     progress_reports: bool = true, Run, Bench, "Shows progress while a benchmark runs, if standard error is a terminal.";
     range_tombstone_width: i64 = 100, Work, Bench, "Keys per range deletion.";
+    rate_limit_auto_wal_flush: bool = false, Read, Bench, "Log writes take tokens of the rate limiter.";
     rate_limit_bg_reads: bool = false, Engine, Custom, "The rate limiter counts reads instead of writes.";
+    rate_limit_user_ops: bool = false, Read, Bench, "Reads take tokens of the rate limiter.";
+    rate_limiter_auto_tuned: bool = false, Engine, Custom, "The rate limiter follows the demand.";
     rate_limiter_bytes_per_sec: u64 = 0, Engine, Custom, "Bytes per second that flushes and compactions may write. 0: no limit.";
+    rate_limiter_refill_period_us: u64 = 100_000, Engine, Custom, "The time whose tokens the rate limiter accumulates, in microseconds.";
+    rate_limiter_single_burst_bytes: u64 = 0, Engine, Custom, "The largest request that the rate limiter does not divide. 0: the bytes of one period.";
     read_amp_bytes_per_bit: i32 = 0, Table, Sets(Scope::Table, "read_amp_bytes_per_bit"), "Granularity of the used-bytes estimate of blocks.";
     read_random_exp_range: f64 = 0.0, Keys, Bench, "Skew of random reads: keys are drawn as exp(-R * uniform). 0: uniform.";
     read_triggered_compaction_threshold: f64 = 0.0, Compaction, Sets(Scope::Family, "read_triggered_compaction_threshold"), "Compact files that useless reads hit often.";

@@ -287,12 +287,6 @@ fn database_choices(
     }
     database.set("skip_stats_update_on_db_open", skip_stats);
     database.set("db_write_buffer_size", flags.db_write_buffer_size);
-    if flags.rate_limiter_bytes_per_sec > 0 {
-        database.set(
-            "rate_limiter_bytes_per_sec",
-            flags.rate_limiter_bytes_per_sec,
-        );
-    }
     if flags.file_checksum {
         database.set("file_checksum_gen_factory", "FileChecksumGenCrc32cFactory");
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use koeldb::{ReadOptions, WriteOptions};
+use koeldb::{IoPriority, ReadOptions, WriteOptions};
 
 use super::flags::Flags;
 use super::keys::{KeyBuffer, KeyLayout, ReadNumbers};
@@ -81,6 +81,12 @@ impl Plan {
         write_options
             .set_sync(flags.sync)
             .disable_wal(flags.disable_wal);
+        if flags.rate_limit_auto_wal_flush {
+            write_options.set_rate_limiter_priority(IoPriority::User);
+        }
+        if flags.rate_limit_user_ops {
+            read_options.set_rate_limiter_priority(IoPriority::User);
+        }
         Ok(Plan {
             fill_keys: key_count,
             key_count,
