@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use koeldb::ConfigOptions;
 use koeldb::statistics::Statistics;
@@ -456,26 +457,27 @@ impl Options {
         let _ = cache;
     }
 
-    /// Limits the writes of flushes and compactions, in bytes a second. No effect.
+    /// Limits the writes of flushes and compactions, in bytes a second.
     pub fn set_ratelimiter(
         &mut self,
         rate_bytes_per_sec: i64,
         refill_period_us: i64,
         fairness: i32,
     ) {
-        let _ = (refill_period_us, fairness);
-        let bytes = u64::try_from(rate_bytes_per_sec).unwrap_or(0);
-        self.inner.set_rate_limiter_bytes_per_sec(bytes);
+        let limiter = rate_limiter(rate_bytes_per_sec, refill_period_us, fairness);
+        self.inner.set_rate_limiter(&limiter.build());
     }
 
-    /// Like `set_ratelimiter`, with a rate that follows the load. No effect.
+    /// Like `set_ratelimiter`, with a rate that follows the load.
     pub fn set_auto_tuned_ratelimiter(
         &mut self,
         rate_bytes_per_sec: i64,
         refill_period_us: i64,
         fairness: i32,
     ) {
-        self.set_ratelimiter(rate_bytes_per_sec, refill_period_us, fairness);
+        let limiter = rate_limiter(rate_bytes_per_sec, refill_period_us, fairness);
+        self.inner
+            .set_rate_limiter(&limiter.auto_tuned(true).build());
     }
 
     /// Marks tables with many deletions for compaction. No effect.
@@ -523,4 +525,12 @@ impl Options {
     pub fn get_write_dbid_to_manifest(&self) -> bool {
         self.inner.get_write_dbid_to_manifest()
     }
+}
+
+/// The settings of a rate limiter, brought into their ranges.
+fn rate_limiter(bytes: i64, refill_period_us: i64, fairness: i32) -> koeldb::RateLimiterBuilder {
+    let period = Duration::from_micros(u64::try_from(refill_period_us).unwrap_or(0));
+    koeldb::RateLimiter::builder(u64::try_from(bytes).unwrap_or(0))
+        .refill_period(period)
+        .fairness(u32::try_from(fairness).unwrap_or(0))
 }
