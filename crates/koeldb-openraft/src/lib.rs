@@ -7,6 +7,7 @@
 //! - [`SnapshotDir`] is a snapshot: a checkpoint of the state, sent and installed as files.
 //! - [`LogStore`] and [`StateMachine`] adapt them to openraft; an [`Application`] says what requests
 //!   do to the state.
+//! - [`tcp`] is a node and its clients over TCP, for clusters with one group.
 //!
 //! The first three know nothing of openraft. Building and installing a snapshot run in a thread of
 //! their own (`AsyncRuntime::spawn_blocking`); the other calls block only on writes of the log to the
@@ -33,6 +34,7 @@ mod snapshot;
 mod state;
 mod state_machine;
 mod syncer;
+pub mod tcp;
 
 pub use application::{Application, StateBatch};
 pub use encoding::{Encoding, Postcard};

@@ -55,6 +55,17 @@ impl SnapshotDir {
         }
     }
 
+    /// A directory that was received, with the files that it must have.
+    pub(crate) fn received(
+        fs: &Arc<dyn FileSystem>,
+        path: &Path,
+        files: Vec<SnapshotFile>,
+    ) -> Self {
+        let snapshot = Self::new(fs, path, Vec::new());
+        *snapshot.known_files() = Some(files);
+        snapshot
+    }
+
     /// The directory.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -95,6 +106,11 @@ impl SnapshotDir {
         files.sort_by(|a, b| a.name.cmp(&b.name));
         *known = Some(files.clone());
         Ok(files)
+    }
+
+    /// Opens a file for sending.
+    pub(crate) fn open(&self, name: &str) -> Result<Arc<dyn RandomAccessFile>> {
+        self.inner.fs.open(&self.path().join(name), &reading())
     }
 
     /// Creates `target` in `fs` with the same files: tables are linked where that is possible, all

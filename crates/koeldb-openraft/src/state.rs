@@ -116,6 +116,10 @@ impl StateStore {
         &self.shared.directory
     }
 
+    pub(crate) fn file_system(&self) -> &Arc<dyn FileSystem> {
+        &self.shared.fs
+    }
+
     /// Begins a batch.
     #[must_use]
     pub fn batch(&self) -> StateBatch {

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "what fails in a test fails the test")]
 
 mod logs;
+mod processes;
 mod state;
 mod suite;
 mod support;
+mod tcp;

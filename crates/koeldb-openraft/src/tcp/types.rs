@@ -1,0 +1,88 @@
+//! openraft's types for an application.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::marker::PhantomData;
+
+use openraft::alias::DefaultEntryOf;
+use openraft::impls::{
+    BasicNode, BoxedErrorSource, InlineBatch, OneshotResponder, Vote, leader_id_std,
+};
+use openraft::{AppData, AppDataResponse, EntryPayload, OptionalSend, RaftTypeConfig};
+
+use crate::application::Application;
+use crate::state_machine::StateMachine;
+
+/// openraft's types for requests and responses of `A`: numbers as node ids, addresses as nodes, one
+/// leader a term.
+pub struct Types<A>(PhantomData<fn() -> A>);
+
+/// The state machine of `A`.
+pub type Machine<A> = StateMachine<Types<A>, A>;
+
+impl<A> RaftTypeConfig for Types<A>
+where
+    A: Application<Request: AppData, Response: AppDataResponse>,
+{
+    type D = A::Request;
+    type R = A::Response;
+    type NodeId = u64;
+    type Node = BasicNode;
+    type Term = u64;
+    type LeaderId = leader_id_std::LeaderId<u64, u64>;
+    type Vote = Vote<Self::LeaderId>;
+    type Payload = EntryPayload<A::Request, u64, BasicNode>;
+    type Entry = DefaultEntryOf<Self>;
+    type AsyncRuntime = openraft_rt_tokio::TokioRuntime;
+    type Responder<T>
+        = OneshotResponder<Self, T>
+    where
+        T: OptionalSend + 'static;
+    type Batch<T>
+        = InlineBatch<T>
+    where
+        T: OptionalSend + 'static;
+    type ErrorSource = BoxedErrorSource;
+}
+
+// openraft wants these of its types. All values are equal; deriving would ask the same of `A`.
+
+impl<A> fmt::Debug for Types<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Types")
+    }
+}
+
+impl<A> Clone for Types<A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A> Copy for Types<A> {}
+
+impl<A> Default for Types<A> {
+    fn default() -> Self {
+        Types(PhantomData)
+    }
+}
+
+impl<A> PartialEq for Types<A> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl<A> Eq for Types<A> {}
+
+impl<A> PartialOrd for Types<A> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<A> Ord for Types<A> {
+    fn cmp(&self, _: &Self) -> Ordering {
+        Ordering::Equal
+    }
+}
