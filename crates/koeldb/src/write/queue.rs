@@ -85,6 +85,15 @@ pub(crate) struct GroupRecords {
     pub(crate) parts: Vec<Part>,
 }
 
+/// The records of one batch or group on the way through [`WriteQueue::commit`].
+struct CommitBatch<'r> {
+    records: &'r [u8],
+    count: u32,
+    /// The number of batches that `records` consists of.
+    members: usize,
+    mode: CommitMode,
+}
+
 /// The write options that the members of a group have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommitMode {
@@ -435,7 +444,8 @@ impl WriteQueue {
             }
         };
         let Some((ticket, opened)) = joined else {
-            return self.write_alone(inner, records, count, mode);
+            let alone = self.commit_alone(inner, self.leadership(), records, count, mode);
+            return alone.map(|_| ());
         };
         if !opened {
             ticket.wait_until(DONE, &self.spinning, self.spinners_max);
@@ -448,13 +458,45 @@ impl WriteQueue {
             return Err(error);
         }
         let group = self.take_turn().unwrap_or_default();
-        let mut leadership = Some(self.leadership());
-        let led = self.lead_group(inner, &mut leadership, group, &ticket);
+        let led = self.commit_members(inner, group, &ticket);
         if let Err(error) = &led {
             let _ = ticket.failure.set(error.clone());
         }
         finish.done();
         led
+    }
+
+    /// Commits the records of a group, whose members wait at `ticket`.
+    fn commit_members(
+        &self,
+        inner: &Arc<impl CommitEnv>,
+        group: GroupRecords,
+        ticket: &Arc<Ticket>,
+    ) -> Result<()> {
+        let GroupRecords {
+            records,
+            count,
+            mode,
+            parts,
+        } = group;
+        let records = Arc::new(records);
+        let members = parts.len();
+        let batch = CommitBatch {
+            records: &records,
+            count,
+            members,
+            mode,
+        };
+        let insert = |families: &Arc<Vec<_>>, first| {
+            if members == 1 || !self.is_shared {
+                inner.insert(families, &records, first)
+            } else {
+                Self::insert_parts(inner, families, &records, parts, first, ticket)
+            }
+        };
+        let ticket = || Arc::clone(ticket);
+        let committed = self.commit(inner, self.leadership(), batch, insert, ticket);
+        committed.map(|_| ())
     }
 
     /// Commits a batch alone, if `check` accepts the last sequence number when its turn comes.
@@ -469,46 +511,64 @@ impl WriteQueue {
         mode: CommitMode,
         check: impl FnOnce(SeqNo) -> Result<()>,
     ) -> Result<SeqNo> {
-        let mut leadership = self.lead();
+        let leadership = self.lead();
         self.pipeline.drain();
-        let commit = &mut *leadership.commit;
-        check(commit.last_seqno)?;
+        let last = leadership.commit.last_seqno;
+        check(last)?;
         if records.is_empty() {
-            return Ok(commit.last_seqno);
+            return Ok(last);
         }
-        let first = inner.commit_group(commit, records, count, mode)?;
-        inner.count_committed(1, records.len(), mode);
-        let inserted = inner.insert(&commit.families, records, first);
-        inner.handle_insertion(inserted)?;
-        inner.publish(commit.last_seqno);
-        Ok(commit.last_seqno)
+        self.commit_alone(inner, leadership, records, count, mode)
     }
 
     /// Commits a batch as the leader, without copying it.
-    #[inline]
-    fn write_alone(
+    #[inline(always)]
+    fn commit_alone(
         &self,
         inner: &Arc<impl CommitEnv>,
+        leadership: Leadership<'_>,
         records: &[u8],
         count: u32,
         mode: CommitMode,
-    ) -> Result<()> {
-        let mut leadership = self.leadership();
+    ) -> Result<SeqNo> {
+        let batch = CommitBatch {
+            records,
+            count,
+            members: 1,
+            mode,
+        };
+        let insert = |families: &Arc<Vec<_>>, first| inner.insert(families, records, first);
+        self.commit(inner, leadership, batch, insert, Arc::default)
+    }
+
+    /// Commits one batch or group (log, memtables, readers); returns its last sequence number.
+    ///
+    /// `insert` inserts into the memtables of the given column families, with sequence numbers from
+    /// the given one. If others wait to lead, they do so from the moment that the log is written,
+    /// and `ticket` gives the place where this thread waits for earlier groups.
+    #[inline(always)]
+    fn commit(
+        &self,
+        inner: &Arc<impl CommitEnv>,
+        mut leadership: Leadership<'_>,
+        batch: CommitBatch<'_>,
+        insert: impl FnOnce(&Arc<Vec<ColumnFamilyMemtable>>, SeqNo) -> Result<bool>,
+        ticket: impl FnOnce() -> Arc<Ticket>,
+    ) -> Result<SeqNo> {
         let commit = &mut *leadership.commit;
-        let first = inner.commit_group(commit, records, count, mode)?;
-        inner.count_committed(1, records.len(), mode);
+        let first = inner.commit_group(commit, batch.records, batch.count, batch.mode)?;
+        inner.count_committed(batch.members, batch.records.len(), batch.mode);
         let last = commit.last_seqno;
         if !self.hands_off_early() {
-            let inserted = inner.insert(&commit.families, records, first);
-            inner.handle_insertion(inserted)?;
+            inner.handle_insertion(insert(&commit.families, first))?;
             inner.publish(last);
-            return Ok(());
+            return Ok(last);
         }
         let families = Arc::clone(&commit.families);
         let slot = self.pipeline.enter(last, |seqno| inner.publish(seqno));
         drop(leadership);
-        let inserted = inner.insert(&families, records, first);
-        self.complete(&**inner, slot, inserted, Arc::default)
+        self.complete(&**inner, slot, insert(&families, first), ticket)?;
+        Ok(last)
     }
 
     /// Waits until the group of `ticket` is at the head of the queue.
@@ -537,49 +597,25 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Commits a group; takes the leadership out of `leadership` if it is handed on early.
-    fn lead_group(
-        &self,
+    /// Inserts the parts of a group with the help of its members, who wait at `ticket`.
+    fn insert_parts(
         inner: &Arc<impl CommitEnv>,
-        leadership: &mut Option<Leadership<'_>>,
-        group: GroupRecords,
-        ticket: &Arc<Ticket>,
-    ) -> Result<()> {
-        let GroupRecords {
-            records,
-            count,
-            mode,
-            parts,
-        } = group;
-        let Some(Leadership { commit, .. }) = leadership else {
-            return Ok(());
+        families: &Arc<Vec<ColumnFamilyMemtable>>,
+        records: &Arc<Vec<u8>>,
+        parts: Vec<Part>,
+        first: SeqNo,
+        ticket: &Ticket,
+    ) -> Result<bool> {
+        let engine = Arc::clone(inner);
+        let (families, records) = (Arc::clone(families), Arc::clone(records));
+        let insert_part = move |part: &Part| {
+            let records = &records[part.records.clone()];
+            engine.insert(&families, records, first + part.first)
         };
-        let first = inner.commit_group(commit, &records, count, mode)?;
-        inner.count_committed(parts.len(), records.len(), mode);
-        let last = commit.last_seqno;
-        let families = Arc::clone(&commit.families);
-        let insert_group = || {
-            if parts.len() == 1 || !self.is_shared {
-                return inner.insert(&families, &records, first);
-            }
-            let engine = Arc::clone(inner);
-            let insert_part = move |part: &Part| {
-                let records = &records[part.records.clone()];
-                engine.insert(&families, records, first + part.first)
-            };
-            let shared = Arc::new(SharedApply::new(parts, Box::new(insert_part)));
-            ticket.share(Arc::clone(&shared));
-            shared.help();
-            shared.wait()
-        };
-        if !self.hands_off_early() {
-            inner.handle_insertion(insert_group())?;
-            inner.publish(last);
-            return Ok(());
-        }
-        let slot = self.pipeline.enter(last, |seqno| inner.publish(seqno));
-        drop(leadership.take());
-        self.complete(&**inner, slot, insert_group(), || Arc::clone(ticket))
+        let shared = Arc::new(SharedApply::new(parts, Box::new(insert_part)));
+        ticket.share(Arc::clone(&shared));
+        shared.help();
+        shared.wait()
     }
 
     /// Adds operations to the last group, or to a new one; returns whether a new one was created.
