@@ -4,6 +4,12 @@
 //! a block, and if the source would have to wait, [`Fault::Suspend`] propagates through `?`. The
 //! caller fetches the block and repeats the call. [`BlockingSource`] waits synchronously; its
 //! suspension type has no values, so its readers compile to code without suspension.
+//!
+//! [`probe::ProbeSource`] never waits: [`gather`] reads what it missed, as [`plan`] arranges.
+
+pub mod gather;
+pub mod plan;
+pub mod probe;
 
 use std::sync::Arc;
 

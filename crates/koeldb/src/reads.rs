@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use koeldb_fs::read_driver::AsyncReads;
-use koeldb_table::block_based::scan_reads::{ENGINE_BYTES, ScanEngine};
+use koeldb_table::block_based::readahead::scan_reads::{ENGINE_BYTES, ScanEngine};
 
 use crate::context::Context;
 use crate::health::Health;

@@ -9,11 +9,10 @@
 //! - [`fetch`]: loads, verifies, decompresses and caches blocks.
 //! - `open`: opens a reader from the end of a file. [`reader`], `batch`, [`cursor`]: point reads,
 //!   batched reads, scans.
-//! - [`scan_source`], [`ahead`], `pace`, [`scan_reads`]: readahead of scans.
+//! - [`readahead`]: reading ahead of scans.
 //! - [`builder`], `write_options`: building a table. `block_builder`, [`index_builder`],
 //!   `uniformity`, `filter_builder`, `dictionary`, `block_writer`: its parts.
 
-pub mod ahead;
 mod batch;
 pub mod block;
 pub(crate) mod block_builder;
@@ -28,9 +27,7 @@ pub mod index;
 pub mod index_builder;
 pub mod metaindex;
 pub(crate) mod open;
-mod pace;
+pub mod readahead;
 pub mod reader;
-pub mod scan_reads;
-pub mod scan_source;
 mod uniformity;
 mod write_options;

@@ -16,9 +16,9 @@ use koeldb_fs::{
     Operation, Purpose, TraceDetail, TraceFileSystem, WriteOptions,
 };
 use koeldb_table::TableReader;
-use koeldb_table::block_based::ahead::ScanLimits;
 use koeldb_table::block_based::format::IndexType;
-use koeldb_table::block_based::scan_source::{ReadaheadPolicy, ScanSource};
+use koeldb_table::block_based::readahead::ahead::ScanLimits;
+use koeldb_table::block_based::readahead::scan_source::{ReadaheadPolicy, ScanSource};
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 use koeldb_table::filter::FilterPolicy;
 use koeldb_table::properties::names;

@@ -16,11 +16,11 @@ use koeldb_fs::{
     WriteOptions,
 };
 use koeldb_table::TableReader;
-use koeldb_table::block_based::ahead::ScanLimits;
-use koeldb_table::block_based::scan_reads::{
+use koeldb_table::block_based::readahead::ahead::ScanLimits;
+use koeldb_table::block_based::readahead::scan_reads::{
     ENGINE_BYTES, ScanEngine, ScanReads, ScanSuspended, TimeLimits,
 };
-use koeldb_table::block_based::scan_source::{ReadaheadPolicy, ScanSource};
+use koeldb_table::block_based::readahead::scan_source::{ReadaheadPolicy, ScanSource};
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReadContext};
 use koeldb_table::source::{BlockReadOptions, BlockingSource, CachedBlock};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use koeldb_base::cursor::Blocking;
 use koeldb_base::{Cursor, Fault, PinnedSlice};
-use koeldb_table::block_based::scan_reads::{ScanReads, ScanSuspended};
+use koeldb_table::block_based::readahead::scan_reads::{ScanReads, ScanSuspended};
 
 /// A cursor that never suspends, over a cursor that may suspend.
 pub(super) struct BlockingCursor<C> {

@@ -12,9 +12,11 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result};
 use koeldb_lsm::cursor::{LevelCursor, MergingCursor};
 use koeldb_memtable::MemtableCursor;
-use koeldb_table::block_based::ahead::ScanLimits;
-use koeldb_table::block_based::scan_reads::{SCAN_BYTES, ScanReads, ScanSuspended, TimeLimits};
-use koeldb_table::block_based::scan_source::ScanSource;
+use koeldb_table::block_based::readahead::ahead::ScanLimits;
+use koeldb_table::block_based::readahead::scan_reads::{
+    SCAN_BYTES, ScanReads, ScanSuspended, TimeLimits,
+};
+use koeldb_table::block_based::readahead::scan_source::ScanSource;
 use koeldb_table::reader::{TableCursor, TableCursorOptions};
 use koeldb_table::source::Direction;
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use koeldb_base::{Error, Result};
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
-use koeldb_table::block_based::scan_source::ReadaheadPolicy;
-use koeldb_table::gather::GatherOptions;
+use koeldb_table::block_based::readahead::scan_source::ReadaheadPolicy;
 use koeldb_table::source::BlockReadOptions;
+use koeldb_table::source::gather::GatherOptions;
 
 use crate::key_bounds::KeyBounds;
 use crate::options::{ColumnFamilyOptions, ReadTier, Switch, accessors};

@@ -17,7 +17,7 @@ use koeldb_base::stats::{Statistics, Ticker};
 use koeldb_base::{
     Cursor, Error, ErrorKind, Fault, InternalKey, KeyOrder, PinnedSlice, SeqNo, ValueType,
 };
-use koeldb_table::block_based::ahead::ScanLimits;
+use koeldb_table::block_based::readahead::ahead::ScanLimits;
 
 use crate::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 use std::ops::Bound;

@@ -21,8 +21,8 @@ use koeldb_base::stats::{HistogramKind, Statistics};
 use koeldb_base::{Error, ErrorKind, Fault, Lookup, Result};
 use koeldb_fs::read_driver::{AsyncReads, ReadDriver, ReadSession};
 use koeldb_lsm::version::BatchVisitor;
-use koeldb_table::gather::Gather;
-use koeldb_table::probe::{NeedId, ProbeSource};
+use koeldb_table::source::gather::Gather;
+use koeldb_table::source::probe::{NeedId, ProbeSource};
 
 use super::options::ReadOptions;
 use crate::reads::Reads;

@@ -26,9 +26,9 @@ use koeldb_fs::read_driver::{
     AsyncReads, JOINED_WITHIN, Outcome, ReadBuffer, ReadDriver, ReadOp, ReadSession,
 };
 
-use super::format::BlockHandle;
-use crate::gather::{Gather, GatherOptions, too_late};
-use crate::probe::{Needs, ProbeSource};
+use crate::block_based::format::BlockHandle;
+use crate::source::gather::{Gather, GatherOptions, too_late};
+use crate::source::probe::{Needs, ProbeSource};
 use crate::source::{BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile};
 
 /// The budget for readahead of all scans of a database, in bytes.

@@ -2,7 +2,7 @@
 //!
 //! One operation, a multi-get or the step of a cursor, has one list of [`Needs`]. It probes: it
 //! runs its reads as plain code over a [`ProbeSource`], and those that miss a block suspend. Then
-//! it has the needs read together ([`crate::gather`]) and repeats the suspended reads.
+//! it has the needs read together ([`crate::source::gather`]) and repeats the suspended reads.
 //!
 //! A block that was needed once stays in the list until the list is cleared. A repeated read thus
 //! finds its block regardless of the cache's evictions, and whether or not the block was inserted

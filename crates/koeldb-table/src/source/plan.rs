@@ -11,8 +11,8 @@
 
 use std::sync::Arc;
 
-use crate::probe::{NeedId, Needs};
 use crate::source::TableFile;
+use crate::source::probe::{NeedId, Needs};
 
 /// The limits for merging needs into reads.
 #[derive(Clone, Copy, Debug)]

@@ -21,8 +21,8 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::read_driver::{OpId, Outcome, ReadDriver, ReadOp, ReadSession};
 
-use crate::plan::{PlanLimits, PlannedRead, plan};
-use crate::probe::{Need, Needs};
+use crate::source::plan::{PlanLimits, PlannedRead, plan};
+use crate::source::probe::{Need, Needs};
 use crate::source::{BlockReadOptions, CachedBlock};
 
 /// The limits of the reads of one operation.

@@ -18,11 +18,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use koeldb_base::{Buffer, Fault, KeyOrder, Result};
 
-use super::block::prefetch_block;
-use super::cursor::{IndexPath, ScanPosition};
-use super::format::BlockHandle;
-use super::reader::BlockBasedReader;
 use super::scan_reads::{PieceBytes, PieceRead};
+use crate::block_based::block::prefetch_block;
+use crate::block_based::cursor::{IndexPath, ScanPosition};
+use crate::block_based::format::BlockHandle;
+use crate::block_based::reader::BlockBasedReader;
 use crate::reader::TableReader;
 use crate::source::{BlockKind, BlockSource, CachedBlock, Direction, TableFile, TableLevel};
 

@@ -21,10 +21,10 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Fault, Result};
 
 use super::ahead::{Lookahead, Piece, Planned, ScanLimits, Stored};
-use super::cursor::ScanPosition;
-use super::format::BlockHandle;
 use super::pace::Pace;
 use super::scan_reads::{PieceBytes, ScanReads, ScanSuspended};
+use crate::block_based::cursor::ScanPosition;
+use crate::block_based::format::BlockHandle;
 use crate::source::{
     BlockKind, BlockReadOptions, BlockSource, CachedBlock, Direction, TableFile, TableLevel,
     not_cached,
