@@ -459,79 +459,109 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     /// Takes the merge operands of the stripe at the input cursor and queues their combination.
     fn collect_merge(&mut self, stripe: SeqNo) -> Result<()> {
         let newest = InternalKey::parse(self.input.key())?.seqno;
-        let mut operands: Vec<(SeqNo, Vec<u8>)> = vec![(newest, self.input.value().to_vec())];
-        let mut base = None;
-        let mut reached_end_of_key = false;
+        let run = self.take_operands(newest, stripe)?;
+        let is_whole_history = run.reached_end_of_key
+            && self.is_visible_to_all(newest)
+            && (self.rules.bottommost || !(self.rules.exists_below)(&self.key[..self.user_len]));
+        match run.base {
+            None if !is_whole_history => self.queue_operands(run.operands),
+            base => self.queue_value(&base.unwrap_or(MergeBase::None), &run.operands),
+        }
+    }
+
+    /// Consumes the operands of the stripe under the cursor, and the entry that they apply to.
+    fn take_operands(&mut self, newest: SeqNo, stripe: SeqNo) -> Result<OperandRun> {
+        let mut run = OperandRun {
+            operands: vec![(newest, self.input.value().to_vec())],
+            base: None,
+            reached_end_of_key: false,
+        };
         self.advance = false;
         loop {
             self.consume()?;
             if !self.input.valid() {
-                reached_end_of_key = true;
-                break;
+                run.reached_end_of_key = true;
+                return Ok(run);
             }
             let entry = InternalKey::parse(self.input.key())?;
             if !self.rules.order.equal(entry.user_key, self.user_key()) {
-                reached_end_of_key = true;
-                break;
+                run.reached_end_of_key = true;
+                return Ok(run);
             }
             if self.stripe_of(entry.seqno) != stripe {
-                break;
+                return Ok(run);
             }
             self.entries_read += 1;
             if self.is_range_deleted(entry.seqno, stripe) {
                 self.drops.range_deleted += 1;
-                base = Some(MergeBase::None);
+                run.base = Some(MergeBase::None);
                 self.advance = true;
-                break;
+                return Ok(run);
             }
             match entry.value_type {
-                ValueType::Merge => operands.push((entry.seqno, self.input.value().to_vec())),
+                ValueType::Merge => {
+                    let operand = self.input.value().to_vec();
+                    run.operands.push((entry.seqno, operand));
+                }
                 value_type => {
-                    base = Some(MergeBase::of(value_type, &self.input.pinned_value())?);
+                    run.base = Some(MergeBase::of(value_type, &self.input.pinned_value())?);
                     self.advance = true;
-                    break;
+                    return Ok(run);
                 }
             }
         }
-        let is_whole_history = reached_end_of_key
-            && self.is_visible_to_all(newest)
-            && (self.rules.bottommost || !(self.rules.exists_below)(&self.key[..self.user_len]));
-        if base.is_none() && is_whole_history {
-            base = Some(MergeBase::None);
-        }
-        let values: Vec<&[u8]> = operands.iter().map(|(_, value)| value.as_slice()).collect();
+    }
+
+    /// Queues the value of `base` with all operands, under the number of the newest.
+    fn queue_value(&mut self, base: &MergeBase, operands: &[(SeqNo, Vec<u8>)]) -> Result<()> {
+        let newest = operands.first().map_or(0, |&(seqno, _)| seqno);
+        let existing = base.value()?;
         let operator = self.rules.merge_operator;
-        match base {
-            Some(base) => {
-                let existing = base.value()?;
-                let merged = merge_values(operator, self.user_key(), existing.as_deref(), &values)?;
-                let (value_type, merged) = base.with_value(merged)?;
-                let seqno = if self.rules.bottommost && self.is_visible_to_all(newest) {
-                    0
-                } else {
-                    newest
-                };
-                self.queue.push_back((seqno, value_type, merged));
+        let merged = merge_values(
+            operator,
+            self.user_key(),
+            existing.as_deref(),
+            &values(operands),
+        )?;
+        let (value_type, merged) = base.with_value(merged)?;
+        let is_zeroed = self.rules.bottommost && self.is_visible_to_all(newest);
+        let seqno = if is_zeroed { 0 } else { newest };
+        self.queue.push_back((seqno, value_type, merged));
+        Ok(())
+    }
+
+    /// Queues operands whose base is unknown: combined if the operator can, or else one by one.
+    fn queue_operands(&mut self, operands: Vec<(SeqNo, Vec<u8>)>) -> Result<()> {
+        let combined = match self.rules.merge_operator {
+            Some(_) if operands.len() > 1 => {
+                let operator = self.rules.merge_operator;
+                merge_operands(operator, self.user_key(), &values(&operands))?
             }
-            None => {
-                let combined = match operator {
-                    Some(_) if values.len() > 1 => {
-                        merge_operands(operator, self.user_key(), &values)?
-                    }
-                    _ => None,
-                };
-                match combined {
-                    Some(operand) => self.queue.push_back((newest, ValueType::Merge, operand)),
-                    None => self.queue.extend(
-                        operands
-                            .into_iter()
-                            .map(|(seqno, operand)| (seqno, ValueType::Merge, operand)),
-                    ),
-                }
-            }
+            _ => None,
+        };
+        let newest = operands.first().map_or(0, |&(seqno, _)| seqno);
+        match combined {
+            Some(operand) => self.queue.push_back((newest, ValueType::Merge, operand)),
+            None => self.queue.extend(
+                operands
+                    .into_iter()
+                    .map(|(seqno, operand)| (seqno, ValueType::Merge, operand)),
+            ),
         }
         Ok(())
     }
+}
+
+/// The merge operands of one stripe, newest first.
+struct OperandRun {
+    operands: Vec<(SeqNo, Vec<u8>)>,
+    /// What they apply to; `None` if it is not in the stripe.
+    base: Option<MergeBase>,
+    reached_end_of_key: bool,
+}
+
+fn values(operands: &[(SeqNo, Vec<u8>)]) -> Vec<&[u8]> {
+    operands.iter().map(|(_, value)| value.as_slice()).collect()
 }
 
 /// The oldest of the ascending `snapshots` that sees an entry written at `seqno`.
