@@ -34,13 +34,17 @@ pub const fn to_usize(value: u64) -> usize {
 ///
 /// # Errors
 /// `InvalidArgument` if `len` does not fit.
+#[inline]
 pub fn to_u32(len: usize, what: &str) -> Result<u32> {
-    u32::try_from(len).map_err(|_| {
-        Error::invalid_argument(format!(
-            "{what} is too large: {len} bytes, at most {}",
-            u32::MAX
-        ))
-    })
+    u32::try_from(len).map_err(|_| too_large(len, what))
+}
+
+#[cold]
+fn too_large(len: usize, what: &str) -> Error {
+    Error::invalid_argument(format!(
+        "{what} is too large: {len} bytes, at most {}",
+        u32::MAX
+    ))
 }
 
 /// Appends a 16-bit number.
@@ -174,23 +178,27 @@ pub fn fixed64_at(bytes: &[u8], offset: usize) -> Option<u64> {
 ///
 /// # Errors
 /// `Corruption` if fewer bytes remain; nothing is consumed then.
+#[inline]
 pub fn take_bytes<'a>(input: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
     match input.split_at_checked(count) {
         Some((taken, rest)) => {
             *input = rest;
             Ok(taken)
         }
-        None => Err(Error::corruption(format!(
-            "expected {count} bytes, found {}",
-            input.len()
-        ))),
+        None => Err(too_short(count, input.len())),
     }
+}
+
+#[cold]
+fn too_short(count: usize, found: usize) -> Error {
+    Error::corruption(format!("expected {count} bytes, found {found}"))
 }
 
 /// Consumes one byte.
 ///
 /// # Errors
 /// `Corruption` if no byte remains.
+#[inline]
 pub fn take_u8(input: &mut &[u8]) -> Result<u8> {
     let (&first, rest) = input
         .split_first()
@@ -223,6 +231,7 @@ pub fn take_fixed64(input: &mut &[u8]) -> Result<u64> {
 ///
 /// # Errors
 /// `Corruption` if it is truncated, longer than 5 bytes, or exceeds 32 bits.
+#[inline]
 pub fn take_varint32(input: &mut &[u8]) -> Result<u32> {
     let (value, len) = decode_varint32(input).ok_or_else(|| truncated("varint32"))?;
     take_bytes(input, len)?;
@@ -243,11 +252,13 @@ pub fn take_varint64(input: &mut &[u8]) -> Result<u64> {
 ///
 /// # Errors
 /// `Corruption` if the length is malformed or exceeds the remaining bytes.
+#[inline]
 pub fn take_length_prefixed<'a>(input: &mut &'a [u8]) -> Result<&'a [u8]> {
     let len = take_varint32(input)?;
     take_bytes(input, len as usize)
 }
 
+#[cold]
 fn truncated(what: &str) -> Error {
     Error::corruption(format!("malformed or truncated {what}"))
 }

@@ -118,7 +118,7 @@ impl TableOpener {
     ///
     /// # Errors
     /// See [`TableOpener::reader`] and [`TableReader::search`].
-    #[inline]
+    #[inline(always)]
     pub fn search<S: BlockSource>(
         &self,
         file: &FileMeta,

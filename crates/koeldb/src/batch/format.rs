@@ -99,23 +99,7 @@ pub enum BatchEntry<'a> {
     ),
 }
 
-impl<'a> BatchEntry<'a> {
-    /// Returns column family, type, key and value of an operation, as in memtables; `None` for log
-    /// data.
-    pub(crate) fn stored(&self) -> Option<(u32, ValueType, &'a [u8], &'a [u8])> {
-        Some(match *self {
-            BatchEntry::Put { cf, key, value } => (cf, ValueType::Value, key, value),
-            BatchEntry::Delete { cf, key } => (cf, ValueType::Deletion, key, &[][..]),
-            BatchEntry::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[][..]),
-            BatchEntry::Merge { cf, key, operand } => (cf, ValueType::Merge, key, operand),
-            BatchEntry::DeleteRange { cf, from, to } => (cf, ValueType::RangeDeletion, from, to),
-            BatchEntry::PutEntity { cf, key, entity } => {
-                (cf, ValueType::WideColumnEntity, key, entity)
-            }
-            BatchEntry::LogData(_) => return None,
-        })
-    }
-
+impl BatchEntry<'_> {
     /// The key of an operation on a single key.
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match *self {
@@ -140,11 +124,57 @@ impl<'a> BatchEntry<'a> {
             BatchEntry::LogData(_) => None,
         }
     }
+}
 
-    /// Whether the operation takes a sequence number.
-    pub(crate) fn counts(&self) -> bool {
-        !matches!(self, BatchEntry::LogData(_))
+/// An operation with a sequence number, in the form of memtables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operation<'a> {
+    pub(crate) cf: u32,
+    pub(crate) value_type: ValueType,
+    pub(crate) key: &'a [u8],
+    /// Also the operand, the end of the range or the entity; empty for a deletion.
+    pub(crate) value: &'a [u8],
+}
+
+impl<'a> Operation<'a> {
+    #[inline]
+    fn entry(self) -> BatchEntry<'a> {
+        let Operation {
+            cf,
+            value_type,
+            key,
+            value,
+        } = self;
+        match value_type {
+            ValueType::Deletion => BatchEntry::Delete { cf, key },
+            ValueType::SingleDeletion => BatchEntry::SingleDelete { cf, key },
+            ValueType::RangeDeletion => BatchEntry::DeleteRange {
+                cf,
+                from: key,
+                to: value,
+            },
+            ValueType::Merge => BatchEntry::Merge {
+                cf,
+                key,
+                operand: value,
+            },
+            ValueType::WideColumnEntity => BatchEntry::PutEntity {
+                cf,
+                key,
+                entity: value,
+            },
+            // The other types do not occur in batches.
+            _ => BatchEntry::Put { cf, key, value },
+        }
     }
+}
+
+/// One record of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Record<'a> {
+    Operation(Operation<'a>),
+    LogData(&'a [u8]),
+    Noop,
 }
 
 /// An iterator over the operations of a batch.
@@ -163,74 +193,77 @@ impl<'a> BatchIter<'a> {
         self.rest
     }
 
-    /// Decodes the next record; `None` for one without an operation.
+    /// Decodes the next record.
     #[inline]
-    pub(crate) fn decode(&mut self) -> Result<Option<BatchEntry<'a>>> {
+    pub(crate) fn decode(&mut self) -> Result<Record<'a>> {
         let input = &mut self.rest;
         let tag = coding::take_u8(input)?;
-        let cf = match tag {
-            tag::CF_DELETION
-            | tag::CF_VALUE
-            | tag::CF_MERGE
-            | tag::CF_SINGLE_DELETION
-            | tag::CF_RANGE_DELETION
-            | tag::CF_WIDE_COLUMN_ENTITY => coding::take_varint32(input)?,
-            _ => 0,
+        let (value_type, names_family) = match tag {
+            tag::VALUE => (ValueType::Value, false),
+            tag::CF_VALUE => (ValueType::Value, true),
+            tag::DELETION => (ValueType::Deletion, false),
+            tag::CF_DELETION => (ValueType::Deletion, true),
+            tag::SINGLE_DELETION => (ValueType::SingleDeletion, false),
+            tag::CF_SINGLE_DELETION => (ValueType::SingleDeletion, true),
+            tag::MERGE => (ValueType::Merge, false),
+            tag::CF_MERGE => (ValueType::Merge, true),
+            tag::RANGE_DELETION => (ValueType::RangeDeletion, false),
+            tag::CF_RANGE_DELETION => (ValueType::RangeDeletion, true),
+            tag::WIDE_COLUMN_ENTITY => (ValueType::WideColumnEntity, false),
+            tag::CF_WIDE_COLUMN_ENTITY => (ValueType::WideColumnEntity, true),
+            tag::LOG_DATA => return Ok(Record::LogData(coding::take_length_prefixed(input)?)),
+            tag::NOOP => return Ok(Record::Noop),
+            _ => return Err(refused(tag)),
         };
-        let entry = match tag {
-            tag::VALUE | tag::CF_VALUE => BatchEntry::Put {
-                cf,
-                key: coding::take_length_prefixed(input)?,
-                value: coding::take_length_prefixed(input)?,
-            },
-            tag::DELETION | tag::CF_DELETION => BatchEntry::Delete {
-                cf,
-                key: coding::take_length_prefixed(input)?,
-            },
-            tag::SINGLE_DELETION | tag::CF_SINGLE_DELETION => BatchEntry::SingleDelete {
-                cf,
-                key: coding::take_length_prefixed(input)?,
-            },
-            tag::MERGE | tag::CF_MERGE => BatchEntry::Merge {
-                cf,
-                key: coding::take_length_prefixed(input)?,
-                operand: coding::take_length_prefixed(input)?,
-            },
-            tag::RANGE_DELETION | tag::CF_RANGE_DELETION => BatchEntry::DeleteRange {
-                cf,
-                from: coding::take_length_prefixed(input)?,
-                to: coding::take_length_prefixed(input)?,
-            },
-            tag::WIDE_COLUMN_ENTITY | tag::CF_WIDE_COLUMN_ENTITY => BatchEntry::PutEntity {
-                cf,
-                key: coding::take_length_prefixed(input)?,
-                entity: coding::take_length_prefixed(input)?,
-            },
-            tag::LOG_DATA => BatchEntry::LogData(coding::take_length_prefixed(input)?),
-            tag::NOOP => return Ok(None),
-            tag::BEGIN_PREPARE
-            | tag::END_PREPARE
-            | tag::COMMIT
-            | tag::ROLLBACK
-            | tag::BEGIN_PERSISTED_PREPARE
-            | tag::BEGIN_UNPREPARE
-            | tag::COMMIT_WITH_TIMESTAMP => {
-                return Err(Error::not_supported(format!(
-                    "the batch belongs to a two-phase transaction (tag {tag:#04x}), which this release does not replay"
-                )));
-            }
-            0x10 | 0x11 | 0x18 | 0x19 => {
-                return Err(Error::not_supported(format!(
-                    "the batch contains an operation with tag {tag:#04x}, which this release does not support"
-                )));
-            }
-            _ => {
-                return Err(Error::corruption(format!(
-                    "unknown WriteBatch tag: {tag:#04x}"
-                )));
-            }
+        let cf = if names_family {
+            coding::take_varint32(input)?
+        } else {
+            0
         };
-        Ok(Some(entry))
+        let key = coding::take_length_prefixed(input)?;
+        let is_key_alone = matches!(value_type, ValueType::Deletion | ValueType::SingleDeletion);
+        let value = if is_key_alone {
+            &[]
+        } else {
+            coding::take_length_prefixed(input)?
+        };
+        Ok(Record::Operation(Operation {
+            cf,
+            value_type,
+            key,
+            value,
+        }))
+    }
+
+    /// Returns the next operation; `None` at the end.
+    #[inline]
+    pub(crate) fn next_operation(&mut self) -> Result<Option<Operation<'a>>> {
+        while !self.rest.is_empty() {
+            if let Record::Operation(operation) = self.decode()? {
+                return Ok(Some(operation));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the error for a record that a batch must not have.
+#[cold]
+fn refused(tag: u8) -> Error {
+    match tag {
+        tag::BEGIN_PREPARE
+        | tag::END_PREPARE
+        | tag::COMMIT
+        | tag::ROLLBACK
+        | tag::BEGIN_PERSISTED_PREPARE
+        | tag::BEGIN_UNPREPARE
+        | tag::COMMIT_WITH_TIMESTAMP => Error::not_supported(format!(
+            "the batch belongs to a two-phase transaction (tag {tag:#04x}), which this release does not replay"
+        )),
+        0x10 | 0x11 | 0x18 | 0x19 => Error::not_supported(format!(
+            "the batch contains an operation with tag {tag:#04x}, which this release does not support"
+        )),
+        _ => Error::corruption(format!("unknown WriteBatch tag: {tag:#04x}")),
     }
 }
 
@@ -241,8 +274,9 @@ impl<'a> Iterator for BatchIter<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.rest.is_empty() {
             match self.decode() {
-                Ok(Some(entry)) => return Some(Ok(entry)),
-                Ok(None) => {}
+                Ok(Record::Operation(operation)) => return Some(Ok(operation.entry())),
+                Ok(Record::LogData(data)) => return Some(Ok(BatchEntry::LogData(data))),
+                Ok(Record::Noop) => {}
                 Err(error) => {
                     self.rest = &[];
                     return Some(Err(error));
@@ -274,11 +308,10 @@ pub(crate) fn header(rep: &[u8]) -> Result<(SeqNo, u32)> {
 /// Validates a serialized batch completely and returns its count.
 pub(crate) fn check(rep: &[u8]) -> Result<u32> {
     header(rep)?;
+    let mut operations = BatchIter::new(&rep[HEADER_BYTES..]);
     let mut count = 0_u32;
-    for entry in BatchIter::new(&rep[HEADER_BYTES..]) {
-        if entry?.counts() {
-            count += 1;
-        }
+    while operations.next_operation()?.is_some() {
+        count += 1;
     }
     check_count(rep, count)
 }

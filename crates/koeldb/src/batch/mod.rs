@@ -5,6 +5,8 @@ mod link;
 mod write_batch;
 
 pub use format::BatchEntry;
-pub(crate) use format::{BatchIter, HEADER_BYTES, check, check_count, entry_at, header, tag};
+pub(crate) use format::{
+    BatchIter, HEADER_BYTES, Operation, Record, check, check_count, entry_at, header, tag,
+};
 pub(crate) use link::{Link, LinkKind};
 pub use write_batch::WriteBatch;

@@ -18,7 +18,7 @@ use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::VersionSet;
 use koeldb_table::builder::TableReason;
 
-use crate::batch::{self, BatchIter, Link, LinkKind};
+use crate::batch::{self, BatchIter, Link, LinkKind, Operation};
 use crate::column_family_data::ColumnFamilyData;
 use crate::options::DbOptions;
 use crate::options::limits;
@@ -545,10 +545,14 @@ impl Replay<'_> {
 
     fn apply(&mut self, records: &[u8], first: SeqNo, number: FileNumber) -> Result<()> {
         let mut seqno = first;
-        for entry in BatchIter::new(records) {
-            let Some((cf, value_type, key, value)) = entry?.stored() else {
-                continue;
-            };
+        let mut operations = BatchIter::new(records);
+        while let Some(operation) = operations.next_operation()? {
+            let Operation {
+                cf,
+                value_type,
+                key,
+                value,
+            } = operation;
             let is_needed = self
                 .log_numbers
                 .get(&cf)

@@ -14,7 +14,7 @@ use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{RecordReader, RecoveryMode};
 use koeldb_memtable::Memtable;
 
-use crate::batch::{self, BatchIter};
+use crate::batch::{self, BatchIter, Operation};
 use crate::column_family_data::ColumnFamilyData;
 use crate::write::two_phase::{self, Piece, Section};
 
@@ -254,10 +254,14 @@ struct Log<'f> {
 impl Log<'_> {
     fn apply(&mut self, records: &[u8], first: SeqNo) -> Result<()> {
         let mut seqno = first;
-        for entry in BatchIter::new(records) {
-            let Some((cf, value_type, key, value)) = entry?.stored() else {
-                continue;
-            };
+        let mut operations = BatchIter::new(records);
+        while let Some(operation) = operations.next_operation()? {
+            let Operation {
+                cf,
+                value_type,
+                key,
+                value,
+            } = operation;
             let (number, families) = (self.number, self.families);
             let memtable = self
                 .memtables

@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::sync::{AtomicBool, AtomicUsize, Ordering, spin_loop, yield_now};
-use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_memtable::BatchEntry as MemtableEntry;
 
 use super::commit::ColumnFamilyMemtable;
-use crate::batch::{BatchEntry, BatchIter};
+use crate::batch::{BatchIter, Operation};
 
 /// The maximum number of entries that are inserted into a memtable as one batch.
 const BATCH_MAX: usize = 16;
@@ -114,19 +114,25 @@ pub(crate) fn insert(
     })
 }
 
+#[inline]
+fn numbered(operation: Operation<'_>, seqno: SeqNo) -> MemtableEntry<'_> {
+    MemtableEntry {
+        seqno,
+        value_type: operation.value_type,
+        key: operation.key,
+        value: operation.value,
+    }
+}
+
 fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -> Result<bool> {
     let mut operations = BatchIter::new(records);
     let mut should_check = false;
-    let mut next = next_entry(&mut operations)?;
+    let mut next = operations.next_operation()?;
     let mut seqno = first;
-    while let Some((cf, value_type, key, value)) = next {
-        next = next_entry(&mut operations)?;
-        let entry = MemtableEntry {
-            seqno,
-            value_type,
-            key,
-            value,
-        };
+    while let Some(operation) = next {
+        next = operations.next_operation()?;
+        let entry = numbered(operation, seqno);
+        let cf = operation.cf;
         seqno += 1;
         // The column family was dropped after the check of the batch: its entries use up their
         // numbers but are not stored.
@@ -134,56 +140,28 @@ fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -
             continue;
         };
         let active = &families[index];
-        if next.is_some_and(|(next_cf, ..)| next_cf == cf) {
+        if next.is_some_and(|next| next.cf == cf) {
             // Further entries of the column family are inserted in small batches, to overlap cache
             // misses.
             let mut some = [entry; BATCH_MAX];
             let mut count = 1;
-            while let Some((_, value_type, key, value)) =
-                next.filter(|(next_cf, ..)| *next_cf == cf)
+            while let Some(operation) = next.filter(|next| next.cf == cf)
                 && count < BATCH_MAX
             {
-                some[count] = MemtableEntry {
-                    seqno,
-                    value_type,
-                    key,
-                    value,
-                };
+                some[count] = numbered(operation, seqno);
                 count += 1;
                 seqno += 1;
-                next = next_entry(&mut operations)?;
+                next = operations.next_operation()?;
             }
             active.memtable.insert_batch(&some[..count])?;
         } else {
             active
                 .memtable
-                .insert(entry.seqno, value_type, key, value)?;
+                .insert(entry.seqno, entry.value_type, entry.key, entry.value)?;
         }
         should_check |= active.family.should_check(active.memtable.filled_bytes());
     }
     Ok(should_check)
-}
-
-/// An operation: column family, type, key and value.
-type Operation<'r> = (u32, ValueType, &'r [u8], &'r [u8]);
-
-/// Returns the next operation that creates an entry.
-#[inline]
-fn next_entry<'r>(operations: &mut BatchIter<'r>) -> Result<Option<Operation<'r>>> {
-    for entry in operations {
-        return Ok(Some(match entry? {
-            BatchEntry::Put { cf, key, value } => (cf, ValueType::Value, key, value),
-            BatchEntry::Delete { cf, key } => (cf, ValueType::Deletion, key, &[]),
-            BatchEntry::SingleDelete { cf, key } => (cf, ValueType::SingleDeletion, key, &[]),
-            BatchEntry::Merge { cf, key, operand } => (cf, ValueType::Merge, key, operand),
-            BatchEntry::DeleteRange { cf, from, to } => (cf, ValueType::RangeDeletion, from, to),
-            BatchEntry::PutEntity { cf, key, entity } => {
-                (cf, ValueType::WideColumnEntity, key, entity)
-            }
-            BatchEntry::LogData(_) => continue,
-        }));
-    }
-    Ok(None)
 }
 
 #[cfg(all(test, loom))]

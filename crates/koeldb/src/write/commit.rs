@@ -14,14 +14,14 @@ use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::limits::ENTRY_BYTES_MAX;
 use koeldb_base::stats::{HistogramKind, Ticker};
-use koeldb_base::{Error, ErrorKind, KeyOrder, Result, SeqNo};
+use koeldb_base::{Error, ErrorKind, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_memtable::Memtable;
 
 use super::apply::{insert, position_of};
 use super::queue::{CommitEnv, CommitMode, Insertion, StallTimeout, WriteQueue};
 use crate::background::Background;
-use crate::batch::{BatchEntry, WriteBatch};
+use crate::batch::{Operation, WriteBatch};
 use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
 use crate::context::Context;
@@ -256,19 +256,9 @@ impl CommitPipeline {
     fn check_batch(&self, batch: &WriteBatch) -> Result<()> {
         let families = self.families.by_id();
         let mut known: Option<&Arc<ColumnFamilyData>> = None;
-        for entry in batch {
-            let entry = entry?;
-            let is_range = matches!(entry, BatchEntry::DeleteRange { .. });
-            let (cf, key, value) = match entry {
-                BatchEntry::Put { cf, key, value } => (cf, key, value),
-                BatchEntry::Delete { cf, key } | BatchEntry::SingleDelete { cf, key } => {
-                    (cf, key, &[][..])
-                }
-                BatchEntry::DeleteRange { cf, from, to } => (cf, from, to),
-                BatchEntry::Merge { cf, key, operand } => (cf, key, operand),
-                BatchEntry::PutEntity { cf, key, entity } => (cf, key, entity),
-                BatchEntry::LogData(_) => continue,
-            };
+        let mut operations = batch.iter();
+        while let Some(operation) = operations.next_operation()? {
+            let Operation { cf, key, value, .. } = operation;
             let family = match known {
                 Some(family) if family.id == cf => family,
                 _ => {
@@ -284,6 +274,7 @@ impl CommitPipeline {
                     family
                 }
             };
+            let is_range = operation.value_type == ValueType::RangeDeletion;
             if is_range && family.order.compare(key, value).is_gt() {
                 return Err(Error::invalid_argument(
                     "delete_range: the end of the range comes before its start",

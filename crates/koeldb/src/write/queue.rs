@@ -86,6 +86,7 @@ pub(crate) struct GroupRecords {
 }
 
 /// The records of one batch or group on the way through [`WriteQueue::commit`].
+#[derive(Clone, Copy)]
 struct CommitBatch<'r> {
     records: &'r [u8],
     count: u32,

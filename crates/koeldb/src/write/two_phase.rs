@@ -13,7 +13,7 @@
 use koeldb_base::coding::{put_length_prefixed, take_length_prefixed};
 use koeldb_base::{Error, Result};
 
-use crate::batch::{BatchIter, HEADER_BYTES, tag};
+use crate::batch::{BatchIter, HEADER_BYTES, Record, tag};
 
 /// The prepared section of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub(crate) fn pieces(rep: &[u8]) -> Result<Vec<Piece<'_>>> {
     let mut is_in_section = false;
     while let Some((&tag, mut behind)) = rest.records().split_first() {
         if !is_mark(tag) {
-            if rest.decode()?.is_some_and(|entry| entry.counts()) {
+            if let Record::Operation(_) = rest.decode()? {
                 count += 1;
             }
             continue;
