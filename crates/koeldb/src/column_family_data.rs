@@ -20,6 +20,7 @@ use koeldb_lsm::version::Epochs;
 use koeldb_lsm::{TableOpener, Version};
 
 use crate::counters::ColumnFamilyCounters;
+use crate::listener::FlushReason;
 use crate::memtables::{LoggedMemtable, MemtableMaker, StandbyMemtable, write_buffer_bytes};
 use crate::options::{ColumnFamilyOptions, CompactionStyle, age_limits, pick_settings};
 use crate::super_version::{SuperVersion, SuperVersionCell};
@@ -44,6 +45,8 @@ pub(crate) struct ColumnFamilyState {
     pub(crate) ingestions: u32,
     /// Whether a flush was requested even of fewer sealed memtables than a flush merges.
     pub(crate) flush_requested: bool,
+    /// Why the newest sealed memtable was sealed.
+    pub(crate) flush_reason: FlushReason,
     /// Estimated bytes that compactions have to rewrite.
     pub(crate) pending_compaction_bytes: u64,
     pub(crate) stall: StallCondition,
@@ -130,6 +133,7 @@ impl ColumnFamilyData {
             flushing: 0,
             ingestions: 0,
             flush_requested: false,
+            flush_reason: FlushReason::default(),
             pending_compaction_bytes: 0,
             stall: StallCondition::Normal,
             announced: StallCondition::Normal,
@@ -218,8 +222,14 @@ impl ColumnFamilyData {
     }
 
     /// Seals the active memtable and makes `next` the active one.
-    pub(crate) fn seal_active(&self, delayed_write_rate: u64, next: LoggedMemtable) {
+    pub(crate) fn seal_active(
+        &self,
+        delayed_write_rate: u64,
+        next: LoggedMemtable,
+        reason: FlushReason,
+    ) {
         self.install_after(delayed_write_rate, |state| {
+            state.flush_reason = reason;
             state
                 .sealed
                 .push(std::mem::replace(&mut state.active, next));

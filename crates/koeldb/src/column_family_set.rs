@@ -19,6 +19,7 @@ use koeldb_lsm::{FileMeta, TableOpener};
 
 use crate::column_family_data::ColumnFamilyData;
 use crate::context::Context;
+use crate::env::JobPriority;
 use crate::listener::Event;
 use crate::report::SettingWithoutEffect;
 use crate::work_queue::{Stamp, WorkKind, WorkQueue};
@@ -190,7 +191,16 @@ impl ColumnFamilySet {
         is_any
     }
 
-    /// Reports changed stall conditions to listeners; must be called without locks.
+    /// Reports changed stall conditions in a background thread: the caller holds locks.
+    pub(crate) fn announce_stall_soon(self: &Arc<Self>) {
+        let pool = &self.context.env.pool;
+        if self.queue.has_stalls() && !pool.is_stepped() {
+            let families = Arc::clone(self);
+            pool.submit(JobPriority::High, move || families.announce_stall());
+        }
+    }
+
+    /// Reports changed stall conditions to LOG and to listeners; must be called without locks.
     pub(crate) fn announce_stall(&self) {
         for id in self.queue.take_stalls() {
             let family = self.by_id().get(&id).cloned();
@@ -202,10 +212,7 @@ impl ColumnFamilySet {
                 (!is_same).then_some(state.stall)
             });
             if let Some(condition) = changed {
-                self.context.info_log.info(format_args!(
-                    "[{}] stall condition: {condition:?}",
-                    family.name
-                ));
+                self.context.info_log.stall_changed(&family, condition);
                 self.context.notify(&Event::StallConditionsChanged {
                     column_family: &family.name,
                     condition,

@@ -3,6 +3,7 @@
 //! All of it is fixed at open, except the mutable options, which synchronize themselves.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -12,11 +13,12 @@ use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
 use koeldb_fs::{Clock, FileSystem};
 
 use crate::env::Env;
-use crate::info_log::InfoLog;
+use crate::info_log::{InfoLog, JobId, RECOVERY_JOB};
 use crate::listener::{Event, EventListener};
 use crate::options::DbOptions;
 use crate::options::Plugins;
 use crate::report::RecoveryReport;
+use crate::stats_history::PeriodicReports;
 use crate::table_files::TableFiles;
 
 /// The parts of an open database that are fixed at open.
@@ -35,7 +37,7 @@ pub(crate) struct Context {
     pub(crate) statistics: Option<Statistics>,
     pub(crate) listeners: Vec<Arc<dyn EventListener>>,
     pub(crate) plugins: Plugins,
-    pub(crate) info_log: InfoLog,
+    pub(crate) info_log: Arc<InfoLog>,
     pub(crate) table_files: TableFiles,
     /// The time of opening, on the clock of the database.
     pub(crate) opened: Duration,
@@ -43,11 +45,19 @@ pub(crate) struct Context {
     pub(crate) recovery_report: RecoveryReport,
     /// The id of the process that opened the database.
     pub(crate) process: u32,
+    /// The number of background jobs that have begun.
+    pub(crate) jobs: AtomicU64,
+    pub(crate) periodic: PeriodicReports,
     /// The mutable options of the database.
     pub(crate) mutable: RwLock<DbOptions>,
 }
 
 impl Context {
+    /// Returns the number of a new background job.
+    pub(crate) fn new_job(&self) -> JobId {
+        self.jobs.fetch_add(1, Ordering::Relaxed) + RECOVERY_JOB + 1
+    }
+
     pub(crate) fn new_file_number(&self) -> FileNumber {
         self.table_files.numbers.next()
     }

@@ -4,6 +4,7 @@ mod snapshot_reads;
 mod ttl;
 
 use std::fmt;
+use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use crate::options::{
 use crate::report::{RecoveryReport, ScrubReport, SettingWithoutEffect};
 use crate::secondary::CatchUpReport;
 use crate::snapshot::Snapshot;
+use crate::stats_history::StatsHistoryEntry;
 
 use crate::inner::{DbInner, OpenColumnFamily};
 
@@ -305,6 +307,16 @@ impl Db {
             Some(statistics) => statistics.snapshot(),
             None => Statistics::new().snapshot(),
         }
+    }
+
+    /// The history of tickers in memory, oldest first: entries that ended within `unix_secs`.
+    ///
+    /// Every `stats_persist_period_sec` an entry is appended with the changes since the last one, if
+    /// the options have statistics. The oldest entries leave when the history exceeds
+    /// `stats_history_buffer_size`. It begins anew with each open.
+    #[must_use]
+    pub fn stats_history(&self, unix_secs: impl RangeBounds<u64>) -> Vec<StatsHistoryEntry> {
+        self.inner().context.periodic.history(&unix_secs)
     }
 
     /// Resumes writes after an error whose cause has been removed, without a reopen.

@@ -1,12 +1,17 @@
 //! The information log: a text file `LOG` in the database directory.
 //!
-//! A line consists of a time, a level and a message, with control characters escaped. A failure to
-//! write it never stops the database. `LOG` is renamed to `LOG.old.<microseconds>` when the
+//! A line consists of a time, the number of the thread, a level unless that is INFO, and a message,
+//! as in RocksDB's LOG. Control characters are escaped. A failure to write it never stops the
+//! database. `LOG` is renamed to `LOG.old.<microseconds>` when the
 //! database is opened, and when the file reaches its maximum size or age. Each file begins with the
 //! header: the database's directories and options.
 
+mod events;
+mod jobs;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::file_name;
@@ -14,6 +19,9 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::{Clock, FileSystem, Purpose, WritableFile, WriteOptions};
 
 use crate::options::{LogLevel, Logger};
+
+pub(crate) use events::{JobId, JsonObject, RECOVERY_JOB};
+pub(crate) use jobs::CompactionOutcome;
 
 /// The limits of LOG files.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +119,44 @@ impl InfoLog {
         self.log(LogLevel::Warn, message);
     }
 
+    pub(crate) fn error(&self, message: fmt::Arguments<'_>) {
+        self.log(LogLevel::Error, message);
+    }
+
+    /// Logs a text of several lines; only the first has a time.
+    pub(crate) fn text(&self, text: &str) {
+        if severity(LogLevel::Info) < severity(self.level) {
+            return;
+        }
+        match &self.sink {
+            Sink::Nowhere => {}
+            Sink::Logger(logger) => logger.log(LogLevel::Info, format_args!("{text}")),
+            Sink::File(file) => {
+                let micros = self.clock.unix_micros();
+                let mut lines = begin_line(micros, LogLevel::Info);
+                for line in text.trim_end_matches('\n').split('\n') {
+                    escape(&mut lines, line);
+                    lines.push('\n');
+                }
+                lock(file).append(&lines, micros);
+            }
+        }
+    }
+
+    /// Begins an event, which [`InfoLog::log_event`] logs.
+    pub(crate) fn event(&self, job: Option<JobId>, name: &str) -> JsonObject {
+        let event = JsonObject::default().number("time_micros", self.clock.unix_micros());
+        let event = match job {
+            Some(job) => event.number("job", job),
+            None => event,
+        };
+        event.text("event", name)
+    }
+
+    pub(crate) fn log_event(&self, event: JsonObject) {
+        self.info(format_args!("EVENT_LOG_v1 {}", event.finish()));
+    }
+
     /// Logs lines that describe the database; every later file begins with them too.
     pub(crate) fn header(&self, messages: &[String]) {
         match &self.sink {
@@ -133,20 +179,45 @@ impl InfoLog {
 
 /// Formats a line; control characters are escaped.
 fn line(micros: u64, level: LogLevel, message: fmt::Arguments<'_>) -> String {
-    let mut line = format!(
-        "{}.{:06} [{level:?}] ",
+    let mut line = begin_line(micros, level);
+    escape(&mut line, &message.to_string());
+    line.push('\n');
+    line
+}
+
+fn begin_line(micros: u64, level: LogLevel) -> String {
+    let level = match level {
+        LogLevel::Info | LogLevel::Header => "",
+        LogLevel::Debug => "[DEBUG] ",
+        LogLevel::Warn => "[WARN] ",
+        LogLevel::Error => "[ERROR] ",
+        LogLevel::Fatal => "[FATAL] ",
+    };
+    format!(
+        "{}.{:06} {} {level}",
         utc(micros / 1_000_000),
-        micros % 1_000_000
-    );
-    for c in message.to_string().chars() {
+        micros % 1_000_000,
+        thread_number()
+    )
+}
+
+fn escape(line: &mut String, text: &str) {
+    for c in text.chars() {
         if c.is_control() {
             line.extend(c.escape_default());
         } else {
             line.push(c);
         }
     }
-    line.push('\n');
-    line
+}
+
+/// The number of this thread, in the order in which the threads of the process first logged.
+fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.try_with(|number| *number).unwrap_or(0)
 }
 
 /// The current `LOG` file.

@@ -27,6 +27,7 @@
 //! and the options. The crates below are independent of each other: memtables, tables, logs, the
 //! shape of the tree, files.
 
+mod alarm;
 mod background;
 mod backup;
 mod batch;
@@ -73,6 +74,7 @@ mod sst_file_reader;
 mod sst_file_sorter;
 mod sst_file_writer;
 mod staging;
+mod stats_history;
 mod stats_text;
 mod super_version;
 mod table_files;
@@ -123,7 +125,7 @@ pub use indexed_batch::{BatchCursor, BatchValue, WriteBatchWithIndex};
 pub use ingest::{IngestExternalFileArg, IngestExternalFileOptions, PreparedIngest};
 pub use key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 pub use key_locks::{DeadlockInfo, DeadlockPath, LockInfo, LockMode};
-pub use listener::{Event, EventListener, TableFallbackInfo};
+pub use listener::{Event, EventListener, FlushReason, TableFallbackInfo};
 pub use live_files::{LiveFile, LiveStorage, LogFile, StorageFile, StorageFileKind};
 pub use open::DbBuilder;
 pub use options::*;
@@ -140,6 +142,7 @@ pub use sst_file_reader::{
 };
 pub use sst_file_sorter::{SstFileSorter, SstFileSorterOptions};
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
+pub use stats_history::StatsHistoryEntry;
 pub use transaction::{PreparedTransaction, Transaction};
 pub use updates::{TailOptions, UpdateBatch, UpdateIterator};
 

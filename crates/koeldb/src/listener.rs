@@ -11,6 +11,52 @@ use koeldb_lsm::pick::CompactionReason;
 use crate::report::{RecoveryReport, ScrubReport, SettingWithoutEffect};
 use crate::write_stall::StallCondition;
 
+/// The reason for a flush: why its last memtable was sealed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FlushReason {
+    /// Any other reason.
+    #[default]
+    Others,
+    /// The memtable was full.
+    WriteBufferFull,
+    /// All memtables together reached their limit.
+    WriteBufferManager,
+    /// A call: of `flush`, or of one that flushes first.
+    ManualFlush,
+    /// Files to ingest overlap the memtable.
+    ExternalFileIngestion,
+    /// The logs reached their limit.
+    WalFull,
+    /// The database is being closed.
+    ShutDown,
+    /// Writes are being resumed after an error.
+    ErrorRecovery,
+}
+
+impl FlushReason {
+    /// The name, as RocksDB writes it to LOG.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FlushReason::Others => "Other Reasons",
+            FlushReason::WriteBufferFull => "Write Buffer Full",
+            FlushReason::WriteBufferManager => "Write Buffer Manager",
+            FlushReason::ManualFlush => "Manual Flush",
+            FlushReason::ExternalFileIngestion => "External File Ingestion",
+            FlushReason::WalFull => "WAL Full",
+            FlushReason::ShutDown => "Shut Down",
+            FlushReason::ErrorRecovery => "Error Recovery",
+        }
+    }
+}
+
+impl std::fmt::Display for FlushReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// A finished flush.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -19,6 +65,8 @@ pub struct FlushJobInfo {
     pub column_family: String,
     /// The new table; `None` if there was no entry to write.
     pub file: Option<FileNumber>,
+    /// The reason for the flush.
+    pub reason: FlushReason,
     /// The length of the table in bytes.
     pub bytes: u64,
     /// The duration of the flush.

@@ -154,6 +154,7 @@ impl CommitPipeline {
             let open_tables = &self.context.table_files.open_tables;
             open_tables.set_limit(current.open_tables_max());
         }
+        self.context.report_soon();
         for family in self.families.all() {
             family.update_and_install(self.context.delayed_write_rate(), |_| ());
         }

@@ -7,7 +7,7 @@
 //!
 //! This module has the sequence; the steps are in submodules: the parameters (`builder`), the
 //! directory (`directory`), the column families and their tables (`families`), the logs (`replay`),
-//! the edit (`commit`), and secondaries (`secondary`).
+//! the edit (`commit`), secondaries (`secondary`), and the header of LOG (`summary`).
 
 mod builder;
 mod commit;
@@ -15,11 +15,12 @@ mod directory;
 mod families;
 mod replay;
 mod secondary;
+mod summary;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use koeldb_base::file_name;
@@ -40,7 +41,7 @@ use crate::listener::Event;
 use crate::memtables::{MemtableMaker, write_buffer_bytes};
 use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
-use crate::options::{log_lines, wal_dir};
+use crate::stats_history::PeriodicReports;
 use crate::table_files::TableFiles;
 use crate::ttl::{self, TtlOptions};
 use crate::write::commit::{ColumnFamilyMemtable, CommitState};
@@ -124,7 +125,7 @@ impl Opening {
             None if self.read_only => None,
             None => Some(self.prepare_directory()?),
         };
-        let info_log = self.info_log();
+        let info_log = Arc::new(self.info_log());
         let identity = self.create_or_check()?;
         let mut to_create = self.resolve_families()?;
         let version_options = VersionSetOptions {
@@ -152,6 +153,7 @@ impl Opening {
         self.check_logs(&versions)?;
         let identity = self.resolve_identity(&mut versions, identity.as_deref())?;
         let session_id = new_session_id();
+        info_log.header(&self.summary(&session_id, &versions));
         let table_files = TableFiles {
             fs: Arc::clone(&self.fs),
             clock: Arc::clone(&self.env.clock),
@@ -172,6 +174,7 @@ impl Opening {
             ttl: self.ttl.clone(),
             rate_limiter: self.rate_limiter(),
             urgent: Arc::default(),
+            info_log: Arc::clone(&info_log),
             open_tables: Arc::new(OpenTables::new(match (&self.secondary, &links) {
                 // The primary removes tables, which only descriptors then keep readable.
                 (Some(_), None) => None,
@@ -182,7 +185,12 @@ impl Opening {
         let recovered = match &tail {
             // The first catch-up opens the tables and reads the logs.
             Some(_) => Recovered::before_logs(&versions),
-            None => self.recover_data(&versions, &families, &table_files)?,
+            None => {
+                let recovered = self.recover_data(&versions, &families, &table_files);
+                let outcome = recovered.as_ref().map(|_| ());
+                summary::log_recovery_end(&info_log, outcome);
+                recovered?
+            }
         };
         let mut report = recovered.report.clone();
         report.manifest_tail_dropped = manifest_report
@@ -222,6 +230,8 @@ impl Opening {
             seqno_at_open: last_seqno,
             recovery_report: report,
             process: std::process::id(),
+            jobs: AtomicU64::new(0),
+            periodic: PeriodicReports::beginning_at(self.env.clock.now()),
             fs: Arc::clone(&self.fs),
             clock: Arc::clone(&self.env.clock),
             env: self.env.clone(),
@@ -336,7 +346,6 @@ impl Opening {
 
     /// Completes an open.
     fn finish(&self, inner: &Arc<DbInner>) -> Result<Db> {
-        inner.context.info_log.header(&self.summary(inner));
         for mended in &self.options.mended {
             inner
                 .context
@@ -380,7 +389,7 @@ impl Opening {
                 family.update_and_install(inner.context.delayed_write_rate(), |_| ());
             }
             inner.background.schedule();
-            inner.background.watch();
+            inner.commit.watch();
             if let Some(write_buffers) = &inner.commit.write_buffers {
                 write_buffers.register(&inner.commit);
             }
@@ -391,30 +400,6 @@ impl Opening {
             secondary.begin_following(&inner.commit);
         }
         Ok(Db::from_inner(inner))
-    }
-
-    /// Returns the header of LOG: the directories, and all options as in OPTIONS files.
-    fn summary(&self, inner: &DbInner) -> Vec<String> {
-        let mut lines = vec![
-            format!(
-                "KoelDB {} opened {} (session {})",
-                env!("CARGO_PKG_VERSION"),
-                inner.context.path.display(),
-                inner.context.table_files.session_id
-            ),
-            format!("{}{}", wal_dir::WAL_DIR_LINE, self.db.wal_dir),
-        ];
-        let line = |(name, value): (&str, String)| format!("Options.{name}: {value}");
-        let others = self.db.texts().into_iter();
-        lines.extend(others.filter(|(name, _)| *name != "wal_dir").map(line));
-        for (family, options) in &self.families {
-            lines.push(format!("Options for column family [{family}]:"));
-            lines.extend(options.texts().into_iter().map(line));
-            if let Some(tables) = options.table_factory.block_based() {
-                lines.extend(log_lines::of_tables(tables));
-            }
-        }
-        lines
     }
 
     fn info_log(&self) -> InfoLog {

@@ -19,6 +19,7 @@ use koeldb_table::reader::TableReadContext;
 
 use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
+use crate::info_log::{InfoLog, JobId};
 use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{Cache, ColumnFamilyOptions, DbOptions, limits};
@@ -44,6 +45,7 @@ pub(crate) struct TableFiles {
     pub(crate) untrusted: bool,
     /// The times to live of a TTL database.
     pub(crate) ttl: Option<TtlOptions>,
+    pub(crate) info_log: Arc<InfoLog>,
     /// The limit of open tables over all column families.
     pub(crate) open_tables: Arc<OpenTables>,
     /// Limits flushes, compactions, and reads and writes that ask for it.
@@ -162,6 +164,7 @@ impl TableFiles {
     /// Writes memtables, oldest first, into one table of level 0.
     pub(crate) fn flush(
         &self,
+        job_id: JobId,
         family: &ColumnFamilyData,
         memtables: &[Arc<Memtable>],
         snapshots: &[SeqNo],
@@ -213,6 +216,10 @@ impl TableFiles {
         };
         let (begun, cpu) = (self.clock.now(), self.clock.thread_cpu());
         let flush = job.run()?;
+        if let (Some(file), Some(properties)) = (&flush.file, &flush.properties) {
+            self.info_log
+                .table_created(job_id, &family.name, file, properties);
+        }
         family.counters.flushed(JobTotals {
             count: 1,
             elapsed: self.clock.now().saturating_sub(begun),

@@ -133,6 +133,11 @@ impl WorkQueue {
         }
     }
 
+    /// Whether there are stall conditions to report.
+    pub(crate) fn has_stalls(&self) -> bool {
+        !lock(&self.queues).stalls.is_empty()
+    }
+
     /// Takes the column families with stall conditions to report.
     pub(crate) fn take_stalls(&self) -> BTreeSet<u32> {
         std::mem::take(&mut lock(&self.queues).stalls)

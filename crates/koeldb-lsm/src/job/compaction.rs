@@ -68,6 +68,8 @@ pub struct CompactionResult {
     pub entries_read: u64,
     /// The number of entries dropped, by reason.
     pub drops: DropCounts,
+    /// The number of parts that ran concurrently.
+    pub parts: usize,
 }
 
 /// A part whose tables are written and not yet part of the result; dropping it removes them.
@@ -226,6 +228,7 @@ impl CompactionJob<'_> {
             output: Outputs::default(),
             entries_read: 0,
             drops: DropCounts::default(),
+            parts: finished.len(),
         };
         let mut outputs = Vec::with_capacity(finished.len());
         for part in finished {

@@ -2,6 +2,7 @@
 
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{Blocking, Cursor, KeyOrder, Result, SeqNo};
+use koeldb_table::TableProperties;
 
 use super::compaction_cursor::{CompactionCursor, CompactionRules, DropCounts};
 use super::output::{Fallback, OutputSpec, TableOutputs};
@@ -14,6 +15,8 @@ use koeldb_base::merge_operator::MergeOperator;
 pub struct FlushResult {
     /// The new table; `None` if no entry remained.
     pub file: Option<FileMeta>,
+    /// The properties of the table.
+    pub properties: Option<TableProperties>,
     /// The reason that the table is block-based instead of in the requested format, if so.
     pub fallback: Option<Fallback>,
     /// The number of entries dropped, by reason.
@@ -61,6 +64,7 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
         let mut output = outputs.finish(entries.tombstones())?;
         Ok(FlushResult {
             file: output.files.pop(),
+            properties: output.properties.pop(),
             fallback: output.fallbacks.pop(),
             drops: entries.drops(),
             raw_bytes: output.raw_bytes,

@@ -16,6 +16,7 @@ use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{KeyOrder, Result, SeqNo, ValueType};
 use koeldb_fs::rate_limit::{IoCharge, LimitedFile};
 use koeldb_fs::{FileSystem, WriteOptions};
+use koeldb_table::TableProperties;
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 
 use super::compaction_cursor::stripe_of;
@@ -67,6 +68,8 @@ pub struct Fallback {
 pub struct Outputs {
     /// The written tables, synced with their directory.
     pub files: Vec<FileMeta>,
+    /// The properties of each of them.
+    pub properties: Vec<TableProperties>,
     /// The tables that are not in the requested format.
     pub fallbacks: Vec<Fallback>,
     /// The uncompressed size of all keys and values in them.
@@ -279,6 +282,7 @@ impl<'a> TableOutputs<'a> {
             self.finished.fallbacks.push(Fallback { number, reason });
         }
         self.finished.files.push(file);
+        self.finished.properties.push(table.properties);
         Ok(())
     }
 
@@ -315,6 +319,7 @@ impl<'a> TableOutputs<'a> {
             part.made.clear();
             let finished = std::mem::take(&mut part.finished);
             all.files.extend(finished.files);
+            all.properties.extend(finished.properties);
             all.fallbacks.extend(finished.fallbacks);
             all.raw_bytes += finished.raw_bytes;
         }

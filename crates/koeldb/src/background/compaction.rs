@@ -21,6 +21,7 @@ use super::Background;
 use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
 use crate::health::catch_panics;
+use crate::info_log::{CompactionOutcome, JobId};
 use crate::listener::{CompactionJobInfo, Event};
 use crate::options::pick_settings;
 use crate::table_files::TableDestination;
@@ -70,7 +71,8 @@ impl Background {
             .map(|(level, file)| (level, file.number))
             .collect();
         edit.compact_cursors.extend(plan.next_cursor.clone());
-        let mut output_bytes = 0;
+        let job = self.context.new_job();
+        let mut outcome = None;
         let mut fallbacks = Vec::new();
         if plan.trivial_move {
             edit.added_files = plan
@@ -78,9 +80,9 @@ impl Background {
                 .map(|(_, file)| (plan.output_level, Arc::clone(file)))
                 .collect();
         } else if !plan.deletion_only {
-            let output = self.merge_tables(family, plan, request)?;
+            let (output, written) = self.merge_tables(job, family, plan, request)?;
             fallbacks = output.fallbacks;
-            output_bytes = output.files.iter().map(|file| file.bytes).sum();
+            outcome = Some(written);
             edit.added_files = output
                 .files
                 .into_iter()
@@ -128,6 +130,7 @@ impl Background {
                 plan.input_bytes()
             },
         );
+        let output_bytes = outcome.as_ref().map_or(0, |outcome| outcome.totals.written);
         self.context.count(Ticker::CompactWriteBytes, output_bytes);
         self.context
             .record_elapsed(HistogramKind::CompactionTime, begun);
@@ -144,22 +147,12 @@ impl Background {
             output_bytes,
             elapsed: self.context.clock.now().saturating_sub(begun),
         };
-        let inputs = format!("{} tables, {} bytes,", info.inputs.len(), info.input_bytes);
-        let outcome = match plan {
-            plan if plan.trivial_move => {
-                format!("moved {inputs} to level {}", info.output_level)
-            }
-            plan if plan.deletion_only => format!("dropped {inputs}"),
-            _ => format!(
-                "compacted {inputs} to {} tables, {output_bytes} bytes, on level {}",
-                info.outputs.len(),
-                info.output_level
-            ),
-        };
-        self.context.info_log.info(format_args!(
-            "[{}] {outcome} in {:?} ({:?})",
-            family.name, info.elapsed, info.reason
-        ));
+        let (log, version) = (&self.context.info_log, family.version());
+        match &outcome {
+            _ if plan.trivial_move => log.tables_moved(job, &family.name, plan, &version),
+            Some(outcome) => log.compaction_finished(job, &family.name, plan, outcome, &version),
+            None => log.tables_dropped(&family.name, plan),
+        }
         self.context.notify(&Event::CompactionCompleted(&info));
         // A trivial move creates no files.
         Ok(if plan.trivial_move {
@@ -171,10 +164,11 @@ impl Background {
 
     fn merge_tables(
         &self,
+        job_id: JobId,
         family: &Arc<ColumnFamilyData>,
         plan: &CompactionPlan,
         request: CompactionRequest<'_>,
-    ) -> Result<Outputs> {
+    ) -> Result<(Outputs, CompactionOutcome)> {
         let options = family.options();
         let version = family.version();
         let settings = pick_settings(&options);
@@ -190,6 +184,8 @@ impl Background {
         let level = |level: usize| u32::try_from(level).unwrap_or(u32::MAX);
         // After the plan was made, so that the list has every snapshot that could see an input.
         let snapshots = self.visibility.snapshots.all();
+        let log = &self.context.info_log;
+        log.compaction_started(job_id, &family.name, plan, snapshots.first().copied());
         let mut context = self.context.table_files.build_context(
             family,
             &options,
@@ -276,21 +272,24 @@ impl Background {
             .filter(|(level, _)| *level == plan.output_level)
             .map(|(_, file)| file.bytes)
             .sum();
-        family.counters.compacted(
-            plan.output_level,
-            JobTotals {
-                count: 1,
-                elapsed: self.context.clock.now().saturating_sub(begun),
-                cpu: Duration::from_nanos(cpu_nanos.load(Ordering::Relaxed)),
-                read_above: plan.input_bytes().saturating_sub(read_there),
-                read_there,
-                written: result.output.files.iter().map(|file| file.bytes).sum(),
-                raw: result.output.raw_bytes,
-                keys_in: result.entries_read,
-                keys_dropped: result.drops.total(),
-                ..JobTotals::default()
-            },
-        );
+        let totals = JobTotals {
+            count: 1,
+            elapsed: self.context.clock.now().saturating_sub(begun),
+            cpu: Duration::from_nanos(cpu_nanos.load(Ordering::Relaxed)),
+            read_above: plan.input_bytes().saturating_sub(read_there),
+            read_there,
+            written: result.output.files.iter().map(|file| file.bytes).sum(),
+            raw: result.output.raw_bytes,
+            keys_in: result.entries_read,
+            keys_dropped: result.drops.total(),
+            ..JobTotals::default()
+        };
+        family.counters.compacted(plan.output_level, totals);
+        let written = &result.output;
+        for (file, properties) in written.files.iter().zip(&written.properties) {
+            log.table_created(job_id, &family.name, file, properties);
+        }
+        let outcome = CompactionOutcome::new(totals, result.parts, &written.properties);
         self.context
             .count(Ticker::CompactionKeyDropNewerEntry, result.drops.hidden);
         self.context
@@ -301,6 +300,6 @@ impl Background {
         );
         self.context
             .count(Ticker::CompactionKeyDropUser, result.drops.filtered);
-        Ok(result.output)
+        Ok((result.output, outcome))
     }
 }

@@ -9,12 +9,14 @@ use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::VersionEdit;
 use koeldb_memtable::Memtable;
+use koeldb_table::TableProperties;
 use koeldb_table::builder::TableReason;
 
 use super::Background;
 use crate::column_family_data::ColumnFamilyData;
 use crate::health::catch_panics;
-use crate::listener::{Event, FlushJobInfo};
+use crate::info_log::JobId;
+use crate::listener::{Event, FlushJobInfo, FlushReason};
 
 impl Background {
     /// Flushes all sealed memtables of `family`; `false` if there are none or a flush is running.
@@ -68,8 +70,14 @@ impl Background {
         taken: &[Arc<Memtable>],
     ) -> Result<()> {
         let begun = self.context.clock.now();
+        let job = self.context.new_job();
+        let reason = family.read(|state| state.flush_reason);
+        self.context
+            .info_log
+            .flush_started(job, family, taken, reason);
         let epoch = family.epochs.next();
         let flush = self.context.table_files.flush(
+            job,
             family,
             taken,
             &self.visibility.snapshots.all(),
@@ -114,7 +122,10 @@ impl Background {
             return Ok(());
         }
         self.notify_fallbacks(family, flush.fallback);
-        self.notify_flushed(family, taken.len(), file.as_deref(), begun);
+        let table = file
+            .as_deref()
+            .map(|file| (file, flush.properties.as_ref()));
+        self.notify_flushed(job, family, reason, table, begun);
         self.tree.remove_obsolete_files();
         self.schedule();
         Ok(())
@@ -122,27 +133,25 @@ impl Background {
 
     fn notify_flushed(
         &self,
+        job: JobId,
         family: &ColumnFamilyData,
-        memtable_count: usize,
-        file: Option<&FileMeta>,
+        reason: FlushReason,
+        table: Option<(&FileMeta, Option<&TableProperties>)>,
         begun: Duration,
     ) {
-        let bytes = file.map_or(0, |file| file.bytes);
+        let bytes = table.map_or(0, |(file, _)| file.bytes);
         self.context.count(Ticker::FlushWriteBytes, bytes);
         self.context.record_elapsed(HistogramKind::FlushTime, begun);
         let info = FlushJobInfo {
             column_family: family.name.clone(),
-            file: file.map(|file| file.number),
+            file: table.map(|(file, _)| file.number),
+            reason,
             bytes,
             elapsed: self.context.clock.now().saturating_sub(begun),
         };
-        let output = file.map_or("no table".to_owned(), |file| {
-            format!("table #{}, {bytes} bytes,", file.number)
-        });
-        self.context.info_log.info(format_args!(
-            "[{}] flushed {memtable_count} memtables to {output} in {:?}",
-            family.name, info.elapsed
-        ));
+        self.context
+            .info_log
+            .flush_finished(job, family, table, info.elapsed);
         self.context.notify(&Event::FlushCompleted(&info));
     }
 
@@ -186,11 +195,18 @@ impl Background {
 
     fn flush_as_one(&self, taken: &[(Arc<ColumnFamilyData>, Vec<Arc<Memtable>>)]) -> Result<()> {
         let begun = self.context.clock.now();
+        let job = self.context.new_job();
+        let reason = FlushReason::ErrorRecovery;
         let snapshots = self.visibility.snapshots.all();
         let mut files = Vec::new();
+        let mut properties = Vec::new();
         for (family, memtables) in taken {
+            self.context
+                .info_log
+                .flush_started(job, family, memtables, reason);
             let epoch = family.epochs.next();
             let written = self.context.table_files.flush(
+                job,
                 family,
                 memtables,
                 &snapshots,
@@ -201,6 +217,7 @@ impl Background {
                 Ok(flush) => {
                     self.notify_fallbacks(family, flush.fallback);
                     files.push(flush.file.map(Arc::new));
+                    properties.push(flush.properties);
                 }
                 Err(error) => {
                     self.tree.discard(files.iter().flatten());
@@ -249,11 +266,12 @@ impl Background {
             }
             are_live
         };
-        for (((family, memtables), file), is_installed) in
-            taken.iter().zip(&files).zip(are_installed)
+        for ((((family, _), file), properties), is_installed) in
+            taken.iter().zip(&files).zip(&properties).zip(are_installed)
         {
             if is_installed {
-                self.notify_flushed(family, memtables.len(), file.as_deref(), begun);
+                let table = file.as_deref().map(|file| (file, properties.as_ref()));
+                self.notify_flushed(job, family, reason, table, begun);
             } else {
                 self.tree.discard(file);
             }

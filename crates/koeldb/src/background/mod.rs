@@ -6,7 +6,6 @@
 //! under the mutex of the version set, so column families see versions in the order of the
 //! MANIFEST.
 
-mod alarm;
 mod compaction;
 mod flush;
 mod manual;

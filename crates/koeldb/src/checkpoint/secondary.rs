@@ -15,6 +15,7 @@ use koeldb_table::builder::TableReason;
 use super::{CheckpointOptions, CheckpointReport, report_transfers, transfer_files};
 use crate::capture::{CapturedFile, CapturedTable, captured_table};
 use crate::column_family_data::ColumnFamilyData;
+use crate::info_log::JobId;
 use crate::secondary::Secondary;
 use crate::staging::Staging;
 use crate::table_files::TableFiles;
@@ -63,9 +64,10 @@ pub(super) fn create(
         ..commit.context.table_files.clone()
     };
     let mut is_flushed = false;
+    let job = commit.context.new_job();
     for family in &mut snapshot.families {
         if let Some(data) = commit.families.by_id().get(&family.id) {
-            is_flushed |= flush(data, &tables, family)?;
+            is_flushed |= flush(data, &tables, family, job)?;
         }
         family.log_number = manifest_number;
     }
@@ -123,6 +125,7 @@ fn flush(
     data: &ColumnFamilyData,
     tables: &TableFiles,
     family: &mut ColumnFamilySnapshot,
+    job: JobId,
 ) -> Result<bool> {
     // Sealed, since later batches of the log belong to later views.
     data.install_view(|state| {
@@ -145,7 +148,7 @@ fn flush(
     }
     let newest = family.version.files().map(|(_, file)| file.epoch).max();
     let epoch = newest.unwrap_or(0) + 1;
-    let flushed = tables.flush(data, &memtables, &[], epoch, TableReason::Flush)?;
+    let flushed = tables.flush(job, data, &memtables, &[], epoch, TableReason::Flush)?;
     if let Some(file) = flushed.file {
         let edit = VersionEdit {
             added_files: vec![(0, Arc::new(file))],

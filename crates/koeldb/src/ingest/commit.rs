@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use koeldb_base::file_name;
 use koeldb_base::key::{MAX_SEQNO, RANGE_DELETION_SENTINEL, encode, footer_of, user_key};
 use koeldb_base::{Cursor, Error, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_lsm::FileMeta;
@@ -18,6 +19,8 @@ use koeldb_memtable::Memtable;
 use super::place::{PlaceRules, TablePlace, overlaps, place};
 use super::prepare::{PreparedFamily, PreparedFile, PreparedIngest, TableBounds};
 use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
+use crate::info_log::JsonObject;
+use crate::listener::FlushReason;
 use crate::options::FlushOptions;
 use crate::options::pick_settings;
 use crate::work_queue::WorkKind;
@@ -42,14 +45,42 @@ impl PreparedIngest {
         if committed.is_err() {
             pipeline.health.report_failures();
         }
-        committed?;
+        self.log(&committed?);
         if self.options.move_files {
             self.remove_sources();
         }
         Ok(())
     }
 
-    fn lead_and_install(&mut self) -> Result<()> {
+    /// Logs the tables, with the level and the sequence number of each.
+    fn log(&self, places: &[(usize, SeqNo)]) {
+        let context = &self.commit.context;
+        let mut places = places.iter();
+        for prepared in &self.families {
+            let mut files = Vec::new();
+            for (file, (level, seqno)) in prepared.files.iter().zip(&mut places) {
+                let path = file_name::table(context.table_files.directory(), file.number);
+                context.info_log.info(format_args!(
+                    "[AddFile] External SST file {} was ingested in L{level} with path {} (global_seqno={seqno})",
+                    file.source.display(),
+                    path.display()
+                ));
+                let file = JsonObject::default()
+                    .text("file", &path.to_string_lossy())
+                    .number("level", level);
+                files.push(file);
+            }
+            let event = context.info_log.event(None, "ingest_finished");
+            context.info_log.log_event(
+                event
+                    .text("cf_name", &prepared.family.name)
+                    .objects("files_ingested", files)
+                    .lsm_state(&prepared.family.version()),
+            );
+        }
+    }
+
+    fn lead_and_install(&mut self) -> Result<Vec<(usize, SeqNo)>> {
         let pipeline = Arc::clone(&self.commit);
         for _ in 0..FLUSHES_MAX {
             let overlapped = self.overlapped();
@@ -71,7 +102,7 @@ impl PreparedIngest {
             if let Some(index) = commit.position_of(family.id)
                 && !commit.families[index].memtable.is_empty()
             {
-                pipeline.switch_memtable(commit, index)?;
+                pipeline.switch_memtable(commit, index, FlushReason::ExternalFileIngestion)?;
             }
             pipeline.background.flush_until_empty(&family)?;
         }
@@ -120,7 +151,9 @@ impl PreparedIngest {
     }
 
     /// Places the tables, records them, and makes them visible.
-    fn install(&mut self, commit: &mut CommitState) -> Result<()> {
+    ///
+    /// Returns the level and the sequence number of each.
+    fn install(&mut self, commit: &mut CommitState) -> Result<Vec<(usize, SeqNo)>> {
         let pipeline = Arc::clone(&self.commit);
         let mut versions = pipeline.tree.versions();
         let snapshots = pipeline.visibility.snapshots.hold();
@@ -130,6 +163,10 @@ impl PreparedIngest {
         for prepared in &self.families {
             edits.push(self.edit_of(prepared, &versions, has_snapshots, &mut last_seqno)?);
         }
+        let added = edits.iter().flat_map(|edit| &edit.added_files);
+        let places = added
+            .map(|(level, file)| (*level, file.smallest_seqno))
+            .collect();
         versions.raise_last_seqno(last_seqno);
         let installed = versions.log_and_apply(edits);
         // After an error of unknown outcome the next open decides whether they are part of the tree.
@@ -146,7 +183,7 @@ impl PreparedIngest {
         }
         pipeline.visibility.publish(last_seqno);
         drop(snapshots);
-        Ok(())
+        Ok(places)
     }
 
     fn edit_of(

@@ -162,7 +162,11 @@ fn switch_often(options: &Options, path: &Path, rounds: u32, has_log: bool) -> D
         let begun = SystemClock.now();
         inner
             .commit
-            .switch_memtable(&mut leadership.commit, 0)
+            .switch_memtable(
+                &mut leadership.commit,
+                0,
+                crate::listener::FlushReason::ManualFlush,
+            )
             .unwrap();
         let taken = SystemClock.now() - begun;
         times.push(taken);

@@ -20,6 +20,7 @@ use koeldb_table::builder::TableReason;
 
 use crate::batch::{self, BatchIter, Link, LinkKind, Operation};
 use crate::column_family_data::ColumnFamilyData;
+use crate::info_log::RECOVERY_JOB;
 use crate::options::DbOptions;
 use crate::options::limits;
 use crate::report::{LogReport, RecoveryReport};
@@ -175,7 +176,13 @@ pub(crate) fn replay_logs(
     };
     let mut report = RecoveryReport::default();
     let mut archive = Vec::new();
-    for (number, file) in needed_logs(fs, directory, oldest_needed, read_only)? {
+    let logs = needed_logs(fs, directory, oldest_needed, read_only)?;
+    let log = &table_files.info_log;
+    log.log_event(
+        log.event(Some(RECOVERY_JOB), "recovery_started")
+            .numbers("wal_files", logs.iter().map(|(number, _)| number)),
+    );
+    for (number, file) in logs {
         let file = match file {
             Some(file) => file,
             None => koeldb_log::wal::open_file(fs, directory, number)?,
@@ -627,7 +634,14 @@ fn flush(
     }
     memtable.seal();
     let epoch = family.epochs.next();
-    let flush = table_files.flush(family, &[memtable], &[], epoch, TableReason::Recovery)?;
+    let flush = table_files.flush(
+        RECOVERY_JOB,
+        family,
+        &[memtable],
+        &[],
+        epoch,
+        TableReason::Recovery,
+    )?;
     if let Some(file) = flush.file {
         flushed.push((family.id, Arc::new(file)));
     }

@@ -114,13 +114,13 @@ option_section! {
         [accepted mutable "<=5.4"] delete_obsolete_files_period_micros: u64 = 21_600_000_000, "Microseconds; 0 = scan after every flush and compaction.",
             set_delete_obsolete_files_period_micros(period: Duration as Micros), get_delete_obsolete_files_period_micros;
         /// Interval at which all statistics are written to LOG.
-        [accepted mutable "<=5.4"] stats_dump_period_sec: u32 = 600, "Seconds; 0 = never.",
+        [honoured mutable "<=5.4"] stats_dump_period_sec: u32 = 600, "Seconds; 0 = never.",
             set_stats_dump_period_sec(period: Duration as Seconds), get_stats_dump_period_sec;
         /// Interval at which counters are copied into the in-memory (or persistent) history.
-        [accepted mutable "6.0"] stats_persist_period_sec: u32 = 600, "Seconds; 0 = never.",
+        [honoured mutable "6.0"] stats_persist_period_sec: u32 = 600, "Seconds; 0 = never.",
             set_stats_persist_period_sec(period: Duration as Seconds), get_stats_persist_period_sec;
         /// Memory bound of the statistics history.
-        [accepted mutable "6.0"] stats_history_buffer_size: u64 = 1 << 20, "Bytes.",
+        [honoured mutable "6.0"] stats_history_buffer_size: u64 = 1 << 20, "Bytes.",
             set_stats_history_buffer_size(bytes: u64), get_stats_history_buffer_size;
         /// Maximum number of open files: ten for logs and the like, the others for tables. Tables
         /// are closed, and opened again by reads; only those in use may exceed the number. With -1

@@ -27,7 +27,7 @@ mod conversion;
 mod cuckoo;
 mod db;
 mod declare;
-mod grammar;
+pub(crate) mod grammar;
 pub(crate) mod log_lines;
 mod manual_compaction;
 mod memtable;

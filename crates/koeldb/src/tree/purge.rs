@@ -110,9 +110,16 @@ impl Tree {
         if is_uncertain {
             return removed;
         }
-        for number in self.purge.take_unused() {
+        let unused = self.purge.take_unused();
+        let job = match unused.is_empty() {
+            true => 0,
+            false => self.context.new_job(),
+        };
+        for number in unused {
             let path = file_name::table(self.context.table_files.directory(), number);
-            match self.context.fs.remove_file(&path) {
+            let outcome = self.context.fs.remove_file(&path);
+            self.context.info_log.table_deleted(job, number, &outcome);
+            match outcome {
                 Ok(()) => removed.push(number),
                 Err(error) => self
                     .context

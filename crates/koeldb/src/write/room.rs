@@ -12,6 +12,7 @@ use koeldb_base::stats::Ticker;
 
 use super::commit::{ColumnFamilyMemtable, CommitPipeline, CommitState};
 use super::queue::{CommitEnv, CommitMode};
+use crate::listener::FlushReason;
 use crate::write_buffers::{ManagedDatabase, WriteBufferManager};
 
 impl CommitPipeline {
@@ -38,6 +39,7 @@ impl CommitPipeline {
 
     #[cold]
     fn wait_out_stall(self: &Arc<Self>, bytes: usize, mode: CommitMode) -> Result<()> {
+        self.families.announce_stall_soon();
         self.remaining_wait(mode)?;
         let begun = self.context.clock.now();
         while self.stall.is_stopped() {
@@ -101,7 +103,7 @@ impl CommitPipeline {
         }
         if !full.is_empty() {
             for index in full {
-                self.switch_memtable(commit, index)?;
+                self.switch_memtable(commit, index, FlushReason::WriteBufferFull)?;
             }
             if self.is_wal_over_limit(commit) {
                 self.switch_oldest_logged(commit)?;
@@ -205,7 +207,7 @@ impl CommitPipeline {
         let Some((index, 1..)) = largest else {
             return Ok(false);
         };
-        self.switch_memtable(commit, index)?;
+        self.switch_memtable(commit, index, FlushReason::WriteBufferManager)?;
         commit.families[index].family.request_flush();
         self.background.schedule_flushes();
         Ok(true)

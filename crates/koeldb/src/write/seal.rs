@@ -10,6 +10,7 @@ use koeldb_base::file_name::FileNumber;
 
 use super::commit::{CommitPipeline, CommitState};
 use crate::column_family_data::ColumnFamilyData;
+use crate::listener::FlushReason;
 use crate::memtables::{LoggedMemtable, write_buffer_bytes};
 
 impl CommitPipeline {
@@ -26,7 +27,7 @@ impl CommitPipeline {
         };
         for (index, &log) in needed.iter().enumerate() {
             if log == oldest && !commit.families[index].memtable.is_empty() {
-                self.switch_memtable(commit, index)?;
+                self.switch_memtable(commit, index, FlushReason::WalFull)?;
                 commit.families[index].family.request_flush();
             }
         }
@@ -34,7 +35,12 @@ impl CommitPipeline {
     }
 
     /// Seals the memtable of the column family at `index`; starts a new memtable and a new log.
-    pub(crate) fn switch_memtable(&self, commit: &mut CommitState, index: usize) -> Result<()> {
+    pub(crate) fn switch_memtable(
+        &self,
+        commit: &mut CommitState,
+        index: usize,
+        reason: FlushReason,
+    ) -> Result<()> {
         self.switch_wal(commit)?;
         let log = commit.wal()?.number;
         let active = &mut Arc::make_mut(&mut commit.families)[index];
@@ -54,7 +60,7 @@ impl CommitPipeline {
         active.charge.clone_from(&next.charge);
         active.write_buffer_bytes = write_buffer_bytes(&options);
         family.set_next_check(next.memtable.filled_bytes(), active.write_buffer_bytes);
-        family.seal_active(self.context.delayed_write_rate(), next);
+        family.seal_active(self.context.delayed_write_rate(), next, reason);
         Ok(())
     }
 
@@ -63,7 +69,7 @@ impl CommitPipeline {
         self.queue.pipeline.drain();
         for index in 0..commit.families.len() {
             if !commit.families[index].memtable.is_empty() {
-                self.switch_memtable(commit, index)?;
+                self.switch_memtable(commit, index, FlushReason::ErrorRecovery)?;
             }
         }
         let log = commit.wal()?.number;
@@ -129,7 +135,7 @@ impl CommitPipeline {
                 continue;
             };
             if !leadership.commit.families[index].memtable.is_empty() {
-                self.switch_memtable(&mut leadership.commit, index)?;
+                self.switch_memtable(&mut leadership.commit, index, FlushReason::ManualFlush)?;
             }
             family.request_flush();
         }
@@ -148,7 +154,7 @@ impl CommitPipeline {
         self.queue.pipeline.drain();
         for index in 0..commit.families.len() {
             if !commit.families[index].memtable.is_empty() {
-                self.switch_memtable(commit, index)?;
+                self.switch_memtable(commit, index, FlushReason::ShutDown)?;
             }
         }
         let families = commit.families.iter();

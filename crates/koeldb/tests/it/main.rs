@@ -28,6 +28,7 @@ mod failure_classes;
 mod files;
 mod golden;
 mod history;
+mod info_log;
 mod ingest;
 mod interop;
 mod joined_reads;

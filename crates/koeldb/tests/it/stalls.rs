@@ -68,6 +68,14 @@ fn a_write_gives_up_when_a_stop_lasts_longer_than_it_waits() {
         assert_eq!(error.kind(), kind, "{error}");
         assert_eq!(error.write_outcome(), Some(WriteOutcome::NotApplied));
     }
+    let has_warning = || {
+        let log = std::fs::read_to_string(dir.join("LOG")).unwrap();
+        log.contains("[WARN] [default] Stopping writes because we have 2 immutable memtables")
+    };
+    assert!((0..200).any(|_| has_warning() || {
+        std::thread::sleep(Duration::from_millis(20));
+        false
+    }));
     drop(open);
     // It continues as soon as the flush does.
     db.put("patient", "value").unwrap();

@@ -440,7 +440,7 @@ fn changes_at_run_time_are_mutable_atomic_and_sanitised() {
 #[test]
 fn settings_without_effect_are_named() {
     let options = database(
-        "enable_thread_tracking=true;ttl=5;stats_history_buffer_size=3;\
+        "enable_thread_tracking=true;ttl=5;\
          compression_opts={parallel_threads=4;level=3};\
          block_based_table_factory={verify_compression=true;metadata_cache_options={partition_pinning=kAll};\
          block_cache={capacity=1M;low_pri_pool_ratio=0.25}};\
@@ -455,7 +455,6 @@ fn settings_without_effect_are_named() {
     assert_eq!(
         found,
         [
-            "stats_history_buffer_size=3".to_owned(),
             "enable_thread_tracking=true".to_owned(),
             of_family("table_factory.verify_compression=true"),
             of_family("table_factory.metadata_cache_options.partition_pinning=kAll"),

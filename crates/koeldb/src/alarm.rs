@@ -1,0 +1,125 @@
+//! A look at idle databases from time to time: files expire and reports come due without any event.
+//!
+//! One thread serves all databases of the process, and ends with the last of them.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use koeldb_base::sync::lock_plain as lock;
+
+/// The time between two looks, unless a database asks for an earlier one.
+const PERIOD: Duration = match cfg!(test) {
+    true => Duration::from_millis(50),
+    false => Duration::from_secs(20),
+};
+
+/// The shortest time between two looks: the clock of a database may stand still.
+const PERIOD_MIN: Duration = Duration::from_millis(20);
+
+/// A database that is looked at from time to time.
+pub(crate) trait Watched: Send + Sync {
+    /// Does what has come due; returns the time until the next work, if that is known.
+    fn look(self: Arc<Self>) -> Option<Duration>;
+}
+
+struct Watches {
+    databases: Vec<Weak<dyn Watched>>,
+    has_thread: bool,
+    /// The time until the next look.
+    pause: Duration,
+}
+
+static WATCHES: Mutex<Watches> = Mutex::new(Watches {
+    databases: Vec::new(),
+    has_thread: false,
+    pause: PERIOD,
+});
+
+/// Notified when a shorter pause is set.
+static SLEEP: Condvar = Condvar::new();
+
+/// Looks at `database` from time to time while it lives; first after `pause`, if given.
+///
+/// Without a thread, files are looked at when something else happens.
+pub(crate) fn watch(database: Weak<dyn Watched>, pause: Option<Duration>) {
+    let mut watches = lock(&WATCHES);
+    watches.databases.push(database);
+    if !watches.has_thread {
+        watches.pause = PERIOD;
+        let thread = std::thread::Builder::new().name("koeldb-alarm".to_owned());
+        watches.has_thread = thread.spawn(run).is_ok();
+    }
+    drop(watches);
+    look_within(pause);
+}
+
+/// Makes the next look come after at most `pause`.
+pub(crate) fn look_within(pause: Option<Duration>) {
+    let mut watches = lock(&WATCHES);
+    if let Some(pause) = pause
+        && pause < watches.pause
+    {
+        watches.pause = pause.max(PERIOD_MIN);
+        SLEEP.notify_one();
+    }
+}
+
+fn run() {
+    let mut watches = lock(&WATCHES);
+    while !watches.databases.is_empty() {
+        let pause = watches.pause;
+        let waited = SLEEP.wait_timeout(watches, pause);
+        watches = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if watches.pause < pause {
+            continue;
+        }
+        watches.pause = PERIOD;
+        let databases: Vec<_> = watches.databases.iter().filter_map(Weak::upgrade).collect();
+        drop(watches);
+        for database in databases {
+            look_within(database.look());
+        }
+        watches = lock(&WATCHES);
+        watches
+            .databases
+            .retain(|database| database.strong_count() > 0);
+    }
+    watches.has_thread = false;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use koeldb_fs::{Clock, ManualClock, MemoryFileSystem, SystemClock};
+
+    use crate::{Db, Env, Options};
+
+    #[test]
+    fn files_of_an_idle_database_expire() {
+        let clock = ManualClock::new();
+        clock.set_unix_micros(1_700_000_000_000_000);
+        let memory = MemoryFileSystem::with_clock(Arc::new(clock.clone()));
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .set_level_compaction_dynamic_level_bytes(false)
+            .set_num_levels(3)
+            .set_ttl(Duration::from_secs(3600))
+            .set_env(&Env::new(Arc::new(memory), Arc::new(clock.clone())));
+        let db = Db::open(&options, "/db").unwrap();
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+        db.wait_for_compact(None).unwrap();
+        assert_eq!(db.live_files()[0].level, 0);
+        clock.set_unix_micros(1_700_010_000_000_000);
+        for _ in 0..1000 {
+            if db.live_files()[0].level == 2 {
+                return;
+            }
+            SystemClock.sleep(Duration::from_millis(20));
+        }
+        panic!("the file is on level {}", db.live_files()[0].level);
+    }
+}
