@@ -343,7 +343,13 @@ impl ErrorKind {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.inner.kind.prefix(), self.inner.message)?;
+        let kind = match self.inner.kind {
+            // RocksDB's words say that the engine lacks something, which a closed or read-only
+            // database does not.
+            ErrorKind::NotSupported => "Not supported",
+            kind => kind.prefix(),
+        };
+        write!(f, "{kind}: {}", self.inner.message)?;
         if let Some(file) = &self.inner.file {
             write!(f, " ({} {}", file.operation, file.path.display())?;
             if let Some(offset) = file.offset {

@@ -300,7 +300,8 @@ impl Db {
         self.inner().commit.set_db_options(options)
     }
 
-    /// The current counters; all zero unless the options have statistics.
+    /// The current counters; all zero unless the database was opened with
+    /// [`Options::set_statistics`](crate::Options::set_statistics).
     #[must_use]
     pub fn statistics(&self) -> StatisticsSnapshot {
         match &self.inner().context.statistics {

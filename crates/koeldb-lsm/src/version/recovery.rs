@@ -65,7 +65,8 @@ pub(super) fn read(
     if !options.read_only && !report.families_not_opened.is_empty() {
         return Err(Error::invalid_argument(format!(
             "Column families not opened: {} (a database is opened for writing with all of its \
-             column families)",
+             column families: name them, take them from Options::load_latest, or open those \
+             that are not named with DbBuilder::other_column_families)",
             report.families_not_opened.join(", ")
         )));
     }

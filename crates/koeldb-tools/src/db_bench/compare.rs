@@ -16,7 +16,14 @@ use crate::json::Json;
 use crate::progress;
 
 /// Flags that only the comparing program obeys.
-const OWN: [&str; 5] = ["compare", "compare_rounds", "compare_chart", "json", "db"];
+const OWN: [&str; 6] = [
+    "compare",
+    "compare_rounds",
+    "compare_chart",
+    "json",
+    "report",
+    "db",
+];
 
 /// The times of one benchmark, by round, in microseconds per operation.
 #[derive(Debug, Default, PartialEq)]

@@ -779,6 +779,7 @@ flag_table! {
     readonly: bool = false, Run, Bench, "Opens the database read-only. Implies use_existing_db.";
     reads: i64 = -1, Run, Bench, "Operations of a reading benchmark, per thread. Negative: num.";
     readwritepercent: i32 = 90, Work, Bench, "readrandomwriterandom: reads per 100 operations, 1 to 99.";
+    report: String = "", Run, Bench, "Writes the run as one HTML page: results, throughput and latency over time, levels, machine. Turns histogram on.";
     report_bg_io_stats: bool = false, Engine, Sets(Scope::Family, "report_bg_io_stats"), "Measure time spent in I/O calls of background jobs.";
     report_file: String = "report.csv", Run, Bench, "The file of report_interval_seconds.";
     report_file_operations: bool = false, Run, Refused("file operations are not counted by db_bench"), "Counts file operations.";

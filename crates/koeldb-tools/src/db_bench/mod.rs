@@ -2,7 +2,7 @@
 //!
 //! A command line that measures RocksDB also measures KoelDB, with the same keys in the same order,
 //! counted and printed in the same way, so that two engines can be compared line by line. Additions
-//! of this program (`--json`, `--compare`) are opt-in.
+//! of this program (`--json`, `--compare`, `--report`) are opt-in.
 //!
 //! - `flags`: the table of flags and its parser. `options`: converts flags to an option string.
 //!   `plan`: the parameters of one benchmark.
@@ -11,6 +11,7 @@
 //!   benchmarks, `work` implements them.
 //! - `compare` measures two programs in turns, `chart` draws their ratios.
 //! - `limit`: the end of a thread's loop. `tally`: counts of a thread. `report`, `header`: output.
+//! - `interval` samples a run, `page` is the HTML report.
 
 mod catalog;
 mod chart;
@@ -19,9 +20,11 @@ mod database;
 mod flags;
 mod header;
 mod help;
+mod interval;
 mod keys;
 mod limit;
 mod options;
+mod page;
 mod plan;
 mod random;
 mod report;
@@ -94,6 +97,8 @@ fn measure(line: &mut CommandLine) -> Outcome {
             "prefix_size > 8 required by --seek_missing_prefix",
         ));
     }
+    // Its table has percentiles.
+    flags.histogram |= !flags.report.is_empty();
     if flags.db.is_empty() {
         flags.db = default_directory();
     }

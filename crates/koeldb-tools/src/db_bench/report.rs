@@ -93,8 +93,31 @@ impl Outcome {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a mean is an approximation")]
-    fn micros_per_op(&self) -> f64 {
+    pub(crate) fn micros_per_op(&self) -> f64 {
         self.thread_time.as_secs_f64() * 1e6 / self.done as f64
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    pub(crate) fn operations(&self) -> u64 {
+        self.done
+    }
+
+    /// Returns the kinds of operations with p50, p99, p99.9 and maximum in microseconds.
+    ///
+    /// Empty unless nanoseconds were recorded.
+    #[expect(clippy::cast_precision_loss, reason = "latencies are approximations")]
+    pub(crate) fn percentiles(&self) -> Vec<(&'static str, [f64; 4])> {
+        let kinds = OpKind::ALL.iter().zip(&self.latencies);
+        let recorded = kinds.filter_map(|(kind, of_kind)| {
+            let nanos = of_kind.as_ref()?.nanos.as_ref()?;
+            let at = |percent| nanos.value_at_percentile(percent);
+            let figures = [at(50.0), at(99.0), at(99.9), nanos.max()];
+            Some((kind.name(), figures.map(|nanos| nanos as f64 / 1000.0)))
+        });
+        recorded.collect()
     }
 
     /// Returns the result line and the histograms in RocksDB's format.

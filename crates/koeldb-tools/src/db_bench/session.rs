@@ -1,9 +1,10 @@
 //! A run of the program: opens the database, runs the benchmarks in turn and reports.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -11,11 +12,13 @@ use koeldb_fs::clock::{Clock, SystemClock};
 
 use super::catalog::{self, Benchmark, Request, TellsBatch, Work};
 use super::database::{self, Components, Databases};
-use super::flags::CommandLine;
+use super::flags::{CommandLine, Flags};
 use super::header::{self, Environment};
+use super::interval::Sampler;
 use super::options;
+use super::page::{Page, Run, Sample};
 use super::plan::{ExistingKeys, Failure, Outcome, Plan};
-use super::report::{Outcome as Report, Repeats};
+use super::report::Repeats;
 use super::tally::{Watch, whole_micros};
 use super::worker::{Shared, ThreadedWork, run_threads};
 use crate::json::Json;
@@ -31,7 +34,12 @@ pub(crate) struct Session<'a> {
     threads_started: u64,
     environment: Environment,
     results: Json,
+    /// The runs for the report page; empty without one.
+    runs: Vec<Run>,
 }
+
+/// The interval of the samples of the report page.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Writes how much of a benchmark is done. Benchmarks of the whole database count no operations.
 fn write_amount(state: &ProgressState, duration: u64, out: &mut dyn fmt::Write) -> fmt::Result {
@@ -93,6 +101,7 @@ impl<'a> Session<'a> {
             threads_started: 0,
             environment,
             results: Json::array(),
+            runs: Vec::new(),
         })
     }
 
@@ -117,12 +126,49 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Closes the databases and writes the JSON report if requested.
+    /// Closes the databases and writes the reports that are requested.
     pub(crate) fn finish(mut self) -> Outcome {
+        let engine = self.engine_texts();
         if let Some(databases) = self.databases.take() {
             databases.close()?;
         }
-        self.write_json()
+        self.write_json()?;
+        self.write_page(engine)
+    }
+
+    /// Returns the levels and the statistics of the first database, with their headings.
+    fn engine_texts(&self) -> Vec<(&'static str, String)> {
+        let Some(databases) = &self.databases else {
+            return Vec::new();
+        };
+        let family = databases.all()[0].default_family();
+        let properties = [
+            ("Levels", "rocksdb.levelstats"),
+            ("Compactions and amplification", "rocksdb.cfstats"),
+        ];
+        let texts = properties.map(|(title, name)| {
+            let text = family.property_value(name).ok().flatten();
+            (title, text.unwrap_or_default())
+        });
+        texts.into()
+    }
+
+    fn write_page(&self, engine: Vec<(&'static str, String)>) -> Outcome {
+        let flags = &self.line.flags;
+        if flags.report.is_empty() {
+            return Ok(());
+        }
+        let given = self.line.given.iter();
+        let words = given.map(|name| format!(" --{name}={}", flags.show(name)));
+        let page = Page {
+            environment: &self.environment,
+            command: format!("db_bench{}", words.collect::<String>()),
+            runs: &self.runs,
+            engine,
+        };
+        #[expect(clippy::disallowed_methods, reason = "a report, no file of a database")]
+        let written = std::fs::write(&flags.report, page.html());
+        written.map_err(|error| Failure::of(&format!("cannot write {}", flags.report), &error))
     }
 
     fn databases(&self) -> Outcome<&Databases> {
@@ -196,11 +242,15 @@ impl<'a> Session<'a> {
         }
         let mut repeats = Repeats::default();
         for run in 1..=request.repeats {
-            let report = self.run_once(request.name, threaded, threads, plan)?;
+            let measured = self.run_once(request.name, threaded, threads, plan)?;
+            let report = &measured.report;
             self.results.push(report.json(run));
-            repeats.add(&report);
+            repeats.add(report);
             let interval = self.line.flags.confidence_interval_only;
             print!("{}", repeats.line(&report.name, interval));
+            if !self.line.flags.report.is_empty() {
+                self.runs.push(measured);
+            }
         }
         print!("{}", repeats.last_lines(request.name));
         Ok(())
@@ -212,14 +262,22 @@ impl<'a> Session<'a> {
         threaded: ThreadedWork,
         threads: usize,
         plan: &Plan,
-    ) -> Outcome<Report> {
+    ) -> Outcome<Run> {
         flush_stdout();
         let flags = &self.line.flags;
-        let interval_file = IntervalFile::start(&flags.report_file, flags.report_interval_seconds)?;
+        let ops = Arc::new(AtomicU64::new(0));
+        let interval_file = interval_file(flags, &ops)?;
+        let sampler = (!flags.report.is_empty()).then(|| {
+            let keep = |samples: &mut Vec<Sample>, elapsed, ops| {
+                samples.push((elapsed, ops));
+                Ok(())
+            };
+            Sampler::start(ops.clone(), SAMPLE_INTERVAL, Vec::new(), keep)
+        });
         let progress = self.progress_bar(name, plan.duration);
         let watch = Watch {
             histogram: flags.histogram,
-            fine: !flags.json.is_empty(),
+            fine: !flags.json.is_empty() || !flags.report.is_empty(),
             slow_micros: flags.slow_usecs,
             interval_ops: if flags.progress_reports {
                 self.stats_interval()
@@ -229,7 +287,7 @@ impl<'a> Session<'a> {
             interval_time: Duration::from_secs(
                 u64::try_from(flags.stats_interval_seconds).unwrap_or(0),
             ),
-            published: interval_file.as_ref().map(|file| file.shared.ops.clone()),
+            published: (interval_file.is_some() || sampler.is_some()).then_some(ops),
             progress: progress.clone(),
         };
         let mut started = self.threads_started;
@@ -242,6 +300,7 @@ impl<'a> Session<'a> {
         if let Some(file) = interval_file {
             file.stop()?;
         }
+        let samples = sampler.map_or(Ok(Vec::new()), Sampler::stop)?;
         match outcome {
             Err(failure) if !failure.after_result => Err(failure),
             outcome => {
@@ -253,7 +312,7 @@ impl<'a> Session<'a> {
                         failure.message
                     ))
                 })?;
-                Ok(report)
+                Ok(Run { report, samples })
             }
         }
     }
@@ -337,75 +396,24 @@ fn all_keys(databases: &Databases) -> Outcome<Vec<Box<[u8]>>> {
     Ok(keys)
 }
 
-/// The report file: the operations of all threads in each interval, a line each.
-///
-/// A separate thread writes it.
-struct IntervalFile {
-    shared: Arc<IntervalState>,
-    writer: std::thread::JoinHandle<std::io::Result<()>>,
-}
-
-#[derive(Debug, Default)]
-struct IntervalState {
-    ops: Arc<AtomicU64>,
-    stopped: Mutex<bool>,
-    stop: Condvar,
-}
-
-impl IntervalFile {
-    /// Starts the thread; `None` if no interval is set.
-    fn start(path: &str, interval_seconds: i64) -> Outcome<Option<Self>> {
-        let interval = match u64::try_from(interval_seconds) {
-            Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
-            _ => return Ok(None),
-        };
-        #[expect(clippy::disallowed_methods, reason = "a report, no file of a database")]
-        let file = std::fs::File::create(path);
-        let mut file = file.map_err(|error| Failure::new(format!("Can't open {path}: {error}")))?;
-        let shared = Arc::new(IntervalState::default());
-        let state = shared.clone();
-        let writer = std::thread::spawn(move || {
-            writeln!(file, "secs_elapsed,interval_qps")?;
-            let start = SystemClock.now();
-            let mut before = 0;
-            while state.wait(interval) {
-                let ops = state.ops.load(Ordering::Relaxed);
-                let micros = whole_micros(SystemClock.now().saturating_sub(start));
-                writeln!(file, "{},{}", (micros + 500_000) / 1_000_000, ops - before)?;
-                before = ops;
-            }
-            Ok(())
-        });
-        Ok(Some(IntervalFile { shared, writer }))
-    }
-
-    /// Stops the thread; the unfinished interval is not written.
-    fn stop(self) -> Outcome {
-        let mut stopped = self
-            .shared
-            .stopped
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *stopped = true;
-        drop(stopped);
-        self.shared.stop.notify_all();
-        match self.writer.join() {
-            Ok(written) => {
-                written.map_err(|error| Failure::of("Can't write to report file", &error))
-            }
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    }
-}
-
-impl IntervalState {
-    /// Waits for the end of an interval; returns `false` if the thread was stopped.
-    fn wait(&self, interval: Duration) -> bool {
-        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self
-            .stop
-            .wait_timeout_while(stopped, interval, |stopped| !*stopped);
-        let (stopped, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        !*stopped
-    }
+/// Begins the report file, which has a line for each interval; `None` if no interval is set.
+fn interval_file(flags: &Flags, ops: &Arc<AtomicU64>) -> Outcome<Option<Sampler<File>>> {
+    let interval = match u64::try_from(flags.report_interval_seconds) {
+        Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
+        _ => return Ok(None),
+    };
+    let path = &flags.report_file;
+    #[expect(clippy::disallowed_methods, reason = "a report, no file of a database")]
+    let file = File::create(path);
+    let mut file = file.map_err(|error| Failure::new(format!("Can't open {path}: {error}")))?;
+    writeln!(file, "secs_elapsed,interval_qps")
+        .map_err(|error| Failure::of("Can't write to report file", &error))?;
+    let sampler = Sampler::start(ops.clone(), interval, file, |file, elapsed, ops| {
+        writeln!(
+            file,
+            "{},{ops}",
+            (whole_micros(elapsed) + 500_000) / 1_000_000
+        )
+    });
+    Ok(Some(sampler))
 }

@@ -138,3 +138,30 @@ fn an_unknown_benchmark_ends_the_run_after_those_before_it() {
     assert!(!success);
     assert!(out.contains("fillseq      :") && err.contains("unknown benchmark 'nosuch'"));
 }
+
+#[test]
+fn a_report_is_one_page_with_the_results_and_the_course_of_each_run() {
+    let scratch = Scratch::new();
+    let report = format!("--report={}", scratch.file("report.html"));
+    let benchmarks = "--benchmarks=fillrandom,readrandom";
+    let duration = ["--duration=1", "--num=2000"];
+    succeed(
+        "db_bench",
+        &[&[scratch.db().as_str(), &report, benchmarks][..], &duration].concat(),
+    );
+    let page = std::fs::read_to_string(scratch.file("report.html")).unwrap();
+    assert!(
+        page.contains("<td>fillrandom<td>1<td>") && page.contains("<td>readrandom<td>1<td>"),
+        "{page}"
+    );
+    assert!(
+        page.contains("<h2>readrandom</h2>\n<div class=\"wide\"><svg "),
+        "{page}"
+    );
+    assert!(
+        page.contains("--benchmarks=fillrandom,readrandom") && page.contains("Level Files"),
+        "{page}"
+    );
+    let loads = ["<script", "src=", "http:", "https:"];
+    assert!(loads.iter().all(|word| !page.contains(word)), "{page}");
+}

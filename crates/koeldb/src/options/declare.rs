@@ -126,7 +126,7 @@ macro_rules! option_section {
                 $short(self, name, text)
             })?
         }
-        $(option_section!(@accessors $Target $place $rows);)*
+        $(option_section!(@accessors $section $Target $place $rows);)*
     };
 
     (@struct { $(#[$meta:meta])* $vis:vis } $Type:ident { $(
@@ -220,11 +220,12 @@ macro_rules! option_section {
         }
     };
 
-    (@accessors $Target:ident $place:tt { $(
+    (@accessors $section:literal $Target:ident $place:tt { $(
         $(#[doc = $doc:literal])+
         [$effect:ident $mutability:ident $since:literal] $field:ident : $kind:ty = $default:expr, $range:literal
         $(, $setter:ident ( $argument:ident : $api:ty $(as $view:ident)? ), $getter:ident)? ;
     )* }) => {
+        #[doc = concat!("Options of the section `", $section, "`, in its order.")]
         impl $Target {
             $(option_section! {
                 @accessor $place $effect $field $range [$($doc)+]
@@ -232,10 +233,16 @@ macro_rules! option_section {
             })*
         }
     };
-    (@accessor $place:tt $effect:ident $field:ident $range:literal [$($doc:literal)+]) => {};
-    (@accessor $place:tt $effect:ident $field:ident $range:literal [$($doc:literal)+]
+    // `docs/options.md` lists options without effect; among the methods they would hide the others.
+    (@accessor $place:tt accepted $($rest:tt)*) => {
+        option_section!(@method [#[doc(hidden)]] $place accepted $($rest)*);
+    };
+    (@accessor $($rest:tt)*) => { option_section!(@method [] $($rest)*); };
+    (@method [$(#[$hidden:meta])?] $place:tt $effect:ident $field:ident $range:literal [$($doc:literal)+]) => {};
+    (@method [$(#[$hidden:meta])?] $place:tt $effect:ident $field:ident $range:literal [$($doc:literal)+]
         $setter:ident ($argument:ident : $api:ty $(, $view:ident)?) $getter:ident
     ) => {
+        $(#[$hidden])?
         $(#[doc = $doc])+
         #[doc = ""]
         #[doc = concat!("Sets the option `", stringify!($field), "`. ", $range)]
@@ -247,6 +254,7 @@ macro_rules! option_section {
             self
         }
 
+        $(#[$hidden])?
         #[doc = concat!("The option `", stringify!($field), "`.")]
         #[must_use]
         pub fn $getter(&self) -> $api {

@@ -110,6 +110,7 @@ impl ColumnFamilyOptions {
     }
 }
 
+/// Presets: several options for a purpose.
 impl Options {
     /// Sets the number of concurrent flushes and compactions (RocksDB's default is 16).
     pub fn increase_parallelism(&mut self, threads: u32) -> &mut Self {

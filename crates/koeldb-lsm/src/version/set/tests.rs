@@ -180,11 +180,10 @@ fn families_must_be_the_ones_that_exist() {
     drop(set);
 
     let error = recover(fs.clone(), &["default"]).unwrap_err();
-    let hint = " (a database is opened for writing with all of its column families)";
-    assert_eq!(
-        error.message(),
-        format!("Column families not opened: a, b{hint}")
-    );
+    let start = "Column families not opened: a, b (";
+    assert!(error.message().starts_with(start), "{error}");
+    let hint = "DbBuilder::other_column_families";
+    assert!(error.message().contains(hint), "{error}");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let error = recover(fs.clone(), &["a", "b"]).unwrap_err();
     assert_eq!(error.message(), "Default column family not specified");
