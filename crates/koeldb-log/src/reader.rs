@@ -1,4 +1,4 @@
-//! Reads records from a log file with any content.
+//! The log reader: returns the records of a log file, whatever its content.
 //!
 //! The reader walks the blocks of the file once. Damage becomes a [`Problem`]; the [`RecoveryMode`]
 //! determines whether it ends the log or is skipped, as in RocksDB (`db/log_reader.cc`), with these
@@ -161,7 +161,7 @@ pub struct RecordReader {
     /// The bytes of the file from `chunk_offset` on.
     chunk: Vec<u8>,
     chunk_offset: u64,
-    /// The rest of the current block in `chunk`.
+    /// The unread rest of the current block, as a range of `chunk`.
     block: Range<usize>,
     /// Whether the current block has its full length, so that another block may follow.
     block_is_whole: bool,
@@ -503,7 +503,7 @@ impl RecordReader {
         self.block.start = self.block.end;
     }
 
-    /// The file offset of the rest of the block.
+    /// The file offset of the next physical record: the unread rest of the block.
     fn offset(&self) -> u64 {
         self.chunk_offset.saturating_add(self.block.start as u64)
     }
@@ -556,7 +556,7 @@ impl RecordReader {
         Ok(false)
     }
 
-    /// Handles a verified physical record; resolves the presumed end first.
+    /// Handles a verified physical record, after checking whether it disproves the presumed end.
     fn take(
         &mut self,
         record_type: RecordType,
@@ -573,7 +573,7 @@ impl RecordReader {
         found
     }
 
-    /// Handles a verified physical record by its type; the presumed end is resolved.
+    /// Handles a verified physical record according to its type.
     fn take_counted(
         &mut self,
         record_type: RecordType,

@@ -279,7 +279,7 @@ impl Default for Rest {
 }
 
 impl Rest {
-    /// Takes `bytes` bytes from the start of the rest.
+    /// Takes `bytes` bytes from the start.
     fn cut(&mut self, bytes: usize) -> NonNull<u8> {
         debug_assert!(bytes <= self.bytes);
         let start = self.start;

@@ -403,13 +403,13 @@ pub(crate) fn search_each<W>(
     reason = "the large one is the usual one, and a cursor is made once a scan"
 )]
 pub enum TableCursor<S: BlockSource> {
-    /// In a block-based table.
+    /// A cursor in a block-based table.
     BlockBased(BlockBasedCursor<S>),
-    /// In a cuckoo table.
+    /// A cursor in a cuckoo table.
     Cuckoo(CuckooCursor),
-    /// In a plain table.
+    /// A cursor in a plain table.
     Plain(PlainCursor),
-    /// In a table that could not be read: all positioning fails.
+    /// A cursor in a table that could not be read: all positioning fails.
     Failed(Error),
 }
 

@@ -377,10 +377,9 @@ impl Db {
     ///
     /// # Errors
     /// All of these leave the view as it was. `NotSupported` if the database is no secondary;
-    /// `TryAgain` if the primary removes files faster than they can be opened; `Aborted` if another
+    /// `TryAgain` if the primary removed files repeatedly while they were opened; `Aborted` if another
     /// database, or an earlier state, is at the path of the primary now: later calls return it too, so
-    /// open the secondary again;
-    /// `Corruption` for damaged files; errors of the file system.
+    /// open the secondary again; `Corruption` for damaged files; errors of the file system.
     pub fn try_catch_up_with_primary(&self) -> Result<CatchUpReport> {
         let inner = self.inner();
         match &inner.secondary {

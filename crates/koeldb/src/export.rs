@@ -143,7 +143,9 @@ fn decode(directory: &Path, bytes: &[u8]) -> Result<ExportedColumnFamily> {
         .strip_prefix("crc32c ")
         .and_then(|sum| sum.parse().ok());
     if stored != Some(crc32c(format!("{body}\n").as_bytes())) {
-        return Err(Error::corruption("checksum mismatch of the description"));
+        return Err(Error::corruption(
+            "checksum mismatch in the description of the export",
+        ));
     }
     let mut lines = body.lines().enumerate();
     if lines.next().map(|(_, line)| line) != Some(FIRST_LINE) {

@@ -112,7 +112,7 @@ pub struct StorageFile {
     pub kind: StorageFileKind,
     /// Whether the bytes of the file never change, so that it can be linked.
     pub is_constant: bool,
-    /// The contents of a file that exists only here, not in the directory.
+    /// The contents of a file that is not in the directory, such as CURRENT.
     pub contents: Option<Vec<u8>>,
     /// The checksum of the whole file in the MANIFEST; empty for none.
     pub file_checksum: Vec<u8>,

@@ -86,7 +86,7 @@ impl CommitPipeline {
         if family.is_dropped() {
             return Err(Error::with_kind(
                 ErrorKind::ColumnFamilyDropped,
-                format!("column family {:?} was dropped before", family.name),
+                format!("column family {:?} was dropped already", family.name),
             ));
         }
         {

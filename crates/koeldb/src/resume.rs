@@ -59,10 +59,12 @@ impl Resume {
     /// Every column family is flushed past the failed log, which is no longer written.
     pub(crate) fn run(&self) -> Result<()> {
         let _foreground = self.commit.slots.enter()?;
-        let _only_one = self
-            .turn
-            .try_lock()
-            .map_err(|_| Error::with_kind(ErrorKind::Busy, "somebody else resumes"))?;
+        let _only_one = self.turn.try_lock().map_err(|_| {
+            Error::with_kind(
+                ErrorKind::Busy,
+                "another thread is already resuming the database",
+            )
+        })?;
         if self.health.failure().is_none() {
             return Ok(());
         }
@@ -73,7 +75,7 @@ impl Resume {
             return Ok(());
         };
         if failure.severity() > Severity::Hard {
-            return Err(failure.context("this error requires a reopen"));
+            return Err(failure.context("the database must be reopened after this error"));
         }
         {
             let mut leadership = self.commit.queue.lead();

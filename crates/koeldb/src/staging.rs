@@ -39,7 +39,7 @@ impl Staging {
         let target: PathBuf = target.components().collect();
         let Some(name) = target.file_name() else {
             return Err(Error::invalid_argument(format!(
-                "{} has no name of its own",
+                "{} has no last component to name the new directory",
                 target.display()
             )));
         };
@@ -92,7 +92,7 @@ impl Staging {
             return Err(Error::with_kind(
                 ErrorKind::Aborted,
                 format!(
-                    "the staging directory exists and has {}, which no checkpoint makes: move it away",
+                    "the staging directory exists and has {}, which does not belong to it: move it away",
                     stranger.name
                 ),
             )
@@ -124,7 +124,7 @@ fn lock(fs: &dyn FileSystem, path: &Path, target: &Path) -> Result<Option<Box<dy
         Error::with_kind(
             ErrorKind::Busy,
             format!(
-                "another call or process makes {}, in {}",
+                "another call or process is creating {}, in {}",
                 target.display(),
                 path.display()
             ),

@@ -139,7 +139,7 @@ pub(crate) fn shown(stored: &[u8]) -> Result<&[u8]> {
     match split(stored) {
         Some((value, time)) if time >= OLDEST_TIME => Ok(value),
         _ => Err(Error::corruption(
-            "a value without the time at which it was written, in a TTL database",
+            "a value of a TTL database is too short to end with the time at which it was written",
         )),
     }
 }

@@ -197,7 +197,7 @@ fn log_reader(context: &Context, number: FileNumber) -> Result<RecordReader> {
     Ok(RecordReader::new(open_log(context, number)?, number, mode))
 }
 
-/// Opens the log that contains sequence number `wanted`, for the batches from there on.
+/// Opens the log that contains sequence number `wanted`.
 fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<(FileNumber, RecordReader)> {
     let mut oldest = None;
     let mut empty = None;
@@ -230,12 +230,14 @@ fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<(FileNumber, Recor
         return Ok(found);
     }
     let oldest = match oldest {
-        Some(oldest) => format!("the oldest there is {oldest}"),
+        Some(oldest) => format!("the oldest is {oldest}"),
         None => "the logs are empty".to_owned(),
     };
     Err(Error::with_kind(
         ErrorKind::NotFound,
-        format!("the log of sequence number {wanted} is gone ({oldest}): begin with a checkpoint"),
+        format!(
+            "the log with sequence number {wanted} was removed ({oldest}): start over from a checkpoint"
+        ),
     ))
 }
 
@@ -374,8 +376,8 @@ fn applied(record: &[u8], sections: &mut BTreeMap<Box<[u8]>, Section>) -> Result
         return Err(Error::with_kind(
             ErrorKind::Incomplete,
             format!(
-                "transaction '{}' is committed, and the log that prepared it is gone: begin with a \
-                 checkpoint",
+                "transaction '{}' is committed, but the log that prepared it was removed: start over \
+                 from a checkpoint",
                 name.escape_ascii()
             ),
         ));

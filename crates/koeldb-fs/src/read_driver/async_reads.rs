@@ -131,7 +131,7 @@ struct Fallbacks {
 }
 
 impl Fallbacks {
-    /// Reports that there were `count` fallbacks so far, unless the last report was recent.
+    /// Reports `count` fallback reads so far, unless the last report was recent.
     #[cold]
     fn tell(&self, count: u64, now: Duration) {
         let Some(listener) = self.listener.get() else {

@@ -95,9 +95,9 @@ impl Shared {
 pub enum Advanced {
     /// The request was answered.
     Answered,
-    /// The driver must read the rest of the range in another attempt.
+    /// The driver must read the missing bytes in another attempt.
     Again(Request),
-    /// The driver cannot read the rest; it must be read with [`Request::read_in_place`].
+    /// The driver cannot read the missing bytes: [`Request::read_in_place`] must be called.
     Elsewhere(Request),
 }
 
@@ -301,7 +301,7 @@ impl Request {
         }
     }
 
-    /// Switches the rest of the read to positional reads, because the driver cannot read it.
+    /// Leaves the missing bytes to positional reads, because the driver cannot read them.
     pub(super) fn left(self) -> Request {
         self.shared.counts.elsewhere.fetch_add(1, Ordering::Relaxed);
         self.by_positional_reads()
@@ -335,7 +335,7 @@ impl Request {
         }
     }
 
-    /// Reads the rest with positional reads, and reports the outcome.
+    /// Reads the missing bytes with positional reads, and reports the outcome.
     pub fn read_in_place(mut self) {
         self.in_place = true;
         let mut request = self;

@@ -122,7 +122,7 @@ impl SimReads {
         true
     }
 
-    /// Completes all held reads.
+    /// Completes all submitted reads.
     pub fn run(&self) {
         while self.step() {}
     }
@@ -165,7 +165,7 @@ impl ReadBackend for SimReads {
         drop(cancelled);
     }
 
-    /// Lets one held read make an attempt, or advances the clock to `until`.
+    /// Simulates one attempt of a submitted read, or advances the clock to `until`.
     ///
     /// # Panics
     /// If a simulation that is stopped, or holds nothing, is waited for without a deadline: nothing

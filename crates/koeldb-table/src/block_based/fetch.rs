@@ -304,7 +304,7 @@ impl TableFile {
         self.here(Error::corruption(message), handle)
     }
 
-    /// Reads `len` bytes at `offset`, which must be inside the file.
+    /// Reads `len` bytes at `offset`, all of which must be inside the file.
     ///
     /// # Errors
     /// If the system fails or the file is shorter than it was.

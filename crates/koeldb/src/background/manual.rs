@@ -455,7 +455,7 @@ impl Background {
         let version = family.version();
         if output_level >= version.levels.len() {
             return Err(Error::invalid_argument(format!(
-                "output level {output_level} of column family '{}', which has {} levels",
+                "output level {output_level} does not exist in column family '{}', which has {} levels",
                 family.name,
                 version.levels.len()
             )));

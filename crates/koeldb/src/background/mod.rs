@@ -287,7 +287,7 @@ impl Background {
             if deadline.is_some_and(|deadline| self.context.clock.now() >= deadline) {
                 return Err(Error::with_kind(
                     ErrorKind::TimedOut,
-                    "background work goes on",
+                    "background work is still running",
                 ));
             }
             drop(self.slots.wait(running, Duration::from_millis(20)));

@@ -223,7 +223,7 @@ impl BackupEngine {
     /// The id of the next backup.
     pub(super) fn next_id(&self, backups: &Backups) -> Result<BackupId> {
         let next = backups.last_id().checked_add(1);
-        next.ok_or_else(|| Error::invalid_argument("all backup ids are used up"))
+        next.ok_or_else(|| Error::invalid_argument("no backup id is left"))
     }
 
     /// The directory of the engine.
@@ -353,7 +353,7 @@ impl BackupEngine {
         self.collect(&backups, false)
     }
 
-    /// Removes what interrupted backups and removals left behind.
+    /// Removes the files left by interrupted backups and removals.
     ///
     /// Shared files are kept while any backup is damaged, because it may need them.
     ///

@@ -115,7 +115,7 @@ impl BackupMeta {
         if let Some(version) = first.strip_prefix("schema_version ") {
             if version != "2" && !version.starts_with("2.") {
                 return Err(Error::not_supported(format!(
-                    "schema version {version:?} of a backup"
+                    "unsupported schema version {version:?} of a backup"
                 )));
             }
             schema = 2;
@@ -127,7 +127,7 @@ impl BackupMeta {
         let has_footer = meta.decode_files(lines, schema, id)?;
         if count != meta.files.len() as u64 {
             return Err(Error::corruption(format!(
-                "{count} files are announced and {} are listed",
+                "the meta file declares {count} files and lists {}",
                 meta.files.len()
             )));
         }
@@ -189,7 +189,7 @@ impl BackupMeta {
             if is_excluded {
                 self.excluded.push(file.path);
             } else if schema < 2 && file.crc32c.is_none() {
-                return Err(Error::corruption("a file without checksum"));
+                return Err(Error::corruption("a listed file has no checksum"));
             } else {
                 self.files.push(file);
             }
@@ -205,7 +205,7 @@ fn decode_footer(lines: &mut Lines<'_>) -> Result<()> {
             return Ok(());
         };
         let Some((name, data)) = line.split_once(' ') else {
-            return Err(Error::corruption("a footer field without data"));
+            return Err(Error::corruption("a footer field has no data"));
         };
         if name != FOOTER_CRC {
             refuse_unknown(name)?;
@@ -262,7 +262,7 @@ impl<'t> Lines<'t> {
 fn refuse_unknown(name: &str) -> Result<()> {
     if name.starts_with("ni::") {
         return Err(Error::not_supported(format!(
-            "field {name:?} of a backup, which must not be ignored"
+            "unknown field {name:?} of a backup, which must not be ignored"
         )));
     }
     Ok(())
@@ -282,7 +282,9 @@ fn decimal(text: &str, what: &str) -> Result<u64> {
         text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     match text.parse() {
         Ok(number) if is_exact => Ok(number),
-        _ => Err(Error::corruption(format!("{what} {text:?} is no number"))),
+        _ => Err(Error::corruption(format!(
+            "{what} {text:?} is not a number"
+        ))),
     }
 }
 
@@ -292,7 +294,7 @@ fn checksum(text: &str) -> Result<u32> {
 }
 
 fn unhex(text: &str) -> Result<Vec<u8>> {
-    let bad = || Error::corruption("application metadata that is not hexadecimal");
+    let bad = || Error::corruption("the application metadata is not hexadecimal");
     if !text.len().is_multiple_of(2) || text.len() / 2 > APP_METADATA_BYTES_MAX {
         return Err(bad());
     }

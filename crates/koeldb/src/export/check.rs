@@ -175,7 +175,9 @@ fn check_file(
     };
     let reader = open_table(fs, source, context)?;
     if reader.properties().has_embedded_blobs() {
-        return Err(Error::not_supported("the table holds blobs"));
+        return Err(Error::not_supported(
+            "the table has embedded blobs, which are not supported",
+        ));
     }
     check_entries(&reader, order, file)
 }

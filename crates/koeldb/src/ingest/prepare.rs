@@ -207,7 +207,10 @@ fn check_table(
         )));
     }
     if properties.has_embedded_blobs() {
-        return Err(Error::not_supported("the table holds blobs").in_file(source, None, "ingest"));
+        return Err(
+            Error::not_supported("the table has embedded blobs, which are not supported")
+                .in_file(source, None, "ingest"),
+        );
     }
     let bounds = bounds_of(&reader, &family.order);
     let bounds = bounds.map_err(|error| error.in_file(source, None, "ingest"))?;

@@ -24,7 +24,7 @@ pub(crate) fn lock_timeout(key: &[u8]) -> Error {
 
 /// Creates the error of a wait that would close a cycle.
 pub(crate) fn deadlock(path: &DeadlockPath) -> Error {
-    let message = format!("the wait for a lock would be a deadlock: {path}");
+    let message = format!("waiting for a lock would be a deadlock: {path}");
     not_applied(ErrorKind::Busy, ErrorDetail::Deadlock, message)
 }
 

@@ -46,7 +46,7 @@ impl KeyLocks {
                 BatchEntry::DeleteRange { .. } => {
                     return Err(Error::not_supported(
                         "a range deletion cannot lock its keys; set skip_concurrency_control in \
-                         TransactionDbOptions if no transaction meets it",
+                         TransactionDbOptions if no transaction uses the range",
                     )
                     .with_outcome(WriteOutcome::NotApplied));
                 }

@@ -185,7 +185,7 @@ impl DbBuilder {
         Err(Error::with_kind(
             ErrorKind::TryAgain,
             format!(
-                "{}: the database changes faster than it can be opened",
+                "{}: the database changed repeatedly while it was opened read-only: try again",
                 path.display()
             ),
         ))

@@ -269,7 +269,7 @@ fn refuse_undecided(directory: &Path, sections: &Sections) -> Result<()> {
     };
     let error = Error::not_supported(format!(
         "transaction '{}' is prepared and neither committed nor rolled back: open the database with \
-         Options::set_transactions, or with RocksDB as a TransactionDB, and decide it",
+         Options::set_transactions, or with RocksDB as a TransactionDB, and commit it or roll it back",
         name.escape_ascii()
     ));
     Err(error.in_file(&file_name::wal(directory, *number), None, "replay"))
@@ -388,7 +388,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Applies the verdict on damage in a log; returns whether replay continues behind it.
+    /// Applies the verdict on damage in a log; returns whether replay continues after the damage.
     ///
     /// A log of which nothing was applied does not move the place where replay stopped.
     fn passes_damage(&mut self, log: &LogReport, error: Error) -> Result<bool> {
@@ -470,8 +470,8 @@ impl Replay<'_> {
             if Link::decode(record).is_some_and(|link| link.kind == LinkKind::Durable) {
                 let directory = reader.file().path().parent().unwrap_or(Path::new(""));
                 return Err(Error::corruption(format!(
-                    "{} is missing or ends early, without damage, and {} goes on behind it and has \
-                     synced batches; restore it, or open with kSkipAnyCorruptedRecords to go \
+                    "{} is missing or ends early, without damage, and {} continues after it and has \
+                     synced batches; restore it, or open with kSkipAnyCorruptedRecords to recover \
                      without it",
                     file_name::wal(directory, before).display(),
                     file_name::wal(directory, after).display(),

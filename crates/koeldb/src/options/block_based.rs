@@ -61,7 +61,7 @@ option_enum! {
         Disable = "kDisable",
         /// Inserts the blocks written by flushes.
         FlushOnly = "kFlushOnly",
-        /// Those of flushes and compactions.
+        /// Inserts the blocks written by flushes and compactions.
         FlushAndCompaction = "kFlushAndCompaction",
     }
 }

@@ -166,7 +166,7 @@ impl OptionValue for Option<Cache> {
         }
         if text.contains("://") {
             return Err(Refusal::unsupported(format!(
-                "{name}={text}: no cache is known by an address; give a size or {{capacity=…;num_shard_bits=…;}}"
+                "{name}={text}: a cache cannot be given by its address; give a size or {{capacity=…;num_shard_bits=…;}}"
             )));
         }
         let mut settings = CacheSettings::default();

@@ -1,4 +1,4 @@
-//! Compaction filters: built-in ones, functions, and those created by a factory of the user.
+//! Compaction filters: built-in ones, functions, and those of the user's factory.
 //!
 //! A filter belongs to a column family. OPTIONS files name only built-in filters: the program that
 //! opens a database must set its own filters again.

@@ -1,4 +1,4 @@
-//! The database options, and [`Options`]: those, and the default options of column families.
+//! The database options, and [`Options`], which adds the default options of column families.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -21,7 +21,7 @@ impl CancelToken {
         Self::default()
     }
 
-    /// Ends the compactions early, with `Incomplete`; what they have completed stays.
+    /// Ends the compactions early, with `Incomplete`; completed parts stay.
     pub fn cancel(&self) {
         self.flag.store(true, Ordering::Release);
     }

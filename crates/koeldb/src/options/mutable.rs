@@ -49,7 +49,7 @@ fn check_prefix_extractor(
     let (old, new) = (name(current), name(changed));
     if matches!(current.table_factory, TableFormat::Plain(_)) && old != new {
         return Err(Error::invalid_argument(format!(
-            "Option not changeable: prefix_extractor={new}: the plain tables of the family are found by {old}"
+            "Option not changeable: prefix_extractor={new}: the plain tables of the family were written with {old}"
         )));
     }
     Ok(())

@@ -34,7 +34,7 @@ impl<'a> Description<'a> {
                     return Ok(None);
                 }
                 return Err(Refusal::invalid(format!(
-                    "Error parsing {name}: {text} names no object; begin it with id=NAME;"
+                    "Error parsing {name}: {text} does not name an object; begin with id=NAME;"
                 )));
             };
             let (_, id) = members.remove(at);

@@ -286,7 +286,7 @@ impl Parser<'_> {
             }
             "options_file_version" if version_number(name, value)? < [1, 0, 0] => {
                 return Err(Refusal::invalid(format!(
-                    "options_file_version={value} is not supported; it is 1.0 or newer"
+                    "options_file_version={value} is not supported; it must be 1.0 or newer"
                 )));
             }
             _ => {}
@@ -339,7 +339,7 @@ fn version_number(name: &str, text: &str) -> Result<[u32; 3], Refusal> {
         Ok(numbers)
     } else {
         Err(Refusal::invalid(format!(
-            "{name}={text} is no version: at most three numbers with dots between them are"
+            "{name}={text} is not a version: it must have at most three numbers separated by dots"
         )))
     }
 }
@@ -513,7 +513,7 @@ pub(crate) fn latest(fs: &dyn FileSystem, directory: &Path) -> Result<PathBuf> {
 pub(crate) fn load(fs: &dyn FileSystem, file: &Path, how: &ConfigOptions) -> Result<LoadedOptions> {
     let bytes = fs.read_all(file, limits(how.untrusted).options_bytes, Purpose::Open)?;
     let text = String::from_utf8(bytes)
-        .map_err(|_| Error::corruption("an OPTIONS file is UTF-8 text, and this is not"))
+        .map_err(|_| Error::corruption("the OPTIONS file is not UTF-8 text"))
         .map_err(|error| error.in_file(file, None, "read"))?;
     let mut parsed = parse(&text, how).map_err(|error| error.in_file(file, None, "read"))?;
     mend(&mut parsed);

@@ -157,13 +157,13 @@ impl FlushOptions {
 option_enum! {
     /// Whether a manual compaction rewrites the last level.
     pub enum BottommostLevelCompaction {
-        /// If there is a compaction filter.
+        /// Compacts the bottommost level if there is a compaction filter.
         IfHaveCompactionFilter = "kIfHaveCompactionFilter",
         /// Does not compact the bottommost level.
         Skip = "kSkip",
         /// Always compacts the bottommost level.
         Force = "kForce",
-        /// Yes, except for files this compaction has just written.
+        /// Compacts the bottommost level, except files that this compaction has just written.
         ForceOptimized = "kForceOptimized",
     }
 }

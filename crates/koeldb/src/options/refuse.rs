@@ -1,4 +1,4 @@
-//! Checks of settings that open rejects: contradictory ones, and those of missing features.
+//! Checks of settings that open rejects: contradictory ones, and ones of missing features.
 //!
 //! The errors of all column families are collected into one, so that a configuration can be
 //! corrected in one step. The options must be sanitized.

@@ -309,7 +309,7 @@ pub(crate) fn set<S: Section>(
     if let Some(removed) = S::removed().iter().find(|removed| removed.name == name) {
         return if reading.mutable_only && !removed.mutable {
             Err(Refusal::invalid(format!(
-                "Option not changeable: {} is an option of older releases",
+                "Option not changeable: {} is an option of older releases and has no effect",
                 full(name)
             )))
         } else {

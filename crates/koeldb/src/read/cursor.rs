@@ -565,7 +565,7 @@ impl DbCursor {
         Some((PinnedSlice::copy_of(scan.key()), value))
     }
 
-    /// The part of a stored value that is shown: in a TTL database, without the time behind it.
+    /// The part of a stored value that is shown: in a TTL database, without the appended time.
     #[inline]
     fn shown<'v>(&self, stored: &'v [u8]) -> &'v [u8] {
         let bytes = stored.len().saturating_sub(self.hidden_bytes);

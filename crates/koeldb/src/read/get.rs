@@ -282,6 +282,6 @@ pub(crate) fn search_memtables_batch(
 fn needs_io() -> Error {
     Error::with_kind(
         ErrorKind::Incomplete,
-        "the memtables do not settle the key, and the read tier excludes I/O",
+        "the memtables do not decide the value of the key, and the read tier excludes I/O",
     )
 }

@@ -28,7 +28,7 @@ pub enum Direction {
 
 #[derive(Clone, Debug)]
 enum Side {
-    /// Not used yet; has the start key.
+    /// No cursor yet: the iterator was not used. Has the start key.
     Fresh(Option<Vec<u8>>),
     Running,
     Done,

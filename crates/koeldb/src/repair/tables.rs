@@ -133,7 +133,7 @@ pub(super) fn examine(
         bounds.take(&order, &first, &last)?;
     }
     if bounds.entries == 0 {
-        return Err(Error::corruption("the table holds nothing"));
+        return Err(Error::corruption("the table has no entries"));
     }
     let properties = reader.properties();
     bounds.file.oldest_ancestor_time = properties.creation_time;

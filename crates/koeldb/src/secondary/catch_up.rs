@@ -64,7 +64,7 @@ impl Secondary {
                 return Err(Error::with_kind(
                     ErrorKind::TryAgain,
                     format!(
-                        "{}: the primary removes files faster than they can be opened",
+                        "{}: the primary removed files repeatedly while they were opened: try again",
                         owners.context.path.display()
                     ),
                 ));
@@ -108,7 +108,7 @@ impl Secondary {
             {
                 return Err(Error::with_kind(
                     ErrorKind::TryAgain,
-                    format!("log {current:06} is needed and gone"),
+                    format!("log {current:06} is needed, but was removed"),
                 ));
             }
         }

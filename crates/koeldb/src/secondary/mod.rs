@@ -136,7 +136,7 @@ impl Secondary {
         if state.logs.last_seqno > visibility.seqno() {
             return Err(Error::with_kind(
                 ErrorKind::TryAgain,
-                "the last catch-up failed halfway: catch up first",
+                "the last catch-up failed halfway: call try_catch_up_with_primary first",
             ));
         }
         Ok(state)

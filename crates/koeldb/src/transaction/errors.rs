@@ -27,7 +27,7 @@ pub(super) fn equal_keys_differ(family: &str) -> Error {
 pub(super) fn history_too_short() -> Error {
     Error::with_kind(
         ErrorKind::TryAgain,
-        "the memtables do not reach back to the transaction's snapshot; repeat it, or validate with \
+        "the memtables do not reach back to the transaction's snapshot; repeat the transaction, or validate with \
          ValidationTier::All",
     )
     .with_outcome(WriteOutcome::NotApplied)

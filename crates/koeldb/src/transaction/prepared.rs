@@ -189,7 +189,7 @@ pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {
     let inner = what.db.inner();
     if what.name.is_empty() || what.name.len() > NAME_BYTES_MAX {
         return Err(Error::invalid_argument(format!(
-            "the name of a transaction has 1 to {NAME_BYTES_MAX} bytes, this one {}",
+            "the name of a transaction must have 1 to {NAME_BYTES_MAX} bytes, this one has {}",
             what.name.len()
         ))
         .with_outcome(WriteOutcome::NotApplied));

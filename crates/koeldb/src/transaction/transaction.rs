@@ -475,7 +475,7 @@ impl Transaction {
         self.get_for_update_opt(family, key, &ReadOptions::new(), mode)
     }
 
-    /// Returns the value of `key` in `family`, and protects what was read until the commit.
+    /// Returns the value of `key` in `family`, and protects the key until the commit.
     ///
     /// A pessimistic transaction locks the key; the commit of an optimistic one fails if the key
     /// has changed.

@@ -60,7 +60,7 @@ pub(crate) fn add_family(
     let id = versions.add_family(&descriptor(name, &options), log)?;
     let family = versions.family(id).ok_or_else(|| {
         Error::corruption(format!(
-            "column family {id} disappeared during its creation"
+            "column family {id} was dropped during its creation"
         ))
     })?;
     let family = family_with_ttl(family, options, table_files, log, ttl);

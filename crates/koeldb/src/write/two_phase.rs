@@ -111,7 +111,9 @@ pub(crate) fn pieces(rep: &[u8]) -> Result<Vec<Piece<'_>>> {
                 is_in_section = false;
             }
             _ if is_in_section => {
-                return Err(Error::corruption("a mark within a prepared section"));
+                return Err(Error::corruption(
+                    "a two-phase commit mark inside a prepared section",
+                ));
             }
             _ => {
                 if count > 0 {
@@ -131,7 +133,7 @@ pub(crate) fn pieces(rep: &[u8]) -> Result<Vec<Piece<'_>>> {
         rest = BatchIter::new(behind);
     }
     if is_in_section {
-        return Err(Error::corruption("a prepared section without an end"));
+        return Err(Error::corruption("a prepared section without its end mark"));
     }
     if count > 0 {
         pieces.push(Piece::Plain(begin, count));
@@ -157,7 +159,7 @@ fn refused(tag: u8) -> Error {
         tag::BEGIN_PERSISTED_PREPARE => "is of the write policy write-prepared",
         tag::BEGIN_UNPREPARE => "is of the write policy write-unprepared",
         tag::COMMIT_WITH_TIMESTAMP => "commits with a timestamp",
-        _ => return Error::corruption("the end of a prepared section without a beginning"),
+        _ => return Error::corruption("the end mark of a prepared section without its begin mark"),
     };
     Error::not_supported(format!(
         "a transaction in the log {what}, which is not supported: close it with RocksDB so that its \

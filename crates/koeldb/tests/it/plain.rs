@@ -265,7 +265,7 @@ fn the_prefix_extractor_stays_while_the_database_is_open() {
         assert!(
             error
                 .message()
-                .contains("are found by rocksdb.FixedPrefix.3"),
+                .contains("were written with rocksdb.FixedPrefix.3"),
             "{error}"
         );
     }

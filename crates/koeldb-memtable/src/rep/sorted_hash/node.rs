@@ -369,7 +369,7 @@ pub(super) struct Bucket<const N: usize = SLOTS> {
 /// of an address.
 pub(crate) const PLACE_BYTES: usize = size_of::<Bucket>() / PLACES;
 
-/// The place where an absent key would be inserted: the first empty slot, or the chain as seen.
+/// The slot for an absent key: the first empty slot, or the overflow chain as it was read.
 #[derive(Clone, Copy)]
 pub(super) struct Vacancy {
     slot: usize,
@@ -418,7 +418,7 @@ impl<const N: usize> Bucket<N> {
         (heads, empty)
     }
 
-    /// Finds the head of the key, or the place where it would be inserted.
+    /// Finds the head of the key, or the slot where one would be inserted.
     #[inline]
     pub(super) fn find<'t>(
         &'t self,

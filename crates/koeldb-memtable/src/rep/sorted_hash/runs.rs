@@ -425,7 +425,7 @@ impl RunSet {
         Run::new(merged, gauge)
     }
 
-    /// Creates the set with `merged` in place of `runs`, which it equals; `None` if they are gone.
+    /// Replaces `runs` by `merged`, which has the same entries; `None` if the set no longer has them.
     pub(super) fn replaced(&self, runs: &[Arc<Run>], merged: Arc<Run>) -> Option<RunSet> {
         let is_there = |window: &[Arc<Run>]| {
             let mut pairs = window.iter().zip(runs);

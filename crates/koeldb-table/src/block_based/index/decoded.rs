@@ -173,7 +173,7 @@ impl DecodedIndex {
         }
     }
 
-    /// The block of the first number in a group that is not below `wanted`.
+    /// Returns the block of the first key number in a group that is not below `wanted`.
     #[inline]
     fn block_in(&self, group: usize, wanted: u64) -> IndexSearchResult {
         let Some(group) = self.groups.get(group).filter(|_| self.has_handles) else {
