@@ -121,7 +121,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     ),
     Benchmark {
         change: |plan| plan.batch = 1000,
-        ..fill("fillbatch", "fillseq in batches of 1000", write::sequential)
+        ..fill(
+            "fillbatch",
+            "fillseq with batches of 1000 keys",
+            write::sequential,
+        )
     },
     fill(
         "fillrandom",
@@ -140,7 +144,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         one_thread: Some(UNIQUE_REMARK),
         ..fill(
             "fillanddeleteuniquerandom",
-            "the same as filluniquerandom",
+            "filluniquerandom under another name",
             write::unique_random,
         )
     },
@@ -180,13 +184,13 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         needs: Needs::NoAutoCompactions,
         ..fill(
             "filluniquerandomdeterministic",
-            "the same; the last level in random order",
+            "fills each level of the tree by a compaction of its own; the last one in random order",
             deterministic::unique_random,
         )
     },
     threads(
         "overwrite",
-        "writes random keys into what is there",
+        "writes random keys into the existing database",
         write::random,
     ),
     threads(
@@ -248,7 +252,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
             scan::forwards,
         )
     },
-    threads("newiterator", "makes and drops cursors", scan::new_iterator),
+    threads(
+        "newiterator",
+        "creates and drops cursors",
+        scan::new_iterator,
+    ),
     threads(
         "seekrandom",
         "seeks to random keys and takes seek_nexts steps",
@@ -258,7 +266,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         tells_batch: TellsBatch::Always,
         ..threads(
             "approximatesizerandom",
-            "asks for sizes of random ranges",
+            "estimates the sizes of random ranges",
             read::approximate_sizes,
         )
     },
@@ -269,7 +277,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     ),
     threads(
         "updaterandom",
-        "reads a random key and writes it anew",
+        "reads a random key and writes a new value",
         mixed::update_random,
     ),
     threads(
@@ -305,7 +313,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     },
     beside(
         "readwhilewriting",
-        "readrandom beside a writer",
+        "readrandom while another thread writes",
         read::random,
         background::writer,
     ),
@@ -313,45 +321,49 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         tells_batch: TellsBatch::Always,
         ..beside(
             "multireadwhilewriting",
-            "multireadrandom beside a writer",
+            "multireadrandom while another thread writes",
             read::multi_random,
             background::writer,
         )
     },
     beside(
         "seekrandomwhilewriting",
-        "seekrandom beside a writer",
+        "seekrandom while another thread writes",
         scan::seek_random,
         background::writer,
     ),
     beside(
         "newiteratorwhilewriting",
-        "newiterator beside a writer",
+        "newiterator while another thread writes",
         scan::new_iterator,
         background::writer,
     ),
     beside(
         "readwhilemerging",
-        "readrandom beside a merger",
+        "readrandom while another thread merges",
         read::random,
         background::merger,
     ),
     beside(
         "seekrandomwhilemerging",
-        "seekrandom beside a merger",
+        "seekrandom while another thread merges",
         scan::seek_random,
         background::merger,
     ),
     beside(
         "readwhilescanning",
-        "readrandom beside a scanner",
+        "readrandom while another thread scans",
         read::random,
         background::scanner,
     ),
-    threads("compact", "compacts everything", state::compact),
+    threads(
+        "compact",
+        "compacts all keys to the last level in use",
+        state::compact,
+    ),
     state(
         "compactall",
-        "compacts everything, without a result line",
+        "compacts all keys to the last level in use, without a result line",
         state::compact_all,
     ),
     state(

@@ -29,7 +29,7 @@ use clap::Parser;
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "db_stress",
-    about = "Works on a database in many threads, kills itself, and looks whether anything was lost",
+    about = "Writes a database in many threads, kills the writing process, and checks that nothing was lost",
     rename_all = "snake_case"
 )]
 pub(crate) struct Flags {
@@ -42,10 +42,10 @@ pub(crate) struct Flags {
     /// Duration in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Least number of kills, even after the duration.
+    /// Minimum number of kills, even beyond the duration.
     #[arg(long, default_value_t = 0)]
     kills: u64,
-    /// Longest life of a worker in milliseconds.
+    /// Maximum time in milliseconds after which a worker process is killed.
     #[arg(long, default_value_t = 3000)]
     life_ms: u64,
     /// Threads that write, each to its own keys.
@@ -60,10 +60,10 @@ pub(crate) struct Flags {
     /// Seed of the random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One of this many calls to the file system fails; 0 for none.
+    /// Makes one in this many calls to the file system fail; 0 for none.
     #[arg(long, default_value_t = 0)]
     fault_one_in: u32,
-    /// Sync every write.
+    /// Syncs the log after every write.
     #[arg(long)]
     sync: bool,
     /// Program that cuts the power (`PROGRAM cut PID`, before the worker is killed) and restores
@@ -73,7 +73,7 @@ pub(crate) struct Flags {
     /// Makes a background thread of each worker panic, which the driver must report.
     #[arg(long, hide = true)]
     panic: bool,
-    /// Number of this worker, set by the driver.
+    /// Number of this worker process; set by the driver.
     #[arg(long, hide = true)]
     worker: Option<u64>,
 }

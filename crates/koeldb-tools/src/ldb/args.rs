@@ -21,7 +21,7 @@ pub(super) struct Cli {
 }
 
 const EXAMPLES: &str = "\
-Flags may stand before or behind the command.
+Flags may stand before or after the command.
 
 Examples:
   ldb --db=/var/lib/app/db scan --from=user: --to=user; --max_keys=10
@@ -35,9 +35,9 @@ Examples:
 Commands of RocksDB's ldb that do not exist here:
   put_entity, get_entity, multi_get_entity   wide columns can be read, not written
   reduce_levels, change_compaction_style     open with the new options, then run compact
-  compaction_progress_dump                   compactions that stop begin anew; there is no progress file
+  compaction_progress_dump                   an interrupted compaction starts over; there is no progress file
   update_manifest                            it records temperatures, which have no effect here
-  unsafe_remove_sst_file                     move the file away, then run repair: it says what is lost
+  unsafe_remove_sst_file                     move the file away, then run repair, which reports what is lost
   query                                      each of its commands is a command of ldb";
 
 /// Flags of all commands.
@@ -48,7 +48,7 @@ pub(super) struct Global {
     #[arg(long, global = true, value_name = "DIRECTORY")]
     pub(super) db: Option<PathBuf>,
 
-    /// Reads through a secondary of the database, with this directory of its own.
+    /// Opens a secondary of the database, which keeps its own files in this directory.
     #[arg(
         long,
         global = true,
@@ -57,7 +57,7 @@ pub(super) struct Global {
     )]
     pub(super) secondary_path: Option<PathBuf>,
 
-    /// Reads through a follower of the database here, whose own directory is --db.
+    /// Opens a follower, in --db, of the database in this directory.
     #[arg(long, global = true, value_name = "DIRECTORY")]
     pub(super) leader_path: Option<PathBuf>,
 
@@ -168,7 +168,7 @@ pub(super) enum Command {
     Delete { key: String },
     /// Deletes a key that was written only once.
     Singledelete { key: String },
-    /// Deletes a range of keys, without its end.
+    /// Deletes a range of keys; the end is not included.
     Deleterange { from: String, to: String },
     /// Prints keys and values in order.
     Scan(Scan),

@@ -110,13 +110,13 @@ enum Command {
     Check,
     /// Prints the entries.
     Scan,
-    /// Writes the whole layout to <FILE>_dump.txt, beside the file.
+    /// Writes the contents of all blocks to <FILE>_dump.txt, in the directory of the file.
     Raw,
     /// Verifies every block. For cuckoo tables, prints the cost of lookups.
     Verify,
     /// Prints the properties.
     Properties,
-    /// Prints which files are tables.
+    /// Prints whether each file is a valid table.
     Identify,
 }
 

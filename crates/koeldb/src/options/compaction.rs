@@ -38,7 +38,7 @@ option_section! {
         /// Data buffered before the dictionary is built.
         [honoured mutable "6.19"] max_dict_buffer_bytes: u64 = 0, "0 = target file size.",
             set_max_dict_buffer_bytes(value: u64), get_max_dict_buffer_bytes;
-        /// true: train; false: finalise raw samples.
+        /// Train the ZSTD dictionary on samples; false: use the samples themselves.
         [honoured mutable "7.3"] use_zstd_dict_trainer: bool = true, "",
             set_use_zstd_dict_trainer(on: bool), get_use_zstd_dict_trainer;
         /// Let ZSTD add its own frame checksum.
