@@ -142,7 +142,7 @@ impl<T> Owner<T> {
 /// The owner's exclusive access to the value; dropping it leaves the cell.
 pub struct Guard<'o, T> {
     owner: &'o mut Owner<T>,
-    /// Sharing this between threads shares the value, so it must be as `Sync` as the value.
+    /// A marker that makes the guard `Sync` only if the value is: sharing it shares the value.
     _value: PhantomData<&'o mut Option<T>>,
 }
 

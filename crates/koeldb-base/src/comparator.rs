@@ -222,7 +222,7 @@ pub enum KeyOrder {
 }
 
 impl KeyOrder {
-    /// The order of `comparator`; recognises the built-in ones.
+    /// Creates the order of `comparator`; recognises the built-in ones.
     pub fn new(comparator: impl Comparator) -> Self {
         comparator
             .builtin()

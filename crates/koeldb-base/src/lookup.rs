@@ -35,7 +35,7 @@ enum KeyStorage {
 }
 
 impl SeekKey {
-    /// The internal key that sorts before all entries of `user_key` visible at `seqno`.
+    /// Creates the internal key that sorts before all entries of `user_key` visible at `seqno`.
     #[inline]
     #[must_use]
     pub fn new(user_key: &[u8], seqno: SeqNo) -> Self {

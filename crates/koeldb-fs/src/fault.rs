@@ -188,7 +188,7 @@ pub struct FaultRule {
 }
 
 impl FaultRule {
-    /// Applies `action` to every matching call.
+    /// Creates a rule that applies `action` to every call.
     #[must_use]
     pub fn new(action: FaultAction) -> Self {
         FaultRule {

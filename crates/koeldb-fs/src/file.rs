@@ -105,7 +105,7 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
-    /// The defaults for `purpose`.
+    /// Creates the default options for `purpose`.
     #[must_use]
     pub fn new(purpose: Purpose) -> Self {
         WriteOptions {

@@ -5,7 +5,7 @@
 //! of the bytes when the first one completes. Only bytes are shared: a failure or cancellation
 //! concerns only its owner, and the requests that waited for it are then read by themselves.
 //!
-//! No request waits in vain, since a listed read makes progress independently of its waiters:
+//! No request waits forever, since a listed read makes progress independently of its waiters:
 //! - A read that others execute always makes progress, even if its owner is gone.
 //! - A read in the ring of a call makes progress because that call cannot end before it, and waits
 //!   for the reads of others only while its own ring is empty. A nested call on the same thread

@@ -54,7 +54,7 @@ enum Call {
 }
 
 impl<C: Cursor> MergingCursor<C> {
-    /// Merges `children`, in any order; unpositioned until the first seek.
+    /// Creates an unpositioned cursor over the merged entries of `children`, given in any order.
     #[must_use]
     pub fn new(order: KeyOrder, children: Vec<C>) -> Self {
         MergingCursor {

@@ -49,8 +49,8 @@ pub fn pick(version: &Version, settings: &PickSettings, unix_secs: u64) -> Optio
 
 /// Returns the groups of tables of `level` that are dropped together, in the order of dropping.
 ///
-/// On level 0 that is oldest first. On deeper levels it is by key, since ages are unknown there,
-/// with all versions of a key.
+/// On level 0, the order is oldest first. On deeper levels, where ages are unknown, the order is by
+/// key, and a group has all versions of a key.
 pub(super) fn leaving(version: &Version, level: usize) -> Vec<&[Arc<FileMeta>]> {
     let files = &version.levels[level].files;
     if level == 0 {

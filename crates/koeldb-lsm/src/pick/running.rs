@@ -81,7 +81,7 @@ impl RunningCompactions {
 /// Returns the range that a compaction claims: on its output level and, if a move goes up, on all
 /// levels from there to the inputs.
 ///
-/// Newer data that came to rest between the two would be below what moves.
+/// Newer data written to a level between the two would end up below the moved, older data.
 fn claim_of(order: &KeyOrder, plan: &CompactionPlan) -> Option<Claim> {
     if plan.deletion_only || plan.output_level == 0 {
         return None;

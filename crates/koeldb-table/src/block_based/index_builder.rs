@@ -143,7 +143,7 @@ pub(crate) struct IndexBuilder {
     keys: Vec<u8>,
     entries: Vec<Entry>,
     handles: Vec<BlockHandle>,
-    /// Whether two neighbouring blocks share a user key.
+    /// Whether separators need sequence numbers, because two neighbouring blocks share a user key.
     needs_seqnos: bool,
     prefixes: Option<PrefixBlocks>,
 }

@@ -84,7 +84,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Distributes `segment_count` segments over `block_count` blocks, at least one.
+    /// Creates the layout of `segment_count` segments over `block_count` blocks, at least one.
     pub(crate) fn new(segment_count: usize, block_count: u32) -> Self {
         let blocks = u64::from(block_count.max(1));
         let segments = segment_count as u64;

@@ -72,7 +72,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Copies and sorts the operations on family `cf`.
+    /// Creates the view of column family `cf`: copies and sorts its operations.
     pub(super) fn new(rep: &[u8], index: &Index, cf: u32, order: &KeyOrder) -> Self {
         let operations = index.operations();
         let mut newest: Vec<(u32, &[u8])> = index

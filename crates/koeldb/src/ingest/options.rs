@@ -87,7 +87,7 @@ pub struct IngestExternalFileArg {
 }
 
 impl IngestExternalFileArg {
-    /// Names the files for `family`. If they overlap, later ones win.
+    /// Creates the list of files for `family`. Where files overlap, entries of later ones win.
     pub fn new<P: Into<PathBuf>>(
         family: &ColumnFamily,
         files: impl IntoIterator<Item = P>,

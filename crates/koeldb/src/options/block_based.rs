@@ -250,7 +250,7 @@ option_section! {
 }
 
 impl BlockBasedOptions {
-    /// The defaults.
+    /// Creates the default options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

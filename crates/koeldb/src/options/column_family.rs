@@ -606,7 +606,7 @@ family_accessors!(ColumnFamilyOptions);
 family_accessors!(Options cf);
 
 impl ColumnFamilyOptions {
-    /// The defaults.
+    /// Creates the default options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

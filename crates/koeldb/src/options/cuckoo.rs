@@ -53,7 +53,7 @@ option_section! {
 }
 
 impl CuckooTableOptions {
-    /// The defaults.
+    /// Creates the default options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -446,7 +446,7 @@ impl DbOptions {
 }
 
 impl Options {
-    /// The defaults.
+    /// Creates the default options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

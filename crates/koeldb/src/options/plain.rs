@@ -51,7 +51,7 @@ option_section! {
 }
 
 impl PlainTableOptions {
-    /// The defaults.
+    /// Creates the default options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -29,7 +29,7 @@ impl Default for TransactionDbOptions {
 }
 
 impl TransactionDbOptions {
-    /// The defaults.
+    /// Creates the default options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -100,7 +100,7 @@ impl Default for TransactionOptions {
 }
 
 impl TransactionOptions {
-    /// The defaults.
+    /// Creates the default options.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

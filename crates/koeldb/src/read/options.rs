@@ -108,8 +108,8 @@ impl ReadOptions {
 
     /// Whether a multi-get of `count` keys overlaps its device reads.
     ///
-    /// `by_itself` is the choice of the engine without an explicit option. One key has nothing to
-    /// overlap, but only a read that does not wait in place can be abandoned, whatever the option.
+    /// `by_itself` is the choice for [`Switch::Auto`]. A read of one key has nothing to overlap. A
+    /// read with a time limit overlaps in any case, because a blocking read cannot be abandoned.
     pub(crate) fn overlaps(&self, count: usize, by_itself: bool) -> bool {
         let is_on = match self.async_io {
             Switch::On => true,

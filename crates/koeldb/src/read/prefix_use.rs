@@ -30,7 +30,7 @@ pub(super) enum PrefixUse {
 }
 
 impl PrefixUse {
-    /// The prefix use that is permitted for a seek to `key`, which is within `bounds`.
+    /// Returns the prefix use that is permitted for a seek to `key`, which is within `bounds`.
     pub(super) fn of(
         key: &[u8],
         direction: Direction,

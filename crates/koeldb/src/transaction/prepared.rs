@@ -56,7 +56,7 @@ impl PreparedTransaction {
     /// Like [`PreparedTransaction::commit`]; also applies `batch`, before the transaction's
     /// operations.
     ///
-    /// The log is written whatever `disable_wal` says. As in RocksDB, the keys of `batch` are not
+    /// The log is written regardless of `disable_wal`. As in RocksDB, the keys of `batch` are not
     /// locked: it replaces values that other transactions have locked and read, without a conflict.
     /// It is for keys that no other transaction writes, such as the position of a replica.
     ///

@@ -771,7 +771,7 @@ impl Transaction {
     /// `name`.
     ///
     /// The name has 1 to 512 bytes and is unique among the undecided transactions. The log is written
-    /// whatever `disable_wal` says, and synced if the options of the transaction say so.
+    /// regardless of `disable_wal`, and synced if the options of the transaction say so.
     ///
     /// # Errors
     /// The transaction is rolled back then. `InvalidArgument` for an optimistic transaction or a

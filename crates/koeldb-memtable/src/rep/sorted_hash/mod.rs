@@ -328,8 +328,8 @@ impl SortedHash {
         }
     }
 
-    /// Finds a closer start for a search of an old version: the oldest one in runs that is newer
-    /// than a footer.
+    /// Finds a closer start for a search of an old version: the oldest version in the sorted
+    /// runs that is newer than a footer.
     ///
     /// Returns `node`, which is a version of the key, if the runs have no older one. The result
     /// leads to all older versions.

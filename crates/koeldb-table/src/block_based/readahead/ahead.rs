@@ -32,7 +32,7 @@ const GAP_MAX: u64 = 16 << 10;
 /// The number of consecutive cache misses after which a walk queries the cache less often.
 ///
 /// It then queries for one block in [`ASKED_STRIDE`], until it has a hit: a query is a CPU cache
-/// miss, and reading one block in vain among others costs little.
+/// miss, and reading one unneeded block among others costs little.
 const ABSENT_SURE: u32 = 32;
 
 /// The interval of blocks at which a walk queries the cache after [`ABSENT_SURE`] misses.
