@@ -49,7 +49,7 @@ pub enum ErrorKind {
     NotFound,
 }
 
-/// Refines an [`ErrorKind`] where a caller can act on the difference.
+/// The cause of an error within its [`ErrorKind`], where a caller can act on the difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorDetail {

@@ -88,9 +88,9 @@ impl<'a> Tail<'a> {
         })
     }
 
-    /// Whether one flipped bit explains the mismatch; its byte must not be in a sector of zeros.
+    /// Whether one flipped bit, in no sector of zeros, explains the checksum mismatch.
     ///
-    /// Such a sector may be lost.
+    /// A sector of zeros may be one that was never written.
     fn fits_without_a_bit(self, header: &Header) -> bool {
         // The flipped bit may be the one that distinguishes the two kinds of headers.
         [HEADER_BYTES, RECYCLABLE_HEADER_BYTES]
@@ -108,7 +108,7 @@ fn sector_end(at: usize) -> usize {
     at.saturating_add(1).next_multiple_of(SECTOR_BYTES)
 }
 
-/// The byte of `record` in which one flipped bit explains the mismatch with `checksum`.
+/// Returns the byte of `record` in which one flipped bit explains the mismatch with `checksum`.
 fn flipped_byte(record: &[u8], checksum: u32) -> Option<usize> {
     let covered = record.get(CHECKSUMMED_FROM..)?;
     let computed = crc32c(covered);

@@ -254,7 +254,7 @@ const SIZE_RECORD_BYTES: u64 = 15;
 
 /// Writes MANIFEST `number` with a snapshot and further edits, and makes it and its name durable.
 ///
-/// It is not in force yet.
+/// CURRENT does not name it yet.
 ///
 /// # Errors
 /// If the system fails; the file is then removed again, if possible.

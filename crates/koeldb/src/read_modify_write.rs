@@ -123,7 +123,7 @@ impl ColumnFamily {
     }
 }
 
-/// Updates and ends of the default column family.
+/// Atomic updates, first and last entries of the default column family.
 impl Db {
     /// Returns the first entry in key order, if there is one.
     ///

@@ -88,7 +88,7 @@ pub struct ExternalSstFileInfo {
     pub num_range_del_entries: u64,
 }
 
-/// Writes one table file outside of a database: keys in strictly ascending order, range deletions
+/// A writer of one table file outside of a database: keys in strictly ascending order, range deletions
 /// in any.
 ///
 /// A writer that is dropped unfinished, or that failed, removes its file. Source: RocksDB's

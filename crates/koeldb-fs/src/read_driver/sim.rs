@@ -182,7 +182,7 @@ impl ReadBackend for SimReads {
     }
 }
 
-/// As a layer, it executes the reads of the files below.
+/// As a layer, the simulation executes the reads of the files below.
 ///
 /// `Layered::with_layer(fs, sim.clone())` is a file system whose reads this simulation orders.
 impl Layer for SimReads {

@@ -12,7 +12,7 @@ pub enum Decision {
     Change(Vec<u8>),
 }
 
-/// Filters the values of one compaction; used by one thread, under no lock.
+/// A filter for the values of one compaction; used by one thread, under no lock.
 pub trait CompactionFilter: Send {
     /// Decides on the newest value of `key`, on its way to `level`.
     ///
@@ -52,7 +52,7 @@ impl CompactionFilterContext {
     }
 }
 
-/// Creates a filter for each compaction.
+/// A factory that creates a filter for each compaction.
 pub trait CompactionFilterFactory: Send + Sync + 'static {
     /// The name for messages. OPTIONS files do not name factories.
     fn name(&self) -> &str;

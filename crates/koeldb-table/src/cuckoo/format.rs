@@ -271,7 +271,7 @@ impl CuckooLayout {
     }
 }
 
-/// Formats one fact per line.
+/// Formats the layout, one parameter per line.
 impl fmt::Display for CuckooLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let empty = u64::from(self.slot_count).saturating_sub(self.entry_count);

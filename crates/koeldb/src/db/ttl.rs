@@ -15,7 +15,7 @@ impl Db {
     /// Values carry the time at which they were written, as in RocksDB's `DBWithTTL`. The database
     /// must always be opened so: without it, reads return values with their times. In it, values
     /// without times are an error, or lose 4 bytes that look like a time since 2013. An expired
-    /// value is readable until a compaction meets it.
+    /// value is readable until a compaction reads it.
     /// [`Db::builder`] opens several column families, and secondaries.
     ///
     /// # Errors

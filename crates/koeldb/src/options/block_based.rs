@@ -256,7 +256,7 @@ impl BlockBasedOptions {
         Self::default()
     }
 
-    /// The filter of new files.
+    /// Sets the filter policy of new files.
     pub fn set_filter_policy(&mut self, policy: FilterPolicy) -> &mut Self {
         self.filter_policy = policy;
         self
@@ -274,7 +274,7 @@ impl BlockBasedOptions {
         self.set_hybrid_ribbon_filter(bloom_equivalent_bits_per_key, 0)
     }
 
-    /// A Ribbon filter, and a Bloom filter in levels below `bloom_before_level`.
+    /// Sets a Ribbon filter, and a Bloom filter for levels below `bloom_before_level`.
     pub fn set_hybrid_ribbon_filter(
         &mut self,
         bloom_equivalent_bits_per_key: f64,
@@ -292,7 +292,7 @@ impl BlockBasedOptions {
         self.filter_policy
     }
 
-    /// The block cache; `None` for the shared default of 32 MiB.
+    /// Sets the block cache. By default column families share one of 32 MiB.
     pub fn set_block_cache(&mut self, cache: &Cache) -> &mut Self {
         self.block_cache = Some(cache.clone());
         self
@@ -310,7 +310,7 @@ impl BlockBasedOptions {
         self
     }
 
-    /// The metadata that is pinned in the cache.
+    /// Sets which metadata blocks are pinned in the cache.
     pub fn set_metadata_cache_options(&mut self, options: &MetadataCacheOptions) -> &mut Self {
         self.metadata_cache_options = options.clone();
         self

@@ -151,7 +151,7 @@ impl CacheSettings {
     }
 }
 
-/// An option with a cache, which has no text form. It has no text form: reading a file gives
+/// An option with a cache, which has no text form: reading a file gives
 /// `None`, and open then creates the default cache.
 impl OptionValue for Option<Cache> {
     fn kind() -> String {

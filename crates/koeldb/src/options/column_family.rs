@@ -410,7 +410,7 @@ option_section! {
 macro_rules! family_accessors {
     ($Target:ident $($path:ident)?) => {
         impl $Target {
-            /// The comparator, fixed by the first open: opening with another name fails.
+            /// Sets the comparator, which the first open fixes: opening with another name fails.
             pub fn set_comparator(&mut self, comparator: impl Comparator) -> &mut Self {
                 self.$($path.)?comparator = KeyOrder::new(comparator);
                 self
@@ -422,7 +422,7 @@ macro_rules! family_accessors {
                 self.$($path.)?comparator.comparator()
             }
 
-            /// The operator for merge operands.
+            /// Sets the operator that merges operands.
             pub fn set_merge_operator(&mut self, operator: impl MergeOperator) -> &mut Self {
                 self.$($path.)?merge_operator = Some(Arc::new(operator));
                 self
@@ -462,7 +462,7 @@ macro_rules! family_accessors {
                 self.$($path.)?compaction_filter_factory.as_ref()
             }
 
-            /// The prefix of keys for filters and prefix scans.
+            /// Sets the extractor of key prefixes for filters and prefix scans.
             pub fn set_prefix_extractor(&mut self, extractor: impl PrefixExtractor) -> &mut Self {
                 self.$($path.)?prefix_extractor = Some(Arc::new(extractor));
                 self
@@ -474,19 +474,19 @@ macro_rules! family_accessors {
                 self.$($path.)?prefix_extractor.as_ref()
             }
 
-            /// New files are block-based tables with these options.
+            /// Makes new files block-based tables with these options.
             pub fn set_block_based_table_factory(&mut self, options: &BlockBasedOptions) -> &mut Self {
                 self.$($path.)?table_factory = TableFormat::BlockBased(options.clone());
                 self
             }
 
-            /// New files are cuckoo tables with these options.
+            /// Makes new files cuckoo tables with these options.
             pub fn set_cuckoo_table_factory(&mut self, options: &CuckooTableOptions) -> &mut Self {
                 self.$($path.)?table_factory = TableFormat::Cuckoo(options.clone());
                 self
             }
 
-            /// New files are plain tables with these options.
+            /// Makes new files plain tables with these options.
             pub fn set_plain_table_factory(&mut self, options: &PlainTableOptions) -> &mut Self {
                 self.$($path.)?table_factory = TableFormat::Plain(options.clone());
                 self
@@ -498,7 +498,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?table_factory
             }
 
-            /// The data structure of memtables.
+            /// Sets the data structure of memtables.
             pub fn set_memtable_factory(&mut self, factory: MemtableFactory) -> &mut Self {
                 self.$($path.)?memtable_factory = factory;
                 self
@@ -510,7 +510,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?memtable_factory
             }
 
-            /// The codec of the last level; `None` for that of the other levels.
+            /// Sets the codec of the last level; `None` uses that of the other levels.
             pub fn set_bottommost_compression_type(
                 &mut self,
                 compression: impl Into<Option<Compression>>,
@@ -525,7 +525,7 @@ macro_rules! family_accessors {
                 self.$($path.)?bottommost_compression
             }
 
-            /// The codec by level, from level 0, the base level and those below.
+            /// Sets the codec by level: for level 0, the base level, and those below it.
             ///
             /// Deeper levels use the last one. Empty: `compression` on all levels.
             pub fn set_compression_per_level(&mut self, levels: &[Compression]) -> &mut Self {

@@ -477,7 +477,7 @@ impl Options {
         u32::try_from(self.db.max_open_files).ok()
     }
 
-    /// Limits writes of flushes and compactions in bytes per second; 0 for no limit.
+    /// Limits writes of flushes and compactions to this many bytes per second; 0 for no limit.
     ///
     /// Each open creates its own limiter with default settings. To share or change a limiter, use
     /// [`Options::set_rate_limiter`], which this replaces.
@@ -505,7 +505,7 @@ impl Options {
         self.db.statistics.as_ref()
     }
 
-    /// The directory of LOG files; empty for that of the database.
+    /// Sets the directory of LOG files; empty for that of the database.
     pub fn set_db_log_dir(&mut self, path: impl AsRef<Path>) -> &mut Self {
         self.db.db_log_dir = path_text(path.as_ref());
         self
@@ -517,7 +517,7 @@ impl Options {
         Path::new(&self.db.db_log_dir)
     }
 
-    /// The directory of WAL files; empty for that of the database.
+    /// Sets the directory of WAL files; empty for that of the database.
     pub fn set_wal_dir(&mut self, path: impl AsRef<Path>) -> &mut Self {
         self.db.wal_dir = path_text(path.as_ref());
         self
@@ -529,7 +529,7 @@ impl Options {
         Path::new(&self.db.wal_dir)
     }
 
-    /// The daily off-peak window, `HH:mm-HH:mm` in UTC; empty for none.
+    /// Sets the daily off-peak window, `HH:mm-HH:mm` in UTC; empty for none.
     pub fn set_daily_offpeak_time_utc(&mut self, window: impl Into<String>) -> &mut Self {
         self.db.daily_offpeak_time_utc = window.into();
         self
@@ -541,7 +541,8 @@ impl Options {
         &self.db.daily_offpeak_time_utc
     }
 
-    /// The host name stored in table properties; `__hostname__` means that of this machine.
+    /// Sets the host name stored in table properties; `__hostname__` stands for that of this
+    /// machine.
     pub fn set_db_host_id(&mut self, host: impl Into<String>) -> &mut Self {
         self.db.db_host_id = host.into();
         self
@@ -553,7 +554,7 @@ impl Options {
         &self.db.db_host_id
     }
 
-    /// The generator of whole-file checksums; `None` for no checksums.
+    /// Sets the generator of whole-file checksums; `None` for no checksums.
     pub fn set_file_checksum_gen_factory(
         &mut self,
         generator: impl Into<Option<FileChecksumGenerator>>,

@@ -198,7 +198,7 @@ impl ReadOptions {
         self.async_io
     }
 
-    /// Scans begin at this key.
+    /// Sets the key at which scans begin, inclusive; `None` for no bound.
     pub fn set_iterate_lower_bound(&mut self, key: impl Into<Option<Vec<u8>>>) -> &mut Self {
         self.iterate_lower_bound = key.into();
         self
@@ -210,7 +210,7 @@ impl ReadOptions {
         self.iterate_lower_bound.as_deref()
     }
 
-    /// Scans end before this key.
+    /// Sets the key before which scans end, exclusive; `None` for no bound.
     pub fn set_iterate_upper_bound(&mut self, key: impl Into<Option<Vec<u8>>>) -> &mut Self {
         self.iterate_upper_bound = key.into();
         self

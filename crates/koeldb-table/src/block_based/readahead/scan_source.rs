@@ -118,11 +118,10 @@ impl AccessPattern {
         self.end = end;
     }
 
-    /// Handles a block that does not follow the last one: a seek, another table, or a repeated
-    /// call.
+    /// Handles a block that does not follow the last one: a seek, another table, or the
+    /// repetition of a suspended call.
     ///
-    /// A repeated block is that of a suspended call, which is repeated. A source moves to another
-    /// table only in a scan that crosses over.
+    /// A source moves to another table only in a scan that crosses over.
     #[cold]
     fn begin(
         &mut self,
