@@ -280,7 +280,7 @@ impl Error {
         ) || self.inner.detail == Some(ErrorDetail::NoSpace)
     }
 
-    /// The severity.
+    /// The severity of the error.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.inner.severity

@@ -73,7 +73,7 @@ pub enum AccessHint {
 pub enum MappedPages {
     /// Pages of 4 KiB.
     Small,
-    /// 2 MiB, where the page cache holds the file in units of that size.
+    /// Pages of 2 MiB, where the page cache holds the file in units of that size.
     Huge,
 }
 

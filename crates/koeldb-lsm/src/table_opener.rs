@@ -28,9 +28,9 @@ const TOO_MANY_OPEN_FILES_IN_SYSTEM: i32 = 23;
 /// A reference to an open table.
 #[derive(Debug)]
 pub enum TableRef<'f> {
-    /// The metadata of the file keeps the reader open.
+    /// A table that the metadata of the file keeps open.
     Kept(&'f Arc<TableReader>),
-    /// The table may be closed after this reference is dropped.
+    /// A table that may be closed after this reference is dropped.
     Held(Arc<TableReader>),
 }
 

@@ -1,9 +1,9 @@
 //! Prepared transactions: prepared, decided, recovered, and carried from log to log.
 //!
 //! The section of an undecided transaction is in the log that is being written: the thread that
-//! begins a log repeats the sections of all undecided transactions in it, and syncs it. So the commit of a section
-//! and the section itself are in one log, logs are retained and removed as without transactions, and
-//! recovery finds what it needs in the logs of unflushed data.
+//! begins a log repeats the sections of all undecided transactions in it, and syncs it. So the
+//! commit of a section and the section itself are in one log, logs are retained and removed as
+//! without transactions, and recovery finds what it needs in the logs of unflushed data.
 //!
 //! A decision whose record may have reached the log stands: if the log fails, the transaction stays
 //! locked until writes resume, which then applies it.

@@ -168,7 +168,7 @@ mod file_tag {
     pub(super) const PATH_ID: u32 = 65;
     /// The flag of custom file field tags that must not be skipped.
     pub(super) const INCOMPATIBLE: u32 = 1 << 6;
-    /// Preserved file fields, in the order in which they are written.
+    /// The tags of file fields that are kept undecoded, in the order in which they are written.
     pub(super) const KEPT: [u32; 4] = [
         TIMESTAMPS_PERSISTED,
         MIN_TIMESTAMP,

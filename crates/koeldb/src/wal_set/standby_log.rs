@@ -141,7 +141,7 @@ impl WalSet {
         Ok(EmptyLog { number, file })
     }
 
-    /// Returns a log and its number for the leader: the standby, or a new one.
+    /// Returns a log and its number for the write leader: the standby log, or a new one.
     pub(super) fn begin(&self) -> Result<(FileNumber, RecordWriter)> {
         let EmptyLog { number, file } = match self.standby.take() {
             Some(log) => log,
