@@ -58,9 +58,9 @@ fn all_threads_pass_a_barrier() -> bool {
 }
 
 struct Shared<T> {
-    /// Set while the owner is using the value. Only the owner stores it.
+    /// Whether the owner is using the value. Only the owner stores it.
     busy: AtomicBool,
-    /// Set while a revoker is using the value, or has announced itself.
+    /// Whether a revoker is using the value, or has announced itself.
     wanted: AtomicBool,
     /// Whether revokers execute a barrier on all threads, so that the owner needs none.
     asymmetric: bool,

@@ -202,8 +202,8 @@ impl RecordWriter {
         (self.len() + HEADER_BYTES as u64 - 1) / block_bytes
     }
 
-    /// Whether no record was appended. The announcement of compression is none, so that the log may
-    /// have bytes.
+    /// Whether no record was appended. A record that only announces compression does not count, so
+    /// that an empty log may have bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.has_records

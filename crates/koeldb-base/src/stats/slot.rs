@@ -14,7 +14,7 @@ pub(super) struct Slot {
     tickers: [AtomicU64; Ticker::COUNT],
     /// The thread's histograms, each created by its first value: a thread uses few kinds.
     histograms: [OnceLock<Box<Cells>>; HistogramKind::COUNT],
-    /// Set by a reset: the owning thread then creates a new slot.
+    /// Whether a reset has retired the slot: the owning thread then creates a new one.
     retired: AtomicBool,
 }
 

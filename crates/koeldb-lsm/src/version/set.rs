@@ -82,7 +82,7 @@ impl LiveFiles {
 /// The findings of MANIFEST recovery, besides the state.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestReport {
-    /// The MANIFEST that was read.
+    /// The number of the MANIFEST that was read.
     pub manifest_number: FileNumber,
     /// The number of edits applied.
     pub edit_count: u64,

@@ -100,7 +100,7 @@ impl<'list> Guess<'list> {
 pub(super) struct Tree {
     base: Base,
     root: AtomicPtr<Page>,
-    /// The structure lock, which guards inner pages, splits and the root.
+    /// Whether the structure lock is held, which guards inner pages, splits and the root.
     growing: AtomicBool,
 }
 

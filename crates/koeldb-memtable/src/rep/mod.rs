@@ -293,7 +293,7 @@ impl MemtableRep {
         }
     }
 
-    /// The memory for the order of the entries, besides the arena.
+    /// The bytes of logs, lists, sorted runs and sorted copies outside of the arena.
     #[inline]
     pub(crate) fn order_bytes(&self) -> usize {
         match self {

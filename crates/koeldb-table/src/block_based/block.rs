@@ -84,7 +84,7 @@ pub enum EntryLayout {
     Separated,
     /// Delta-encoded handles of an index.
     Handles {
-        /// Each handle is followed by the first key of its block.
+        /// Whether each handle is followed by the first key of its block.
         first_keys: bool,
     },
 }

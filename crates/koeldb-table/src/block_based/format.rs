@@ -464,11 +464,11 @@ impl Footer {
 pub struct PackedFooter {
     /// The number of restart points, below 2^28.
     pub restart_count: u32,
-    /// The block has a hash index from user keys to restart points.
+    /// Whether the block has a hash index from user keys to restart points.
     pub hash_index: bool,
-    /// The keys of an index block are uniformly distributed.
+    /// Whether the keys of an index block are uniformly distributed.
     pub uniform: bool,
-    /// Keys and values are in separate sections.
+    /// Whether keys and values are in separate sections.
     pub separated: bool,
 }
 

@@ -21,7 +21,7 @@ pub enum HashFamily {
     /// `MurmurHash64A`: on x86-64. KoelDB writes this one.
     #[default]
     Murmur64A,
-    /// `MurmurHashNeutral2`, 32 bits: everywhere else.
+    /// `MurmurHashNeutral2`, 32 bits: on CPUs other than x86-64.
     Neutral2,
 }
 

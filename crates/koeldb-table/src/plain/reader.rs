@@ -43,7 +43,8 @@ pub struct PlainReadOptions {
     pub bloom_bits_per_key: u32,
     /// The load factor of an index built at open, at most three quarters.
     pub hash_table_ratio: f64,
-    /// One in this many rows of a prefix is listed in an index built at open; 0 and 1 list all.
+    /// The number of rows of a prefix for each one listed in an index built at open; 0 and 1 list
+    /// all.
     pub index_sparseness: u64,
     /// Whether neither index nor filter is built or read, so that point lookups fail.
     pub full_scan: bool,

@@ -97,18 +97,19 @@ impl CompactRangeOptions {
     }
 
     accessors! {
-        /// Automatic compactions of the column family wait while this one runs.
+        /// Sets whether automatic compactions of the column family wait while this compaction runs.
         exclusive_manual_compaction: bool, set_exclusive_manual_compaction, get_exclusive_manual_compaction;
-        /// Moves all files of the last compacted level to the target level (leveled style).
+        /// Sets whether all files of the last compacted level are moved to the target level (leveled
+        /// style).
         ///
         /// Levels between them must be empty.
         change_level: bool, set_change_level, get_change_level;
-        /// Whether, and when, the last level is rewritten.
+        /// Sets whether, and when, the last level is rewritten.
         bottommost_level_compaction: BottommostLevelCompaction, set_bottommost_level_compaction,
             get_bottommost_level_compaction;
-        /// Starts even if that stalls writers.
+        /// Sets whether the compaction starts even if that stalls writers.
         allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
-        /// The number of threads that share the work; 0 for that of the database options.
+        /// Sets the number of threads that share the work; 0 for that of the database options.
         max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;
     }
 }
@@ -168,7 +169,7 @@ impl CompactionOptions {
     }
 
     accessors! {
-        /// The number of threads that share the work; 0 for that of the database options.
+        /// Sets the number of threads that share the work; 0 for that of the database options.
         max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;
     }
 }

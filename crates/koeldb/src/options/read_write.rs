@@ -106,19 +106,22 @@ impl WriteOptions {
     }
 
     accessors! {
-        /// Syncs the log before the write returns, so that it survives a crash of the machine.
+        /// Sets whether the log is synced before the write returns, so that the write survives a
+        /// crash of the machine.
         sync: bool, set_sync, get_sync;
-        /// Skips the log: the write survives only if its memtable is flushed.
+        /// Sets whether the write skips the log: it then survives only if its memtable is flushed.
         disable_wal: bool, disable_wal, get_disable_wal;
-        /// Skips records of dropped column families, instead of failing.
+        /// Sets whether records of dropped column families are skipped; otherwise the write fails.
         ignore_missing_column_families: bool, set_ignore_missing_column_families, get_ignore_missing_column_families;
-        /// Fails with `Incomplete` instead of waiting in a write stall.
+        /// Sets whether the write fails with `Incomplete` instead of waiting in a write stall.
         no_slowdown: bool, set_no_slowdown, get_no_slowdown;
-        /// Yields to other writes when compactions lag.
+        /// Sets whether the write yields to other writes when compactions lag.
         low_pri: bool, set_low_pri, get_low_pri;
-        /// Keeps insert positions within a batch. Accepted; the engine may always do so.
+        /// Sets whether insert positions are kept within a batch. Accepted; the engine may always
+        /// keep them.
         memtable_insert_hint_per_batch: bool, set_memtable_insert_hint_per_batch, get_memtable_insert_hint_per_batch;
-        /// Bytes of checksum per entry up to the memtable: 0 or 8. Accepted; without effect so far.
+        /// Sets the bytes of checksum per entry up to the memtable: 0 or 8. Accepted; without
+        /// effect so far.
         protection_bytes_per_key: u64, set_protection_bytes_per_key, get_protection_bytes_per_key;
     }
 }
@@ -147,9 +150,9 @@ impl FlushOptions {
     }
 
     accessors! {
-        /// Waits until the flush is done.
+        /// Sets whether the call waits until the flush is done.
         wait: bool, set_wait, get_wait;
-        /// Flushes even if that stalls writers.
+        /// Sets whether the flush begins even if it stalls writers.
         allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
     }
 }

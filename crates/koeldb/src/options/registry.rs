@@ -108,7 +108,7 @@ impl From<Refusal> for Error {
 pub(crate) struct Reading {
     pub(crate) ignore_unknown: bool,
     pub(crate) ignore_unsupported: bool,
-    /// Only mutable options are accepted.
+    /// Whether only mutable options are accepted.
     pub(crate) mutable_only: bool,
     pub(crate) ignored: Vec<IgnoredOption>,
 }

@@ -36,21 +36,21 @@ impl TransactionDbOptions {
     }
 
     accessors! {
-        /// How long a transaction waits for a lock, in milliseconds; 0: not at all, negative:
+        /// Sets how long a transaction waits for a lock, in milliseconds; 0: not at all, negative:
         /// without limit. Default: 1000.
         transaction_lock_timeout: i64, set_transaction_lock_timeout, get_transaction_lock_timeout;
-        /// How long a write outside of transactions waits for its locks, in milliseconds. Default:
-        /// 1000.
+        /// Sets how long a write outside of transactions waits for its locks, in milliseconds.
+        /// Default: 1000.
         default_lock_timeout: i64, set_default_lock_timeout, get_default_lock_timeout;
-        /// The maximum number of locks held; negative: no limit. Default: -1.
+        /// Sets the maximum number of locks held; negative: no limit. Default: -1.
         max_num_locks: i64, set_max_num_locks, get_max_num_locks;
-        /// The number of deadlocks that are remembered for [`Db::deadlocks`](crate::Db::deadlocks).
-        /// Default: 5.
+        /// Sets the number of deadlocks that are remembered for
+        /// [`Db::deadlocks`](crate::Db::deadlocks). Default: 5.
         max_num_deadlocks: u32, set_max_num_deadlocks, get_max_num_deadlocks;
-        /// The number of shards of the lock table, rounded up to a power of two. Default: 128.
+        /// Sets the number of shards of the lock table, rounded up to a power of two. Default: 128.
         num_stripes: usize, set_num_stripes, get_num_stripes;
-        /// Lets writes outside of transactions take no locks; they must then not meet transactions.
-        /// Default: false.
+        /// Sets whether writes outside of transactions take no locks; they must then not conflict
+        /// with transactions. Default: false.
         skip_concurrency_control: bool, set_skip_concurrency_control, get_skip_concurrency_control;
     }
 }
@@ -107,27 +107,28 @@ impl TransactionOptions {
     }
 
     accessors! {
-        /// Sets a snapshot as the transaction begins. Default: false.
+        /// Sets whether the transaction sets a snapshot as it begins. Default: false.
         set_snapshot: bool, set_snapshot, get_snapshot;
-        /// How long the transaction waits for a lock, in milliseconds; 0: not at all, negative:
+        /// Sets how long the transaction waits for a lock, in milliseconds; 0: not at all, negative:
         /// `transaction_lock_timeout`. Default: -1.
         lock_timeout: i64, set_lock_timeout, get_lock_timeout;
-        /// Milliseconds from the beginning until others may take its locks; it then fails with
-        /// `Expired`. Negative: never. Default: -1.
+        /// Sets the milliseconds after which others may take the transaction's locks; it then fails
+        /// with `Expired`. Negative: never. Default: -1.
         expiration: i64, set_expiration, get_expiration;
-        /// Looks for deadlocks when it waits for a lock. Default: true.
+        /// Sets whether the transaction looks for deadlocks when it waits for a lock. Default: true.
         deadlock_detect: bool, set_deadlock_detect, get_deadlock_detect;
-        /// Microseconds that a thread waits before it looks for a deadlock; a future looks
+        /// Sets the microseconds that a thread waits before it looks for a deadlock; a future looks
         /// immediately. Default: 500.
         deadlock_timeout_us: u64, set_deadlock_timeout_us, get_deadlock_timeout_us;
-        /// The maximum size of its batch in bytes; 0: no limit of its own. Default: 0.
+        /// Sets the maximum size of the transaction's batch in bytes; 0: no limit of its own.
+        /// Default: 0.
         max_write_batch_size: usize, set_max_write_batch_size, get_max_write_batch_size;
-        /// Takes no locks and checks nothing: for writes that cannot meet others, as a replica
-        /// applies. Default: false.
+        /// Sets whether the transaction takes no locks and checks nothing: for writes that cannot
+        /// conflict with others, as a replica applies. Default: false.
         skip_concurrency_control: bool, set_skip_concurrency_control, get_skip_concurrency_control;
-        /// Permits a commit without `prepare`. Default: true.
+        /// Sets whether a commit without `prepare` is permitted. Default: true.
         skip_prepare: bool, set_skip_prepare, get_skip_prepare;
-        /// Where an optimistic commit looks for conflicts. Default: [`ValidationTier::All`].
+        /// Sets where an optimistic commit looks for conflicts. Default: [`ValidationTier::All`].
         validation_tier: ValidationTier, set_validation_tier, get_validation_tier;
     }
 }

@@ -223,45 +223,47 @@ impl ReadOptions {
     }
 
     accessors! {
-        /// The sources that a read may use.
+        /// Sets the sources that a read may use.
         read_tier: ReadTier, set_read_tier, get_read_tier;
-        /// Keys of a multi-get after this many bytes of values fail with `Aborted`; at least one is
-        /// read.
+        /// Sets the bytes of values after which the other keys of a multi-get fail with `Aborted`; at
+        /// least one key is read.
         value_size_soft_limit: u64, set_value_size_soft_limit, get_value_size_soft_limit;
-        /// Whether checksums of blocks read from files are verified.
+        /// Sets whether checksums of blocks read from files are verified.
         verify_checksums: bool, set_verify_checksums, get_verify_checksums;
-        /// Whether blocks that were read enter the block cache. The readahead of a long scan does
-        /// so while the cache has room; if it would evict others, a sixty-fourth of it does.
+        /// Sets whether blocks that were read enter the block cache. The blocks that a long scan
+        /// reads ahead do so while the cache has room; if they would evict others, one in 64 does.
         fill_cache: bool, fill_cache, get_fill_cache;
-        /// Skips range deletions: only for column families that never had one.
+        /// Sets whether reads skip range deletions: only for column families that never had one.
         ignore_range_deletions: bool, set_ignore_range_deletions, get_ignore_range_deletions;
-        /// Whether a multi-get with `async_io` reads several levels concurrently.
+        /// Sets whether a multi-get with `async_io` reads several levels concurrently.
         optimize_multiget_for_io: bool, set_optimize_multiget_for_io, get_optimize_multiget_for_io;
-        /// Readahead of scans in bytes; 0: adaptive.
+        /// Sets the readahead of scans in bytes; 0: adaptive.
         readahead_size: u64, set_readahead_size, get_readahead_size;
-        /// A movement of a scan fails with `Incomplete` if it skips more entries than this: deleted
-        /// ones, hidden versions, and those newer than the snapshot. 0: never. The cursor can be
-        /// positioned again.
+        /// Sets the number of entries (deleted, hidden, or newer than the snapshot) that a movement
+        /// of a scan may skip; after more, the movement fails with `Incomplete`. 0: no limit. The
+        /// cursor can be positioned again.
         max_skippable_internal_keys: u64, set_max_skippable_internal_keys, get_max_skippable_internal_keys;
-        /// Whether each seek and forward step of a cursor moves to the current state with all
+        /// Sets whether each seek and forward step of a cursor moves to the current state with all
         /// acknowledged writes.
         tailing: bool, set_tailing, get_tailing;
-        /// Whether scans ignore prefix filters and hash indexes, unless another option asks for them.
+        /// Sets whether scans ignore prefix filters and hash indexes, unless another option asks for
+        /// them.
         total_order_seek: bool, set_total_order_seek, get_total_order_seek;
-        /// Scans use prefix filters where that changes no result: between bounds of one prefix. So
-        /// they do by default, unless `total_order_seek` or `prefix_seek_opt_in_only` is set.
+        /// Sets whether scans use prefix filters where that changes no result: between bounds of one
+        /// prefix. By default they do, unless `total_order_seek` or `prefix_seek_opt_in_only` is set.
         ///
         /// RocksDB by default may leave out keys of other prefixes than that of the key sought.
         auto_prefix_mode: bool, set_auto_prefix_mode, get_auto_prefix_mode;
-        /// Ends a scan after the last key with the prefix of the key it was positioned at.
+        /// Sets whether a scan ends after the last key with the prefix of the key that it was
+        /// positioned at.
         prefix_same_as_start: bool, set_prefix_same_as_start, get_prefix_same_as_start;
-        /// Pins blocks as long as the cursor lives.
+        /// Sets whether blocks are pinned as long as the cursor lives.
         pin_data: bool, set_pin_data, get_pin_data;
-        /// Keeps the readahead size across files.
+        /// Sets whether a cursor keeps its readahead size across files.
         adaptive_readahead: bool, set_adaptive_readahead, get_adaptive_readahead;
-        /// Trims the readahead to the bounds and to uncached blocks.
+        /// Sets whether the readahead is trimmed to the bounds and to uncached blocks.
         auto_readahead_size: bool, set_auto_readahead_size, get_auto_readahead_size;
-        /// Values are not needed: scans may return empty ones.
+        /// Sets whether values are not needed: scans may then return empty ones.
         keys_only: bool, set_keys_only, get_keys_only;
     }
 }

@@ -96,13 +96,13 @@ impl LogTail {
 
     /// Applies all new batches of `logs`.
     ///
-    /// `view` is the sequence number that all of them must follow, besides that of the last batch;
-    /// `None` if no view was installed yet.
+    /// The sequence numbers of new batches must be above the last applied one and above `view`, that
+    /// of the installed view; `None` if no view was installed yet.
     ///
     /// # Errors
     /// `Corruption` for damage; errors of the file system. `Aborted` if the logs do not continue the
-    /// view: nothing of such a batch is applied. If a part of a batch was applied, later calls fail
-    /// too.
+    /// view: nothing of the batch that does not is applied. If a part of a batch was applied, later
+    /// calls fail too.
     pub(crate) fn apply(
         &mut self,
         logs: &[OpenedLog],

@@ -289,13 +289,13 @@ struct QueueState {
 /// The way in which groups are inserted into the memtables and published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Insertion {
-    /// By the leader alone (`allow_concurrent_memtable_write` is off).
+    /// The leader alone inserts (`allow_concurrent_memtable_write` is off).
     Alone,
-    /// By the leader and members of its group, before the leader hands on leadership.
+    /// The leader and members of its group insert, before the leader hands on leadership.
     Shared,
-    /// By several groups concurrently, published in order (`enable_pipelined_write`).
+    /// Several groups insert concurrently and publish in order (`enable_pipelined_write`).
     Pipelined,
-    /// By several groups concurrently, published before insertion (`unordered_write`).
+    /// Several groups publish first and insert concurrently (`unordered_write`).
     Unordered,
 }
 

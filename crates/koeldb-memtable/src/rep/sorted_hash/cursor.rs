@@ -63,9 +63,9 @@ enum Direction {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
     Keys,
-    /// Keys, and values stored after them, of approximately this size in bytes.
+    /// Keys, and the values stored beside them, whose size is approximately this many bytes.
     Near(usize),
-    /// Keys, and values stored apart from them.
+    /// Keys, and the values stored apart from them.
     Far,
 }
 
