@@ -133,7 +133,9 @@ impl Recycler {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes
     }
 
-    /// Counts `bytes` more as kept, unless a limit forbids it: the peak less `used`, or `wanted`.
+    /// Counts `bytes` more as kept and returns true, unless the kept bytes would exceed a limit.
+    ///
+    /// The limits are `max_bytes`, `wanted`, and the peak of used bytes less `used`.
     fn has_room(&self, bytes: usize, used: usize, wanted: usize) -> bool {
         let most = self.used_bytes_max.load(Ordering::Relaxed);
         let limit = self.max_bytes.min(most.saturating_sub(used)).min(wanted);

@@ -20,7 +20,7 @@ thread_local! {
 /// A ring leased to one call, and returned to the thread when dropped.
 #[derive(Debug)]
 pub(in crate::read_driver) struct Lease {
-    /// `None` only while the lease is being dropped.
+    /// The leased ring; `None` only while the lease is being dropped.
     ring: Option<Box<Ring>>,
     this_thread: PhantomData<*const ()>,
 }

@@ -29,7 +29,7 @@ pub(super) const LINE_BYTES: usize = 64;
 /// The kind of memory that contains a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MemoryKind {
-    /// An allocation of the block.
+    /// Heap memory of the block alone.
     Heap,
     /// A mapped file.
     Mapped,
