@@ -556,7 +556,8 @@ impl RecordReader {
         Ok(false)
     }
 
-    /// Handles a verified physical record, after checking whether it disproves the presumed end.
+    /// Handles a verified physical record. If the log seemed to end before the record, decides first
+    /// whether it did.
     fn take(
         &mut self,
         record_type: RecordType,

@@ -30,8 +30,9 @@ const KEPT_PER_USED: usize = 4;
 pub struct Recycler {
     max_bytes: usize,
     held_bytes: AtomicUsize,
-    /// The bytes that memtables use, and their maximum so far.
+    /// The bytes that memtables use.
     used_bytes: AtomicUsize,
+    /// The maximum of `used_bytes` so far.
     used_bytes_max: AtomicUsize,
     blocks: Mutex<Vec<Block>>,
     arrays: Mutex<VecDeque<BucketArray>>,

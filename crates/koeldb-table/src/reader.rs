@@ -101,7 +101,7 @@ pub struct TableReadContext {
     pub level: Option<u32>,
     /// The first and last internal key of the file, to which its range tombstones are truncated.
     pub tombstone_bounds: Option<(Vec<u8>, Vec<u8>)>,
-    /// The recorded unique id of the table; `[0, 0]` for none.
+    /// The recorded unique id of the table; `None` or `[0, 0]` if none is recorded.
     pub unique_id: Option<[u64; 2]>,
     /// The file's part of cache keys, if it was opened before; `None` for a new one.
     pub cache_id: Option<u64>,

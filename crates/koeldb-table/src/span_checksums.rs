@@ -56,8 +56,9 @@ pub(crate) fn block_bytes(data_bytes: u64) -> u64 {
 pub(crate) struct SpanSums {
     full: Vec<u8>,
     data_bytes: u64,
-    /// The CRC of the current span, and its bytes so far.
+    /// The CRC of the current span so far.
     crc: u32,
+    /// The number of bytes in the current span so far.
     filled: usize,
 }
 

@@ -54,8 +54,9 @@ impl LoggedMemtable {
 #[derive(Clone)]
 pub(crate) struct MemtableMaker {
     pub(crate) write_buffers: Option<WriteBufferManager>,
-    /// The memory of dropped memtables for reuse, and its charge.
+    /// The memory of dropped memtables for reuse.
     recycler: Arc<Recycler>,
+    /// The charge of `recycler`.
     recycler_charge: Option<Arc<Charge>>,
     sorter: Sorter,
     /// Whether the pool is simulated, so that keys must be hashed the same in every run.

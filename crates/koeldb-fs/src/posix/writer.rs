@@ -40,8 +40,9 @@ struct PosixSink {
     /// The offset up to which write-back was requested.
     hinted: u64,
     bytes_per_sync: u64,
-    /// The offset up to which space was preallocated, and the step size; 0 disables it.
+    /// The offset up to which space was preallocated.
     preallocated: u64,
+    /// The step size of preallocation; 0 disables it.
     preallocate_bytes: u64,
 }
 

@@ -37,8 +37,9 @@ pub struct MergingCursor<C> {
     heap: Vec<HeapChild>,
     direction: Direction,
     pivot: Vec<u8>,
-    /// The positioning call that is suspended, and the children that it has not positioned.
+    /// The positioning call that is suspended.
     call: Option<Call>,
+    /// The children that the suspended call has not positioned.
     suspended: Vec<usize>,
 }
 

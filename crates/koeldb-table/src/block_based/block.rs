@@ -105,7 +105,7 @@ pub struct Block {
     bytes: BlockBytes,
     /// The end of the entries; in the separated layout also the start of the values.
     entries_end: u32,
-    /// The start of the restart array, and the end of the values.
+    /// The start of the restart array, which is also the end of the values.
     restarts_at: u32,
     restart_count: u32,
     buckets_at: u32,

@@ -11,8 +11,9 @@ use super::block_builder::common_prefix_len;
 pub(super) struct Uniformity {
     threshold: f64,
     internal_keys: bool,
-    /// Concatenated restart keys, and their end offsets.
+    /// The concatenated restart keys.
     keys: Vec<u8>,
+    /// The end offset of each restart key in `keys`.
     ends: Vec<usize>,
 }
 

@@ -25,8 +25,9 @@ use crate::reader::TableCursorOptions;
 /// The position of a cursor.
 #[derive(Clone, Copy, Debug)]
 struct RowPosition {
-    /// The start of the current row, and of the next one.
+    /// The start of the current row.
     at: u32,
+    /// The start of the next row.
     next: u32,
     /// The decoding state after the row.
     base: Base,

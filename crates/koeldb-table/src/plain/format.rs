@@ -142,8 +142,9 @@ pub(crate) struct Row<'d> {
     has_footer: bool,
     pub(crate) value: &'d [u8],
     value_at: u32,
-    /// The start of the row, and of the next one.
+    /// The start of the row.
     pub(crate) at: u32,
+    /// The start of the next row.
     pub(crate) next: u32,
     /// Whether the key is stored whole.
     pub(crate) is_full: bool,

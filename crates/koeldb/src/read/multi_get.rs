@@ -29,10 +29,9 @@ use crate::ttl;
 #[derive(Debug, Default)]
 pub struct PinnedSlices {
     pub(super) answers: Vec<Result<Option<PinnedSlice>>>,
-    /// Scratch memory: the indexes of the keys in key order, and the lookups.
-    ///
-    /// It is empty between multi-gets.
+    /// The indexes of the keys in key order: scratch memory, empty between multi-gets.
     pub(super) order: Vec<u32>,
+    /// The lookups of the keys: scratch memory, empty between multi-gets.
     pub(super) lookups: Vec<Lookup>,
 }
 

@@ -49,8 +49,9 @@ enum StreamState {
 struct RunningBatch {
     batch: SuspendedBatch,
     values: PinnedSlices,
-    /// The number of lookups probed, and of those waiting, when results were last taken.
+    /// The number of lookups probed when results were last taken.
     probed: usize,
+    /// The lookups that waited when results were last taken.
     waited: Vec<usize>,
     /// For each lookup, whether it waits; used only while results are taken.
     waits: Vec<bool>,

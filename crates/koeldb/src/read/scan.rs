@@ -22,15 +22,16 @@ use koeldb_table::block_based::readahead::ahead::ScanLimits;
 use crate::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 use std::ops::Bound;
 
+/// The position of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
-    /// At no entry.
+    /// The scan is at no entry.
     Nowhere,
-    /// At the entry of the inner cursor.
+    /// The scan is at the entry of the inner cursor.
     Inner,
-    /// At an entry that the scan owns; the inner cursor is after its key.
+    /// The scan is at an entry that it owns; the inner cursor is after its key.
     OwnedForward,
-    /// At an entry that the scan owns; the inner cursor is before its key.
+    /// The scan is at an entry that it owns; the inner cursor is before its key.
     OwnedBackward,
 }
 

@@ -28,8 +28,9 @@ pub(crate) struct MarkedWrite<'a> {
     pub(crate) batch: &'a WriteBatch,
     /// The records for the log: the operations and the mark.
     pub(crate) logged: &'a [u8],
-    /// The records for the memtables, and their number.
+    /// The records for the memtables.
     pub(crate) applied: &'a [u8],
+    /// The number of sequence numbers that the write takes.
     pub(crate) taken: u32,
 }
 
