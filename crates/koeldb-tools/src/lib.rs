@@ -14,5 +14,7 @@ mod histogram;
 mod json;
 pub mod ldb;
 mod progress;
+#[cfg(test)]
+mod reference;
 pub mod sst_dump;
 mod text;

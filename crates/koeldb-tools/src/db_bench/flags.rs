@@ -46,6 +46,12 @@ const REMOVED: &[(&str, &str, FlagType)] = &[
 /// Flags of RocksDB's program that belong to features that do not exist here.
 const UNPLANNED: &str = include_str!("unplanned_flags.txt");
 
+/// Returns the names of RocksDB's flags whose features do not exist here.
+#[cfg(test)]
+pub(crate) fn unplanned() -> impl Iterator<Item = &'static str> {
+    UNPLANNED.lines().filter(|line| !line.is_empty())
+}
+
 /// A section of the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Group {

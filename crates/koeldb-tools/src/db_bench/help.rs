@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use super::catalog::BENCHMARKS;
+#[cfg(test)]
+use super::flags::unplanned;
 use super::flags::{Effect, FlagInfo, FlagType, Flags, Group, TABLE};
 
 const INTRODUCTION: &str = "\
@@ -50,6 +52,44 @@ pub(crate) fn text(all: bool) -> String {
     if !all {
         out.push_str("\n--helpfull lists all flags: caches, memtables, tables, the tree, files and threads too.\n");
     }
+    out
+}
+
+/// Returns all benchmarks and flags as Markdown.
+#[cfg(test)]
+pub(super) fn reference() -> String {
+    let mut out = String::from("## db_bench\n\n| benchmark | |\n|---|---|\n");
+    for benchmark in BENCHMARKS {
+        let _ = writeln!(out, "| `{}` | {} |", benchmark.name, benchmark.about);
+    }
+    let defaults = Flags::default();
+    for (group, title) in Group::ALL {
+        let _ = writeln!(
+            out,
+            "\n### {title}\n\n| flag | default | effect | |\n|---|---|---|---|"
+        );
+        for info in TABLE.iter().filter(|info| info.group == group) {
+            let effect = match info.effect {
+                Effect::Bench | Effect::Custom => "honoured".to_owned(),
+                Effect::Sets(_, option) => format!("sets the option `{option}`"),
+                Effect::Ignored(why) => format!("announced, without effect: {why}"),
+                Effect::Refused(why) => format!("refused: {why}"),
+            };
+            let default = match (info.name, defaults.show(info.name)) {
+                ("benchmarks", _) => "a selection".to_owned(),
+                (_, empty) if empty.is_empty() => "empty".to_owned(),
+                (_, default) => format!("`{default}`"),
+            };
+            let help = info.help.replace('|', "\\|").replace('<', "&lt;");
+            let _ = writeln!(out, "| `--{}` | {default} | {effect} | {help} |", info.name);
+        }
+    }
+    let unplanned: Vec<_> = unplanned().map(|name| format!("`{name}`")).collect();
+    let _ = writeln!(
+        out,
+        "\nRefused as unknown, because what RocksDB controls by them is not built: {}.",
+        unplanned.join(", ")
+    );
     out
 }
 

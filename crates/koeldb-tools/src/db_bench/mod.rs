@@ -74,6 +74,12 @@ pub fn run(words: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The benchmarks and flags as Markdown, for the reference.
+#[cfg(test)]
+pub(crate) fn reference() -> String {
+    help::reference()
+}
+
 fn measure(line: &mut CommandLine) -> Outcome {
     let flags = &mut line.flags;
     for (name, uri) in [("env_uri", &flags.env_uri), ("fs_uri", &flags.fs_uri)] {

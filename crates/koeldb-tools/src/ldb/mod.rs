@@ -99,6 +99,12 @@ pub fn run(words: &[String]) -> ExitCode {
     }
 }
 
+/// The command line, for the reference.
+#[cfg(test)]
+pub(crate) fn command() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
+}
+
 fn execute(cli: &Cli, out: &mut Output) -> Outcome {
     let global = &cli.global;
     match &cli.command {

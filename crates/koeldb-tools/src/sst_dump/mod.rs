@@ -102,7 +102,13 @@ const EXAMPLES: &str = "\
 Examples:
   sst_dump --file=000012.sst --command=scan --output_hex --read_num=10
   sst_dump --command=verify /var/lib/app/db
-  sst_dump --command=properties --json /var/lib/app/db/000012.sst";
+  sst_dump --command=properties --json /var/lib/app/db/000012.sst
+
+Of RocksDB's sst_dump, these do not exist here:
+  --command=recompress                       db_bench and a compaction measure codecs on whole databases
+  --set_block_size, --compression_types, --compression_level_from, ...   belong to recompress
+  --decode_blob_index                        there are no blob files
+  --show_summary                             --show_properties has the properties of each file";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Command {
@@ -143,6 +149,12 @@ pub fn run(words: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command line, for the reference.
+#[cfg(test)]
+pub(crate) fn command() -> clap::Command {
+    <Args as clap::CommandFactory>::command()
 }
 
 /// Dumps all files; returns `false` if one is damaged.
