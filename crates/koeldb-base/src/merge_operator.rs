@@ -278,7 +278,7 @@ impl StringAppend {
         }
     }
 
-    /// The delimiter.
+    /// The delimiter between appended operands.
     #[must_use]
     pub fn delimiter(&self) -> &[u8] {
         &self.delimiter

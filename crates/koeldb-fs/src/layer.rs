@@ -207,7 +207,7 @@ impl<L: Layer> Layered<L> {
         }
     }
 
-    /// The layer.
+    /// The layer that every call passes through.
     #[must_use]
     pub fn layer(&self) -> &L {
         &self.shared.layer

@@ -209,7 +209,7 @@ impl Block {
         }
     }
 
-    /// The size in bytes.
+    /// The size of the block in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -95,7 +95,7 @@ pub struct BatchEntry<'a> {
     pub value_type: ValueType,
     /// The user key.
     pub key: &'a [u8],
-    /// The value.
+    /// The value of the entry.
     pub value: &'a [u8],
 }
 

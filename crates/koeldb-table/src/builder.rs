@@ -45,7 +45,7 @@ pub enum WriteFormat {
 pub struct TableBuildContext {
     /// The order of user keys.
     pub order: KeyOrder,
-    /// The format.
+    /// The format of the table.
     pub write_as: WriteFormat,
     /// The settings of the block-based format.
     pub format: BlockBasedWriteOptions,

@@ -87,7 +87,7 @@ pub struct TableReadContext {
     pub limits: Limits,
     /// The block cache.
     pub cache: Option<Cache<CachedBlock>>,
-    /// The statistics.
+    /// The statistics that reads of the table update; `None` for none.
     pub statistics: Option<Statistics>,
     /// The number in the file's name.
     pub number: u64,

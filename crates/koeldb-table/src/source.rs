@@ -46,7 +46,7 @@ pub enum BlockKind {
     RangeDeletions,
     /// The properties block.
     Properties,
-    /// The metaindex.
+    /// The metaindex block.
     Metaindex,
     /// A piece of a table whose format has no blocks: stored raw, without a trailer.
     Span,
@@ -107,7 +107,7 @@ impl CachedBlock {
         }
     }
 
-    /// The filter.
+    /// The filter in this block.
     ///
     /// # Errors
     /// `Corruption` if it is of another kind: two handles of different kinds refer to one block.
@@ -128,7 +128,7 @@ fn unexpected(what: &str) -> Error {
 /// An open table file, with everything that is needed to decode its blocks. Shared by threads.
 #[derive(Debug)]
 pub struct TableFile {
-    /// The file.
+    /// The open file of the table.
     pub file: Arc<dyn RandomAccessFile>,
     /// The number in the name of the file.
     pub number: u64,

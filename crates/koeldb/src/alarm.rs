@@ -1,4 +1,5 @@
-//! A look at idle databases from time to time: files expire and reports come due without any event.
+//! A thread that checks idle databases periodically: files expire and reports come due without any
+//! event.
 //!
 //! One thread serves all databases of the process, and ends with the last of them.
 
@@ -7,16 +8,16 @@ use std::time::Duration;
 
 use koeldb_base::sync::lock_plain as lock;
 
-/// The time between two looks, unless a database asks for an earlier one.
+/// The time between two checks, unless a database asks for an earlier one.
 const PERIOD: Duration = match cfg!(test) {
     true => Duration::from_millis(50),
     false => Duration::from_secs(20),
 };
 
-/// The shortest time between two looks: the clock of a database may stand still.
+/// The shortest time between two checks: the clock of a database may stand still.
 const PERIOD_MIN: Duration = Duration::from_millis(20);
 
-/// A database that is looked at from time to time.
+/// A database that is checked periodically.
 pub(crate) trait Watched: Send + Sync {
     /// Does what has come due; returns the time until the next work, if that is known.
     fn look(self: Arc<Self>) -> Option<Duration>;
@@ -25,7 +26,7 @@ pub(crate) trait Watched: Send + Sync {
 struct Watches {
     databases: Vec<Weak<dyn Watched>>,
     has_thread: bool,
-    /// The time until the next look.
+    /// The time until the next check.
     pause: Duration,
 }
 
@@ -38,9 +39,9 @@ static WATCHES: Mutex<Watches> = Mutex::new(Watches {
 /// Notified when a shorter pause is set.
 static SLEEP: Condvar = Condvar::new();
 
-/// Looks at `database` from time to time while it lives; first after `pause`, if given.
+/// Checks `database` periodically while it lives; first after `pause`, if given.
 ///
-/// Without a thread, files are looked at when something else happens.
+/// If the thread cannot be started, files are checked when something else happens.
 pub(crate) fn watch(database: Weak<dyn Watched>, pause: Option<Duration>) {
     let mut watches = lock(&WATCHES);
     watches.databases.push(database);
@@ -53,7 +54,7 @@ pub(crate) fn watch(database: Weak<dyn Watched>, pause: Option<Duration>) {
     look_within(pause);
 }
 
-/// Makes the next look come after at most `pause`.
+/// Schedules the next check of all databases after at most `pause`.
 pub(crate) fn look_within(pause: Option<Duration>) {
     let mut watches = lock(&WATCHES);
     if let Some(pause) = pause

@@ -367,7 +367,7 @@ impl Env {
         &self.fs
     }
 
-    /// The clock.
+    /// The clock of the environment.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock

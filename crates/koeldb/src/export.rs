@@ -77,7 +77,7 @@ pub struct ExportedColumnFamily {
     pub directory: PathBuf,
     /// The name of the comparator.
     pub comparator: String,
-    /// The tables.
+    /// The exported tables.
     pub files: Vec<ExportedFile>,
 }
 

@@ -80,7 +80,7 @@ fn key_of(bound: &Bound<Vec<u8>>) -> &[u8] {
 /// The keys with a prefix; for comparators that sort such keys together.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefixRange<P>(
-    /// The prefix.
+    /// The prefix of the keys.
     pub P,
 );
 

@@ -128,7 +128,7 @@ pub struct StorageFile {
 pub struct LiveStorage {
     /// The sequence number of the last write in the files.
     pub sequence_number: SeqNo,
-    /// The files.
+    /// The files of the database.
     pub files: Vec<StorageFile>,
     _capture: CaptureGuard,
 }

@@ -55,7 +55,7 @@ impl Drop for LogPin {
 pub struct UpdateBatch {
     /// The sequence number of the first operation of the batch; the others follow.
     pub sequence_number: SeqNo,
-    /// The operations.
+    /// The operations of the batch.
     pub batch: WriteBatch,
 }
 

@@ -185,7 +185,7 @@ pub struct CompressionOptions {
     pub window_bits: i32,
     /// zlib: the strategy.
     pub strategy: i32,
-    /// A block is stored compressed only if it is at most this many bytes per 1024 bytes of input.
+    /// The compressed bytes per 1024 bytes of input up to which a block is stored compressed.
     pub max_compressed_bytes_per_kb: u32,
     /// The dictionary's size in bytes; 0 for none.
     pub max_dict_bytes: u32,

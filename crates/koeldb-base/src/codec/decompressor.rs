@@ -52,7 +52,7 @@ impl Decompressor {
         }
     }
 
-    /// The dictionary.
+    /// The dictionary of the blocks; `None` for blocks compressed without one.
     #[must_use]
     pub fn dictionary(&self) -> Option<&Arc<[u8]>> {
         self.dictionary.as_ref()

@@ -10,10 +10,10 @@ use std::time::Duration;
 use super::{IoPriority, RateLimiterBuilder};
 use crate::random::Random;
 
-/// Tokens per byte.
+/// The number of tokens per byte.
 const TOKENS: u128 = 1_000_000_000;
 
-/// An auto-tuned limiter is tuned after this many periods.
+/// The number of periods after which an auto-tuned limiter is tuned.
 const PERIODS_PER_TUNING: u64 = 100;
 
 /// The largest rate of an auto-tuned limiter, divided by its smallest.
@@ -29,7 +29,7 @@ pub(super) struct Totals {
 #[derive(Debug)]
 struct Request {
     id: u64,
-    /// The tokens that it still needs.
+    /// The tokens that the request still needs.
     due: u128,
     bytes: u64,
 }
@@ -39,7 +39,7 @@ struct Request {
 struct Tuning {
     rate_max: u64,
     tuned_at: Duration,
-    /// The periods since then in which a request had to wait.
+    /// The number of periods since the last tuning in which a request had to wait.
     drained_periods: u64,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Bucket {
     tuning: Option<Tuning>,
     /// The last period in which a request had to wait, counted from time zero.
     last_drained: Option<u128>,
-    /// The periods in which a request had to wait and which were not reported yet.
+    /// The number of periods in which a request had to wait and which were not reported yet.
     drains: u64,
     /// Whether a thread sleeps until the next tokens accrue.
     pub(super) is_timed: bool,
@@ -224,7 +224,8 @@ impl Bucket {
         is_any
     }
 
-    /// The queue to serve: that of users, else one that was begun, else one drawn by fairness.
+    /// Returns the queue to serve: that of `User`, else one whose head was given a part of its
+    /// tokens, else one drawn by fairness.
     fn next_queue(&mut self) -> Option<usize> {
         const LOW: usize = IoPriority::Low as usize;
         const MID: usize = IoPriority::Mid as usize;

@@ -9,7 +9,7 @@ use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
 use super::{IoKind, IoPriority, RateLimiter};
 use crate::file::WritableFile;
 
-/// The bytes of a file that are charged together.
+/// The number of bytes of a file that are charged together.
 const PIECE_BYTES: u64 = 64 << 10;
 
 /// A use of a rate limiter at one priority.
@@ -18,7 +18,7 @@ pub struct IoCharge {
     limiter: RateLimiter,
     priority: IoPriority,
     kind: IoKind,
-    /// While it is set, requests have the priority of users.
+    /// A flag: while it is set, requests have the priority `User`.
     urgent: Option<Arc<AtomicBool>>,
     statistics: Option<Statistics>,
 }
@@ -41,7 +41,7 @@ impl IoCharge {
         })
     }
 
-    /// Raises the requests to the priority of users while `urgent` is set.
+    /// Raises the requests to the priority `User` while `urgent` is set.
     #[must_use]
     pub fn raised_by(mut self, urgent: &Arc<AtomicBool>) -> Self {
         self.urgent = Some(Arc::clone(urgent));

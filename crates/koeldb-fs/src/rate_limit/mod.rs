@@ -1,4 +1,4 @@
-//! A limit on the bytes that background jobs, and reads and writes that ask for it, move per second.
+//! A limiter of the bytes per second of background jobs, and of reads and writes that ask for it.
 //!
 //! [`RateLimiter`] is a token bucket with queues by priority, which any number of databases share.
 //! Tokens accrue continuously, up to those of one refill period, so that waits are spread over the
@@ -25,13 +25,14 @@ pub use charge::{IoCharge, LimitedFile};
 /// The priority of a request to a [`RateLimiter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IoPriority {
-    /// Compactions.
+    /// The priority of compactions.
     Low,
-    /// Between compactions and flushes; the engine does not use it.
+    /// A priority between compactions and flushes, which the engine does not use.
     Mid,
-    /// Flushes.
+    /// The priority of flushes.
     High,
-    /// Served before all others. Flushes and compactions use it while writes are stalled.
+    /// The priority served before all others. Flushes and compactions have it while writes are
+    /// stalled.
     User,
 }
 
@@ -68,7 +69,7 @@ pub enum RateLimiterMode {
     All,
 }
 
-/// A limit on the bytes moved per second; clones are handles to the same limiter.
+/// A limiter of bytes per second; clones are handles to the same limiter.
 ///
 /// With [`Options::set_rate_limiter`](https://docs.rs/koeldb) it limits flushes (`High`) and
 /// compactions (`Low`) of all databases that share it. Reads and log writes are charged only with
@@ -93,7 +94,8 @@ struct Shared {
     clock: Arc<dyn Clock>,
     mode: RateLimiterMode,
     bucket: Mutex<Bucket>,
-    /// Signals granted requests, and the end of the sleep of the thread that waits for tokens.
+    /// The signal for granted requests, and for the end of the sleep of the thread that waits for
+    /// tokens.
     granted: Condvar,
 }
 
@@ -101,7 +103,7 @@ struct Shared {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waited {
     pub(crate) time: Duration,
-    /// The periods in which requests had to wait and which no other request has reported.
+    /// The number of periods in which requests had to wait and which no other request has reported.
     pub(crate) drains: u64,
 }
 
@@ -118,7 +120,7 @@ pub struct RateLimiterBuilder {
 }
 
 impl RateLimiterBuilder {
-    /// The time whose tokens may accumulate. At least 1 ms; default: 100 ms.
+    /// Sets the refill period, whose tokens may accumulate. At least 1 ms; default: 100 ms.
     ///
     /// A longer period permits longer bursts.
     #[must_use]
@@ -127,39 +129,42 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// One request in `fairness` of a higher priority is served after those of lower ones, so that
-    /// these never starve. 1 to 100; default: 10. `User` is always served first.
+    /// Sets the fairness: one request in `fairness` of a higher priority is served after those of
+    /// lower ones, so that these never starve. 1 to 100; default: 10. `User` is always served
+    /// first.
     #[must_use]
     pub fn fairness(mut self, fairness: u32) -> Self {
         self.fairness = fairness.clamp(1, 100);
         self
     }
 
-    /// The limited requests; default: writes.
+    /// Sets which requests are limited; default: writes.
     #[must_use]
     pub fn mode(mut self, mode: RateLimiterMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Adjusts the rate to the demand, between a twentieth of the given rate and that rate.
+    /// Sets whether the rate is adjusted to the demand, between a twentieth of the given rate and
+    /// that rate.
     ///
-    /// It starts at half of it. Every 100 periods it grows by 5 % if requests had to wait in more
-    /// than 90 % of the periods, and falls by 5 % if in less than half of them.
+    /// It starts at half of the given rate. Every 100 periods it grows by 5 % if requests had to
+    /// wait in more than 90 % of the periods, and falls by 5 % if in less than half of them.
     #[must_use]
     pub fn auto_tuned(mut self, on: bool) -> Self {
         self.auto_tuned = on;
         self
     }
 
-    /// The bytes of the largest request that is not divided; 0, the default: those of one period.
+    /// Sets the bytes of the largest request that is not divided; 0, the default: those of one
+    /// period.
     #[must_use]
     pub fn single_burst_bytes(mut self, bytes: u64) -> Self {
         self.single_burst_bytes = bytes;
         self
     }
 
-    /// The clock that time is measured with; default: that of the machine.
+    /// Sets the clock that time is measured with; default: that of the machine.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -182,13 +187,14 @@ impl RateLimiterBuilder {
 }
 
 impl RateLimiter {
-    /// Creates a limiter of writes with this rate, at least 1, and default settings.
+    /// Creates a limiter of writes with this rate in bytes per second, at least 1, and default
+    /// settings.
     #[must_use]
     pub fn new(bytes_per_second: u64) -> Self {
         Self::builder(bytes_per_second).build()
     }
 
-    /// Starts the settings of a limiter with this rate, at least 1.
+    /// Creates the settings of a limiter with this rate in bytes per second, at least 1.
     #[must_use]
     pub fn builder(bytes_per_second: u64) -> RateLimiterBuilder {
         RateLimiterBuilder {
@@ -206,7 +212,7 @@ impl RateLimiter {
         lock(&self.shared.bucket)
     }
 
-    /// The current rate.
+    /// The current rate in bytes per second.
     #[must_use]
     pub fn bytes_per_second(&self) -> u64 {
         self.bucket().rate()
@@ -231,7 +237,7 @@ impl RateLimiter {
         self.bucket().set_burst_bytes(bytes);
     }
 
-    /// The limited requests.
+    /// The requests that are limited.
     #[must_use]
     pub fn mode(&self) -> RateLimiterMode {
         self.shared.mode
@@ -253,13 +259,13 @@ impl RateLimiter {
         self.bucket().total(priority.into(), |of| of.bytes)
     }
 
-    /// The requests so far, of one priority or of all.
+    /// The number of requests so far, of one priority or of all.
     #[must_use]
     pub fn total_requests(&self, priority: impl Into<Option<IoPriority>>) -> u64 {
         self.bucket().total(priority.into(), |of| of.requests)
     }
 
-    /// The requests that wait, of one priority or of all.
+    /// The number of requests that wait, of one priority or of all.
     #[must_use]
     pub fn pending_requests(&self, priority: impl Into<Option<IoPriority>>) -> u64 {
         self.bucket().pending(priority.into())

@@ -71,7 +71,7 @@ impl SimReads {
         AsyncReads::with_backend(Arc::new(self.clone()), Arc::new(self.clock.clone()))
     }
 
-    /// The clock.
+    /// The simulated clock of the driver.
     #[must_use]
     pub fn clock(&self) -> &ManualClock {
         &self.clock

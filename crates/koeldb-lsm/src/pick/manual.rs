@@ -17,7 +17,7 @@ use crate::version::{FileMeta, Version};
 /// The files of one level that a manual compaction covers.
 #[derive(Clone, Copy, Debug)]
 pub struct ManualRange<'a> {
-    /// The level.
+    /// The level of the files.
     pub level: usize,
     /// Whether the files are rewritten on their level instead of moving down.
     pub in_place: bool,

@@ -143,16 +143,16 @@ impl CompactionPlan {
 /// The order in which leveled compaction picks the files of a level (`compaction_pri`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileOrder {
-    /// The smallest overlap with the level below, relative to the file's size, first.
+    /// First the file with the smallest overlap with the level below, relative to its size.
     #[default]
     MinOverlappingRatio,
-    /// The largest file first, with extra weight for deletions.
+    /// First the largest file, with extra weight for deletions.
     CompensatedSize,
-    /// The file whose newest entry is oldest first.
+    /// First the file whose newest entry is older than those of all other files.
     OldestLargestSeqno,
-    /// The file whose oldest entry is oldest first.
+    /// First the file that contains the oldest entry.
     OldestSmallestSeqno,
-    /// The file at or after the level's cursor ([`Version::compact_cursors`]) first.
+    /// First the file at or after the level's cursor ([`Version::compact_cursors`]).
     RoundRobin,
 }
 

@@ -76,7 +76,7 @@ pub struct VersionEdit {
     pub comparator: Option<String>,
     /// The log number below which all data of the family is in its tables.
     pub log_number: Option<FileNumber>,
-    /// Always 0 in current files.
+    /// The number of the previous log: a field from LevelDB, always 0 in current files.
     pub prev_log_number: Option<FileNumber>,
     /// The next file number to allocate.
     pub next_file_number: Option<FileNumber>,

@@ -85,14 +85,14 @@ pub struct FileMeta {
 pub struct DropHook(OnceLock<Arc<dyn Fn() + Send + Sync>>);
 
 impl DropHook {
-    /// Whether a function is set.
+    /// Whether the function to call is set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.get().is_some()
     }
 
-    /// Sets the function; only the first call has an effect. It runs in any thread and under any
-    /// lock, so it must not wait.
+    /// Sets the function to call; only the first call of `set` has an effect. The function runs in
+    /// any thread and under any lock, so it must not wait.
     pub fn set(&self, hook: Arc<dyn Fn() + Send + Sync>) {
         let _ = self.0.set(hook);
     }

@@ -277,7 +277,7 @@ impl<'a> Entry<'a> {
         unsafe { slice::from_raw_parts(at.as_ptr(), len as usize) }
     }
 
-    /// The value.
+    /// The value of the entry.
     #[inline]
     pub(crate) fn value(self) -> &'a [u8] {
         // SAFETY: an entry begins with the length of its key (E1).

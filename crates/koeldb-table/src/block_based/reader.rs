@@ -469,7 +469,7 @@ impl BlockBasedReader {
         &self.properties
     }
 
-    /// The footer.
+    /// The footer of the table.
     #[must_use]
     pub fn footer(&self) -> &Footer {
         &self.footer
@@ -487,7 +487,7 @@ impl BlockBasedReader {
         &self.metaindex
     }
 
-    /// The file.
+    /// The file of the table.
     #[must_use]
     pub fn file(&self) -> &TableFile {
         &self.file

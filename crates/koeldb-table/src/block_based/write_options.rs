@@ -51,7 +51,7 @@ pub struct BlockBasedWriteOptions {
     /// It is that of the gaps between restart keys. A negative value marks none; RocksDB before
     /// 11.1 does not read marked blocks.
     pub uniform_cv_threshold: f64,
-    /// The filter.
+    /// The kind and size of the filter.
     pub filter: FilterPolicy,
     /// Whether the filter contains whole keys.
     pub whole_key_filtering: bool,

@@ -58,7 +58,7 @@ impl EffectiveResidency {
 /// The placement of a table, with its address and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resident {
-    /// The placement.
+    /// The placement of the table.
     pub place: EffectiveResidency,
     /// The address of the first byte, if the table is in memory.
     pub address: Option<usize>,

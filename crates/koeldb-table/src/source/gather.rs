@@ -114,7 +114,7 @@ impl<D: ReadDriver> Gather<D> {
         self.counts
     }
 
-    /// The driver.
+    /// The read driver of the gather.
     pub fn driver_mut(&mut self) -> &mut D {
         &mut self.driver
     }

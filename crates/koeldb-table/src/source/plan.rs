@@ -35,9 +35,9 @@ impl Default for PlanLimits {
 /// A planned read of a file range, and the needs it serves.
 #[derive(Clone, Debug)]
 pub struct PlannedRead {
-    /// The file.
+    /// The table file to read.
     pub file: Arc<TableFile>,
-    /// The offset in bytes.
+    /// The offset of the range in the file, in bytes.
     pub offset: u64,
     /// The length of the range in bytes.
     pub bytes: u64,

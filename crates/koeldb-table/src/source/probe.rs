@@ -124,7 +124,8 @@ impl Needs {
         }
     }
 
-    /// Removes all needs (wanted blocks) and releases their blocks. Invalidates every outstanding `NeedId`.
+    /// Removes all needs (wanted blocks) and releases their blocks. Invalidates every outstanding
+    /// `NeedId`.
     pub fn clear(&mut self) {
         self.list.clear();
         self.table.fill(0);

@@ -204,7 +204,8 @@ impl RestoreOptions {
         self
     }
 
-    /// Keeps the logs in the target, and moves archived logs back, for backups without logs.
+    /// Sets whether a restore keeps the logs in the target directory and moves archived logs back,
+    /// for backups without logs.
     pub fn set_keep_log_files(&mut self, keep: bool) -> &mut Self {
         self.keep_log_files = keep;
         self

@@ -52,22 +52,27 @@ impl IngestExternalFileOptions {
     }
 
     switches! {
-        /// Links the files instead of copying them, and removes the originals after the commit.
+        /// Sets whether the files are linked instead of copied, and the originals removed after the
+        /// commit.
         move_files, set_move_files;
-        /// Links the files instead of copying them, and keeps the originals, which must not change.
+        /// Sets whether the files are linked instead of copied, and the originals kept, which must
+        /// not change.
         link_files, set_link_files;
-        /// Copies a file that cannot be linked; on by default. Off makes that an error.
+        /// Sets whether a file that cannot be linked is copied; on by default. If off, the
+        /// ingestion of such a file fails.
         failed_move_fall_back_to_copy, set_failed_move_fall_back_to_copy;
-        /// Hides the files from snapshots that exist; on by default.
+        /// Sets whether the files are hidden from snapshots that exist; on by default.
         snapshot_consistency, set_snapshot_consistency;
-        /// Gives files a sequence number if they need one; on by default. Off makes that an error.
+        /// Sets whether files get a sequence number if they need one; on by default. If off, the
+        /// ingestion of such a file fails.
         allow_global_seqno, set_allow_global_seqno;
-        /// Flushes memtables that overlap a file; on by default. Off makes that an error.
+        /// Sets whether memtables that overlap a file are flushed; on by default. If off, the
+        /// ingestion of such a file fails.
         allow_blocking_flush, set_allow_blocking_flush;
-        /// Reads the files as they are in the directory of the database, and verifies the checksum
-        /// of every block and the order of the keys, before anything is changed.
+        /// Sets whether the files, once in the directory of the database, are read and the checksum
+        /// of every block and the order of the keys verified, before anything is changed.
         verify_checksums_before_ingest, set_verify_checksums_before_ingest;
-        /// Fails if a file would get a level above the last one.
+        /// Sets whether the ingestion fails if a file would get a level above the last one.
         fail_if_not_bottommost_level, set_fail_if_not_bottommost_level;
     }
 

@@ -416,7 +416,7 @@ macro_rules! family_accessors {
                 self
             }
 
-            /// The comparator.
+            /// The comparator of the column family.
             #[must_use]
             pub fn get_comparator(&self) -> &dyn Comparator {
                 self.$($path.)?comparator.comparator()
@@ -539,7 +539,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?compression_per_level
             }
 
-            /// Settings of the codec.
+            /// Sets the settings of the codec.
             pub fn set_compression_options(&mut self, options: &CompressionOptions) -> &mut Self {
                 self.$($path.)?compression_opts = options.clone();
                 self
@@ -551,7 +551,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?compression_opts
             }
 
-            /// Settings of the codec of the last level, if `enabled` is set in them.
+            /// Sets the settings of the codec of the last level; used if `enabled` is set in them.
             pub fn set_bottommost_compression_options(&mut self, options: &CompressionOptions) -> &mut Self {
                 self.$($path.)?bottommost_compression_opts = options.clone();
                 self
@@ -563,7 +563,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?bottommost_compression_opts
             }
 
-            /// Settings of universal compaction.
+            /// Sets the settings of universal compaction.
             pub fn set_universal_compaction_options(&mut self, options: &UniversalCompactionOptions) -> &mut Self {
                 self.$($path.)?compaction_options_universal = options.clone();
                 self
@@ -575,7 +575,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?compaction_options_universal
             }
 
-            /// Settings of FIFO compaction.
+            /// Sets the settings of FIFO compaction.
             pub fn set_fifo_compaction_options(&mut self, options: &FifoCompactionOptions) -> &mut Self {
                 self.$($path.)?compaction_options_fifo = options.clone();
                 self
@@ -587,7 +587,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?compaction_options_fifo
             }
 
-            /// Extra factors of level sizes, one per level, for static level sizes.
+            /// Sets extra factors of level sizes, one per level, for static level sizes.
             pub fn set_max_bytes_for_level_multiplier_additional(&mut self, factors: &[i32]) -> &mut Self {
                 self.$($path.)?max_bytes_for_level_multiplier_additional = factors.to_vec();
                 self

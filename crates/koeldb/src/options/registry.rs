@@ -49,7 +49,7 @@ pub struct OptionInfo {
     pub setter: Option<&'static str>,
     /// The first release of RocksDB that knows the name, or of KoelDB if RocksDB does not.
     pub since: &'static str,
-    /// The documentation.
+    /// The documentation of the option.
     pub documentation: String,
 }
 

@@ -28,7 +28,7 @@ impl ClosedLog for RecordWriter {
 
 /// The closed logs that are not durable yet, oldest first.
 pub(crate) struct UnsyncedLogs<L> {
-    /// The logs. Locked after leadership, or without it.
+    /// The logs, oldest first. A thread locks them after it took write leadership, or without it.
     logs: Mutex<Vec<L>>,
     /// The lock held during a sync, so that no thread assumes its completion too early.
     syncing: Mutex<()>,

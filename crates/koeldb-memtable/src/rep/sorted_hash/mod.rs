@@ -146,7 +146,7 @@ pub(crate) struct SortedHash {
     finishing: Mutex<()>,
     /// Whether any cursor was created: only then is sorting in advance worthwhile.
     was_read: AtomicBool,
-    /// Whether an offered task is still pending.
+    /// Whether a sort task was offered and is still pending.
     offered: AtomicBool,
     sorter: Option<Sorter>,
     recycler: Option<Arc<Recycler>>,

@@ -95,7 +95,7 @@ impl BlockBytes {
         }
     }
 
-    /// The bytes.
+    /// The bytes of the block.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {

@@ -184,7 +184,7 @@ impl BlockCursor {
         self.handle
     }
 
-    /// The block.
+    /// The block that the cursor reads.
     #[must_use]
     pub fn block(&self) -> &Block {
         &self.block

@@ -199,9 +199,9 @@ pub struct ScanSource {
     busy: bool,
     /// The number of readahead bytes consumed.
     used_bytes: u64,
-    /// The bytes read ahead since the last evaluation of waste, and those of them that were not
-    /// used.
+    /// The bytes read ahead since the last evaluation of waste.
     ahead_bytes: u64,
+    /// Those of `ahead_bytes` that were not used.
     wasted_bytes: u64,
 }
 
