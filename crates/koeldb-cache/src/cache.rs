@@ -286,6 +286,21 @@ impl<T> Cache<T> {
         }
     }
 
+    /// Calls `visit` with the value, the charge and the priority of every entry.
+    ///
+    /// Each shard is locked while its entries are visited.
+    pub fn for_each(&self, mut visit: impl FnMut(&T, u64, Priority)) {
+        for shard in &self.inner.shards {
+            shard.lock().for_each(&mut visit);
+        }
+    }
+
+    /// The address of the cache, equal for all handles to it.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
     fn sum(&self, of: impl Fn(&Shard<T>) -> u64) -> u64 {
         self.inner
             .shards

@@ -163,6 +163,14 @@ impl<T> Shard<T> {
         pinned.map(|entry| entry.charge).sum()
     }
 
+    pub(crate) fn for_each(&self, visit: &mut impl FnMut(&T, u64, Priority)) {
+        for entry in self.entries.iter() {
+            if let Some(value) = &entry.value {
+                visit(value, entry.charge, entry.priority);
+            }
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

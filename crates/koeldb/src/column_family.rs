@@ -3,6 +3,7 @@
 mod batch;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -590,12 +591,26 @@ impl ColumnFamily {
         self.inner().commit.set_options(self.data(), options)
     }
 
-    /// Returns a property by RocksDB's name; `None` for unknown names.
+    /// Returns a property by RocksDB's name; `None` for unknown names, and without a value.
+    ///
+    /// # Errors
+    /// `NotSupported` for `rocksdb.cf-file-histogram`; if a table must be opened for it and that
+    /// fails.
+    pub fn property_value(&self, name: &str) -> Result<Option<String>> {
+        property::property_value(&self.inner().commit, &self.inner().reads, self.data(), name)
+    }
+
+    /// Returns a property that is a map of names and texts; `None` if `name` is none.
+    ///
+    /// These are `rocksdb.cfstats`, `rocksdb.dbstats`, `rocksdb.cf-write-stall-stats`,
+    /// `rocksdb.db-write-stall-stats`, `rocksdb.block-cache-entry-stats`,
+    /// `rocksdb.fast-block-cache-entry-stats`, `rocksdb.aggregated-table-properties` and
+    /// `rocksdb.aggregated-table-properties-at-level<N>`.
     ///
     /// # Errors
     /// If a table must be opened for it and that fails.
-    pub fn property_value(&self, name: &str) -> Result<Option<String>> {
-        property::property_value(&self.inner().commit, &self.inner().reads, self.data(), name)
+    pub fn property_map(&self, name: &str) -> Result<Option<BTreeMap<String, String>>> {
+        property::property_map(&self.inner().commit, self.data(), name)
     }
 
     /// Returns a numeric property by RocksDB's name.

@@ -191,6 +191,11 @@ impl ColumnFamilySet {
         is_any
     }
 
+    /// The time, in seconds since 1970.
+    pub(crate) fn unix_secs(&self) -> u64 {
+        self.context.table_files.unix_secs()
+    }
+
     /// Reports changed stall conditions in a background thread: the caller holds locks.
     pub(crate) fn announce_stall_soon(self: &Arc<Self>) {
         let pool = &self.context.env.pool;

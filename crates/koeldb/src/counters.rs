@@ -79,6 +79,15 @@ pub(crate) struct StallTotals {
     pub(crate) stops: u64,
 }
 
+/// Totals of ingested tables.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct IngestTotals {
+    pub(crate) files: u64,
+    pub(crate) level0_files: u64,
+    pub(crate) bytes: u64,
+    pub(crate) keys: u64,
+}
+
 /// Totals of one column family.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ColumnFamilyTotals {
@@ -86,6 +95,7 @@ pub(crate) struct ColumnFamilyTotals {
     pub(crate) levels: Vec<JobTotals>,
     pub(crate) flushes: JobTotals,
     pub(crate) compactions: JobTotals,
+    pub(crate) ingested: IngestTotals,
     pub(crate) memtable_limit: StallTotals,
     pub(crate) level0_limit: StallTotals,
     /// The part of `level0_limit` that occurred during compactions of level 0.
@@ -169,6 +179,20 @@ impl ColumnFamilyCounters {
         }
     }
 
+    /// Counts a table that was ingested.
+    pub(crate) fn ingested(&self, level: usize, bytes: u64, keys: u64) {
+        let now = &mut lock(&self.state).now.ingested;
+        now.files += 1;
+        now.level0_files += u64::from(level == 0);
+        now.bytes += bytes;
+        now.keys += keys;
+    }
+
+    /// Returns the totals since the database was opened.
+    pub(crate) fn totals(&self) -> ColumnFamilyTotals {
+        lock(&self.state).now.clone()
+    }
+
     /// Returns the totals, and those of the previous call, with times on the database clock.
     pub(crate) fn report(&self, opened: Duration, now: Duration) -> SinceLast<ColumnFamilyTotals> {
         let mut state = lock(&self.state);
@@ -197,6 +221,8 @@ pub(crate) struct WriteTotals {
     pub(crate) logged_bytes: u64,
     pub(crate) log_syncs: u64,
     pub(crate) stalled: Duration,
+    /// How often writes waited because memtables exceeded their common limit.
+    pub(crate) memory_stops: u64,
 }
 
 impl Sub for WriteTotals {
@@ -213,6 +239,7 @@ impl Sub for WriteTotals {
             logged_bytes: self.logged_bytes - earlier.logged_bytes,
             log_syncs: self.log_syncs - earlier.log_syncs,
             stalled: self.stalled.saturating_sub(earlier.stalled),
+            memory_stops: self.memory_stops - earlier.memory_stops,
         }
     }
 }
@@ -244,6 +271,7 @@ pub(crate) struct WriteCounters {
     unlogged_bytes: LeaderCounter,
     log_syncs: LeaderCounter,
     stall_nanos: LeaderCounter,
+    memory_stops: LeaderCounter,
     reported: Mutex<(WriteTotals, Option<Duration>)>,
 }
 
@@ -272,6 +300,30 @@ impl WriteCounters {
         self.stall_nanos.add(nanos);
     }
 
+    /// Called by the leader.
+    pub(crate) fn stopped_by_memory(&self) {
+        self.memory_stops.add(1);
+    }
+
+    /// Returns the totals since the database was opened; see [`WriteCounters::report`].
+    pub(crate) fn totals(&self, keys: u64, header_bytes: u64) -> WriteTotals {
+        let groups = self.groups.get();
+        let logged_groups = groups.saturating_sub(self.unlogged_groups.get());
+        let bytes = self.bytes.get();
+        WriteTotals {
+            writes: self.writes.get(),
+            groups,
+            keys,
+            bytes: bytes + groups * header_bytes,
+            logged_writes: self.writes.get().saturating_sub(self.unlogged_writes.get()),
+            logged_bytes: bytes.saturating_sub(self.unlogged_bytes.get())
+                + logged_groups * header_bytes,
+            log_syncs: self.log_syncs.get(),
+            stalled: Duration::from_nanos(self.stall_nanos.get()),
+            memory_stops: self.memory_stops.get(),
+        }
+    }
+
     /// Returns the totals, and those of the previous report.
     ///
     /// `keys` were written since the database was opened; each group has `header_bytes` in the log
@@ -284,20 +336,7 @@ impl WriteCounters {
         now: Duration,
     ) -> SinceLast<WriteTotals> {
         let mut reported = lock(&self.reported);
-        let groups = self.groups.get();
-        let logged_groups = groups.saturating_sub(self.unlogged_groups.get());
-        let bytes = self.bytes.get();
-        let totals = WriteTotals {
-            writes: self.writes.get(),
-            groups,
-            keys,
-            bytes: bytes + groups * header_bytes,
-            logged_writes: self.writes.get().saturating_sub(self.unlogged_writes.get()),
-            logged_bytes: bytes.saturating_sub(self.unlogged_bytes.get())
-                + logged_groups * header_bytes,
-            log_syncs: self.log_syncs.get(),
-            stalled: Duration::from_nanos(self.stall_nanos.get()),
-        };
+        let totals = self.totals(keys, header_bytes);
         let (then, at) = std::mem::replace(&mut *reported, (totals, Some(now)));
         SinceLast {
             now: totals,

@@ -1,5 +1,7 @@
 //! Calls of the default column family on [`Db`].
 
+use std::collections::BTreeMap;
+
 use koeldb_base::{PinnedSlice, Result};
 
 use crate::db::Db;
@@ -317,6 +319,14 @@ impl Db {
     /// If a table must be opened for it and that fails.
     pub fn property_value(&self, name: &str) -> Result<Option<String>> {
         self.default_cf().property_value(name)
+    }
+
+    /// Returns a property of the default column family that is a map of names and texts.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::property_map`].
+    pub fn property_map(&self, name: &str) -> Result<Option<BTreeMap<String, String>>> {
+        self.default_cf().property_map(name)
     }
 
     /// Returns a numeric property of the default column family by RocksDB's name.

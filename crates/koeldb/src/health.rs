@@ -6,7 +6,7 @@
 
 pub(crate) mod failures;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use koeldb_base::error::{ErrorDetail, Severity, WriteOutcome};
@@ -39,6 +39,8 @@ pub(crate) struct Health {
     begin_resuming: OnceLock<BeginResuming>,
     /// Whether a resume has abandoned logs whose data is not in tables yet.
     gave_up_logs: AtomicBool,
+    /// The number of errors of background work since the database was opened.
+    error_count: AtomicU64,
 }
 
 impl Health {
@@ -56,6 +58,7 @@ impl Health {
             slots: Arc::clone(slots),
             begin_resuming: OnceLock::new(),
             gave_up_logs: AtomicBool::new(false),
+            error_count: AtomicU64::new(0),
         }
     }
 
@@ -179,8 +182,14 @@ impl Health {
         self.fail_writes(error.context(what).with_severity(severity));
     }
 
+    /// The number of errors of background work since the database was opened.
+    pub(crate) fn error_count(&self) -> u64 {
+        self.error_count.load(Ordering::Relaxed)
+    }
+
     /// Reports an error that does not stop writes.
     pub(crate) fn report_passing(&self, error: &Error) {
+        self.error_count.fetch_add(1, Ordering::Relaxed);
         self.context.notify(&Event::BackgroundError(error));
         self.context.count(Ticker::ErrorHandlerBgErrorCount, 1);
     }

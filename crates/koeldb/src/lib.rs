@@ -61,6 +61,7 @@ mod memtables;
 mod open;
 mod options;
 mod prepared;
+mod prometheus;
 mod property;
 mod read;
 mod read_modify_write;

@@ -32,7 +32,11 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn new(db: &Arc<DbInner>) -> Self {
         let (seqno, view) = match &db.secondary {
-            None => (db.visibility.take_snapshot(), None),
+            None => (
+                db.visibility
+                    .take_snapshot(db.context.table_files.unix_secs()),
+                None,
+            ),
             Some(secondary) => {
                 let view = secondary.pin_view(&db.families, &db.visibility);
                 (view.seqno, Some(view))

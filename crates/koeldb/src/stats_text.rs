@@ -14,6 +14,7 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::context::Context;
 use crate::counters::{ColumnFamilyTotals, JobTotals, SinceLast, StallTotals};
 use crate::options::pick_settings;
+use crate::property::{self, stall_map, stall_text};
 use crate::write::commit::CommitPipeline;
 
 const MIB: f64 = (1_u64 << 20) as f64;
@@ -49,7 +50,7 @@ fn count(number: u64) -> String {
 }
 
 /// Formats bytes with a unit, KB or larger.
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let bytes = bytes as f64;
     let (unit, name) = match bytes {
         bytes if bytes >= GIB * 1024.0 => (GIB * 1024.0, "TB"),
@@ -67,9 +68,35 @@ fn clock_time(time: Duration) -> String {
     format!("{:02}:{:02}:{seconds:.3}", minutes / 60, minutes % 60)
 }
 
+/// The names of the columns in maps.
+pub(crate) const LEVEL_COLUMNS: [&str; 22] = [
+    "NumFiles",
+    "CompactedFiles",
+    "SizeBytes",
+    "Score",
+    "ReadGB",
+    "RnGB",
+    "Rnp1GB",
+    "WriteGB",
+    "WPreCompGB",
+    "WnewGB",
+    "MovedGB",
+    "WriteAmp",
+    "ReadMBps",
+    "WriteMBps",
+    "CompSec",
+    "CompMergeCPU",
+    "CompCount",
+    "AvgSec",
+    "KeyIn",
+    "KeyDrop",
+    "RblobGB",
+    "WblobGB",
+];
+
 /// One row of the table.
-struct Row<'a> {
-    name: &'a str,
+struct Row {
+    name: String,
     files: usize,
     busy: usize,
     bytes: u64,
@@ -78,7 +105,37 @@ struct Row<'a> {
     jobs: JobTotals,
 }
 
-impl Row<'_> {
+impl Row {
+    /// The figures, in the order of [`LEVEL_COLUMNS`].
+    fn figures(&self) -> [f64; 22] {
+        let jobs = &self.jobs;
+        let seconds = jobs.elapsed.as_secs_f64();
+        [
+            self.files as f64,
+            self.busy as f64,
+            self.bytes as f64,
+            self.score,
+            gib(jobs.read()),
+            gib(jobs.read_above),
+            gib(jobs.read_there),
+            gib(jobs.written),
+            gib(jobs.raw),
+            gib(jobs.written) - gib(jobs.read_there),
+            gib(jobs.moved),
+            self.write_amplification,
+            mib_a_second(jobs.read(), jobs.elapsed),
+            mib_a_second(jobs.written, jobs.elapsed),
+            seconds,
+            jobs.cpu.as_secs_f64(),
+            jobs.count as f64,
+            seconds / jobs.count.max(1) as f64,
+            jobs.keys_in as f64,
+            jobs.keys_dropped as f64,
+            0.0,
+            0.0,
+        ]
+    }
+
     fn write(&self, text: &mut String) {
         let jobs = &self.jobs;
         let seconds = jobs.elapsed.as_secs_f64();
@@ -132,15 +189,14 @@ fn busy(version: &Version, level: usize) -> usize {
         .count()
 }
 
-fn levels(text: &mut String, family: &ColumnFamilyData, since: &SinceLast<ColumnFamilyTotals>) {
+/// Returns the rows of the levels in use, and their sum.
+fn level_rows(family: &ColumnFamilyData, now: &ColumnFamilyTotals) -> Vec<Row> {
     let version = family.version();
     let settings = pick_settings(&family.options());
     let targets = leveled::level_targets(&version, &settings);
     let scores = leveled::scores(&version, &settings, &targets);
-    let (now, then) = (&since.now, &since.then);
     let flushed = now.flushes.written;
-    header(text, &family.name, "Level");
-    let (mut files, mut all_busy) = (0, 0);
+    let mut rows = Vec::new();
     for (number, level) in version.levels.iter().enumerate() {
         let jobs = now.levels.get(number).copied().unwrap_or_default();
         if level.files.is_empty() && jobs.count == 0 {
@@ -151,38 +207,57 @@ fn levels(text: &mut String, family: &ColumnFamilyData, since: &SinceLast<Column
         } else {
             jobs.read_above
         };
-        let row = Row {
-            name: &format!("L{number}"),
+        rows.push(Row {
+            name: format!("L{number}"),
             files: level.files.len(),
             busy: busy(&version, number),
             bytes: level.bytes(),
             score: scores.get(number).copied().unwrap_or(0.0),
             write_amplification: ratio(jobs.written, source),
             jobs,
-        };
-        row.write(text);
-        files += row.files;
-        all_busy += row.busy;
+        });
     }
     let sum = now.all_jobs();
-    Row {
-        name: "Sum",
-        files,
-        busy: all_busy,
+    rows.push(Row {
+        name: "Sum".to_owned(),
+        files: rows.iter().map(|row| row.files).sum(),
+        busy: rows.iter().map(|row| row.busy).sum(),
         bytes: version.bytes(),
         score: 0.0,
         write_amplification: ratio(sum.written, flushed),
         jobs: sum,
+    });
+    rows
+}
+
+/// Returns the names and the figures of the levels in use, and of their sum.
+pub(crate) fn level_figures(
+    family: &ColumnFamilyData,
+    now: &ColumnFamilyTotals,
+) -> Vec<(String, [f64; 22])> {
+    let rows = level_rows(family, now);
+    rows.into_iter()
+        .map(|row| (row.name.clone(), row.figures()))
+        .collect()
+}
+
+fn levels(text: &mut String, family: &ColumnFamilyData, since: &SinceLast<ColumnFamilyTotals>) {
+    let (now, then) = (&since.now, &since.then);
+    header(text, &family.name, "Level");
+    for row in level_rows(family, now) {
+        row.write(text);
     }
-    .write(text);
-    let interval = sum - then.all_jobs();
+    let interval = now.all_jobs() - then.all_jobs();
     Row {
-        name: "Int",
+        name: "Int".to_owned(),
         files: 0,
         busy: 0,
         bytes: 0,
         score: 0.0,
-        write_amplification: ratio(interval.written, flushed - then.flushes.written + 1),
+        write_amplification: ratio(
+            interval.written,
+            now.flushes.written - then.flushes.written + 1,
+        ),
         jobs: interval,
     }
     .write(text);
@@ -193,7 +268,7 @@ fn priorities(text: &mut String, family: &str, totals: &ColumnFamilyTotals) {
     for (name, jobs) in [("Low", totals.compactions), ("High", totals.flushes)] {
         if jobs.count > 0 {
             let row = Row {
-                name,
+                name: name.to_owned(),
                 files: 0,
                 busy: 0,
                 bytes: 0,
@@ -254,24 +329,8 @@ fn stall_counts(text: &mut String, since: &SinceLast<ColumnFamilyTotals>) {
         }
         sum
     };
-    let (now, sum, before) = (&since.now, all(&since.now), all(&since.then));
-    let _ = writeln!(
-        text,
-        "Write Stall (count): cf-l0-file-count-limit-delays-with-ongoing-compaction: {}, \
-         cf-l0-file-count-limit-stops-with-ongoing-compaction: {}, l0-file-count-limit-delays: {}, \
-         l0-file-count-limit-stops: {}, memtable-limit-delays: {}, memtable-limit-stops: {}, \
-         pending-compaction-bytes-delays: {}, pending-compaction-bytes-stops: {}, total-delays: {}, total-stops: {}",
-        now.level0_limit_compacting.delays,
-        now.level0_limit_compacting.stops,
-        now.level0_limit.delays,
-        now.level0_limit.stops,
-        now.memtable_limit.delays,
-        now.memtable_limit.stops,
-        now.pending_bytes.delays,
-        now.pending_bytes.stops,
-        sum.delays,
-        sum.stops,
-    );
+    let (sum, before) = (all(&since.now), all(&since.then));
+    text.push_str(&stall_text(&stall_map(&since.now)));
     if sum.delays + sum.stops > 0 {
         let since_last = sum.delays + sum.stops - before.delays - before.stops;
         let _ = writeln!(text, "interval: {since_last} total count");
@@ -294,10 +353,23 @@ pub(crate) fn family_stats(context: &Context, family: &ColumnFamilyData) -> Stri
         gib(flushed),
         gib(flushed - then.flushes.written)
     );
-    // Ingestion of files is not supported yet.
-    text.push_str("AddFile(GB): cumulative 0.000, interval 0.000\n");
-    for what in ["Total Files", "L0 Files", "Keys"] {
-        let _ = writeln!(text, "AddFile({what}): cumulative 0, interval 0");
+    let (added, before) = (&now.ingested, &then.ingested);
+    let _ = writeln!(
+        text,
+        "AddFile(GB): cumulative {:.3}, interval {:.3}",
+        gib(added.bytes),
+        gib(added.bytes - before.bytes)
+    );
+    for (what, total, before) in [
+        ("Total Files", added.files, before.files),
+        ("L0 Files", added.level0_files, before.level0_files),
+        ("Keys", added.keys, before.keys),
+    ] {
+        let _ = writeln!(
+            text,
+            "AddFile({what}): cumulative {total}, interval {}",
+            total - before
+        );
     }
     let sum = now.all_jobs();
     compactions(&mut text, "Cumulative", &sum, since.uptime);
@@ -360,7 +432,7 @@ pub(crate) fn database_stats(commit: &CommitPipeline) -> String {
             100.0 * totals.stalled.as_secs_f64() / (time.as_secs_f64() + 1e-6),
         );
     }
-    text.push_str("Write Stall (count): write-buffer-manager-limit-stops: 0\n");
+    text.push_str(&stall_text(&property::database_stall_map(commit)));
     text
 }
 
@@ -385,7 +457,7 @@ mod tests {
         let mut text = String::new();
         header(&mut text, "default", "Level");
         Row {
-            name: "Sum",
+            name: "Sum".to_owned(),
             files: 3,
             busy: 1,
             bytes: 1 << 20,

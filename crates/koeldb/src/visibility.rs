@@ -40,8 +40,8 @@ impl Visibility {
     }
 
     /// Registers a snapshot of the latest visible write.
-    pub(crate) fn take_snapshot(&self) -> SeqNo {
-        self.snapshots.acquire(|| self.seqno())
+    pub(crate) fn take_snapshot(&self, unix_secs: u64) -> SeqNo {
+        self.snapshots.acquire(unix_secs, || self.seqno())
     }
 
     /// The oldest live snapshot; the largest sequence number if there is none.

@@ -77,6 +77,11 @@ impl WorkQueue {
         !lock(&self.queues).of(kind).is_empty()
     }
 
+    /// The number of column families queued for this kind of work.
+    pub(crate) fn count(&self, kind: WorkKind) -> u64 {
+        lock(&self.queues).of(kind).len() as u64
+    }
+
     /// The queued column families, with the stamps of their last changes.
     pub(crate) fn queued(&self, kind: WorkKind) -> Vec<(u32, Stamp)> {
         let mut queues = lock(&self.queues);

@@ -386,6 +386,11 @@ impl VersionSet {
         !self.uncertain.is_empty()
     }
 
+    /// The versions of all column families that are current or being read.
+    pub fn live_versions(&self) -> impl Iterator<Item = Arc<Version>> {
+        self.versions.iter().filter_map(Weak::upgrade)
+    }
+
     /// The files needed by versions in use, or by failed edits that may be on disk.
     pub fn live_files(&mut self) -> LiveFiles {
         let mut live = LiveFiles::default();

@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use koeldb_base::error::Severity;
-use koeldb_base::stats::Ticker;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::job::Fallback;
@@ -241,8 +240,7 @@ impl Background {
         self.context
             .info_log
             .warn(format_args!("a compaction will be retried: {error}"));
-        self.context.notify(&Event::BackgroundError(error));
-        self.context.count(Ticker::ErrorHandlerBgErrorCount, 1);
+        self.health.report_passing(error);
         let interval = Duration::from_micros(self.context.db_options.bgerror_resume_retry_interval);
         self.pause_before_retry(
             interval.saturating_mul(failures.min(BACKOFF_MAX)),

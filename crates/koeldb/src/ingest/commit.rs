@@ -45,15 +45,15 @@ impl PreparedIngest {
         if committed.is_err() {
             pipeline.health.report_failures();
         }
-        self.log(&committed?);
+        self.report(&committed?);
         if self.options.move_files {
             self.remove_sources();
         }
         Ok(())
     }
 
-    /// Logs the tables, with the level and the sequence number of each.
-    fn log(&self, places: &[(usize, SeqNo)]) {
+    /// Logs and counts the tables, with the level and the sequence number of each.
+    fn report(&self, places: &[(usize, SeqNo)]) {
         let context = &self.commit.context;
         let mut places = places.iter();
         for prepared in &self.families {
@@ -65,6 +65,8 @@ impl PreparedIngest {
                     file.source.display(),
                     path.display()
                 ));
+                let counters = &prepared.family.counters;
+                counters.ingested(*level, file.bytes, file.entries);
                 let file = JsonObject::default()
                     .text("file", &path.to_string_lossy())
                     .number("level", level);

@@ -33,6 +33,8 @@ pub(super) struct PreparedFile {
     pub(super) source: PathBuf,
     pub(super) number: FileNumber,
     pub(super) bytes: u64,
+    /// The number of entries.
+    pub(super) entries: u64,
     pub(super) bounds: TableBounds,
     pub(super) unique_id: [u64; 2],
     /// Whether the table has range tombstones and no other entries.
@@ -219,6 +221,7 @@ fn check_table(
         source: source.to_owned(),
         number: context.new_file_number(),
         bytes: context.fs.metadata(source)?.len,
+        entries: properties.entry_count,
         bounds,
         unique_id: properties.unique_id().unwrap_or_default(),
         is_tombstones_only: is_tombstones_only(&reader),

@@ -145,10 +145,10 @@ impl Secondary {
     /// Pins the current view, as a snapshot.
     pub(crate) fn pin_view(&self, families: &ColumnFamilySet, visibility: &Visibility) -> View {
         let _view = lock(&self.view);
-        let families = families.all();
         View {
-            seqno: visibility.take_snapshot(),
+            seqno: visibility.take_snapshot(families.unix_secs()),
             families: families
+                .all()
                 .into_iter()
                 .map(|family| (family.id, family.super_version.load()))
                 .collect(),

@@ -17,11 +17,18 @@ use crate::listener::Event;
 
 use super::{Holds, Tree};
 
+/// A table that left the tree and was not removed yet.
+struct RetiredTable {
+    number: FileNumber,
+    bytes: u64,
+    file: Weak<FileMeta>,
+}
+
 /// Tables that were removed from the tree and may still be read.
 #[derive(Default)]
 pub(crate) struct Purge {
     pub(crate) holds: Holds,
-    retired: Mutex<Vec<(FileNumber, Weak<FileMeta>)>>,
+    retired: Mutex<Vec<RetiredTable>>,
     /// Logs and MANIFESTs that were still needed at the last check.
     manifests: Mutex<Vec<FileNumber>>,
     /// The function called when the last reader of an obsolete table is dropped.
@@ -32,21 +39,21 @@ impl Purge {
     /// Records tables that a durable edit removed from the tree.
     pub(crate) fn retire<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
         let mut retired = lock(&self.retired);
-        retired.extend(
-            files
-                .into_iter()
-                .map(|file| (file.number, Arc::downgrade(file))),
-        );
+        retired.extend(files.into_iter().map(|file| RetiredTable {
+            number: file.number,
+            bytes: file.bytes,
+            file: Arc::downgrade(file),
+        }));
     }
 
     fn take_unused(&self) -> Vec<FileNumber> {
         let mut unused = Vec::new();
-        lock(&self.retired).retain(|(number, file)| {
-            let used = file.upgrade();
+        lock(&self.retired).retain(|table| {
+            let used = table.file.upgrade();
             match (&used, self.on_unused.get()) {
                 (Some(file), Some(on_unused)) => file.drop_hook.set(Arc::clone(on_unused)),
                 (Some(_), None) => {}
-                (None, _) => unused.push(*number),
+                (None, _) => unused.push(table.number),
             }
             used.is_some()
         });
@@ -55,6 +62,12 @@ impl Purge {
 }
 
 impl Tree {
+    /// The bytes of tables that left the tree and were not removed yet.
+    pub(crate) fn retired_bytes(&self) -> u64 {
+        let retired = lock(&self.purge.retired);
+        retired.iter().map(|table| table.bytes).sum()
+    }
+
     /// Enables the background deletion of obsolete tables when their last reader is dropped.
     ///
     /// The database may be idle from then on.

@@ -153,6 +153,7 @@ impl CommitPipeline {
             return Ok(());
         };
         let begun = self.context.clock.now();
+        self.counters.stopped_by_memory();
         while manager.should_stall() {
             let left = self.remaining_wait(mode)?;
             let mut is_flushing = false;

@@ -44,6 +44,7 @@ mod options_drawn;
 mod overlapping_compactions;
 mod plain;
 mod prepared_transactions;
+mod properties;
 mod rate_limit;
 mod reads;
 mod recovery_rules;
