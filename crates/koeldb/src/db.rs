@@ -1,5 +1,6 @@
 //! The database handle: an open database and its default column family.
 
+mod futures;
 mod snapshot_reads;
 mod ttl;
 

@@ -14,6 +14,7 @@ mod async_engine;
 mod async_multi_get;
 mod async_reads;
 mod async_scan;
+mod async_writes;
 mod backup;
 mod change_feed;
 mod checkpoint;
