@@ -51,7 +51,7 @@ impl Db {
         &self,
         options: &FlushOptions,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
-        let options = options.clone();
+        let options = *options;
         self.in_background(move |db| db.flush_opt(&options))
     }
 
