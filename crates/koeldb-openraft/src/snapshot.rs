@@ -72,8 +72,10 @@ impl SnapshotDir {
         &self.inner.path
     }
 
-    /// The applied position in the snapshot, as the state machine encoded it.
-    pub(crate) fn applied(&self) -> &[u8] {
+    /// The applied position in the snapshot, as it was passed to
+    /// [`StateStore::write`](crate::StateStore::write).
+    #[must_use]
+    pub fn applied(&self) -> &[u8] {
         &self.inner.applied
     }
 

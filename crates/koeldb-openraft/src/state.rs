@@ -177,7 +177,8 @@ impl StateStore {
             return Ok(None);
         }
         let mut options = CheckpointOptions::new();
-        options.set_flush(FlushPolicy::Always);
+        // Tables are linked; the rest is too small for threads.
+        options.set_flush(FlushPolicy::Always).set_threads(1);
         db.create_checkpoint_opt(&path, &options)?;
         let applied = read_applied(&self.shared.options, &path)?;
         let built = SnapshotDir::new(&self.shared.fs, &path, applied);

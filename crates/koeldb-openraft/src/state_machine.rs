@@ -52,10 +52,11 @@ fn meta<C: RaftTypeConfig>((last_log_id, last_membership): Applied<C>) -> Snapsh
 }
 
 impl<C: RaftTypeConfig, A> StateMachine<C, A> {
-    /// Creates the state machine over a state that has just been opened.
+    /// Creates the state machine over a state that has just been opened. See
+    /// [`StateMachine::with_encoding`].
     ///
     /// # Errors
-    /// If the applied position cannot be read.
+    /// If the applied position cannot be read, or a snapshot that is needed cannot be built.
     pub fn new(state: StateStore, application: A) -> io::Result<Self> {
         Self::with_encoding(state, application)
     }
@@ -64,13 +65,22 @@ impl<C: RaftTypeConfig, A> StateMachine<C, A> {
 impl<C: RaftTypeConfig, A, E: Encoding> StateMachine<C, A, E> {
     /// Creates the state machine with an encoding of the caller's choice.
     ///
+    /// If the state is ahead of its newest snapshot, this builds one. A flush may have made entries
+    /// durable that the log of this node has lost; openraft then purges the log up to the applied
+    /// position, which it expects a snapshot to have.
+    ///
     /// # Errors
-    /// If the applied position cannot be read.
+    /// If the applied position cannot be read, or the snapshot cannot be built.
     pub fn with_encoding(state: StateStore, application: A) -> io::Result<Self> {
         let applied: Applied<C> = decode::<C, E>(state.applied()?.as_deref())?;
         let durable = DurableIndex::default();
         // What was just opened came from tables: the state has no other log than Raft's.
         if let Some(last) = &applied.0 {
+            let snapshot = state.current_snapshot();
+            let snapshot: Applied<C> = decode::<C, E>(snapshot.as_ref().map(SnapshotDir::applied))?;
+            if snapshot.0.as_ref() < Some(last) {
+                state.build_snapshot()?;
+            }
             durable.raise(last.index());
         }
         Ok(StateMachine {

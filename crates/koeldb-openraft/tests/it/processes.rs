@@ -24,7 +24,12 @@ use replicated_kv::{KeyValues, Request};
 fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let build = test.parent().and_then(Path::parent).unwrap();
-    build.join("examples/replicated_kv")
+    let program = build.join("examples/replicated_kv");
+    assert!(
+        program.exists(),
+        "cargo build -p koeldb-openraft --example replicated_kv"
+    );
+    program
 }
 
 struct Cluster {

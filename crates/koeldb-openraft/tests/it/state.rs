@@ -68,6 +68,7 @@ fn a_snapshot_names_its_own_end_while_applying_goes_on() {
         for round in 0..5 {
             let snapshot = state.build_snapshot().unwrap().unwrap();
             let position = position(&snapshot, &disk);
+            assert_eq!(snapshot.applied(), position.to_le_bytes());
             let other = open(&target, &format!("/state {round}")).unwrap();
             other
                 .install_snapshot(&snapshot, &position.to_le_bytes())

@@ -5,15 +5,19 @@ use std::future::Future;
 use std::io;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use koeldb::fs::SurvivalPolicy;
 use koeldb::{Env, Options};
 use koeldb_openraft::{LogStore, RaftLogs, StateMachine, StateStore};
-use openraft::alias::{EntryOf, LogIdOf, VoteOf};
-use openraft::storage::{IOFlushed, RaftLogStorage, RaftLogStorageExt};
+use openraft::alias::{EntryOf, LeaderIdOf, LogIdOf, VoteOf};
+use openraft::entry::RaftEntry;
+use openraft::storage::{IOFlushed, RaftLogStorage, RaftLogStorageExt, RaftStateMachine};
 use openraft::testing::log::{StoreBuilder, Suite};
-use openraft::{LogState, OptionalSend, RaftLogReader, StorageError};
+use openraft::vote::RaftLeaderIdExt;
+use openraft::{LogState, OptionalSend, RaftLogReader, RaftSnapshotBuilder, StorageError};
 
 use crate::support::{Appending, Disk, Scratch, Types};
 
@@ -242,4 +246,48 @@ impl StoreBuilder<Types, Dying, Machine, ()> for Cut {
 #[test]
 fn the_suite_passes_with_a_power_cut_before_each_read() {
     run(Suite::test_all(Cut)).unwrap();
+}
+
+/// A stream that is always ready.
+struct Ready<I>(I);
+
+impl<I: Iterator + Unpin> futures_core::Stream for Ready<I> {
+    type Item = I::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<I::Item>> {
+        Poll::Ready(self.0.next())
+    }
+}
+
+#[test]
+fn a_purge_beyond_the_durable_state_is_refused() {
+    run(async {
+        let disk = Disk::new();
+        let mut machine = machine(&disk.env(), "/".as_ref());
+        let logs = RaftLogs::open(&disk.options(), "/log").unwrap();
+        let mut log: Log = LogStore::new(logs.group(1).unwrap(), Some(machine.durable_index()));
+        let id = |index| LogIdOf::<Types>::new(LeaderIdOf::<Types>::new_committed(1, 0), index);
+        let blank = |index| EntryOf::<Types>::new_blank(id(index));
+        log.blocking_append((0..10).map(blank)).await.unwrap();
+        let applied = (0..5).map(|index| Ok((blank(index), None)));
+        machine.apply(Ready(applied)).await.unwrap();
+
+        assert!(log.purge(id(0)).await.is_err(), "only memtables have it");
+        let mut builder = machine.try_create_snapshot_builder(true).await.unwrap();
+        let built = RaftSnapshotBuilder::<Types>::build_snapshot(&mut builder);
+        let snapshot = built.await.unwrap();
+        assert_eq!(snapshot.meta.last_log_id, Some(id(4)));
+        assert!(log.purge(id(5)).await.is_err());
+        log.purge(id(4)).await.unwrap();
+        assert_eq!(log.try_get_log_entries(..).await.unwrap().len(), 5);
+
+        // A position that the log does not have, or has of another leader, is not committed here.
+        log.save_committed(Some(id(9))).await.unwrap();
+        assert_eq!(log.read_committed().await.unwrap(), Some(id(9)));
+        let other = LogIdOf::<Types>::new(LeaderIdOf::<Types>::new_committed(2, 0), 9);
+        for unknown in [other, id(10)] {
+            log.save_committed(Some(unknown)).await.unwrap();
+            assert_eq!(log.read_committed().await.unwrap(), None);
+        }
+    });
 }

@@ -1,0 +1,139 @@
+//! A checker of linearizability for one register: Wing and Gong's search, with Lowe's memory of
+//! visited states.
+
+use std::collections::{BTreeSet, HashSet};
+
+/// A call of a client on the register.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Call {
+    pub(super) begun: u64,
+    /// When the answer came; `None` if the outcome is unknown.
+    pub(super) ended: Option<u64>,
+    pub(super) action: Action,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Action {
+    /// Found this value.
+    Read(Option<u64>),
+    Write(Option<u64>),
+    /// If the value is the first one, sets the second one; whether that was so, if known.
+    Swap(Option<u64>, u64, Option<bool>),
+}
+
+impl Action {
+    /// The value afterwards, or `None` if the answer does not fit.
+    pub(super) fn apply(self, value: Option<u64>) -> Option<Option<u64>> {
+        match self {
+            Action::Read(found) => (found == value).then_some(value),
+            Action::Write(new) => Some(new),
+            Action::Swap(expected, new, answer) => {
+                let is_equal = expected == value;
+                let fits = answer.is_none_or(|answer| answer == is_equal);
+                fits.then_some(if is_equal { Some(new) } else { value })
+            }
+        }
+    }
+}
+
+/// Whether some order of the calls explains all answers: an order in which no call precedes one that
+/// ended before it began. Calls with unknown outcome may be left out.
+pub(super) fn is_linearizable(calls: &[Call]) -> bool {
+    let mut visited = HashSet::new();
+    let rest: BTreeSet<usize> = (0..calls.len()).collect();
+    let mut stack = vec![(rest, None)];
+    while let Some((rest, value)) = stack.pop() {
+        let ends = rest.iter().filter_map(|call| calls[*call].ended);
+        let Some(first_end) = ends.min() else {
+            return true;
+        };
+        for call in rest.iter().copied() {
+            if calls[call].begun > first_end {
+                continue;
+            }
+            if let Some(next) = calls[call].action.apply(value) {
+                let mut rest = rest.clone();
+                rest.remove(&call);
+                if visited.insert((rest.clone(), next)) {
+                    stack.push((rest, next));
+                }
+            }
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use koeldb_testkit::floors::Floors;
+    use koeldb_testkit::random::Random;
+
+    use super::*;
+
+    /// Tries every order and every choice of the calls with unknown outcome.
+    fn is_linearizable_by_trying(
+        calls: &[Call],
+        done: &mut Vec<usize>,
+        value: Option<u64>,
+    ) -> bool {
+        let is_rest = |call: &usize| !done.contains(call);
+        let rest: Vec<usize> = (0..calls.len()).filter(is_rest).collect();
+        if rest.iter().all(|call| calls[*call].ended.is_none()) {
+            return true;
+        }
+        rest.iter().copied().any(|call| {
+            let begun = calls[call].begun;
+            let is_before = |other: &usize| calls[*other].ended.is_some_and(|end| end < begun);
+            if rest.iter().any(is_before) {
+                return false;
+            }
+            calls[call].action.apply(value).is_some_and(|next| {
+                done.push(call);
+                let is_explained = is_linearizable_by_trying(calls, done, next);
+                done.pop();
+                is_explained
+            })
+        })
+    }
+
+    fn draw(random: &mut Random) -> Vec<Call> {
+        let value = |random: &mut Random| random.chance(3, 4).then(|| random.below(3));
+        (0..random.below(6) + 1)
+            .map(|_| {
+                let begun = random.below(20);
+                let ended = random.chance(4, 5).then(|| begun + random.below(10));
+                let answer = random.chance(1, 2);
+                let action = match random.below(3) {
+                    0 if ended.is_some() => Action::Read(value(random)),
+                    0 | 1 => Action::Write(value(random)),
+                    _ => {
+                        let expected = value(random);
+                        Action::Swap(expected, random.below(3), ended.map(|_| answer))
+                    }
+                };
+                Call {
+                    begun,
+                    ended,
+                    action,
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_checker_agrees_with_trying_all_orders() {
+        let mut random = Random::new(7);
+        let count = Floors::chosen().of(2_000, 10_000, 100_000);
+        let mut right = 0;
+        for number in 0..count {
+            let calls = draw(&mut random);
+            let expected = is_linearizable_by_trying(&calls, &mut Vec::new(), None);
+            assert_eq!(is_linearizable(&calls), expected, "{number}: {calls:?}");
+            right += u64::from(expected);
+        }
+        assert!(
+            right > count / 10 && right < count * 9 / 10,
+            "{right} of {count}"
+        );
+    }
+}

@@ -1,0 +1,345 @@
+//! A cluster in one thread with virtual time: a seed draws network, disks, crashes and requests.
+//!
+//! Every disk is a memory file system; a power cut leaves what a survival policy keeps. Checked are
+//! the order of requests on all machines (`world`), one leader a term, the order of positions, and
+//! that the histories of clients are linearizable (`linear`). A seed draws the same program again, but
+//! the order of tasks that are ready at the same moment is not repeated exactly.
+
+mod linear;
+mod runtime;
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use koeldb::fs::SurvivalPolicy;
+use koeldb_testkit::floors::Floors;
+use openraft::async_runtime::WatchReceiver;
+use openraft::impls::BasicNode;
+use openraft::{ReadPolicy, ServerState};
+
+use linear::{Action, Call, is_linearizable};
+use runtime::{below, chance, pause, simulate};
+use world::{Answer, Process, Request, World, read};
+
+const MACHINES: u64 = 5;
+const KEYS: u64 = 3;
+/// The calls of all clients, by key.
+type History = Arc<Mutex<BTreeMap<u64, Vec<Call>>>>;
+
+fn now(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_micros()).unwrap()
+}
+
+/// Calls random machines until the end.
+async fn client(world: World, history: History, number: u64, start: Instant, seconds: u64) {
+    let end = Duration::from_secs(seconds);
+    let (mut last, mut counter) = (None, 0);
+    while start.elapsed() < end {
+        pause(below(30)).await;
+        let (id, key) = (below(MACHINES) + 1, below(KEYS));
+        // Most calls go to the leader.
+        let leader = world.process(id).and_then(|process| {
+            let metrics = process.raft.metrics();
+            metrics.borrow_watched().current_leader
+        });
+        let id = leader.filter(|_| chance(90)).unwrap_or(id);
+        let Some(process) = world.process(id) else {
+            continue;
+        };
+        counter += 1;
+        let value = counter * 10 + number;
+        let begun = now(start);
+        let limit = Duration::from_millis(300 + below(1_000));
+        if chance(40) {
+            let found = async {
+                process
+                    .raft
+                    .ensure_linearizable(ReadPolicy::ReadIndex)
+                    .await
+                    .ok()?;
+                read(&process.state, key).ok()
+            };
+            let found = tokio::time::timeout(limit, found).await;
+            if let (Ok(Some(found)), true) = (found, world.process(id).is_some()) {
+                last = found;
+                record(&history, key, begun, Some(now(start)), Action::Read(found));
+            }
+            continue;
+        }
+        let request = match below(5) {
+            0 => Request::Put(key, None),
+            1 | 2 => Request::Put(key, Some(value)),
+            _ => Request::Swap(key, last, value),
+        };
+        let written = process.raft.client_write(request.clone());
+        let answer: Option<Answer> = match tokio::time::timeout(limit, written).await {
+            Ok(Ok(written)) if world.process(id).is_some() => Some(written.data),
+            // Not proposed: its outcome is known.
+            Ok(Err(error)) if error.forward_to_leader().is_some() && is_refusal(&error) => continue,
+            _ => None,
+        };
+        let action = match request {
+            Request::Put(_, value) => Action::Write(value),
+            Request::Swap(_, expected, value) => {
+                Action::Swap(expected, value, answer.as_ref().map(|answer| answer.0))
+            }
+        };
+        let ended = answer.map(|_| now(start));
+        record(&history, key, begun, ended, action);
+    }
+}
+
+type WriteError =
+    openraft::errors::RaftError<world::Types, openraft::errors::ClientWriteError<world::Types>>;
+
+fn is_refusal(error: &WriteError) -> bool {
+    use openraft::errors::{ClientWriteError, RaftError};
+    matches!(
+        error,
+        RaftError::APIError(ClientWriteError::ForwardToLeader(_))
+    )
+}
+
+fn record(history: &History, key: u64, begun: u64, ended: Option<u64>, action: Action) {
+    let call = Call {
+        begun,
+        ended,
+        action,
+    };
+    history.lock().unwrap().entry(key).or_default().push(call);
+}
+
+/// What a run did, for its summary.
+#[derive(Debug, Default)]
+struct Counts {
+    cuts: u64,
+    kills: u64,
+    calls: u64,
+    unknown: u64,
+    leaders: u64,
+    snapshots: u64,
+    purges: u64,
+}
+
+/// Checks what must hold at every moment.
+fn check(world: &World, leaders: &mut BTreeMap<u64, u64>, counts: &mut Counts) {
+    for id in 1..=MACHINES {
+        let Some(process) = world.process(id) else {
+            continue;
+        };
+        let metrics = process.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        if metrics.state == ServerState::Leader {
+            let leader = *leaders.entry(metrics.current_term).or_insert(id);
+            assert_eq!(leader, id, "two leaders in term {}", metrics.current_term);
+        }
+        counts.leaders = leaders.len() as u64;
+        let purged = metrics.purged.map(|id| id.index());
+        let snapshot = metrics.snapshot.map(|id| id.index());
+        let applied = metrics.last_applied.map(|id| id.index());
+        assert!(
+            purged <= snapshot,
+            "machine {id}: purged {purged:?}, snapshot {snapshot:?}"
+        );
+        assert!(
+            snapshot <= applied,
+            "machine {id}: snapshot {snapshot:?}, applied {applied:?}"
+        );
+        assert!(
+            applied <= metrics.last_log_index,
+            "machine {id}: applied beyond its log"
+        );
+        counts.snapshots = counts.snapshots.max(snapshot.unwrap_or(0));
+        counts.purges = counts.purges.max(purged.unwrap_or(0));
+    }
+}
+
+fn one() -> u64 {
+    below(MACHINES) + 1
+}
+
+/// One random fault.
+async fn disturb(world: &World, counts: &mut Counts) {
+    let id = one();
+    match below(12) {
+        0 => world.part((1..=MACHINES).filter(|_| chance(50)).collect()),
+        1 => world.part([id].into()),
+        2 | 3 => world.part([].into()),
+        4 => world.set_network(below(30), below(60)),
+        5 => world.set_network(0, 3),
+        6 | 7 => {
+            world.arm_power_cut(id);
+            counts.cuts += 1;
+        }
+        8 => {
+            world.stop(id, SurvivalPolicy::Generous);
+            counts.kills += 1;
+        }
+        9 => match below(3) {
+            0 => world.fail_syncs(id),
+            1 => world.fill_disk(id),
+            _ => world.slow_disk(id, below(200)),
+        },
+        10 => {
+            if let Some(process) = world.process(id) {
+                let _ = process.raft.trigger().snapshot().await;
+            }
+        }
+        _ => change_members(world).await,
+    }
+}
+
+/// A process that takes itself for the leader.
+fn leader(world: &World) -> Option<Process> {
+    let mut running = (1..=MACHINES).filter_map(|id| world.process(id));
+    running.find(|process| process.raft.is_leader())
+}
+
+/// Lets the leader add learners, and choose voters.
+async fn change_members(world: &World) {
+    let leader = leader(world);
+    let voters: std::collections::BTreeSet<u64> = (1..=MACHINES).filter(|_| chance(70)).collect();
+    let Some(leader) = leader.filter(|_| voters.len() >= 3) else {
+        return;
+    };
+    tokio::spawn(async move {
+        let change = async {
+            for id in &voters {
+                let _ = leader
+                    .raft
+                    .add_learner(*id, BasicNode::default(), false)
+                    .await;
+            }
+            let _ = leader.raft.change_membership(voters.clone(), true).await;
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(2), change).await;
+    });
+}
+
+async fn run(seconds: u64) -> Counts {
+    let (world, history) = (World::new(MACHINES), History::default());
+    let mut counts = Counts::default();
+    for id in 1..=MACHINES {
+        world.start(id).await;
+    }
+    let nodes: BTreeMap<u64, BasicNode> = (1..=3).map(|id| (id, BasicNode::default())).collect();
+    world
+        .process(1)
+        .unwrap()
+        .raft
+        .initialize(nodes)
+        .await
+        .unwrap();
+    let start = Instant::now();
+    let clients: Vec<_> = (0..3)
+        .map(|number| {
+            tokio::spawn(client(
+                world.clone(),
+                Arc::clone(&history),
+                number,
+                start,
+                seconds,
+            ))
+        })
+        .collect();
+
+    let mut leaders = BTreeMap::new();
+    while start.elapsed() < Duration::from_secs(seconds) {
+        pause(below(400)).await;
+        disturb(&world, &mut counts).await;
+        for id in 1..=MACHINES {
+            if world.is_down(id) && chance(40) {
+                revive(&world, id).await;
+            }
+        }
+        check(&world, &mut leaders, &mut counts);
+    }
+
+    // Everything works again.
+    world.part([].into());
+    world.set_network(0, 3);
+    for client in clients {
+        client.await.unwrap();
+    }
+    let mut finals = 0;
+    for _ in 0..200 {
+        for id in 1..=MACHINES {
+            if world.is_down(id) {
+                revive(&world, id).await;
+            }
+        }
+        pause(100).await;
+        check(&world, &mut leaders, &mut counts);
+        let Some(leader) = leader(&world) else {
+            continue;
+        };
+        let begun = now(start);
+        let ready = leader.raft.ensure_linearizable(ReadPolicy::ReadIndex);
+        if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_secs(1), ready).await {
+            for key in 0..KEYS {
+                let found = read(&leader.state, key).unwrap();
+                record(&history, key, begun, Some(now(start)), Action::Read(found));
+            }
+            finals += 1;
+            if finals == 3 {
+                break;
+            }
+        }
+    }
+    assert!(finals > 0, "the cluster does not recover");
+
+    let history = history.lock().unwrap();
+    for (key, calls) in &*history {
+        counts.calls += calls.len() as u64;
+        counts.unknown += calls.iter().filter(|call| call.ended.is_none()).count() as u64;
+        assert!(
+            is_linearizable(calls),
+            "key {key} is not linearizable: {calls:#?}"
+        );
+    }
+    counts
+}
+
+async fn revive(world: &World, id: u64) {
+    let policies = SurvivalPolicy::ALL;
+    let policy = policies[usize::try_from(below(14)).unwrap()];
+    world.stop(id, policy);
+    world.start(id).await;
+}
+
+#[test]
+fn clusters_are_linearizable_through_power_cuts() {
+    let from = std::env::var("KOELDB_SEED")
+        .ok()
+        .map(|seed| seed.parse().unwrap());
+    let count = match from {
+        Some(_) => 1,
+        // Deliberate bugs are given time to show.
+        None if std::env::var_os("KOELDB_SABOTAGE").is_some() => 200,
+        None => Floors::chosen().of(3, 100, 5_000),
+    };
+    let seconds = Floors::chosen().of(5, 20, 60);
+    let from: u64 = from.unwrap_or(0);
+    let mut total = Counts::default();
+    for seed in from..from + count {
+        let ran = std::panic::catch_unwind(|| simulate(seed, run(seconds)));
+        let Ok(counts) = ran else {
+            panic!("seed {seed} fails: KOELDB_SEED={seed}");
+        };
+        total.cuts += counts.cuts;
+        total.kills += counts.kills;
+        total.calls += counts.calls;
+        total.unknown += counts.unknown;
+        total.leaders += counts.leaders;
+        total.snapshots += counts.snapshots;
+        total.purges += counts.purges;
+    }
+    let floors = Floors::chosen().name();
+    println!(
+        "summary suite=raft_cluster floors={floors} seeds={count} seconds={seconds} {total:?}"
+    );
+}

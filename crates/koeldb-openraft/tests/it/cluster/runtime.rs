@@ -1,0 +1,131 @@
+//! tokio in one thread with virtual time, and random numbers from a seed.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use koeldb_testkit::random::Random;
+use openraft::{AsyncRuntime, OptionalSend};
+use openraft_rt_tokio::TokioRuntime;
+
+thread_local! {
+    static RANDOM: RefCell<Random> = RefCell::new(Random::new(0));
+}
+
+/// Runs `simulation` with all random numbers drawn from `seed`.
+pub(super) fn simulate<F: Future>(seed: u64, simulation: F) -> F::Output {
+    RANDOM.set(Random::new(seed));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime.unwrap().block_on(simulation)
+}
+
+/// Draws a number below `bound`.
+pub(super) fn below(bound: u64) -> u64 {
+    RANDOM.with_borrow_mut(|random| random.below(bound))
+}
+
+pub(super) fn chance(percent: u64) -> bool {
+    below(100) < percent
+}
+
+pub(super) async fn pause(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+/// The random numbers of openraft.
+pub(super) struct Drawn;
+
+impl rand::TryRng for Drawn {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(u32::try_from(below(1 << 32)).unwrap())
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(RANDOM.with_borrow_mut(Random::draw))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        bytes.fill_with(|| u8::try_from(below(256)).unwrap());
+        Ok(())
+    }
+}
+
+/// openraft's runtime in a simulation: what would block runs to its end at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Simulated;
+
+impl AsyncRuntime for Simulated {
+    type JoinError = <TokioRuntime as AsyncRuntime>::JoinError;
+    type JoinHandle<T: OptionalSend + 'static> = <TokioRuntime as AsyncRuntime>::JoinHandle<T>;
+    type Sleep = <TokioRuntime as AsyncRuntime>::Sleep;
+    type Instant = <TokioRuntime as AsyncRuntime>::Instant;
+    type TimeoutError = <TokioRuntime as AsyncRuntime>::TimeoutError;
+    type Timeout<R, T: Future<Output = R> + OptionalSend> =
+        <TokioRuntime as AsyncRuntime>::Timeout<R, T>;
+    type ThreadLocalRng = Drawn;
+    type Mpsc = <TokioRuntime as AsyncRuntime>::Mpsc;
+    type Watch = <TokioRuntime as AsyncRuntime>::Watch;
+    type Oneshot = <TokioRuntime as AsyncRuntime>::Oneshot;
+    type Mutex<T: OptionalSend + 'static> = <TokioRuntime as AsyncRuntime>::Mutex<T>;
+
+    fn spawn<T>(future: T) -> Self::JoinHandle<T::Output>
+    where
+        T: Future + OptionalSend + 'static,
+        T::Output: OptionalSend + 'static,
+    {
+        TokioRuntime::spawn(future)
+    }
+
+    fn sleep(duration: Duration) -> Self::Sleep {
+        TokioRuntime::sleep(duration)
+    }
+
+    fn sleep_until(deadline: Self::Instant) -> Self::Sleep {
+        TokioRuntime::sleep_until(deadline)
+    }
+
+    fn timeout<R, F: Future<Output = R> + OptionalSend>(
+        duration: Duration,
+        future: F,
+    ) -> Self::Timeout<R, F> {
+        TokioRuntime::timeout(duration, future)
+    }
+
+    fn timeout_at<R, F: Future<Output = R> + OptionalSend>(
+        deadline: Self::Instant,
+        future: F,
+    ) -> Self::Timeout<R, F> {
+        TokioRuntime::timeout_at(deadline, future)
+    }
+
+    fn is_panic(error: &Self::JoinError) -> bool {
+        TokioRuntime::is_panic(error)
+    }
+
+    fn thread_rng() -> Drawn {
+        Drawn
+    }
+
+    fn new(_: usize) -> Self {
+        Simulated
+    }
+
+    fn block_on<F: Future<Output = T>, T>(&mut self, _: F) -> T {
+        unreachable!("the simulation has a runtime already")
+    }
+
+    fn spawn_blocking<F, T>(blocking: F) -> impl Future<Output = io::Result<T>> + Send
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        std::future::ready(Ok(blocking()))
+    }
+}

@@ -1,0 +1,398 @@
+//! Machines and the network between them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use koeldb::fs::{
+    Failure, FaultFileSystem, FaultRule, ManualClock, MemoryFileSystem, SurvivalPolicy,
+};
+use koeldb::{Env, Options};
+use koeldb_openraft::{
+    Application, LogStore, RaftLogs, SnapshotDir, StateBatch, StateMachine, StateStore,
+};
+use openraft::alias::{SnapshotOf, VoteOf};
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError};
+use openraft::impls::BasicNode;
+use openraft::network::v2::RaftNetworkV2;
+use openraft::network::{RPCOption, RaftNetworkFactory};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+};
+use openraft::{Config, OptionalSend, Raft, SnapshotPolicy};
+use serde::{Deserialize, Serialize};
+
+use super::runtime::{Simulated, below, chance, pause};
+
+openraft::declare_raft_types!(
+    /// A register for each key.
+    pub(super) Types:
+        D = Request,
+        R = Answer,
+        LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
+        AsyncRuntime = Simulated,
+);
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Request {
+    Put(u64, Option<u64>),
+    Swap(u64, Option<u64>, u64),
+}
+
+impl std::fmt::Display for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Answer(pub(super) bool);
+
+/// The registers, and a digest of all requests in their order.
+pub(super) struct Registers {
+    /// The digest after each number of requests, on whichever machine came there first.
+    digests: Arc<Mutex<BTreeMap<u64, u64>>>,
+}
+
+fn number(value: Option<koeldb::PinnedSlice>) -> Option<u64> {
+    let value = value.filter(|value| !value.is_empty())?;
+    Some(u64::from_le_bytes(value.as_ref().try_into().unwrap()))
+}
+
+pub(super) fn read(state: &StateStore, key: u64) -> koeldb::Result<Option<u64>> {
+    Ok(number(state.db().get(key.to_le_bytes())?))
+}
+
+impl Application for Registers {
+    type Request = Request;
+    type Response = Answer;
+
+    fn apply(&self, state: &mut StateBatch, request: &Request) -> io::Result<Answer> {
+        let count = number(state.get("count")?).unwrap_or(0) + 1;
+        let digest = number(state.get("digest")?).unwrap_or(0);
+        let digest = request.to_string().bytes().fold(digest, |digest, byte| {
+            (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let known = *self.digests.lock().unwrap().entry(count).or_insert(digest);
+        assert_eq!(
+            known, digest,
+            "request {count} differs between machines: {request}"
+        );
+        state.put("count", count.to_le_bytes());
+        state.put("digest", digest.to_le_bytes());
+        let (key, value, is_done) = match *request {
+            Request::Put(key, value) => (key, value, true),
+            Request::Swap(key, expected, value) => {
+                let is_equal = number(state.get(key.to_le_bytes())?) == expected;
+                (key, Some(value), is_equal)
+            }
+        };
+        match value {
+            Some(value) if is_done => state.put(key.to_le_bytes(), value.to_le_bytes()),
+            None => state.delete(key.to_le_bytes()),
+            Some(_) => {}
+        }
+        Ok(Answer(is_done))
+    }
+}
+
+type Machine = StateMachine<Types, Registers>;
+pub(super) type Node = Raft<Types, Machine>;
+
+/// A running process.
+#[derive(Clone)]
+pub(super) struct Process {
+    pub(super) raft: Node,
+    pub(super) state: StateStore,
+    logs: RaftLogs,
+    env: Env,
+    faults: FaultFileSystem,
+    /// The number of this process among those of its machine.
+    number: u64,
+}
+
+struct Host {
+    disk: MemoryFileSystem,
+    process: Option<Process>,
+    next: u64,
+    /// The longest time between two syncs.
+    sync_millis: u64,
+}
+
+struct State {
+    hosts: BTreeMap<u64, Host>,
+    /// Machines that reach only each other.
+    island: BTreeSet<u64>,
+    loss_percent: u64,
+    delay_millis: u64,
+}
+
+/// All machines, numbered from 1.
+#[derive(Clone)]
+pub(super) struct World {
+    state: Arc<Mutex<State>>,
+    digests: Arc<Mutex<BTreeMap<u64, u64>>>,
+}
+
+impl World {
+    pub(super) fn new(machines: u64) -> Self {
+        let host = || Host {
+            disk: MemoryFileSystem::with_clock(Arc::new(ManualClock::new())),
+            process: None,
+            next: 0,
+            sync_millis: 3,
+        };
+        World {
+            state: Arc::new(Mutex::new(State {
+                hosts: (1..=machines).map(|id| (id, host())).collect(),
+                island: BTreeSet::new(),
+                loss_percent: 0,
+                delay_millis: 3,
+            })),
+            digests: Arc::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// The process of a machine, unless it is down.
+    pub(super) fn process(&self, id: u64) -> Option<Process> {
+        let state = self.state();
+        let host = &state.hosts[&id];
+        host.process.clone().filter(|_| !host.disk.has_crashed())
+    }
+
+    fn is_current(&self, id: u64, number: u64) -> bool {
+        self.process(id)
+            .is_some_and(|process| process.number == number)
+    }
+
+    /// Starts the process of a machine.
+    pub(super) async fn start(&self, id: u64) {
+        let (disk, number) = {
+            let mut state = self.state();
+            let host = state.hosts.get_mut(&id).unwrap();
+            host.next += 1;
+            host.sync_millis = 3;
+            (host.disk.clone(), host.next)
+        };
+        disk.set_byte_budget(None);
+        let clock = Arc::new(ManualClock::new());
+        let faults = FaultFileSystem::new(Arc::new(disk), below(1 << 32));
+        let env = Env::stepped(Arc::new(faults.clone()), clock, below(1 << 32));
+        let mut options = Options::new();
+        options.set_env(&env).set_write_buffer_size(64 << 10);
+        let state = StateStore::open(&env, &options, "/state").unwrap();
+        let digests = Arc::clone(&self.digests);
+        let machine: Machine = StateMachine::new(state.clone(), Registers { digests }).unwrap();
+        let logs = RaftLogs::open_without_thread(&options, "/log").unwrap();
+        let log = LogStore::new(logs.group(1).unwrap(), Some(machine.durable_index()));
+        let config = Config {
+            heartbeat_interval: 40,
+            election_timeout_min: 150,
+            election_timeout_max: 300,
+            snapshot_policy: SnapshotPolicy::LogsSinceLast(40),
+            max_in_snapshot_log_to_keep: 5,
+            install_snapshot_timeout: 500,
+            ..Config::default()
+        };
+        let network = Network {
+            world: self.clone(),
+            from: id,
+            number,
+        };
+        let config = Arc::new(config.validate().unwrap());
+        let raft = Raft::new(id, config, network, log, machine).await;
+        let raft = raft.unwrap_or_else(|error| panic!("machine {id} does not start: {error}"));
+        let process = Process {
+            raft,
+            state,
+            logs,
+            env,
+            faults,
+            number,
+        };
+        self.state().hosts.get_mut(&id).unwrap().process = Some(process.clone());
+        tokio::spawn(self.clone().work(id, process));
+    }
+
+    /// Syncs and background jobs of a process.
+    async fn work(self, id: u64, process: Process) {
+        while self.is_current(id, process.number) {
+            let longest = self.state().hosts[&id].sync_millis;
+            pause(1 + below(longest)).await;
+            process.logs.sync_waiting();
+            while below(3) > 0 && process.env.step() {}
+        }
+    }
+
+    /// Ends the process of a machine; its disk is what survives `policy`.
+    pub(super) fn stop(&self, id: u64, policy: SurvivalPolicy) {
+        let mut state = self.state();
+        let host = state.hosts.get_mut(&id).unwrap();
+        let disk = host.disk.crash_image(policy, below(1 << 32));
+        // What the process still does, it does nowhere.
+        host.disk.arm_crash(0);
+        host.disk = disk;
+        if let Some(process) = host.process.take() {
+            tokio::spawn(async move { process.raft.shutdown().await });
+        }
+    }
+
+    pub(super) fn is_down(&self, id: u64) -> bool {
+        match self.process(id) {
+            None => true,
+            Some(process) => {
+                use openraft::async_runtime::WatchReceiver;
+                process
+                    .raft
+                    .metrics()
+                    .borrow_watched()
+                    .running_state
+                    .is_err()
+            }
+        }
+    }
+
+    /// Cuts the power at a random one of the next operations on the disk.
+    pub(super) fn arm_power_cut(&self, id: u64) {
+        let disk = self.state().hosts[&id].disk.clone();
+        disk.arm_crash(disk.operation_count() + 1 + below(40));
+    }
+
+    pub(super) fn fail_syncs(&self, id: u64) {
+        if let Some(process) = self.process(id) {
+            let rule = FaultRule::fail(Failure::Device).on_syncs().limit(1);
+            process.faults.add_rule(rule);
+        }
+    }
+
+    pub(super) fn fill_disk(&self, id: u64) {
+        let disk = self.state().hosts[&id].disk.clone();
+        disk.set_byte_budget(Some(disk.bytes_used() + below(4_000)));
+    }
+
+    pub(super) fn slow_disk(&self, id: u64, millis: u64) {
+        self.state().hosts.get_mut(&id).unwrap().sync_millis = millis;
+    }
+
+    pub(super) fn part(&self, island: BTreeSet<u64>) {
+        self.state().island = island;
+    }
+
+    pub(super) fn set_network(&self, loss_percent: u64, delay_millis: u64) {
+        let mut state = self.state();
+        (state.loss_percent, state.delay_millis) = (loss_percent, delay_millis);
+    }
+
+    /// Carries a message one way.
+    async fn carry(&self, from: (u64, u64), to: u64) -> Result<Process, RPCError<Types>> {
+        let (delay, is_lost) = {
+            let state = self.state();
+            (below(state.delay_millis + 1), chance(state.loss_percent))
+        };
+        pause(delay).await;
+        let is_cut = {
+            let state = self.state();
+            state.island.contains(&from.0) != state.island.contains(&to)
+        };
+        let receiver = self.process(to);
+        match receiver {
+            Some(receiver) if !is_cut && !is_lost && self.is_current(from.0, from.1) => {
+                Ok(receiver)
+            }
+            _ => Err(lost()),
+        }
+    }
+}
+
+fn lost() -> RPCError<Types> {
+    RPCError::Network(NetworkError::from_string("lost"))
+}
+
+/// The way from one process to another machine.
+#[derive(Clone)]
+pub(super) struct Network {
+    world: World,
+    from: u64,
+    number: u64,
+}
+
+pub(super) struct Way {
+    network: Network,
+    to: u64,
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Way;
+
+    async fn new_client(&mut self, to: u64, _: &BasicNode) -> Way {
+        let network = self.clone();
+        Way { network, to }
+    }
+}
+
+impl Way {
+    async fn call<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
+        &self,
+        option: RPCOption,
+        call: impl FnOnce(Node) -> F,
+    ) -> Result<T, RPCError<Types>> {
+        let Network {
+            world,
+            from,
+            number,
+        } = &self.network;
+        let exchange = async {
+            let receiver = world.carry((*from, *number), self.to).await?;
+            let answer = call(receiver.raft.clone()).await;
+            let answer =
+                answer.map_err(|error| RPCError::Network(NetworkError::from_string(error)))?;
+            let back = world.carry((self.to, receiver.number), *from).await?;
+            if back.number != *number {
+                return Err(lost());
+            }
+            Ok(answer)
+        };
+        match tokio::time::timeout(option.hard_ttl(), exchange).await {
+            Ok(answer) => answer,
+            Err(_) => Err(lost()),
+        }
+    }
+}
+
+impl RaftNetworkV2<Types> for Way {
+    type SnapshotData = SnapshotDir;
+
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<Types>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        let call = async |raft: Node| raft.append_entries(rpc).await;
+        self.call(option, call).await
+    }
+
+    async fn vote(
+        &mut self,
+        rpc: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        self.call(option, async |raft: Node| raft.vote(rpc).await)
+            .await
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: VoteOf<Types>,
+        snapshot: SnapshotOf<Types, SnapshotDir>,
+        _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let call = async |raft: Node| raft.install_full_snapshot(vote, snapshot).await;
+        Ok(self.call(option, call).await?)
+    }
+}
