@@ -40,6 +40,29 @@ fn number(digits: &str) -> Option<FileNumber> {
     digits.parse().ok()
 }
 
+/// The longest name of an information log in a directory of its own, without a time.
+const INFO_LOG_NAME_MAX: usize = 220;
+
+/// The path of the information log, in `directory`, of the database with the absolute path
+/// `database`.
+///
+/// Its name is that path with underscores, and `_LOG`: several databases may share the directory.
+#[must_use]
+pub fn info_log_in(directory: &Path, database: &Path) -> PathBuf {
+    let bytes = database.as_os_str().as_encoded_bytes();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let mut name = String::new();
+    for (index, &byte) in bytes.iter().enumerate() {
+        match byte {
+            byte if is_plain(byte) => name.push(char::from(byte)),
+            _ if index > 0 => name.push('_'),
+            _ => {}
+        }
+    }
+    name.truncate(INFO_LOG_NAME_MAX);
+    directory.join(name + "_LOG")
+}
+
 /// Parses a file name; `None` for names that no database file has.
 #[must_use]
 pub fn parse(name: &str) -> Option<FileKind> {

@@ -86,10 +86,16 @@ pub struct WriteOptions {
     pub buffer_bytes: usize,
     /// Bypass the page cache, if the file system can; `PosixFileSystem` writes through it.
     pub direct: bool,
-    /// Bytes to preallocate, without changing the length; 0 for none.
+    /// Preallocates space in steps of this many bytes, without changing the length; 0 for never.
+    ///
+    /// The first step is at creation; `close` releases what is unused.
     pub preallocate_bytes: u64,
     /// Starts write-back after every this many bytes written; 0 for never. It is not a sync.
     pub bytes_per_sync: u64,
+    /// Before it starts write-back, waits for the one started before: bounds dirty pages.
+    pub strict_bytes_per_sync: bool,
+    /// Makes [`WritableFile::sync_data`] sync all metadata too.
+    pub full_sync: bool,
 }
 
 impl Default for WriteOptions {
@@ -100,6 +106,8 @@ impl Default for WriteOptions {
             direct: false,
             preallocate_bytes: 0,
             bytes_per_sync: 0,
+            strict_bytes_per_sync: false,
+            full_sync: false,
         }
     }
 }

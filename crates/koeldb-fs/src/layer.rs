@@ -98,6 +98,8 @@ pub struct Call<'a> {
     pub offset: u64,
     /// The number of bytes requested or appended, or the new length.
     pub len: u64,
+    /// The options of [`Operation::Create`] and [`Operation::OpenAppend`].
+    pub write_options: Option<&'a WriteOptions>,
 }
 
 impl<'a> Call<'a> {
@@ -110,6 +112,7 @@ impl<'a> Call<'a> {
             handle: None,
             offset: 0,
             len: 0,
+            write_options: None,
         }
     }
 }
@@ -244,7 +247,10 @@ impl<L: Layer> Layered<L> {
 
 impl<L: Layer> FileSystem for Layered<L> {
     fn create(&self, path: &Path, options: &WriteOptions) -> Result<Box<dyn WritableFile>> {
-        let call = self.opening(Operation::Create, path, options.purpose);
+        let call = Call {
+            write_options: Some(options),
+            ..self.opening(Operation::Create, path, options.purpose)
+        };
         let below = self
             .layer()
             .around(&call, || self.below.create(path, options))?;
@@ -252,7 +258,10 @@ impl<L: Layer> FileSystem for Layered<L> {
     }
 
     fn append(&self, path: &Path, options: &WriteOptions) -> Result<Box<dyn WritableFile>> {
-        let call = self.opening(Operation::OpenAppend, path, options.purpose);
+        let call = Call {
+            write_options: Some(options),
+            ..self.opening(Operation::OpenAppend, path, options.purpose)
+        };
         let below = self
             .layer()
             .around(&call, || self.below.append(path, options))?;

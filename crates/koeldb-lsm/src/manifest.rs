@@ -262,11 +262,12 @@ pub fn write(
     fs: &dyn FileSystem,
     directory: &Path,
     number: FileNumber,
+    file_options: &WriteOptions,
     snapshot: &ManifestSnapshot,
     edits: &[VersionEdit],
 ) -> Result<RecordWriter> {
     let path = file_name::manifest(directory, number);
-    let written = write_records(fs, &path, snapshot, edits).and_then(|records| {
+    let written = write_records(fs, &path, file_options, snapshot, edits).and_then(|records| {
         fs.sync_dir(directory)?;
         Ok(records)
     });
@@ -280,10 +281,11 @@ pub fn write(
 fn write_records(
     fs: &dyn FileSystem,
     path: &Path,
+    file_options: &WriteOptions,
     snapshot: &ManifestSnapshot,
     edits: &[VersionEdit],
 ) -> Result<RecordWriter> {
-    let file = fs.create(path, &WriteOptions::new(Purpose::Manifest))?;
+    let file = fs.create(path, file_options)?;
     let mut records = RecordWriter::new(file, RecordWriterOptions::default())?;
     let mut record = Vec::new();
     for edit in snapshot.edits() {
@@ -352,7 +354,8 @@ pub fn install(
         last_seqno: Some(snapshot.last_seqno),
         ..VersionEdit::default()
     };
-    write(fs, directory, number, snapshot, &[counters])?.close()?;
+    let file_options = WriteOptions::new(Purpose::Manifest);
+    write(fs, directory, number, &file_options, snapshot, &[counters])?.close()?;
     write_current(fs, directory, number)
 }
 
@@ -376,7 +379,16 @@ pub fn create(fs: &dyn FileSystem, directory: &Path, db_id: Option<&str>) -> Res
         _ => {}
     }
     let snapshot = ManifestSnapshot::default();
-    write(fs, directory, FIRST_MANIFEST, &snapshot, &[first])?.close()?;
+    let file_options = WriteOptions::new(Purpose::Manifest);
+    write(
+        fs,
+        directory,
+        FIRST_MANIFEST,
+        &file_options,
+        &snapshot,
+        &[first],
+    )?
+    .close()?;
     write_current(fs, directory, FIRST_MANIFEST)
 }
 

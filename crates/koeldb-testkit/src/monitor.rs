@@ -429,7 +429,10 @@ impl MonitorState {
         if !moves {
             return;
         }
-        if let Some(mut file) = self.files.remove(from) {
+        let is_archived = to.to_string_lossy().contains("archive");
+        if let Some(mut file) = self.files.remove(from)
+            && !is_archived
+        {
             file.is_name_durable = false;
             self.files.insert(to.to_owned(), file);
         }
@@ -465,6 +468,9 @@ impl Layer for Monitor {
                 let mut state = self.state();
                 state.trees(&*self.below);
                 state.check_current(call.path);
+            }
+            Operation::Rename if matches!(kind(call.path), Some(FileKind::Wal(_))) => {
+                self.state().check_removal(&*self.below, call.path);
             }
             Operation::Create => self.state().check_number(call.path),
             _ => {}

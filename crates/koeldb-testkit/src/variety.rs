@@ -111,6 +111,18 @@ pub const ROWS: &[Row] = &[
     row(DATABASE, "max_total_wal_size", &["0", "65536", "400000"]),
     row(DATABASE, "bytes_per_sync", &["0", "4096"]),
     row(DATABASE, "wal_bytes_per_sync", &["0", "4096"]),
+    row(DATABASE, "strict_bytes_per_sync", BOOL),
+    row(DATABASE, "WAL_ttl_seconds", &["0", "1", "3600"]),
+    row(DATABASE, "WAL_size_limit_MB", &["0", "1"]),
+    row(DATABASE, "use_fsync", BOOL),
+    row(DATABASE, "allow_fallocate", BOOL),
+    row(DATABASE, "manifest_preallocation_size", &["0", "4096"]),
+    row(
+        DATABASE,
+        "max_write_batch_group_size_bytes",
+        &["0", "100", "10000", "1048576"],
+    ),
+    row(DATABASE, "write_identity_file", BOOL),
     row(
         DATABASE,
         "compaction_readahead_size",
@@ -471,6 +483,12 @@ pub const LEFT_OUT: &[LeftOut] = &[
     ),
     left_out(
         DATABASE,
+        "db_log_dir",
+        &Suite::ALL,
+        "a path of lines for people; tests/it/file_options.rs has it",
+    ),
+    left_out(
+        DATABASE,
         "wal_dir",
         &Suite::ALL,
         "a path, kept for life; scripts of the crash sweeps have one",
@@ -824,6 +842,9 @@ fn settle_database(values: &mut Values) {
     }
     if values.is("allow_mmap_reads", "true") {
         values.leave_out("use_direct_reads");
+    }
+    if values.is("write_dbid_to_manifest", "false") {
+        values.leave_out("write_identity_file");
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Context {
     pub(crate) jobs: AtomicU64,
     pub(crate) periodic: PeriodicReports,
     /// The mutable options of the database.
-    pub(crate) mutable: RwLock<DbOptions>,
+    pub(crate) mutable: Arc<RwLock<DbOptions>>,
 }
 
 impl Context {

@@ -4,7 +4,8 @@
 //! as in RocksDB's LOG. Control characters are escaped. A failure to write it never stops the
 //! database. `LOG` is renamed to `LOG.old.<microseconds>` when the
 //! database is opened, and when the file reaches its maximum size or age. Each file begins with the
-//! header: the database's directories and options.
+//! header: the database's directories and options. With `db_log_dir` the files are in that directory,
+//! and their names begin with the path of the database.
 
 mod events;
 mod jobs;
@@ -14,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use koeldb_base::file_name;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::{Clock, FileSystem, Purpose, WritableFile, WriteOptions};
 
@@ -82,14 +82,14 @@ impl InfoLog {
         }
     }
 
-    /// Begins a new `LOG` in `directory`; logs nothing if it cannot be created.
+    /// Begins a new log at `path`; logs nothing if it cannot be created.
     pub(crate) fn create(
         fs: &Arc<dyn FileSystem>,
-        directory: &Path,
+        path: &Path,
         clock: Arc<dyn Clock>,
         limits: LogFileLimits,
     ) -> Self {
-        let file = LogFile::begin(fs, directory, limits, clock.unix_micros());
+        let file = LogFile::begin(fs, path, limits, clock.unix_micros());
         InfoLog {
             sink: file.map_or(Sink::Nowhere, |file| Sink::File(Mutex::new(file))),
             clock,
@@ -223,7 +223,7 @@ fn thread_number() -> u64 {
 /// The current `LOG` file.
 struct LogFile {
     fs: Arc<dyn FileSystem>,
-    directory: PathBuf,
+    path: PathBuf,
     limits: LogFileLimits,
     file: Box<dyn WritableFile>,
     bytes: u64,
@@ -235,14 +235,14 @@ struct LogFile {
 impl LogFile {
     fn begin(
         fs: &Arc<dyn FileSystem>,
-        directory: &Path,
+        path: &Path,
         limits: LogFileLimits,
         micros: u64,
     ) -> Option<Self> {
         Some(LogFile {
-            file: create(&**fs, directory, limits.files_max, micros)?,
+            file: create(&**fs, path, limits.files_max, micros)?,
             fs: Arc::clone(fs),
-            directory: directory.to_owned(),
+            path: path.to_owned(),
             limits,
             bytes: 0,
             begun_micros: micros,
@@ -255,7 +255,7 @@ impl LogFile {
     /// Failures are ignored: a full disk must not stop the database because of its LOG.
     fn append(&mut self, line: &str, micros: u64) {
         if self.is_full(micros)
-            && let Some(file) = create(&*self.fs, &self.directory, self.limits.files_max, micros)
+            && let Some(file) = create(&*self.fs, &self.path, self.limits.files_max, micros)
         {
             self.file = file;
             self.bytes = 0;
@@ -294,33 +294,41 @@ impl LogFile {
 /// Creates `LOG` in place of the previous one, which is renamed; `None` if that fails.
 fn create(
     fs: &dyn FileSystem,
-    directory: &Path,
+    path: &Path,
     files_max: usize,
     micros: u64,
 ) -> Option<Box<dyn WritableFile>> {
-    let path = file_name::info_log(directory);
-    if fs.exists(&path).unwrap_or(false) {
-        let kept = directory.join(format!("LOG.old.{micros}"));
+    if fs.exists(path).unwrap_or(false) {
+        let mut kept = path.as_os_str().to_owned();
+        kept.push(format!(".old.{micros}"));
         // A LOG that cannot be renamed is overwritten by its successor.
-        let _ = fs.rename(&path, &kept);
-        remove_oldest(fs, directory, files_max);
+        let _ = fs.rename(path, Path::new(&kept));
+        remove_oldest(fs, path, files_max);
     }
     let options = WriteOptions {
         purpose: Purpose::Other,
         buffer_bytes: 0,
         ..WriteOptions::default()
     };
-    fs.create(&path, &options).ok()
+    fs.create(path, &options).ok()
 }
 
-fn remove_oldest(fs: &dyn FileSystem, directory: &Path, files_max: usize) {
+fn remove_oldest(fs: &dyn FileSystem, path: &Path, files_max: usize) {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return;
+    };
     let Ok(entries) = fs.list(directory) else {
         return;
+    };
+    let prefix = format!("{}.old.", name.to_string_lossy());
+    let is_old = |name: &str| {
+        let time = name.strip_prefix(&prefix);
+        time.is_some_and(|time| time.bytes().all(|byte| byte.is_ascii_digit()))
     };
     let mut old: Vec<String> = entries
         .into_iter()
         .map(|entry| entry.name)
-        .filter(|name| name.starts_with("LOG.old.") && file_name::parse(name).is_some())
+        .filter(|name| is_old(name))
         .collect();
     old.sort();
     let surplus = (old.len() + 1).saturating_sub(files_max.max(1));

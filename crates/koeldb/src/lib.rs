@@ -46,6 +46,7 @@ mod deletions;
 mod destroy;
 mod env;
 mod export;
+mod file_options;
 mod health;
 mod indexed_batch;
 mod info_log;

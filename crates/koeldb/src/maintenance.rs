@@ -59,6 +59,7 @@ impl CommitPipeline {
             let families = Arc::make_mut(&mut leadership.commit.families);
             families.push(ColumnFamilyMemtable::of(&family));
             families.sort_by_key(|active| active.family.id);
+            leadership.commit.wal_check_bytes = 0;
             self.families.insert(&family);
             family
         };
@@ -145,6 +146,8 @@ impl CommitPipeline {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;
         {
+            // Locked first, so that concurrent changes reach the version set in their order.
+            let mut versions = self.tree.versions();
             let mut current = self
                 .context
                 .mutable
@@ -153,8 +156,11 @@ impl CommitPipeline {
             *current = mutable::changed_db(&current, pairs)?;
             let open_tables = &self.context.table_files.open_tables;
             open_tables.set_limit(current.open_tables_max());
+            versions.set_manifest_options(current.max_manifest_file_size, current.manifest_file());
         }
         self.context.report_soon();
+        // The next write compares the logs with the new limit.
+        self.check_memtables_soon();
         for family in self.families.all() {
             family.update_and_install(self.context.delayed_write_rate(), |_| ());
         }

@@ -131,6 +131,7 @@ impl Opening {
         let version_options = VersionSetOptions {
             read_only: self.read_only,
             manifest_bytes_max: self.db.max_manifest_file_size,
+            manifest_file: self.db.manifest_file(),
             write_db_id: self.db.write_dbid_to_manifest,
             other_directories: self.other_directories(),
         };
@@ -154,6 +155,7 @@ impl Opening {
         let identity = self.resolve_identity(&mut versions, identity.as_deref())?;
         let session_id = new_session_id();
         info_log.header(&self.summary(&session_id, &versions));
+        let mutable = Arc::new(RwLock::new(self.db.clone()));
         let table_files = TableFiles {
             fs: Arc::clone(&self.fs),
             clock: Arc::clone(&self.env.clock),
@@ -165,8 +167,7 @@ impl Opening {
             session_id: session_id.clone(),
             numbers: versions.file_numbers().clone(),
             statistics: self.db.statistics.clone(),
-            writable_file_buffer_bytes: table_buffer_bytes(&self.db),
-            bytes_per_sync: self.db.bytes_per_sync,
+            db_options: Arc::clone(&mutable),
             open_options: TableFiles::open_options(&self.db),
             file_checksums: self.db.file_checksum_gen_factory.is_some(),
             memtables: self.memtables(),
@@ -217,12 +218,13 @@ impl Opening {
         let commit = CommitState {
             wal,
             last_seqno,
+            wal_check_bytes: 0,
             families: Arc::new(families.values().map(ColumnFamilyMemtable::of).collect()),
         };
         report.orphans_removed = if self.read_only {
             Vec::new()
         } else {
-            self.remove_orphans(&mut versions)
+            self.remove_orphans(&mut versions, &report)
         };
         let context = Context {
             id: NEXT_DATABASE.fetch_add(1, Ordering::Relaxed),
@@ -240,7 +242,7 @@ impl Opening {
             identity,
             read_only: self.read_only,
             statistics: self.db.statistics.clone(),
-            mutable: RwLock::new(self.db.clone()),
+            mutable,
             db_options: self.db.clone(),
             listeners: self.options.plugins.listeners.clone(),
             plugins: self.options.plugins.clone(),
@@ -402,6 +404,18 @@ impl Opening {
         Ok(Db::from_inner(inner))
     }
 
+    /// Returns the path of LOG for the database in `directory`.
+    fn info_log_path(&self, directory: &Path) -> PathBuf {
+        if self.db.db_log_dir.is_empty() {
+            return file_name::info_log(directory);
+        }
+        let log_dir = Path::new(&self.db.db_log_dir);
+        // Without the directory there is no LOG, as after other failures.
+        let _ = self.fs.create_dir_all(log_dir);
+        let absolute = std::path::absolute(directory);
+        file_name::info_log_in(log_dir, absolute.as_deref().unwrap_or(directory))
+    }
+
     fn info_log(&self) -> InfoLog {
         let clock = Arc::clone(&self.env.clock);
         if self.read_only && self.secondary.is_none() {
@@ -409,11 +423,12 @@ impl Opening {
         }
         let secondary = self.secondary.as_ref();
         let directory = secondary.map_or(&self.path, |secondary| &secondary.own);
+        let path = self.info_log_path(directory);
         match &self.options.plugins.logger {
             Some(logger) => InfoLog::to_logger(Arc::clone(logger), clock, self.db.info_log_level),
             None => InfoLog::create(
                 &self.fs,
-                directory,
+                &path,
                 clock,
                 LogFileLimits {
                     level: self.db.info_log_level,
@@ -423,24 +438,6 @@ impl Opening {
                 },
             ),
         }
-    }
-}
-
-/// Returns the size of writes to tables, within the limits of the options.
-///
-/// Data copied to the page cache should still be in the L2 cache of the processor, and a system
-/// that allocates page-cache memory in the sizes of writes finds smaller pieces more easily (ext4
-/// takes a quarter of the time of 1 MiB). Tables that will be mapped are written in huge pages:
-/// such a system then maps them as huge pages, and a lookup misses neither in the TLB nor in the
-/// page table.
-fn table_buffer_bytes(db: &DbOptions) -> usize {
-    const HUGE_PAGE_BYTES: usize = 2 << 20;
-    const PIECE_BYTES_MAX: usize = 256 << 10;
-    let asked = koeldb_base::coding::to_usize(db.writable_file_max_buffer_size);
-    if db.allow_mmap_reads {
-        asked.max(1).next_multiple_of(HUGE_PAGE_BYTES)
-    } else {
-        asked.min(PIECE_BYTES_MAX)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Opens and writes the tables of a column family according to its options.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::range_del::union_of;
@@ -35,8 +35,8 @@ pub(crate) struct TableFiles {
     pub(crate) session_id: String,
     pub(crate) numbers: FileNumbers,
     pub(crate) statistics: Option<Statistics>,
-    pub(crate) writable_file_buffer_bytes: usize,
-    pub(crate) bytes_per_sync: u64,
+    /// The current options of the database.
+    pub(crate) db_options: Arc<RwLock<DbOptions>>,
     pub(crate) open_options: OpenOptions,
     /// Whether the whole-file checksum of each table is computed and recorded in the MANIFEST.
     pub(crate) file_checksums: bool,
@@ -103,12 +103,16 @@ impl TableFiles {
         self.clock.unix_micros() / 1_000_000
     }
 
-    pub(crate) fn write_options(&self, purpose: Purpose) -> koeldb_fs::WriteOptions {
-        koeldb_fs::WriteOptions {
-            buffer_bytes: self.writable_file_buffer_bytes,
-            bytes_per_sync: self.bytes_per_sync,
-            ..koeldb_fs::WriteOptions::new(purpose)
-        }
+    /// Returns the settings of a new table; `bytes_expected` is 0 if its size is unknown.
+    pub(crate) fn write_options(
+        &self,
+        purpose: Purpose,
+        bytes_expected: u64,
+    ) -> koeldb_fs::WriteOptions {
+        let options = self.db_options.read();
+        options
+            .unwrap_or_else(PoisonError::into_inner)
+            .table_file(purpose, bytes_expected)
     }
 
     /// The charge of a flush or compaction; `None` if it is not limited.
@@ -201,7 +205,7 @@ impl TableFiles {
             output: OutputSpec {
                 fs: &*self.fs,
                 directory: &self.directory,
-                write_options: self.write_options(Purpose::Flush),
+                write_options: self.write_options(Purpose::Flush, 0),
                 charge: self.charge(IoPriority::High, IoKind::Write),
                 context,
                 next_file_number: &next_file_number,

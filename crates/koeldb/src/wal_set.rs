@@ -6,6 +6,7 @@
 //! up after a failure. Closed logs are synced before a later log (O6), and removed when no column
 //! family needs them.
 
+pub(crate) mod archive;
 mod pinned_logs;
 mod standby_log;
 mod unsynced_logs;
@@ -18,7 +19,7 @@ use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::stats::Ticker;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Result, SeqNo};
-use koeldb_fs::{FileSystem, Purpose, WritableFile, WriteOptions};
+use koeldb_fs::{FileSystem, WritableFile, WriteOptions};
 use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
 
 use crate::batch::{HEADER_BYTES, Link, LinkKind};
@@ -28,6 +29,7 @@ use crate::health::Health;
 use crate::job_slots::JobSlots;
 use crate::options::{Compression, DbOptions};
 
+use archive::ArchiveLimits;
 use pinned_logs::PinnedLogs;
 use standby_log::StandbyLog;
 use unsynced_logs::UnsyncedLogs;
@@ -259,11 +261,18 @@ impl WalSet {
 
     /// The total size of the logs that are no longer written and not yet removed.
     pub(crate) fn closed_bytes(&self) -> u64 {
-        lock(&self.closed).iter().map(|(_, bytes)| bytes).sum()
+        self.closed_bytes_from(0)
     }
 
-    /// Removes the logs before `min_needed`. A log that cannot be removed is an orphan that the
-    /// next open removes.
+    /// The total size of those from log `first` on.
+    pub(crate) fn closed_bytes_from(&self, first: FileNumber) -> u64 {
+        let closed = lock(&self.closed);
+        let live = closed.iter().filter(|(number, _)| *number >= first);
+        live.map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Removes the logs before `min_needed`, or moves them to the archive. A log that cannot be
+    /// removed is an orphan that the next open removes.
     pub(crate) fn remove_before(&self, min_needed: FileNumber) {
         let unused = {
             let mut logs = lock(&self.closed);
@@ -272,14 +281,39 @@ impl WalSet {
             // Under the mutex: a log that is still there is always in one of the two lists.
             self.pinned.retire(old)
         };
+        let limits = ArchiveLimits::of(&self.context.db_options);
+        let is_any = !unused.is_empty();
         for (number, _) in unused {
-            self.remove(number);
+            self.remove(number, limits.is_some());
+        }
+        if let Some(limits) = limits
+            && is_any
+        {
+            self.purge_archive(limits);
         }
     }
 
-    fn remove(&self, number: FileNumber) {
+    /// Removes archived logs beyond the limits, except those that iterators need.
+    fn purge_archive(&self, limits: ArchiveLimits) {
+        let fs = &*self.context.fs;
+        let now = self.context.clock.unix_micros() / 1_000_000;
+        let needed_from = self.pinned.oldest_pin();
+        let purged = archive::purge(fs, &self.context.wal_dir, limits, now, needed_from);
+        if let Err(error) = purged {
+            let log = &self.context.info_log;
+            log.warn(format_args!("removing archived logs: {error}"));
+        }
+    }
+
+    /// Removes a log, or moves it to the archive if that is wanted and all of it took effect.
+    fn remove(&self, number: FileNumber, is_archived: bool) {
         let path = file_name::wal(&self.context.wal_dir, number);
-        if let Err(error) = self.context.fs.remove_file(&path) {
+        let removed = if is_archived && !self.pinned.was_abandoned(number) {
+            archive::keep(&*self.context.fs, &self.context.wal_dir, number)
+        } else {
+            self.context.fs.remove_file(&path)
+        };
+        if let Err(error) = removed {
             self.context
                 .info_log
                 .warn(format_args!("removing {}: {error}", path.display()));
@@ -307,14 +341,9 @@ pub(crate) fn new_wal_file(
     fs: &dyn FileSystem,
     directory: &Path,
     number: FileNumber,
-    db: &DbOptions,
+    options: &WriteOptions,
 ) -> Result<Box<dyn WritableFile>> {
-    let options = WriteOptions {
-        buffer_bytes: koeldb_base::coding::to_usize(db.writable_file_max_buffer_size).max(64 << 10),
-        bytes_per_sync: db.wal_bytes_per_sync,
-        ..WriteOptions::new(Purpose::Wal)
-    };
-    fs.create(&file_name::wal(directory, number), &options)
+    fs.create(&file_name::wal(directory, number), options)
 }
 
 /// Creates the writer of a log in its empty file.

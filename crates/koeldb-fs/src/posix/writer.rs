@@ -19,15 +19,15 @@ pub(super) fn writer(
     len: u64,
     options: &WriteOptions,
 ) -> Box<dyn WritableFile> {
-    let sink = PosixSink {
+    let mut sink = PosixSink {
         file,
         path: path.to_owned(),
         written: len,
         hinted: len,
-        bytes_per_sync: options.bytes_per_sync,
         preallocated: len,
-        preallocate_bytes: options.preallocate_bytes,
+        options: *options,
     };
+    sink.preallocate(len.saturating_add(1));
     Box::new(BufferedFile::new(sink, options.buffer_bytes))
 }
 
@@ -39,11 +39,9 @@ struct PosixSink {
     written: u64,
     /// The offset up to which write-back was requested.
     hinted: u64,
-    bytes_per_sync: u64,
     /// The offset up to which space was preallocated.
     preallocated: u64,
-    /// The step size of preallocation; 0 disables it.
-    preallocate_bytes: u64,
+    options: WriteOptions,
 }
 
 impl Sink for PosixSink {
@@ -54,12 +52,12 @@ impl Sink for PosixSink {
             .write_all_at(bytes, self.written)
             .map_err(|error| Error::io(error, "write", &self.path))?;
         self.written = end;
-        self.hint_write_back();
-        Ok(())
+        self.start_write_back()
+            .map_err(|error| Error::io(error, "write back", &self.path))
     }
 
     fn sync(&mut self, all: bool) -> Result<()> {
-        let result = if all {
+        let result = if all || self.options.full_sync {
             self.file.sync_all()
         } else {
             self.file.sync_data()
@@ -81,10 +79,11 @@ impl PosixSink {
     /// Preallocates space in whole steps. A failure is ignored: the write will report the cause.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn preallocate(&mut self, end: u64) {
-        if self.preallocate_bytes == 0 || end <= self.preallocated {
+        let step = self.options.preallocate_bytes;
+        if step == 0 || end <= self.preallocated {
             return;
         }
-        let Some(until) = end.checked_next_multiple_of(self.preallocate_bytes) else {
+        let Some(until) = end.checked_next_multiple_of(step) else {
             return;
         };
         let _ = rustix::fs::fallocate(
@@ -127,33 +126,69 @@ impl PosixSink {
         Ok(())
     }
 
-    /// Starts write-back of bytes written since the last request. Never waits, never counts as a
-    /// sync.
-    fn hint_write_back(&mut self) {
-        if self.bytes_per_sync == 0 || self.written - self.hinted < self.bytes_per_sync {
-            return;
+    /// Starts write-back of the bytes written since the last call that did.
+    ///
+    /// It is not a sync. With `strict_bytes_per_sync` it first waits for the earlier write-back; a
+    /// failure of that is returned, as the system does not report it a second time.
+    fn start_write_back(&mut self) -> io::Result<()> {
+        let WriteOptions {
+            bytes_per_sync,
+            strict_bytes_per_sync,
+            ..
+        } = self.options;
+        if bytes_per_sync == 0 || self.written - self.hinted < bytes_per_sync {
+            return Ok(());
         }
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        if let (Ok(offset), Ok(len)) = (
-            libc::off64_t::try_from(self.hinted),
-            libc::off64_t::try_from(self.written - self.hinted),
-        ) {
-            // SAFETY: a system call on a descriptor that `self` owns; it touches no memory.
-            let _ = unsafe {
-                libc::sync_file_range(
-                    self.file.as_raw_fd(),
-                    offset,
-                    len,
-                    libc::SYNC_FILE_RANGE_WRITE,
-                )
-            };
-        }
+        let begin = if strict_bytes_per_sync {
+            0
+        } else {
+            self.hinted
+        };
         self.hinted = self.written;
+        self.sync_range(begin, strict_bytes_per_sync)
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn sync_range(&self, begin: u64, waits: bool) -> io::Result<()> {
+        let (Ok(offset), Ok(len)) = (
+            libc::off64_t::try_from(begin),
+            libc::off64_t::try_from(self.written - begin),
+        ) else {
+            return Ok(());
+        };
+        let waiting = if waits {
+            libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        } else {
+            0
+        };
+        // SAFETY: a system call on a descriptor that `self` owns; it touches no memory.
+        let result = unsafe {
+            libc::sync_file_range(
+                self.file.as_raw_fd(),
+                offset,
+                len,
+                waiting | libc::SYNC_FILE_RANGE_WRITE,
+            )
+        };
+        let error = io::Error::last_os_error();
+        // Without a wait it is a hint. Some systems lack the call.
+        if result == 0 || !waits || error.raw_os_error() == Some(libc::ENOSYS) {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn sync_range(&self, _begin: u64, _waits: bool) -> io::Result<()> {
+        Ok(())
     }
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
     use crate::file::FileSystem;
     use crate::posix::PosixFileSystem;
@@ -174,28 +209,74 @@ mod tests {
 
     #[test]
     fn write_back_is_asked_for_in_steps_and_changes_no_byte() {
-        let name = format!("koeldb-write-back-{}", std::process::id());
+        for strict_bytes_per_sync in [false, true] {
+            let mut sink = sink(WriteOptions {
+                bytes_per_sync: 100,
+                strict_bytes_per_sync,
+                ..WriteOptions::default()
+            });
+            for (bytes, hinted) in [(60, 0), (60, 120), (99, 120), (1, 220)] {
+                sink.write(&vec![bytes; usize::from(bytes)]).unwrap();
+                assert_eq!(sink.hinted, hinted);
+            }
+            sink.finish().unwrap();
+            let mut content = [0; 220];
+            sink.file.read_exact_at(&mut content, 0).unwrap();
+            let expected = [&[60; 120][..], &[99; 99], &[1]].concat();
+            assert_eq!(content[..], expected);
+            PosixFileSystem::new().remove_file(&sink.path).unwrap();
+        }
+    }
+
+    #[test]
+    fn only_a_strict_write_back_reports_failures() {
+        for (strict_bytes_per_sync, fails) in [(false, false), (true, true)] {
+            let mut sink = sink(WriteOptions {
+                bytes_per_sync: 100,
+                strict_bytes_per_sync,
+                ..WriteOptions::default()
+            });
+            PosixFileSystem::new().remove_file(&sink.path).unwrap();
+            // A device without pages that could be written back.
+            sink.file = File::options().write(true).open("/dev/null").unwrap();
+            assert_eq!(sink.write(&[1; 100]).is_err(), fails);
+        }
+    }
+
+    #[test]
+    fn space_is_preallocated_from_the_start_and_released_at_the_end() {
+        let mut sink = sink(WriteOptions {
+            preallocate_bytes: 1 << 20,
+            ..WriteOptions::default()
+        });
+        let blocks = |sink: &PosixSink| sink.file.metadata().unwrap().blocks();
+        sink.preallocate(1);
+        let reserved = blocks(&sink);
+        sink.write(b"content").unwrap();
+        assert_eq!(sink.file.metadata().unwrap().len(), 7);
+        assert_eq!(blocks(&sink), reserved);
+        sink.write(&vec![1; 1 << 20]).unwrap();
+        assert_eq!(sink.preallocated, 2 << 20);
+        sink.finish().unwrap();
+        let bytes = blocks(&sink) * 512;
+        assert!(bytes < (1 << 20) + (64 << 10), "{bytes} bytes are left");
+        PosixFileSystem::new().remove_file(&sink.path).unwrap();
+    }
+
+    fn sink(options: WriteOptions) -> PosixSink {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("koeldb-writer-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(true);
-        let mut sink = PosixSink {
-            file: options.open(&path).unwrap(),
+        let mut file = File::options();
+        file.read(true).write(true).create(true).truncate(true);
+        PosixSink {
+            file: file.open(&path).expect("a scratch file is created"),
             path,
             written: 0,
             hinted: 0,
-            bytes_per_sync: 100,
             preallocated: 0,
-            preallocate_bytes: 0,
-        };
-        for (bytes, hinted) in [(60, 0), (60, 120), (99, 120), (1, 220)] {
-            sink.write(&vec![bytes; usize::from(bytes)]).unwrap();
-            assert_eq!(sink.hinted, hinted);
+            options,
         }
-        sink.finish().unwrap();
-        let mut content = [0; 220];
-        sink.file.read_exact_at(&mut content, 0).unwrap();
-        let expected = [&[60; 120][..], &[99; 99], &[1]].concat();
-        assert_eq!(content[..], expected);
-        PosixFileSystem::new().remove_file(&sink.path).unwrap();
     }
 }

@@ -14,6 +14,8 @@ const UNBUFFERED: WriteOptions = WriteOptions {
     direct: false,
     preallocate_bytes: 0,
     bytes_per_sync: 0,
+    strict_bytes_per_sync: false,
+    full_sync: false,
 };
 
 fn read(fs: &MemoryFileSystem, path: &str) -> Option<Vec<u8>> {

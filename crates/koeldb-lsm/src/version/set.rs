@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
-use koeldb_fs::FileSystem;
+use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_log::RecordWriter;
 
 use super::builder::{MissingEpochs, VersionBuilder};
@@ -45,6 +45,8 @@ pub struct VersionSetOptions {
     pub read_only: bool,
     /// The size at which the MANIFEST is replaced if a new one is estimated to be half as long.
     pub manifest_bytes_max: u64,
+    /// The settings of MANIFEST files.
+    pub manifest_file: WriteOptions,
     /// Whether to record the id of the database in the MANIFEST.
     pub write_db_id: bool,
     /// Other directories whose file numbers are in use: those of logs and of tables.
@@ -56,6 +58,7 @@ impl Default for VersionSetOptions {
         VersionSetOptions {
             read_only: false,
             manifest_bytes_max: 1 << 30,
+            manifest_file: WriteOptions::new(Purpose::Manifest),
             write_db_id: true,
             other_directories: Vec::new(),
         }
@@ -588,6 +591,12 @@ impl VersionSet {
         }
     }
 
+    /// Changes the size at which the MANIFEST is replaced, and the settings of the next one.
+    pub fn set_manifest_options(&mut self, bytes_max: u64, file: WriteOptions) {
+        self.options.manifest_bytes_max = bytes_max;
+        self.options.manifest_file = file;
+    }
+
     fn append(
         &mut self,
         mut records: RecordWriter,
@@ -615,11 +624,19 @@ impl VersionSet {
         let number = self.numbers.next();
         self.fill_counters(edits, true);
         let snapshot = self.snapshot();
-        let records = manifest::write(&*self.fs, &self.directory, number, &snapshot, edits)
-            .map_err(|error| Unwritten {
-                error,
-                uncertain: false,
-            })?;
+        let file_options = &self.options.manifest_file;
+        let records = manifest::write(
+            &*self.fs,
+            &self.directory,
+            number,
+            file_options,
+            &snapshot,
+            edits,
+        )
+        .map_err(|error| Unwritten {
+            error,
+            uncertain: false,
+        })?;
         write_current(&*self.fs, &self.directory, number).map_err(|error| Unwritten {
             error,
             uncertain: true,

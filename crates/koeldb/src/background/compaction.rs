@@ -202,6 +202,10 @@ impl Background {
         }
         let readahead = self.context.mutable_options().compaction_readahead_size;
         let tables = &self.context.table_files;
+        // A table ends a little behind its target.
+        let bytes_expected = target_file_bytes
+            .saturating_add(target_file_bytes / 10)
+            .min(plan.input_bytes());
         let source = BlockingSource::new(BlockReadOptions {
             fill_cache: false,
             readahead_bytes: readahead,
@@ -248,7 +252,10 @@ impl Background {
             output: OutputSpec {
                 fs: &*self.context.fs,
                 directory: self.context.table_files.directory(),
-                write_options: self.context.table_files.write_options(Purpose::Compaction),
+                write_options: self
+                    .context
+                    .table_files
+                    .write_options(Purpose::Compaction, bytes_expected),
                 charge: tables.charge(IoPriority::Low, IoKind::Write),
                 context,
                 next_file_number: &next_file_number,

@@ -22,7 +22,7 @@ impl Opening {
         table_files: &TableFiles,
     ) -> Result<Wal> {
         let number = table_files.numbers.next();
-        let file = new_wal_file(&*self.fs, &self.wal_dir, number, &self.db)?;
+        let file = new_wal_file(&*self.fs, &self.wal_dir, number, &self.db.wal_file())?;
         let mut writer = wal_writer(file, &self.db)?;
         versions.raise_last_seqno(recovered.last_seqno);
         if recovered.stopped_early {
@@ -58,10 +58,11 @@ impl Opening {
                 edit
             })
             .collect();
-        for (id, version) in versions.log_and_apply(edits)? {
-            if let Some(family) = families.get(&id) {
-                family.restart(version, number);
-            }
+        // An edit without files installs no version.
+        let mut installed: BTreeMap<_, _> = versions.log_and_apply(edits)?.into_iter().collect();
+        for (id, family) in families {
+            let version = installed.remove(id);
+            family.restart(version.unwrap_or_else(|| family.version()), number);
         }
         Ok(Wal {
             writer,

@@ -11,6 +11,8 @@ use koeldb_lsm::version::VersionSet;
 
 use super::{Opening, random};
 use crate::options::wal_dir;
+use crate::report::RecoveryReport;
+use crate::wal_set::archive::{self, ArchiveLimits};
 
 impl Opening {
     /// Creates and locks the directory.
@@ -57,7 +59,9 @@ impl Opening {
         }
         let identity = db_id_from(random());
         VersionSet::create(&*self.fs, &self.path, Some(&identity))?;
-        write_identity(&*self.fs, &self.path, &identity)?;
+        if self.db.write_identity_file {
+            write_identity(&*self.fs, &self.path, &identity)?;
+        }
         Ok(Some(identity))
     }
 
@@ -82,7 +86,7 @@ impl Opening {
         if versions.db_id() != Some(&identity) {
             versions.set_db_id(identity.clone());
         }
-        if !self.read_only && recorded != Some(&identity) {
+        if !self.read_only && self.db.write_identity_file && recorded != Some(&identity) {
             write_identity(&*self.fs, &self.path, &identity)?;
         }
         Ok(identity)
@@ -113,7 +117,12 @@ impl Opening {
     /// Removes database files that the recovered state does not need.
     ///
     /// A separate directory for logs may contain files of others: only logs are removed there.
-    pub(super) fn remove_orphans(&self, versions: &mut VersionSet) -> Vec<String> {
+    /// Obsolete logs are archived if the options say so and recovery has just replayed all of them.
+    pub(super) fn remove_orphans(
+        &self,
+        versions: &mut VersionSet,
+        recovered: &RecoveryReport,
+    ) -> Vec<String> {
         let live = versions.live_files();
         let manifest = versions.manifest_number();
         let min_log = versions.min_log_number_to_keep();
@@ -132,9 +141,19 @@ impl Opening {
             FileKind::Manifest(number) => number < manifest,
             FileKind::Temporary(_) => true,
             FileKind::Options(number) => number < oldest_options,
+            // The MANIFEST that is in force has it.
+            FileKind::Identity => !self.db.write_identity_file,
             _ => false,
         };
         let is_obsolete = |kind: FileKind| matches!(kind, FileKind::Wal(log) if log < min_log);
+        let archive_limits = ArchiveLimits::of(&self.db);
+        let is_archived = |name: &str| match file_name::parse(name) {
+            Some(FileKind::Wal(number)) if archive_limits.is_some() => {
+                let mut replayed = recovered.logs.iter();
+                !recovered.dropped_anything() && replayed.any(|log| log.number == number)
+            }
+            _ => false,
+        };
         let mut removed = Vec::new();
         let mut remove = |directory: &Path, name: String| {
             if self.fs.remove_file(&directory.join(&name)).is_ok() {
@@ -147,9 +166,20 @@ impl Opening {
             }
         }
         for entry in self.fs.list(&self.wal_dir).unwrap_or_default() {
-            if file_name::parse(&entry.name).is_some_and(is_obsolete) {
+            let number = match file_name::parse(&entry.name) {
+                Some(kind) if is_obsolete(kind) => kind.number().unwrap_or(0),
+                _ => continue,
+            };
+            let is_kept =
+                is_archived(&entry.name) && archive::keep(&*self.fs, &self.wal_dir, number).is_ok();
+            if !is_kept {
                 remove(&self.wal_dir, entry.name);
             }
+        }
+        if let Some(limits) = archive_limits {
+            let now = self.env.clock.unix_micros() / 1_000_000;
+            // A log that stays is removed later.
+            let _ = archive::purge(&*self.fs, &self.wal_dir, limits, now, FileNumber::MAX);
         }
         removed
     }

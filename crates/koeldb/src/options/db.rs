@@ -133,8 +133,9 @@ option_section! {
         /// Request write-back from the OS after every this many bytes of a WAL file.
         [honoured mutable "<=5.4"] wal_bytes_per_sync: u64 = 0, "Bytes; 0 = off.",
             set_wal_bytes_per_sync(value: u64), get_wal_bytes_per_sync;
-        /// Wait for the previous write-back before starting the next (bounds dirty data).
-        [accepted mutable "6.2"] strict_bytes_per_sync: bool = false, "",
+        /// Wait for the previous write-back before starting the next (bounds dirty data). A failure
+        /// of it fails the write.
+        [honoured mutable "6.2"] strict_bytes_per_sync: bool = false, "",
             set_strict_bytes_per_sync(on: bool), get_strict_bytes_per_sync;
         /// Read size of compaction inputs.
         [honoured mutable "<=5.4"] compaction_readahead_size: u64 = 2 << 20, "Bytes; 0 = no own readahead; POSIX caps it at the largest request of the device for buffered reads.",
@@ -149,8 +150,8 @@ option_section! {
         /// Allowed growth of the MANIFEST over its compact size.
         [accepted mutable "10.8"] max_manifest_space_amp_pct: i32 = 500, "Percent ≥0.",
             set_max_manifest_space_amp_pct(value: i32), get_max_manifest_space_amp_pct;
-        /// Preallocated extent of a new MANIFEST.
-        [accepted mutable "<=5.4"] manifest_preallocation_size: u64 = 4 << 20, "Bytes.",
+        /// Steps in which the space of a MANIFEST is preallocated.
+        [honoured mutable "<=5.4"] manifest_preallocation_size: u64 = 4 << 20, "Bytes; needs allow_fallocate.",
             set_manifest_preallocation_size(bytes: u64), get_manifest_preallocation_size;
         /// Re-read and check the MANIFEST at close; write a fresh one if it is damaged.
         [accepted mutable "11.1"] verify_manifest_content_on_close: bool = false, "",
@@ -172,8 +173,10 @@ option_section! {
         /// Read table files through mmap; RocksDB's cuckoo reader requires it.
         [honoured fixed "<=5.4"] allow_mmap_reads: bool = false, "Not together with use_direct_reads.",
             set_allow_mmap_reads(on: bool), get_allow_mmap_reads;
-        /// Preallocate space for files being written.
-        [accepted fixed "<=5.4"] allow_fallocate: bool = true, "",
+        /// Preallocate space for files being written: for logs in steps of 4 MiB, for MANIFESTs as
+        /// manifest_preallocation_size says, for tables of compactions as many bytes as are
+        /// expected. What is unused is released when the file is closed.
+        [honoured fixed "<=5.4"] allow_fallocate: bool = true, "",
             set_allow_fallocate(on: bool), get_allow_fallocate;
         /// O_DIRECT for reads of user requests and compactions.
         [honoured fixed "<=5.4"] use_direct_reads: bool = false, "",
@@ -229,8 +232,8 @@ option_section! {
         /// Spin before sleeping on the main mutex.
         [accepted fixed "<=5.4"] use_adaptive_mutex: bool = false, "",
             set_use_adaptive_mutex(on: bool), get_use_adaptive_mutex;
-        /// fsync instead of fdatasync.
-        [accepted fixed "<=5.4"] use_fsync: bool = false, "",
+        /// fsync instead of fdatasync for logs, tables and MANIFESTs.
+        [honoured fixed "<=5.4"] use_fsync: bool = false, "",
             set_use_fsync(on: bool), get_use_fsync;
         /// Threads that open tables at start when max_open_files=-1.
         [honoured fixed "<=5.4"] max_file_opening_threads: i32 = 16, "≥1 in practice.",
@@ -264,15 +267,18 @@ option_section! {
         /// Size at which LOG is rolled.
         [honoured fixed "<=5.4"] max_log_file_size: u64 = 0, "Bytes; 0 = one file.",
             set_max_log_file_size(bytes: u64), get_max_log_file_size;
-        /// Directory of LOG files.
-        [accepted fixed "<=5.4"] db_log_dir: String = String::new(), "\"\" = database directory; not written when empty.";
+        /// Directory of LOG files, whose names then begin with the path of the database. It is not
+        /// removed with the database.
+        [honoured fixed "<=5.4"] db_log_dir: String = String::new(), "\"\" = database directory; not written when empty.";
         /// Directory of WAL files.
         [honoured fixed "<=5.4"] wal_dir: String = String::new(), "\"\" = database directory; trailing '/' removed; cleared if equal to the database path.";
-        /// Size bound of archived WALs.
-        [accepted fixed "<=5.4"] WAL_size_limit_MB: u64 = 0, "MiB; 0 = off.",
+        /// Size bound of archived WALs: obsolete ones are moved to `archive` and removed from there,
+        /// oldest first. The change feed reads them.
+        [honoured fixed "<=5.4"] WAL_size_limit_MB: u64 = 0, "MiB; 0 = off.",
             set_wal_size_limit_mb(bytes: u64), get_wal_size_limit_mb;
-        /// Age bound of archived WALs.
-        [accepted fixed "<=5.4"] WAL_ttl_seconds: u64 = 0, "Seconds; 0 = off.",
+        /// Age bound of archived WALs: obsolete ones are moved to `archive`, and removed from there
+        /// with a later one. The change feed reads them.
+        [honoured fixed "<=5.4"] WAL_ttl_seconds: u64 = 0, "Seconds; 0 = off.",
             set_wal_ttl_seconds(time: Duration as Seconds), get_wal_ttl_seconds;
         /// Overlap one group's WAL write with the previous group's memtable insert.
         [honoured fixed "5.5"] enable_pipelined_write: bool = false, "Not with unordered_write or atomic_flush.",
@@ -294,7 +300,7 @@ option_section! {
         [accepted fixed "<=5.4"] write_thread_slow_yield_usec: u64 = 3, "Microseconds.",
             set_write_thread_slow_yield_usec(time: Duration as Micros), get_write_thread_slow_yield_usec;
         /// Size bound of a write group.
-        [accepted fixed "6.5"] max_write_batch_group_size_bytes: u64 = 1 << 20, "Bytes; a leader of at most 1/8 of this stops at its own size + 1/8.",
+        [honoured fixed "6.5"] max_write_batch_group_size_bytes: u64 = 1 << 20, "Bytes; a leader of at most 1/8 of this stops at its own size + 1/8.",
             set_max_write_batch_group_size_bytes(bytes: u64), get_max_write_batch_group_size_bytes;
         /// Longest spin before blocking.
         [accepted fixed "<=5.4"] write_thread_max_yield_usec: u64 = 100, "Microseconds.",
@@ -341,8 +347,8 @@ option_section! {
         /// Append to the existing MANIFEST after open instead of rewriting it.
         [accepted fixed "11.3"] reuse_manifest_on_open: bool = false, "Experimental.",
             set_reuse_manifest_on_open(on: bool), get_reuse_manifest_on_open;
-        /// Write the IDENTITY file.
-        [accepted fixed "9.7"] write_identity_file: bool = true, "Not both this and write_dbid_to_manifest false.",
+        /// Write the IDENTITY file. If not, an open removes the file.
+        [honoured fixed "9.7"] write_identity_file: bool = true, "Not both this and write_dbid_to_manifest false.",
             set_write_identity_file(on: bool), get_write_identity_file;
         /// Readahead for WAL and MANIFEST during open.
         [accepted fixed "6.4"] log_readahead_size: u64 = 0, "Bytes; 0 = off.",

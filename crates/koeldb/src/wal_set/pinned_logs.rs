@@ -52,6 +52,17 @@ impl PinnedLogs {
         first.is_some_and(|&first| seqno >= first)
     }
 
+    /// Whether some batches of log `number` may never have taken effect.
+    pub(crate) fn was_abandoned(&self, number: FileNumber) -> bool {
+        lock(&self.state).abandoned.contains_key(&number)
+    }
+
+    /// The oldest log that an iterator needs; the largest number if there is none.
+    pub(crate) fn oldest_pin(&self) -> FileNumber {
+        let state = lock(&self.state);
+        state.pins.keys().next().copied().unwrap_or(FileNumber::MAX)
+    }
+
     /// Keeps log `number` and all later ones in place.
     pub(crate) fn pin(&self, number: FileNumber) {
         *lock(&self.state).pins.entry(number).or_insert(0) += 1;

@@ -136,7 +136,7 @@ impl WalSet {
             &*self.context.fs,
             &self.context.wal_dir,
             number,
-            &self.context.db_options,
+            &self.context.mutable_options().wal_file(),
         )?;
         Ok(EmptyLog { number, file })
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use koeldb_base::coding::to_usize;
 use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::limits::ENTRY_BYTES_MAX;
@@ -108,6 +109,8 @@ impl ColumnFamilyMemtable {
 pub(crate) struct CommitState {
     pub(crate) wal: Option<Wal>,
     pub(crate) last_seqno: SeqNo,
+    /// The length of the log at which the leader compares the logs with `max_total_wal_size`.
+    pub(crate) wal_check_bytes: u64,
     /// The column families by ascending id; shared with the members of a group during insertion.
     pub(crate) families: Arc<Vec<ColumnFamilyMemtable>>,
 }
@@ -115,6 +118,14 @@ pub(crate) struct CommitState {
 impl CommitState {
     pub(crate) fn position_of(&self, id: u32) -> Option<usize> {
         position_of(&self.families, id)
+    }
+
+    /// Whether the logs must be compared with `max_total_wal_size`.
+    #[inline]
+    pub(super) fn is_wal_check_due(&self) -> bool {
+        let wal = self.wal.as_ref();
+        self.wal_check_bytes != u64::MAX
+            && wal.is_some_and(|wal| wal.writer.len() >= self.wal_check_bytes)
     }
 
     pub(crate) fn wal(&mut self) -> Result<&mut Wal> {
@@ -137,7 +148,11 @@ impl CommitPipeline {
             background: Arc::clone(write.background),
             stall: Arc::clone(write.stall),
             carried: write.carried,
-            queue: WriteQueue::new(commit, Insertion::of(&parts.context.db_options)),
+            queue: WriteQueue::new(
+                commit,
+                Insertion::of(&parts.context.db_options),
+                to_usize(parts.context.db_options.max_write_batch_group_size_bytes),
+            ),
             check_due: AtomicBool::new(false),
             write_buffers: parts.context.table_files.memtables.write_buffers.clone(),
             is_relieving: AtomicBool::new(false),

@@ -36,9 +36,6 @@ const SPINS_SMALL: u32 = if cfg!(loom) { 1 } else { 300 };
 /// The size of the records of a small batch.
 const SMALL_BYTES: usize = 4 << 10;
 
-/// The size of a group's records at which the group accepts no more members.
-const GROUP_BYTES_MAX: usize = 1 << 20;
-
 /// The operations on which a write queue relies: log, memtables, publication.
 pub(crate) trait CommitEnv: Send + Sync + 'static {
     /// Makes room for a group and writes it to the log; called by the leader.
@@ -324,6 +321,8 @@ pub(crate) struct WriteQueue {
     is_pipelined: bool,
     /// Whether members help with the insertion of their group.
     is_shared: bool,
+    /// The number of bytes of records at which a group accepts no more members.
+    group_bytes_max: usize,
     pub(crate) pipeline: Pipeline,
 }
 
@@ -347,7 +346,7 @@ impl Drop for HandOff<'_> {
 }
 
 impl WriteQueue {
-    pub(crate) fn new(commit: CommitState, insertion: Insertion) -> Self {
+    pub(crate) fn new(commit: CommitState, insertion: Insertion, group_bytes_max: usize) -> Self {
         WriteQueue {
             state: Mutex::new(QueueState::default()),
             commit: Mutex::new(commit),
@@ -356,6 +355,7 @@ impl WriteQueue {
             spinners_max: cores().saturating_sub(1),
             is_pipelined: matches!(insertion, Insertion::Pipelined | Insertion::Unordered),
             is_shared: insertion != Insertion::Alone,
+            group_bytes_max,
             pipeline: Pipeline::new(insertion != Insertion::Unordered),
         }
     }
@@ -436,7 +436,7 @@ impl WriteQueue {
         let joined = {
             let mut state = lock(&self.state);
             if state.is_led {
-                let joined = Self::join(&mut state, records, count, mode);
+                let joined = self.join(&mut state, records, count, mode);
                 self.waiting.store(state.groups.len(), Ordering::Relaxed);
                 Some(joined)
             } else {
@@ -619,8 +619,22 @@ impl WriteQueue {
         shared.wait()
     }
 
+    /// Returns the number of bytes of records at which `group` accepts no more members.
+    ///
+    /// A group that a small batch opened stays small, so that its leader is not delayed much.
+    fn bytes_max_of(&self, group: &GroupRecords) -> usize {
+        let first = group.parts.first().map_or(0, |part| part.records.len());
+        let share = self.group_bytes_max / 8;
+        if first <= share {
+            first + share
+        } else {
+            self.group_bytes_max
+        }
+    }
+
     /// Adds operations to the last group, or to a new one; returns whether a new one was created.
     fn join(
+        &self,
         state: &mut QueueState,
         records: &[u8],
         count: u32,
@@ -631,7 +645,7 @@ impl WriteQueue {
             ticket,
         }) = state.groups.back_mut()
             && mode.may_join(group.mode)
-            && group.records.len() + records.len() <= GROUP_BYTES_MAX
+            && group.records.len() + records.len() <= self.bytes_max_of(group)
         {
             let from = group.records.len();
             group.records.extend_from_slice(records);

@@ -28,7 +28,7 @@ impl CommitPipeline {
         if !self.stall.is_normal() {
             self.wait_out_stall(bytes, mode)?;
         }
-        if self.check_due.load(Ordering::Relaxed) {
+        if self.check_due.load(Ordering::Relaxed) || commit.is_wal_check_due() {
             self.check_memtable_sizes(commit)?;
         }
         if self.is_out_of_memory() {
@@ -68,10 +68,10 @@ impl CommitPipeline {
         );
     }
 
-    /// Checks the memtables after one has reached its check size.
+    /// Checks the memtables after one, or the log, has reached its check size.
     ///
-    /// Seals full ones, requests successors and the next log for those that will be full soon, and
-    /// updates memory charges.
+    /// Seals full ones and those that keep too many logs, requests successors and the next log for
+    /// those that will be full soon, and updates memory charges.
     #[cold]
     fn check_memtable_sizes(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
         self.check_due.store(false, Ordering::Relaxed);
@@ -105,11 +105,9 @@ impl CommitPipeline {
             for index in full {
                 self.switch_memtable(commit, index, FlushReason::WriteBufferFull)?;
             }
-            if self.is_wal_over_limit(commit) {
-                self.switch_oldest_logged(commit)?;
-            }
             self.background.schedule_flushes();
         }
+        self.check_wal_size(commit)?;
         if is_any_half_full && is_logged {
             self.wals.request_standby();
         }
@@ -120,21 +118,40 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Whether the total size of the logs exceeds `max_total_wal_size`.
-    fn is_wal_over_limit(&self, commit: &CommitState) -> bool {
-        if commit.families.len() < 2 {
-            return false;
+    /// Seals the memtables that keep the oldest log, if the logs exceed `max_total_wal_size`.
+    fn check_wal_size(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
+        commit.wal_check_bytes = u64::MAX;
+        if commit.families.len() < 2 || commit.wal.is_none() {
+            return Ok(());
         }
-        let limit = match self.context.mutable_options().max_total_wal_size {
-            0 => commit
-                .families
-                .iter()
+        let limit = self.wal_bytes_max(commit);
+        let oldest = self.oldest_log_needed(commit)?;
+        let closed = self.wals.closed_bytes_from(oldest);
+        let current = commit.wal()?.writer.len();
+        if closed.saturating_add(current) <= limit {
+            commit.wal_check_bytes = limit.saturating_sub(closed).saturating_add(1);
+            return Ok(());
+        }
+        self.switch_oldest_logged(commit, oldest)?;
+        self.background.schedule_flushes();
+        // The logs stay until the flush is done. Sealing more of them does not speed it up.
+        let step = (limit / 8).max(4096);
+        commit.wal_check_bytes = commit.wal()?.writer.len().saturating_add(step);
+        Ok(())
+    }
+
+    /// The total size of the logs at which memtables are flushed.
+    fn wal_bytes_max(&self, commit: &CommitState) -> u64 {
+        let chosen = || {
+            let memtables = commit.families.iter();
+            memtables
                 .map(|active| (active.write_buffer_bytes as u64).saturating_mul(8))
-                .sum(),
-            limit => limit,
+                .sum()
         };
-        let current = commit.wal.as_ref().map_or(0, |wal| wal.writer.len());
-        self.wals.closed_bytes() + current > limit
+        match self.context.mutable_options().max_total_wal_size {
+            0 => chosen(),
+            limit => limit,
+        }
     }
 
     /// Whether writes must wait because memtables exceed the memory limit.

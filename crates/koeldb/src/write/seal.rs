@@ -14,22 +14,31 @@ use crate::listener::FlushReason;
 use crate::memtables::{LoggedMemtable, write_buffer_bytes};
 
 impl CommitPipeline {
-    /// Seals the memtables with entries in the oldest log.
-    pub(super) fn switch_oldest_logged(&self, commit: &mut CommitState) -> Result<()> {
+    /// The oldest log that a memtable needs.
+    pub(super) fn oldest_log_needed(&self, commit: &mut CommitState) -> Result<FileNumber> {
         let current = commit.wal()?.number;
-        let needed: Vec<FileNumber> = commit
-            .families
-            .iter()
-            .map(|active| active.family.oldest_log_needed(current))
-            .collect();
-        let Some(&oldest) = needed.iter().min() else {
-            return Ok(());
-        };
-        for (index, &log) in needed.iter().enumerate() {
-            if log == oldest && !commit.families[index].memtable.is_empty() {
-                self.switch_memtable(commit, index, FlushReason::WalFull)?;
-                commit.families[index].family.request_flush();
+        let families = commit.families.iter();
+        let needed = families.map(|active| active.family.oldest_log_needed(current));
+        Ok(needed.min().unwrap_or(current))
+    }
+
+    /// Requests the flush of the memtables that need the log `oldest`, sealed before or now.
+    pub(super) fn switch_oldest_logged(
+        &self,
+        commit: &mut CommitState,
+        oldest: FileNumber,
+    ) -> Result<()> {
+        let current = commit.wal()?.number;
+        for index in 0..commit.families.len() {
+            let family = Arc::clone(&commit.families[index].family);
+            if family.oldest_log_needed(current) != oldest {
+                continue;
             }
+            let is_active = family.read(|state| state.active.first_log) == oldest;
+            if is_active && !commit.families[index].memtable.is_empty() {
+                self.switch_memtable(commit, index, FlushReason::WalFull)?;
+            }
+            family.request_flush();
         }
         Ok(())
     }
@@ -92,6 +101,7 @@ impl CommitPipeline {
             return Ok(());
         }
         let number = wal.number;
+        commit.wal_check_bytes = 0;
         // A column family without unflushed data needs no older log.
         for active in commit.families.iter() {
             active.family.update(|state| {
@@ -108,6 +118,7 @@ impl CommitPipeline {
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
         let next_seqno = commit.last_seqno + 1;
         self.wals.abandon(commit.wal()?, next_seqno)?;
+        commit.wal_check_bytes = 0;
         self.carry_over(commit)
     }
 

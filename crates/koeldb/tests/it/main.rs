@@ -10,6 +10,7 @@
 
 mod aged;
 mod api;
+mod archive;
 mod async_engine;
 mod async_multi_get;
 mod async_reads;
@@ -26,6 +27,7 @@ mod examples;
 mod export;
 mod failover;
 mod failure_classes;
+mod file_options;
 mod files;
 mod golden;
 mod history;

@@ -274,7 +274,8 @@ fn comparators_are_compared_for_the_families_that_survive() {
     ];
     let number = set.file_numbers().next();
     let snapshot = ManifestSnapshot::default();
-    manifest::write(&*fs, directory(), number, &snapshot, &edits).unwrap();
+    let file_options = koeldb_fs::WriteOptions::default();
+    manifest::write(&*fs, directory(), number, &file_options, &snapshot, &edits).unwrap();
     write_current(&*fs, directory(), number).unwrap();
     let families = [ColumnFamilySpec::new("default"), reversed("a")];
     let options = VersionSetOptions::default();

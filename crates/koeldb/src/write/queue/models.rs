@@ -106,10 +106,11 @@ impl Model {
         let commit = CommitState {
             wal: None,
             last_seqno: 0,
+            wal_check_bytes: 0,
             families: Arc::default(),
         };
         Arc::new(Model {
-            queue: WriteQueue::new(commit, insertion),
+            queue: WriteQueue::new(commit, insertion, 1 << 20),
             is_ordered: insertion != Insertion::Unordered,
             fault,
             is_closing: AtomicBool::new(false),
