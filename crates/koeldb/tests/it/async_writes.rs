@@ -36,7 +36,7 @@ fn tasks_write_and_survive_a_reopen() {
         let writes = (0..50_u32).map(|number| {
             let db = db.clone();
             tokio::spawn(async move {
-                let key = number.to_be_bytes();
+                let key = number.to_le_bytes();
                 db.write_async(put(&key, b"v"), &synced()).await.unwrap();
                 assert_eq!(&*db.get(key).unwrap().unwrap(), b"v");
             })
@@ -80,7 +80,7 @@ fn a_finished_future_of_the_last_handle_has_closed_the_database() {
     let dir = ScratchDir::new();
     for round in 0..20_u32 {
         let db = Db::open(&create(), dir.path()).unwrap();
-        let write = db.write_async(put(&round.to_be_bytes(), b"v"), &synced());
+        let write = db.write_async(put(&round.to_le_bytes(), b"v"), &synced());
         drop(db);
         block_on(write).unwrap();
     }
