@@ -1,7 +1,7 @@
 //! Inspects table files: verifies them, and prints their entries, properties and blocks.
 //!
 //! - [`table`](self): opens a file with its own comparator. `scan` prints entries, `raw` the whole
-//!   layout, `properties` the table properties.
+//!   layout, `properties` the table properties, `summary` totals.
 //!
 //! Commands, flags and output follow RocksDB's `sst_dump`; unlike that, the process exits with 1 if
 //! any file is damaged.
@@ -9,6 +9,7 @@
 mod properties;
 mod raw;
 mod scan;
+mod summary;
 mod table;
 
 use std::io::{self, Write};
@@ -26,6 +27,7 @@ use koeldb_table::TableReader;
 use crate::json::Json;
 use crate::progress;
 use crate::text::{hex, parse_hex};
+use summary::Summary;
 use table::OpenTable;
 
 /// Checks and prints table files of KoelDB and RocksDB.
@@ -81,6 +83,10 @@ struct Args {
     #[arg(long)]
     show_properties: bool,
 
+    /// Prints totals over all files at the end.
+    #[arg(long)]
+    show_summary: bool,
+
     /// Prints names and offsets of the metadata blocks.
     #[arg(long)]
     list_meta_blocks: bool,
@@ -107,8 +113,7 @@ Examples:
 Of RocksDB's sst_dump, these do not exist here:
   --command=recompress                       db_bench and a compaction measure codecs on whole databases
   --set_block_size, --compression_types, --compression_level_from, ...   belong to recompress
-  --decode_blob_index                        there are no blob files
-  --show_summary                             --show_properties has the properties of each file";
+  --decode_blob_index                        there are no blob files";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Command {
@@ -173,9 +178,10 @@ fn dump(args: &Args) -> Result<bool, String> {
     }
     let range = scan::Range::new(args)?;
     let mut good = true;
+    let mut summary = Summary::default();
     for path in &files {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        match dump_file(args, path, &range, &mut out) {
+        match dump_file(args, path, &range, &mut summary, &mut out) {
             Ok(()) => {}
             // The reader closed the pipe.
             Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -189,6 +195,12 @@ fn dump(args: &Args) -> Result<bool, String> {
         }
         let flushed = out.flush();
         if flushed.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+            return Err("cannot write to standard output".to_owned());
+        }
+    }
+    if args.show_summary {
+        let written = summary.write(args.json, &mut io::stdout().lock());
+        if written.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe) {
             return Err("cannot write to standard output".to_owned());
         }
     }
@@ -242,12 +254,14 @@ fn dump_file(
     args: &Args,
     path: &Path,
     range: &scan::Range,
+    summary: &mut Summary,
     out: &mut impl Write,
 ) -> Result<(), Trouble> {
     if !args.json {
         writeln!(out, "Process {}", path.display())?;
     }
     let table = OpenTable::open(path)?;
+    summary.add(table.reader.properties());
     if !args.json {
         writeln!(out, "Sst file format: {}", table.format_name())?;
     }

@@ -133,3 +133,26 @@ fn an_internal_key_is_taken_apart() {
         "key='00000000000000033030303030303030' seq:300, type:1\n"
     );
 }
+
+#[test]
+fn a_summary_adds_up_all_files() {
+    let scratch = Scratch::new();
+    for round in ["1", "2"] {
+        succeed(
+            "ldb",
+            &[&scratch.db(), "--create_if_missing", "put", "koel", round],
+        );
+        succeed("ldb", &[&scratch.db(), "compact", "--from=x", "--to=y"]);
+    }
+    let db = scratch.file("db");
+    let out = succeed("sst_dump", &["--command=identify", "--show_summary", &db]);
+    let files = out.matches("is a valid SST file").count();
+    assert!(
+        files > 0 && out.contains(&format!("total number of files: {files}\n")),
+        "{out}"
+    );
+    assert!(
+        out.contains(&format!("total number of data blocks: {files}\n")),
+        "{out}"
+    );
+}
