@@ -264,15 +264,15 @@ impl ColumnFamilyData {
         change(&mut lock(&self.state))
     }
 
-    /// Updates the stall condition from the state.
-    fn update_stall_condition(&self, state: &mut ColumnFamilyState, delayed_write_rate: u64) {
+    /// Returns what the state and the options say about stalls.
+    fn stall_inputs(state: &ColumnFamilyState, delayed_write_rate: u64) -> StallInputs {
         let options = &state.options;
         let count = |number: i32| usize::try_from(number).unwrap_or(0);
         let level0_files = match options.compaction_style {
             CompactionStyle::Universal => universal::run_count(&state.version),
             _ => state.version.levels[0].files.len(),
         };
-        let condition = write_stall::condition(&StallInputs {
+        StallInputs {
             sealed_memtables: state.sealed.len(),
             max_write_buffer_number: count(options.max_write_buffer_number),
             level0_files,
@@ -284,7 +284,31 @@ impl ColumnFamilyData {
             delayed_write_rate,
             auto_compactions: !options.disable_auto_compactions
                 && options.compaction_style != CompactionStyle::Fifo,
-        });
+        }
+    }
+
+    /// Whether writes would be stalled with one sealed memtable and one table of level 0 more.
+    pub(crate) fn would_stall_after_flush(&self, delayed_write_rate: u64) -> bool {
+        self.read(|state| {
+            let mut inputs = Self::stall_inputs(state, delayed_write_rate);
+            inputs.sealed_memtables += 1;
+            inputs.level0_files += 1;
+            write_stall::condition(&inputs) != StallCondition::Normal
+        })
+    }
+
+    /// Whether compactions lag, so that writes of low priority wait.
+    pub(crate) fn compactions_lag(&self) -> bool {
+        self.read(|state| {
+            let trigger = state.options.level0_file_num_compaction_trigger;
+            let trigger = usize::try_from(trigger).unwrap_or(0).max(1);
+            write_stall::compactions_lag(&Self::stall_inputs(state, 0), trigger)
+        })
+    }
+
+    /// Updates the stall condition from the state.
+    fn update_stall_condition(&self, state: &mut ColumnFamilyState, delayed_write_rate: u64) {
+        let condition = write_stall::condition(&Self::stall_inputs(state, delayed_write_rate));
         let is_new = condition.cause() != state.stall.cause();
         if is_new {
             let mut level0 = state.version.levels[0].files.iter();

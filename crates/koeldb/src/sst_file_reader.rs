@@ -7,6 +7,7 @@ use std::sync::Arc;
 use koeldb_base::{Cursor, InternalKey, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose};
 use koeldb_table::plain::reader::PlainReadOptions;
+use koeldb_table::properties::TableProperties;
 use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReadContext, TableReader};
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
@@ -77,6 +78,22 @@ pub struct SstFileProperties {
     pub external_version: Option<u32>,
 }
 
+impl SstFileProperties {
+    /// Returns the properties; an error if one is malformed.
+    pub(crate) fn of(properties: &TableProperties) -> Result<Self> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(SstFileProperties {
+            num_entries: properties.entry_count,
+            num_deletions: properties.deletion_count,
+            column_family_name: text(&properties.column_family_name),
+            comparator: text(&properties.comparator_name),
+            db_id: text(&properties.db_id),
+            db_session_id: text(&properties.session_id),
+            external_version: properties.external_version()?,
+        })
+    }
+}
+
 /// An open table file outside of a database. Source: RocksDB's `SstFileReader`.
 pub struct SstFileReader {
     path: PathBuf,
@@ -119,17 +136,7 @@ impl SstFileReader {
     /// # Errors
     /// `Corruption` if a property is malformed.
     pub fn properties(&self) -> Result<SstFileProperties> {
-        let properties = self.reader.properties();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(SstFileProperties {
-            num_entries: properties.entry_count,
-            num_deletions: properties.deletion_count,
-            column_family_name: text(&properties.column_family_name),
-            comparator: text(&properties.comparator_name),
-            db_id: text(&properties.db_id),
-            db_session_id: text(&properties.session_id),
-            external_version: properties.external_version()?,
-        })
+        SstFileProperties::of(self.reader.properties())
     }
 
     /// Verifies the checksum of every block.

@@ -136,6 +136,23 @@ pub(crate) fn condition(inputs: &StallInputs) -> StallCondition {
     )
 }
 
+/// Whether compactions of one column family lag behind its writes.
+///
+/// That is so in a stall, and on the way to one: with twice as many files on level 0 as trigger a
+/// compaction, or a quarter of the way from that trigger to a slowdown, whichever are fewer; or with
+/// a quarter of the soft limit of bytes to compact. Source: RocksDB's write controller.
+pub(crate) fn compactions_lag(inputs: &StallInputs, level0_trigger: usize) -> bool {
+    if condition(inputs) != StallCondition::Normal {
+        return true;
+    }
+    let quarter = inputs.level0_slowdown.saturating_sub(level0_trigger) / 4;
+    let level0_lag = (level0_trigger.saturating_mul(2)).min(level0_trigger + quarter);
+    let soft = inputs.soft_pending_bytes;
+    inputs.auto_compactions
+        && (inputs.level0_files >= level0_lag.max(1)
+            || soft > 0 && inputs.pending_bytes >= soft / 4)
+}
+
 const NORMAL: u64 = u64::MAX;
 const STOPPED: u64 = 0;
 

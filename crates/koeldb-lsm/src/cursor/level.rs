@@ -11,18 +11,27 @@ use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReader};
 use koeldb_table::source::{BlockSource, Direction, TableLevel};
 
 use crate::table_opener::TableOpener;
-use crate::version::{FileMeta, Version};
+use crate::version::{FileMeta, Level, Version};
 
 /// A level of a version, and the opener of its tables.
 struct Files {
     version: Arc<Version>,
     level: usize,
     tables: Arc<TableOpener>,
+    /// The files that are read, if they are not all of the level.
+    selected: Option<Level>,
 }
 
 impl Files {
+    fn level(&self) -> &Level {
+        match &self.selected {
+            None => &self.version.levels[self.level],
+            Some(selected) => selected,
+        }
+    }
+
     fn all(&self) -> &[Arc<FileMeta>] {
-        &self.version.levels[self.level].files
+        &self.level().files
     }
 }
 
@@ -69,14 +78,20 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         version: Arc<Version>,
         level: usize,
         tables: Arc<TableOpener>,
-        mut source: S,
+        source: S,
         options: TableCursorOptions,
     ) -> Self {
-        let files = Arc::new(Files {
+        let files = Files {
             version,
             level,
             tables,
-        });
+            selected: None,
+        };
+        Self::of(files, source, options)
+    }
+
+    fn of(files: Files, mut source: S, options: TableCursorOptions) -> Self {
+        let files = Arc::new(files);
         let as_level: Arc<dyn TableLevel> = files.clone();
         source.set_level(&as_level);
         LevelCursor {
@@ -90,10 +105,29 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         }
     }
 
+    /// Returns an unpositioned cursor over the tables of the level that `admits`, which it opens.
+    ///
+    /// # Errors
+    /// If a table cannot be opened.
+    pub fn restricted(self, admits: impl Fn(&TableReader) -> bool) -> Result<Self> {
+        let mut selected = Level::default();
+        for file in self.files.all() {
+            if admits(&*self.files.tables.reader(file, self.files.level)?) {
+                selected.files.push(Arc::clone(file));
+            }
+        }
+        let files = Files {
+            version: Arc::clone(&self.files.version),
+            level: self.files.level,
+            tables: Arc::clone(&self.files.tables),
+            selected: Some(selected),
+        };
+        Ok(Self::of(files, self.source, self.options))
+    }
+
     /// The index of the file that may hold the internal key `target`.
     fn find(&self, target: &[u8]) -> usize {
-        let version = &self.files.version;
-        version.levels[self.files.level].find(&version.order, target)
+        self.files.level().find(&self.files.version.order, target)
     }
 
     /// Makes file `index` the current one; `None` if it does not exist. `crosses` marks a step into

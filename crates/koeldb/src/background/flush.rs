@@ -280,6 +280,34 @@ impl Background {
         Ok(())
     }
 
+    /// Waits while sealing the memtable of `family` and flushing it would stall writes.
+    ///
+    /// It does not wait for work that nobody does: with neither flushes nor compactions running or
+    /// due, or after another thread has sealed the memtable.
+    pub(crate) fn wait_until_flush_stalls_no_write(
+        self: &Arc<Self>,
+        family: &Arc<ColumnFamilyData>,
+    ) -> Result<()> {
+        let active = family.read(|state| Arc::clone(&state.active.memtable));
+        let waits = || {
+            !family.is_dropped()
+                && !active.is_empty()
+                && family.read(|state| Arc::ptr_eq(&state.active.memtable, &active))
+                && family.would_stall_after_flush(self.context.delayed_write_rate())
+        };
+        while waits() {
+            self.health.check_writable()?;
+            self.health.check_open()?;
+            self.schedule();
+            let running = self.slots.running();
+            if self.is_idle(&running) {
+                break;
+            }
+            drop(self.slots.wait(running, Duration::from_millis(50)));
+        }
+        Ok(())
+    }
+
     /// Waits until the sealed memtables of `families` are in tables.
     pub(crate) fn wait_until_flushed(
         self: &Arc<Self>,

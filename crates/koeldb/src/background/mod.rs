@@ -265,6 +265,14 @@ impl Background {
         Ok(())
     }
 
+    /// Whether no flush and no compaction is running or due.
+    fn is_idle(&self, running: &RunningJobs) -> bool {
+        let queue = self.families.queue();
+        running.flushes + running.compactions == 0
+            && !queue.has(WorkKind::Flush)
+            && !queue.has(WorkKind::Compaction)
+    }
+
     /// Waits until no background work is running or due.
     pub(crate) fn wait_for_compact(self: &Arc<Self>, timeout: Option<Duration>) -> Result<()> {
         let deadline = timeout.map(|timeout| self.context.clock.now() + timeout);
@@ -276,10 +284,7 @@ impl Background {
             }
             self.schedule();
             let running = self.slots.running();
-            if running.flushes + running.compactions == 0
-                && !self.families.queue().has(WorkKind::Flush)
-                && !self.families.queue().has(WorkKind::Compaction)
-            {
+            if self.is_idle(&running) {
                 return Ok(());
             }
             if deadline.is_some_and(|deadline| self.context.clock.now() >= deadline) {

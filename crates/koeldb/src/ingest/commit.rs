@@ -94,7 +94,8 @@ impl PreparedIngest {
                     "a memtable overlaps a file to ingest, and allow_blocking_flush is off",
                 ));
             }
-            pipeline.flush_families(&overlapped, &FlushOptions::new())?;
+            pipeline
+                .flush_families(&overlapped, FlushOptions::new().set_allow_write_stall(true))?;
         }
         let mut leadership = pipeline.queue.lead();
         let commit = &mut *leadership.commit;

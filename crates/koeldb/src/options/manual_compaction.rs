@@ -107,7 +107,8 @@ impl CompactRangeOptions {
         /// Sets whether, and when, the last level is rewritten.
         bottommost_level_compaction: BottommostLevelCompaction, set_bottommost_level_compaction,
             get_bottommost_level_compaction;
-        /// Sets whether the compaction starts even if that stalls writers.
+        /// Sets whether the memtable is first flushed even if that stalls writers, as for
+        /// [`FlushOptions`](super::FlushOptions).
         allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
         /// Sets the number of threads that share the work; 0 for that of the database options.
         max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;

@@ -35,6 +35,7 @@ mod mend;
 pub(crate) mod mutable;
 mod object;
 pub(crate) mod options_file;
+mod per_call;
 mod plain;
 mod plugins;
 mod presets;

@@ -111,17 +111,19 @@ impl WriteOptions {
         sync: bool, set_sync, get_sync;
         /// Sets whether the write skips the log: it then survives only if its memtable is flushed.
         disable_wal: bool, disable_wal, get_disable_wal;
-        /// Sets whether records of dropped column families are skipped; otherwise the write fails.
+        /// Sets whether records of dropped column families are skipped; otherwise the write fails
+        /// with `ColumnFamilyDropped`.
         ignore_missing_column_families: bool, set_ignore_missing_column_families, get_ignore_missing_column_families;
         /// Sets whether the write fails with `Incomplete` instead of waiting in a write stall.
         no_slowdown: bool, set_no_slowdown, get_no_slowdown;
-        /// Sets whether the write yields to other writes when compactions lag.
+        /// Sets whether the write yields to other writes while compactions lag: while writes are
+        /// stalled, or level 0 or the bytes to compact are on the way there. Such writes are limited
+        /// to 1 MiB per second. With `no_slowdown` they fail with `Incomplete` instead, and with
+        /// `stall_timeout` with `TimedOut`.
         low_pri: bool, set_low_pri, get_low_pri;
-        /// Sets whether insert positions are kept within a batch. Accepted; the engine may always
-        /// keep them.
+        /// Sets whether insert positions are kept within a batch. Accepted without effect.
         memtable_insert_hint_per_batch: bool, set_memtable_insert_hint_per_batch, get_memtable_insert_hint_per_batch;
-        /// Sets the bytes of checksum per entry up to the memtable: 0 or 8. Accepted; without
-        /// effect so far.
+        /// Sets the bytes of checksum per entry up to the memtable: 0 or 8. Accepted without effect.
         protection_bytes_per_key: u64, set_protection_bytes_per_key, get_protection_bytes_per_key;
     }
 }
@@ -152,7 +154,8 @@ impl FlushOptions {
     accessors! {
         /// Sets whether the call waits until the flush is done.
         wait: bool, set_wait, get_wait;
-        /// Sets whether the flush begins even if it stalls writers.
+        /// Sets whether the flush begins even if it stalls writers. If not, the call first waits for
+        /// running jobs until one memtable more and one table more would not stall them.
         allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
     }
 }

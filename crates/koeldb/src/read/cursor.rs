@@ -214,19 +214,26 @@ impl DbCursor {
             let tables = &super_version.tables;
             for file in &version.levels[0].files {
                 let reader = tables.reader(file, 0)?;
+                if !options.reads_table(&reader) {
+                    continue;
+                }
                 runs.push(RunCursor::Table(
                     reader.cursor(source.clone(), &table_options),
                 ));
             }
             for level in 1..version.levels.len() {
                 if !version.levels[level].files.is_empty() {
-                    runs.push(RunCursor::Level(LevelCursor::new(
+                    let mut cursor = LevelCursor::new(
                         Arc::clone(version),
                         level,
                         Arc::clone(tables),
                         source.clone(),
                         table_options.clone(),
-                    )));
+                    );
+                    if options.table_filter.is_some() {
+                        cursor = cursor.restricted(|reader| options.reads_table(reader))?;
+                    }
+                    runs.push(RunCursor::Level(cursor));
                 }
             }
             if !options.ignore_range_deletions {

@@ -1,18 +1,39 @@
 //! Options of a read.
 
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use koeldb_base::{Error, Result};
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_table::block_based::readahead::scan_source::ReadaheadPolicy;
+use koeldb_table::properties::TableProperties;
+use koeldb_table::reader::TableReader;
 use koeldb_table::source::BlockReadOptions;
 use koeldb_table::source::gather::GatherOptions;
 
 use crate::key_bounds::KeyBounds;
 use crate::options::{ColumnFamilyOptions, ReadTier, Switch, accessors};
 use crate::snapshot::Snapshot;
+use crate::sst_file_reader::SstFileProperties;
 use crate::table_files::TableFiles;
+
+/// A function that chooses by their properties the tables that a scan reads.
+#[derive(Clone)]
+pub(crate) struct TableFilter(Arc<dyn Fn(&SstFileProperties) -> bool + Send + Sync>);
+
+impl TableFilter {
+    /// Whether the scan reads a table; it does so if the properties are damaged.
+    pub(crate) fn admits(&self, properties: &TableProperties) -> bool {
+        SstFileProperties::of(properties).map_or(true, |properties| (self.0)(&properties))
+    }
+}
+
+impl std::fmt::Debug for TableFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TableFilter(..)")
+    }
+}
 
 /// Options of a read.
 ///
@@ -47,6 +68,7 @@ pub struct ReadOptions {
     pub(crate) auto_readahead_size: bool,
     pub(crate) keys_only: bool,
     pub(crate) rate_limiter_priority: Option<IoPriority>,
+    pub(crate) table_filter: Option<TableFilter>,
 }
 
 impl Default for ReadOptions {
@@ -83,6 +105,7 @@ impl ReadOptions {
             auto_readahead_size: true,
             keys_only: false,
             rate_limiter_priority: None,
+            table_filter: None,
         }
     }
 
@@ -198,6 +221,17 @@ impl ReadOptions {
         self.async_io
     }
 
+    /// Sets the function that chooses by their properties the tables that scans read.
+    ///
+    /// Memtables are always read, and range deletions of all tables apply.
+    pub fn set_table_filter(
+        &mut self,
+        admits: impl Fn(&SstFileProperties) -> bool + Send + Sync + 'static,
+    ) -> &mut Self {
+        self.table_filter = Some(TableFilter(Arc::new(admits)));
+        self
+    }
+
     /// Sets the key at which scans begin, inclusive; `None` for no bound.
     pub fn set_iterate_lower_bound(&mut self, key: impl Into<Option<Vec<u8>>>) -> &mut Self {
         self.iterate_lower_bound = key.into();
@@ -257,13 +291,15 @@ impl ReadOptions {
         /// Sets whether a scan ends after the last key with the prefix of the key that it was
         /// positioned at.
         prefix_same_as_start: bool, set_prefix_same_as_start, get_prefix_same_as_start;
-        /// Sets whether blocks are pinned as long as the cursor lives.
+        /// Sets whether blocks are pinned as long as the cursor lives. Accepted without effect:
+        /// values that outlive a step of the cursor pin their blocks.
         pin_data: bool, set_pin_data, get_pin_data;
         /// Sets whether a cursor keeps its readahead size across files.
         adaptive_readahead: bool, set_adaptive_readahead, get_adaptive_readahead;
         /// Sets whether the readahead is trimmed to the bounds and to uncached blocks.
         auto_readahead_size: bool, set_auto_readahead_size, get_auto_readahead_size;
-        /// Sets whether values are not needed: scans may then return empty ones.
+        /// Sets whether values are not needed, so that scans may return empty ones. Accepted without
+        /// effect.
         keys_only: bool, set_keys_only, get_keys_only;
     }
 }
@@ -297,6 +333,12 @@ impl ReadOptions {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Whether a scan with these options reads a table.
+    pub(crate) fn reads_table(&self, table: &TableReader) -> bool {
+        let filter = self.table_filter.as_ref();
+        filter.is_none_or(|filter| filter.admits(table.properties()))
     }
 
     /// Returns the limits of concurrent reads for a read with these options.

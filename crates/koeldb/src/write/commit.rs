@@ -20,6 +20,7 @@ use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_memtable::Memtable;
 
 use super::apply::{insert, position_of};
+use super::low_priority::LowPriorityWrites;
 use super::queue::{CommitEnv, CommitMode, Insertion, StallTimeout, WriteQueue};
 use crate::background::Background;
 use crate::batch::{Operation, WriteBatch};
@@ -53,6 +54,7 @@ pub(crate) struct CommitPipeline {
     pub(crate) queue: WriteQueue,
     /// Whether a memtable has reached its check size, so that the next leader checks all of them.
     pub(crate) check_due: AtomicBool,
+    pub(crate) low_priority: LowPriorityWrites,
     pub(crate) write_buffers: Option<WriteBufferManager>,
     /// Whether a job is scheduled that seals a memtable to free memory for another database.
     pub(crate) is_relieving: AtomicBool,
@@ -154,6 +156,7 @@ impl CommitPipeline {
                 to_usize(parts.context.db_options.max_write_batch_group_size_bytes),
             ),
             check_due: AtomicBool::new(false),
+            low_priority: LowPriorityWrites::default(),
             write_buffers: parts.context.table_files.memtables.write_buffers.clone(),
             is_relieving: AtomicBool::new(false),
             counters: Arc::clone(write.counters),
@@ -203,8 +206,8 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Rejects a batch that must not reach the log, and contradictory options; waits for the rate
-    /// limiter if the options ask for that.
+    /// Rejects a batch that must not reach the log, and contradictory options; delays a write of
+    /// low priority, and waits for the rate limiter if the options ask for that.
     #[inline]
     pub(crate) fn check_write(
         &self,
@@ -224,18 +227,22 @@ impl CommitPipeline {
                     .with_outcome(WriteOutcome::NotApplied),
             );
         }
-        self.check_batch(batch)?;
+        self.check_batch(batch, options.ignore_missing_column_families)?;
         if let Some(priority) = options.rate_limiter_priority {
             self.pay_for_log(batch, options, priority)?;
         }
-        Ok(CommitMode {
+        let mode = CommitMode {
             sync: options.sync,
             disable_wal: options.disable_wal,
             no_slowdown: options.no_slowdown,
             stall_timeout: options
                 .stall_timeout
                 .map(|limit| StallTimeout::new(limit, &*self.context.clock)),
-        })
+        };
+        if options.low_pri {
+            self.yield_to_compactions(batch.records().len(), mode)?;
+        }
+        Ok(mode)
     }
 
     /// Charges the log record of a write to the rate limiter.
@@ -268,7 +275,9 @@ impl CommitPipeline {
 
     /// Rejects batches that must not reach the log: unknown column families, keys no table can
     /// hold.
-    fn check_batch(&self, batch: &WriteBatch) -> Result<()> {
+    ///
+    /// The insertion skips the entries of families that do not exist, as does a recovery.
+    fn check_batch(&self, batch: &WriteBatch, ignore_missing: bool) -> Result<()> {
         let families = self.families.by_id();
         let mut known: Option<&Arc<ColumnFamilyData>> = None;
         let mut operations = batch.iter();
@@ -278,6 +287,9 @@ impl CommitPipeline {
                 Some(family) if family.id == cf => family,
                 _ => {
                     let found = families.get(&cf).filter(|family| !family.is_dropped());
+                    if found.is_none() && ignore_missing {
+                        continue;
+                    }
                     let family = found.ok_or_else(|| {
                         Error::with_kind(
                             ErrorKind::ColumnFamilyDropped,

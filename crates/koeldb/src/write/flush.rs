@@ -52,6 +52,11 @@ impl CommitPipeline {
     ) -> Result<()> {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;
+        if !options.allow_write_stall {
+            for family in families {
+                self.background.wait_until_flush_stalls_no_write(family)?;
+            }
+        }
         let sealed = self.seal_families(families);
         if sealed.is_err() {
             self.health.report_failures();
@@ -71,7 +76,9 @@ impl CommitPipeline {
         bounds: &KeyBounds,
         options: &CompactRangeOptions,
     ) -> Result<()> {
-        self.flush_families(std::slice::from_ref(family), &FlushOptions::new())?;
+        let mut flush = FlushOptions::new();
+        flush.set_allow_write_stall(options.allow_write_stall);
+        self.flush_families(std::slice::from_ref(family), &flush)?;
         self.background.compact_range(family, bounds, options)
     }
 

@@ -17,6 +17,7 @@ mod async_reads;
 mod async_scan;
 mod async_writes;
 mod backup;
+mod call_options;
 mod change_feed;
 mod checkpoint;
 mod cuckoo;

@@ -1,5 +1,6 @@
 //! The registry's effects agree with the code: honoured options are read, accepted ones are not.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -59,7 +60,10 @@ fn collect(directory: &Path, sources: &mut Vec<(PathBuf, String)>) {
             collect(&path, sources);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap();
-            sources.push((path, text));
+            let code = text
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"));
+            sources.push((path, code.collect::<Vec<_>>().join("\n")));
         }
     }
 }
@@ -92,4 +96,57 @@ fn honoured_options_are_read_and_accepted_ones_are_not() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The structs of the options of calls, and the files that declare them.
+const CALL_STRUCTS: &[(&str, &str)] = &[
+    ("ReadOptions", "read/options.rs"),
+    ("WriteOptions", "options/read_write.rs"),
+    ("FlushOptions", "options/read_write.rs"),
+    ("CompactRangeOptions", "options/manual_compaction.rs"),
+    ("CompactionOptions", "options/manual_compaction.rs"),
+    ("IngestExternalFileOptions", "ingest/options.rs"),
+];
+
+fn fields(declaration: &str, name: &str) -> BTreeSet<String> {
+    let start = declaration.find(&format!("pub struct {name} {{")).unwrap();
+    let end = start + declaration[start..].find("\n}").unwrap();
+    let lines = declaration[start..end].lines().skip(1);
+    lines
+        .map(|line| line.trim().rsplit_once(") ").unwrap().1)
+        .map(|field| field.split_once(':').unwrap().0.to_owned())
+        .collect()
+}
+
+#[test]
+fn options_of_calls_are_described_as_they_are_read() {
+    let sources = Sources::load();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut wrong = Vec::new();
+    for (section, file) in CALL_STRUCTS {
+        let declaration = fs::read_to_string(root.join(file)).unwrap();
+        let rows = || {
+            let all = Options::call_registry().iter();
+            all.filter(|info| info.section == *section)
+        };
+        let settable = rows().filter(|info| info.effect != Effect::Refused);
+        let named: BTreeSet<String> = settable.map(|info| info.name.to_owned()).collect();
+        assert_eq!(fields(&declaration, section), named, "{section}");
+        for info in rows() {
+            let is_read = !sources.readers(info.name).is_empty();
+            match info.effect {
+                Effect::Honoured if !is_read => wrong.push((info.name, "is read nowhere")),
+                Effect::Accepted if is_read => wrong.push((info.name, "is read")),
+                Effect::Refused if named.contains(info.name) => {
+                    wrong.push((info.name, "has a setter"));
+                }
+                _ => {}
+            }
+        }
+    }
+    let sections: BTreeSet<_> = CALL_STRUCTS.iter().map(|(section, _)| *section).collect();
+    for info in Options::call_registry() {
+        assert!(sections.contains(info.section), "{info:?}");
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
 }

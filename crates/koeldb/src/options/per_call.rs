@@ -1,0 +1,531 @@
+//! The options of single calls, described like those of an open.
+//!
+//! They have setters but no texts. The effects obey the rule of the registry: an honoured option is
+//! read by the engine, an accepted one is not, and a refused one has no setter. `tests/it/settings.rs`
+//! compares the table with the structs and their readers.
+
+use std::sync::LazyLock;
+
+use super::db::Options;
+use super::registry::{Effect, OptionInfo};
+
+/// Name, type, default, documentation.
+type Row = (&'static str, &'static str, &'static str, &'static str);
+
+/// The options of one kind of call.
+struct Call {
+    section: &'static str,
+    honoured: &'static [Row],
+    accepted: &'static [Row],
+    /// Options of RocksDB without a setter here: every call has the default.
+    refused: &'static [Row],
+}
+
+const CALLS: &[Call] = &[
+    Call {
+        section: "ReadOptions",
+        honoured: &[
+            ("snapshot", "snapshot", "none", "The state that is read."),
+            ("deadline", "time", "none", "Ends the read with TimedOut."),
+            ("io_timeout", "time", "none", "Limits each read of a file."),
+            (
+                "read_tier",
+                "enum",
+                "kReadAllTier",
+                "The sources that a read may use.",
+            ),
+            (
+                "value_size_soft_limit",
+                "u64",
+                "18446744073709551615",
+                "Limits the values of a multi-get.",
+            ),
+            (
+                "verify_checksums",
+                "bool",
+                "true",
+                "Verifies blocks that are read from files.",
+            ),
+            (
+                "fill_cache",
+                "bool",
+                "true",
+                "Blocks that were read enter the block cache.",
+            ),
+            (
+                "ignore_range_deletions",
+                "bool",
+                "false",
+                "Skips range tombstones.",
+            ),
+            (
+                "async_io",
+                "switch",
+                "auto",
+                "Overlaps the reads of a multi-get or scan.",
+            ),
+            (
+                "optimize_multiget_for_io",
+                "bool",
+                "true",
+                "A multi-get reads several levels together.",
+            ),
+            (
+                "readahead_size",
+                "u64",
+                "0",
+                "Readahead of scans in bytes; 0: adaptive.",
+            ),
+            (
+                "max_skippable_internal_keys",
+                "u64",
+                "0",
+                "Incomplete after skipping more entries; 0: no limit.",
+            ),
+            ("iterate_lower_bound", "bytes", "none", "Scans begin here."),
+            (
+                "iterate_upper_bound",
+                "bytes",
+                "none",
+                "Scans end before this key.",
+            ),
+            ("tailing", "bool", "false", "The cursor follows new writes."),
+            (
+                "total_order_seek",
+                "bool",
+                "false",
+                "Scans ignore prefix filters.",
+            ),
+            (
+                "auto_prefix_mode",
+                "bool",
+                "false",
+                "Scans use prefix filters where no result changes.",
+            ),
+            (
+                "prefix_same_as_start",
+                "bool",
+                "false",
+                "Ends a scan after the prefix it began with.",
+            ),
+            (
+                "adaptive_readahead",
+                "bool",
+                "false",
+                "Keeps the readahead size across files.",
+            ),
+            (
+                "auto_readahead_size",
+                "bool",
+                "true",
+                "Trims the readahead to the bounds.",
+            ),
+            (
+                "table_filter",
+                "function",
+                "none",
+                "Chooses by properties the tables that a scan reads.",
+            ),
+            (
+                "rate_limiter_priority",
+                "enum",
+                "none",
+                "Charges reads to the rate limiter.",
+            ),
+        ],
+        accepted: &[
+            (
+                "pin_data",
+                "bool",
+                "false",
+                "Pins blocks; values pin theirs without it.",
+            ),
+            (
+                "keys_only",
+                "bool",
+                "false",
+                "Permits empty values; scans return them all.",
+            ),
+        ],
+        refused: &[
+            (
+                "timestamp",
+                "bytes",
+                "none",
+                "User timestamp of the newest visible version.",
+            ),
+            (
+                "iter_start_ts",
+                "bytes",
+                "none",
+                "User timestamp of the oldest version returned.",
+            ),
+            (
+                "merge_operand_count_threshold",
+                "u64",
+                "none",
+                "Marks reads of many merge operands.",
+            ),
+            (
+                "background_purge_on_iterator_cleanup",
+                "bool",
+                "false",
+                "Files are removed by jobs in any case.",
+            ),
+            (
+                "allow_unprepared_value",
+                "bool",
+                "false",
+                "Loads values of scans on demand.",
+            ),
+            (
+                "auto_refresh_iterator_with_snapshot",
+                "bool",
+                "false",
+                "Releases old files during long scans.",
+            ),
+            (
+                "table_index_factory",
+                "object",
+                "none",
+                "A user-defined index.",
+            ),
+            (
+                "read_scoped_block_buffer_provider",
+                "object",
+                "none",
+                "Memory of the caller for blocks.",
+            ),
+            ("io_activity", "enum", "kUnknown", "A tag for statistics."),
+            (
+                "request_id",
+                "string",
+                "none",
+                "An identifier for the file system.",
+            ),
+        ],
+    },
+    Call {
+        section: "WriteOptions",
+        honoured: &[
+            (
+                "sync",
+                "bool",
+                "false",
+                "Syncs the log before the write returns.",
+            ),
+            ("disable_wal", "bool", "false", "Skips the log."),
+            (
+                "ignore_missing_column_families",
+                "bool",
+                "false",
+                "Skips records of dropped families.",
+            ),
+            (
+                "no_slowdown",
+                "bool",
+                "false",
+                "Incomplete instead of waiting in a stall.",
+            ),
+            ("low_pri", "bool", "false", "Waits while compactions lag."),
+            (
+                "stall_timeout",
+                "time",
+                "none",
+                "Limits the wait in a stall.",
+            ),
+            (
+                "rate_limiter_priority",
+                "enum",
+                "none",
+                "Charges the log record to the rate limiter.",
+            ),
+        ],
+        accepted: &[
+            (
+                "memtable_insert_hint_per_batch",
+                "bool",
+                "false",
+                "Keeps insert positions within a batch.",
+            ),
+            (
+                "protection_bytes_per_key",
+                "u64",
+                "0",
+                "Checksums of entries on their way to the memtable.",
+            ),
+        ],
+        refused: &[("io_activity", "enum", "kUnknown", "A tag for statistics.")],
+    },
+    Call {
+        section: "FlushOptions",
+        honoured: &[
+            ("wait", "bool", "true", "Returns when the flush is done."),
+            (
+                "allow_write_stall",
+                "bool",
+                "false",
+                "Flushes even if that stalls writers.",
+            ),
+        ],
+        accepted: &[],
+        refused: &[
+            (
+                "force_atomic_flush",
+                "bool",
+                "false",
+                "Flushes all families as one change.",
+            ),
+            (
+                "listener_wait",
+                "bool",
+                "false",
+                "Also waits for listeners.",
+            ),
+        ],
+    },
+    Call {
+        section: "CompactRangeOptions",
+        honoured: &[
+            (
+                "exclusive_manual_compaction",
+                "bool",
+                "false",
+                "Automatic compactions of the family wait.",
+            ),
+            (
+                "change_level",
+                "bool",
+                "false",
+                "Moves the result to target_level.",
+            ),
+            (
+                "target_level",
+                "u32",
+                "none",
+                "The level for change_level; none: the lowest possible.",
+            ),
+            (
+                "bottommost_level_compaction",
+                "enum",
+                "kIfHaveCompactionFilter",
+                "Rewrites the last level.",
+            ),
+            (
+                "allow_write_stall",
+                "bool",
+                "false",
+                "Flushes first even if that stalls writers.",
+            ),
+            (
+                "max_subcompactions",
+                "u32",
+                "0",
+                "Threads; 0: the option of the database.",
+            ),
+            ("canceled", "token", "none", "Cancels the compaction."),
+        ],
+        accepted: &[],
+        refused: &[
+            ("target_path_id", "u32", "0", "An index into db_paths."),
+            (
+                "full_history_ts_low",
+                "bytes",
+                "none",
+                "Drops history with older user timestamps.",
+            ),
+            (
+                "blob_garbage_collection_policy",
+                "enum",
+                "kUseDefault",
+                "Overrides enable_blob_garbage_collection.",
+            ),
+            (
+                "blob_garbage_collection_age_cutoff",
+                "f64",
+                "-1",
+                "Overrides the age cutoff.",
+            ),
+        ],
+    },
+    Call {
+        section: "CompactionOptions",
+        honoured: &[
+            (
+                "compression",
+                "enum",
+                "kDisableCompressionOption",
+                "The codec; none: that of the level.",
+            ),
+            (
+                "output_file_size_limit",
+                "u64",
+                "none",
+                "The size of tables; none: that of the level.",
+            ),
+            (
+                "max_subcompactions",
+                "u32",
+                "0",
+                "Threads; 0: the option of the database.",
+            ),
+            ("canceled", "token", "none", "Cancels the compaction."),
+        ],
+        accepted: &[],
+        refused: &[
+            (
+                "output_temperature_override",
+                "enum",
+                "kUnknown",
+                "The temperature of the output.",
+            ),
+            (
+                "allow_trivial_move",
+                "bool",
+                "false",
+                "Moves tables that nothing overlaps.",
+            ),
+        ],
+    },
+    Call {
+        section: "IngestExternalFileOptions",
+        honoured: &[
+            (
+                "move_files",
+                "bool",
+                "false",
+                "Links the files, then removes the originals.",
+            ),
+            (
+                "link_files",
+                "bool",
+                "false",
+                "Links the files and keeps the originals.",
+            ),
+            (
+                "failed_move_fall_back_to_copy",
+                "bool",
+                "true",
+                "Copies files that cannot be linked.",
+            ),
+            (
+                "snapshot_consistency",
+                "bool",
+                "true",
+                "Hides the files from existing snapshots.",
+            ),
+            (
+                "allow_global_seqno",
+                "bool",
+                "true",
+                "Gives files a sequence number if they need one.",
+            ),
+            (
+                "allow_blocking_flush",
+                "bool",
+                "true",
+                "Flushes memtables that overlap a file.",
+            ),
+            (
+                "verify_checksums_before_ingest",
+                "bool",
+                "false",
+                "Verifies every block first.",
+            ),
+            (
+                "fail_if_not_bottommost_level",
+                "bool",
+                "false",
+                "Fails if a file gets a level above the last.",
+            ),
+            (
+                "file_opening_threads",
+                "u32",
+                "4",
+                "Threads that copy files.",
+            ),
+        ],
+        accepted: &[],
+        refused: &[
+            (
+                "ingest_behind",
+                "bool",
+                "false",
+                "Puts the files below all data.",
+            ),
+            (
+                "write_global_seqno",
+                "bool",
+                "false",
+                "Writes the sequence number into the file.",
+            ),
+            (
+                "verify_checksums_readahead_size",
+                "u64",
+                "0",
+                "Readahead of the verification.",
+            ),
+            (
+                "verify_file_checksum",
+                "bool",
+                "true",
+                "Verifies checksums of whole files of the MANIFEST.",
+            ),
+            (
+                "allow_db_generated_files",
+                "bool",
+                "false",
+                "Accepts files that a database wrote.",
+            ),
+            (
+                "fill_cache",
+                "bool",
+                "true",
+                "Blocks read by the ingestion enter the block cache.",
+            ),
+            (
+                "prefetch_lmax_index_and_filter_blocks",
+                "bool",
+                "true",
+                "Reads index and filter at the end.",
+            ),
+        ],
+    },
+];
+
+fn describe(call: &Call, rows: &'static [Row], effect: Effect, out: &mut Vec<OptionInfo>) {
+    out.extend(
+        rows.iter()
+            .map(|&(name, kind, default, documentation)| OptionInfo {
+                name,
+                section: call.section,
+                kind: kind.to_owned(),
+                default: default.to_owned(),
+                range: "",
+                setter: None,
+                mutable: true,
+                effect,
+                since: "",
+                documentation: documentation.to_owned(),
+            }),
+    );
+}
+
+impl Options {
+    /// Returns descriptions of the options of single calls, which have setters but no texts.
+    ///
+    /// [`Effect::Refused`] marks options of RocksDB without a setter: each call has the default.
+    #[must_use]
+    pub fn call_registry() -> &'static [OptionInfo] {
+        static REGISTRY: LazyLock<Vec<OptionInfo>> = LazyLock::new(|| {
+            let mut out = Vec::new();
+            for call in CALLS {
+                describe(call, call.honoured, Effect::Honoured, &mut out);
+                describe(call, call.accepted, Effect::Accepted, &mut out);
+                describe(call, call.refused, Effect::Refused, &mut out);
+            }
+            out
+        });
+        &REGISTRY
+    }
+}

@@ -1,0 +1,78 @@
+//! Writes of low priority (`WriteOptions::set_low_pri`), which wait while compactions lag.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Error, ErrorKind, Result};
+
+use super::commit::{CommitPipeline, not_applied};
+use super::queue::CommitMode;
+
+/// The rate of low-priority writes while compactions lag. Source: RocksDB's write controller.
+const BYTES_PER_SECOND: u64 = 1 << 20;
+
+/// The time between two looks at the compactions.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// The time until which low-priority writes are paid for.
+#[derive(Debug, Default)]
+pub(crate) struct LowPriorityWrites {
+    next_free: Mutex<Duration>,
+}
+
+impl LowPriorityWrites {
+    /// Books a write of `bytes`; returns the time of its end at the permitted rate.
+    fn book(&self, now: Duration, bytes: usize) -> Duration {
+        let nanos = (bytes as u64).saturating_mul(1_000_000_000) / BYTES_PER_SECOND;
+        let mut next_free = lock(&self.next_free);
+        *next_free = now.max(*next_free) + Duration::from_nanos(nanos);
+        *next_free
+    }
+
+    /// Cancels what is booked, when compactions no longer lag.
+    fn clear(&self) {
+        *lock(&self.next_free) = Duration::ZERO;
+    }
+}
+
+impl CommitPipeline {
+    /// Delays a write of low priority while compactions lag, to a rate of 1 MiB per second.
+    #[cold]
+    pub(super) fn yield_to_compactions(&self, bytes: usize, mode: CommitMode) -> Result<()> {
+        if !self.compactions_lag() {
+            return Ok(());
+        }
+        if mode.no_slowdown {
+            return Err(not_applied(Error::with_kind(
+                ErrorKind::Incomplete,
+                "compactions lag, and no_slowdown is set for a low-priority write",
+            )));
+        }
+        let clock = &*self.context.clock;
+        let until = self.low_priority.book(clock.now(), bytes);
+        loop {
+            let left = until.saturating_sub(clock.now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let timeout = mode.stall_timeout.map(|timeout| timeout.left(clock));
+            if timeout.is_some_and(|timeout| timeout.is_zero()) {
+                return Err(not_applied(Error::with_kind(
+                    ErrorKind::TimedOut,
+                    "a low-priority write waited for compactions longer than stall_timeout",
+                )));
+            }
+            clock.sleep(left.min(SLICE).min(timeout.unwrap_or(SLICE)));
+            self.health.check_writable()?;
+            if !self.compactions_lag() {
+                self.low_priority.clear();
+                return Ok(());
+            }
+        }
+    }
+
+    fn compactions_lag(&self) -> bool {
+        !self.stall.is_normal() || self.families.by_id().values().any(|f| f.compactions_lag())
+    }
+}
