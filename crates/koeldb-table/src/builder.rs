@@ -83,6 +83,8 @@ pub struct TableBuildContext {
     pub reason: TableReason,
     /// The target file size; 0 for any. Limits the data buffered for a dictionary.
     pub target_file_bytes: u64,
+    /// The names of the property collectors in RocksDB's form. Recorded.
+    pub property_collector_names: String,
     /// Additional properties to record.
     pub user_properties: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -110,6 +112,7 @@ impl Default for TableBuildContext {
             level: None,
             reason: TableReason::default(),
             target_file_bytes: 0,
+            property_collector_names: "[]".to_owned(),
             user_properties: BTreeMap::new(),
         }
     }

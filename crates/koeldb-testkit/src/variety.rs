@@ -67,6 +67,8 @@ const PLAIN: &str = "TableOptions/PlainTable";
 const CUCKOO: &str = "TableOptions/CuckooTable";
 const CACHE: &str = "cache string (block_cache, blob_cache)";
 const SKIP_LIST: &str = "memtable factory skip_list | SkipListFactory";
+const PARTITIONER: &str = "SST partitioner SstPartitionerFixedPrefixFactory";
+const COLLECTOR: &str = "collector CompactOnDeletionCollector";
 const VECTOR: &str = "memtable factory vector | VectorRepFactory";
 const HASH_SKIP_LIST: &str = "memtable factory prefix_hash | HashSkipListRepFactory";
 const HASH_LINK_LIST: &str = "memtable factory hash_linkedlist | HashLinkListRepFactory";
@@ -409,6 +411,11 @@ pub const ROWS: &[Row] = &[
         &["kAuto", "kMapped", "kMappedHuge", "kCopied", "kPaged"],
     ),
     row(SKIP_LIST, "lookahead", &["0", "4", "16"]),
+    row(PARTITIONER, "length", &["0", "1", "2"]),
+    row(COLLECTOR, "window_size", &["0", "128", "1000"]),
+    row(COLLECTOR, "deletion_trigger", &["1", "10"]),
+    row(COLLECTOR, "deletion_ratio", &["0", "0.3"]),
+    row(COLLECTOR, "min_file_size", &["0", "1000"]),
     row(VECTOR, "count", &["0", "100"]),
     row(HASH_SKIP_LIST, "bucket_count", &["1", "50", "1000000"]),
     row(HASH_LINK_LIST, "bucket_count", &["1", "50", "50000"]),
@@ -427,6 +434,8 @@ pub const COMPOSED: &[(&str, &str)] = &[
     (FAMILY, "compaction_options_fifo"),
     (BLOCK_BASED, "metadata_cache_options"),
     (BLOCK_BASED, "block_cache"),
+    (FAMILY, "sst_partitioner_factory"),
+    (FAMILY, "table_properties_collectors"),
 ];
 
 const fn left_out(
@@ -800,6 +809,30 @@ impl Drawing<'_> {
         };
         let memtable = self.composed(section, factory);
         values.set("memtable_factory", &memtable);
+        for (name, section, id) in [
+            (
+                "sst_partitioner_factory",
+                PARTITIONER,
+                "id=SstPartitionerFixedPrefixFactory;",
+            ),
+            (
+                "table_properties_collectors",
+                COLLECTOR,
+                "id=CompactOnDeletionCollector;",
+            ),
+        ] {
+            if self.random.chance(1, 4) {
+                self.rows.insert((FAMILY, name));
+                let object = self.composed(section, id);
+                let is_list = section == COLLECTOR;
+                let text = if is_list {
+                    format!("{{{object}}}")
+                } else {
+                    object
+                };
+                values.set(name, &text);
+            }
+        }
         let needs_prefixes = section == HASH_SKIP_LIST || section == HASH_LINK_LIST;
         match style.format {
             Format::BlockBased => {

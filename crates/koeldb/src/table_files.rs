@@ -154,6 +154,7 @@ impl TableFiles {
             column_family_name: family.name.clone(),
             db_id: self.identity.clone(),
             session_id: self.session_id.clone(),
+            property_collector_names: options.property_collector_names(),
             oldest_ancestor_time: now,
             file_creation_time: now,
             oldest_key_time: now,
@@ -216,6 +217,8 @@ impl TableFiles {
                 bottommost: false,
                 epoch,
                 file_checksums: self.file_checksums,
+                partition_bytes: None,
+                deletion_triggers: &options.deletion_triggers(),
             },
         };
         let (begun, cpu) = (self.clock.now(), self.clock.thread_cpu());

@@ -6,6 +6,7 @@
 
 mod compaction;
 mod compaction_cursor;
+mod deletion_trigger;
 mod filter;
 mod flush;
 mod output;
@@ -15,6 +16,7 @@ pub use compaction::{CompactionJob, CompactionResult, NewFilter, RunParts};
 pub use compaction_cursor::{
     CompactionCursor, CompactionRules, DropCounts, ExistsBelow, stripe_of,
 };
+pub use deletion_trigger::DeletionTrigger;
 pub use filter::{CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision};
 pub use flush::{FlushJob, FlushResult};
 pub use output::{Fallback, OutputSpec, Outputs, TableOutputs};

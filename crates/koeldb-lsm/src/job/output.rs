@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::key::{MAX_SEQNO, encode, seqno, user_key};
+use koeldb_base::key::{MAX_SEQNO, encode, footer_of, seqno, user_key};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{KeyOrder, Result, SeqNo, ValueType};
 use koeldb_fs::rate_limit::{IoCharge, LimitedFile};
@@ -20,6 +20,7 @@ use koeldb_table::TableProperties;
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 
 use super::compaction_cursor::stripe_of;
+use super::deletion_trigger::{DeletionCounter, DeletionTrigger};
 use crate::file_checksum::{self, SummedFile};
 use crate::version::FileMeta;
 
@@ -52,6 +53,10 @@ pub struct OutputSpec<'a> {
     pub epoch: u64,
     /// Whether to compute a checksum of each file.
     pub file_checksums: bool,
+    /// The leading bytes of the user key that do not change within a table; `None` for any change.
+    pub partition_bytes: Option<usize>,
+    /// The deletions that mark a table for compaction, unless it is a bottommost one.
+    pub deletion_triggers: &'a [DeletionTrigger],
 }
 
 /// A table that is block-based because its entries do not fit the requested format.
@@ -86,6 +91,12 @@ struct OpenOutput {
     seqno_min: SeqNo,
     seqno_max: SeqNo,
     overlapped_bytes: u64,
+    deletions: Vec<DeletionCounter>,
+}
+
+/// The first `bytes` of a key, or all of it.
+fn leading(key: &[u8], bytes: usize) -> &[u8] {
+    key.get(..bytes).unwrap_or(key)
 }
 
 /// A writer of the tables of one job.
@@ -133,7 +144,11 @@ impl<'a> TableOutputs<'a> {
             if let Some(current) = &mut self.current {
                 current.overlapped_bytes += overlapped;
                 let is_full = current.builder.file_bytes() >= self.spec.target_file_bytes
-                    || current.overlapped_bytes > self.spec.max_grandparent_bytes;
+                    || current.overlapped_bytes > self.spec.max_grandparent_bytes
+                    || self.spec.partition_bytes.is_some_and(|bytes| {
+                        let last = leading(user_key(&current.largest), bytes);
+                        last != leading(user_key(key), bytes)
+                    });
                 if is_full {
                     self.finish_table(Some(user_key(key)), tombstones)?;
                 }
@@ -147,6 +162,17 @@ impl<'a> TableOutputs<'a> {
             }
         };
         current.builder.add(key, value)?;
+        if !current.deletions.is_empty() {
+            let value_type = ValueType::from_byte(footer_of(key).1.to_le_bytes()[0]);
+            let is_deletion = matches!(
+                value_type,
+                Some(ValueType::Deletion | ValueType::SingleDeletion)
+            );
+            let file_bytes = current.builder.file_bytes();
+            for counter in &mut current.deletions {
+                counter.add(is_deletion, file_bytes);
+            }
+        }
         let at = seqno(key);
         current.seqno_min = current.seqno_min.min(at);
         current.seqno_max = current.seqno_max.max(at);
@@ -196,6 +222,9 @@ impl<'a> TableOutputs<'a> {
             seqno_min: MAX_SEQNO,
             seqno_max: 0,
             overlapped_bytes: 0,
+            deletions: (self.spec.deletion_triggers.iter())
+                .map(DeletionCounter::new)
+                .collect(),
         })
     }
 
@@ -270,6 +299,9 @@ impl<'a> TableOutputs<'a> {
         file.epoch = self.spec.epoch;
         file.oldest_ancestor_time = self.spec.context.oldest_ancestor_time;
         file.creation_time = self.spec.context.file_creation_time;
+        // A bottommost table has only deletions that a snapshot needs: it would be marked again.
+        file.marked_for_compaction =
+            !self.spec.bottommost && current.deletions.iter().any(DeletionCounter::marks);
         file.unique_id = table.unique_id;
         file.tail_bytes = table.tail_bytes;
         if let Some(sum) = &current.sum {

@@ -470,7 +470,8 @@ pub(crate) fn plan(
     let trivial_move = below.is_empty()
         && output_level > level
         && (level > 0 || inputs.len() == 1 || !overlap_each_other(version, &inputs))
-        && grandparent_bytes <= settings.max_compaction_bytes;
+        && grandparent_bytes <= settings.max_compaction_bytes
+        && settings.fit_partitions(&inputs);
     let mut all = vec![CompactionInput {
         level,
         files: inputs,

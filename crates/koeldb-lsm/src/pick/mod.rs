@@ -177,6 +177,8 @@ pub struct PickSettings {
     pub max_compaction_bytes: u64,
     /// The largest size of a table, in bytes.
     pub table_bytes_max: u64,
+    /// The leading key bytes that do not change within a table below level 0; `None` for any change.
+    pub partition_bytes: Option<usize>,
     /// The order in which leveled compaction picks the files of a level.
     pub file_order: FileOrder,
     /// The settings of universal compaction.
@@ -197,6 +199,7 @@ impl Default for PickSettings {
             target_file_size_multiplier: 1,
             max_compaction_bytes: 25 * (64 << 20),
             table_bytes_max: u64::MAX,
+            partition_bytes: None,
             file_order: FileOrder::default(),
             universal: universal::UniversalSettings::default(),
             fifo: fifo::FifoSettings::default(),
@@ -205,6 +208,17 @@ impl Default for PickSettings {
 }
 
 impl PickSettings {
+    /// Whether no file has several partitions, so that it may be moved below level 0 as it is.
+    pub(crate) fn fit_partitions(&self, files: &[Arc<FileMeta>]) -> bool {
+        let Some(bytes) = self.partition_bytes else {
+            return true;
+        };
+        files.iter().all(|file| {
+            let (first, last) = (file.smallest_user_key(), file.largest_user_key());
+            first.get(..bytes).unwrap_or(first) == last.get(..bytes).unwrap_or(last)
+        })
+    }
+
     /// The table size of `level` if `base_level` is the first used level below 0.
     #[must_use]
     pub fn target_file_bytes(&self, level: usize, base_level: usize) -> u64 {

@@ -253,6 +253,7 @@ fn merge(
     let trivial_move = settings.universal.allow_trivial_move
         && runs.len() == 1
         && runs[0].level != output_level
+        && settings.fit_partitions(&runs[0].files)
         && reason != CompactionReason::ManualCompaction;
     Some(CompactionPlan {
         reason,

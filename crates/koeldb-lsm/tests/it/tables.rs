@@ -46,6 +46,8 @@ pub(crate) fn output_spec<'a>(
         bottommost: false,
         epoch: 0,
         file_checksums: false,
+        partition_bytes: None,
+        deletion_triggers: &[],
     }
 }
 

@@ -452,7 +452,7 @@ fn initial_properties(context: &TableBuildContext) -> TableProperties {
         comparator_name: context.order.name().as_bytes().to_vec(),
         merge_operator_name: text(context.merge_operator_name.as_deref()),
         prefix_extractor_name: text(context.prefix_extractor.as_ref().map(|e| e.name())),
-        property_collector_names: b"[]".to_vec(),
+        property_collector_names: context.property_collector_names.clone().into_bytes(),
         compression_options: options_property(context).into_bytes(),
         user_collected: context.user_properties.clone(),
         ..TableProperties::default()

@@ -266,6 +266,9 @@ impl Background {
                 bottommost: plan.bottommost,
                 epoch,
                 file_checksums: self.context.table_files.file_checksums,
+                // Level 0 is not divided.
+                partition_bytes: options.partition_bytes().filter(|_| plan.output_level > 0),
+                deletion_triggers: &options.deletion_triggers(),
             },
             cancelled: &cancelled,
             parts_max: self.parts_max(&options, plan, request.max_subcompactions),

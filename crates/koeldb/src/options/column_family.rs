@@ -333,8 +333,9 @@ option_section! {
         [accepted fixed "<=5.4"] memtable_insert_with_hint_prefix_extractor: Option<Arc<dyn PrefixExtractor>> = None, "As prefix_extractor.";
         /// Memtable representation.
         [honoured fixed "<=5.4"] memtable_factory: MemtableFactory = MemtableFactory::default(), "Id, `id:number` or `{id=…;…}`.";
-        /// Collectors run on every table written.
-        [accepted fixed "6.26"] table_properties_collectors: Vec<TablePropertiesCollector> = Vec::new(), "`id` or `{{id=…;…}:id:…}`; not written when empty.";
+        /// Collectors run on every table that a flush or a compaction writes. The leveled style takes
+        /// the tables that they mark for compaction when no level is due.
+        [honoured fixed "6.26"] table_properties_collectors: Vec<TablePropertiesCollector> = Vec::new(), "`id` or `{{id=…;…}:id:…}`; not written when empty.";
         /// Filter instance applied by compactions.
         [honoured fixed "<=5.4"] compaction_filter: Option<BuiltinCompactionFilter> = None, "RemoveEmptyValueCompactionFilter or nullptr.";
         /// Creates a compaction filter for each compaction.
@@ -347,8 +348,9 @@ option_section! {
         /// The file from which a leveled compaction starts.
         [honoured fixed "<=5.4"] compaction_pri: CompactionPri = CompactionPri::MinOverlappingRatio, "",
             set_compaction_pri(value: CompactionPri), get_compaction_pri;
-        /// Cuts output files at key boundaries.
-        [accepted fixed "6.26"] sst_partitioner_factory: Option<SstPartitioner> = None, "SstPartitionerFixedPrefixFactory or nullptr.";
+        /// Ends tables below level 0 where the leading bytes of the key change. A table that has
+        /// several such prefixes is rewritten instead of moved to another level.
+        [honoured fixed "6.26"] sst_partitioner_factory: Option<SstPartitioner> = None, "SstPartitionerFixedPrefixFactory or nullptr.";
         /// Cache of blobs.
         [accepted fixed "7.4"] blob_cache: Option<Cache> = None, "String as block_cache; parsed only.";
         /// Blob files written in parallel with enable_blob_direct_write.
@@ -537,6 +539,36 @@ macro_rules! family_accessors {
             #[must_use]
             pub fn get_compression_per_level(&self) -> &[Compression] {
                 &self.$($path.)?compression_per_level
+            }
+
+            /// Ends tables below level 0 by key; `None` only by size.
+            pub fn set_sst_partitioner_factory(
+                &mut self,
+                partitioner: impl Into<Option<SstPartitioner>>,
+            ) -> &mut Self {
+                self.$($path.)?sst_partitioner_factory = partitioner.into();
+                self
+            }
+
+            /// Returns the option `sst_partitioner_factory`.
+            #[must_use]
+            pub fn get_sst_partitioner_factory(&self) -> Option<&SstPartitioner> {
+                self.$($path.)?sst_partitioner_factory.as_ref()
+            }
+
+            /// Sets the collectors that inspect each table that is written.
+            pub fn set_table_properties_collectors(
+                &mut self,
+                collectors: &[TablePropertiesCollector],
+            ) -> &mut Self {
+                self.$($path.)?table_properties_collectors = collectors.to_vec();
+                self
+            }
+
+            /// Returns the option `table_properties_collectors`.
+            #[must_use]
+            pub fn get_table_properties_collectors(&self) -> &[TablePropertiesCollector] {
+                &self.$($path.)?table_properties_collectors
             }
 
             /// Sets the settings of the codec.

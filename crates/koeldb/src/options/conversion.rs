@@ -4,6 +4,7 @@ use koeldb_base::Limits;
 use koeldb_base::codec;
 use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
+use koeldb_lsm::job::DeletionTrigger;
 use koeldb_lsm::pick::aged::AgeLimits;
 use koeldb_lsm::pick::{FileOrder, PickSettings, fifo, universal};
 use koeldb_memtable::{BloomOptions, MemtableOptions};
@@ -22,6 +23,7 @@ use super::column_family::{ColumnFamilyOptions, CompactionPri};
 use super::compaction::{CompactionStopStyle, CompressionOptions};
 use super::cuckoo::CuckooTableOptions;
 use super::db::DbOptions;
+use super::object::TablePropertiesCollector;
 use super::plain::{EncodingType, PlainTableOptions};
 use super::table_format::TableFormat;
 
@@ -101,6 +103,35 @@ impl ColumnFamilyOptions {
             _ => per_level().unwrap_or(self.compression),
         };
         (codec, options.codec_options())
+    }
+
+    /// Returns the deletions that mark tables for compaction.
+    pub(crate) fn deletion_triggers(&self) -> Vec<DeletionTrigger> {
+        let collectors = self.table_properties_collectors.iter();
+        collectors
+            .filter_map(|collector| match collector {
+                TablePropertiesCollector::CompactOnDeletion(collector) => Some(DeletionTrigger {
+                    window_entries: collector.window_size,
+                    deletions: collector.deletion_trigger,
+                    ratio: collector.deletion_ratio,
+                    min_file_bytes: collector.min_file_size,
+                }),
+                TablePropertiesCollector::CompactForTiering(_) => None,
+            })
+            .collect()
+    }
+
+    /// Returns the names of the collectors of a new table, as they are recorded.
+    pub(crate) fn property_collector_names(&self) -> String {
+        let collectors = self.table_properties_collectors.iter();
+        let names: Vec<&str> = collectors.map(TablePropertiesCollector::id).collect();
+        format!("[{}]", names.join(","))
+    }
+
+    /// Returns the number of leading key bytes that do not change within a table below level 0.
+    pub(crate) fn partition_bytes(&self) -> Option<usize> {
+        let partitioner = self.sst_partitioner_factory.as_ref()?;
+        Some(to_usize(partitioner.length))
     }
 
     /// Returns the options of memtables; the options must be sanitized.
@@ -309,6 +340,7 @@ pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
             .unwrap_or(1),
         max_compaction_bytes: options.max_compaction_bytes,
         table_bytes_max: options.table_bytes_max(),
+        partition_bytes: options.partition_bytes(),
         file_order: match options.compaction_pri {
             CompactionPri::MinOverlappingRatio => FileOrder::MinOverlappingRatio,
             CompactionPri::ByCompensatedSize => FileOrder::CompensatedSize,

@@ -429,7 +429,7 @@ option_section! {
     pub struct SstPartitioner, "SST partitioner SstPartitionerFixedPrefixFactory";
     options {
         /// The number of leading key bytes.
-        [accepted fixed "6.26"] length: u64 = 0, "bytes",
+        [honoured fixed "6.26"] length: u64 = 0, "bytes",
             set_length(bytes: u64), get_length;
     }
     declined {}
@@ -437,6 +437,14 @@ option_section! {
     aliases {}
     accessors {
         SstPartitioner {};
+    }
+}
+
+impl SstPartitioner {
+    /// A partitioner that ends a table where the first `bytes` of the key change.
+    #[must_use]
+    pub fn fixed_prefix(bytes: u64) -> Self {
+        SstPartitioner { length: bytes }
     }
 }
 
@@ -467,16 +475,16 @@ option_section! {
     pub struct CompactOnDeletion, "collector CompactOnDeletionCollector";
     options {
         /// Entries in the sliding window.
-        [accepted fixed "<=5.4"] window_size: u64 = 0, "",
-            set_window_size(bytes: u64), get_window_size;
+        [honoured fixed "<=5.4"] window_size: u64 = 0, "",
+            set_window_size(count: u64), get_window_size;
         /// Deletions in the window that mark the file for compaction.
-        [accepted fixed "<=5.4"] deletion_trigger: u64 = 0, "",
+        [honoured fixed "<=5.4"] deletion_trigger: u64 = 0, "",
             set_deletion_trigger(value: u64), get_deletion_trigger;
         /// Share of deletions in the file that marks it.
-        [accepted fixed "<=5.4"] deletion_ratio: f64 = 0.0, "<=0 or >1 = off.",
+        [honoured fixed "<=5.4"] deletion_ratio: f64 = 0.0, "<=0 or >1 = off.",
             set_deletion_ratio(ratio: f64), get_deletion_ratio;
         /// Smaller files are never marked.
-        [accepted fixed "<=5.4"] min_file_size: u64 = 0, "Bytes.",
+        [honoured fixed "<=5.4"] min_file_size: u64 = 0, "Bytes.",
             set_min_file_size(bytes: u64), get_min_file_size;
     }
     declined {}
@@ -552,15 +560,24 @@ impl OptionValue for TablePropertiesCollector {
 
     /// Writes only members that differ from the default, since RocksDB 7.8 does not know all.
     fn write(&self, _: Style) -> Option<String> {
-        Some(match self {
-            TablePropertiesCollector::CompactOnDeletion(collector) => with_members(
-                "CompactOnDeletionCollector",
-                &registry::differing(collector),
-            ),
-            TablePropertiesCollector::CompactForTiering(collector) => with_members(
-                "CompactForTieringCollector",
-                &registry::differing(collector),
-            ),
-        })
+        let members = match self {
+            TablePropertiesCollector::CompactOnDeletion(collector) => {
+                registry::differing(collector)
+            }
+            TablePropertiesCollector::CompactForTiering(collector) => {
+                registry::differing(collector)
+            }
+        };
+        Some(with_members(self.id(), &members))
+    }
+}
+
+impl TablePropertiesCollector {
+    /// The name under RocksDB.
+    pub(crate) fn id(&self) -> &'static str {
+        match self {
+            TablePropertiesCollector::CompactOnDeletion(_) => "CompactOnDeletionCollector",
+            TablePropertiesCollector::CompactForTiering(_) => "CompactForTieringCollector",
+        }
     }
 }

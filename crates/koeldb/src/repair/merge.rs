@@ -79,6 +79,8 @@ impl Merger<'_> {
             bottommost: false,
             epoch: 0,
             file_checksums: false,
+            partition_bytes: None,
+            deletion_triggers: &[],
         });
         let mut cursor = MergingCursor::new(order.clone(), cursors);
         cursor.seek_to_first()?;

@@ -41,6 +41,7 @@ mod loaded_options;
 mod logs;
 mod manual_compactions;
 mod map_calls;
+mod marked_tables;
 mod metamorphic;
 mod model;
 mod open_tables;

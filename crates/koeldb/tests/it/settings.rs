@@ -20,7 +20,6 @@ pub(super) const CONVERSIONS: &[&str] = &[
 /// Accepted options whose names are also those of other fields.
 const HOMONYMS: &[&str] = &[
     "age",
-    "length",
     "low_pri_pool_ratio",
     "sample_for_compression",
     "temperature",
