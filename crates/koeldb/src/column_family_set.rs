@@ -213,17 +213,19 @@ impl ColumnFamilySet {
             let changed = family.update(|state| {
                 let is_same = std::mem::discriminant(&state.stall)
                     == std::mem::discriminant(&state.announced);
-                state.announced = state.stall;
-                (!is_same).then_some(state.stall)
+                let previous = std::mem::replace(&mut state.announced, state.stall);
+                (!is_same).then_some((state.stall, previous))
             });
-            if let Some(condition) = changed {
+            if let Some((condition, previous)) = changed {
                 self.context.info_log.stall_changed(&family, condition);
                 self.context.notify(&Event::StallConditionsChanged {
                     column_family: &family.name,
                     condition,
+                    previous,
                 });
             }
         }
+        self.context.report_sealed();
     }
 
     /// The settings other than the default that have no effect.

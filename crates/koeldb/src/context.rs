@@ -4,17 +4,19 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::{Clock, FileSystem};
+use koeldb_memtable::Memtable;
 
 use crate::env::Env;
 use crate::info_log::{InfoLog, JobId, RECOVERY_JOB};
-use crate::listener::{Event, EventListener};
+use crate::listener::{Event, Listeners, MemtableInfo};
 use crate::options::DbOptions;
 use crate::options::Plugins;
 use crate::report::RecoveryReport;
@@ -35,7 +37,9 @@ pub(crate) struct Context {
     /// The options at open; see [`Context::mutable_options`].
     pub(crate) db_options: DbOptions,
     pub(crate) statistics: Option<Statistics>,
-    pub(crate) listeners: Vec<Arc<dyn EventListener>>,
+    pub(crate) listeners: Arc<Listeners>,
+    /// Sealed memtables that were not reported to listeners yet.
+    pub(crate) sealed: Mutex<Vec<MemtableInfo>>,
     pub(crate) plugins: Plugins,
     pub(crate) info_log: Arc<InfoLog>,
     pub(crate) table_files: TableFiles,
@@ -91,13 +95,28 @@ impl Context {
 
     /// Reports an event to listeners; must be called without locks.
     pub(crate) fn notify(&self, event: &Event<'_>) {
-        for listener in &self.listeners {
-            let told =
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener.on_event(event)));
-            if told.is_err() {
-                self.info_log
-                    .warn(format_args!("an event listener panicked"));
-            }
+        self.listeners.notify(event);
+    }
+
+    /// Records a sealed memtable for [`Context::report_sealed`], for callers with locks.
+    pub(crate) fn note_sealed(&self, column_family: &str, memtable: &Memtable) {
+        if !self.listeners.is_empty() {
+            lock(&self.sealed).push(MemtableInfo {
+                column_family: column_family.to_owned(),
+                first_seqno: memtable.first_seqno().unwrap_or(0),
+                num_entries: memtable.entry_count(),
+                num_deletes: memtable.deletion_count(),
+            });
+        }
+    }
+
+    /// Reports the memtables that were sealed; must be called without locks.
+    pub(crate) fn report_sealed(&self) {
+        if self.listeners.is_empty() {
+            return;
+        }
+        for info in std::mem::take(&mut *lock(&self.sealed)) {
+            self.notify(&Event::MemtableSealed(&info));
         }
     }
 

@@ -38,6 +38,7 @@ use crate::counters::WriteCounters;
 use crate::health::Health;
 use crate::job_slots::JobSlots;
 use crate::key_locks::KeyLocks;
+use crate::listener::Event;
 use crate::options::WriteOptions;
 use crate::prepared::PreparedTransactions;
 use crate::reads::Reads;
@@ -171,6 +172,7 @@ impl DbInner {
         if !self.health.begin_closing() {
             return Ok(());
         }
+        self.context.notify(&Event::ShutdownBegin);
         let flushed = if self.context.read_only || self.health.has_failed() {
             Ok(())
         } else {

@@ -80,6 +80,7 @@ mod stats_history;
 mod stats_text;
 mod super_version;
 mod table_files;
+mod table_reporter;
 mod transaction;
 mod transfer;
 mod tree;
@@ -127,7 +128,11 @@ pub use indexed_batch::{BatchCursor, BatchValue, WriteBatchWithIndex};
 pub use ingest::{IngestExternalFileArg, IngestExternalFileOptions, PreparedIngest};
 pub use key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 pub use key_locks::{DeadlockInfo, DeadlockPath, LockInfo, LockMode};
-pub use listener::{Event, EventListener, FlushReason, TableFallbackInfo};
+pub use listener::{
+    CompactionJobInfo, Event, EventListener, ExternalFileIngestionInfo, FlushJobInfo, FlushReason,
+    MemtableInfo, SubcompactionJobInfo, TableCreationReason, TableFallbackInfo,
+    TableFileCreationInfo,
+};
 pub use live_files::{LiveFile, LiveStorage, LogFile, StorageFile, StorageFileKind};
 pub use open::DbBuilder;
 pub use options::*;

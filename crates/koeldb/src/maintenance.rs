@@ -7,6 +7,7 @@ use std::time::Duration;
 use koeldb_base::{Error, ErrorKind, Result};
 
 use crate::column_family_data::ColumnFamilyData;
+use crate::listener::Event;
 use crate::memtables::write_buffer_bytes;
 use crate::options::{ColumnFamilyOptions, mutable, sanitize};
 use crate::tree::add_family;
@@ -108,6 +109,8 @@ impl CommitPipeline {
         self.context
             .info_log
             .info(format_args!("dropped column family {:?}", family.name));
+        self.context
+            .notify(&Event::ColumnFamilyDropped(&family.name));
         self.tree.remove_obsolete_files();
         self.tree.write_options_file()
     }

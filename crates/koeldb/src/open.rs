@@ -38,6 +38,7 @@ use crate::env::Env;
 use crate::info_log::{InfoLog, LogFileLimits};
 use crate::inner::{DbInner, NEXT_DATABASE, Parts};
 use crate::listener::Event;
+use crate::listener::Listeners;
 use crate::memtables::{MemtableMaker, write_buffer_bytes};
 use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
@@ -156,6 +157,8 @@ impl Opening {
         let session_id = new_session_id();
         info_log.header(&self.summary(&session_id, &versions));
         let mutable = Arc::new(RwLock::new(self.db.clone()));
+        let plugged_in = self.options.plugins.listeners.clone();
+        let listeners = Arc::new(Listeners::new(plugged_in, Arc::clone(&info_log)));
         let table_files = TableFiles {
             fs: Arc::clone(&self.fs),
             clock: Arc::clone(&self.env.clock),
@@ -176,6 +179,7 @@ impl Opening {
             rate_limiter: self.rate_limiter(),
             urgent: Arc::default(),
             info_log: Arc::clone(&info_log),
+            listeners: Arc::clone(&listeners),
             open_tables: Arc::new(OpenTables::new(match (&self.secondary, &links) {
                 // The primary removes tables, which only descriptors then keep readable.
                 (Some(_), None) => None,
@@ -244,7 +248,8 @@ impl Opening {
             statistics: self.db.statistics.clone(),
             mutable,
             db_options: self.db.clone(),
-            listeners: self.options.plugins.listeners.clone(),
+            listeners,
+            sealed: std::sync::Mutex::default(),
             plugins: self.options.plugins.clone(),
             info_log,
             table_files,

@@ -119,7 +119,16 @@ impl Resume {
     fn run_automatic(self: &Arc<Self>) {
         // A close waits for this job.
         let slot = self.commit.slots.enter();
+        let failure = self.health.failure();
+        if let Some(failure) = &failure {
+            self.context.notify(&Event::ErrorRecoveryBegin(failure));
+        }
         let has_given_up = slot.is_err() || !self.resume_until_writable();
+        if let Some(old) = &failure {
+            let left = self.health.failure();
+            let new = left.as_ref();
+            self.context.notify(&Event::ErrorRecoveryEnd { old, new });
+        }
         self.is_automatic.store(false, Ordering::Release);
         drop(slot);
         if !has_given_up {

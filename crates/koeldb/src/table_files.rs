@@ -20,9 +20,11 @@ use koeldb_table::reader::TableReadContext;
 use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
 use crate::info_log::{InfoLog, JobId};
+use crate::listener::Listeners;
 use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{Cache, ColumnFamilyOptions, DbOptions, limits};
+use crate::table_reporter::TableReporter;
 use crate::ttl::TtlOptions;
 
 /// The settings and properties that the tables written in one session share.
@@ -46,6 +48,7 @@ pub(crate) struct TableFiles {
     /// The times to live of a TTL database.
     pub(crate) ttl: Option<TtlOptions>,
     pub(crate) info_log: Arc<InfoLog>,
+    pub(crate) listeners: Arc<Listeners>,
     /// The limit of open tables over all column families.
     pub(crate) open_tables: Arc<OpenTables>,
     /// Limits flushes, compactions, and reads and writes that ask for it.
@@ -196,7 +199,8 @@ impl TableFiles {
                 target_file_bytes: 0,
             },
         );
-        let next_file_number = || -> FileNumber { self.numbers.next() };
+        let reporter = TableReporter::new(self, job_id, &family.name, reason);
+        let next_file_number = || -> FileNumber { reporter.begin() };
         let job = FlushJob {
             order: family.order.clone(),
             memtables: memtables.iter().map(Memtable::cursor).collect(),
@@ -222,10 +226,9 @@ impl TableFiles {
             },
         };
         let (begun, cpu) = (self.clock.now(), self.clock.thread_cpu());
-        let flush = job.run()?;
+        let flush = reporter.check(job.run())?;
         if let (Some(file), Some(properties)) = (&flush.file, &flush.properties) {
-            self.info_log
-                .table_created(job_id, &family.name, file, properties);
+            reporter.created(file, properties);
         }
         family.counters.flushed(JobTotals {
             count: 1,

@@ -86,7 +86,9 @@ pub(super) fn compact(global: &Global, range: &KeyRange, out: &mut Output) -> Ou
     let compacted = Arc::new(Compacted::default());
     let (counted, shown) = (Arc::clone(&compacted), spinner.clone());
     let listener = move |event: &Event<'_>| {
-        if let Event::CompactionCompleted(job) = event {
+        if let Event::CompactionCompleted(job) = event
+            && job.error.is_none()
+        {
             counted.add(job);
             let (compactions, _, bytes) = counted.read();
             let written = HumanBytes(bytes);

@@ -21,10 +21,11 @@ use super::Background;
 use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
 use crate::health::catch_panics;
-use crate::info_log::{CompactionOutcome, JobId};
-use crate::listener::{CompactionJobInfo, Event};
+use crate::info_log::CompactionOutcome;
+use crate::listener::{CompactionJobInfo, Event, SubcompactionJobInfo};
 use crate::options::pick_settings;
 use crate::table_files::TableDestination;
+use crate::table_reporter::TableReporter;
 use crate::work_queue::WorkKind;
 
 /// The settings of one compaction beyond its plan.
@@ -48,7 +49,13 @@ impl Background {
         plan: CompactionPlan,
         request: CompactionRequest<'_>,
     ) -> Result<Vec<Arc<FileMeta>>> {
-        let outcome = catch_panics(|| self.try_compact(family, &plan, request));
+        let begun = self.context.clock.now();
+        let mut info = self.compaction_info(family, &plan);
+        self.context.notify(&Event::CompactionBegin(&info));
+        let outcome = catch_panics(|| self.try_compact(family, &plan, request, &mut info));
+        info.elapsed = self.context.clock.now().saturating_sub(begun);
+        info.error = outcome.as_ref().err().cloned();
+        self.context.notify(&Event::CompactionCompleted(&info));
         plan.end(&family.version());
         drop(plan);
         family.queue(WorkKind::Compaction);
@@ -58,11 +65,37 @@ impl Background {
         Ok(files)
     }
 
+    /// Returns the description of a compaction that begins.
+    fn compaction_info(
+        &self,
+        family: &ColumnFamilyData,
+        plan: &CompactionPlan,
+    ) -> CompactionJobInfo {
+        CompactionJobInfo {
+            column_family: family.name.clone(),
+            column_family_id: family.id,
+            job_id: self.context.new_job(),
+            reason: plan.reason,
+            error: None,
+            base_input_level: plan.inputs.first().map_or(0, |input| input.level),
+            inputs: plan
+                .files()
+                .map(|(level, file)| (level, file.number))
+                .collect(),
+            outputs: Vec::new(),
+            output_level: plan.output_level,
+            input_bytes: plan.input_bytes(),
+            output_bytes: 0,
+            elapsed: Duration::ZERO,
+        }
+    }
+
     fn try_compact(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,
         plan: &CompactionPlan,
         request: CompactionRequest<'_>,
+        info: &mut CompactionJobInfo,
     ) -> Result<Vec<Arc<FileMeta>>> {
         let begun = self.context.clock.now();
         let mut edit = VersionEdit::of(family.id);
@@ -71,7 +104,7 @@ impl Background {
             .map(|(level, file)| (level, file.number))
             .collect();
         edit.compact_cursors.extend(plan.next_cursor.clone());
-        let job = self.context.new_job();
+        let job = info.job_id;
         let mut outcome = None;
         let mut fallbacks = Vec::new();
         if plan.trivial_move {
@@ -80,7 +113,7 @@ impl Background {
                 .map(|(_, file)| (plan.output_level, Arc::clone(file)))
                 .collect();
         } else if !plan.deletion_only {
-            let (output, written) = self.merge_tables(job, family, plan, request)?;
+            let (output, written) = self.merge_tables(info, family, plan, request)?;
             fallbacks = output.fallbacks;
             outcome = Some(written);
             edit.added_files = output
@@ -134,26 +167,14 @@ impl Background {
         self.context.count(Ticker::CompactWriteBytes, output_bytes);
         self.context
             .record_elapsed(HistogramKind::CompactionTime, begun);
-        let info = CompactionJobInfo {
-            column_family: family.name.clone(),
-            reason: plan.reason,
-            inputs: plan
-                .files()
-                .map(|(level, file)| (level, file.number))
-                .collect(),
-            outputs: outputs.iter().map(|file| file.number).collect(),
-            output_level: plan.output_level,
-            input_bytes: plan.input_bytes(),
-            output_bytes,
-            elapsed: self.context.clock.now().saturating_sub(begun),
-        };
+        info.outputs = outputs.iter().map(|file| file.number).collect();
+        info.output_bytes = output_bytes;
         let (log, version) = (&self.context.info_log, family.version());
         match &outcome {
             _ if plan.trivial_move => log.tables_moved(job, &family.name, plan, &version),
             Some(outcome) => log.compaction_finished(job, &family.name, plan, outcome, &version),
             None => log.tables_dropped(&family.name, plan),
         }
-        self.context.notify(&Event::CompactionCompleted(&info));
         // A trivial move creates no files.
         Ok(if plan.trivial_move {
             Vec::new()
@@ -164,11 +185,12 @@ impl Background {
 
     fn merge_tables(
         &self,
-        job_id: JobId,
+        info: &CompactionJobInfo,
         family: &Arc<ColumnFamilyData>,
         plan: &CompactionPlan,
         request: CompactionRequest<'_>,
     ) -> Result<(Outputs, CompactionOutcome)> {
+        let job_id = info.job_id;
         let options = family.options();
         let version = family.version();
         let settings = pick_settings(&options);
@@ -218,7 +240,8 @@ impl Background {
             family.id,
             level(plan.output_level),
         );
-        let next_file_number = || -> FileNumber { self.context.table_files.numbers.next() };
+        let reporter = TableReporter::new(tables, job_id, &family.name, TableReason::Compaction);
+        let next_file_number = || -> FileNumber { reporter.begin() };
         let epoch = plan
             .files()
             .map(|(_, file)| file.epoch)
@@ -234,11 +257,24 @@ impl Background {
         let cpu_nanos = AtomicU64::new(0);
         let run_parts = |count: usize, part: &(dyn Fn(usize) + Sync)| {
             self.run_parts(count, &|number| {
+                let subcompaction = SubcompactionJobInfo {
+                    column_family: info.column_family.clone(),
+                    column_family_id: info.column_family_id,
+                    job_id,
+                    subcompaction_job_id: number,
+                    base_input_level: info.base_input_level,
+                    output_level: info.output_level,
+                    reason: info.reason,
+                };
+                self.context
+                    .notify(&Event::SubcompactionBegin(&subcompaction));
                 let begun = self.context.clock.thread_cpu();
                 part(number);
                 let cpu = self.context.clock.thread_cpu().saturating_sub(begun);
                 let nanos = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
                 cpu_nanos.fetch_add(nanos, Ordering::Relaxed);
+                self.context
+                    .notify(&Event::SubcompactionCompleted(&subcompaction));
             });
         };
         let job = CompactionJob {
@@ -276,7 +312,7 @@ impl Background {
             verify_record_count: self.context.db_options.compaction_verify_record_count,
         };
         let begun = self.context.clock.now();
-        let result = job.run()?;
+        let result = reporter.check(job.run())?;
         let read_there = plan
             .files()
             .filter(|(level, _)| *level == plan.output_level)
@@ -297,7 +333,7 @@ impl Background {
         family.counters.compacted(plan.output_level, totals);
         let written = &result.output;
         for (file, properties) in written.files.iter().zip(&written.properties) {
-            log.table_created(job_id, &family.name, file, properties);
+            reporter.created(file, properties);
         }
         let outcome = CompactionOutcome::new(totals, result.parts, &written.properties);
         self.context

@@ -17,6 +17,7 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::health::catch_panics;
 use crate::info_log::JobId;
 use crate::listener::{Event, FlushJobInfo, FlushReason};
+use crate::write_stall::StallCondition;
 
 impl Background {
     /// Flushes all sealed memtables of `family`; `false` if there are none or a flush is running.
@@ -75,6 +76,9 @@ impl Background {
         self.context
             .info_log
             .flush_started(job, family, taken, reason);
+        let mut info = self.flush_info(job, family, reason);
+        self.context.report_sealed();
+        self.context.notify(&Event::FlushBegin(&info));
         let epoch = family.epochs.next();
         let flush = self.context.table_files.flush(
             job,
@@ -125,34 +129,55 @@ impl Background {
         let table = file
             .as_deref()
             .map(|file| (file, flush.properties.as_ref()));
-        self.notify_flushed(job, family, reason, table, begun);
+        self.notify_flushed(family, table, begun, &mut info);
         self.tree.remove_obsolete_files();
         self.schedule();
         Ok(())
     }
 
-    fn notify_flushed(
+    /// Returns the description of a flush that begins.
+    fn flush_info(
         &self,
         job: JobId,
         family: &ColumnFamilyData,
         reason: FlushReason,
+    ) -> FlushJobInfo {
+        let stall = family.read(|state| state.stall);
+        FlushJobInfo {
+            column_family: family.name.clone(),
+            column_family_id: family.id,
+            job_id: job,
+            file: None,
+            reason,
+            triggered_writes_slowdown: matches!(stall, StallCondition::Delayed { .. }),
+            triggered_writes_stop: matches!(stall, StallCondition::Stopped(_)),
+            smallest_seqno: 0,
+            largest_seqno: 0,
+            bytes: 0,
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    fn notify_flushed(
+        &self,
+        family: &ColumnFamilyData,
         table: Option<(&FileMeta, Option<&TableProperties>)>,
         begun: Duration,
+        info: &mut FlushJobInfo,
     ) {
-        let bytes = table.map_or(0, |(file, _)| file.bytes);
-        self.context.count(Ticker::FlushWriteBytes, bytes);
+        if let Some((file, _)) = table {
+            info.file = Some(file.number);
+            info.smallest_seqno = file.smallest_seqno;
+            info.largest_seqno = file.largest_seqno;
+            info.bytes = file.bytes;
+        }
+        info.elapsed = self.context.clock.now().saturating_sub(begun);
+        self.context.count(Ticker::FlushWriteBytes, info.bytes);
         self.context.record_elapsed(HistogramKind::FlushTime, begun);
-        let info = FlushJobInfo {
-            column_family: family.name.clone(),
-            file: table.map(|(file, _)| file.number),
-            reason,
-            bytes,
-            elapsed: self.context.clock.now().saturating_sub(begun),
-        };
         self.context
             .info_log
-            .flush_finished(job, family, table, info.elapsed);
-        self.context.notify(&Event::FlushCompleted(&info));
+            .flush_finished(info.job_id, family, table, info.elapsed);
+        self.context.notify(&Event::FlushCompleted(info));
     }
 
     /// Waits for running flushes. While writes are stopped, no new one starts.
@@ -200,10 +225,15 @@ impl Background {
         let snapshots = self.visibility.snapshots.all();
         let mut files = Vec::new();
         let mut properties = Vec::new();
+        let mut infos = Vec::new();
+        self.context.report_sealed();
         for (family, memtables) in taken {
             self.context
                 .info_log
                 .flush_started(job, family, memtables, reason);
+            let info = self.flush_info(job, family, reason);
+            self.context.notify(&Event::FlushBegin(&info));
+            infos.push(info);
             let epoch = family.epochs.next();
             let written = self.context.table_files.flush(
                 job,
@@ -266,12 +296,11 @@ impl Background {
             }
             are_live
         };
-        for ((((family, _), file), properties), is_installed) in
-            taken.iter().zip(&files).zip(&properties).zip(are_installed)
-        {
+        let all = taken.iter().zip(&files).zip(&properties).zip(&mut infos);
+        for (((((family, _), file), properties), info), is_installed) in all.zip(are_installed) {
             if is_installed {
                 let table = file.as_deref().map(|file| (file, properties.as_ref()));
-                self.notify_flushed(job, family, reason, table, begun);
+                self.notify_flushed(family, table, begun, info);
             } else {
                 self.tree.discard(file);
             }

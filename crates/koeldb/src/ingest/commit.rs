@@ -20,7 +20,7 @@ use super::place::{PlaceRules, TablePlace, overlaps, place};
 use super::prepare::{PreparedFamily, PreparedFile, PreparedIngest, TableBounds};
 use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::info_log::JsonObject;
-use crate::listener::FlushReason;
+use crate::listener::{Event, ExternalFileIngestionInfo, FlushReason};
 use crate::options::FlushOptions;
 use crate::options::pick_settings;
 use crate::work_queue::WorkKind;
@@ -52,13 +52,15 @@ impl PreparedIngest {
         Ok(())
     }
 
-    /// Logs and counts the tables, with the level and the sequence number of each.
+    /// Counts the tables, and reports them to LOG and to listeners, with the level and the sequence
+    /// number of each.
     fn report(&self, places: &[(usize, SeqNo)]) {
         let context = &self.commit.context;
         let mut places = places.iter();
+        let mut ingested = Vec::new();
         for prepared in &self.families {
             let mut files = Vec::new();
-            for (file, (level, seqno)) in prepared.files.iter().zip(&mut places) {
+            for (file, &(level, seqno)) in prepared.files.iter().zip(&mut places) {
                 let path = file_name::table(context.table_files.directory(), file.number);
                 context.info_log.info(format_args!(
                     "[AddFile] External SST file {} was ingested in L{level} with path {} (global_seqno={seqno})",
@@ -66,7 +68,14 @@ impl PreparedIngest {
                     path.display()
                 ));
                 let counters = &prepared.family.counters;
-                counters.ingested(*level, file.bytes, file.entries);
+                counters.ingested(level, file.bytes, file.entries);
+                ingested.push(ExternalFileIngestionInfo {
+                    column_family: prepared.family.name.clone(),
+                    external_file_path: file.source.clone(),
+                    internal_file_path: path.clone(),
+                    global_seqno: seqno,
+                    level,
+                });
                 let file = JsonObject::default()
                     .text("file", &path.to_string_lossy())
                     .number("level", level);
@@ -79,6 +88,9 @@ impl PreparedIngest {
                     .objects("files_ingested", files)
                     .lsm_state(&prepared.family.version()),
             );
+        }
+        for info in &ingested {
+            context.notify(&Event::ExternalFileIngested(info));
         }
     }
 

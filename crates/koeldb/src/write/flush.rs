@@ -7,6 +7,7 @@ use koeldb_base::Result;
 use super::commit::CommitPipeline;
 use crate::column_family_data::ColumnFamilyData;
 use crate::key_bounds::KeyBounds;
+use crate::listener::Event;
 use crate::options::{CompactRangeOptions, FlushOptions};
 
 impl CommitPipeline {
@@ -62,11 +63,20 @@ impl CommitPipeline {
             self.health.report_failures();
         }
         sealed?;
+        self.report_manual_flush(families);
         self.background.schedule();
         if options.wait {
             self.background.wait_until_flushed(families)?;
         }
         Ok(())
+    }
+
+    fn report_manual_flush(&self, families: &[Arc<ColumnFamilyData>]) {
+        if !self.context.listeners.is_empty() {
+            self.context.report_sealed();
+            let names: Vec<_> = families.iter().map(|family| family.name.clone()).collect();
+            self.context.notify(&Event::ManualFlushScheduled(&names));
+        }
     }
 
     /// Flushes `family`, and compacts its entries within `bounds` to the last level in use.

@@ -58,6 +58,8 @@ impl CommitPipeline {
             charge.seal();
         }
         active.memtable.seal();
+        self.context
+            .note_sealed(&active.family.name, &active.memtable);
         let family = Arc::clone(&active.family);
         let options = family.options();
         let next = LoggedMemtable {

@@ -37,6 +37,7 @@ mod ingest;
 mod interop;
 mod joined_reads;
 mod level0;
+mod listener_events;
 mod loaded_options;
 mod logs;
 mod manual_compactions;

@@ -1,0 +1,190 @@
+//! The events that listeners receive, in their order.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use koeldb::fs::{Failure, FaultRule, Operation, Purpose};
+use koeldb::{ColumnFamilyOptions, Db, Event, FlushReason, Options, SstFileWriter};
+
+use crate::model::base_options;
+use crate::scratch::ScratchDir;
+use crate::storage::{HERE, Storage};
+
+type Told = Arc<Mutex<Vec<String>>>;
+
+/// A line about an event, or none about those of no interest here.
+fn line(event: &Event<'_>) -> Option<String> {
+    Some(match event {
+        Event::MemtableSealed(info) => {
+            let (first, entries) = (info.first_seqno, info.num_entries);
+            format!("sealed {first} {entries}-{}", info.num_deletes)
+        }
+        Event::ManualFlushScheduled(names) => format!("manual flush {names:?}"),
+        Event::FlushBegin(info) => {
+            assert_eq!((info.file, info.bytes), (None, 0));
+            assert_eq!(info.reason, FlushReason::ManualFlush);
+            assert!(!info.triggered_writes_stop);
+            format!("flush {} begins", info.column_family)
+        }
+        Event::FlushCompleted(info) => {
+            assert!(info.file.is_some() && info.bytes > 0 && info.job_id > 0);
+            format!("flushed {}..{}", info.smallest_seqno, info.largest_seqno)
+        }
+        Event::CompactionBegin(info) => {
+            assert!(info.outputs.is_empty() && info.error.is_none());
+            let inputs = info.inputs.len();
+            format!("compaction of {inputs} to {} begins", info.output_level)
+        }
+        Event::CompactionCompleted(info) => {
+            let outcome = match info.error {
+                Some(_) => "failed",
+                None => "done",
+            };
+            format!("compaction {outcome}: {} tables", info.outputs.len())
+        }
+        Event::SubcompactionBegin(info) => {
+            format!("part {} begins", info.subcompaction_job_id)
+        }
+        Event::SubcompactionCompleted(info) => format!("part {} ends", info.subcompaction_job_id),
+        Event::TableFileCreationStarted(info) => {
+            assert!(info.properties.is_none());
+            format!("table begun: {:?}", info.reason)
+        }
+        Event::TableFileCreated(info) => match (&info.properties, &info.error) {
+            (Some(properties), None) => format!("table of {}", properties.num_entries),
+            (None, Some(_)) => "no table".to_owned(),
+            _ => panic!("{info:?}"),
+        },
+        Event::TableFileDeleted(_) => "table removed".to_owned(),
+        Event::ExternalFileIngested(info) => {
+            let name = info.external_file_path.file_name().unwrap();
+            format!("ingested {name:?} to {}", info.level)
+        }
+        Event::ColumnFamilyDropped(name) => format!("dropped {name}"),
+        Event::ErrorRecoveryBegin(_) => "recovery begins".to_owned(),
+        Event::ErrorRecoveryEnd { new, .. } => format!("recovery ends: {}", new.is_none()),
+        Event::ShutdownBegin => "shutdown".to_owned(),
+        _ => return None,
+    })
+}
+
+fn listening(options: &mut Options) -> Told {
+    let told = Told::default();
+    let tell = Arc::clone(&told);
+    options.add_event_listener(move |event: &Event<'_>| {
+        if let Some(line) = line(event) {
+            tell.lock().unwrap().push(line);
+        }
+    });
+    told
+}
+
+/// Takes what was told, once `last` is the end of it.
+fn take_until(told: &Told, last: &str) -> Vec<String> {
+    for _ in 0..1000 {
+        let mut lines = told.lock().unwrap();
+        if lines.last().is_some_and(|line| line == last) {
+            return std::mem::take(&mut *lines);
+        }
+        drop(lines);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{last:?} is not the end of {:?}", told.lock().unwrap());
+}
+
+#[test]
+fn listeners_hear_of_each_step_of_flushes_and_compactions() {
+    let mut options = base_options();
+    options.set_disable_auto_compactions(true);
+    let told = listening(&mut options);
+    let db = Db::open(&options, "/events").unwrap();
+    for round in 0..2 {
+        db.put("a", "value").unwrap();
+        db.delete("b").unwrap();
+        db.flush().unwrap();
+        let first = 1 + 2 * round;
+        let flushed = format!("flushed {first}..{}", first + 1);
+        assert_eq!(
+            take_until(&told, &flushed),
+            [
+                &*format!("sealed {first} 2-1"),
+                "manual flush [\"default\"]",
+                "flush default begins",
+                "table begun: Flush",
+                "table of 2",
+                &*flushed,
+            ]
+        );
+    }
+    db.compact_range(..).unwrap();
+    let expected = [
+        "manual flush [\"default\"]",
+        "compaction of 2 to 6 begins",
+        "part 0 begins",
+        "table begun: Compaction",
+        "part 0 ends",
+        "table of 1",
+        "compaction done: 1 tables",
+        "table removed",
+        "table removed",
+    ];
+    assert_eq!(take_until(&told, "table removed"), expected);
+    let family = db.create_cf("other", &ColumnFamilyOptions::new()).unwrap();
+    db.drop_cf(&family).unwrap();
+    drop(family);
+    db.close().unwrap();
+    assert_eq!(take_until(&told, "shutdown"), ["dropped other", "shutdown"]);
+}
+
+#[test]
+fn listeners_hear_of_ingested_files() {
+    let dir = ScratchDir::new();
+    let path = dir.path().join("one.sst");
+    let mut options = Options::new();
+    options.create_if_missing(true);
+    let mut writer = SstFileWriter::create(options.cf_options(), &path).unwrap();
+    writer.put("a", "value").unwrap();
+    writer.finish().unwrap();
+    let told = listening(&mut options);
+    let db = Db::open(&options, dir.path().join("db")).unwrap();
+    db.ingest_external_file(&[path]).unwrap();
+    let expected = ["ingested \"one.sst\" to 6"];
+    assert_eq!(take_until(&told, expected[0]), expected);
+}
+
+#[test]
+fn listeners_hear_of_failed_jobs_and_of_the_recovery() {
+    let storage = Storage::new();
+    let mut options = storage.options();
+    options.set_disable_auto_compactions(true);
+    let told = listening(&mut options);
+    let db = Db::open(&options, HERE).unwrap();
+    for _ in 0..2 {
+        db.put("a", "value").unwrap();
+        db.flush().unwrap();
+    }
+    take_until(&told, "flushed 2..2");
+    let sync = [Operation::SyncData, Operation::SyncAll];
+    let fails = |purpose| FaultRule::fail(Failure::Device).on(&sync).purpose(purpose);
+    storage.faults.add_rule(fails(Purpose::Compaction));
+    db.compact_range(..).unwrap_err();
+    let expected = [
+        "manual flush [\"default\"]",
+        "compaction of 2 to 6 begins",
+        "part 0 begins",
+        "table begun: Compaction",
+        "part 0 ends",
+        "no table",
+        "compaction failed: 0 tables",
+    ];
+    assert_eq!(take_until(&told, expected[6]), expected);
+    storage.faults.clear_rules();
+    storage.faults.add_rule(fails(Purpose::Flush));
+    db.put("a", "value").unwrap();
+    db.flush().unwrap_err();
+    storage.faults.clear_rules();
+    let lines = take_until(&told, "recovery ends: true");
+    let begins = lines.iter().position(|line| line == "recovery begins");
+    let fails = lines.iter().position(|line| line == "no table");
+    assert!(fails.is_some() && fails < begins, "{lines:?}");
+}
