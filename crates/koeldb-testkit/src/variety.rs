@@ -178,6 +178,9 @@ pub const ROWS: &[Row] = &[
     ),
     row(DATABASE, "statistics", &["nullptr", "BasicStatistics"]),
     row(FAMILY, "disable_auto_compactions", BOOL),
+    row(FAMILY, "paranoid_file_checks", BOOL),
+    row(FAMILY, "verify_output_flags", &["0", "1025", "4294967295"]),
+    row(FAMILY, "memtable_max_range_deletions", &["0", "1", "5"]),
     row(
         FAMILY,
         "soft_pending_compaction_bytes_limit",
@@ -354,6 +357,15 @@ pub const ROWS: &[Row] = &[
     row(BLOCK_BASED, "metadata_block_size", &["512", "4096"]),
     row(BLOCK_BASED, "partition_filters", BOOL),
     row(BLOCK_BASED, "use_delta_encoding", BOOL),
+    row(BLOCK_BASED, "verify_compression", BOOL),
+    row(
+        BLOCK_BASED,
+        "flush_block_policy_factory",
+        &[
+            "FlushBlockBySizePolicyFactory",
+            "FlushBlockEveryKeyPolicyFactory",
+        ],
+    ),
     row(
         BLOCK_BASED,
         "filter_policy",

@@ -61,6 +61,7 @@ mod maintenance;
 mod memtables;
 mod open;
 mod options;
+mod output_checks;
 mod prepared;
 mod prometheus;
 mod property;

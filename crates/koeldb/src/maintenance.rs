@@ -132,8 +132,9 @@ impl CommitPipeline {
                 state.options = Arc::clone(&changed);
             });
             if let Some(index) = leadership.commit.position_of(family.id) {
-                Arc::make_mut(&mut leadership.commit.families)[index].write_buffer_bytes =
-                    write_buffer_bytes(&changed);
+                let active = &mut Arc::make_mut(&mut leadership.commit.families)[index];
+                active.write_buffer_bytes = write_buffer_bytes(&changed);
+                active.range_deletions_max = u64::from(changed.memtable_max_range_deletions);
                 // Memtables may be full under the new options.
                 self.check_memtables_soon();
             }

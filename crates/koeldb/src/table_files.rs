@@ -24,6 +24,7 @@ use crate::listener::Listeners;
 use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{Cache, ColumnFamilyOptions, DbOptions, limits};
+use crate::output_checks::OutputChecks;
 use crate::table_reporter::TableReporter;
 use crate::ttl::TtlOptions;
 
@@ -199,6 +200,7 @@ impl TableFiles {
                 target_file_bytes: 0,
             },
         );
+        let checks = OutputChecks::of_flush(&options);
         let reporter = TableReporter::new(self, job_id, &family.name, reason);
         let next_file_number = || -> FileNumber { reporter.begin() };
         let job = FlushJob {
@@ -223,10 +225,19 @@ impl TableFiles {
                 file_checksums: self.file_checksums,
                 partition_bytes: None,
                 deletion_triggers: &options.deletion_triggers(),
+                hash_entries: checks.entries,
             },
         };
         let (begun, cpu) = (self.clock.now(), self.clock.thread_cpu());
-        let flush = reporter.check(job.run())?;
+        let run = || {
+            let flush = job.run()?;
+            if let Some(file) = &flush.file {
+                let written = (std::slice::from_ref(file), &[flush.entry_hash][..]);
+                checks.verify(written, 0, &family.tables, self)?;
+            }
+            Ok(flush)
+        };
+        let flush = reporter.check(run())?;
         if let (Some(file), Some(properties)) = (&flush.file, &flush.properties) {
             reporter.created(file, properties);
         }

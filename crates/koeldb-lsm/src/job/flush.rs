@@ -5,6 +5,7 @@ use koeldb_base::{Blocking, Cursor, KeyOrder, Result, SeqNo};
 use koeldb_table::TableProperties;
 
 use super::compaction_cursor::{CompactionCursor, CompactionRules, DropCounts};
+use super::entry_hash::EntryHash;
 use super::output::{Fallback, OutputSpec, TableOutputs};
 use crate::cursor::MergingCursor;
 use crate::version::FileMeta;
@@ -17,6 +18,8 @@ pub struct FlushResult {
     pub file: Option<FileMeta>,
     /// The properties of the table.
     pub properties: Option<TableProperties>,
+    /// The hash of the entries of the table, if it was requested.
+    pub entry_hash: EntryHash,
     /// The reason that the table is block-based instead of in the requested format, if so.
     pub fallback: Option<Fallback>,
     /// The number of entries dropped, by reason.
@@ -65,6 +68,7 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
         Ok(FlushResult {
             file: output.files.pop(),
             properties: output.properties.pop(),
+            entry_hash: output.entry_hashes.pop().unwrap_or_default(),
             fallback: output.fallbacks.pop(),
             drops: entries.drops(),
             raw_bytes: output.raw_bytes,

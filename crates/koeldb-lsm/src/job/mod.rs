@@ -7,6 +7,7 @@
 mod compaction;
 mod compaction_cursor;
 mod deletion_trigger;
+mod entry_hash;
 mod filter;
 mod flush;
 mod output;
@@ -17,6 +18,7 @@ pub use compaction_cursor::{
     CompactionCursor, CompactionRules, DropCounts, ExistsBelow, stripe_of,
 };
 pub use deletion_trigger::DeletionTrigger;
+pub use entry_hash::EntryHash;
 pub use filter::{CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision};
 pub use flush::{FlushJob, FlushResult};
 pub use output::{Fallback, OutputSpec, Outputs, TableOutputs};

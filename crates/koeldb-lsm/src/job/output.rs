@@ -21,6 +21,7 @@ use koeldb_table::builder::{TableBuildContext, TableBuilder};
 
 use super::compaction_cursor::stripe_of;
 use super::deletion_trigger::{DeletionCounter, DeletionTrigger};
+use super::entry_hash::EntryHash;
 use crate::file_checksum::{self, SummedFile};
 use crate::version::FileMeta;
 
@@ -57,6 +58,8 @@ pub struct OutputSpec<'a> {
     pub partition_bytes: Option<usize>,
     /// The deletions that mark a table for compaction, unless it is a bottommost one.
     pub deletion_triggers: &'a [DeletionTrigger],
+    /// Whether to hash the entries of each table.
+    pub hash_entries: bool,
 }
 
 /// A table that is block-based because its entries do not fit the requested format.
@@ -75,6 +78,8 @@ pub struct Outputs {
     pub files: Vec<FileMeta>,
     /// The properties of each of them.
     pub properties: Vec<TableProperties>,
+    /// The hashes of the entries of the tables, if they were requested.
+    pub entry_hashes: Vec<EntryHash>,
     /// The tables that are not in the requested format.
     pub fallbacks: Vec<Fallback>,
     /// The uncompressed size of all keys and values in them.
@@ -92,6 +97,7 @@ struct OpenOutput {
     seqno_max: SeqNo,
     overlapped_bytes: u64,
     deletions: Vec<DeletionCounter>,
+    entry_hash: EntryHash,
 }
 
 /// The first `bytes` of a key, or all of it.
@@ -162,6 +168,9 @@ impl<'a> TableOutputs<'a> {
             }
         };
         current.builder.add(key, value)?;
+        if self.spec.hash_entries {
+            current.entry_hash.add(key, value);
+        }
         if !current.deletions.is_empty() {
             let value_type = ValueType::from_byte(footer_of(key).1.to_le_bytes()[0]);
             let is_deletion = matches!(
@@ -225,6 +234,7 @@ impl<'a> TableOutputs<'a> {
             deletions: (self.spec.deletion_triggers.iter())
                 .map(DeletionCounter::new)
                 .collect(),
+            entry_hash: EntryHash::default(),
         })
     }
 
@@ -314,6 +324,7 @@ impl<'a> TableOutputs<'a> {
             self.finished.fallbacks.push(Fallback { number, reason });
         }
         self.finished.files.push(file);
+        self.finished.entry_hashes.push(current.entry_hash);
         self.finished.properties.push(table.properties);
         Ok(())
     }
@@ -351,6 +362,7 @@ impl<'a> TableOutputs<'a> {
             part.made.clear();
             let finished = std::mem::take(&mut part.finished);
             all.files.extend(finished.files);
+            all.entry_hashes.extend(finished.entry_hashes);
             all.properties.extend(finished.properties);
             all.fallbacks.extend(finished.fallbacks);
             all.raw_bytes += finished.raw_bytes;

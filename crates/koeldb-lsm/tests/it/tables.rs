@@ -48,6 +48,7 @@ pub(crate) fn output_spec<'a>(
         file_checksums: false,
         partition_bytes: None,
         deletion_triggers: &[],
+        hash_entries: false,
     }
 }
 

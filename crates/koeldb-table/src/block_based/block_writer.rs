@@ -1,6 +1,6 @@
 //! Appends finished blocks to a file: compressed where that pays, each with its trailer.
 
-use koeldb_base::codec::{Compression, CompressionOptions, Compressor};
+use koeldb_base::codec::{Compression, CompressionOptions, Compressor, Decompressor};
 use koeldb_base::{Error, Result};
 use koeldb_fs::WritableFile;
 
@@ -17,19 +17,34 @@ pub(crate) struct BlockWriter {
     offset: u64,
     checksum: ChecksumContext,
     compressed: Vec<u8>,
+    /// Decompresses blocks to compare them, with the dictionary of the blocks to come.
+    verifier: Option<Decompressor>,
     /// The first failure, which makes the file unusable.
     failure: Option<Error>,
 }
 
 impl BlockWriter {
     /// Creates a writer at the end of an empty file.
-    pub(crate) fn new(file: Box<dyn WritableFile>, checksum: ChecksumContext) -> Self {
+    pub(crate) fn new(
+        file: Box<dyn WritableFile>,
+        checksum: ChecksumContext,
+        verifies: bool,
+    ) -> Self {
         BlockWriter {
+            verifier: verifies.then(|| Decompressor::new(None)),
             file,
             offset: 0,
             checksum,
             compressed: Vec::new(),
             failure: None,
+        }
+    }
+
+    /// Sets the dictionary of the compressors that follow; empty for none.
+    pub(crate) fn set_dictionary(&mut self, dictionary: &[u8]) {
+        if self.verifier.is_some() {
+            let dictionary = (!dictionary.is_empty()).then(|| dictionary.into());
+            self.verifier = Some(Decompressor::new(dictionary));
         }
     }
 
@@ -70,6 +85,9 @@ impl BlockWriter {
             .min(block.len().saturating_sub(1));
         let written = if compressor.compress(block, bytes_max, &mut compressed)? {
             let compression = compressor.compression();
+            if let Some(verifier) = &self.verifier {
+                verify(verifier, compression, &compressed, block)?;
+            }
             let handle = self.handle_for(&compressed);
             let trailer = self
                 .checksum
@@ -136,6 +154,22 @@ impl BlockWriter {
     }
 }
 
+/// Compares a compressed block with its raw form.
+fn verify(
+    verifier: &Decompressor,
+    compression: Compression,
+    compressed: &[u8],
+    raw: &[u8],
+) -> Result<()> {
+    match verifier.decompress(compression, compressed, raw.len()) {
+        Ok(found) if found == raw => Ok(()),
+        Ok(_) => Err(Error::corruption(
+            "a compressed block differs from the block before compression",
+        )),
+        Err(error) => Err(error.context("verifying a compressed block")),
+    }
+}
+
 /// A writer of index blocks, compressed if there is a compressor, or of uncompressed filter blocks.
 #[derive(Debug)]
 pub(crate) struct BlockSink<'a> {
@@ -156,5 +190,28 @@ impl IndexBlockSink for BlockSink<'_> {
                 .write_compressed(block, compressor, self.options)?;
         self.compressed |= compression != Compression::None;
         Ok(handle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_decompresses_to_another_is_refused() {
+        let codec = Compression::Lz4;
+        if !codec.is_available() {
+            return;
+        }
+        let raw = vec![7; 1000];
+        let mut compressor = Compressor::new(codec, &CompressionOptions::default(), None).unwrap();
+        let mut compressed = Vec::new();
+        assert!(compressor.compress(&raw, 500, &mut compressed).unwrap());
+        let verifier = Decompressor::new(None);
+        verify(&verifier, codec, &compressed, &raw).unwrap();
+        let mut other = raw.clone();
+        other[500] = 8;
+        verify(&verifier, codec, &compressed, &other).unwrap_err();
+        verify(&verifier, codec, &compressed[..compressed.len() - 3], &raw).unwrap_err();
     }
 }

@@ -109,7 +109,7 @@ impl BlockBasedTableBuilder {
             dictionary: Vec::new(),
             compressor,
             codec_used: false,
-            writer: BlockWriter::new(file, checksum),
+            writer: BlockWriter::new(file, checksum, format.verify_compression),
             tombstones: Vec::new(),
             seqnos: None,
             properties: initial_properties(context),
@@ -243,6 +243,7 @@ impl BlockBasedTableBuilder {
                 &self.compression_options,
                 Some(&self.dictionary),
             )?);
+            self.writer.set_dictionary(&self.dictionary);
         }
         for mut block in buffered.into_blocks() {
             self.write_data_block(&mut block)?;
@@ -338,6 +339,7 @@ impl BlockBasedTableBuilder {
                 None,
             )?),
         };
+        self.writer.set_dictionary(&[]);
         let hash_blocks = self.index.hash_blocks();
         let mut sink = BlockSink {
             writer: &mut self.writer,

@@ -57,6 +57,10 @@ pub struct BlockBasedWriteOptions {
     pub whole_key_filtering: bool,
     /// Whether the filter is partitioned; requires a two-level index.
     pub partition_filters: bool,
+    /// Whether each entry has a data block of its own.
+    pub block_per_entry: bool,
+    /// Whether each compressed block is decompressed and compared.
+    pub verify_compression: bool,
 }
 
 impl Default for BlockBasedWriteOptions {
@@ -81,6 +85,8 @@ impl Default for BlockBasedWriteOptions {
             filter: FilterPolicy::None,
             whole_key_filtering: true,
             partition_filters: false,
+            block_per_entry: false,
+            verify_compression: false,
         }
     }
 }
@@ -178,7 +184,10 @@ impl BlockLimit {
             _ => options.block_bytes.saturating_mul(short).div_ceil(100),
         };
         BlockLimit {
-            bytes: options.block_bytes,
+            bytes: match options.block_per_entry {
+                true => 0,
+                false => options.block_bytes,
+            },
             early_bytes,
             trailer_bytes: if options.block_align {
                 BLOCK_TRAILER_BYTES

@@ -24,6 +24,7 @@ use crate::health::catch_panics;
 use crate::info_log::CompactionOutcome;
 use crate::listener::{CompactionJobInfo, Event, SubcompactionJobInfo};
 use crate::options::pick_settings;
+use crate::output_checks::OutputChecks;
 use crate::table_files::TableDestination;
 use crate::table_reporter::TableReporter;
 use crate::work_queue::WorkKind;
@@ -240,6 +241,7 @@ impl Background {
             family.id,
             level(plan.output_level),
         );
+        let checks = OutputChecks::of_compaction(&options);
         let reporter = TableReporter::new(tables, job_id, &family.name, TableReason::Compaction);
         let next_file_number = || -> FileNumber { reporter.begin() };
         let epoch = plan
@@ -305,6 +307,7 @@ impl Background {
                 // Level 0 is not divided.
                 partition_bytes: options.partition_bytes().filter(|_| plan.output_level > 0),
                 deletion_triggers: &options.deletion_triggers(),
+                hash_entries: checks.entries,
             },
             cancelled: &cancelled,
             parts_max: self.parts_max(&options, plan, request.max_subcompactions),
@@ -312,7 +315,13 @@ impl Background {
             verify_record_count: self.context.db_options.compaction_verify_record_count,
         };
         let begun = self.context.clock.now();
-        let result = reporter.check(job.run())?;
+        let run = || {
+            let result = job.run()?;
+            let written = (&*result.output.files, &*result.output.entry_hashes);
+            checks.verify(written, plan.output_level, &family.tables, tables)?;
+            Ok(result)
+        };
+        let result = reporter.check(run())?;
         let read_there = plan
             .files()
             .filter(|(level, _)| *level == plan.output_level)

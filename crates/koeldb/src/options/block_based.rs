@@ -106,8 +106,8 @@ option_section! {
     /// The options of block-based tables.
     pub struct BlockBasedOptions, "TableOptions/BlockBasedTable";
     options {
-        /// Rule that ends a data block; only by-size is built.
-        [accepted mutable "<=5.4"] flush_block_policy_factory: FlushBlockPolicy = FlushBlockPolicy::BySize, "FlushBlockBySizePolicyFactory, FlushBlockEveryKeyPolicyFactory.";
+        /// Rule that ends a data block: by size, or after each entry.
+        [honoured mutable "<=5.4"] flush_block_policy_factory: FlushBlockPolicy = FlushBlockPolicy::BySize, "FlushBlockBySizePolicyFactory, FlushBlockEveryKeyPolicyFactory.";
         /// Index and filter blocks live in the block cache instead of the table reader.
         [honoured mutable "<=5.4"] cache_index_and_filter_blocks: bool = false, "",
             set_cache_index_and_filter_blocks(on: bool), get_cache_index_and_filter_blocks;
@@ -190,7 +190,7 @@ option_section! {
         [honoured mutable "11.1"] uniform_cv_threshold: f64 = -1.0, "<0 = never mark.",
             set_uniform_cv_threshold(ratio: f64), get_uniform_cv_threshold;
         /// Decompress each block after compressing it and compare.
-        [accepted mutable "<=5.4"] verify_compression: bool = false, "",
+        [honoured mutable "<=5.4"] verify_compression: bool = false, "",
             set_verify_compression(on: bool), get_verify_compression;
         /// Granularity of the used-bytes estimate of blocks.
         [accepted mutable "<=5.4"] read_amp_bytes_per_bit: ReadAmpBytes = ReadAmpBytes(0), "0 = off; ≥2³² from old files is reduced to its low 32 bits.";

@@ -122,11 +122,13 @@ option_section! {
             set_disable_auto_compactions(on: bool), get_disable_auto_compactions;
         /// Format of new table files; `table_factory.<option>` sets one table option.
         [honoured mutable "<=5.4"] table_factory: TableFormat = TableFormat::default(), "Id of a table factory, `{id=…;…}`, or a bare option map only through the alias of the current factory.";
-        /// Re-read each new table and compare a hash of its entries.
-        [accepted mutable "<=5.4"] paranoid_file_checks: bool = false, "",
+        /// Re-read each new table and compare a hash of its entries. A job whose table differs fails
+        /// with `Corruption` before the table becomes part of the database.
+        [honoured mutable "<=5.4"] paranoid_file_checks: bool = false, "",
             set_paranoid_file_checks(on: bool), get_paranoid_file_checks;
-        /// The checks of compaction outputs, and the levels they apply to.
-        [accepted mutable "10.8"] verify_output_flags: u32 = 0, "Bit mask: 1 block checksums, 2 iteration, 4 file checksum, 1024 local compactions, 2048 remote compactions; 4294967295 = all.",
+        /// The checks of compaction outputs, which fail as those of `paranoid_file_checks`. A file
+        /// checksum is compared if `file_checksum_gen_factory` is set.
+        [honoured mutable "10.8"] verify_output_flags: u32 = 0, "Bit mask: 1 block checksums, 2 iteration, 4 file checksum, 1024 local compactions, 2048 remote compactions; 4294967295 = all.",
             set_verify_output_flags(count: u32), get_verify_output_flags;
         /// Compaction debt at which writes are slowed.
         [honoured mutable "<=5.4"] soft_pending_compaction_bytes_limit: u64 = 64 << 30, "Bytes; 0 = hard limit; never above hard limit if that is >0.",
@@ -288,7 +290,7 @@ option_section! {
         /// Codec settings of the last level.
         [honoured mutable "5.15"] bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), "As compression_opts; used only if its enabled=true.";
         /// Range tombstones in a memtable that trigger a flush.
-        [accepted mutable "8.6"] memtable_max_range_deletions: u32 = 0, "0 = off.",
+        [honoured mutable "8.6"] memtable_max_range_deletions: u32 = 0, "0 = off.",
             set_memtable_max_range_deletions(count: u32), get_memtable_max_range_deletions;
         /// Invisible entries met in the memtable by one iterator call that trigger a flush.
         [accepted mutable "10.2"] memtable_op_scan_flush_trigger: u32 = 0, "0 = off.",

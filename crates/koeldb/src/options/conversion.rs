@@ -23,7 +23,7 @@ use super::column_family::{ColumnFamilyOptions, CompactionPri};
 use super::compaction::{CompactionStopStyle, CompressionOptions};
 use super::cuckoo::CuckooTableOptions;
 use super::db::DbOptions;
-use super::object::TablePropertiesCollector;
+use super::object::{FlushBlockPolicy, TablePropertiesCollector};
 use super::plain::{EncodingType, PlainTableOptions};
 use super::table_format::TableFormat;
 
@@ -285,6 +285,8 @@ impl BlockBasedOptions {
             filter: self.filter_policy,
             whole_key_filtering: self.whole_key_filtering,
             partition_filters: self.partition_filters,
+            block_per_entry: self.flush_block_policy_factory == FlushBlockPolicy::EveryKey,
+            verify_compression: self.verify_compression,
         }
     }
 

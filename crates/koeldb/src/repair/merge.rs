@@ -81,6 +81,7 @@ impl Merger<'_> {
             file_checksums: false,
             partition_bytes: None,
             deletion_triggers: &[],
+            hash_entries: false,
         });
         let mut cursor = MergingCursor::new(order.clone(), cursors);
         cursor.seek_to_first()?;

@@ -159,7 +159,8 @@ fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -
                 .memtable
                 .insert(entry.seqno, entry.value_type, entry.key, entry.value)?;
         }
-        should_check |= active.family.should_check(active.memtable.filled_bytes());
+        should_check |= active.family.should_check(active.memtable.filled_bytes())
+            || active.has_many_range_deletions();
     }
     Ok(should_check)
 }

@@ -85,6 +85,8 @@ pub(crate) struct ColumnFamilyMemtable {
     pub(crate) memtable: Arc<Memtable>,
     pub(crate) charge: Option<Arc<Charge>>,
     pub(crate) write_buffer_bytes: usize,
+    /// The number of range tombstones with which the memtable is sealed; 0 for any.
+    pub(crate) range_deletions_max: u64,
 }
 
 impl ColumnFamilyMemtable {
@@ -95,7 +97,15 @@ impl ColumnFamilyMemtable {
             memtable: Arc::clone(&state.active.memtable),
             charge: state.active.charge.clone(),
             write_buffer_bytes: write_buffer_bytes(&state.options),
+            range_deletions_max: u64::from(state.options.memtable_max_range_deletions),
         })
+    }
+
+    /// Whether the memtable has so many range tombstones that it is sealed.
+    #[inline]
+    pub(super) fn has_many_range_deletions(&self) -> bool {
+        self.range_deletions_max != 0
+            && self.memtable.range_deletion_count() >= self.range_deletions_max
     }
 
     /// The memory that sealing the memtable can free.

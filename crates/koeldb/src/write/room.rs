@@ -87,7 +87,7 @@ impl CommitPipeline {
                 charge.set(active.memtable.memory_bytes());
             }
             let bytes = active.memtable.filled_bytes();
-            if bytes >= active.write_buffer_bytes {
+            if bytes >= active.write_buffer_bytes || active.has_many_range_deletions() {
                 full.push(index);
                 continue;
             }

@@ -70,6 +70,7 @@ impl CommitPipeline {
         active.memtable = Arc::clone(&next.memtable);
         active.charge.clone_from(&next.charge);
         active.write_buffer_bytes = write_buffer_bytes(&options);
+        active.range_deletions_max = u64::from(options.memtable_max_range_deletions);
         family.set_next_check(next.memtable.filled_bytes(), active.write_buffer_bytes);
         family.seal_active(self.context.delayed_write_rate(), next, reason);
         Ok(())

@@ -19,6 +19,7 @@ mod async_writes;
 mod backup;
 mod call_options;
 mod change_feed;
+mod checked_outputs;
 mod checkpoint;
 mod cuckoo;
 mod defaults;
