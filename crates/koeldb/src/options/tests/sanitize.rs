@@ -442,7 +442,7 @@ fn settings_without_effect_are_named() {
     let options = database(
         "enable_thread_tracking=true;ttl=5;\
          compression_opts={parallel_threads=4;level=3};\
-         block_based_table_factory={verify_compression=true;metadata_cache_options={partition_pinning=kAll};\
+         block_based_table_factory={decouple_partitioned_filters=false;metadata_cache_options={partition_pinning=kAll};\
          block_cache={capacity=1M;low_pri_pool_ratio=0.25}};\
          memtable_factory={id=hash_linkedlist;log_when_flash=false}",
     );
@@ -456,7 +456,7 @@ fn settings_without_effect_are_named() {
         found,
         [
             "enable_thread_tracking=true".to_owned(),
-            of_family("table_factory.verify_compression=true"),
+            of_family("table_factory.decouple_partitioned_filters=false"),
             of_family("table_factory.metadata_cache_options.partition_pinning=kAll"),
             of_family("table_factory.block_cache.low_pri_pool_ratio=0.250000"),
             of_family("compression_opts.parallel_threads=4"),
