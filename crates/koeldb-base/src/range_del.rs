@@ -5,6 +5,8 @@
 //! cuts them at every start and end, so that each fragment has one list of sequence numbers, newest
 //! first, and a lookup is one binary search.
 
+mod run;
+
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ pub struct RangeTombstone {
 }
 
 /// A position between user keys: before all entries of `key`, or after them.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Border<'a> {
     key: &'a [u8],
     is_behind: bool,
@@ -193,12 +195,7 @@ impl FragmentedTombstones {
         if fragment.to().compare(&self.order, key).is_le() {
             return 0;
         }
-        fragment
-            .seqnos
-            .iter()
-            .copied()
-            .find(|&seqno| seqno <= snapshot)
-            .unwrap_or(0)
+        fragment.visible(snapshot)
     }
 
     /// The fragments clipped to user keys in `[from, to)`; an absent bound does not clip.
@@ -279,6 +276,8 @@ impl FragmentedTombstones {
         })
     }
 }
+
+pub use run::{Coverage, CoveredRange, RunTombstones};
 
 /// The union of the tombstones of several tables or memtables; `None` if there are no tombstones.
 #[must_use]
@@ -380,6 +379,46 @@ mod tests {
                 prop_assert_eq!(union.as_ref().map_or(0, covering), expected);
                 if key != at(11) {
                     prop_assert_eq!(hidden_by(&order, &written, &[key], snapshot), expected);
+                }
+            }
+            let run = RunTombstones::new(files.iter().cloned());
+            for key in 0..12_u8 {
+                let seqno = hidden_by(&order, &tombstones, &[key], snapshot);
+                let Some(run) = &run else {
+                    prop_assert_eq!(seqno, 0);
+                    continue;
+                };
+                let coverage = run.coverage(&[key], snapshot);
+                prop_assert_eq!(coverage.seqno, seqno);
+                let range = coverage.range();
+                prop_assert!(range.contains(&order, &[key]));
+                for other in 0..12_u8 {
+                    if range.contains(&order, &[other]) {
+                        prop_assert_eq!(hidden_by(&order, &tombstones, &[other], snapshot), seqno);
+                    }
+                }
+                let from = encode(&[key], 1, ValueType::Value);
+                for forward in [true, false] {
+                    let mut target = Vec::new();
+                    let found = match forward {
+                        true => run.seek_behind(&[key], snapshot, &mut target),
+                        false => run.seek_before(&[key], snapshot, &mut target),
+                    };
+                    prop_assert_eq!(found, seqno > 0);
+                    if !found {
+                        continue;
+                    }
+                    let is_before = |a: &[u8], b: &[u8]| match forward {
+                        true => order.compare_internal(a, b).is_lt(),
+                        false => order.compare_internal(b, a).is_lt(),
+                    };
+                    prop_assert!(is_before(&from, &target));
+                    for other in 0..12_u8 {
+                        let at = encode(&[other], 1, ValueType::Value);
+                        if is_before(&from, &at) && is_before(&at, &target) {
+                            prop_assert!(hidden_by(&order, &tombstones, &[other], snapshot) > 0);
+                        }
+                    }
                 }
             }
             for (file, (key, shared)) in files.iter().zip(cuts) {

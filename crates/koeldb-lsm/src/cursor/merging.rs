@@ -210,6 +210,12 @@ impl<C: Cursor> MergingCursor<C> {
             Direction::Forward => self.children[top].next(),
             Direction::Backward => self.children[top].prev(),
         };
+        self.moved_top(moved)
+    }
+
+    /// Ends a movement of the top child.
+    #[inline]
+    fn moved_top(&mut self, moved: Result<(), Fault<C::Suspend>>) -> Result<(), Fault<C::Suspend>> {
         if let Err(fault) = moved {
             if matches!(fault, Fault::Error(_)) {
                 self.heap.clear();
@@ -218,6 +224,35 @@ impl<C: Cursor> MergingCursor<C> {
         }
         self.settle_top();
         Ok(())
+    }
+}
+
+/// A cursor over sorted runs, one of which has the current entry.
+pub trait RunsCursor: Cursor {
+    /// The index of the run with the current entry.
+    fn run(&self) -> usize;
+
+    /// Moves that run alone, in the current direction, to the first entry at or behind `target`.
+    ///
+    /// The caller knows that its entries before `target` are of no interest.
+    ///
+    /// # Errors
+    /// See [`Cursor::next`].
+    fn skip_in_run(&mut self, target: &[u8]) -> Result<(), Fault<Self::Suspend>>;
+}
+
+impl<C: Cursor> RunsCursor for MergingCursor<C> {
+    fn run(&self) -> usize {
+        self.heap[0].child
+    }
+
+    fn skip_in_run(&mut self, target: &[u8]) -> Result<(), Fault<C::Suspend>> {
+        let top = &mut self.children[self.heap[0].child];
+        let moved = match self.direction {
+            Direction::Forward => top.seek(target),
+            Direction::Backward => top.seek_for_prev(target),
+        };
+        self.moved_top(moved)
     }
 }
 

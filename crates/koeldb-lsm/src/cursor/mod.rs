@@ -4,4 +4,4 @@ mod level;
 mod merging;
 
 pub use level::LevelCursor;
-pub use merging::MergingCursor;
+pub use merging::{MergingCursor, RunsCursor};

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use koeldb_base::key::user_key;
-use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::range_del::RunTombstones;
 use koeldb_base::{Fault, Lookup, Result};
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::cuckoo::table::CuckooTable;
@@ -308,20 +308,35 @@ impl Version {
         }
     }
 
-    /// The range tombstones of all tables; the first call opens every table.
+    /// The range tombstones of the runs that have any, with the index of the run.
+    ///
+    /// Runs are counted from the newest: the tables of level 0, then the other levels that are not
+    /// empty. The first call opens every table.
     ///
     /// # Errors
     /// If a table cannot be opened.
-    pub fn tombstones(&self, tables: &TableOpener) -> Result<&[Arc<FragmentedTombstones>]> {
+    pub fn tombstones(&self, tables: &TableOpener) -> Result<&[(usize, RunTombstones)]> {
         if let Some(known) = self.tombstones.get() {
             return Ok(known);
         }
+        let of_file = |file: &FileMeta, level: usize| {
+            Ok(match file.tombstones.get() {
+                Some(known) => known.clone(),
+                None => tables.reader(file, level)?.tombstones().cloned(),
+            })
+        };
+        let level0 = self.levels.first().map_or(&[][..], |level| &level.files);
+        let alone = level0.iter().map(|file| (0, std::slice::from_ref(file)));
+        let levels = self.levels.iter().enumerate().skip(1);
+        let levels = levels.map(|(number, level)| (number, &level.files[..]));
         let mut found = Vec::new();
-        for (level, file) in self.files() {
-            match file.tombstones.get() {
-                Some(known) => found.extend(known.clone()),
-                None => found.extend(tables.reader(file, level)?.tombstones().cloned()),
-            }
+        let is_run = |(_, files): &(usize, &[Arc<FileMeta>])| !files.is_empty();
+        for (run, (level, files)) in alone.chain(levels).filter(is_run).enumerate() {
+            let lists: Vec<_> = files
+                .iter()
+                .filter_map(|file| of_file(file, level).transpose())
+                .collect::<Result<_>>()?;
+            found.extend(RunTombstones::new(lists).map(|tombstones| (run, tombstones)));
         }
         Ok(self.tombstones.get_or_init(|| found))
     }

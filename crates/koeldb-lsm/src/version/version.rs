@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
-use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::range_del::{FragmentedTombstones, RunTombstones};
 use koeldb_base::{KeyOrder, SeqNo};
 use koeldb_table::TableReader;
 use koeldb_table::cuckoo::level::CuckooLevel;
@@ -358,8 +358,8 @@ pub struct Version {
     pub compact_cursors: BTreeMap<usize, Vec<u8>>,
     /// The output ranges of running compactions, shared by the versions of a column family.
     pub running: Arc<RunningCompactions>,
-    /// The range tombstones of all tables, collected on first use.
-    pub(crate) tombstones: OnceLock<Vec<Arc<FragmentedTombstones>>>,
+    /// The range tombstones of the runs that have any, collected on first use.
+    pub(crate) tombstones: OnceLock<Vec<(usize, RunTombstones)>>,
     /// All tables as a cuckoo level, determined on first use.
     pub(crate) cuckoo: OnceLock<Option<CuckooLevel>>,
 }

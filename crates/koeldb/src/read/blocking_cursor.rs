@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use koeldb_base::cursor::Blocking;
 use koeldb_base::{Cursor, Fault, PinnedSlice};
+use koeldb_lsm::cursor::RunsCursor;
 use koeldb_table::block_based::readahead::scan_reads::{ScanReads, ScanSuspended};
 
 /// A cursor that never suspends, over a cursor that may suspend.
@@ -45,7 +46,7 @@ impl<C: Cursor<Suspend = ScanSuspended>> BlockingCursor<C> {
     }
 
     #[inline]
-    fn run(
+    fn run_call(
         &mut self,
         call: impl Fn(&mut C) -> Result<(), Fault<ScanSuspended>>,
     ) -> Result<(), Fault<Blocking>> {
@@ -54,6 +55,16 @@ impl<C: Cursor<Suspend = ScanSuspended>> BlockingCursor<C> {
             Err(Fault::Error(error)) => Err(Fault::Error(error)),
             Err(Fault::Suspend(ScanSuspended)) => self.wait_and_retry(call),
         }
+    }
+}
+
+impl<C: RunsCursor<Suspend = ScanSuspended>> RunsCursor for BlockingCursor<C> {
+    fn run(&self) -> usize {
+        self.inner.run()
+    }
+
+    fn skip_in_run(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
+        self.run_call(|inner| inner.skip_in_run(target))
     }
 }
 
@@ -66,29 +77,29 @@ impl<C: Cursor<Suspend = ScanSuspended>> Cursor for BlockingCursor<C> {
     }
 
     fn seek_to_first(&mut self) -> Result<(), Fault<Blocking>> {
-        self.run(C::seek_to_first)
+        self.run_call(C::seek_to_first)
     }
 
     fn seek_to_last(&mut self) -> Result<(), Fault<Blocking>> {
-        self.run(C::seek_to_last)
+        self.run_call(C::seek_to_last)
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
-        self.run(|inner| inner.seek(target))
+        self.run_call(|inner| inner.seek(target))
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
-        self.run(|inner| inner.seek_for_prev(target))
+        self.run_call(|inner| inner.seek_for_prev(target))
     }
 
     #[inline]
     fn next(&mut self) -> Result<(), Fault<Blocking>> {
-        self.run(C::next)
+        self.run_call(C::next)
     }
 
     #[inline]
     fn prev(&mut self) -> Result<(), Fault<Blocking>> {
-        self.run(C::prev)
+        self.run_call(C::prev)
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use koeldb_base::cursor::Blocking;
+use koeldb_base::range_del::RunTombstones;
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result};
 use koeldb_lsm::cursor::{LevelCursor, MergingCursor};
@@ -24,6 +25,7 @@ use super::blocking_cursor::BlockingCursor;
 use super::options::ReadOptions;
 use super::prefix_use::PrefixUse;
 use super::scan::{Scan, ScanContext};
+use super::scan_tombstones::ScanTombstones;
 use crate::env::Pool;
 use crate::inner::OpenColumnFamily;
 use crate::key_bounds::{IterateBounds, KeyBounds};
@@ -195,7 +197,10 @@ impl DbCursor {
             prefix_extractor: extractor.filter(|_| self.prefix_use.filters()).cloned(),
         };
         let mut runs = Vec::new();
-        let mut tombstones = Vec::new();
+        let mut tombstones = ScanTombstones::new(&self.family.data().order, seqno);
+        if !matches!(self.prefix_use, PrefixUse::None) {
+            tombstones.never_seek();
+        }
         for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
             if !memtable.is_empty() {
                 let cursor = match (extractor, self.prefix_use) {
@@ -206,12 +211,21 @@ impl DbCursor {
                     }
                 };
                 runs.push(RunCursor::Memtable(cursor));
-                tombstones.extend(memtable.tombstones());
+                if !options.ignore_range_deletions {
+                    let own = RunTombstones::new(memtable.tombstones());
+                    tombstones.extend(own.map(|own| (own, runs.len())));
+                }
             }
         }
         if options.read_tier != ReadTier::Memtable {
             let version = &super_version.version;
             let tables = &super_version.tables;
+            if !options.ignore_range_deletions {
+                // The runs that are older than those of each list.
+                let of_tables = version.tombstones(tables)?.iter();
+                let first = runs.len() + 1;
+                tombstones.extend(of_tables.map(|(run, own)| (own.clone(), first + run)));
+            }
             for file in &version.levels[0].files {
                 let reader = tables.reader(file, 0)?;
                 if !options.reads_table(&reader) {
@@ -236,20 +250,13 @@ impl DbCursor {
                     runs.push(RunCursor::Level(cursor));
                 }
             }
-            if !options.ignore_range_deletions {
-                tombstones.extend(version.tombstones(tables)?.iter().cloned());
-            }
         }
         let order = self.family.data().order.clone();
         let view = ScanContext {
             order: order.clone(),
             seqno,
             merge_operator: super_version.options.merge_operator.clone(),
-            tombstones: if options.ignore_range_deletions {
-                Vec::new()
-            } else {
-                tombstones
-            },
+            tombstones,
             prefix_extractor: if options.prefix_same_as_start {
                 super_version.options.prefix_extractor.clone()
             } else {

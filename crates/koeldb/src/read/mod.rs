@@ -10,6 +10,7 @@ mod multi_get_stream;
 mod options;
 mod prefix_use;
 pub(crate) mod scan;
+mod scan_tombstones;
 mod stream;
 mod suspended;
 

@@ -12,13 +12,14 @@ use koeldb_base::key::{MAX_SEQNO, encode_into, user_key};
 use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
 use koeldb_base::merge_operator::{MergeOperator, merge_values};
 use koeldb_base::prefix::PrefixExtractor;
-use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::stats::{Statistics, Ticker};
 use koeldb_base::{
     Cursor, Error, ErrorKind, Fault, InternalKey, KeyOrder, PinnedSlice, SeqNo, ValueType,
 };
+use koeldb_lsm::cursor::RunsCursor;
 use koeldb_table::block_based::readahead::ahead::ScanLimits;
 
+use super::scan_tombstones::ScanTombstones;
 use crate::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 use std::ops::Bound;
 
@@ -40,7 +41,7 @@ pub(crate) struct ScanContext {
     pub(crate) order: KeyOrder,
     pub(crate) seqno: SeqNo,
     pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
-    pub(crate) tombstones: Vec<Arc<FragmentedTombstones>>,
+    pub(crate) tombstones: ScanTombstones,
     /// The prefix extractor of a scan that ends when the prefix changes.
     pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     /// The number of versions of one key stepped over before a seek skips the rest.
@@ -57,15 +58,6 @@ impl ScanContext {
             statistics.add(Ticker::NumberOfReseeksInIteration, 1);
         }
     }
-
-    #[inline]
-    fn is_range_deleted(&self, user_key: &[u8], seqno: SeqNo) -> bool {
-        !self.tombstones.is_empty()
-            && self
-                .tombstones
-                .iter()
-                .any(|list| list.covering_seqno(user_key, self.seqno) > seqno)
-    }
 }
 
 /// A scan of the merged entries of a column family.
@@ -79,14 +71,19 @@ pub(crate) struct Scan<C> {
     /// The value of the entry, if the scan owns it.
     value: Vec<u8>,
     target: Vec<u8>,
+    /// The entries hidden by range tombstones since the last attempt to seek behind one.
+    hidden_steps: u32,
     prefix: Option<Vec<u8>>,
     /// The visible range, for readahead: the bounds and the prefix.
     limits: Arc<ScanLimits>,
 }
 
+/// The hidden entries that a scan steps over before it seeks behind the tombstone.
+const HIDDEN_STEPS: u32 = 4;
+
 type Step<C> = Result<(), Fault<<C as Cursor>::Suspend>>;
 
-impl<C: Cursor> Scan<C> {
+impl<C: RunsCursor> Scan<C> {
     pub(crate) fn new(
         inner: C,
         view: ScanContext,
@@ -102,6 +99,7 @@ impl<C: Cursor> Scan<C> {
             key: Vec::new(),
             value: Vec::new(),
             target: Vec::new(),
+            hidden_steps: 0,
             prefix: None,
         };
         scan.limit();
@@ -347,12 +345,15 @@ impl<C: Cursor> Scan<C> {
             skips = 0;
             self.key.clear();
             self.key.extend_from_slice(entry.user_key);
-            let is_deleted = entry.value_type.is_deletion()
-                || self.view.is_range_deleted(entry.user_key, entry.seqno)
+            let is_hidden = self.view.tombstones.hides(entry.user_key, entry.seqno);
+            let is_deleted = is_hidden
+                || entry.value_type.is_deletion()
                 || self.bounds.is_before(&self.view.order, entry.user_key);
             if is_deleted {
                 skipping = true;
-                self.inner.next()?;
+                if !is_hidden || !self.skip_hidden(true)? {
+                    self.inner.next()?;
+                }
                 self.count_skipped(&mut skipped)?;
                 continue;
             }
@@ -374,6 +375,26 @@ impl<C: Cursor> Scan<C> {
             };
         }
         Ok(())
+    }
+
+    /// Seeks behind the range tombstone that hides the current entry, in the run of the entry.
+    ///
+    /// Returns `false` if it has not moved: a few hidden entries are cheaper to step over, and only
+    /// the tombstones of newer runs hide all entries of their ranges.
+    #[cold]
+    fn skip_hidden(&mut self, forward: bool) -> Result<bool, Fault<C::Suspend>> {
+        self.hidden_steps += 1;
+        if self.hidden_steps <= HIDDEN_STEPS {
+            return Ok(false);
+        }
+        self.hidden_steps = 0;
+        let (run, key) = (self.inner.run(), user_key(self.inner.key()));
+        let tombstones = &self.view.tombstones;
+        let is_found = tombstones.skip_target(run, key, forward, &mut self.target);
+        if is_found {
+            self.inner.skip_in_run(&self.target)?;
+        }
+        Ok(is_found)
     }
 
     /// Counts a skipped entry; an error if there were too many and another entry follows.
@@ -406,7 +427,7 @@ impl<C: Cursor> Scan<C> {
                 break;
             }
             if entry.value_type.is_deletion()
-                || self.view.is_range_deleted(entry.user_key, entry.seqno)
+                || self.view.tombstones.hides(entry.user_key, entry.seqno)
             {
                 break;
             }
@@ -437,6 +458,10 @@ impl<C: Cursor> Scan<C> {
             if self.bounds.is_before(&self.view.order, &self.key) || self.leaves_prefix(&self.key) {
                 return Ok(());
             }
+            if !self.view.tombstones.is_empty() && self.skip_hidden_backward()? {
+                skipped += 1;
+                continue;
+            }
             if self.collect_backward(&mut skipped)?
                 && !self.bounds.is_behind(&self.view.order, &self.key)
             {
@@ -445,6 +470,16 @@ impl<C: Cursor> Scan<C> {
             }
         }
         Ok(())
+    }
+
+    /// Seeks before the range tombstone that hides the current entry, in the run of the entry.
+    #[cold]
+    fn skip_hidden_backward(&mut self) -> Result<bool, Fault<C::Suspend>> {
+        let entry = InternalKey::parse(self.inner.key())?;
+        match self.view.tombstones.hides(entry.user_key, entry.seqno) {
+            true => self.skip_hidden(false),
+            false => Ok(false),
+        }
     }
 
     /// Steps back over the versions of the key, oldest first, and computes its newest value.
@@ -486,7 +521,7 @@ impl<C: Cursor> Scan<C> {
                     self.key.extend_from_slice(entry.user_key);
                 }
                 if entry.value_type == ValueType::Merge
-                    && !self.view.is_range_deleted(entry.user_key, entry.seqno)
+                    && !self.view.tombstones.hides(entry.user_key, entry.seqno)
                 {
                     oldest_first.push(self.inner.value().to_vec());
                     self.inner.prev()?;
@@ -495,7 +530,7 @@ impl<C: Cursor> Scan<C> {
                 oldest_first.clear();
                 unreadable = None;
                 has_base = !entry.value_type.is_deletion()
-                    && !self.view.is_range_deleted(entry.user_key, entry.seqno);
+                    && !self.view.tombstones.hides(entry.user_key, entry.seqno);
                 if has_base {
                     self.value.clear();
                     if entry.value_type == ValueType::Value {
@@ -543,7 +578,7 @@ impl<C: Cursor> Scan<C> {
                 self.key.clear();
                 self.key.extend_from_slice(entry.user_key);
                 is_found = !entry.value_type.is_deletion()
-                    && !self.view.is_range_deleted(entry.user_key, entry.seqno);
+                    && !self.view.tombstones.hides(entry.user_key, entry.seqno);
                 if is_found && entry.value_type == ValueType::Merge {
                     self.merge_forward()?;
                 } else if is_found {

@@ -52,6 +52,7 @@ mod overlapping_compactions;
 mod plain;
 mod prepared_transactions;
 mod properties;
+mod range_tombstones;
 mod rate_limit;
 mod reads;
 mod recovery_rules;

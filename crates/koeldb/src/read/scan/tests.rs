@@ -19,6 +19,7 @@ use datadriven::TestCase;
 use koeldb_base::Comparator;
 use koeldb_base::merge_operator::StringAppend;
 use koeldb_base::prefix::FixedPrefix;
+use koeldb_base::range_del::{FragmentedTombstones, RunTombstones};
 
 use super::*;
 
@@ -40,6 +41,16 @@ impl Comparator for IgnoresCase {
     }
 }
 
+impl RunsCursor for Entries {
+    fn run(&self) -> usize {
+        0
+    }
+
+    fn skip_in_run(&mut self, target: &[u8]) -> Result<(), Fault<Self::Suspend>> {
+        self.seek(target)
+    }
+}
+
 fn bound(case: &mut TestCase, included: &str, excluded: &str) -> Bound<Vec<u8>> {
     let mut key = |name| case.try_take_arg::<String>(name).unwrap();
     match (key(included), key(excluded)) {
@@ -55,14 +66,14 @@ fn begin(case: &mut TestCase, text: &str) -> Scan<Entries> {
         false => KeyOrder::Bytewise,
     };
     let (entries, tombstones) = entries::entries(text, &order);
-    let tombstones = match tombstones.is_empty() {
-        true => Vec::new(),
-        false => vec![Arc::new(FragmentedTombstones::new(&order, &tombstones))],
-    };
+    let list = Arc::new(FragmentedTombstones::new(&order, &tombstones));
+    let seqno = case.try_take_arg("at").unwrap().unwrap_or(100);
+    let mut tombstones = ScanTombstones::new(&order, seqno);
+    tombstones.extend(RunTombstones::new([list]).map(|own| (own, 1)));
     let is_merging = case.take_flag("merge").unwrap();
     let prefix_bytes: Option<usize> = case.try_take_arg("prefix").unwrap();
     let view = ScanContext {
-        seqno: case.try_take_arg("at").unwrap().unwrap_or(100),
+        seqno,
         merge_operator: is_merging.then(|| Arc::new(StringAppend::default()) as _),
         tombstones,
         prefix_extractor: prefix_bytes.map(|bytes| Arc::new(FixedPrefix::new(bytes)) as _),

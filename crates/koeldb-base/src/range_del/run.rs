@@ -1,0 +1,251 @@
+//! The tombstones of a sorted run: those of its tables, each truncated to its table.
+//!
+//! A scan that asks for one key after another needs a search only where the answer changes:
+//! [`Coverage`] says up to which keys it holds in both directions.
+
+use std::sync::Arc;
+
+use super::{Border, Fragment, FragmentedTombstones};
+use crate::key::{MAX_SEQNO, SeqNo, ValueType, encode_into};
+
+/// The newest visible tombstone over a range of keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Coverage<'t> {
+    /// Its sequence number; 0 if there is none.
+    pub seqno: SeqNo,
+    /// The start of the keys for which that holds; `None` for no limit.
+    since: Option<Border<'t>>,
+    /// Their end.
+    until: Option<Border<'t>>,
+}
+
+impl<'t> Coverage<'t> {
+    /// No tombstone over any key.
+    #[must_use]
+    pub fn none() -> Self {
+        Coverage {
+            seqno: 0,
+            since: None,
+            until: None,
+        }
+    }
+
+    /// The newest tombstone of both, and the keys for which both hold.
+    #[must_use]
+    pub fn and(self, order: &crate::KeyOrder, other: Coverage<'t>) -> Self {
+        let later = |a: Border<'t>, b: Border<'t>| match a.compare(order, b).is_lt() {
+            true => b,
+            false => a,
+        };
+        let earlier = |a: Border<'t>, b: Border<'t>| match a.compare(order, b).is_lt() {
+            true => a,
+            false => b,
+        };
+        Coverage {
+            seqno: self.seqno.max(other.seqno),
+            since: match (self.since, other.since) {
+                (Some(a), Some(b)) => Some(later(a, b)),
+                (a, b) => a.or(b),
+            },
+            until: match (self.until, other.until) {
+                (Some(a), Some(b)) => Some(earlier(a, b)),
+                (a, b) => a.or(b),
+            },
+        }
+    }
+
+    /// Copies the range of keys.
+    #[must_use]
+    pub fn range(&self) -> CoveredRange {
+        let copy = |border: Border<'_>| (border.key.to_vec(), border.is_behind);
+        CoveredRange {
+            since: self.since.map(copy),
+            until: self.until.map(copy),
+        }
+    }
+}
+
+/// A range of keys between two borders.
+#[derive(Clone, Debug)]
+pub struct CoveredRange {
+    since: Option<(Vec<u8>, bool)>,
+    until: Option<(Vec<u8>, bool)>,
+}
+
+fn border(of: &(Vec<u8>, bool)) -> Border<'_> {
+    Border {
+        key: &of.0,
+        is_behind: of.1,
+    }
+}
+
+impl CoveredRange {
+    /// Whether a user key is in the range.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, order: &crate::KeyOrder, user_key: &[u8]) -> bool {
+        let key = Border::before(user_key);
+        let is_before = |until: &(Vec<u8>, bool)| key.compare(order, border(until)).is_lt();
+        let is_since = |since: &(Vec<u8>, bool)| key.compare(order, border(since)).is_ge();
+        self.until.as_ref().is_none_or(is_before) && self.since.as_ref().is_none_or(is_since)
+    }
+}
+
+/// The tombstones of a sorted run.
+#[derive(Clone, Debug)]
+pub struct RunTombstones {
+    /// Not empty, in key order; neighbours have at most one key in common.
+    lists: Arc<[Arc<FragmentedTombstones>]>,
+}
+
+impl RunTombstones {
+    /// Collects the tombstones of the tables of a run, which are given in key order.
+    ///
+    /// Each list is truncated to its table. `None` if there are no tombstones.
+    #[must_use]
+    pub fn new(lists: impl IntoIterator<Item = Arc<FragmentedTombstones>>) -> Option<Self> {
+        let lists: Vec<_> = lists.into_iter().filter(|list| !list.is_empty()).collect();
+        (!lists.is_empty()).then(|| RunTombstones {
+            lists: lists.into(),
+        })
+    }
+
+    /// The newest tombstone over `user_key` that is visible at `snapshot`.
+    #[must_use]
+    pub fn coverage(&self, user_key: &[u8], snapshot: SeqNo) -> Coverage<'_> {
+        let key = Border::before(user_key);
+        let order = &self.lists[0].order;
+        let first = self.first_behind(key);
+        let before = first.checked_sub(1).and_then(|at| self.lists.get(at));
+        let mut coverage = Coverage {
+            seqno: 0,
+            since: before.and_then(|list| list.end()),
+            until: None,
+        };
+        for list in &self.lists[first..] {
+            coverage = coverage.and(order, list.coverage(key, snapshot));
+            let begins_behind = |from: Border<'_>| from.compare(order, key).is_gt();
+            if list.start().is_some_and(begins_behind) {
+                break;
+            }
+        }
+        coverage
+    }
+
+    /// The index of the first list that ends behind `key`.
+    fn first_behind(&self, key: Border<'_>) -> usize {
+        self.lists.partition_point(|list| {
+            let ends_before = |end: Border<'_>| end.compare(&list.order, key).is_le();
+            list.end().is_none_or(ends_before)
+        })
+    }
+
+    /// Writes the position behind the tombstones over `user_key` that are visible at `snapshot`, and
+    /// behind all that follow without a gap, for a seek. Returns whether there is one.
+    pub fn seek_behind(&self, user_key: &[u8], snapshot: SeqNo, target: &mut Vec<u8>) -> bool {
+        let key = Border::before(user_key);
+        let order = &self.lists[0].order;
+        let fragments = self.lists[self.first_behind(key)..]
+            .iter()
+            .flat_map(|list| &list.fragments);
+        let mut end: Option<Border<'_>> = None;
+        for fragment in fragments {
+            if fragment.to().compare(order, end.unwrap_or(key)).is_le() {
+                continue;
+            }
+            let is_beyond = fragment.from().compare(order, end.unwrap_or(key)).is_gt();
+            if is_beyond || fragment.visible(snapshot) == 0 {
+                break;
+            }
+            end = Some(fragment.to());
+        }
+        end.inspect(|&end| write_position(end, target)).is_some()
+    }
+
+    /// Writes the position before the tombstones over `user_key` that are visible at `snapshot`, and
+    /// before all that precede them without a gap, for a backward seek. Returns whether there is
+    /// one.
+    pub fn seek_before(&self, user_key: &[u8], snapshot: SeqNo, target: &mut Vec<u8>) -> bool {
+        let key = Border::behind(user_key);
+        let order = &self.lists[0].order;
+        let behind = self.lists.partition_point(|list| {
+            let begins_before = |from: Border<'_>| from.compare(order, key).is_lt();
+            list.start().is_none_or(begins_before)
+        });
+        let fragments = self.lists[..behind]
+            .iter()
+            .rev()
+            .flat_map(|list| list.fragments.iter().rev());
+        let mut start: Option<Border<'_>> = None;
+        for fragment in fragments {
+            if fragment.from().compare(order, start.unwrap_or(key)).is_ge() {
+                continue;
+            }
+            let is_beyond = match start {
+                Some(start) => fragment.to().compare(order, start).is_lt(),
+                None => fragment
+                    .to()
+                    .compare(order, Border::before(user_key))
+                    .is_le(),
+            };
+            // A fragment that begins behind the key does not cover it.
+            let misses = start.is_none()
+                && (fragment.from().compare(order, Border::before(user_key))).is_gt();
+            if misses {
+                continue;
+            }
+            if is_beyond || fragment.visible(snapshot) == 0 {
+                break;
+            }
+            start = Some(fragment.from());
+        }
+        start
+            .inspect(|&start| write_position(start, target))
+            .is_some()
+    }
+}
+
+/// Writes the internal key between the entries on both sides of `border`.
+fn write_position(border: Border<'_>, target: &mut Vec<u8>) {
+    match border.is_behind {
+        true => encode_into(target, border.key, 0, ValueType::Deletion),
+        false => encode_into(target, border.key, MAX_SEQNO, ValueType::FOR_SEEK),
+    }
+}
+
+impl Fragment {
+    /// The newest sequence number up to `snapshot`; 0 if there is none.
+    pub(super) fn visible(&self, snapshot: SeqNo) -> SeqNo {
+        let mut seqnos = self.seqnos.iter().copied();
+        seqnos.find(|&seqno| seqno <= snapshot).unwrap_or(0)
+    }
+}
+
+impl FragmentedTombstones {
+    fn start(&self) -> Option<Border<'_>> {
+        self.fragments.first().map(Fragment::from)
+    }
+
+    fn end(&self) -> Option<Border<'_>> {
+        self.fragments.last().map(Fragment::to)
+    }
+
+    fn coverage(&self, key: Border<'_>, snapshot: SeqNo) -> Coverage<'_> {
+        let behind = self
+            .fragments
+            .partition_point(|fragment| fragment.from().compare(&self.order, key).is_le());
+        let before = behind.checked_sub(1).and_then(|at| self.fragments.get(at));
+        match before {
+            Some(over) if over.to().compare(&self.order, key).is_gt() => Coverage {
+                seqno: over.visible(snapshot),
+                since: Some(over.from()),
+                until: Some(over.to()),
+            },
+            before => Coverage {
+                seqno: 0,
+                since: before.map(Fragment::to),
+                until: self.fragments.get(behind).map(Fragment::from),
+            },
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The range tombstones of the runs that a scan merges.
+//!
+//! A tombstone hides older entries of any run, and all entries of older runs in its range. The scan
+//! asks for each entry; the answer for its key is kept for as long as no tombstone begins or ends.
+
+use koeldb_base::range_del::{Coverage, CoveredRange, RunTombstones};
+use koeldb_base::{KeyOrder, SeqNo};
+
+/// The range tombstones of one run.
+struct OfRun {
+    tombstones: RunTombstones,
+    /// The index of the first run that is older.
+    older: usize,
+}
+
+/// The newest visible tombstone over the keys of a range.
+struct Known {
+    seqno: SeqNo,
+    range: CoveredRange,
+}
+
+/// The range tombstones that a scan sees.
+pub(crate) struct ScanTombstones {
+    order: KeyOrder,
+    snapshot: SeqNo,
+    /// From the newest run on; those without tombstones are left out.
+    runs: Vec<OfRun>,
+    known: Option<Known>,
+    /// Whether runs may be sought to other keys than those of the scan.
+    may_seek: bool,
+}
+
+impl ScanTombstones {
+    /// Creates the tombstones of no run, for a scan at `snapshot`.
+    pub(crate) fn new(order: &KeyOrder, snapshot: SeqNo) -> Self {
+        ScanTombstones {
+            order: order.clone(),
+            snapshot,
+            runs: Vec::new(),
+            known: None,
+            may_seek: true,
+        }
+    }
+
+    /// Adds the tombstones of older runs, each with the index of the first run that is older still.
+    pub(crate) fn extend(&mut self, runs: impl IntoIterator<Item = (RunTombstones, usize)>) {
+        let runs = runs.into_iter();
+        self.runs
+            .extend(runs.map(|(tombstones, older)| OfRun { tombstones, older }));
+    }
+
+    /// Keeps the scan from seeking behind tombstones, in cursors that filter by prefix.
+    pub(crate) fn never_seek(&mut self) {
+        self.may_seek = false;
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Whether a tombstone hides an entry.
+    #[inline]
+    pub(crate) fn hides(&mut self, user_key: &[u8], seqno: SeqNo) -> bool {
+        !self.runs.is_empty() && self.newest_over(user_key) > seqno
+    }
+
+    /// The sequence number of the newest visible tombstone over a key; 0 if there is none.
+    fn newest_over(&mut self, user_key: &[u8]) -> SeqNo {
+        if let Some(known) = &self.known
+            && known.range.contains(&self.order, user_key)
+        {
+            return known.seqno;
+        }
+        let coverages = self.runs.iter();
+        let coverage = coverages
+            .map(|run| run.tombstones.coverage(user_key, self.snapshot))
+            .fold(Coverage::none(), |all, one| all.and(&self.order, one));
+        let known = self.known.insert(Known {
+            seqno: coverage.seqno,
+            range: coverage.range(),
+        });
+        known.seqno
+    }
+
+    /// Writes the position behind the tombstones of a newer run over `user_key` into `target`.
+    ///
+    /// All entries of `run` up to there are hidden. Going backward the position is the one before
+    /// them. Returns `false` if no tombstone of a newer run covers the key.
+    pub(crate) fn skip_target(
+        &self,
+        run: usize,
+        user_key: &[u8],
+        forward: bool,
+        target: &mut Vec<u8>,
+    ) -> bool {
+        let newer = self
+            .runs
+            .iter()
+            .take_while(|of| self.may_seek && of.older <= run);
+        let mut tombstones = newer.map(|of| &of.tombstones);
+        tombstones.any(|tombstones| match forward {
+            true => tombstones.seek_behind(user_key, self.snapshot, target),
+            false => tombstones.seek_before(user_key, self.snapshot, target),
+        })
+    }
+}
