@@ -210,12 +210,6 @@ impl<C: Cursor> MergingCursor<C> {
             Direction::Forward => self.children[top].next(),
             Direction::Backward => self.children[top].prev(),
         };
-        self.moved_top(moved)
-    }
-
-    /// Ends a movement of the top child.
-    #[inline]
-    fn moved_top(&mut self, moved: Result<(), Fault<C::Suspend>>) -> Result<(), Fault<C::Suspend>> {
         if let Err(fault) = moved {
             if matches!(fault, Fault::Error(_)) {
                 self.heap.clear();
@@ -246,13 +240,23 @@ impl<C: Cursor> RunsCursor for MergingCursor<C> {
         self.heap[0].child
     }
 
+    #[cold]
+    #[inline(never)]
     fn skip_in_run(&mut self, target: &[u8]) -> Result<(), Fault<C::Suspend>> {
         let top = &mut self.children[self.heap[0].child];
         let moved = match self.direction {
             Direction::Forward => top.seek(target),
             Direction::Backward => top.seek_for_prev(target),
         };
-        self.moved_top(moved)
+        if let Err(fault) = moved {
+            if matches!(fault, Fault::Error(_)) {
+                self.heap.clear();
+            }
+            return Err(fault);
+        }
+        // A second caller of `settle_top` would keep it from being inlined into steps.
+        self.build_heap();
+        Ok(())
     }
 }
 

@@ -286,7 +286,7 @@ impl<C: RunsCursor> Scan<C> {
     /// Advances to the first visible entry at or after the inner cursor.
     ///
     /// With `skipping`, its key must differ from the current one.
-    #[inline]
+    #[inline(always)]
     fn find_visible_forward(&mut self, mut skipping: bool) -> Step<C> {
         let mut skips = 0;
         let mut skipped = 0;
@@ -345,14 +345,15 @@ impl<C: RunsCursor> Scan<C> {
             skips = 0;
             self.key.clear();
             self.key.extend_from_slice(entry.user_key);
-            let is_hidden = self.view.tombstones.hides(entry.user_key, entry.seqno);
-            let is_deleted = is_hidden
-                || entry.value_type.is_deletion()
+            let is_deleted = entry.value_type.is_deletion()
+                || self.view.tombstones.hides(entry.user_key, entry.seqno)
                 || self.bounds.is_before(&self.view.order, entry.user_key);
             if is_deleted {
                 skipping = true;
-                if !is_hidden || !self.skip_hidden(true)? {
+                if self.view.tombstones.is_empty() {
                     self.inner.next()?;
+                } else {
+                    self.pass_hidden()?;
                 }
                 self.count_skipped(&mut skipped)?;
                 continue;
@@ -377,11 +378,23 @@ impl<C: RunsCursor> Scan<C> {
         Ok(())
     }
 
+    /// Advances from an entry that is not shown, behind the range tombstone that hides it if there
+    /// is one.
+    #[cold]
+    #[inline(never)]
+    fn pass_hidden(&mut self) -> Step<C> {
+        let entry = InternalKey::parse(self.inner.key())?;
+        if self.view.tombstones.hides(entry.user_key, entry.seqno) && self.skip_hidden(true)? {
+            return Ok(());
+        }
+        self.inner.next()
+    }
+
     /// Seeks behind the range tombstone that hides the current entry, in the run of the entry.
     ///
     /// Returns `false` if it has not moved: a few hidden entries are cheaper to step over, and only
     /// the tombstones of newer runs hide all entries of their ranges.
-    #[cold]
+    #[inline(never)]
     fn skip_hidden(&mut self, forward: bool) -> Result<bool, Fault<C::Suspend>> {
         self.hidden_steps += 1;
         if self.hidden_steps <= HIDDEN_STEPS {
@@ -474,6 +487,7 @@ impl<C: RunsCursor> Scan<C> {
 
     /// Seeks before the range tombstone that hides the current entry, in the run of the entry.
     #[cold]
+    #[inline(never)]
     fn skip_hidden_backward(&mut self) -> Result<bool, Fault<C::Suspend>> {
         let entry = InternalKey::parse(self.inner.key())?;
         match self.view.tombstones.hides(entry.user_key, entry.seqno) {

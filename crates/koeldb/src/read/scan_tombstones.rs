@@ -25,7 +25,8 @@ pub(crate) struct ScanTombstones {
     snapshot: SeqNo,
     /// From the newest run on; those without tombstones are left out.
     runs: Vec<OfRun>,
-    known: Option<Known>,
+    /// Boxed, because scans are moved while they are created.
+    known: Option<Box<Known>>,
     /// Whether runs may be sought to other keys than those of the scan.
     may_seek: bool,
 }
@@ -66,6 +67,7 @@ impl ScanTombstones {
     }
 
     /// The sequence number of the newest visible tombstone over a key; 0 if there is none.
+    #[inline(never)]
     fn newest_over(&mut self, user_key: &[u8]) -> SeqNo {
         if let Some(known) = &self.known
             && known.range.contains(&self.order, user_key)
@@ -76,10 +78,10 @@ impl ScanTombstones {
         let coverage = coverages
             .map(|run| run.tombstones.coverage(user_key, self.snapshot))
             .fold(Coverage::none(), |all, one| all.and(&self.order, one));
-        let known = self.known.insert(Known {
+        let known = self.known.insert(Box::new(Known {
             seqno: coverage.seqno,
             range: coverage.range(),
-        });
+        }));
         known.seqno
     }
 
