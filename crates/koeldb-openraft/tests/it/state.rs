@@ -45,6 +45,15 @@ fn a_crash_keeps_a_prefix_of_the_applied_entries() {
     }
 }
 
+/// Ends a writer, also when an assertion fails.
+struct StopOnDrop<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_snapshot_names_its_own_end_while_applying_goes_on() {
     let disk = Disk::new();
@@ -65,6 +74,7 @@ fn a_snapshot_names_its_own_end_while_applying_goes_on() {
                 index += 1;
             }
         });
+        let _stop = StopOnDrop(&stop);
         for round in 0..5 {
             let snapshot = state.build_snapshot().unwrap().unwrap();
             let position = position(&snapshot, &disk);
@@ -75,7 +85,6 @@ fn a_snapshot_names_its_own_end_while_applying_goes_on() {
                 .unwrap();
             assert_eq!(applied(&other), Some(position));
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     drop(state);
     assert_eq!(
