@@ -84,7 +84,7 @@ pub struct WriteOptions {
     pub purpose: Purpose,
     /// Bytes buffered before they are passed to the operating system; 0 passes on every append.
     pub buffer_bytes: usize,
-    /// Bypass the page cache, if the file system can; `PosixFileSystem` writes through it.
+    /// Bypass the page cache. An incomplete last page leaves the buffer with a sync or at the end.
     pub direct: bool,
     /// Preallocates space in steps of this many bytes, without changing the length; 0 for never.
     ///

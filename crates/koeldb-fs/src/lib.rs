@@ -19,6 +19,7 @@ pub mod aligned;
 pub mod clock;
 pub mod fault;
 pub mod file;
+mod host;
 pub mod huge_pages;
 pub mod latency;
 pub mod layer;
@@ -40,6 +41,7 @@ pub use file::{
     AccessHint, DirEntry, EntryKind, FileLock, FileSystem, MappedPages, Metadata, OpenOptions,
     Purpose, RandomAccessFile, WritableFile, WriteOptions, is_link_refused,
 };
+pub use host::host_name;
 pub use latency::LatencyFileSystem;
 pub use layer::Operation;
 pub use memory::{MemoryFileSystem, SurvivalPolicy};

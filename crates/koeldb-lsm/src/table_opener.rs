@@ -55,6 +55,8 @@ pub struct TableOpener {
     context: TableReadContext,
     /// Whether every table is validated when it is opened.
     examines: bool,
+    /// Whether the unique ids of tables are compared with the MANIFEST.
+    verifies_unique_ids: bool,
     open_tables: Arc<OpenTables>,
 }
 
@@ -75,6 +77,7 @@ impl TableOpener {
             open_options,
             context,
             examines: false,
+            verifies_unique_ids: true,
             open_tables: Arc::default(),
         }
     }
@@ -82,6 +85,12 @@ impl TableOpener {
     /// Sets whether every table is validated when it is opened, by [`TableReader::examine`].
     pub fn set_examines(&mut self, on: bool) {
         self.examines = on;
+    }
+
+    /// Sets whether a table whose unique id differs from that in the MANIFEST is damaged; on by
+    /// default.
+    pub fn set_verifies_unique_ids(&mut self, on: bool) {
+        self.verifies_unique_ids = on;
     }
 
     /// Sets the bound on open tables; none by default.
@@ -164,7 +173,8 @@ impl TableOpener {
         context.largest_seqno = Some(file.largest_seqno);
         context.level = u32::try_from(level).ok();
         context.tombstone_bounds = Some((file.smallest.clone(), file.largest.clone()));
-        context.unique_id = (file.unique_id != [0; 2]).then_some(file.unique_id);
+        let has_id = self.verifies_unique_ids && file.unique_id != [0; 2];
+        context.unique_id = has_id.then_some(file.unique_id);
         let reader = TableReader::open(handle, &context)?;
         if self.examines {
             reader.examine(&context.order)?;

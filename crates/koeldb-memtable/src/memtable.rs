@@ -432,6 +432,12 @@ impl Memtable {
         self.arena.arena().totals().entries + self.range_deletion_count()
     }
 
+    /// The number of entries without range deletions.
+    #[must_use]
+    pub fn point_count(&self) -> u64 {
+        self.arena.arena().totals().entries
+    }
+
     /// The number of entries that delete a key.
     #[must_use]
     pub fn deletion_count(&self) -> u64 {

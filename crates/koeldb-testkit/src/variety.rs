@@ -114,6 +114,13 @@ pub const ROWS: &[Row] = &[
     row(DATABASE, "bytes_per_sync", &["0", "4096"]),
     row(DATABASE, "wal_bytes_per_sync", &["0", "4096"]),
     row(DATABASE, "strict_bytes_per_sync", BOOL),
+    row(DATABASE, "avoid_flush_during_recovery", BOOL),
+    row(DATABASE, "paranoid_checks", BOOL),
+    row(DATABASE, "flush_verify_memtable_count", BOOL),
+    row(DATABASE, "verify_sst_unique_id_in_manifest", BOOL),
+    row(DATABASE, "allow_data_in_errors", BOOL),
+    row(DATABASE, "use_direct_io_for_flush_and_compaction", BOOL),
+    row(DATABASE, "db_host_id", &["__hostname__", "host"]),
     row(DATABASE, "WAL_ttl_seconds", &["0", "1", "3600"]),
     row(DATABASE, "WAL_size_limit_MB", &["0", "1"]),
     row(DATABASE, "use_fsync", BOOL),
@@ -507,6 +514,18 @@ pub const LEFT_OUT: &[LeftOut] = &[
     ),
     left_out(
         DATABASE,
+        "use_direct_io_for_flush_and_compaction",
+        &[Suite::Stress],
+        "the file system below may not have it; koeldb_fs::posix::direct_writer looks",
+    ),
+    left_out(
+        DATABASE,
+        "paranoid_checks",
+        &[Suite::Crash],
+        "damage is tolerated by design; tests/it/checks.rs has it",
+    ),
+    left_out(
+        DATABASE,
         "db_log_dir",
         &Suite::ALL,
         "a path of lines for people; tests/it/file_options.rs has it",
@@ -890,6 +909,9 @@ fn settle_database(values: &mut Values) {
     }
     if values.is("allow_mmap_reads", "true") {
         values.leave_out("use_direct_reads");
+    }
+    if values.is("writable_file_max_buffer_size", "0") {
+        values.leave_out("use_direct_io_for_flush_and_compaction");
     }
     if values.is("write_dbid_to_manifest", "false") {
         values.leave_out("write_identity_file");

@@ -120,6 +120,15 @@ impl Context {
         }
     }
 
+    /// Returns a key for the text of an error; without the key itself, if the options hide it.
+    pub(crate) fn shown_key(&self, key: &[u8]) -> String {
+        if self.db_options.allow_data_in_errors {
+            format!("key '{}'", key.escape_ascii())
+        } else {
+            "a key".to_owned()
+        }
+    }
+
     /// The current mutable options.
     pub(crate) fn mutable_options(&self) -> RwLockReadGuard<'_, DbOptions> {
         self.mutable.read().unwrap_or_else(PoisonError::into_inner)

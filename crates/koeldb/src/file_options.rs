@@ -36,6 +36,7 @@ impl DbOptions {
             buffer_bytes: table_buffer_bytes(self),
             bytes_per_sync: self.bytes_per_sync,
             preallocate_bytes: self.preallocated(bytes_expected),
+            direct: self.use_direct_io_for_flush_and_compaction,
             ..self.file(purpose)
         }
     }

@@ -126,6 +126,7 @@ impl Opening {
             None if self.read_only => None,
             None => Some(self.prepare_directory()?),
         };
+        self.check_direct_writes()?;
         let info_log = Arc::new(self.info_log());
         let identity = self.create_or_check()?;
         let mut to_create = self.resolve_families()?;
@@ -168,6 +169,10 @@ impl Opening {
             },
             identity: identity.clone(),
             session_id: session_id.clone(),
+            host_id: match self.db.db_host_id.as_str() {
+                HOST_NAME => koeldb_fs::host_name(),
+                given => given.to_owned(),
+            },
             numbers: versions.file_numbers().clone(),
             statistics: self.db.statistics.clone(),
             db_options: Arc::clone(&mutable),
@@ -272,6 +277,11 @@ impl Opening {
             },
         }));
         inner.prepared.adopt(undecided);
+        if !recovered.kept.is_empty() {
+            inner.commit.wals.adopt(recovered.kept);
+            // Recovered memtables may be charged, or nearly full.
+            inner.commit.check_memtables_soon();
+        }
         if let Some(secondary) = &inner.secondary {
             secondary.catch_up(&inner.commit)?;
         }
@@ -445,6 +455,9 @@ impl Opening {
         }
     }
 }
+
+/// The value of `db_host_id` that stands for the name of the host.
+const HOST_NAME: &str = "__hostname__";
 
 /// Returns an unpredictable number for identities.
 fn random() -> u128 {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::range_del::union_of;
@@ -36,6 +36,8 @@ pub(crate) struct TableFiles {
     pub(crate) directory: PathBuf,
     pub(crate) identity: String,
     pub(crate) session_id: String,
+    /// The name of this host, or that in its place.
+    pub(crate) host_id: String,
     pub(crate) numbers: FileNumbers,
     pub(crate) statistics: Option<Statistics>,
     /// The current options of the database.
@@ -99,6 +101,7 @@ impl TableFiles {
         let fs = Arc::clone(&self.fs);
         let mut tables = TableOpener::new(fs, &self.directory, self.open_options, context);
         tables.set_examines(self.untrusted);
+        tables.set_verifies_unique_ids(self.options().verify_sst_unique_id_in_manifest);
         tables.set_open_tables(Arc::clone(&self.open_tables));
         Arc::new(tables)
     }
@@ -113,10 +116,12 @@ impl TableFiles {
         purpose: Purpose,
         bytes_expected: u64,
     ) -> koeldb_fs::WriteOptions {
+        self.options().table_file(purpose, bytes_expected)
+    }
+
+    fn options(&self) -> RwLockReadGuard<'_, DbOptions> {
         let options = self.db_options.read();
-        options
-            .unwrap_or_else(PoisonError::into_inner)
-            .table_file(purpose, bytes_expected)
+        options.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The charge of a flush or compaction; `None` if it is not limited.
@@ -159,6 +164,7 @@ impl TableFiles {
             db_id: self.identity.clone(),
             session_id: self.session_id.clone(),
             property_collector_names: options.property_collector_names(),
+            host_id: self.host_id.clone(),
             oldest_ancestor_time: now,
             file_creation_time: now,
             oldest_key_time: now,
@@ -203,12 +209,14 @@ impl TableFiles {
         let checks = OutputChecks::of_flush(&options);
         let reporter = TableReporter::new(self, job_id, &family.name, reason);
         let next_file_number = || -> FileNumber { reporter.begin() };
+        let verifies_count = self.options().flush_verify_memtable_count;
         let job = FlushJob {
             order: family.order.clone(),
             memtables: memtables.iter().map(Memtable::cursor).collect(),
             tombstones: union_of(&family.order, &tombstones),
             snapshots: snapshots.to_vec(),
             merge_operator: options.merge_operator.as_deref(),
+            entry_count: verifies_count.then(|| memtables.iter().map(|m| m.point_count()).sum()),
             output: OutputSpec {
                 fs: &*self.fs,
                 directory: &self.directory,

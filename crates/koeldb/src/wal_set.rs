@@ -254,6 +254,11 @@ impl WalSet {
         Ok(())
     }
 
+    /// Takes over synced logs of an earlier session that memtables need.
+    pub(crate) fn adopt(&self, logs: Vec<(FileNumber, u64)>) {
+        lock(&self.closed).extend(logs);
+    }
+
     /// The logs that are no longer written and not yet removed, with their sizes.
     pub(crate) fn closed(&self) -> Vec<(FileNumber, u64)> {
         lock(&self.closed).clone()

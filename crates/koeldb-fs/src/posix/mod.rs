@@ -7,12 +7,13 @@
 //!   is 0666 less the umask, that of directories 0700. Existing files are opened without blocking
 //!   and must be regular.
 //! - A writable file that failed once stays failed.
-//! - Direct I/O applies to reads. Direct writes go through the page cache: the engine writes tables
-//!   once and in large pieces, where the page cache costs little.
+//! - Direct reads and writes bypass the page cache. A file opened again for appending is written
+//!   through it.
 //! - Locks are record locks, which RocksDB respects.
 //!
-//! `system`: the file system. `reader`, `writer`, `lock`: open files and locks.
+//! `system`: the file system. `reader`, `writer`, `direct_writer`, `lock`: open files and locks.
 
+mod direct_writer;
 mod lock;
 mod reader;
 mod system;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use koeldb_base::{Error, ErrorKind, Result};
 
 use super::lock::PosixLock;
-use super::reader::{self, DirectFile, MappedFile, PlainFile};
-use super::writer;
+use super::reader::{DIRECT_FLAG, DirectFile, MappedFile, PlainFile};
+use super::{direct_writer, writer};
 use crate::file::{
     DirEntry, EntryKind, FileLock, FileSystem, Metadata, OpenOptions, RandomAccessFile,
     WritableFile, WriteOptions,
@@ -38,9 +38,12 @@ impl FileSystem for PosixFileSystem {
             .write(true)
             .create_new(true)
             .mode(0o666)
-            .custom_flags(libc::O_NOFOLLOW)
+            .custom_flags(libc::O_NOFOLLOW | if options.direct { DIRECT_FLAG } else { 0 })
             .open(path)
             .map_err(|error| Error::io(error, "create", path))?;
+        if options.direct {
+            return direct_writer::direct_writer(file, path, options);
+        }
         Ok(writer::writer(file, path, 0, options))
     }
 
@@ -56,7 +59,7 @@ impl FileSystem for PosixFileSystem {
             ));
         }
         if options.direct {
-            let (file, metadata) = open_existing(path, reader::DIRECT_FLAG, false)?;
+            let (file, metadata) = open_existing(path, DIRECT_FLAG, false)?;
             return Ok(Arc::new(DirectFile::new(file, path, metadata.len())?));
         }
         let (file, metadata) = open_existing(path, 0, false)?;

@@ -19,24 +19,17 @@ pub(super) fn writer(
     len: u64,
     options: &WriteOptions,
 ) -> Box<dyn WritableFile> {
-    let mut sink = PosixSink {
-        file,
-        path: path.to_owned(),
-        written: len,
-        hinted: len,
-        preallocated: len,
-        options: *options,
-    };
-    sink.preallocate(len.saturating_add(1));
+    let sink = PosixSink::new(file, path, len, options);
     Box::new(BufferedFile::new(sink, options.buffer_bytes))
 }
 
+/// Writes through the page cache.
 #[derive(Debug)]
-struct PosixSink {
-    file: File,
-    path: PathBuf,
+pub(super) struct PosixSink {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
     /// The number of bytes already passed to the operating system.
-    written: u64,
+    pub(super) written: u64,
     /// The offset up to which write-back was requested.
     hinted: u64,
     /// The offset up to which space was preallocated.
@@ -76,9 +69,22 @@ impl Sink for PosixSink {
 }
 
 impl PosixSink {
+    pub(super) fn new(file: File, path: &Path, len: u64, options: &WriteOptions) -> Self {
+        let mut sink = PosixSink {
+            file,
+            path: path.to_owned(),
+            written: len,
+            hinted: len,
+            preallocated: len,
+            options: *options,
+        };
+        sink.preallocate(len.saturating_add(1));
+        sink
+    }
+
     /// Preallocates space in whole steps. A failure is ignored: the write will report the cause.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn preallocate(&mut self, end: u64) {
+    pub(super) fn preallocate(&mut self, end: u64) {
         let step = self.options.preallocate_bytes;
         if step == 0 || end <= self.preallocated {
             return;
@@ -96,7 +102,7 @@ impl PosixSink {
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    fn preallocate(&mut self, end: u64) {
+    pub(super) fn preallocate(&mut self, end: u64) {
         self.preallocated = end;
     }
 

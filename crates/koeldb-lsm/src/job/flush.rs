@@ -1,7 +1,7 @@
 //! The flush job, which writes memtables to one table of level 0.
 
 use koeldb_base::range_del::FragmentedTombstones;
-use koeldb_base::{Blocking, Cursor, KeyOrder, Result, SeqNo};
+use koeldb_base::{Blocking, Cursor, Error, KeyOrder, Result, SeqNo};
 use koeldb_table::TableProperties;
 
 use super::compaction_cursor::{CompactionCursor, CompactionRules, DropCounts};
@@ -40,6 +40,8 @@ pub struct FlushJob<'a, C> {
     pub snapshots: Vec<SeqNo>,
     /// The merge operator.
     pub merge_operator: Option<&'a dyn MergeOperator>,
+    /// The number of entries of the memtables, without range tombstones, to be verified.
+    pub entry_count: Option<u64>,
     /// The settings of the output table.
     pub output: OutputSpec<'a>,
 }
@@ -48,7 +50,8 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
     /// Writes the table.
     ///
     /// # Errors
-    /// The errors of the file system or the merge operator; no files are left then.
+    /// The errors of the file system or the merge operator, and `Corruption` if the number of
+    /// entries differs from [`FlushJob::entry_count`]; no files are left then.
     pub fn run(self) -> Result<FlushResult> {
         let input = MergingCursor::new(self.order.clone(), self.memtables);
         let rules = CompactionRules {
@@ -64,6 +67,14 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
         let mut entries = CompactionCursor::new(input, rules)?;
         let mut outputs = TableOutputs::new(self.output);
         entries.write_to(&mut outputs, &[])?;
+        let read = entries.entries_read();
+        if let Some(expected) = self.entry_count
+            && expected != read
+        {
+            return Err(Error::corruption(format!(
+                "flush read {read} entries, but the memtables have {expected}"
+            )));
+        }
         let mut output = outputs.finish(entries.tombstones())?;
         Ok(FlushResult {
             file: output.files.pop(),

@@ -13,6 +13,7 @@ mod compact;
 mod cut;
 mod edit;
 mod entries;
+mod flush;
 mod parse;
 mod pick;
 mod search;

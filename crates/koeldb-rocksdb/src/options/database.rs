@@ -32,7 +32,7 @@ pub struct Options {
     logger: Option<InfoLogger>,
 }
 
-/// A directory for tables. No effect: tables are in the directory of the database.
+/// A directory for tables besides that of the database, which an open refuses.
 pub struct DBPath {
     path: PathBuf,
 }
@@ -156,14 +156,25 @@ impl Options {
         self.inner.prepare_for_bulk_load();
     }
 
-    /// No effect: tables are in the directory of the database.
+    /// Refused, unless there are none: all tables are in the directory of the database.
     pub fn set_db_paths(&mut self, paths: &[DBPath]) {
-        let _ = paths.iter().map(|path| &path.path);
+        self.refuse_paths("set_db_paths", paths);
     }
 
-    /// No effect: tables are in the directory of the database.
+    /// Refused, unless there are none: all tables are in the directory of the database.
     pub fn set_cf_paths(&mut self, paths: &[DBPath]) {
-        let _ = paths.iter().map(|path| &path.path);
+        self.refuse_paths("set_cf_paths", paths);
+    }
+
+    fn refuse_paths(&mut self, setter: &str, paths: &[DBPath]) {
+        if let Some(first) = paths.first() {
+            let reason = format!(
+                "all tables are in the directory of the database, none in {}; open the database in \
+                 the directory that has the space",
+                first.path.display()
+            );
+            self.fail(Error::refused(setter, &reason));
+        }
     }
 
     /// Uses the files and threads of this environment.
@@ -342,7 +353,7 @@ impl Options {
         prefix_extractor.set_in(&mut self.inner);
     }
 
-    /// The directory of LOG. No effect: it is in the directory of the database.
+    /// The directory of LOG, whose name then begins with the path of the database.
     pub fn set_db_log_dir<P: AsRef<Path>>(&mut self, path: P) {
         self.inner.set_db_log_dir(path);
     }

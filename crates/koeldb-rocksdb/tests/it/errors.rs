@@ -126,6 +126,10 @@ fn refusals_name_what_they_refuse() {
     atomic.set_atomic_flush(true);
     let opened = DB::open(&atomic, dir.path());
     refused(opened.unwrap_err(), "atomic_flush");
+    let mut elsewhere = options.clone();
+    elsewhere.set_db_paths(&[rocksdb::DBPath::new("/elsewhere", 1 << 30).unwrap()]);
+    let opened = DB::open(&elsewhere, dir.path());
+    refused(opened.unwrap_err(), "set_db_paths");
     let db = DB::open(&options, dir.path()).unwrap();
     refused(db.put_with_ts("k", "t", "v").unwrap_err(), "put_with_ts");
     let mut read = ReadOptions::default();

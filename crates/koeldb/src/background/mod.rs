@@ -204,7 +204,9 @@ impl Background {
             self.schedule();
             match self.compact(&family, plan, CompactionRequest::default()) {
                 Ok(_) => self.failed_compactions.store(0, Ordering::Relaxed),
-                Err(error) if is_transient(&error) => self.retry_compaction_later(&error),
+                Err(error) if is_transient(&error) || self.is_tolerated(&error) => {
+                    self.retry_compaction_later(&error);
+                }
                 Err(error) => self.compaction_failed(error),
             }
         }
@@ -220,9 +222,16 @@ impl Background {
     /// A cancelled compaction needs no action, and one that failed by an I/O error can be retried:
     /// only its caller is affected. Any other failure stops writes.
     fn compaction_failed(&self, error: Error) {
-        if !is_given_up(&error) && !is_transient(&error) {
+        if !is_given_up(&error) && !is_transient(&error) && !self.is_tolerated(&error) {
             self.health.job_failed("compaction", error);
         }
+    }
+
+    /// Whether damage that a compaction finds must not stop writes (`paranoid_checks=false`).
+    fn is_tolerated(&self, error: &Error) -> bool {
+        !self.context.db_options.paranoid_checks
+            && error.kind() == ErrorKind::Corruption
+            && error.severity() == Severity::None
     }
 
     /// Schedules a retry of a compaction after an I/O error.

@@ -4,6 +4,7 @@ use koeldb_base::error::{ErrorDetail, WriteOutcome};
 use koeldb_base::{Error, ErrorKind};
 
 use super::DeadlockPath;
+use crate::context::Context;
 
 /// Creates an error of an operation that has not changed the database.
 pub(crate) fn not_applied(
@@ -17,14 +18,18 @@ pub(crate) fn not_applied(
 }
 
 /// Creates the error of a lock that was not acquired before the timeout.
-pub(crate) fn lock_timeout(key: &[u8]) -> Error {
-    let message = format!("no lock on key '{}' in time", key.escape_ascii());
+pub(crate) fn lock_timeout(key: &[u8], context: &Context) -> Error {
+    let message = format!("no lock on {} in time", context.shown_key(key));
     not_applied(ErrorKind::TimedOut, ErrorDetail::LockTimeout, message)
 }
 
 /// Creates the error of a wait that would close a cycle.
-pub(crate) fn deadlock(path: &DeadlockPath) -> Error {
-    let message = format!("waiting for a lock would be a deadlock: {path}");
+pub(crate) fn deadlock(path: &DeadlockPath, context: &Context) -> Error {
+    let message = if context.db_options.allow_data_in_errors {
+        format!("waiting for a lock would be a deadlock: {path}")
+    } else {
+        "waiting for a lock would be a deadlock".to_owned()
+    };
     not_applied(ErrorKind::Busy, ErrorDetail::Deadlock, message)
 }
 

@@ -112,7 +112,7 @@ impl KeyLocks {
             Answer::Granted => Ok(Acquired::New),
             Answer::Upgraded => Ok(Acquired::Upgraded),
             Answer::Held => Ok(Acquired::Held),
-            Answer::Taken => Err(errors::lock_timeout(wanted.key)),
+            Answer::Taken => Err(errors::lock_timeout(wanted.key, &self.context)),
             Answer::Full => Err(errors::lock_limit()),
             Answer::Queued(wait) => {
                 return Asked::Queued(Queued {
@@ -131,7 +131,7 @@ impl KeyLocks {
             return Ok(());
         };
         let path = DeadlockPath::new(&cycle, self.context.clock.unix_micros());
-        let error = errors::deadlock(&path);
+        let error = errors::deadlock(&path, &self.context);
         self.remember(path);
         Err(error)
     }
@@ -164,7 +164,7 @@ impl KeyLocks {
             let waited = now.saturating_sub(begun);
             let mut left = match patience.timeout {
                 Some(limit) if waited >= limit => {
-                    return queued.give_up(errors::lock_timeout(wanted.key));
+                    return queued.give_up(errors::lock_timeout(wanted.key, &self.context));
                 }
                 Some(limit) => (limit - waited).min(PARK_MAX),
                 None => PARK_MAX,
@@ -213,7 +213,9 @@ impl KeyLocks {
             let now = clock.now();
             let until = patience.timeout.map(|limit| begun.saturating_add(limit));
             if until.is_some_and(|until| until <= now) {
-                return Poll::Ready(queued.give_up(errors::lock_timeout(wanted.key)));
+                return Poll::Ready(
+                    queued.give_up(errors::lock_timeout(wanted.key, &self.context)),
+                );
             }
             if let Err(closed) = self.health.check_open() {
                 return Poll::Ready(queued.give_up(closed));

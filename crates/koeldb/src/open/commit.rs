@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use koeldb_base::Result;
+use koeldb_base::{Result, file_name};
+use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_lsm::version::{VersionEdit, VersionSet};
 
 use super::Opening;
@@ -21,6 +22,7 @@ impl Opening {
         recovered: &Recovered,
         table_files: &TableFiles,
     ) -> Result<Wal> {
+        self.sync_kept_logs(recovered)?;
         let number = table_files.numbers.next();
         let file = new_wal_file(&*self.fs, &self.wal_dir, number, &self.db.wal_file())?;
         let mut writer = wal_writer(file, &self.db)?;
@@ -52,7 +54,7 @@ impl Opening {
             .keys()
             .map(|&id| {
                 let mut edit = VersionEdit::of(id);
-                edit.log_number = Some(number);
+                edit.log_number = Some(number).filter(|_| !recovered.in_memory.contains_key(&id));
                 let files = recovered.flushed.iter().filter(|(family, _)| *family == id);
                 edit.added_files = files.map(|(_, file)| (0, Arc::clone(file))).collect();
                 edit
@@ -62,16 +64,31 @@ impl Opening {
         let mut installed: BTreeMap<_, _> = versions.log_and_apply(edits)?.into_iter().collect();
         for (id, family) in families {
             let version = installed.remove(id);
-            family.restart(version.unwrap_or_else(|| family.version()), number);
+            let first_log = recovered.in_memory.get(id).copied().unwrap_or(number);
+            family.restart(version.unwrap_or_else(|| family.version()), first_log);
         }
         Ok(Wal {
             writer,
             number,
             is_entry_synced: recovered.stopped_early || !recovered.undecided.is_empty(),
             has_unsynced: false,
-            follows: None,
+            follows: recovered.kept.last().map(|(number, _)| *number),
             unconfirmed: None,
             next_seqno: recovered.next_seqno,
         })
+    }
+
+    /// Syncs the logs that stay in use: later logs may be synced from now on (O6).
+    fn sync_kept_logs(&self, recovered: &Recovered) -> Result<()> {
+        for &(number, _) in &recovered.kept {
+            let path = file_name::wal(&self.wal_dir, number);
+            let mut log = self.fs.append(&path, &WriteOptions::new(Purpose::Wal))?;
+            log.sync_data()?;
+            log.close()?;
+        }
+        if recovered.kept.is_empty() {
+            return Ok(());
+        }
+        self.fs.sync_dir(&self.wal_dir)
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Error, Result};
 use koeldb_fs::small_file::{create_dir_durably, parent};
-use koeldb_fs::{EntryKind, FileLock, FileSystem};
+use koeldb_fs::{EntryKind, FileLock, FileSystem, Purpose, WriteOptions};
 use koeldb_lsm::current::{db_id_from, read_identity, write_identity};
 use koeldb_lsm::version::VersionSet;
 
@@ -63,6 +63,25 @@ impl Opening {
             write_identity(&*self.fs, &self.path, &identity)?;
         }
         Ok(Some(identity))
+    }
+
+    /// Checks that the file system can write tables as the options say.
+    pub(super) fn check_direct_writes(&self) -> Result<()> {
+        if self.read_only || !self.db.use_direct_io_for_flush_and_compaction {
+            return Ok(());
+        }
+        // Orphans of this kind are removed.
+        let path = file_name::temporary(&self.path, 0);
+        let options = WriteOptions {
+            direct: true,
+            ..WriteOptions::new(Purpose::Open)
+        };
+        let created = self.fs.create(&path, &options);
+        let closed = created.and_then(|file| file.close());
+        let _ = self.fs.remove_file(&path);
+        closed.map_err(|error| {
+            error.context("the file system refuses use_direct_io_for_flush_and_compaction=true")
+        })
     }
 
     /// Checks that the logs are in the default directory, if the options name none.

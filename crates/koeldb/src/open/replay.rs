@@ -37,6 +37,10 @@ pub(crate) struct Recovered {
     pub(crate) flushed: Vec<(u32, Arc<FileMeta>)>,
     /// Whether replay stopped at damage, in point-in-time mode.
     pub(crate) stopped_early: bool,
+    /// The column families whose recovered data stays in their memtables, with their oldest log.
+    pub(crate) in_memory: BTreeMap<u32, FileNumber>,
+    /// The logs of that data, with their sizes, oldest first.
+    pub(crate) kept: Vec<(FileNumber, u64)>,
     /// The numbers of logs with dropped data, which are kept in the archive.
     pub(crate) archive: Vec<FileNumber>,
     /// The prepared transactions that were neither committed nor rolled back.
@@ -202,9 +206,15 @@ pub(crate) fn replay_logs(
     if !read_only && !decides {
         refuse_undecided(directory, &replay.sections)?;
     }
-    if !read_only {
+    let mut in_memory = BTreeMap::new();
+    if !read_only && db.avoid_flush_during_recovery && replay.may_keep_memtables(&report) {
+        in_memory = replay.unflushed();
+    } else if !read_only {
         replay.flush_all()?;
     }
+    let oldest_kept = in_memory.values().min().copied().unwrap_or(FileNumber::MAX);
+    let kept = report.logs.iter().map(|log| (log.number, log.bytes));
+    let kept = kept.filter(|(number, _)| *number >= oldest_kept).collect();
     report.last_seqno = replay.last_seqno;
     report.tables_written = replay.flushed.iter().map(|(_, file)| file.number).collect();
     Ok(Recovered {
@@ -213,6 +223,8 @@ pub(crate) fn replay_logs(
         next_seqno: replay.next_seqno.unwrap_or(replay.last_seqno + 1),
         stopped_early: replay.stop.is_some(),
         flushed: replay.flushed,
+        in_memory,
+        kept,
         archive,
         undecided: replay
             .sections
@@ -594,6 +606,25 @@ impl Replay<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the logs can stay in use: all of them are whole, and no data of them is in tables.
+    ///
+    /// Otherwise the next replay could stop at the damage, before later logs, or meet data twice.
+    fn may_keep_memtables(&self, report: &RecoveryReport) -> bool {
+        let is_whole = report.logs.iter().all(|log| log.problem.is_none());
+        let is_in_step = self.next_seqno.is_some() && self.end_of_record == self.next_seqno;
+        is_whole && is_in_step && self.flushed.is_empty() && self.sections.is_empty()
+    }
+
+    /// The column families with data in memtables, and the first log that may have some of it.
+    fn unflushed(&self) -> BTreeMap<u32, FileNumber> {
+        let families = self.families.values();
+        let filled =
+            families.filter(|family| family.read(|state| !state.active.memtable.is_empty()));
+        filled
+            .filter_map(|family| Some((family.id, *self.log_numbers.get(&family.id)?)))
+            .collect()
     }
 
     fn flush_all(&mut self) -> Result<()> {

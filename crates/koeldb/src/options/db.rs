@@ -184,8 +184,9 @@ option_section! {
         /// O_DIRECT for compaction inputs only.
         [accepted fixed "11.5"] use_direct_io_for_compaction_reads: bool = false, "No effect when use_direct_reads is on.",
             set_use_direct_io_for_compaction_reads(on: bool), get_use_direct_io_for_compaction_reads;
-        /// O_DIRECT for files written by flush and compaction.
-        [accepted fixed "<=5.4"] use_direct_io_for_flush_and_compaction: bool = false, "Needs writable_file_max_buffer_size > 0.",
+        /// O_DIRECT for files written by flush and compaction. An open fails if the file system has
+        /// no direct writes.
+        [honoured fixed "<=5.4"] use_direct_io_for_flush_and_compaction: bool = false, "Needs writable_file_max_buffer_size > 0.",
             set_use_direct_io_for_flush_and_compaction(on: bool), get_use_direct_io_for_flush_and_compaction;
         /// Keep WALs needed by prepared, uncommitted transactions.
         [accepted fixed "<=5.4"] allow_2pc: bool = false, "Turns avoid_flush_during_recovery off.",
@@ -205,14 +206,17 @@ option_section! {
         /// Open files with close-on-exec.
         [accepted fixed "<=5.4"] is_fd_close_on_exec: bool = true, "",
             set_is_fd_close_on_exec(on: bool), get_is_fd_close_on_exec;
-        /// Fail hard on inconsistencies at open and on background errors.
-        [accepted fixed "<=5.4"] paranoid_checks: bool = true, "",
+        /// Fail an open if a table cannot be opened, and stop writes if a compaction finds damage. If
+        /// not, reads of damaged tables fail, and the compaction is retried after pauses. Damaged
+        /// logs are the subject of wal_recovery_mode; a failed log always stops writes.
+        [honoured fixed "<=5.4"] paranoid_checks: bool = true, "",
             set_paranoid_checks(on: bool), get_paranoid_checks;
         /// Open and check table files in the background after open returned.
         [accepted fixed "11.1"] open_files_async: bool = false, "Needs skip_stats_update_on_db_open; not with FIFO.",
             set_open_files_async(on: bool), get_open_files_async;
-        /// Compare entries in the memtable with entries iterated by the flush.
-        [accepted fixed "6.22"] flush_verify_memtable_count: bool = true, "",
+        /// Compare entries in the memtable with entries iterated by the flush, which fails if they
+        /// differ.
+        [honoured fixed "6.22"] flush_verify_memtable_count: bool = true, "",
             set_flush_verify_memtable_count(on: bool), get_flush_verify_memtable_count;
         /// Compare entries read by a compaction with the inputs' properties.
         [honoured fixed "8.6"] compaction_verify_record_count: bool = true, "",
@@ -224,7 +228,7 @@ option_section! {
         [accepted fixed "9.11"] track_and_verify_wals: bool = false, "Experimental.",
             set_track_and_verify_wals(on: bool), get_track_and_verify_wals;
         /// Compare each table's unique id with the MANIFEST.
-        [accepted fixed "7.3"] verify_sst_unique_id_in_manifest: bool = true, "Only files opened.",
+        [honoured fixed "7.3"] verify_sst_unique_id_in_manifest: bool = true, "Only files opened.",
             set_verify_sst_unique_id_in_manifest(on: bool), get_verify_sst_unique_id_in_manifest;
         /// Do not read table properties at open to refresh compaction estimates.
         [accepted fixed "<=5.4"] skip_stats_update_on_db_open: bool = false, "",
@@ -311,8 +315,9 @@ option_section! {
         /// Add jemalloc's report to the LOG statistics.
         [accepted fixed "<=5.4"] dump_malloc_stats: bool = false, "",
             set_dump_malloc_stats(on: bool), get_dump_malloc_stats;
-        /// Keep recovered data in memtables at open.
-        [accepted fixed "<=5.4"] avoid_flush_during_recovery: bool = false, "Off with allow_2pc.",
+        /// Keep recovered data in memtables at open, and its logs. Damaged logs, and more data than
+        /// memtables hold, are nevertheless written to tables.
+        [honoured fixed "<=5.4"] avoid_flush_during_recovery: bool = false, "Off with allow_2pc.",
             set_avoid_flush_during_recovery(on: bool), get_avoid_flush_during_recovery;
         /// Let the write buffer manager trigger flushes during recovery.
         [accepted fixed "11.1"] enforce_write_buffer_manager_during_recovery: bool = true, "",
@@ -363,11 +368,11 @@ option_section! {
         [honoured fixed "6.12"] bgerror_resume_retry_interval: u64 = 1_000_000, "Microseconds.",
             set_bgerror_resume_retry_interval(time: Duration as Micros), get_bgerror_resume_retry_interval;
         /// Host name stored in table properties.
-        [accepted fixed "6.15"] db_host_id: String = "__hostname__".to_owned(), "\"__hostname__\" is replaced by the host name; not written when empty (an empty value therefore reads back as the default).";
+        [honoured fixed "6.15"] db_host_id: String = "__hostname__".to_owned(), "\"__hostname__\" is replaced by the host name; not written when empty (an empty value therefore reads back as the default).";
         /// String form of rate_limiter: each open creates a limiter of writes with this rate.
         [honoured fixed "6.10"] rate_limiter_bytes_per_sec: RateLimit = RateLimit(0), "Bytes/s; 0 = no limit; never written.";
-        /// Error texts may show user keys.
-        [accepted fixed "6.14"] allow_data_in_errors: bool = false, "",
+        /// Error texts may show user keys: those of conflicts, lock timeouts and deadlocks.
+        [honoured fixed "6.14"] allow_data_in_errors: bool = false, "",
             set_allow_data_in_errors(on: bool), get_allow_data_in_errors;
         /// Generator of whole-file checksums for the MANIFEST.
         [honoured fixed "6.26"] file_checksum_gen_factory: Option<FileChecksumGenerator> = None, "Nullptr or FileChecksumGenCrc32cFactory.";

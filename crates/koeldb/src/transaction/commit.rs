@@ -49,7 +49,7 @@ pub(super) fn commit_validated(
         let family = live_family(&commit.families, tracked.cf)?;
         let since = tracked.since.unwrap_or(checked);
         if since < checked {
-            check_unchanged(&family, &tracked.key, since, tier)?;
+            check_unchanged(&family, &tracked.key, since, tier, &commit.context)?;
         }
         keys.push((family, tracked));
     }
@@ -60,9 +60,9 @@ pub(super) fn commit_validated(
         for (family, tracked) in &keys {
             match changed_in_memtables(family, &tracked.key, checked)? {
                 Seen::Unchanged => {}
-                Seen::Changed => return Err(errors::conflict(&tracked.key)),
+                Seen::Changed => return Err(errors::conflict(&tracked.key, &commit.context)),
                 Seen::NeedsTables => {
-                    check_unchanged(family, &tracked.key, checked, tier)?;
+                    check_unchanged(family, &tracked.key, checked, tier, &commit.context)?;
                 }
             }
         }

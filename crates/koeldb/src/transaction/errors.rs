@@ -1,14 +1,15 @@
 //! The errors of transactions: a kind and a detail each; none of them has changed the database.
 
+use crate::context::Context;
 use crate::key_locks::errors::not_applied;
 use koeldb_base::error::{ErrorDetail, WriteOutcome};
 use koeldb_base::{Error, ErrorKind};
 
 /// Creates the error of a key that was written since the snapshot, or since it was tracked.
-pub(super) fn conflict(key: &[u8]) -> Error {
+pub(super) fn conflict(key: &[u8], context: &Context) -> Error {
     let message = format!(
-        "key '{}' was written since the transaction's snapshot, or since it was tracked",
-        key.escape_ascii()
+        "{} was written since the transaction's snapshot, or since it was tracked",
+        context.shown_key(key)
     );
     not_applied(ErrorKind::Busy, ErrorDetail::WriteConflict, message)
 }

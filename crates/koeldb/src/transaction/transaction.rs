@@ -362,7 +362,8 @@ impl Transaction {
         // Nobody has written a locked key since an earlier check.
         if self.tracker.at(at).since.is_none() {
             let data = target.family.data();
-            check_unchanged(data, target.key, since, ValidationTier::All)?;
+            let context = &self.db.inner().context;
+            check_unchanged(data, target.key, since, ValidationTier::All, context)?;
             self.tracker.at(at).since = Some(since);
         }
         Ok(())

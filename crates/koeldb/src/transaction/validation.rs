@@ -10,6 +10,7 @@ use koeldb_table::source::BlockingSource;
 
 use super::errors;
 use crate::column_family_data::ColumnFamilyData;
+use crate::context::Context;
 use crate::options::ValidationTier;
 use crate::super_version::SuperVersion;
 
@@ -57,6 +58,7 @@ pub(super) fn check_unchanged(
     key: &[u8],
     since: SeqNo,
     tier: ValidationTier,
+    context: &Context,
 ) -> Result<()> {
     let super_version = family.super_version.load();
     let is_changed = match search_memtables(&super_version, key, since)? {
@@ -74,7 +76,7 @@ pub(super) fn check_unchanged(
         }
     };
     match is_changed {
-        true => Err(errors::conflict(key)),
+        true => Err(errors::conflict(key, context)),
         false => Ok(()),
     }
 }

@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use koeldb::fs::layer::{Call, Layer, Layered};
 use koeldb::fs::{
     FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock, WriteOptions,
 };
-use koeldb::{ColumnFamilyOptions, Db, Env, Options, RecoveryMode, Result};
+use koeldb::{ColumnFamilyOptions, Db, Env, Error, Options, RecoveryMode, Result};
 
 /// Notes how files are created.
 #[derive(Debug, Default)]
 struct Notes {
     created: Mutex<Vec<(String, WriteOptions)>>,
+    /// Whether direct writes fail, as on some file systems.
+    refuses_direct: AtomicBool,
 }
 
 impl Layer for Notes {
@@ -24,6 +27,10 @@ impl Layer for Notes {
                 .lock()
                 .unwrap()
                 .push((name.into_owned(), *options));
+            if options.direct && self.refuses_direct.load(Ordering::Relaxed) {
+                let refused = std::io::Error::from(std::io::ErrorKind::InvalidInput);
+                return Err(Error::io(refused, "create", call.path));
+            }
         }
         proceed()
     }
@@ -278,4 +285,31 @@ fn info_logs_are_in_their_directory_under_the_name_of_the_database() {
         );
     }
     assert!(!fs.exists(Path::new("/data/a/LOG")).unwrap());
+}
+
+#[test]
+fn tables_are_written_directly_where_the_file_system_can() {
+    let noted = Noted::new();
+    let mut options = noted.options();
+    options.set_use_direct_io_for_flush_and_compaction(true);
+    let db = Db::open(&options, "/db").unwrap();
+    for (kind, file) in noted.run(&db) {
+        assert_eq!(
+            file.direct,
+            matches!(kind, "flush" | "compaction"),
+            "{kind}"
+        );
+    }
+    drop(db);
+    noted
+        .fs
+        .layer()
+        .refuses_direct
+        .store(true, Ordering::Relaxed);
+    let refused = Db::open(&options, "/db").unwrap_err().to_string();
+    assert!(
+        refused.contains("use_direct_io_for_flush_and_compaction"),
+        "{refused}"
+    );
+    Db::open(&noted.options(), "/db").unwrap();
 }

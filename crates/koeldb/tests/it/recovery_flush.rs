@@ -1,0 +1,116 @@
+//! `avoid_flush_during_recovery`: recovered data stays in memtables, and in its logs.
+
+use std::path::Path;
+
+use koeldb::fs::{FileSystem, MemoryFileSystem, SurvivalPolicy, SystemClock};
+use koeldb::{
+    ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbBuilder, Env, Options, WriteOptions,
+};
+
+fn open(fs: &MemoryFileSystem, avoids: bool) -> Db {
+    let env = Env::new(
+        std::sync::Arc::new(fs.clone()),
+        std::sync::Arc::new(SystemClock),
+    );
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .create_missing_column_families(true)
+        .set_avoid_flush_during_recovery(avoids)
+        .set_env(&env);
+    let mut builder: DbBuilder = Db::builder(&options);
+    for name in ["default", "other"] {
+        builder.column_family(ColumnFamilyDescriptor::new(
+            name,
+            ColumnFamilyOptions::from(&options),
+        ));
+    }
+    builder.open("/db").unwrap()
+}
+
+fn names(fs: &MemoryFileSystem, extension: &str) -> Vec<String> {
+    let entries = fs.list(Path::new("/db")).unwrap();
+    let names = entries.into_iter().map(|entry| entry.name);
+    names.filter(|name| name.ends_with(extension)).collect()
+}
+
+fn check(db: &Db, keys: u32) {
+    let other = db.cf_handle("other").unwrap();
+    for key in 0..keys {
+        let cf = if key % 3 == 0 {
+            &other
+        } else {
+            db.default_cf()
+        };
+        assert!(
+            cf.get(format!("{key:03}")).unwrap().is_some(),
+            "{key} of {keys}"
+        );
+    }
+}
+
+#[test]
+fn recovered_data_stays_in_memtables_and_survives_the_next_crash() {
+    let mut fs = MemoryFileSystem::new();
+    let mut sync = WriteOptions::new();
+    sync.set_sync(true);
+    let mut keys = 0;
+    for session in 0..4 {
+        let db = open(&fs, true);
+        assert!(db.recovery_report().tables_written.is_empty());
+        assert!(names(&fs, ".sst").is_empty());
+        check(&db, keys);
+        let other = db.cf_handle("other").unwrap();
+        for _ in 0..10 {
+            let cf = if keys % 3 == 0 {
+                &other
+            } else {
+                db.default_cf()
+            };
+            // Before this, the logs of earlier sessions are synced.
+            cf.put_opt(format!("{keys:03}"), "value", &sync).unwrap();
+            keys += 1;
+        }
+        assert_eq!(names(&fs, ".log").len(), session + 1);
+        fs = fs.crash_image(SurvivalPolicy::Strict, 1);
+        drop(db);
+    }
+    let db = open(&fs, true);
+    check(&db, keys);
+    db.flush().unwrap();
+    assert_eq!(names(&fs, ".log").len(), 1);
+    check(&db, keys);
+    drop(db);
+    let db = open(&fs, false);
+    assert_eq!(
+        db.recovery_report()
+            .logs
+            .iter()
+            .map(|log| log.batches)
+            .sum::<u64>(),
+        0
+    );
+    check(&db, keys);
+}
+
+#[test]
+fn without_the_option_or_after_damage_recovered_data_goes_to_tables() {
+    for damages in [false, true] {
+        let fs = MemoryFileSystem::new();
+        let db = open(&fs, true);
+        for key in 0..20 {
+            db.put(format!("{key:03}"), "value").unwrap();
+        }
+        let image = fs.crash_image(SurvivalPolicy::Generous, 1);
+        drop(db);
+        if damages {
+            let log = Path::new("/db").join(&names(&image, ".log")[0]);
+            let bytes = image.metadata(&log).unwrap().len;
+            image.truncate(&log, bytes - 3).unwrap();
+        }
+        let db = open(&image, damages);
+        assert_eq!(names(&image, ".sst").len(), 1);
+        assert_eq!(names(&image, ".log").len(), 1);
+        assert_eq!(db.range(..).count(), if damages { 19 } else { 20 });
+    }
+}
