@@ -61,7 +61,7 @@ macro_rules! named {
 }
 pub(crate) use named;
 
-/// The counters in use. No effect: all are.
+/// The statistics that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum StatsLevel {
@@ -77,6 +77,20 @@ pub enum StatsLevel {
     ExceptTimeForMutex,
     /// All.
     All,
+}
+
+impl From<StatsLevel> for koeldb::statistics::StatsLevel {
+    fn from(level: StatsLevel) -> Self {
+        use koeldb::statistics::StatsLevel as Level;
+        match level {
+            StatsLevel::DisableAll => Level::DisableAll,
+            StatsLevel::ExceptHistogramOrTimers => Level::ExceptHistogramOrTimers,
+            StatsLevel::ExceptTimers => Level::ExceptTimers,
+            StatsLevel::ExceptDetailedTimers => Level::ExceptDetailedTimers,
+            StatsLevel::ExceptTimeForMutex => Level::ExceptTimeForMutex,
+            StatsLevel::All => Level::All,
+        }
+    }
 }
 
 /// A distribution.

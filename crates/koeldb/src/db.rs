@@ -301,14 +301,11 @@ impl Db {
         self.inner().commit.set_db_options(options)
     }
 
-    /// The current counters; all zero unless the database was opened with
-    /// [`Options::set_statistics`](crate::Options::set_statistics).
+    /// The current counters; `None` unless the options have statistics.
     #[must_use]
-    pub fn statistics(&self) -> StatisticsSnapshot {
-        match &self.inner().context.statistics {
-            Some(statistics) => statistics.snapshot(),
-            None => Statistics::new().snapshot(),
-        }
+    pub fn statistics(&self) -> Option<StatisticsSnapshot> {
+        let statistics = self.inner().context.statistics.as_ref();
+        statistics.map(Statistics::snapshot)
     }
 
     /// The history of tickers in memory, oldest first: entries that ended within `unix_secs`.

@@ -73,6 +73,7 @@ mod report;
 mod resume;
 mod secondary;
 mod snapshot;
+mod spans;
 mod sst_file_reader;
 mod sst_file_sorter;
 mod sst_file_writer;

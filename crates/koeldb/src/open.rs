@@ -42,6 +42,7 @@ use crate::listener::Listeners;
 use crate::memtables::{MemtableMaker, write_buffer_bytes};
 use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
+use crate::spans;
 use crate::stats_history::PeriodicReports;
 use crate::table_files::TableFiles;
 use crate::ttl::{self, TtlOptions};
@@ -295,6 +296,7 @@ impl Opening {
         families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
         table_files: &TableFiles,
     ) -> Result<Recovered> {
+        let _span = spans::recovery();
         self.open_tables_of(families)?;
         if !self.read_only {
             refuse_embedded_blobs(families)?;

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{AccessHint, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_log::wal::archive_directory;
@@ -148,6 +149,7 @@ impl Db {
     ) -> Result<UpdateIterator> {
         let inner = self.inner();
         inner.health.check_open()?;
+        inner.context.count(Ticker::GetUpdatesSinceCalls, 1);
         let wanted = seqno.max(1);
         let latest = inner.visibility.seqno();
         if wanted > latest + 1 {

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::stats::Ticker;
+use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Result, SeqNo};
 use koeldb_fs::{FileSystem, WritableFile, WriteOptions};
@@ -177,7 +177,12 @@ impl WalSet {
                 let link = Link { before, kind };
                 wal.writer.add_record(&link.encode(wal.next_seqno))?;
             }
+            let begun = self.context.measures().then(|| self.context.clock.now());
             wal.writer.sync()?;
+            if let Some(begun) = begun {
+                self.context
+                    .record_elapsed(HistogramKind::WalFileSyncMicros, begun);
+            }
             wal.has_unsynced = false;
         }
         if !wal.is_entry_synced {

@@ -10,10 +10,12 @@
 //! store.
 
 mod histogram;
+mod level;
 mod names;
 mod slot;
 mod statistics;
 
 pub use histogram::{BUCKET_COUNT, BUCKET_LIMITS, HistogramData, bucket_of, lower_limit};
+pub use level::StatsLevel;
 pub use names::{HistogramKind, Ticker};
 pub use statistics::{Statistics, StatisticsSnapshot};

@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::histogram::HistogramData;
+use super::level::StatsLevel;
 use super::names::{HistogramKind, Ticker};
 use super::slot::Slot;
 
@@ -14,9 +16,19 @@ pub struct Statistics {
     shared: Arc<Shared>,
 }
 
-#[derive(Default)]
 struct Shared {
+    /// The [`StatsLevel`].
+    level: AtomicU8,
     registry: Mutex<Registry>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Shared {
+            level: AtomicU8::new(StatsLevel::default() as u8),
+            registry: Mutex::default(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -67,15 +79,37 @@ impl Statistics {
         Self::default()
     }
 
+    /// Sets the statistics that are kept from now on.
+    pub fn set_level(&self, level: StatsLevel) {
+        self.shared.level.store(level as u8, Ordering::Relaxed);
+    }
+
+    /// The statistics that are kept.
+    #[must_use]
+    pub fn level(&self) -> StatsLevel {
+        StatsLevel::from_number(self.shared.level.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+
+    /// Whether the level is above `level`.
+    #[inline]
+    fn is_above(&self, level: StatsLevel) -> bool {
+        self.shared.level.load(Ordering::Relaxed) > level as u8
+    }
+
     /// Adds `count` to a ticker.
     #[inline]
     pub fn add(&self, ticker: Ticker, count: u64) {
-        self.with_slot(|slot| slot.add(ticker, count));
+        if self.is_above(StatsLevel::DisableAll) {
+            self.with_slot(|slot| slot.add(ticker, count));
+        }
     }
 
     /// Adds to several tickers for little more than the cost of one.
     #[inline]
     pub fn add_all(&self, counts: &[(Ticker, u64)]) {
+        if !self.is_above(StatsLevel::DisableAll) {
+            return;
+        }
         self.with_slot(|slot| {
             for &(ticker, count) in counts {
                 slot.add(ticker, count);
@@ -86,7 +120,11 @@ impl Statistics {
     /// Records a value in a histogram.
     #[inline]
     pub fn record(&self, kind: HistogramKind, value: u64) {
-        self.with_slot(|slot| slot.record(kind, value));
+        let is_kept = self.is_above(StatsLevel::ExceptTimers)
+            || (self.is_above(StatsLevel::ExceptHistogramOrTimers) && !kind.is_time());
+        if is_kept {
+            self.with_slot(|slot| slot.record(kind, value));
+        }
     }
 
     /// The total of a ticker.

@@ -431,9 +431,11 @@ impl Options {
         self.inner.get_statistics().map(ToString::to_string)
     }
 
-    /// No effect: counters are always complete.
+    /// Sets the statistics that are kept, if they are enabled.
     pub fn set_statistics_level(&self, level: StatsLevel) {
-        let _ = level;
+        if let Some(statistics) = self.inner.get_statistics() {
+            statistics.set_level(level.into());
+        }
     }
 
     /// Returns a counter; 0 unless they are enabled.

@@ -224,9 +224,15 @@ impl TableFile {
             BlockKind::Data => &self.data_decompressor,
             _ => &self.plain_decompressor,
         };
-        decompressor
-            .decompress(compression, stored, self.block_bytes_max)
-            .and_then(|raw| self.parse(kind, BlockBytes::from(raw)))
+        let raw = decompressor.decompress(compression, stored, self.block_bytes_max);
+        if let (Some(statistics), Ok(raw)) = (&self.statistics, &raw) {
+            statistics.add_all(&[
+                (Ticker::NumberBlockDecompressed, 1),
+                (Ticker::BytesDecompressedFrom, stored.len() as u64),
+                (Ticker::BytesDecompressedTo, raw.len() as u64),
+            ]);
+        }
+        raw.and_then(|raw| self.parse(kind, BlockBytes::from(raw)))
             .map_err(|e| self.here(e, handle))
     }
 

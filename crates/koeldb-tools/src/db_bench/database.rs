@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
-use koeldb::statistics::Statistics;
+use koeldb::statistics::{Statistics, StatsLevel};
 use koeldb::{
     BlockBasedOptions, Cache, ColumnFamily, CompactionFilter, CompactionFilterContext,
     CompactionFilterFactory, ConfigOptions, Db, Decision, LiveFile, LogLevel, Logger, Options,
@@ -158,10 +158,17 @@ pub(crate) struct Components {
 impl Components {
     pub(crate) fn new(flags: &Flags) -> Outcome<Self> {
         let clock_bytes = options::clock_cache_bytes(flags).map_err(Failure::new)?;
+        let level = u8::try_from(flags.stats_level).ok();
+        let level = level.and_then(StatsLevel::from_number);
+        let level = level.ok_or_else(|| Failure::new("--stats_level is from 0 to 5"))?;
+        let statistics = flags.statistics.then(Statistics::new);
+        if let Some(statistics) = &statistics {
+            statistics.set_level(level);
+        }
         Ok(Components {
             cache: clock_bytes.map(Cache::new_clock_cache),
             write_buffers: WriteBuffers::new(flags),
-            statistics: flags.statistics.then(Statistics::new),
+            statistics,
         })
     }
 

@@ -809,7 +809,7 @@ flag_table! {
     stats_history_buffer_size: u64 = 1_048_576, Engine, Sets(Scope::Db, "stats_history_buffer_size"), "Memory bound of the statistics history.";
     stats_interval: i64 = 0, Run, Bench, "Operations of a thread between progress lines. 0: no such lines.";
     stats_interval_seconds: i64 = 0, Run, Bench, "Seconds between progress lines; sets stats_interval to 1000.";
-    stats_level: i32 = 3, Run, Ignored("all counters are kept at any level"), "Level of detail of the statistics, 0 to 5.";
+    stats_level: i32 = 3, Run, Custom, "Level of detail of the statistics, 0 to 5: none, no histograms, no times, all.";
     stats_per_interval: i32 = 0, Run, Bench, "Above 0: thread 0 adds the property rocksdb.stats to its progress lines.";
     stats_persist_period_sec: u64 = 600, Engine, Sets(Scope::Db, "stats_persist_period_sec"), "Interval at which counters are copied into the in-memory (or persistent) history.";
     stddev: f64 = 2000.0, Work, Ignored("belongs to a benchmark that is not built"), "Standard deviation of the keys of randomreplacekeys.";

@@ -25,6 +25,7 @@ use crate::info_log::CompactionOutcome;
 use crate::listener::{CompactionJobInfo, Event, SubcompactionJobInfo};
 use crate::options::pick_settings;
 use crate::output_checks::OutputChecks;
+use crate::spans;
 use crate::table_files::TableDestination;
 use crate::table_reporter::TableReporter;
 use crate::work_queue::WorkKind;
@@ -106,6 +107,7 @@ impl Background {
             .collect();
         edit.compact_cursors.extend(plan.next_cursor.clone());
         let job = info.job_id;
+        let _span = spans::compaction(&family.name, job);
         let mut outcome = None;
         let mut fallbacks = Vec::new();
         if plan.trivial_move {
@@ -166,6 +168,9 @@ impl Background {
         );
         let output_bytes = outcome.as_ref().map_or(0, |outcome| outcome.totals.written);
         self.context.count(Ticker::CompactWriteBytes, output_bytes);
+        if let Some(outcome) = &outcome {
+            self.count_compaction(plan, outcome);
+        }
         self.context
             .record_elapsed(HistogramKind::CompactionTime, begun);
         info.outputs = outputs.iter().map(|file| file.number).collect();
@@ -182,6 +187,25 @@ impl Background {
         } else {
             outputs
         })
+    }
+
+    fn count_compaction(&self, plan: &CompactionPlan, outcome: &CompactionOutcome) {
+        let cpu_micros = u64::try_from(outcome.totals.cpu.as_micros()).unwrap_or(u64::MAX);
+        self.context
+            .count(Ticker::CompactionCpuTotalTime, cpu_micros);
+        for (histogram, value) in [
+            (HistogramKind::CompactionCpuTime, cpu_micros),
+            (
+                HistogramKind::NumFilesInSingleCompaction,
+                plan.files().count() as u64,
+            ),
+            (
+                HistogramKind::NumSubcompactionsScheduled,
+                outcome.subcompactions as u64,
+            ),
+        ] {
+            self.context.record(histogram, value);
+        }
     }
 
     fn merge_tables(

@@ -17,6 +17,7 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::health::catch_panics;
 use crate::info_log::JobId;
 use crate::listener::{Event, FlushJobInfo, FlushReason};
+use crate::spans;
 use crate::write_stall::StallCondition;
 
 impl Background {
@@ -72,10 +73,12 @@ impl Background {
     ) -> Result<()> {
         let begun = self.context.clock.now();
         let job = self.context.new_job();
+        let _span = spans::flush(&family.name, job);
         let reason = family.read(|state| state.flush_reason);
         self.context
             .info_log
             .flush_started(job, family, taken, reason);
+        self.count_flush(reason, taken);
         let mut info = self.flush_info(job, family, reason);
         self.context.report_sealed();
         self.context.notify(&Event::FlushBegin(&info));
@@ -133,6 +136,21 @@ impl Background {
         self.tree.remove_obsolete_files();
         self.schedule();
         Ok(())
+    }
+
+    fn count_flush(&self, reason: FlushReason, memtables: &[Arc<Memtable>]) {
+        match reason {
+            FlushReason::WriteBufferFull => {
+                self.context.count(Ticker::FlushReasonWriteBufferFull, 1);
+            }
+            FlushReason::WriteBufferManager => {
+                self.context.count(Ticker::FlushReasonWriteBufferManager, 1);
+            }
+            _ => {}
+        }
+        let bytes = memtables.iter().map(|memtable| memtable.data_bytes()).sum();
+        self.context
+            .record(HistogramKind::FlushMemtableTotalDataSize, bytes);
     }
 
     /// Returns the description of a flush that begins.

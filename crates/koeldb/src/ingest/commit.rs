@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use koeldb_base::file_name;
 use koeldb_base::key::{MAX_SEQNO, RANGE_DELETION_SENTINEL, encode, footer_of, user_key};
+use koeldb_base::stats::HistogramKind;
 use koeldb_base::{Cursor, Error, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::file_checksum;
@@ -40,12 +41,16 @@ impl PreparedIngest {
     pub fn commit(mut self) -> Result<()> {
         let pipeline = Arc::clone(&self.commit);
         let _foreground = pipeline.slots.enter()?;
+        let begun = pipeline.context.clock.now();
         let committed = self.lead_and_install();
         pipeline.background.schedule();
         if committed.is_err() {
             pipeline.health.report_failures();
         }
         self.report(&committed?);
+        pipeline
+            .context
+            .record_elapsed(HistogramKind::IngestExternalFileRunTime, begun);
         if self.options.move_files {
             self.remove_sources();
         }

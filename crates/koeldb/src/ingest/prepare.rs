@@ -7,6 +7,7 @@ use std::sync::Arc;
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::{MAX_SEQNO, encode};
 use koeldb_base::range_del::RangeTombstone;
+use koeldb_base::stats::HistogramKind;
 use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result, ValueType};
 use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_table::properties::UNKNOWN_COLUMN_FAMILY_ID;
@@ -131,6 +132,7 @@ fn prepare(
 ) -> Result<PreparedIngest> {
     commit.health.check_writable()?;
     let _foreground = commit.slots.enter()?;
+    let begun = commit.context.clock.now();
     if options.move_files && options.link_files {
         return Err(Error::invalid_argument(
             "files are either moved or linked: move_files and link_files exclude each other",
@@ -161,6 +163,9 @@ fn prepare(
         prepared.families.push(PreparedFamily { family, files });
     }
     prepared.transfer()?;
+    commit
+        .context
+        .record_elapsed(HistogramKind::IngestExternalFilePrepareTime, begun);
     Ok(prepared)
 }
 

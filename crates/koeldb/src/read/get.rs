@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
 use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::source::BlockingSource;
@@ -244,10 +244,22 @@ pub(crate) fn search_memtables(
         sealed.search(lookup)?;
         lookup.checkpoint();
     }
+    if let Some(statistics) = &reads.context.statistics {
+        count_memtable_search(statistics, std::slice::from_ref(lookup));
+    }
     if options.read_tier == ReadTier::Memtable && !lookup.is_settled() {
         return Err(needs_io());
     }
     Ok(())
+}
+
+#[cold]
+fn count_memtable_search(statistics: &Statistics, lookups: &[Lookup]) {
+    let hits = lookups.iter().filter(|lookup| lookup.is_settled()).count();
+    statistics.add_all(&[
+        (Ticker::MemtableHit, hits as u64),
+        (Ticker::MemtableMiss, (lookups.len() - hits) as u64),
+    ]);
 }
 
 /// Searches the memtables, newest first, for a batch of lookups in key order.
@@ -268,6 +280,9 @@ pub(crate) fn search_memtables_batch(
         for lookup in lookups.iter_mut().filter(|lookup| !lookup.is_settled()) {
             lookup.checkpoint();
         }
+    }
+    if let Some(statistics) = &reads.context.statistics {
+        count_memtable_search(statistics, lookups);
     }
     if options.read_tier == ReadTier::Memtable {
         for (index, lookup) in lookups.iter().enumerate() {

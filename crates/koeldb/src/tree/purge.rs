@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::stats::Ticker;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
 
@@ -133,7 +134,10 @@ impl Tree {
             let outcome = self.context.fs.remove_file(&path);
             self.context.info_log.table_deleted(job, number, &outcome);
             match outcome {
-                Ok(()) => removed.push(number),
+                Ok(()) => {
+                    self.context.count(Ticker::FilesDeletedImmediately, 1);
+                    removed.push(number);
+                }
                 Err(error) => self
                     .context
                     .info_log

@@ -354,6 +354,8 @@ impl CommitEnv for CommitPipeline {
             self.context
                 .count(Ticker::BytesWritten, records.len() as u64);
             self.context.count(Ticker::WriteDoneBySelf, 1);
+            self.context
+                .record(HistogramKind::BytesPerWrite, records.len() as u64);
         }
         Ok(first)
     }
@@ -362,6 +364,10 @@ impl CommitEnv for CommitPipeline {
     fn count_committed(&self, batches: usize, bytes: usize, mode: CommitMode) {
         self.counters
             .committed(batches as u64, bytes as u64, !mode.disable_wal);
+        if batches > 1 {
+            self.context
+                .count(Ticker::WriteDoneByOther, batches as u64 - 1);
+        }
     }
 
     #[inline]

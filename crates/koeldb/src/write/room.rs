@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use koeldb_base::Result;
-use koeldb_base::stats::Ticker;
+use koeldb_base::stats::{HistogramKind, Ticker};
 
 use super::commit::{ColumnFamilyMemtable, CommitPipeline, CommitState};
 use super::queue::{CommitEnv, CommitMode};
 use crate::listener::FlushReason;
+use crate::spans;
 use crate::write_buffers::{ManagedDatabase, WriteBufferManager};
 
 impl CommitPipeline {
@@ -39,6 +40,7 @@ impl CommitPipeline {
 
     #[cold]
     fn wait_out_stall(self: &Arc<Self>, bytes: usize, mode: CommitMode) -> Result<()> {
+        let _span = spans::stall();
         self.families.announce_stall_soon();
         self.remaining_wait(mode)?;
         let begun = self.context.clock.now();
@@ -62,10 +64,9 @@ impl CommitPipeline {
     fn record_stall(&self, begun: Duration) {
         let waited = self.context.clock.now().saturating_sub(begun);
         self.counters.stalled(waited);
-        self.context.count(
-            Ticker::StallMicros,
-            u64::try_from(waited.as_micros()).unwrap_or(u64::MAX),
-        );
+        let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        self.context.count(Ticker::StallMicros, micros);
+        self.context.record(HistogramKind::WriteStall, micros);
     }
 
     /// Checks the memtables after one, or the log, has reached its check size.

@@ -71,6 +71,7 @@ mod settings;
 mod sst_file_sorter;
 mod sst_file_writer;
 mod stalls;
+mod statistics;
 mod stats;
 mod stress;
 mod subcompactions;

@@ -138,9 +138,9 @@ fn cached_blocks_survive_the_closing_of_their_table() {
     fill(&db);
     let read_all = || (0..KEYS).for_each(|number| check_key(&db, number));
     read_all();
-    let before = db.statistics();
+    let before = db.statistics().unwrap();
     read_all();
-    let since = db.statistics().since(&before);
+    let since = db.statistics().unwrap().since(&before);
     assert_eq!(since.ticker(Ticker::BlockCacheDataMiss), 0);
     assert!(since.ticker(Ticker::BlockCacheDataHit) >= KEYS - 1);
 }

@@ -46,7 +46,10 @@ fn seeks_replace_steps_over_versions_in_both_directions() {
         assert!(cursor.seek("b").unwrap());
         assert!(cursor.next().unwrap());
         assert_eq!(cursor.key(), Some(&b"c"[..]));
-        let counted = db.statistics().ticker(Ticker::NumberOfReseeksInIteration);
+        let counted = db
+            .statistics()
+            .unwrap()
+            .ticker(Ticker::NumberOfReseeksInIteration);
         assert_eq!(counted, reseeks, "{skips}");
     }
 }
@@ -58,7 +61,9 @@ fn the_number_of_steps_before_a_seek_changes_while_the_database_is_open() {
         let mut cursor = db.cursor();
         cursor.seek_to_last().unwrap();
         while cursor.prev().unwrap() {}
-        db.statistics().ticker(Ticker::NumberOfReseeksInIteration)
+        db.statistics()
+            .unwrap()
+            .ticker(Ticker::NumberOfReseeksInIteration)
     };
     assert_eq!(walk(), 0);
     db.default_cf()
@@ -298,7 +303,7 @@ fn reads_of_absent_prefixes(opt_in_only: bool, read: &ReadOptions, bounded: bool
             db.compact_all(&CompactRangeOptions::new()).unwrap();
         }
     }
-    let before = db.statistics();
+    let before = db.statistics().unwrap();
     for key in 0..100 {
         let prefix = format!("{:04}", 2 * key + 1);
         let mut read = read.clone();
@@ -313,7 +318,7 @@ fn reads_of_absent_prefixes(opt_in_only: bool, read: &ReadOptions, bounded: bool
                 .is_none_or(|key| !bounded && key > prefix.as_bytes())
         );
     }
-    let since = db.statistics().since(&before);
+    let since = db.statistics().unwrap().since(&before);
     let blocks = since.ticker(Ticker::BlockCacheDataHit) + since.ticker(Ticker::BlockCacheDataMiss);
     (blocks, since.ticker(Ticker::BloomFilterPrefixChecked))
 }

@@ -154,3 +154,27 @@ fn nanoseconds_a_count() {
         start.elapsed().as_secs_f64() * 1e9 / f64::from(rounds)
     );
 }
+
+#[test]
+fn levels_leave_out_times_then_histograms_then_all() {
+    let counts_at = |level| {
+        let statistics = Statistics::new();
+        statistics.set_level(level);
+        assert_eq!(statistics.level(), level);
+        statistics.add(Ticker::BytesRead, 1);
+        statistics.add_all(&[(Ticker::BytesRead, 1)]);
+        statistics.record(HistogramKind::DbGet, 1);
+        statistics.record(HistogramKind::BytesPerRead, 1);
+        (
+            statistics.ticker(Ticker::BytesRead),
+            statistics.histogram(HistogramKind::BytesPerRead).count,
+            statistics.histogram(HistogramKind::DbGet).count,
+        )
+    };
+    assert_eq!(counts_at(StatsLevel::DisableAll), (0, 0, 0));
+    assert_eq!(counts_at(StatsLevel::ExceptHistogramOrTimers), (2, 0, 0));
+    assert_eq!(counts_at(StatsLevel::ExceptTimers), (2, 1, 0));
+    assert_eq!(counts_at(StatsLevel::default()), (2, 1, 1));
+    assert_eq!(counts_at(StatsLevel::All), (2, 1, 1));
+    assert_eq!(StatsLevel::from_number(6), None);
+}
