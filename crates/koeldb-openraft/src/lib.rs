@@ -17,10 +17,13 @@
 //! | call | durable |
 //! |---|---|
 //! | `append` | when its callback runs |
-//! | `save_vote` | before it returns |
-//! | `truncate_after`, `purge`, `save_committed` | with the next sync; their order with appends is that of the calls |
+//! | `save_vote`, `truncate_after` | before it returns |
+//! | `purge`, `save_committed` | with the next sync; their order with appends is that of the calls |
 //! | `apply` | with the next flush of the state; openraft applies the rest again from the log |
 //! | `build_snapshot`, `install_snapshot` | before they return |
+//!
+//! Log and state are two databases. When a node starts, the log gives way to the state: if it neither
+//! has the last applied entry nor has purged it, all its entries are removed.
 //!
 //! After the first failed write or sync of the log database every later call fails until it is
 //! reopened: what is on the disk is unknown.

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use openraft::alias::{EntryOf, LogIdOf, VoteOf};
 use openraft::async_runtime::OneshotSender;
@@ -16,6 +16,7 @@ use openraft::{LogState, OptionalSend, RaftLogReader, RaftTypeConfig};
 
 use crate::encoding::{Encoding, Postcard};
 use crate::logs::GroupLog;
+use crate::syncer::Completion;
 
 /// The bytes of entries that one read for replication returns.
 const READ_BYTES: usize = 1 << 20;
@@ -23,17 +24,27 @@ const READ_BYTES: usize = 1 << 20;
 /// The index up to which the state and a snapshot are durable; clones share it.
 ///
 /// A state machine raises it, and the log refuses to purge beyond it: the Raft log is the
-/// write-ahead log of the state.
+/// write-ahead log of the state. A log that is opened is compared with the position that the state
+/// machine found.
 #[derive(Clone, Debug, Default)]
 pub struct DurableIndex {
     /// The number of durable entries: one more than the index of the last one.
     count: Arc<AtomicU64>,
+    /// The position of the state, or of its newest snapshot if that is ahead, when they were opened:
+    /// the index and the encoded id of the last entry.
+    opened: Arc<OnceLock<(u64, Vec<u8>)>>,
 }
 
 impl DurableIndex {
     pub(crate) fn raise(&self, index: u64) {
         let count = index.saturating_add(1);
         self.count.fetch_max(count, Ordering::AcqRel);
+    }
+
+    /// Remembers the position that was found by an open.
+    pub(crate) fn set_opened(&self, index: u64, id: Vec<u8>) {
+        let _ = self.opened.set((index, id));
+        self.raise(index);
     }
 
     fn covers(&self, index: u64) -> bool {
@@ -61,7 +72,10 @@ impl<C, E> Clone for LogStore<C, E> {
 impl<C: RaftTypeConfig> LogStore<C> {
     /// Creates a store whose entries are encoded with [`Postcard`].
     ///
-    /// With `durable`, the index of the group's state machine, a purge beyond it fails.
+    /// With `durable`, the index of the group's state machine, a purge beyond it fails, and entries
+    /// that contradict the state are removed at the start: log and state are two databases, and a
+    /// crash may leave the log behind a snapshot that was being installed. Log and state machine need
+    /// the same encoding.
     #[must_use]
     pub fn new(log: GroupLog, durable: Option<DurableIndex>) -> Self {
         Self::with_encoding(log, durable)
@@ -83,6 +97,42 @@ impl<C: RaftTypeConfig, E: Encoding> LogStore<C, E> {
         let entries = self.log.entries(range, bytes)?;
         let decode = |(_, entry): (u64, Vec<u8>)| Ok(E::decode(&entry)?);
         entries.into_iter().map(decode).collect()
+    }
+
+    /// Writes, and waits until that is durable.
+    async fn durably(
+        &self,
+        write: impl FnOnce(&GroupLog, Completion) -> koeldb::Result<()>,
+    ) -> io::Result<()> {
+        let (sender, receiver) = C::oneshot();
+        let done = |synced| {
+            let _ = sender.send(synced);
+        };
+        write(&self.log, Box::new(done))?;
+        let synced = receiver.await;
+        Ok(synced.map_err(|_| io::Error::other("the Raft logs were closed"))??)
+    }
+
+    /// Replaces the log by the position that the state was opened at, unless the log reaches it.
+    ///
+    /// The state names committed entries. A log with another entry there, or none, was not purged
+    /// yet when a snapshot was installed, or lost entries that the state has from a flush. What it
+    /// has behind that position continues the other entry, so it is not committed.
+    async fn reconcile(&self) -> io::Result<()> {
+        let opened = self.durable.as_ref().and_then(|it| it.opened.get());
+        let Some((index, id)) = opened else {
+            return Ok(());
+        };
+        if self.log.purged()?.is_some_and(|(last, _)| last >= *index) {
+            return Ok(());
+        }
+        let applied: LogIdOf<C> = E::decode(id)?;
+        let found = self.read(*index..=*index, usize::MAX)?;
+        if found.iter().any(|entry| entry.log_id() == applied) {
+            return Ok(());
+        }
+        self.durably(|log, done| log.restart_behind(*index, id, done))
+            .await
     }
 }
 
@@ -112,6 +162,7 @@ impl<C: RaftTypeConfig, E: Encoding> RaftLogStorage<C> for LogStore<C, E> {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<C>> {
+        self.reconcile().await?;
         let purged = self.log.purged()?;
         let purged: Option<LogIdOf<C>> = purged.map(|(_, id)| E::decode(&id)).transpose()?;
         let last = match self.log.last()? {
@@ -129,13 +180,8 @@ impl<C: RaftTypeConfig, E: Encoding> RaftLogStorage<C> for LogStore<C, E> {
     }
 
     async fn save_vote(&mut self, vote: &VoteOf<C>) -> io::Result<()> {
-        let (sender, receiver) = C::oneshot();
-        let done = |synced| {
-            let _ = sender.send(synced);
-        };
-        self.log.save_vote(&E::encode(vote)?, done)?;
-        let synced = receiver.await;
-        Ok(synced.map_err(|_| io::Error::other("the Raft logs were closed"))??)
+        let vote = E::encode(vote)?;
+        self.durably(|log, done| log.save_vote(&vote, done)).await
     }
 
     async fn save_committed(&mut self, committed: Option<LogIdOf<C>>) -> io::Result<()> {
@@ -146,6 +192,8 @@ impl<C: RaftTypeConfig, E: Encoding> RaftLogStorage<C> for LogStore<C, E> {
     /// installed when the node died may have a position that the log never reached, or reached with
     /// entries of another leader, which must not be applied.
     async fn read_committed(&mut self) -> io::Result<Option<LogIdOf<C>>> {
+        // openraft asks for this first, and would look for the entries up to it.
+        self.reconcile().await?;
         let committed = self.log.committed()?;
         let committed: Option<Option<LogIdOf<C>>> =
             committed.map(|id| E::decode(&id)).transpose()?;
@@ -171,7 +219,10 @@ impl<C: RaftTypeConfig, E: Encoding> RaftLogStorage<C> for LogStore<C, E> {
 
     async fn truncate_after(&mut self, last: Option<LogIdOf<C>>) -> io::Result<()> {
         match last.map_or(Some(0), |last| last.index().checked_add(1)) {
-            Some(first) => Ok(self.log.truncate_from(first)?),
+            Some(first) => {
+                self.durably(|log, done| log.truncate_from(first, done))
+                    .await
+            }
             None => Ok(()),
         }
     }

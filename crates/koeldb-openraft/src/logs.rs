@@ -147,19 +147,24 @@ impl GroupLog {
         self.syncer().write_durably(&batch, Box::new(done))
     }
 
-    /// Removes the entries from `first` on.
+    /// Removes the entries from `first` on; `done` is called when that is durable.
     ///
-    /// This is durable before anything that is appended later, whose log record is behind it.
+    /// The state is a database of its own. Were it to advance over entries of another leader first,
+    /// a power cut could bring the removed ones back below the applied position.
     ///
     /// # Errors
-    /// If the write or an earlier one failed.
-    pub fn truncate_from(&self, first: u64) -> Result<()> {
+    /// If the write or an earlier one failed; `done` is not called then.
+    pub fn truncate_from(
+        &self,
+        first: u64,
+        done: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.delete_range(
             key::entry(self.group, first),
             key::behind(self.group, u64::MAX),
         );
-        self.syncer().write(&batch)
+        self.syncer().write_durably(&batch, Box::new(done))
     }
 
     /// Removes the entries up to `last`, inclusive, and remembers `position`, the description of
@@ -170,15 +175,37 @@ impl GroupLog {
     /// # Errors
     /// If the write or an earlier one failed.
     pub fn purge(&self, last: u64, position: &[u8]) -> Result<()> {
+        self.syncer().write(&self.purging(last, last, position))?;
+        self.first.store(last.saturating_add(1), Ordering::Release);
+        Ok(())
+    }
+
+    /// Removes all entries, also those behind `last`, and remembers `position` like
+    /// [`GroupLog::purge`]; `done` is called when that is durable.
+    ///
+    /// # Errors
+    /// If the write or an earlier one failed; `done` is not called then.
+    pub fn restart_behind(
+        &self,
+        last: u64,
+        position: &[u8],
+        done: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> Result<()> {
+        let batch = self.purging(u64::MAX, last, position);
+        self.syncer().write_durably(&batch, Box::new(done))?;
+        self.first.store(last.saturating_add(1), Ordering::Release);
+        Ok(())
+    }
+
+    /// The removal of the entries up to `removed`; `last` is the last one that is purged.
+    fn purging(&self, removed: u64, last: u64, position: &[u8]) -> WriteBatch {
         let mut value = last.to_le_bytes().to_vec();
         value.extend_from_slice(position);
         let mut batch = WriteBatch::new();
         batch
             .put_cf(self.family(), key::meta(self.group, Meta::Purged), value)
-            .delete_range(key::entry(self.group, 0), key::behind(self.group, last));
-        self.syncer().write(&batch)?;
-        self.first.store(last.saturating_add(1), Ordering::Release);
-        Ok(())
+            .delete_range(key::entry(self.group, 0), key::behind(self.group, removed));
+        batch
     }
 
     /// Saves the position up to which entries are committed; durable with the next sync.

@@ -73,6 +73,10 @@ impl StateStore {
             None => create(&fs, &options, &directory)?,
         };
         let db = Db::open(&options, &path)?;
+        // A process that died may have left renames that are not durable. What they replaced is
+        // removed now, and the log relies on what they made.
+        fs.sync_dir(&directory)?;
+        fs.sync_dir(&directory.join("snapshots"))?;
         let (newest, mut last) = remove_leftovers(&*fs, &directory, &path)?;
         last = last.max(number_in(&path));
         let snapshot = match newest {

@@ -81,7 +81,12 @@ impl<C: RaftTypeConfig, A, E: Encoding> StateMachine<C, A, E> {
             if snapshot.0.as_ref() < Some(last) {
                 state.build_snapshot()?;
             }
-            durable.raise(last.index());
+        }
+        // A snapshot whose installation a crash ended is ahead of the state; openraft installs it.
+        let snapshot = state.current_snapshot();
+        let snapshot: Applied<C> = decode::<C, E>(snapshot.as_ref().map(SnapshotDir::applied))?;
+        if let Some(last) = snapshot.0.as_ref().max(applied.0.as_ref()) {
+            durable.set_opened(last.index(), E::encode(last)?);
         }
         Ok(StateMachine {
             state,

@@ -95,7 +95,7 @@ fn groups_do_not_see_each_other() {
         log.save_vote(&[1], |_| ()).unwrap();
     }
     let middle = logs.group(1).unwrap();
-    middle.truncate_from(2).unwrap();
+    middle.truncate_from(2, |_| ()).unwrap();
     middle.purge(0, b"zero").unwrap();
     assert_eq!(middle.entries(.., 100).unwrap(), [(1, b"1 1".to_vec())]);
     assert_eq!(middle.purged().unwrap(), Some((0, b"zero".to_vec())));
@@ -155,7 +155,7 @@ fn the_first_failed_sync_stops_the_logs_until_they_are_reopened() {
     for log in [&first, &second] {
         assert!(log.append([(2, "x")], |_| ()).is_err());
         assert!(log.save_vote(b"x", |_| ()).is_err());
-        assert!(log.truncate_from(0).is_err() && log.purge(0, b"").is_err());
+        assert!(log.truncate_from(0, |_| ()).is_err() && log.purge(0, b"").is_err());
         assert!(log.entries(.., 9).is_err() && log.last().is_err() && log.vote().is_err());
     }
     drop((logs, first, second));
@@ -267,7 +267,7 @@ impl Model {
                 let first = next
                     .saturating_sub(random.below(5))
                     .max(self.purged.map_or(0, |p| p + 1));
-                log.truncate_from(first).unwrap();
+                log.truncate_from(first, |synced| synced.unwrap()).unwrap();
                 self.entries.split_off(&first);
             }
             2 => {

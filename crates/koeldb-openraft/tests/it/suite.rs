@@ -89,7 +89,7 @@ fn the_suite_passes_in_memory_with_a_group_for_each_case() {
 
 /// A log that loses power before each read: what the calls promised is there nevertheless.
 ///
-/// Purges, truncations and committed positions are durable with the next sync, so a vote is saved
+/// Purges and committed positions are durable with the next sync, so a vote is saved
 /// before the cut.
 #[derive(Clone)]
 struct Dying {
@@ -223,8 +223,9 @@ impl RaftLogStorage<Types> for Dying {
     }
 
     async fn truncate_after(&mut self, last: Option<LogIdOf<Types>>) -> io::Result<()> {
-        self.wrote(false);
-        self.log().truncate_after(last).await
+        self.log().truncate_after(last).await?;
+        self.wrote(true);
+        Ok(())
     }
 
     async fn purge(&mut self, last: LogIdOf<Types>) -> io::Result<()> {
@@ -290,5 +291,69 @@ fn a_purge_beyond_the_durable_state_is_refused() {
             log.save_committed(Some(unknown)).await.unwrap();
             assert_eq!(log.read_committed().await.unwrap(), None);
         }
+    });
+}
+
+/// A kill or a power cut may leave a log whose entries contradict the state: of another leader, too
+/// few, or of another leader and more.
+#[test]
+fn a_log_that_contradicts_the_state_gives_way_to_it() {
+    run(async {
+        let id =
+            |term, index| LogIdOf::<Types>::new(LeaderIdOf::<Types>::new_committed(term, 0), index);
+        let blank = |id| EntryOf::<Types>::new_blank(id);
+        for (term, entries) in [(2, 8), (2, 3), (2, 5), (4, 8), (3, 3), (3, 4)] {
+            let disk = Disk::new();
+            let mut before = machine(&disk.env(), "/".as_ref());
+            let applied = (0..5).map(|index| Ok((blank(id(3, index)), None)));
+            before.apply(Ready(applied)).await.unwrap();
+            let mut builder = before.try_create_snapshot_builder(true).await.unwrap();
+            let built = RaftSnapshotBuilder::<Types>::build_snapshot(&mut builder);
+            built.await.unwrap();
+            drop((before, builder));
+            let mut log = open(&disk);
+            let stale = (0..entries).map(|index| blank(id(term, index)));
+            log.blocking_append(stale).await.unwrap();
+            log.save_committed(Some(id(term, 1))).await.unwrap();
+            drop(log);
+
+            let machine = machine(&disk.env(), "/".as_ref());
+            let durable = machine.durable_index();
+            let logs = RaftLogs::open(&disk.options(), "/log").unwrap();
+            let group = logs.group(3).unwrap();
+            let mut log: Log = LogStore::new(group, Some(durable.clone()));
+            let committed = log.read_committed().await.unwrap();
+            assert_eq!(committed, None, "{term}, {entries}");
+            for _ in 0..2 {
+                let state = log.get_log_state().await.unwrap();
+                assert_eq!(state.last_purged_log_id, Some(id(3, 4)));
+                assert_eq!(state.last_log_id, Some(id(3, 4)));
+            }
+            drop((log, logs));
+            // That is durable, and what is appended next stays.
+            let image = disk.cut(SurvivalPolicy::Strict, 0);
+            let logs = RaftLogs::open(&image.options(), "/log").unwrap();
+            let mut log: Log = LogStore::new(logs.group(3).unwrap(), Some(durable));
+            let next = (5..7).map(|index| blank(id(4, index)));
+            log.blocking_append(next).await.unwrap();
+            let state = log.get_log_state().await.unwrap();
+            assert_eq!(state.last_purged_log_id, Some(id(3, 4)));
+            assert_eq!(state.last_log_id, Some(id(4, 6)));
+        }
+    });
+}
+
+#[test]
+fn a_truncation_survives_a_power_cut() {
+    run(async {
+        let disk = Disk::new();
+        let id = |index| LogIdOf::<Types>::new(LeaderIdOf::<Types>::new_committed(1, 0), index);
+        let mut log = open(&disk);
+        let entries = (0..10).map(|index| EntryOf::<Types>::new_blank(id(index)));
+        log.blocking_append(entries).await.unwrap();
+        log.truncate_after(Some(id(4))).await.unwrap();
+        let mut log = open(&disk.cut(SurvivalPolicy::Strict, 0));
+        let state = log.get_log_state().await.unwrap();
+        assert_eq!(state.last_log_id, Some(id(4)));
     });
 }

@@ -10,9 +10,11 @@ use koeldb::fs::{
 };
 use koeldb::{Env, Options};
 use koeldb_openraft::{
-    Application, LogStore, RaftLogs, SnapshotDir, StateBatch, StateMachine, StateStore,
+    Application, Encoding, LogStore, Postcard, RaftLogs, SnapshotDir, StateBatch, StateMachine,
+    StateStore,
 };
-use openraft::alias::{SnapshotOf, VoteOf};
+use openraft::alias::{EntryOf, LogIdOf, SnapshotOf, StoredMembershipOf, VoteOf};
+use openraft::entry::RaftEntry;
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError};
 use openraft::impls::BasicNode;
 use openraft::network::v2::RaftNetworkV2;
@@ -205,8 +207,17 @@ impl World {
             number,
         };
         let config = Arc::new(config.validate().unwrap());
-        let raft = Raft::new(id, config, network, log, machine).await;
+        let mut starting = std::pin::pin!(Raft::new(id, config, network, log, machine));
+        let raft = loop {
+            tokio::select! {
+                raft = &mut starting => break raft,
+                () = pause(1) => {
+                    logs.sync_waiting();
+                }
+            }
+        };
         let raft = raft.unwrap_or_else(|error| panic!("machine {id} does not start: {error}"));
+        check_log(id, &logs, &state);
         let process = Process {
             raft,
             state,
@@ -307,6 +318,36 @@ impl World {
             _ => Err(lost()),
         }
     }
+}
+
+/// The log has the last applied entry, unless it has purged it.
+fn check_log(id: u64, logs: &RaftLogs, state: &StateStore) {
+    let log = logs.group(1).unwrap();
+    let Some(applied) = state.applied().unwrap() else {
+        return;
+    };
+    let applied: (Option<LogIdOf<Types>>, StoredMembershipOf<Types>) =
+        Postcard::decode(&applied).unwrap();
+    let Some(applied) = applied.0 else {
+        return;
+    };
+    if let Some((last, position)) = log.purged().unwrap()
+        && last >= applied.index()
+    {
+        let position: LogIdOf<Types> = Postcard::decode(&position).unwrap();
+        assert!(
+            last > applied.index() || position == applied,
+            "machine {id}"
+        );
+        return;
+    }
+    let index = applied.index();
+    let entries = log.entries(index..=index, usize::MAX).unwrap();
+    let found = entries.first().map(|(_, entry)| {
+        let entry: EntryOf<Types> = Postcard::decode(entry).unwrap();
+        entry.log_id()
+    });
+    assert_eq!(found, Some(applied), "machine {id} at {index}");
 }
 
 fn lost() -> RPCError<Types> {
