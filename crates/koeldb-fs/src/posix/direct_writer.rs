@@ -33,6 +33,7 @@ pub(super) fn direct_writer(
         file: PosixSink::new(file, path, 0, &options),
         buffer: AlignedBuffer::new(PIECE_BYTES, DIRECT_ALIGNMENT)?,
         buffered: 0,
+        is_dirty: false,
     };
     // This buffer would only add a copy.
     Ok(Box::new(BufferedFile::new(sink, 0)))
@@ -44,6 +45,8 @@ struct DirectSink {
     buffer: AlignedBuffer,
     /// The bytes in the buffer, the last ones of the file.
     buffered: usize,
+    /// Whether the file lacks bytes of the buffer.
+    is_dirty: bool,
 }
 
 impl DirectSink {
@@ -67,14 +70,16 @@ impl DirectSink {
 
     /// Passes all bytes on; the file then has its length.
     fn write_rest(&mut self) -> Result<()> {
-        if self.buffered == 0 {
+        if self.buffered == 0 || !self.is_dirty {
             return Ok(());
         }
         self.write_pages()?;
         self.file
             .file
             .set_len(self.file.written)
-            .map_err(|error| Error::io(error, "truncate", &self.file.path))
+            .map_err(|error| Error::io(error, "truncate", &self.file.path))?;
+        self.is_dirty = false;
+        Ok(())
     }
 }
 
@@ -85,6 +90,7 @@ impl Sink for DirectSink {
             let (fits, rest) = bytes.split_at(free.len().min(bytes.len()));
             free[..fits.len()].copy_from_slice(fits);
             self.buffered += fits.len();
+            self.is_dirty = true;
             self.file.written += fits.len() as u64;
             if self.buffered == self.buffer.len() {
                 self.write_pages()?;

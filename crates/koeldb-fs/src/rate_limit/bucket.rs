@@ -13,6 +13,9 @@ use crate::random::Random;
 /// The number of tokens per byte.
 const TOKENS: u128 = 1_000_000_000;
 
+/// The longest refill period.
+const PERIOD_MAX: Duration = Duration::from_secs(3600);
+
 /// The number of periods after which an auto-tuned limiter is tuned.
 const PERIODS_PER_TUNING: u64 = 100;
 
@@ -83,7 +86,7 @@ impl Bucket {
                 Some(_) => (rate_max / 2).max(1),
                 None => rate_max,
             },
-            period: settings.refill_period,
+            period: settings.refill_period.min(PERIOD_MAX),
             fairness: u64::from(settings.fairness),
             burst_bytes: settings.single_burst_bytes,
             tokens: 0,

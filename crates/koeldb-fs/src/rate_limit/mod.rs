@@ -286,7 +286,11 @@ impl RateLimiter {
             let mut bucket = self.bucket();
             let piece = left.min(bucket.burst_bytes());
             left -= piece;
-            if let Some(id) = bucket.request(piece, priority, self.shared.clock.now()) {
+            let now = self.shared.clock.now();
+            if bucket.grant(now) {
+                self.shared.granted.notify_all();
+            }
+            if let Some(id) = bucket.request(piece, priority, now) {
                 let more = self.wait(bucket, priority, id);
                 waited.time += more.time;
                 waited.drains += more.drains;
