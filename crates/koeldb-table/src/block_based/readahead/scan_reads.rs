@@ -486,6 +486,8 @@ impl ScanReads {
             return Some(read);
         }
         let bytes = range.end.saturating_sub(range.start);
+        // Before others can join the read: they need not wait for the tokens of this scan.
+        self.options.pay(bytes);
         let reserve = if urgent { 0 } else { self.budget.limit / 8 };
         let shares = [
             self.budget.take(bytes, reserve)?,
@@ -504,7 +506,6 @@ impl ScanReads {
         let key = (file.number, range.start);
         let replaced = lock(&engine.under_way).insert(key, Arc::downgrade(&read));
         drop(replaced);
-        self.options.pay(bytes);
         let op = ReadOp::new(&file.file, range.start, to_usize(bytes));
         let completed = Arc::clone(&read);
         lock(&self.state)
