@@ -29,6 +29,9 @@ struct Queues {
     waiting: VecDeque<Job>,
     idle: usize,
     threads: usize,
+    /// Calls of users, which may wait for all other jobs.
+    calls: VecDeque<Job>,
+    calls_running: usize,
     /// Whether the system refused to start a thread for a job that is still queued.
     is_short: bool,
     /// The number of threads that the system allows, for tests.
@@ -38,7 +41,13 @@ struct Queues {
 
 impl Queues {
     fn len(&self) -> usize {
-        self.high.len() + self.waiting.len() + self.low.len()
+        self.high.len() + self.waiting.len() + self.low.len() + self.takeable_calls()
+    }
+
+    /// The number of queued calls that a thread may run now.
+    fn takeable_calls(&self) -> usize {
+        let free = CALLS_MAX.saturating_sub(self.calls_running);
+        self.calls.len().min(free)
     }
 
     /// Takes the next job that a thread waiting for background work may run.
@@ -47,10 +56,20 @@ impl Queues {
     }
 
     /// Takes the next job for a background thread.
-    fn take(&mut self) -> Option<Job> {
+    ///
+    /// The second value tells whether it is a call of a user.
+    fn take(&mut self) -> Option<(Job, bool)> {
         let urgent = self.high.pop_front();
         let urgent = urgent.or_else(|| self.waiting.pop_front());
-        urgent.or_else(|| self.low.pop_front())
+        if let Some(job) = urgent.or_else(|| self.low.pop_front()) {
+            return Some((job, false));
+        }
+        if self.takeable_calls() == 0 {
+            return None;
+        }
+        let call = self.calls.pop_front()?;
+        self.calls_running += 1;
+        Some((call, true))
     }
 }
 
@@ -112,6 +131,9 @@ pub(crate) struct Pool {
 
 /// The maximum number of threads, against runaway growth; databases limit their own jobs.
 const THREADS_MAX: usize = 256;
+
+/// The maximum number of threads that run calls of users.
+const CALLS_MAX: usize = THREADS_MAX / 2;
 const IDLE_LIMIT: Duration = Duration::from_secs(5);
 
 impl Pool {
@@ -128,6 +150,16 @@ impl Pool {
     /// only in [`Env::step`]; other jobs run while it waits.
     pub(crate) fn submit_waiting(&self, job: impl FnOnce() + Send + 'static) {
         self.enqueue(Box::new(job), |queues| &mut queues.waiting);
+    }
+
+    /// Submits a call of a user, which waits for writers and for background jobs.
+    ///
+    /// Only a part of the threads runs calls, so that the jobs they wait for have threads.
+    pub(crate) fn submit_call(&self, call: impl FnOnce() + Send + 'static) {
+        if self.is_stepped() {
+            return self.submit_waiting(call);
+        }
+        self.enqueue(Box::new(call), |queues| &mut queues.calls);
     }
 
     /// Submits a job that no thread waits for, or runs it if there is no background thread.
@@ -291,11 +323,12 @@ impl Pool {
 fn run(shared: &PoolShared) {
     let mut queues = lock(&shared.queues);
     loop {
-        if let Some(job) = queues.take() {
+        if let Some((job, is_call)) = queues.take() {
             drop(queues);
             // Jobs report their own failures; an escaped panic must not break the count of threads.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(job));
             queues = lock(&shared.queues);
+            queues.calls_running -= usize::from(is_call);
             continue;
         }
         queues.idle += 1;

@@ -73,7 +73,7 @@ impl Db {
             let outcome = Arc::new(Outcome::default());
             let finish = FinishOnDrop(Arc::clone(&outcome));
             let pool = db.inner().context.env.pool.clone();
-            pool.submit_waiting(move || {
+            pool.submit_call(move || {
                 let result = call(&db);
                 // If this is the last handle, the database is closed when the caller continues.
                 drop(db);

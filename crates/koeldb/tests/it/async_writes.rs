@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use koeldb::{Db, ErrorKind, FlushOptions, Options, WriteBatch, WriteOptions};
+use koeldb::{Db, Env, ErrorKind, FlushOptions, Options, WriteBatch, WriteOptions};
 
 use crate::async_reads::block_on;
 use crate::scratch::ScratchDir;
@@ -86,4 +86,30 @@ fn a_finished_future_of_the_last_handle_has_closed_the_database() {
     }
     let db = Db::open(&Options::new(), dir.path()).unwrap();
     assert_eq!(db.range(..).count(), 20);
+}
+
+/// The calls took all background threads, and waited in a stall for a compaction that had none.
+#[test]
+fn more_writes_than_threads_leave_threads_to_compactions() {
+    let mut options = create();
+    options
+        .set_env(&Env::mem_env())
+        .set_write_buffer_size(64 << 10)
+        .set_level_zero_file_num_compaction_trigger(2)
+        .set_level_zero_slowdown_writes_trigger(4)
+        .set_level_zero_stop_writes_trigger(4);
+    let db = Db::open(&options, "/db").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let writes = (0..1500_u32).map(|number| {
+            let batch = put(&number.to_le_bytes(), &[1; 4096]);
+            tokio::spawn(db.write_async(batch, &WriteOptions::new()))
+        });
+        for write in writes.collect::<Vec<_>>() {
+            write.await.unwrap().unwrap();
+        }
+    });
+    assert_eq!(db.range(..).count(), 1500);
 }
