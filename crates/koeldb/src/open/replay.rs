@@ -138,6 +138,8 @@ struct Replay<'a> {
     flushed: Vec<(u32, Arc<FileMeta>)>,
     /// The prepared sections that are undecided so far.
     sections: Sections,
+    /// Whether a transaction was committed in another log than that of its section.
+    spans_logs: bool,
 }
 
 /// Replays the logs of `directory` that `versions` needs into the memtables of `families`.
@@ -177,6 +179,7 @@ pub(crate) fn replay_logs(
         stop: None,
         flushed: Vec::new(),
         sections: retained_sections(fs, directory, kept_from..unflushed_from)?,
+        spans_logs: false,
     };
     let mut report = RecoveryReport::default();
     let mut archive = Vec::new();
@@ -547,12 +550,16 @@ impl Replay<'_> {
                     self.sections.insert(section.name.clone(), (log, section));
                 }
                 Piece::Commit(name) => match self.sections.remove(name) {
-                    Some((_, section)) => {
+                    Some((prepared_in, section)) => {
+                        self.spans_logs |= prepared_in != log;
                         self.apply(&section.records, next, log)?;
                         next += SeqNo::from(section.count);
                     }
                     // The log of its section was removed, since its entries are in tables.
-                    None => is_known = false,
+                    None => {
+                        self.spans_logs = true;
+                        is_known = false;
+                    }
                 },
                 Piece::Rollback(name) => {
                     self.sections.remove(name);
@@ -612,7 +619,9 @@ impl Replay<'_> {
     ///
     /// Otherwise the next replay could stop at the damage, before later logs, or meet data twice.
     fn may_keep_memtables(&self, report: &RecoveryReport) -> bool {
-        let is_whole = report.logs.iter().all(|log| log.problem.is_none());
+        let is_whole = report.logs.iter().all(|log| log.problem.is_none())
+            && !report.dropped_anything()
+            && !self.spans_logs;
         let is_in_step = self.next_seqno.is_some() && self.end_of_record == self.next_seqno;
         is_whole && is_in_step && self.flushed.is_empty() && self.sections.is_empty()
     }

@@ -2,9 +2,13 @@
 
 use std::path::Path;
 
-use koeldb::fs::{FileSystem, MemoryFileSystem, SurvivalPolicy, SystemClock};
+use koeldb::fs::{
+    FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock,
+    WriteOptions as WriteFileOptions,
+};
 use koeldb::{
-    ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbBuilder, Env, Options, WriteOptions,
+    ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbBuilder, Env, Options, RecoveryMode,
+    WriteOptions,
 };
 
 fn open(fs: &MemoryFileSystem, avoids: bool) -> Db {
@@ -113,4 +117,47 @@ fn without_the_option_or_after_damage_recovered_data_goes_to_tables() {
         assert_eq!(names(&image, ".log").len(), 1);
         assert_eq!(db.range(..).count(), if damages { 19 } else { 20 });
     }
+}
+
+/// A log behind a gap was kept beside the logs of later writes, which use its numbers again.
+#[test]
+fn a_log_that_recovery_gave_up_is_not_kept() {
+    let fs = MemoryFileSystem::new();
+    let env = Env::new(
+        std::sync::Arc::new(fs.clone()),
+        std::sync::Arc::new(SystemClock),
+    );
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_write_buffer_size(64 << 10)
+        .set_max_write_buffer_number(10)
+        .set_min_write_buffer_number_to_merge(5)
+        .set_env(&env);
+    let db = Db::open(&options, "/db").unwrap();
+    let log = db.log_files().unwrap().pop().unwrap().path;
+    db.put("k0", "first").unwrap();
+    let kept = usize::try_from(fs.metadata(&log).unwrap().len).unwrap();
+    db.put("k1", vec![b'x'; 70 << 10]).unwrap();
+    db.put("k2", "given up").unwrap();
+    let image = fs.crash_image(SurvivalPolicy::Generous, 1);
+    drop(db);
+    // The first log loses its last record, the second one stays.
+    let bytes = image.read_all(&log, 1 << 20, Purpose::Read).unwrap();
+    image.remove_file(&log).unwrap();
+    let mut file = image.create(&log, &WriteFileOptions::default()).unwrap();
+    file.append(&bytes[..kept]).unwrap();
+    file.close().unwrap();
+
+    let db = open(&image, true);
+    assert!(db.recovery_report().dropped_anything());
+    db.put("k2", "after").unwrap();
+    drop(db);
+    let env = Env::new(std::sync::Arc::new(image), std::sync::Arc::new(SystemClock));
+    let mut options = Options::new();
+    options
+        .set_wal_recovery_mode(RecoveryMode::SkipAnyCorruptedRecords)
+        .set_env(&env);
+    let (db, _) = Db::open_cf(&options, "/db", ["other"]).unwrap();
+    assert_eq!(db.get("k2").unwrap().as_deref(), Some(&b"after"[..]));
 }
