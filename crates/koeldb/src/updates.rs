@@ -4,29 +4,24 @@
 //! shows only batches that readers can see. At the end of the open log it waits for nothing: the
 //! next call goes on where the last one ended, also in later logs.
 //!
-//! Archived logs come first. A log of the archive may end in batches that never took effect, because
-//! recovery or a resume gave them up: those whose numbers a later log uses again are passed over.
-//!
 //! A prepared transaction appears where it is committed. Every log repeats the sections of undecided
 //! transactions, and the feed reads a log from its beginning: it meets a section before its commit.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{AccessHint, OpenOptions, Purpose, RandomAccessFile};
-use koeldb_log::wal::archive_directory;
 use koeldb_log::{RecordReader, RecoveryMode};
 
 use crate::batch::{HEADER_BYTES, WriteBatch, header};
 use crate::context::Context;
 use crate::db::Db;
 use crate::tree::Tree;
-use crate::wal_set::{WalSet, archive};
+use crate::wal_set::WalSet;
 use crate::write::commit::CommitPipeline;
 use crate::write::two_phase::{self, Piece, Section};
 
@@ -112,8 +107,6 @@ pub struct UpdateIterator {
     db: Db,
     pin: LogPin,
     reader: RecordReader,
-    /// Batches of the log from this number on never took effect.
-    given_up_from: SeqNo,
     /// Whether no more records will be appended to the log of the reader.
     is_whole: bool,
     /// A batch that was read, but not returned yet.
@@ -165,7 +158,6 @@ impl Db {
         drop(all);
         Ok(UpdateIterator {
             db: self.clone(),
-            given_up_from: given_up_from(&inner.commit, number)?,
             pin,
             reader,
             is_whole: false,
@@ -178,16 +170,7 @@ impl Db {
 }
 
 /// The logs that can be read, oldest first, with the open one last.
-fn readable_logs(commit: &CommitPipeline) -> Result<Vec<FileNumber>> {
-    let mut numbers = live_logs(commit);
-    numbers.extend(archive::list(&*commit.context.fs, &commit.context.wal_dir)?);
-    numbers.sort_unstable();
-    numbers.dedup();
-    Ok(numbers)
-}
-
-/// Those that are not archived, in no order.
-fn live_logs(commit: &CommitPipeline) -> Vec<FileNumber> {
+fn readable_logs(commit: &CommitPipeline) -> Vec<FileNumber> {
     let (open, closed) = {
         let leadership = commit.queue.lead();
         let open = leadership.commit.wal.as_ref().map(|wal| wal.number);
@@ -195,34 +178,10 @@ fn live_logs(commit: &CommitPipeline) -> Vec<FileNumber> {
     };
     let kept = commit.wals.pinned.logs();
     let closed = kept.iter().chain(&closed).map(|(number, _)| *number);
-    closed.chain(open).collect()
-}
-
-/// The first number of the batches of log `number` that never took effect, as far as later logs tell.
-///
-/// Only archived logs are examined: the others are of this session, which knows about them.
-fn given_up_from(commit: &CommitPipeline, number: FileNumber) -> Result<SeqNo> {
-    if live_logs(commit).contains(&number) {
-        return Ok(SeqNo::MAX);
-    }
-    let mut first = SeqNo::MAX;
-    for later in readable_logs(commit)? {
-        if later > number
-            && let Some(mut reader) = existing(log_reader(&commit.context, later))?
-            && let Some(record) = reader.next_record()?
-        {
-            first = first.min(header(record)?.0);
-        }
-    }
-    Ok(first)
-}
-
-/// Returns `None` for a file that is gone.
-fn existing<T>(opened: Result<T>) -> Result<Option<T>> {
-    match opened {
-        Err(error) if error.is_path_not_found() => Ok(None),
-        opened => opened.map(Some),
-    }
+    let mut numbers: Vec<FileNumber> = closed.chain(open).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
 fn open_log(context: &Context, number: FileNumber) -> Result<Arc<dyn RandomAccessFile>> {
@@ -231,15 +190,8 @@ fn open_log(context: &Context, number: FileNumber) -> Result<Arc<dyn RandomAcces
         hint: AccessHint::Sequential,
         ..OpenOptions::default()
     };
-    let open = |directory: &Path| {
-        context
-            .fs
-            .open(&file_name::wal(directory, number), &options)
-    };
-    match existing(open(&context.wal_dir))? {
-        Some(file) => Ok(file),
-        None => open(&archive_directory(&context.wal_dir)),
-    }
+    let path = file_name::wal(&context.wal_dir, number);
+    context.fs.open(&path, &options)
 }
 
 fn log_reader(context: &Context, number: FileNumber) -> Result<RecordReader> {
@@ -251,10 +203,11 @@ fn log_reader(context: &Context, number: FileNumber) -> Result<RecordReader> {
 fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<(FileNumber, RecordReader)> {
     let mut oldest = None;
     let mut empty = None;
-    for number in readable_logs(commit)?.into_iter().rev() {
-        // An empty log may be removed at any time.
-        let Some(mut reader) = existing(log_reader(&commit.context, number))? else {
-            continue;
+    for number in readable_logs(commit).into_iter().rev() {
+        let mut reader = match log_reader(&commit.context, number) {
+            // An empty log may be removed at any time.
+            Err(error) if error.is_path_not_found() => continue,
+            opened => opened?,
         };
         let mut first = None;
         while let Some(record) = reader.next_record()? {
@@ -301,10 +254,7 @@ impl UpdateIterator {
     fn read(&mut self) -> Result<Option<UpdateBatch>> {
         loop {
             let Some(record) = self.reader.next_record()? else {
-                // Of an archived log, recovery has used what is before the damage.
-                if let Some(problem) = self.reader.take_problem()
-                    && self.given_up_from == SeqNo::MAX
-                {
+                if let Some(problem) = self.reader.take_problem() {
                     return Err(problem.to_error(&**self.reader.file()));
                 }
                 match self.go_on()? {
@@ -313,9 +263,6 @@ impl UpdateIterator {
                 }
             };
             let (first, _) = header(record)?;
-            if first >= self.given_up_from {
-                continue;
-            }
             let batch = applied(record, &mut self.sections)?;
             if batch.is_empty() || first + SeqNo::from(batch.count()) <= self.next_seqno {
                 continue;
@@ -330,12 +277,11 @@ impl UpdateIterator {
     /// Continues at the end of the reader's log: with new records in it, or with the next log.
     fn go_on(&mut self) -> Result<bool> {
         let inner = Arc::clone(self.db.inner());
-        let later = readable_logs(&inner.commit)?;
+        let later = readable_logs(&inner.commit);
         let next = later.into_iter().find(|&number| number > self.pin.number);
         if let (Some(next), true) = (next, self.is_whole) {
             self.reader = log_reader(&inner.context, next)?;
             self.pin = LogPin::new(&inner.commit, next);
-            self.given_up_from = given_up_from(&inner.commit, next)?;
             self.is_whole = false;
             return Ok(true);
         }

@@ -277,11 +277,11 @@ option_section! {
         /// Directory of WAL files.
         [honoured fixed "<=5.4"] wal_dir: String = String::new(), "\"\" = database directory; trailing '/' removed; cleared if equal to the database path.";
         /// Size bound of archived WALs: obsolete ones are moved to `archive` and removed from there,
-        /// oldest first. The change feed reads them.
+        /// oldest first.
         [honoured fixed "<=5.4"] WAL_size_limit_MB: u64 = 0, "MiB; 0 = off.",
             set_wal_size_limit_mb(bytes: u64), get_wal_size_limit_mb;
         /// Age bound of archived WALs: obsolete ones are moved to `archive`, and removed from there
-        /// with a later one. The change feed reads them.
+        /// with a later one.
         [honoured fixed "<=5.4"] WAL_ttl_seconds: u64 = 0, "Seconds; 0 = off.",
             set_wal_ttl_seconds(time: Duration as Seconds), get_wal_ttl_seconds;
         /// Overlap one group's WAL write with the previous group's memtable insert.

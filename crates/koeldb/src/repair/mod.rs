@@ -52,7 +52,8 @@ pub struct RepairReport {
     pub logs: Vec<FileNumber>,
     /// Column families that are known only from log entries and cannot be opened.
     ///
-    /// Copies of these logs are in the archive, where they are never removed.
+    /// Copies of these logs are in the archive, from which only `WAL_ttl_seconds` and
+    /// `WAL_size_limit_MB` remove logs.
     pub unknown_families: Vec<u32>,
 }
 

@@ -1,9 +1,11 @@
-//! The archive: obsolete logs that are kept for followers of the change feed.
+//! The archive: obsolete logs that are kept for tools that read them.
 //!
 //! With `WAL_ttl_seconds` or `WAL_size_limit_MB` an obsolete log is moved to `archive/` instead of
 //! being removed. Archived logs are never replayed. The move is not synced: after a power cut the
 //! log may be back, and the next open removes it. Logs leave the archive by age, then by total
-//! size, oldest first; those that an open feed needs stay.
+//! size, oldest first. The logs that a recovery kept there because of damage obey the same limits.
+//! The change feed does not read the archive: an archived log may end in batches that a recovery
+//! gave up, and nothing in it tells which.
 
 use std::path::Path;
 
@@ -44,15 +46,6 @@ pub(crate) fn keep(fs: &dyn FileSystem, wal_dir: &Path, number: FileNumber) -> R
         return fs.remove_file(&log);
     }
     fs.rename(&log, &kept)
-}
-
-/// The numbers of the archived logs, oldest first.
-pub(crate) fn list(fs: &dyn FileSystem, wal_dir: &Path) -> Result<Vec<FileNumber>> {
-    let archive = archive_directory(wal_dir);
-    if !fs.exists(&archive)? {
-        return Ok(Vec::new());
-    }
-    koeldb_log::wal::list(fs, &archive)
 }
 
 /// Removes archived logs beyond the limits, but none from number `needed_from` on.
