@@ -3,6 +3,7 @@
 //!
 //! One thread serves all databases of the process, and ends with the last of them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -78,7 +79,9 @@ fn run() {
         let databases: Vec<_> = watches.databases.iter().filter_map(Weak::upgrade).collect();
         drop(watches);
         for database in databases {
-            look_within(database.look());
+            // A panic, of a user's logger for example, must not end the checks of other databases.
+            let look = AssertUnwindSafe(|| database.look());
+            look_within(catch_unwind(look).unwrap_or_default());
         }
         watches = lock(&WATCHES);
         watches

@@ -115,7 +115,9 @@ impl Context {
         if self.listeners.is_empty() {
             return;
         }
-        for info in std::mem::take(&mut *lock(&self.sealed)) {
+        // A listener may seal another one.
+        let sealed = std::mem::take(&mut *lock(&self.sealed));
+        for info in sealed {
             self.notify(&Event::MemtableSealed(&info));
         }
     }

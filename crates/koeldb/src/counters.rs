@@ -229,17 +229,19 @@ impl Sub for WriteTotals {
     type Output = Self;
 
     /// Returns the difference from `earlier`.
+    ///
+    /// The counters are not read at the same moment, so a difference below zero is zero.
     fn sub(self, earlier: Self) -> Self {
         WriteTotals {
-            writes: self.writes - earlier.writes,
-            groups: self.groups - earlier.groups,
-            keys: self.keys - earlier.keys,
-            bytes: self.bytes - earlier.bytes,
-            logged_writes: self.logged_writes - earlier.logged_writes,
-            logged_bytes: self.logged_bytes - earlier.logged_bytes,
-            log_syncs: self.log_syncs - earlier.log_syncs,
+            writes: self.writes.saturating_sub(earlier.writes),
+            groups: self.groups.saturating_sub(earlier.groups),
+            keys: self.keys.saturating_sub(earlier.keys),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            logged_writes: self.logged_writes.saturating_sub(earlier.logged_writes),
+            logged_bytes: self.logged_bytes.saturating_sub(earlier.logged_bytes),
+            log_syncs: self.log_syncs.saturating_sub(earlier.log_syncs),
             stalled: self.stalled.saturating_sub(earlier.stalled),
-            memory_stops: self.memory_stops - earlier.memory_stops,
+            memory_stops: self.memory_stops.saturating_sub(earlier.memory_stops),
         }
     }
 }

@@ -122,7 +122,7 @@ option_section! {
             set_disable_auto_compactions(on: bool), get_disable_auto_compactions;
         /// Format of new table files; `table_factory.<option>` sets one table option.
         [honoured mutable "<=5.4"] table_factory: TableFormat = TableFormat::default(), "Id of a table factory, `{id=…;…}`, or a bare option map only through the alias of the current factory.";
-        /// Re-read each new table and compare a hash of its entries. A job whose table differs fails
+        /// Re-read each new block-based table and compare a hash of its entries. A job whose table differs fails
         /// with `Corruption` before the table becomes part of the database.
         [honoured mutable "<=5.4"] paranoid_file_checks: bool = false, "",
             set_paranoid_file_checks(on: bool), get_paranoid_file_checks;

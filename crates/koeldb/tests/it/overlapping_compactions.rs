@@ -85,9 +85,11 @@ impl Standing {
     }
 
     /// Lets the compaction end, and checks that the database works.
-    fn finish(self, level: usize) {
+    fn finish(self, level: usize, others: Vec<JoinHandle<Result<()>>>) {
         self.open.send(()).unwrap();
-        self.rewrite.join().unwrap().unwrap();
+        for thread in std::iter::once(self.rewrite).chain(others) {
+            thread.join().unwrap().unwrap();
+        }
         wait_for_level(&self.db, level);
         self.db.put("q", "later").unwrap();
         self.db.flush().unwrap();
@@ -120,8 +122,7 @@ fn a_manual_compaction_waits_for_another_around_its_keys() {
     });
     std::thread::sleep(Duration::from_millis(300));
     assert!(!second.is_finished());
-    standing.finish(6);
-    second.join().unwrap().unwrap();
+    standing.finish(6, vec![second]);
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn an_automatic_compaction_waits_for_a_manual_one_around_its_keys() {
     flush_with(&standing.db, &["m"], "new");
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(standing.db.live_files()[0].level, 0);
-    standing.finish(6);
+    standing.finish(6, Vec::new());
 }
 
 #[test]
@@ -147,7 +148,7 @@ fn automatic_compactions_begin_after_an_exclusive_one() {
         .set_options([("disable_auto_compactions", "false")])
         .unwrap();
     flush_with(&standing.db, &["m"], "new");
-    standing.finish(6);
+    standing.finish(6, Vec::new());
 }
 
 #[test]

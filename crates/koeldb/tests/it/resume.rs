@@ -89,7 +89,7 @@ fn fails_and_comes_back(what: &str, rules: &[FaultRule], write: fn(&Db) -> koeld
     db.put_opt("after", "value", &synced()).unwrap();
     other.put("after", "value").unwrap();
     let errors = db.property_int_value("rocksdb.background-errors").unwrap();
-    assert_eq!(errors, Some(0), "{what}");
+    assert!(errors >= Some(1), "all are counted, {what}: {errors:?}");
     db.close().unwrap_or_else(|error| panic!("{what}: {error}"));
     drop((db, other));
     let (db, [other]) = Db::open_cf(&options, HERE, ["other"]).unwrap();
