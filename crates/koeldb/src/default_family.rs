@@ -324,7 +324,7 @@ impl Db {
     /// Returns a property of the default column family that is a map of names and texts.
     ///
     /// # Errors
-    /// See [`ColumnFamily::property_map`].
+    /// See [`ColumnFamily::property_map`](crate::ColumnFamily::property_map).
     pub fn property_map(&self, name: &str) -> Result<Option<BTreeMap<String, String>>> {
         self.default_cf().property_map(name)
     }

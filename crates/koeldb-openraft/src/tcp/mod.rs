@@ -1,4 +1,4 @@
-//! A node and its clients over TCP: a complete replicated service for an [`Application`].
+//! A node and its clients over TCP: a complete replicated service for an [`Application`](crate::Application).
 //!
 //! [`Node`] opens both stores, runs openraft and serves a port; [`Client`] sends requests to whichever
 //! node leads. Frames are a length (4 bytes, little-endian) and a message encoded by
