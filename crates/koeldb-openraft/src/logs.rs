@@ -33,9 +33,12 @@ struct Shared {
 impl RaftLogs {
     /// Opens the logs in the directory `path`, which is created if it does not exist.
     ///
+    /// Of the settings of column families in `options` only `write_buffer_size` and `compression` are
+    /// used: comparators, filters and the like are for the data of applications.
+    ///
     /// # Errors
-    /// `InvalidArgument` if `options` has a recovery mode that skips damaged records: a log with a
-    /// hole is no Raft log. Errors of [`Db::open`].
+    /// `InvalidArgument` if `options` has a recovery mode that skips damaged records (a log with a
+    /// hole is no Raft log), or a `wal_dir`, which states would share. Errors of [`Db::open`].
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(options, path.as_ref(), true)
     }
@@ -55,12 +58,18 @@ impl RaftLogs {
                 "a Raft log must not be recovered by skipping damaged records",
             ));
         }
+        refuse_wal_dir(options)?;
+        let mut entries = ColumnFamilyOptions::new();
+        entries
+            .set_write_buffer_size(options.get_write_buffer_size())
+            .set_compression_type(options.get_compression_type());
+        let entries = ColumnFamilyDescriptor::new("default", entries);
+        let meta = ColumnFamilyDescriptor::new(META_FAMILY, ColumnFamilyOptions::new());
         let mut options = options.clone();
         options
             .create_if_missing(true)
             .create_missing_column_families(true);
-        let meta = ColumnFamilyDescriptor::new(META_FAMILY, ColumnFamilyOptions::new());
-        let (db, [meta]) = Db::open_cf(&options, path, [meta])?;
+        let (db, [_, meta]) = Db::open_cf(&options, path, [entries, meta])?;
         let running = RunningSyncer::start(db, has_thread)?;
         let shared = Arc::new(Shared { running, meta });
         Ok(RaftLogs { shared })
@@ -225,7 +234,8 @@ impl GroupLog {
     /// Reads the entries of a range of indices, at least one and then up to `bytes_max` bytes.
     ///
     /// # Errors
-    /// If a write has failed, or the read fails.
+    /// `Corruption` if an entry between two others is missing. If a write has failed, or the read
+    /// fails.
     pub fn entries(
         &self,
         range: impl RangeBounds<u64>,
@@ -251,15 +261,23 @@ impl GroupLog {
             return Ok(Vec::new());
         }
         let range = self.range(from, to);
-        let mut found = Vec::new();
+        let mut found: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut bytes = 0;
         for entry in self.logs.db().range_opt(range, &ReadOptions::new()) {
             let (key, value) = entry?;
+            let index = key::index(&key)?;
+            if let Some((before, _)) = found.last()
+                && before.checked_add(1) != Some(index)
+            {
+                return Err(Error::corruption(format!(
+                    "entry {index} of a Raft log follows entry {before}"
+                )));
+            }
             bytes += value.len();
             if bytes > bytes_max && !found.is_empty() {
                 break;
             }
-            found.push((key::index(&key)?, value.to_vec()));
+            found.push((index, value.to_vec()));
         }
         Ok(found)
     }
@@ -328,6 +346,16 @@ impl GroupLog {
     fn family(&self) -> &ColumnFamily {
         &self.logs.shared.meta
     }
+}
+
+/// Fails if write-ahead logs are to be in a directory that databases would share.
+pub(crate) fn refuse_wal_dir(options: &Options) -> Result<()> {
+    if options.get_wal_dir().as_os_str().is_empty() {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(
+        "wal_dir must not be set: the databases of a Raft node would share it",
+    ))
 }
 
 /// Splits a stored position: 8 bytes of the index, little-endian, and the description.

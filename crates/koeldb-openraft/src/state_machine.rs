@@ -172,6 +172,14 @@ where
         let mut answers = Vec::new();
         while let Some(entry) = poll_fn(|context| Pin::new(&mut entries).poll_next(context)).await {
             let (entry, responder) = entry?;
+            if let Some(last) = &self.applied.0
+                && last.index() >= entry.index()
+            {
+                return Err(io::Error::other(format!(
+                    "entry {} is to be applied behind {last}",
+                    entry.log_id()
+                )));
+            }
             let response = match &entry.payload {
                 EntryPayload::Normal(request) => self.application.apply(&mut batch, request)?,
                 EntryPayload::Membership(membership) => {

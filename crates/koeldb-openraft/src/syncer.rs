@@ -1,9 +1,10 @@
 //! Group commit: one sync completes the callbacks of all groups that wait.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use koeldb::{Db, Error, Result, WriteBatch};
+use koeldb::{Db, Error, ErrorKind, Result, WriteBatch};
 
 /// Called once the writes before it are durable, or have failed.
 pub(crate) type Completion = Box<dyn FnOnce(Result<()>) + Send>;
@@ -88,7 +89,15 @@ impl Syncer {
         if count > 0 {
             let synced = self.sync();
             for done in waiting {
-                done(synced.clone());
+                let call = AssertUnwindSafe(|| done(synced.clone()));
+                if catch_unwind(call).is_err() {
+                    // Others wait for this thread. Whoever panicked may have missed the answer.
+                    let panicked = Error::with_kind(
+                        ErrorKind::Aborted,
+                        "a callback of the Raft logs panicked",
+                    );
+                    let _ = self.failure.set(panicked);
+                }
             }
         }
         count

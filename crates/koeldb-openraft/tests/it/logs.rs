@@ -90,7 +90,7 @@ fn groups_do_not_see_each_other() {
     let logs = RaftLogs::open_without_thread(&disk.options(), "/log").unwrap();
     for group in [0, 1, u64::MAX] {
         let log = logs.group(group).unwrap();
-        let entries = [0, 1, 2, u64::MAX].map(|index| (index, format!("{group} {index}")));
+        let entries = [0, 1, 2, 3].map(|index| (index, format!("{group} {index}")));
         log.append(entries, |_| ()).unwrap();
         log.save_vote(&[1], |_| ()).unwrap();
     }
@@ -102,7 +102,7 @@ fn groups_do_not_see_each_other() {
     for group in [0, u64::MAX] {
         let log = logs.group(group).unwrap();
         assert_eq!(log.entries(.., 1000).unwrap().len(), 4);
-        assert_eq!(log.last().unwrap().unwrap().0, u64::MAX);
+        assert_eq!(log.last().unwrap().unwrap().0, 3);
         assert_eq!(log.purged().unwrap(), None);
     }
     middle.purge(u64::MAX, b"all").unwrap();
@@ -166,8 +166,21 @@ fn the_first_failed_sync_stops_the_logs_until_they_are_reopened() {
 }
 
 #[test]
-fn recovery_that_skips_records_is_refused() {
+fn settings_that_lose_entries_are_refused_or_not_used() {
     let disk = Disk::new();
+    let mut options = disk.options();
+    options.set_wal_dir("/elsewhere");
+    assert!(RaftLogs::open(&options, "/log").is_err());
+
+    let mut options = disk.options();
+    options.set_compaction_filter("all", |_, _, _| koeldb::Decision::Remove);
+    let logs = RaftLogs::open_without_thread(&options, "/log").unwrap();
+    let log = logs.group(1).unwrap();
+    log.append([(0, "a"), (1, "b")], |_| ()).unwrap();
+    logs.db().flush().unwrap();
+    logs.db().compact_range(..).unwrap();
+    assert_eq!(log.entries(.., 9).unwrap().len(), 2);
+
     let mut options = disk.options();
     options.set_wal_recovery_mode(RecoveryMode::SkipAnyCorruptedRecords);
     assert!(RaftLogs::open(&options, "/log").is_err());
@@ -287,5 +300,36 @@ impl Model {
                 self.entries.extend(entries);
             }
         }
+    }
+}
+
+#[test]
+fn a_missing_entry_between_others_is_a_corruption() {
+    let disk = Disk::new();
+    let logs = RaftLogs::open_without_thread(&disk.options(), "/log").unwrap();
+    let log = logs.group(1).unwrap();
+    log.append([(0, "a"), (1, "b"), (3, "d")], |_| ()).unwrap();
+    assert_eq!(log.entries(..2, 9).unwrap().len(), 2);
+    assert!(log.entries(.., 9).unwrap_err().is_corruption());
+}
+
+#[test]
+fn a_callback_that_panics_stops_the_logs_and_not_their_thread() {
+    let disk = Disk::new();
+    let logs = RaftLogs::open(&disk.options(), "/log").unwrap();
+    let log = logs.group(1).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let panicking = sender.clone();
+    let done = move |_: koeldb::Result<()>| {
+        let _panicking = panicking;
+        panic!("a callback");
+    };
+    log.append([(0, "a")], done).unwrap();
+    let done = move |synced: koeldb::Result<()>| sender.send(synced.is_ok()).unwrap();
+    // It is completed in any case, unless the logs fail already.
+    let appended = log.append([(1, "b")], done);
+    assert_eq!(receiver.recv().is_ok(), appended.is_ok());
+    while log.append([(2, "c")], |_| ()).is_ok() {
+        std::thread::yield_now();
     }
 }
