@@ -17,11 +17,12 @@ use koeldb::fs::FileSystem;
 use koeldb::fs::file::Purpose;
 use koeldb::fs::small_file::{create_dir_durably, write_atomically};
 use koeldb::{
-    CheckpointOptions, Db, Env, Error, FlushPolicy, Options, Result, WriteBatchWithIndex,
-    WriteOptions,
+    CheckpointOptions, CompactionStyle, Db, Env, Error, FlushPolicy, Options, Result,
+    WriteBatchWithIndex, WriteOptions,
 };
 
 use crate::application::StateBatch;
+use crate::logs::refuse_wal_dir;
 use crate::snapshot::{SnapshotDir, remove_dir_all};
 
 /// The reserved key of the applied position. Writes of applications to it have no effect.
@@ -48,6 +49,8 @@ struct Current {
     snapshot: Option<SnapshotDir>,
     /// The number of the next state or snapshot.
     next: u64,
+    /// The number of installed snapshots.
+    installs: u64,
     /// The first failed write: what came after it is missing.
     failure: Option<Error>,
 }
@@ -59,9 +62,22 @@ impl StateStore {
     /// threads, cache and memory by sharing it.
     ///
     /// # Errors
-    /// `Corruption` if `STATE` is missing or names no directory, beside states that it could name;
-    /// errors of [`Db::open`].
+    /// `InvalidArgument` if `options` has a setting with which the state would lose its applied
+    /// position or entries that were applied: `wal_dir`, a compaction filter, FIFO compaction. `Corruption` if
+    /// `STATE` is missing or names no directory, beside states that it could name; errors of
+    /// [`Db::open`].
     pub fn open(env: &Env, options: &Options, directory: impl AsRef<Path>) -> Result<Self> {
+        refuse_wal_dir(options)?;
+        let lossy = match () {
+            () if options.get_compaction_filter_factory().is_some() => "compaction_filter_factory",
+            () if options.get_compaction_style() == CompactionStyle::Fifo => "FIFO compaction",
+            () => "",
+        };
+        if !lossy.is_empty() {
+            return Err(Error::invalid_argument(format!(
+                "{lossy} would remove the applied position from a replicated state"
+            )));
+        }
         let fs = Arc::clone(env.file_system());
         let directory = directory.as_ref().to_owned();
         let mut options = options.clone();
@@ -90,6 +106,7 @@ impl StateStore {
             db,
             snapshot,
             next: last + 1,
+            installs: 0,
             failure: None,
         });
         Ok(StateStore {
@@ -165,29 +182,51 @@ impl StateStore {
 
     /// Flushes the state and links its tables into a new snapshot. Writes go on meanwhile.
     ///
-    /// `None` if nothing has been applied yet.
+    /// `None` if nothing has been applied yet. If a snapshot is installed meanwhile, that one, which
+    /// is newer, is returned.
     ///
     /// # Errors
     /// If a write has failed, or the flush or the checkpoint fails.
     pub fn build_snapshot(&self) -> Result<Option<SnapshotDir>> {
-        let (db, path) = {
+        let (db, path, installs) = {
             let mut current = self.current();
             if let Some(failure) = &current.failure {
                 return Err(failure.clone());
             }
-            (current.db.clone(), self.snapshot_path(&mut current))
+            let path = self.snapshot_path(&mut current);
+            (current.db.clone(), path, current.installs)
         };
+        let built = self.checkpoint(&db, &path);
+        let mut current = self.current();
+        if current.installs != installs {
+            // The database that was read is superseded, and closed: its errors mean nothing.
+            let newest = current.snapshot.clone();
+            drop(current);
+            drop(built);
+            let _ = remove_dir_all(&*self.shared.fs, &path);
+            return Ok(newest);
+        }
+        let old = match &built {
+            Ok(Some(built)) => replace_snapshot(&mut current, built),
+            _ => None,
+        };
+        // The last handle removes files.
+        drop(current);
+        drop(old);
+        built
+    }
+
+    /// Makes a snapshot of `db`, unless it is empty.
+    fn checkpoint(&self, db: &Db, path: &Path) -> Result<Option<SnapshotDir>> {
         if db.get(APPLIED_KEY)?.is_none() {
             return Ok(None);
         }
         let mut options = CheckpointOptions::new();
         // Tables are linked; the rest is too small for threads.
         options.set_flush(FlushPolicy::Always).set_threads(1);
-        db.create_checkpoint_opt(&path, &options)?;
-        let applied = read_applied(&self.shared.options, &path)?;
-        let built = SnapshotDir::new(&self.shared.fs, &path, applied);
-        replace_snapshot(&mut self.current(), &built);
-        Ok(Some(built))
+        db.create_checkpoint_opt(path, &options)?;
+        let applied = read_applied(&self.shared.options, path)?;
+        Ok(Some(SnapshotDir::new(&self.shared.fs, path, applied)))
     }
 
     /// Replaces the state by that of a snapshot, which becomes the newest snapshot of this store.
@@ -197,7 +236,8 @@ impl StateStore {
     ///
     /// # Errors
     /// `Corruption` if a file differs from the snapshot's list or the position from `expected`;
-    /// errors of the file system. The old state remains then.
+    /// errors of the file system. The old state remains then. If the pointer to the new state cannot
+    /// be written, a crash leaves either, and later writes fail.
     pub fn install_snapshot(&self, snapshot: &SnapshotDir, expected: &[u8]) -> Result<()> {
         let fs = &self.shared.fs;
         let (own, state) = {
@@ -205,14 +245,46 @@ impl StateStore {
             let own = self.snapshot_path(&mut current);
             (own, state_path(&self.shared.directory, current.next - 1))
         };
+        let prepared = self.prepare(snapshot, &own, &state, expected);
+        let (own, db) = prepared.inspect_err(|_| {
+            for path in [&own.with_extension("tmp"), &own, &state] {
+                let _ = remove_dir_all(&**fs, path);
+            }
+        })?;
+        let pointed = point_to(&**fs, &self.shared.directory, &state);
+        pointed.inspect_err(|error| self.current().failure = Some(error.clone()))?;
+
+        let (old, old_snapshot) = {
+            let mut current = self.current();
+            current.installs += 1;
+            current.failure = None;
+            let old_snapshot = replace_snapshot(&mut current, &own);
+            (std::mem::replace(&mut current.db, db), old_snapshot)
+        };
+        drop(old_snapshot);
+        // Its content is superseded, so neither its close nor its removal can lose anything.
+        let _ = old.close();
+        let _ = remove_dir_all(&**fs, old.path());
+        Ok(())
+    }
+
+    /// Copies a snapshot to `own` and `state`, durably, and opens the state.
+    fn prepare(
+        &self,
+        snapshot: &SnapshotDir,
+        own: &Path,
+        state: &Path,
+        expected: &[u8],
+    ) -> Result<(SnapshotDir, Db)> {
+        let fs = &self.shared.fs;
         let staging = own.with_extension("tmp");
         snapshot.copy_to(fs, &staging)?;
-        fs.rename(&staging, &own)?;
+        fs.rename(&staging, own)?;
         fs.sync_dir(&self.shared.directory.join("snapshots"))?;
-        let own = SnapshotDir::new(fs, &own, expected.to_vec());
+        let own = SnapshotDir::new(fs, own, expected.to_vec());
 
-        own.copy_to(fs, &state)?;
-        let db = Db::open(&self.shared.options, &state)?;
+        own.copy_to(fs, state)?;
+        let db = Db::open(&self.shared.options, state)?;
         if db.get(APPLIED_KEY)?.as_deref() != Some(expected) {
             return Err(Error::corruption(
                 "the applied position in a snapshot is not the announced one",
@@ -220,18 +292,7 @@ impl StateStore {
             .in_file(snapshot.path(), None, "install"));
         }
         fs.sync_dir(&self.shared.directory)?;
-        point_to(&**fs, &self.shared.directory, &state)?;
-
-        let old = {
-            let mut current = self.current();
-            replace_snapshot(&mut current, &own);
-            current.failure = None;
-            std::mem::replace(&mut current.db, db)
-        };
-        // Its content is superseded, so neither its close nor its removal can lose anything.
-        let _ = old.close();
-        let _ = remove_dir_all(&**fs, old.path());
-        Ok(())
+        Ok((own, db))
     }
 
     fn snapshot_path(&self, current: &mut Current) -> PathBuf {
@@ -242,10 +303,11 @@ impl StateStore {
     }
 }
 
-fn replace_snapshot(current: &mut Current, newest: &SnapshotDir) {
-    if let Some(old) = current.snapshot.replace(newest.clone()) {
-        old.supersede();
-    }
+/// Returns the old one: its last handle removes files, which is to happen without the lock.
+#[must_use]
+fn replace_snapshot(current: &mut Current, newest: &SnapshotDir) -> Option<SnapshotDir> {
+    let old = current.snapshot.replace(newest.clone());
+    old.inspect(SnapshotDir::supersede)
 }
 
 fn state_path(directory: &Path, number: u64) -> PathBuf {

@@ -148,6 +148,8 @@ fn a_damaged_or_misnamed_snapshot_is_refused_and_the_state_stays() {
         koeldb::fs::FileSystem::truncate(&disk.fs, &path, bytes.len - 1).unwrap();
         let refused = target.install_snapshot(&damaged, &29_u64.to_le_bytes());
         assert!(refused.unwrap_err().is_corruption(), "{}", file.name);
+        assert!(disk.names("/target/snapshots").is_empty());
+        assert_eq!(disk.names("/target").len(), 3);
         assert_eq!(applied(&target), Some(4));
         // Tables are shared with the state.
         if file.name.ends_with(".sst") {
@@ -211,4 +213,47 @@ fn a_power_cut_during_an_installation_leaves_the_old_state_or_the_new_one() {
         }
     }
     assert!(old > 0 && new > 0, "{old} old, {new} new");
+}
+
+#[test]
+fn a_snapshot_that_is_installed_wins_against_one_that_is_being_built() {
+    let disk = Disk::new();
+    let source = open(&disk, "/source").unwrap();
+    let target = open(&disk, "/target").unwrap();
+    apply(&target, 0);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _stop = StopOnDrop(&stop);
+            for index in 0..200 {
+                apply(&source, index);
+                let snapshot = source.build_snapshot().unwrap().unwrap();
+                target
+                    .install_snapshot(&snapshot, &index.to_le_bytes())
+                    .unwrap();
+                let newest = target.current_snapshot().unwrap();
+                assert_eq!(newest.applied(), index.to_le_bytes());
+            }
+        });
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            target.build_snapshot().unwrap().unwrap();
+        }
+    });
+    let newest = target.current_snapshot().unwrap();
+    assert_eq!(position(&newest, &disk), 199);
+    assert_eq!(disk.names("/target/snapshots").len(), 1);
+}
+
+#[test]
+fn settings_that_lose_the_applied_position_are_refused() {
+    let disk = Disk::new();
+    let mut shared = Options::new();
+    shared.set_wal_dir("/elsewhere");
+    let mut filtered = Options::new();
+    filtered.set_compaction_filter("all", |_, _, _| koeldb::Decision::Remove);
+    let mut fifo = Options::new();
+    fifo.set_compaction_style(koeldb::CompactionStyle::Fifo);
+    for options in [shared, filtered, fifo] {
+        assert!(StateStore::open(&disk.env(), &options, "/state").is_err());
+    }
 }
