@@ -52,7 +52,7 @@ where
     /// Has a request applied, and returns the application's answer.
     ///
     /// # Errors
-    /// `NotConnected` if no leader took the request: it is not applied. After all other errors it
+    /// A request of more than 32 MiB is refused. `NotConnected` if no leader took the request: it is not applied. After all other errors it
     /// may have been applied, or may be later.
     pub async fn write(&mut self, request: A::Request) -> io::Result<A::Response> {
         self.call(Message::Write(request)).await

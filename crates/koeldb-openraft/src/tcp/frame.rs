@@ -1,6 +1,8 @@
 //! Frames: a length and a message.
 
+use std::future::Future;
 use std::io;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,6 +30,14 @@ pub(super) async fn write<T: Serialize>(stream: &mut TcpStream, message: &T) -> 
 
 /// Reads a message; `None` if the peer has closed the connection.
 pub(super) async fn read<T: DeserializeOwned>(stream: &mut TcpStream) -> io::Result<Option<T>> {
+    let sized = read_sized(stream).await?;
+    Ok(sized.map(|(message, _)| message))
+}
+
+/// Reads a message, and returns it with its size.
+pub(super) async fn read_sized<T: DeserializeOwned>(
+    stream: &mut TcpStream,
+) -> io::Result<Option<(T, u32)>> {
     let mut length = [0; 4];
     match stream.read_exact(&mut length).await {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -46,7 +56,21 @@ pub(super) async fn read<T: DeserializeOwned>(stream: &mut TcpStream) -> io::Res
     if announced.read_to_end(&mut message).await? < usize::try_from(bytes).unwrap_or(usize::MAX) {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    Ok(Some(Postcard::read(&message)?))
+    Ok(Some((Postcard::read(&message)?, bytes)))
+}
+
+/// The longest time without progress in the transfer of a snapshot: a peer may vanish without a word.
+pub(super) const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// Fails with `TimedOut` if a step of a transfer takes longer than `limit`.
+pub(super) async fn within<T>(
+    limit: Duration,
+    step: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    match tokio::time::timeout(limit, step).await {
+        Ok(done) => done,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
 }
 
 /// Writes a message and reads the answer.

@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::frame;
+use super::frame::{self, IDLE_MAX, within};
 use super::message::{Message, SnapshotOffer};
 use super::types::Types;
 use crate::application::Application;
@@ -113,25 +113,41 @@ async fn send_files<A>(
 where
     A: Application<Request: AppData, Response: AppDataResponse>,
 {
-    let missing: Result<Vec<u64>, String> = frame::call(stream, offer).await?;
+    let files = snapshot.files()?;
+    let patience = patience(files.iter().map(|file| file.bytes).sum());
+    within(IDLE_MAX, frame::write(stream, offer)).await?;
+    let missing: Result<Vec<u64>, String> = read_answer(stream, patience).await?;
     let missing = missing.map_err(io::Error::other)?;
     let mut buffer = vec![0; PIECE_BYTES];
-    for (number, file) in (0..).zip(snapshot.files()?) {
+    for (number, file) in (0..).zip(files) {
         if !missing.contains(&number) {
             continue;
         }
         let source = snapshot.open(&file.name)?;
         let mut offset = 0;
         while offset < file.bytes {
-            let read = source.read_at(offset, &mut buffer)?;
+            let rest = usize::try_from(file.bytes - offset).unwrap_or(PIECE_BYTES);
+            let read = source.read_at(offset, &mut buffer[..rest.min(PIECE_BYTES)])?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            stream.write_all(&buffer[..read]).await?;
+            within(IDLE_MAX, stream.write_all(&buffer[..read])).await?;
             offset += read as u64;
         }
     }
-    let answer = frame::read(stream).await?;
+    read_answer(stream, patience).await
+}
+
+/// The longest time for an answer to a snapshot of `bytes` bytes, which the receiver reads a few times.
+fn patience(bytes: u64) -> Duration {
+    IDLE_MAX + Duration::from_secs(bytes >> 22)
+}
+
+async fn read_answer<T: DeserializeOwned>(
+    stream: &mut TcpStream,
+    patience: Duration,
+) -> io::Result<T> {
+    let answer = within(patience, frame::read(stream)).await?;
     answer.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 

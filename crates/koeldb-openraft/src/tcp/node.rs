@@ -27,6 +27,9 @@ use crate::log_store::LogStore;
 use crate::logs::RaftLogs;
 use crate::state::StateStore;
 
+/// The largest request of a client. Entries travel between nodes in frames of limited size.
+const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
 /// A running node of a cluster with one Raft group.
 pub struct Node<A>
 where
@@ -186,7 +189,7 @@ where
 {
     async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
         let stream = &mut stream;
-        while let Some(message) = frame::read::<Message<A>>(stream).await? {
+        while let Some((message, bytes)) = frame::read_sized::<Message<A>>(stream).await? {
             match message {
                 Message::Append(rpc) => answer(stream, self.raft.append_entries(rpc)).await?,
                 Message::Vote(rpc) => answer(stream, self.raft.vote(rpc)).await?,
@@ -201,6 +204,13 @@ where
                         .raft
                         .install_full_snapshot(offer.vote, Snapshot { meta, snapshot });
                     answer(stream, installed).await?;
+                }
+                Message::Write(_) if bytes > REQUEST_BYTES_MAX => {
+                    let reason = format!(
+                        "not written: a request of {bytes} bytes; {REQUEST_BYTES_MAX} are allowed"
+                    );
+                    let refusal: Reply<A::Response> = Reply::Failed(reason);
+                    frame::write(stream, &refusal).await?;
                 }
                 Message::Write(request) => frame::write(stream, &self.write(request).await).await?,
                 Message::Get(key) => frame::write(stream, &self.get(&key).await).await?,

@@ -1,5 +1,6 @@
 //! Receiving the files of a snapshot.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-use super::frame;
+use super::frame::{self, IDLE_MAX, within};
 use crate::encoding::{Encoding, Postcard};
 use crate::snapshot::{PIECE_BYTES, SnapshotDir, SnapshotFile, describe, empty, remove_dir_all};
 use crate::state::StateStore;
@@ -45,7 +46,10 @@ impl Receiver {
         stream: &mut TcpStream,
         files: Vec<SnapshotFile>,
     ) -> io::Result<SnapshotDir> {
-        let _turn = self.is_receiving.lock().await;
+        // A sender that gave up may still be noticed as such.
+        let turn = async { Ok(self.is_receiving.lock().await) };
+        let _turn = within(IDLE_MAX, turn).await?;
+        check_names(&files)?;
         let fs = Arc::clone(self.state.file_system());
         let list = Postcard::encode(&files)?;
         let incoming = self.state.path().join("incoming");
@@ -56,7 +60,8 @@ impl Receiver {
             let find = move || find_missing(&*fs, &incoming, &directory, &files);
             TokioRuntime::spawn_blocking(find).await??
         };
-        frame::write(stream, &Ok::<_, String>(&missing)).await?;
+        let answer = Ok::<_, String>(&missing);
+        within(IDLE_MAX, frame::write(stream, &answer)).await?;
         for (number, file) in (0..).zip(&files) {
             if missing.contains(&number) {
                 receive_file(stream, &fs, &directory, file).await?;
@@ -73,7 +78,28 @@ impl Receiver {
     }
 }
 
-/// Returns the numbers of the files that are not complete in `directory`, and removes other ones.
+/// The end of the name of a file that is not complete and durable.
+const PART: &str = ".part";
+
+/// Fails unless each name belongs to one file within a directory.
+fn check_names(files: &[SnapshotFile]) -> io::Result<()> {
+    let mut names = HashSet::new();
+    for name in files.iter().map(|file| file.name.as_str()) {
+        let is_name = !name.is_empty()
+            && !name.contains(['/', '\\', ':'])
+            && !name.starts_with('.')
+            && !name.ends_with(PART);
+        if !is_name || !names.insert(name) {
+            return Err(io::Error::other(format!(
+                "{name:?} is no file name, or that of two files"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the numbers of the files that are missing in `directory`, and removes other directories
+/// and incomplete files.
 fn find_missing(
     fs: &dyn FileSystem,
     incoming: &Path,
@@ -87,11 +113,13 @@ fn find_missing(
             remove_dir_all(fs, &other)?;
         }
     }
+    for part in fs.list(directory)? {
+        if part.name.ends_with(PART) {
+            fs.remove_file(&directory.join(part.name))?;
+        }
+    }
     let mut missing = Vec::new();
     for (number, file) in (0..).zip(files) {
-        if file.name.contains(['/', '\\']) || file.name.starts_with('.') || file.name.is_empty() {
-            return Err(io::Error::other(format!("{:?} is no file name", file.name)));
-        }
         let is_there = describe(fs, directory, &file.name).is_ok_and(|found| found == *file);
         if !is_there {
             missing.push(number);
@@ -107,13 +135,14 @@ async fn receive_file(
     file: &SnapshotFile,
 ) -> io::Result<()> {
     let path: PathBuf = directory.join(&file.name);
-    let mut target = fs.create(&path, &WriteOptions::new(Purpose::Checkpoint))?;
+    let part = directory.join(format!("{}{PART}", file.name));
+    let mut target = fs.create(&part, &WriteOptions::new(Purpose::Checkpoint))?;
     let mut received = empty(&file.name);
     let mut buffer = vec![0; PIECE_BYTES];
     while received.bytes < file.bytes {
         let rest = usize::try_from(file.bytes - received.bytes).unwrap_or(PIECE_BYTES);
         let piece = &mut buffer[..rest.min(PIECE_BYTES)];
-        let read = stream.read(piece).await?;
+        let read = within(IDLE_MAX, stream.read(piece)).await?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -125,9 +154,44 @@ async fn receive_file(
             "received {received:?}, and should have received {file:?}"
         )));
     }
+    let fs = Arc::clone(fs);
     let synced = TokioRuntime::spawn_blocking(move || {
         target.sync_all()?;
-        target.close()
+        target.close()?;
+        fs.rename(&part, &path)
     });
     Ok(synced.await??)
+}
+
+#[cfg(test)]
+mod tests {
+    use koeldb::fs::MemoryFileSystem;
+    use koeldb::fs::small_file::write_atomically;
+
+    use super::*;
+
+    #[test]
+    fn names_leave_no_directory_and_name_one_file() {
+        assert!(check_names(&[empty("1.sst"), empty("CURRENT")]).is_ok());
+        for name in ["", "..", "a/b", "a\\b", "c:b", "1.sst.part"] {
+            assert!(check_names(&[empty(name)]).is_err(), "{name}");
+        }
+        assert!(check_names(&[empty("1.sst"), empty("1.sst")]).is_err());
+    }
+
+    #[test]
+    fn a_file_counts_as_received_once_it_has_its_name() {
+        let fs = MemoryFileSystem::new();
+        let (incoming, directory) = (Path::new("/incoming"), Path::new("/incoming/list"));
+        create_dir_durably(&fs, directory).unwrap();
+        let mut files = ["a", "b"].map(empty);
+        for (file, name) in files.iter_mut().zip(["a", "b.part"]) {
+            file.extend(b"bytes");
+            let (from, to) = (directory.join("x"), directory.join(name));
+            write_atomically(&fs, &from, &to, b"bytes", Purpose::Other).unwrap();
+        }
+        let missing = find_missing(&fs, incoming, directory, &files).unwrap();
+        assert_eq!(missing, [1]);
+        assert_eq!(fs.list(directory).unwrap().len(), 1);
+    }
 }

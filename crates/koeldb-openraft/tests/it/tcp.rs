@@ -42,6 +42,10 @@ fn a_new_node_receives_a_snapshot_as_files() {
             let put = Request::Put(format!("key {number}"), "v".repeat(5_000));
             assert!(client.write(put).await.unwrap());
         }
+        let large = Request::Put("large".to_owned(), "v".repeat(33 << 20));
+        let refused = client.write(large).await.unwrap_err().to_string();
+        assert!(refused.contains("33554432 are allowed"), "{refused}");
+
         let raft = first.raft();
         raft.trigger().snapshot().await.unwrap();
         let is_purged =
