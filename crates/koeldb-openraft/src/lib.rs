@@ -25,6 +25,11 @@
 //! Log and state are two databases. When a node starts, the log gives way to the state: if it neither
 //! has the last applied entry nor has purged it, all its entries are removed.
 //!
+//! A leader sends entries before they are durable at home, so a power cut may take them from it only.
+//! Set `enable_leader_restore` of openraft's `Config` to `Some(false)`, as [`tcp::Node`] does. By
+//! default a restarted leader goes on in its old term, and gives the ids of the lost entries to others:
+//! machines then apply different requests.
+//!
 //! After the first failed write or sync of the log database every later call fails until it is
 //! reopened: what is on the disk is unknown.
 

@@ -56,7 +56,8 @@ where
     /// Opens or creates the stores in `directory`, and serves `address` until it is dropped.
     ///
     /// A new node belongs to no cluster: [`Node::initialize`] it, or have it added by
-    /// [`Client::add_node`](super::Client::add_node).
+    /// [`Client::add_node`](super::Client::add_node). `enable_leader_restore` of `config` is
+    /// switched off: see the crate's documentation.
     ///
     /// # Errors
     /// If the stores cannot be opened, the address is in use, or openraft cannot start.
@@ -65,9 +66,11 @@ where
         address: &str,
         directory: impl AsRef<Path>,
         options: &Options,
-        config: Config,
+        mut config: Config,
         application: A,
     ) -> io::Result<Self> {
+        // It could have lost the end of its log, and would number other entries the same.
+        config.enable_leader_restore = Some(false);
         let config = Arc::new(config.validate().map_err(io::Error::other)?);
         let directory = directory.as_ref();
         let state = StateStore::open(&Env::default(), options, directory.join("state"))?;

@@ -199,6 +199,8 @@ impl World {
             snapshot_policy: SnapshotPolicy::LogsSinceLast(40),
             max_in_snapshot_log_to_keep: 5,
             install_snapshot_timeout: 500,
+            // As `tcp::Node` has it.
+            enable_leader_restore: Some(false),
             ..Config::default()
         };
         let network = Network {
