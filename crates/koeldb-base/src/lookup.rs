@@ -150,7 +150,9 @@ impl Lookup {
     pub fn newest(user_key: &[u8]) -> Self {
         Lookup {
             tombstone_seqno: NEWEST,
-            ..Lookup::new(user_key, MAX_SEQNO)
+            // With `MAX_SEQNO` the seek key would sort before the bound of a table that a range
+            // tombstone ends at this key, and the table of the key would not be searched.
+            ..Lookup::new(user_key, MAX_SEQNO - 1)
         }
     }
 

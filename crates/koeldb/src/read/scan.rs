@@ -405,9 +405,31 @@ impl<C: RunsCursor> Scan<C> {
         let tombstones = &self.view.tombstones;
         let is_found = tombstones.skip_target(run, key, forward, &mut self.target);
         if is_found {
+            self.cut_target(forward);
             self.inner.skip_in_run(&self.target)?;
         }
         Ok(is_found)
+    }
+
+    /// Moves the target of a skip back to the bound of the scan, if it is beyond.
+    ///
+    /// The scan then reads no block outside its bounds.
+    fn cut_target(&mut self, forward: bool) {
+        let (order, to) = (&self.view.order, user_key(&self.target));
+        let passed = match forward {
+            true if self.bounds.is_behind(order, to) => &self.bounds.upper,
+            false if self.bounds.is_before(order, to) => &self.bounds.lower,
+            _ => return,
+        };
+        let (key, is_behind) = match passed {
+            Bound::Included(key) => (key, forward),
+            Bound::Excluded(key) => (key, !forward),
+            Bound::Unbounded => return,
+        };
+        match is_behind {
+            true => encode_into(&mut self.target, key, 0, ValueType::Deletion),
+            false => encode_into(&mut self.target, key, MAX_SEQNO, ValueType::FOR_SEEK),
+        }
     }
 
     /// Counts a skipped entry; an error if there were too many and another entry follows.

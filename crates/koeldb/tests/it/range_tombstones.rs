@@ -250,3 +250,62 @@ fn a_scan_reads_no_blocks_in_the_middle_of_a_wide_tombstone() {
         }
     }
 }
+
+/// A search for the newest entry of a key missed the table that begins with it behind a table that
+/// a range tombstone ends there, and an optimistic transaction overwrote a later value.
+#[test]
+fn a_conflict_at_the_border_of_two_tables_under_a_tombstone_is_found() {
+    let mut table = koeldb::BlockBasedOptions::default();
+    table.set_block_size(256);
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_disable_auto_compactions(true)
+        .set_block_based_table_factory(&table)
+        .set_compression_type(koeldb::Compression::None)
+        .set_target_file_size_base(1 << 10)
+        .set_env(&koeldb::Env::mem_env());
+    let db = Db::open(&options, "/db").unwrap();
+    db.put(key(0), "old").unwrap();
+    let mut earlier: Vec<_> = (0..40).map(|_| db.transaction()).collect();
+    for transaction in &mut earlier {
+        transaction.set_snapshot();
+    }
+    db.delete_range(key(0), key(2000)).unwrap();
+    for half in 0..2 {
+        for number in (half..1000).step_by(2) {
+            db.put(key(number), [7; 40]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.compact_range(..).unwrap();
+    let files = db.live_files();
+    assert!(files.len() > 10);
+    for (mut transaction, file) in earlier.into_iter().zip(&files) {
+        let smallest = file.smallest_key.clone();
+        transaction.put(&smallest, "lost").unwrap();
+        let error = transaction.commit().unwrap_err();
+        assert_eq!(error.kind(), koeldb::ErrorKind::Busy, "{error}");
+    }
+}
+
+/// A skip over a wide tombstone went to its end, beyond the bounds of the scan.
+#[test]
+fn a_bounded_scan_in_a_wide_tombstone_reads_no_block_outside_its_bounds() {
+    let dir = ScratchDir::new();
+    let (db, _) = filled(&dir);
+    // Caches the blocks of the range.
+    assert_eq!(db.range(key(150)..key(260)).count(), 110);
+    db.delete_range(key(100), key(39_900)).unwrap();
+    db.put(key(205), "later").unwrap();
+    let mut read = ReadOptions::new();
+    read.set_iterate_lower_bound(key(190))
+        .set_iterate_upper_bound(key(220));
+    read.set_read_tier(koeldb::ReadTier::BlockCache);
+    let mut cursor = db.cursor_opt(&read);
+    assert!(cursor.seek_to_first().unwrap());
+    assert_eq!(cursor.key(), Some(&key(205)[..]));
+    assert!(!cursor.next().unwrap());
+    assert!(cursor.seek_to_last().unwrap());
+    assert!(!cursor.prev().unwrap());
+}
