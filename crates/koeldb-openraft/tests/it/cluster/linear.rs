@@ -47,11 +47,26 @@ pub(super) fn is_linearizable(calls: &[Call]) -> bool {
         let Some(first_end) = ends.min() else {
             return true;
         };
-        for call in rest.iter().copied() {
-            if calls[call].begun > first_end {
-                continue;
+        let is_ready = |call: &usize| calls[*call].begun <= first_end;
+        let effect = |call: &usize| calls[*call].action.apply(value);
+        let mut ready: Vec<usize> = rest.iter().copied().filter(is_ready).collect();
+        // A read may as well come now if it fits. A call of unknown outcome that changes nothing may
+        // be left out for now.
+        let is_read = |call: &usize| {
+            let action = calls[*call].action;
+            matches!(action, Action::Read(_) | Action::Swap(_, _, Some(false)))
+        };
+        let mut reads = ready.iter().copied().filter(is_read);
+        match reads.find(|call| effect(call).is_some()) {
+            Some(call) => ready = vec![call],
+            None => {
+                ready.retain(|call| calls[*call].ended.is_some() || effect(call) != Some(value))
             }
-            if let Some(next) = calls[call].action.apply(value) {
+        }
+        // The one that ended first is tried first.
+        ready.sort_by_key(|call| std::cmp::Reverse(calls[*call].ended.unwrap_or(u64::MAX)));
+        for call in ready {
+            if let Some(next) = effect(&call) {
                 let mut rest = rest.clone();
                 rest.remove(&call);
                 if visited.insert((rest.clone(), next)) {
