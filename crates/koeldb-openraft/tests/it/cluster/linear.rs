@@ -1,7 +1,7 @@
 //! A checker of linearizability for one register: Wing and Gong's search, with Lowe's memory of
 //! visited states.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 /// A call of a client on the register.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,20 +36,36 @@ impl Action {
     }
 }
 
+/// The numbers in a set of bits.
+fn members(set: &[u64]) -> impl Iterator<Item = usize> {
+    set.iter().enumerate().flat_map(|(word, bits)| {
+        let is_in = move |bit: &usize| bits >> bit & 1 == 1;
+        (0..64).filter(is_in).map(move |bit| word * 64 + bit)
+    })
+}
+
 /// Whether some order of the calls explains all answers: an order in which no call precedes one that
 /// ended before it began. Calls with unknown outcome may be left out.
 pub(super) fn is_linearizable(calls: &[Call]) -> bool {
+    let mut calls = calls.to_vec();
+    calls.sort_by_key(|call| call.begun);
     let mut visited = HashSet::new();
-    let rest: BTreeSet<usize> = (0..calls.len()).collect();
-    let mut stack = vec![(rest, None)];
+    let mut all = vec![0; calls.len().div_ceil(64)];
+    (0..calls.len()).for_each(|call| all[call / 64] |= 1 << (call % 64));
+    let mut stack = vec![(all, None)];
     while let Some((rest, value)) = stack.pop() {
-        let ends = rest.iter().filter_map(|call| calls[*call].ended);
-        let Some(first_end) = ends.min() else {
+        let (mut ready, mut first_end) = (Vec::new(), u64::MAX);
+        for call in members(&rest) {
+            if calls[call].begun > first_end {
+                break;
+            }
+            ready.push(call);
+            first_end = first_end.min(calls[call].ended.unwrap_or(u64::MAX));
+        }
+        if first_end == u64::MAX {
             return true;
-        };
-        let is_ready = |call: &usize| calls[*call].begun <= first_end;
+        }
         let effect = |call: &usize| calls[*call].action.apply(value);
-        let mut ready: Vec<usize> = rest.iter().copied().filter(is_ready).collect();
         // A read may as well come now if it fits. A call of unknown outcome that changes nothing may
         // be left out for now.
         let is_read = |call: &usize| {
@@ -68,7 +84,7 @@ pub(super) fn is_linearizable(calls: &[Call]) -> bool {
         for call in ready {
             if let Some(next) = effect(&call) {
                 let mut rest = rest.clone();
-                rest.remove(&call);
+                rest[call / 64] &= !(1 << (call % 64));
                 if visited.insert((rest.clone(), next)) {
                     stack.push((rest, next));
                 }
