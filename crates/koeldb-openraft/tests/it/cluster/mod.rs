@@ -312,7 +312,7 @@ async fn revive(world: &World, id: u64) {
 }
 
 #[test]
-#[ignore = "in one of some ten runs of 20 s, machines applied different requests: not explained yet"]
+#[ignore = "too few runs since restarted leaders no longer go on in their old term"]
 fn clusters_are_linearizable_through_power_cuts() {
     let from = std::env::var("KOELDB_SEED")
         .ok()
