@@ -118,9 +118,11 @@ pub(crate) fn sweep<T>(
         for index in 0..per_moment {
             let choice = mix(seed ^ operation).wrapping_add(index) % POLICIES.len() as u64;
             let policy = POLICIES[usize::try_from(choice).unwrap()];
+            // Before the image: a step that ends meanwhile may not be in it.
+            let done = of_steps.0.load(Ordering::SeqCst);
             let image = PairImage {
                 fs: fs.crash_image(policy, mix(seed.wrapping_add(operation))),
-                done: of_steps.0.load(Ordering::SeqCst),
+                done,
                 policy,
                 operation,
             };
