@@ -28,7 +28,9 @@ fn options(env: &Env) -> (Options, Jobs) {
         .set_target_file_size_base(4000)
         .set_max_compaction_bytes(MAX_BYTES)
         .add_event_listener(move |event: &Event<'_>| {
-            if let Event::CompactionCompleted(info) = event {
+            if let Event::CompactionCompleted(info) = event
+                && info.error.is_none()
+            {
                 let job = (info.input_bytes, info.output_level);
                 seen.lock().unwrap().push(job);
             }
