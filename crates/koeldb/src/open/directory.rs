@@ -70,8 +70,11 @@ impl Opening {
         if self.read_only || !self.db.use_direct_io_for_flush_and_compaction {
             return Ok(());
         }
-        // Orphans of this kind are removed.
         let path = file_name::temporary(&self.path, 0);
+        // A crash during an earlier check left the file.
+        if self.fs.exists(&path)? {
+            self.fs.remove_file(&path)?;
+        }
         let options = WriteOptions {
             direct: true,
             ..WriteOptions::new(Purpose::Open)

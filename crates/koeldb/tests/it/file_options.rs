@@ -301,6 +301,15 @@ fn tables_are_written_directly_where_the_file_system_can() {
         );
     }
     drop(db);
+    // A crash during the check leaves its file.
+    let left = Path::new("/db/000000.dbtmp");
+    let file = noted
+        .fs
+        .create(left, &WriteOptions::new(Purpose::Open))
+        .unwrap();
+    file.close().unwrap();
+    Db::open(&options, "/db").unwrap();
+    assert!(!noted.fs.exists(left).unwrap());
     noted
         .fs
         .layer()
