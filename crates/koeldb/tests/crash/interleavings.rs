@@ -403,8 +403,11 @@ impl World {
         if self.has_faults() && !moment.is_reading && error.kind() != ErrorKind::Corruption {
             return true;
         }
-        let has_closed = moment.is_closing || self.state().closes != moment.closes;
-        let is_dropped = || families.iter().any(|(_, family)| family.is_dropped());
+        // A drop takes the family out of the state first, and is recorded before the handle shows it.
+        let state = self.state();
+        let is_there = |id| state.families.iter().any(|(known, _)| *known == id);
+        let is_dropped = || families.iter().any(|(id, _)| !is_there(*id));
+        let has_closed = moment.is_closing || state.closes != moment.closes;
         match error.kind() {
             ErrorKind::ShutdownInProgress => has_closed,
             // A compaction that a close or a drop gives up.
