@@ -10,6 +10,7 @@ use koeldb::{
 };
 
 use crate::expected::Expected;
+use crate::prepared_transactions;
 use crate::scratch::{ScratchDir, data_files, files};
 
 pub(crate) fn golden(name: &str) -> PathBuf {
@@ -221,6 +222,7 @@ golden_tests! {
 #[test]
 fn every_golden_directory_is_read() {
     let mut named = READ.to_vec();
+    named.extend(prepared_transactions::GOLDEN);
     named.sort_unstable();
     let mut there: Vec<String> = std::fs::read_dir(golden(""))
         .unwrap()

@@ -3,10 +3,27 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use koeldb::{ColumnFamily, Db, Options, TransactionDbOptions, TransactionOptions, WriteOptions};
+use koeldb::{
+    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, ErrorKind,
+    Options, TransactionDbOptions, TransactionOptions, WriteOptions,
+};
 
+use crate::golden::{expected as golden_content, golden};
 use crate::rocksdb::Java;
-use crate::scratch::ScratchDir;
+use crate::scratch::{ScratchDir, data_files};
+
+/// The directories of RocksDB with undecided transactions (`golden/README.md`).
+pub(crate) const GOLDEN: &[&str] = &[
+    "prepared-closed",
+    "prepared-killed",
+    "prepared-grouped",
+    "write-prepared",
+];
+
+fn open_as(options: &Options, dir: &Path) -> koeldb::Result<(Db, ColumnFamily)> {
+    let (db, [other]) = Db::open_cf(options, dir, ["other"])?;
+    Ok((db, other))
+}
 
 fn open(dir: &Path) -> (Db, ColumnFamily) {
     let mut options = Options::new();
@@ -14,8 +31,7 @@ fn open(dir: &Path) -> (Db, ColumnFamily) {
         .create_if_missing(true)
         .create_missing_column_families(true)
         .set_transactions(&TransactionDbOptions::new());
-    let (db, [other]) = Db::open_cf(&options, dir, ["other"]).unwrap();
-    (db, other)
+    open_as(&options, dir).unwrap()
 }
 
 fn names(db: &Db) -> Vec<String> {
@@ -149,4 +165,90 @@ fn our_prepared_transactions_are_decided_by_rocksdb() {
         db.prepared_transaction("two").unwrap().commit().unwrap();
         assert_eq!(content(&db, &other), expected(&["one", "two", "three"]));
     }
+}
+
+/// The names of the undecided transactions of a golden directory.
+fn undecided(golden: &str) -> Vec<String> {
+    match golden {
+        "prepared-grouped" => (16..24).map(|number| format!("t{number}")).collect(),
+        _ => vec!["one".to_owned(), "two".to_owned()],
+    }
+}
+
+#[test]
+fn golden_directories_list_the_undecided_and_are_left_alone_by_readers() {
+    for &name in &GOLDEN[..3] {
+        let dir = ScratchDir::copy_of(&golden(name));
+        let before = data_files(dir.path());
+        let mut builder = Db::builder(&Options::new());
+        let other = ColumnFamilyDescriptor::new("other", ColumnFamilyOptions::new());
+        let db = builder.column_family(other).read_only();
+        let db = db.open(dir.path()).unwrap();
+        golden_content(name).check(&db, name);
+        let mut found = names(&db);
+        found.sort_unstable();
+        assert_eq!(found, undecided(name), "{name}");
+        db.close().unwrap();
+        drop(db);
+        // So is a database without pessimistic transactions, which could not keep their locks.
+        let refused = open_as(&Options::new(), dir.path()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NotSupported, "{name}: {refused}");
+        assert!(refused.message().contains("is prepared"), "{refused}");
+        assert!(data_files(dir.path()) == before, "{name} changed");
+    }
+}
+
+/// Decides the transactions of a golden directory, with reopenings between the decisions.
+#[test]
+fn golden_directories_are_decided_transaction_by_transaction() {
+    for &name in &GOLDEN[..3] {
+        let dir = ScratchDir::copy_of(&golden(name));
+        let mut content = golden_content(name);
+        for (index, prepared) in undecided(name).iter().enumerate() {
+            let (db, other) = open(dir.path());
+            assert_eq!(names(&db).len(), undecided(name).len() - index, "{name}");
+            assert!(db.put(prepared, "locked").is_err(), "{name}");
+            let found = db.prepared_transaction(prepared).unwrap();
+            if index % 2 == 0 {
+                found.commit().unwrap();
+                for family in ["default", "other"] {
+                    let key = prepared.clone().into_bytes();
+                    content.family(family).insert(key, b"value".to_vec());
+                }
+            } else {
+                found.rollback().unwrap();
+            }
+            content.check(&db, &format!("{name}, {prepared} decided"));
+            match index % 3 {
+                0 => other.flush().unwrap(),
+                1 => db.close().unwrap(),
+                _ => {}
+            }
+        }
+        // All are decided: other databases open it.
+        let (db, other) = open_as(&Options::new(), dir.path()).unwrap();
+        content.check(&db, &format!("{name}, all decided"));
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        content.check(&db, &format!("{name}, compacted"));
+        drop((db, other));
+        let (db, _other) = open(dir.path());
+        assert!(names(&db).is_empty(), "{name}");
+        content.check(&db, &format!("{name}, opened again"));
+    }
+}
+
+#[test]
+fn a_log_of_another_write_policy_is_refused_by_its_name() {
+    let dir = ScratchDir::copy_of(&golden("write-prepared"));
+    let before = data_files(dir.path());
+    let mut options = Options::new();
+    for has_locks in [false, true] {
+        if has_locks {
+            options.set_transactions(&TransactionDbOptions::new());
+        }
+        let refused = open_as(&options, dir.path()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NotSupported, "{refused}");
+        assert!(refused.message().contains("write-prepared"), "{refused}");
+    }
+    assert!(data_files(dir.path()) == before);
 }

@@ -2,6 +2,10 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import org.rocksdb.*;
 
 /**
@@ -9,6 +13,9 @@ import org.rocksdb.*;
  *
  * <pre>
  * Prepared leave DIRECTORY close|kill    leaves `one` and `two` prepared, `three` committed and `four` rolled back
+ * Prepared group DIRECTORY    leaves `t16` to `t23` prepared, `t00` to `t11` committed and the others rolled back, by
+ *     threads whose records share log writes; `t00` to `t07` were committed with a write to `time`; ends without a close
+ * Prepared write-prepared DIRECTORY    leaves `one` prepared under the write policy of this name
  * Prepared decide DIRECTORY NAME=commit|rollback ...
  *     prints `prepared NAME` for each transaction found, decides those that are named, and prints
  *     `entry FAMILY KEY VALUE` for each entry
@@ -20,13 +27,21 @@ public final class Prepared {
         List<ColumnFamilyHandle> handles = new ArrayList<>();
         List<ColumnFamilyDescriptor> families = List.of(new ColumnFamilyDescriptor(RocksDB.DEFAULT_COLUMN_FAMILY),
                 new ColumnFamilyDescriptor("other".getBytes()));
-        try (DBOptions options = new DBOptions().setCreateIfMissing(true).setCreateMissingColumnFamilies(true);
-                TransactionDBOptions locks = new TransactionDBOptions();
+        TransactionDBOptions locks = new TransactionDBOptions();
+        if (args[0].equals("write-prepared")) {
+            locks.setWritePolicy(TxnDBWritePolicy.WRITE_PREPARED);
+        }
+        try (locks;
+                DBOptions options = new DBOptions().setCreateIfMissing(true).setCreateMissingColumnFamilies(true);
                 TransactionDB db = TransactionDB.open(options, locks, args[1], families, handles)) {
-            if (args[0].equals("leave")) {
-                leave(db, handles, args[2]);
-            } else {
-                decide(db, handles, args);
+            switch (args[0]) {
+                case "leave" -> leave(db, handles, args[2]);
+                case "group" -> group(db, handles);
+                case "write-prepared" -> {
+                    prepare(db, handles, "one");
+                    Runtime.getRuntime().halt(0);
+                }
+                default -> decide(db, handles, args);
             }
             handles.forEach(ColumnFamilyHandle::close);
             db.closeE();
@@ -68,6 +83,50 @@ public final class Prepared {
             three.close();
             four.close();
         }
+    }
+
+    /** Runs a step of every transaction in a thread of its own. */
+    private static void together(List<Callable<Void>> steps) throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(steps.size());
+        for (Future<Void> step : threads.invokeAll(steps)) {
+            step.get();
+        }
+        threads.shutdown();
+    }
+
+    private static void group(TransactionDB db, List<ColumnFamilyHandle> handles) throws Exception {
+        Transaction[] all = new Transaction[24];
+        List<Callable<Void>> prepare = new ArrayList<>();
+        List<Callable<Void>> decide = new ArrayList<>();
+        for (int at = 0; at < all.length; at++) {
+            int number = at;
+            prepare.add(() -> {
+                all[number] = prepare(db, handles, String.format("t%02d", number));
+                return null;
+            });
+        }
+        for (int at = 0; at < 16; at++) {
+            int number = at;
+            decide.add(() -> {
+                if (number < 8) {
+                    all[number].getCommitTimeWriteBatch().put(handles.get(1), "time".getBytes(), "0".getBytes());
+                }
+                if (number < 12) {
+                    all[number].commit();
+                } else {
+                    all[number].rollback();
+                }
+                return null;
+            });
+        }
+        together(prepare);
+        try (FlushOptions flush = new FlushOptions().setWaitForFlush(true)) {
+            together(decide.subList(0, 4));
+            db.flush(flush, handles.get(0));
+            together(decide.subList(4, 16));
+            db.flush(flush, handles.get(1));
+        }
+        Runtime.getRuntime().halt(0);
     }
 
     private static void decide(TransactionDB db, List<ColumnFamilyHandle> handles, String[] args) throws Exception {
