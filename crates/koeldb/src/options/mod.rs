@@ -8,8 +8,9 @@
 //! - Texts: [`grammar`] splits strings, [`value`] reads and writes values, [`object`],
 //!   [`table_format`] and [`cache`] create objects from ids.
 //! - [`apply`]: whole option strings; [`options_file`]: OPTIONS files.
-//! - [`sanitize`]: adjusts options at open, [`refuse`]: rejects invalid ones; [`mutable`]: changes
-//!   of an open database; [`conversion`]: settings of the crates below.
+//! - [`sanitize`]: adjusts options at open; [`rules`]: the combinations and ranges that are legal;
+//!   [`refuse`] rejects others and [`mend`] replaces them in OPTIONS files; [`mutable`]: changes of
+//!   an open database; [`conversion`]: settings of the crates below.
 //! - [`log_lines`]: options of tables in LOG.
 //! - [`presets`]: several settings for a purpose.
 //! - [`read_write`]: options of single calls; [`accessors`]: their setters and getters.
@@ -42,6 +43,7 @@ mod presets;
 mod read_write;
 mod refuse;
 mod registry;
+mod rules;
 pub(crate) mod sanitize;
 mod scrub;
 mod table_format;

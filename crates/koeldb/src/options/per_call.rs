@@ -502,6 +502,7 @@ fn describe(call: &Call, rows: &'static [Row], effect: Effect, out: &mut Vec<Opt
                 kind: kind.to_owned(),
                 default: default.to_owned(),
                 range: "",
+                rules: Vec::new(),
                 setter: None,
                 mutable: true,
                 effect,

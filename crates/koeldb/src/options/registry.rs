@@ -8,6 +8,7 @@ use koeldb_base::{Error, ErrorKind, nearest};
 use super::config::{ConfigOptions, IgnoredOption};
 use super::db::Options;
 use super::grammar;
+use super::rules;
 
 /// The effect of setting an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +46,9 @@ pub struct OptionInfo {
     pub mutable: bool,
     /// The effect of setting it.
     pub effect: Effect,
+    /// The conditions that an open checks, alone and with other options: legal values, or what the
+    /// option needs.
+    pub rules: Vec<&'static str>,
     /// The method that sets it; `None` if the method is not named by the option's declaration.
     pub setter: Option<&'static str>,
     /// The first release of RocksDB that knows the name, or of KoelDB if RocksDB does not.
@@ -410,6 +414,7 @@ pub(crate) fn describe<S: Section>(out: &mut Vec<OptionInfo>) {
             range: row.range,
             mutable: row.mutable,
             effect: row.effect,
+            rules: rules::texts_of(S::NAME, row.name),
             setter: row.setter,
             since: row.since,
             documentation: row
@@ -428,6 +433,7 @@ pub(crate) fn describe<S: Section>(out: &mut Vec<OptionInfo>) {
         range: "any value is accepted and dropped",
         mutable: removed.mutable,
         effect: Effect::Removed,
+        rules: Vec::new(),
         setter: None,
         since: "<=5.4",
         documentation: removed.documentation.to_owned(),

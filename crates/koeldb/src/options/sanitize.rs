@@ -272,7 +272,7 @@ fn sanitize_ages(cf: &mut ColumnFamilyOptions) {
     }
 }
 
-fn sanitize_block_based(table: &mut BlockBasedOptions) {
+pub(super) fn sanitize_block_based(table: &mut BlockBasedOptions) {
     if !(0..=100).contains(&table.block_size_deviation) {
         table.block_size_deviation = 0;
     }

@@ -144,10 +144,13 @@ fn row(info: &OptionInfo, sources: &Sources, setters: &BTreeSet<String>) -> Stri
         Effect::Refused => format!("refused unless it is the default: {}", reason(info)),
         effect => panic!("{effect:?} of {}", info.name),
     };
-    let sentence = match (info.documentation.as_str(), info.range) {
+    let mut sentence = match (info.documentation.as_str(), info.range) {
         (text, "") => text.to_owned(),
         (text, range) => format!("{text} {range}"),
     };
+    if !info.rules.is_empty() {
+        let _ = write!(sentence, " Checked: {}.", info.rules.join("; "));
+    }
     format!(
         "| `{}` | {setter} | {} | {} | {} | {} |\n",
         info.name,
@@ -221,6 +224,9 @@ An option is *honoured*: the named modules read it. Or it is *accepted*: it is k
 and announced by each open that sets it, but has no effect; it could only change speed, space or
 figures. Or it is *refused*: a value other than the default is an error that names the option,
 because it would change answers or durability.
+
+The last sentence of a description, *Checked*, has the legal values and combinations that an open
+checks. It collects the settings that break such a rule into one error.
 
 ";
 

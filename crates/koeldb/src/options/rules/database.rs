@@ -1,0 +1,94 @@
+//! Rules for the options of a database.
+
+use super::{Rule, rule};
+use crate::options::column_family::{ColumnFamilyOptions, CompactionStyle};
+use crate::options::db::DbOptions;
+
+/// The rules for every database.
+pub(crate) static ALWAYS: &[Rule<DbOptions>] = &[
+    rule!(Invalid allow_mmap_reads,
+        |db, ()| db.allow_mmap_reads && db.use_direct_reads,
+        "not together with use_direct_reads; set one of them to false"),
+    rule!(Invalid keep_log_file_num = 1,
+        |db, ()| db.keep_log_file_num == 0,
+        "at least 1 file is kept"),
+    rule!(Invalid unordered_write,
+        |db, ()| db.unordered_write && !db.allow_concurrent_memtable_write,
+        "needs allow_concurrent_memtable_write=true"),
+    rule!(Invalid unordered_write,
+        |db, ()| db.unordered_write && db.enable_pipelined_write,
+        "not together with enable_pipelined_write; set one of them to false"),
+    rule!(Invalid atomic_flush,
+        |db, ()| db.atomic_flush && db.enable_pipelined_write,
+        "not together with enable_pipelined_write; set one of them to false"),
+    rule!(Unsupported best_efforts_recovery = false,
+        |db, ()| db.best_efforts_recovery,
+        "recovery to an older state is not there yet; leave the option out"),
+    rule!(Invalid writable_file_max_buffer_size = 1 << 20,
+        |db, ()| db.use_direct_io_for_flush_and_compaction && db.writable_file_max_buffer_size == 0,
+        "must be above 0 with use_direct_io_for_flush_and_compaction"),
+    rule!(Invalid daily_offpeak_time_utc = String::new(),
+        |db, ()| !is_offpeak_window(&db.daily_offpeak_time_utc),
+        "is HH:mm-HH:mm with different ends, or empty"),
+    rule!(Invalid write_identity_file,
+        |db, ()| !db.write_dbid_to_manifest && !db.write_identity_file,
+        "write_dbid_to_manifest or write_identity_file must be true, or the database has no identity"),
+    rule!(Invalid read_io_executor_threads = 1,
+        |db, ()| db.read_io_executor_threads <= 0,
+        "at least 1"),
+    rule!(Invalid open_files_async = false,
+        |db, ()| db.open_files_async && !db.skip_stats_update_on_db_open,
+        "needs skip_stats_update_on_db_open=true"),
+];
+
+/// The rules that only matter to a database that is written.
+pub(crate) static WRITTEN: &[Rule<DbOptions>] = &[rule!(Unsupported atomic_flush,
+        |db, ()| db.atomic_flush,
+        "families are not flushed together yet; keep the WAL on, which makes writes across families atomic")];
+
+/// The rules for a database with pessimistic transactions.
+pub(crate) static WITH_TRANSACTIONS: &[Rule<DbOptions>] = &[rule!(Unsupported unordered_write,
+        |db, ()| db.unordered_write,
+        "not together with set_transactions: transactions need writes that are visible as a whole")];
+
+/// The rules that a database keeps with each of its column families.
+pub(crate) static WITH_FAMILY: &[Rule<DbOptions, ColumnFamilyOptions>] = &[
+    Rule {
+        detail: Some(|_, cf| {
+            format!(
+                "must be -1 with FIFO compaction and ttl={}, or ttl must be 0",
+                cf.ttl
+            )
+        }),
+        ..rule!(Unsupported max_open_files = -1,
+            |db, cf| is_fifo(cf) && cf.ttl > 0 && db.max_open_files != -1,
+            "must be -1 with FIFO compaction and a ttl")
+    },
+    rule!(Unsupported open_files_async = false,
+        |db, cf| is_fifo(cf) && db.open_files_async,
+        "not with FIFO compaction"),
+];
+
+pub(super) fn is_fifo(cf: &ColumnFamilyOptions) -> bool {
+    cf.compaction_style == CompactionStyle::Fifo
+}
+
+/// Whether a text is empty or `HH:mm-HH:mm` with two different times.
+fn is_offpeak_window(text: &str) -> bool {
+    fn minutes(text: &str) -> Option<u32> {
+        let (hours, minutes) = text.split_once(':')?;
+        let number = |text: &str, max: u32| {
+            let is_two_digits = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+            is_two_digits
+                .then(|| text.parse::<u32>().ok())
+                .flatten()
+                .filter(|number| *number <= max)
+        };
+        Some(number(hours, 23)? * 60 + number(minutes, 59)?)
+    }
+    text.is_empty()
+        || text
+            .split_once('-')
+            .and_then(|(start, end)| Some((minutes(start)?, minutes(end)?)))
+            .is_some_and(|(start, end)| start != end)
+}
