@@ -9,6 +9,7 @@
 mod compaction;
 mod flush;
 mod manual;
+mod merge;
 mod pause;
 mod scrub;
 mod subcompactions;

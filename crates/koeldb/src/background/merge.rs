@@ -1,0 +1,280 @@
+//! The merge of a compaction: the settings of its [`CompactionJob`], its run, and its figures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::stats::Ticker;
+use koeldb_base::{Result, SeqNo};
+use koeldb_fs::Purpose;
+use koeldb_fs::rate_limit::{IoKind, IoPriority};
+use koeldb_lsm::job::{
+    CompactionFilterContext, CompactionJob, CompactionResult, DeletionTrigger, OutputSpec, Outputs,
+};
+use koeldb_lsm::pick::{CompactionPlan, CompactionReason, leveled};
+use koeldb_lsm::version::Version;
+use koeldb_table::builder::{TableBuildContext, TableReason};
+use koeldb_table::source::{BlockReadOptions, BlockingSource};
+
+use super::Background;
+use super::compaction::CompactionRequest;
+use crate::column_family_data::ColumnFamilyData;
+use crate::counters::JobTotals;
+use crate::info_log::CompactionOutcome;
+use crate::listener::{CompactionJobInfo, Event, SubcompactionJobInfo};
+use crate::options::{ColumnFamilyOptions, pick_settings};
+use crate::output_checks::OutputChecks;
+use crate::table_files::TableDestination;
+use crate::table_reporter::TableReporter;
+
+impl Background {
+    /// Merges the inputs of a plan into new tables, checks and counts them.
+    pub(super) fn merge_tables(
+        &self,
+        info: &CompactionJobInfo,
+        family: &Arc<ColumnFamilyData>,
+        plan: &CompactionPlan,
+        request: CompactionRequest<'_>,
+    ) -> Result<(Outputs, CompactionOutcome)> {
+        let merge = Merge::new(self, info, family, plan, request);
+        let begun = self.context.clock.now();
+        let tables = &self.context.table_files;
+        let reporter =
+            TableReporter::new(tables, info.job_id, &family.name, TableReason::Compaction);
+        let result = reporter.check(merge.run(&|| reporter.begin()))?;
+        let elapsed = self.context.clock.now().saturating_sub(begun);
+        let totals = merge.totals(&result, elapsed);
+        family.counters.compacted(plan.output_level, totals);
+        let output = &result.output;
+        for (file, properties) in output.files.iter().zip(&output.properties) {
+            reporter.created(file, properties);
+        }
+        let outcome = CompactionOutcome::new(totals, result.parts, &output.properties);
+        for (ticker, count) in [
+            (Ticker::CompactionKeyDropNewerEntry, result.drops.hidden),
+            (Ticker::CompactionKeyDropObsolete, result.drops.obsolete),
+            (
+                Ticker::CompactionKeyDropRangeDel,
+                result.drops.range_deleted,
+            ),
+            (Ticker::CompactionKeyDropUser, result.drops.filtered),
+        ] {
+            self.context.count(ticker, count);
+        }
+        Ok((result.output, outcome))
+    }
+}
+
+/// A merge and the state of the database that it began with.
+struct Merge<'a> {
+    jobs: &'a Background,
+    info: &'a CompactionJobInfo,
+    family: &'a Arc<ColumnFamilyData>,
+    plan: &'a CompactionPlan,
+    request: CompactionRequest<'a>,
+    options: Arc<ColumnFamilyOptions>,
+    version: Arc<Version>,
+    snapshots: Vec<SeqNo>,
+    /// The size at which an output table is cut.
+    target_file_bytes: u64,
+    deletion_triggers: Vec<DeletionTrigger>,
+    /// The CPU time of the parts that ended.
+    cpu_nanos: AtomicU64,
+}
+
+impl<'a> Merge<'a> {
+    fn new(
+        jobs: &'a Background,
+        info: &'a CompactionJobInfo,
+        family: &'a Arc<ColumnFamilyData>,
+        plan: &'a CompactionPlan,
+        request: CompactionRequest<'a>,
+    ) -> Self {
+        let options = family.options();
+        let version = family.version();
+        // After the plan was made, so that the list has every snapshot that could see an input.
+        let snapshots = jobs.visibility.snapshots.all();
+        let oldest = snapshots.first().copied();
+        let log = &jobs.context.info_log;
+        log.compaction_started(info.job_id, &family.name, plan, oldest);
+        // Level 0 is not divided.
+        let target_file_bytes = match plan.output_level {
+            0 => plan.target_file_bytes,
+            _ => request
+                .target_file_bytes
+                .unwrap_or(plan.target_file_bytes)
+                .min(options.table_bytes_max()),
+        };
+        let deletion_triggers = options.deletion_triggers();
+        Merge {
+            jobs,
+            info,
+            family,
+            plan,
+            request,
+            options,
+            version,
+            snapshots,
+            target_file_bytes,
+            deletion_triggers,
+            cpu_nanos: AtomicU64::new(0),
+        }
+    }
+
+    /// Runs the job, and verifies its tables against the entries that it wrote.
+    fn run(&self, next_file_number: &(dyn Fn() -> FileNumber + Sync)) -> Result<CompactionResult> {
+        let (jobs, plan) = (self.jobs, self.plan);
+        let checks = OutputChecks::of_compaction(&self.options);
+        let filter_context = CompactionFilterContext::new(
+            plan.bottommost,
+            plan.reason == CompactionReason::ManualCompaction,
+            self.family.id,
+            as_level(plan.output_level),
+        );
+        let new_filter = || self.options.new_compaction_filter(&filter_context);
+        let cancelled: Vec<&AtomicBool> = [&jobs.slots.cancelled]
+            .into_iter()
+            .chain(self.request.canceled.iter().copied())
+            .collect();
+        let run_parts = |count: usize, part: &(dyn Fn(usize) + Sync)| {
+            jobs.run_parts(count, &|number| self.run_part(number, part));
+        };
+        let requested_parts = self.request.max_subcompactions;
+        let job = CompactionJob {
+            plan,
+            version: &self.version,
+            tables: &self.family.tables,
+            source: self.source(),
+            snapshots: self.snapshots.clone(),
+            merge_operator: self.options.merge_operator.as_deref(),
+            new_filter: &new_filter,
+            output: self.output(next_file_number, checks.entries),
+            cancelled: &cancelled,
+            parts_max: jobs.parts_max(&self.options, plan, requested_parts),
+            run_parts: &run_parts,
+            verify_record_count: jobs.context.db_options.compaction_verify_record_count,
+        };
+        let result = job.run()?;
+        let written = (&*result.output.files, &*result.output.entry_hashes);
+        let tables = &jobs.context.table_files;
+        checks.verify(written, plan.output_level, &self.family.tables, tables)?;
+        Ok(result)
+    }
+
+    /// The source of the input blocks: readahead, and no insertions into the block cache.
+    fn source(&self) -> BlockingSource {
+        let context = &self.jobs.context;
+        BlockingSource::new(BlockReadOptions {
+            fill_cache: false,
+            readahead_bytes: context.mutable_options().compaction_readahead_size,
+            charge: context.table_files.charge(IoPriority::Low, IoKind::Read),
+            ..BlockReadOptions::default()
+        })
+    }
+
+    /// Describes the tables to write.
+    fn output<'o>(
+        &'o self,
+        next_file_number: &'o (dyn Fn() -> FileNumber + Sync),
+        hash_entries: bool,
+    ) -> OutputSpec<'o> {
+        let (context, plan) = (&self.jobs.context, self.plan);
+        // A table ends a little behind its target.
+        let bytes_expected = self
+            .target_file_bytes
+            .saturating_add(self.target_file_bytes / 10)
+            .min(plan.input_bytes());
+        let epochs = plan.files().map(|(_, file)| file.epoch);
+        OutputSpec {
+            fs: &*context.fs,
+            directory: context.table_files.directory(),
+            write_options: context
+                .table_files
+                .write_options(Purpose::Compaction, bytes_expected),
+            charge: context.table_files.charge(IoPriority::Low, IoKind::Write),
+            context: self.table_context(),
+            next_file_number,
+            target_file_bytes: self.target_file_bytes,
+            grandparents: &plan.grandparents,
+            max_grandparent_bytes: plan.max_grandparent_bytes,
+            snapshots: &self.snapshots,
+            bottommost: plan.bottommost,
+            epoch: epochs.filter(|&epoch| epoch > 0).min().unwrap_or(0),
+            file_checksums: context.table_files.file_checksums,
+            // Level 0 is not divided.
+            partition_bytes: self
+                .options
+                .partition_bytes()
+                .filter(|_| plan.output_level > 0),
+            deletion_triggers: &self.deletion_triggers,
+            hash_entries,
+        }
+    }
+
+    /// The settings of the table builder.
+    fn table_context(&self) -> TableBuildContext {
+        let plan = self.plan;
+        let targets = leveled::level_targets(&self.version, &pick_settings(&self.options));
+        let destination = TableDestination {
+            level: as_level(plan.output_level),
+            base_level: as_level(targets.base_level),
+            bottommost: plan.bottommost,
+            reason: TableReason::Compaction,
+            target_file_bytes: self.target_file_bytes,
+        };
+        let tables = &self.jobs.context.table_files;
+        let mut context = tables.build_context(self.family, &self.options, destination);
+        if let Some(compression) = self.request.compression {
+            context.compression = compression;
+        }
+        context
+    }
+
+    /// Runs one part in the calling thread, announces it and measures its CPU time.
+    fn run_part(&self, number: usize, part: &(dyn Fn(usize) + Sync)) {
+        let (context, info) = (&self.jobs.context, self.info);
+        let subcompaction = SubcompactionJobInfo {
+            column_family: info.column_family.clone(),
+            column_family_id: info.column_family_id,
+            job_id: info.job_id,
+            subcompaction_job_id: number,
+            base_input_level: info.base_input_level,
+            output_level: info.output_level,
+            reason: info.reason,
+        };
+        context.notify(&Event::SubcompactionBegin(&subcompaction));
+        let begun = context.clock.thread_cpu();
+        part(number);
+        let cpu = context.clock.thread_cpu().saturating_sub(begun);
+        let nanos = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
+        self.cpu_nanos.fetch_add(nanos, Ordering::Relaxed);
+        context.notify(&Event::SubcompactionCompleted(&subcompaction));
+    }
+
+    /// Returns the figures of the finished merge.
+    fn totals(&self, result: &CompactionResult, elapsed: Duration) -> JobTotals {
+        let plan = self.plan;
+        let read_there = plan
+            .files()
+            .filter(|(level, _)| *level == plan.output_level)
+            .map(|(_, file)| file.bytes)
+            .sum();
+        JobTotals {
+            count: 1,
+            elapsed,
+            cpu: Duration::from_nanos(self.cpu_nanos.load(Ordering::Relaxed)),
+            read_above: plan.input_bytes().saturating_sub(read_there),
+            read_there,
+            written: result.output.files.iter().map(|file| file.bytes).sum(),
+            raw: result.output.raw_bytes,
+            keys_in: result.entries_read,
+            keys_dropped: result.drops.total(),
+            ..JobTotals::default()
+        }
+    }
+}
+
+fn as_level(level: usize) -> u32 {
+    u32::try_from(level).unwrap_or(u32::MAX)
+}
