@@ -305,6 +305,15 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     }
 }
 
+/// A handle that makes the content of a file durable while its owner appends to it.
+pub trait FileSync: Send + Sync + fmt::Debug {
+    /// Makes the first `len` bytes durable, which were flushed before the call; possibly more.
+    ///
+    /// # Errors
+    /// If the system fails; the file must then not be synced again, by no handle.
+    fn sync_data(&self, len: u64) -> Result<()>;
+}
+
 /// An append-only file, with one owner.
 pub trait WritableFile: Send + fmt::Debug {
     /// Appends bytes, through the file's buffer.
@@ -330,6 +339,16 @@ pub trait WritableFile: Send + fmt::Debug {
     /// # Errors
     /// See [`WritableFile::sync_data`].
     fn sync_all(&mut self) -> Result<()>;
+
+    /// Returns a handle that syncs the file while this one appends; `None` if there is no such.
+    ///
+    /// The handle stays valid after this file is closed.
+    ///
+    /// # Errors
+    /// If the system refuses a second descriptor.
+    fn sync_handle(&self) -> Result<Option<Box<dyn FileSync>>> {
+        Ok(None)
+    }
 
     /// The length of the file: bytes appended so far and those already in a reopened file.
     fn len(&self) -> u64;

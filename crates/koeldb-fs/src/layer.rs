@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use koeldb_base::{Buffer, Result};
+use koeldb_base::{Buffer, Error, Result};
 
 use crate::file::{
-    DirEntry, FileLock, FileSystem, MappedPages, Metadata, OpenOptions, Purpose, RandomAccessFile,
-    WritableFile, WriteOptions,
+    DirEntry, FileLock, FileSync, FileSystem, MappedPages, Metadata, OpenOptions, Purpose,
+    RandomAccessFile, WritableFile, WriteOptions,
 };
 use crate::read_driver::ReadBackend;
 
@@ -96,7 +96,8 @@ pub struct Call<'a> {
     pub handle: Option<u64>,
     /// The offset of a read, prefetch or append.
     pub offset: u64,
-    /// The number of bytes requested or appended, or the new length.
+    /// The number of bytes requested or appended, the new length, or the bytes that a sync beside
+    /// the writer of a file covers; 0 for other syncs.
     pub len: u64,
     /// The options of [`Operation::Create`] and [`Operation::OpenAppend`].
     pub write_options: Option<&'a WriteOptions>,
@@ -459,6 +460,20 @@ impl<L: Layer> WritableFile for LayeredWritableFile<L> {
         layer.sync_file(&call, below)
     }
 
+    fn sync_handle(&self) -> Result<Option<Box<dyn FileSync>>> {
+        let below = self.below.sync_handle()?;
+        Ok(below.map(|below| {
+            let sync = LayeredSync {
+                below,
+                shared: Arc::clone(&self.shared),
+                path: self.path.clone(),
+                purpose: self.purpose,
+                handle: self.handle,
+            };
+            Box::new(sync) as Box<dyn FileSync>
+        }))
+    }
+
     fn len(&self) -> u64 {
         self.below.len()
     }
@@ -473,5 +488,62 @@ impl<L: Layer> WritableFile for LayeredWritableFile<L> {
         };
         let below = this.below;
         this.shared.layer.around(&call, || below.close())
+    }
+}
+
+#[derive(Debug)]
+struct LayeredSync<L> {
+    below: Box<dyn FileSync>,
+    shared: Arc<Shared<L>>,
+    path: PathBuf,
+    purpose: Option<Purpose>,
+    handle: Option<u64>,
+}
+
+impl<L: Layer> FileSync for LayeredSync<L> {
+    fn sync_data(&self, len: u64) -> Result<()> {
+        let call = Call {
+            purpose: self.purpose,
+            handle: self.handle,
+            offset: len,
+            len,
+            ..Call::on_path(Operation::SyncData, &self.path)
+        };
+        let below = &*self.below;
+        let mut below = SyncedPart { below, len };
+        self.shared.layer.sync_file(&call, &mut below)
+    }
+}
+
+/// The part of a file that a sync beside its writer covers: layers can only sync it.
+#[derive(Debug)]
+struct SyncedPart<'f> {
+    below: &'f dyn FileSync,
+    len: u64,
+}
+
+impl WritableFile for SyncedPart<'_> {
+    fn append(&mut self, _bytes: &[u8]) -> Result<()> {
+        Err(Error::not_supported("a handle for syncs appends nothing"))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn sync_data(&mut self) -> Result<()> {
+        self.below.sync_data(self.len)
+    }
+
+    fn sync_all(&mut self) -> Result<()> {
+        self.below.sync_data(self.len)
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
     }
 }

@@ -38,8 +38,8 @@ pub use aligned::AlignedBuffer;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fault::{Failure, FaultAction, FaultFileSystem, FaultRule};
 pub use file::{
-    AccessHint, DirEntry, EntryKind, FileLock, FileSystem, MappedPages, Metadata, OpenOptions,
-    Purpose, RandomAccessFile, WritableFile, WriteOptions, is_link_refused,
+    AccessHint, DirEntry, EntryKind, FileLock, FileSync, FileSystem, MappedPages, Metadata,
+    OpenOptions, Purpose, RandomAccessFile, WritableFile, WriteOptions, is_link_refused,
 };
 pub use host::host_name;
 pub use latency::LatencyFileSystem;

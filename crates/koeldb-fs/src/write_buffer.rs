@@ -2,7 +2,7 @@
 
 use koeldb_base::{Error, Result};
 
-use crate::file::WritableFile;
+use crate::file::{FileSync, WritableFile};
 
 /// The destination of bytes that leave the buffer.
 pub(crate) trait Sink: Send + std::fmt::Debug {
@@ -11,6 +11,11 @@ pub(crate) trait Sink: Send + std::fmt::Debug {
 
     /// Makes the written bytes durable: with all metadata, or only what is needed to read them.
     fn sync(&mut self, all: bool) -> Result<()>;
+
+    /// Returns a handle that syncs the written bytes; `None` if a sync must write some.
+    fn sync_handle(&self) -> Result<Option<Box<dyn FileSync>>> {
+        Ok(None)
+    }
 
     /// The length written so far.
     fn len(&self) -> u64;
@@ -85,6 +90,10 @@ impl<S: Sink> WritableFile for BufferedFile<S> {
 
     fn sync_all(&mut self) -> Result<()> {
         self.sync(true)
+    }
+
+    fn sync_handle(&self) -> Result<Option<Box<dyn FileSync>>> {
+        self.sink.sync_handle()
     }
 
     fn len(&self) -> u64 {

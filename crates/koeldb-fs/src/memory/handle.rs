@@ -11,7 +11,7 @@ use koeldb_base::{Buffer, Result};
 use super::content::{Change, MemoryFile};
 use super::system::MemoryFileSystem;
 use super::tree::failed;
-use crate::file::{FileLock, RandomAccessFile};
+use crate::file::{FileLock, FileSync, RandomAccessFile};
 use crate::write_buffer::Sink;
 
 /// An open file; it keeps the space of an unlinked file in use.
@@ -19,6 +19,14 @@ use crate::write_buffer::Sink;
 pub(super) struct Handle {
     pub(super) system: MemoryFileSystem,
     pub(super) file: Arc<MemoryFile>,
+}
+
+impl Handle {
+    fn sync(&self, path: &Path) -> Result<()> {
+        let _state = self.system.mutate("sync", path)?;
+        self.file.write().sync();
+        Ok(())
+    }
 }
 
 impl Drop for Handle {
@@ -99,9 +107,15 @@ impl Sink for MemorySink {
     }
 
     fn sync(&mut self, _all: bool) -> Result<()> {
-        let _state = self.handle.system.mutate("sync", &self.path)?;
-        self.handle.file.write().sync();
-        Ok(())
+        self.handle.sync(&self.path)
+    }
+
+    fn sync_handle(&self) -> Result<Option<Box<dyn FileSync>>> {
+        let Handle { system, file } = &self.handle;
+        Ok(Some(Box::new(MemorySync {
+            handle: system.handle(Arc::clone(file)),
+            path: self.path.clone(),
+        })))
     }
 
     fn len(&self) -> u64 {
@@ -110,6 +124,19 @@ impl Sink for MemorySink {
 
     fn finish(&mut self) -> Result<()> {
         Ok(())
+    }
+}
+
+/// Syncs a file that another handle writes.
+#[derive(Debug)]
+struct MemorySync {
+    handle: Handle,
+    path: PathBuf,
+}
+
+impl FileSync for MemorySync {
+    fn sync_data(&self, _len: u64) -> Result<()> {
+        self.handle.sync(&self.path)
     }
 }
 

@@ -178,7 +178,7 @@ impl MemoryFileSystem {
         self.inspect(operation, path)
     }
 
-    fn handle(&self, file: Arc<MemoryFile>) -> Handle {
+    pub(super) fn handle(&self, file: Arc<MemoryFile>) -> Handle {
         file.handles.fetch_add(1, Ordering::Relaxed);
         Handle {
             system: self.clone(),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use koeldb_base::{Error, Result};
 
-use crate::file::{WritableFile, WriteOptions};
+use crate::file::{FileSync, WritableFile, WriteOptions};
 use crate::write_buffer::{BufferedFile, Sink};
 
 /// Wraps a file of length `len` that is open for writing.
@@ -50,12 +50,17 @@ impl Sink for PosixSink {
     }
 
     fn sync(&mut self, all: bool) -> Result<()> {
-        let result = if all || self.options.full_sync {
-            self.file.sync_all()
-        } else {
-            self.file.sync_data()
-        };
-        result.map_err(|error| Error::io(error, "sync", &self.path))
+        sync(&self.file, all || self.options.full_sync, &self.path)
+    }
+
+    fn sync_handle(&self) -> Result<Option<Box<dyn FileSync>>> {
+        // The duplicate shares the open file description, and so the report of failed write-back.
+        let file = self.file.try_clone();
+        Ok(Some(Box::new(PosixSync {
+            file: file.map_err(|error| Error::io(error, "duplicate", &self.path))?,
+            path: self.path.clone(),
+            full_sync: self.options.full_sync,
+        })))
     }
 
     fn len(&self) -> u64 {
@@ -66,6 +71,28 @@ impl Sink for PosixSink {
         self.trim()
             .map_err(|error| Error::io(error, "close", &self.path))
     }
+}
+
+/// Syncs a file that another handle writes.
+#[derive(Debug)]
+struct PosixSync {
+    file: File,
+    path: PathBuf,
+    full_sync: bool,
+}
+
+impl FileSync for PosixSync {
+    fn sync_data(&self, _len: u64) -> Result<()> {
+        sync(&self.file, self.full_sync, &self.path)
+    }
+}
+
+fn sync(file: &File, all: bool, path: &Path) -> Result<()> {
+    let result = match all {
+        true => file.sync_all(),
+        false => file.sync_data(),
+    };
+    result.map_err(|error| Error::io(error, "sync", path))
 }
 
 impl PosixSink {
