@@ -9,8 +9,10 @@
 //!   records from any file.
 //! - [`wal`]: the files of the write-ahead log. [`survey`]: counts intact records after damage.
 //!
-//! Writers and readers belong to one thread at a time and share nothing.
+//! Writers and readers belong to one thread at a time. They share nothing, but for the handle that
+//! syncs a log beside its writer ([`beside`]).
 
+pub mod beside;
 pub mod format;
 pub mod reader;
 pub mod survey;
@@ -18,6 +20,7 @@ mod tear;
 pub mod wal;
 pub mod writer;
 
+pub use beside::LogSync;
 pub use reader::{Problem, ProblemKind, RecordReader, RecoveryMode};
 pub use wal::WalWriter;
 pub use writer::{RecordWriter, RecordWriterOptions, WalCompression};

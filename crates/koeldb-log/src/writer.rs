@@ -5,12 +5,14 @@
 //! error again and never touches the file.
 
 use std::fmt;
+use std::sync::Arc;
 
 use koeldb_base::checksum::{crc32c, mask};
 use koeldb_base::codec::StreamCompressor;
 use koeldb_base::{Error, Result};
 use koeldb_fs::WritableFile;
 
+use crate::beside::LogSync;
 use crate::format::{
     BLOCK_BYTES, CHECKSUMMED_FROM, HEADER_BYTES, Part, SET_COMPRESSION_BYTE, ZSTD, data_type_byte,
 };
@@ -47,6 +49,8 @@ pub struct RecordWriter {
     frame: Vec<u8>,
     has_records: bool,
     failure: Option<Error>,
+    /// The handle that syncs the log beside its writer, once one was requested.
+    beside: Option<Arc<LogSync>>,
 }
 
 impl fmt::Debug for RecordWriter {
@@ -77,6 +81,7 @@ impl RecordWriter {
             frame: Vec::new(),
             has_records: false,
             failure: None,
+            beside: None,
         };
         if options.compression == WalCompression::Zstd {
             writer.compressor = Some(StreamCompressor::new()?);
@@ -176,7 +181,11 @@ impl RecordWriter {
     pub fn flush(&mut self) -> Result<()> {
         self.check()?;
         let result = self.file.flush();
-        self.remember(result)
+        self.remember(result)?;
+        if let Some(beside) = &self.beside {
+            beside.note_flushed(self.file.len());
+        }
+        Ok(())
     }
 
     /// Makes all records durable.
@@ -186,7 +195,36 @@ impl RecordWriter {
     pub fn sync(&mut self) -> Result<()> {
         self.check()?;
         let result = self.file.sync_data();
-        self.remember(result)
+        self.remember(result)?;
+        if let Some(beside) = &self.beside {
+            beside.note_synced(self.file.len());
+        }
+        Ok(())
+    }
+
+    /// Flushes, and returns a handle that syncs the log while this writer appends.
+    ///
+    /// `None` if the file has no such handle.
+    ///
+    /// # Errors
+    /// If the file fails, now or earlier.
+    pub fn flush_for_sync(&mut self) -> Result<Option<Arc<LogSync>>> {
+        if self.beside.is_none() {
+            self.check()?;
+            let Some(file) = self.file.sync_handle()? else {
+                return Ok(None);
+            };
+            self.beside = Some(Arc::new(LogSync::new(file)));
+        }
+        self.flush()?;
+        Ok(self.beside.clone())
+    }
+
+    /// Whether a sync beside the writer has made all records durable.
+    #[must_use]
+    pub fn is_synced_beside(&self) -> bool {
+        let beside = self.beside.as_ref();
+        beside.is_some_and(|beside| beside.synced_bytes() == self.len())
     }
 
     /// The length of the log so far.
@@ -212,7 +250,10 @@ impl RecordWriter {
     /// The failure that made the writer unusable, if any.
     #[must_use]
     pub fn failure(&self) -> Option<&Error> {
-        self.failure.as_ref()
+        let beside = self.beside.as_ref();
+        self.failure
+            .as_ref()
+            .or_else(|| beside.and_then(|beside| beside.failure()))
     }
 
     /// Flushes and closes the file.
@@ -225,7 +266,7 @@ impl RecordWriter {
     }
 
     fn check(&self) -> Result<()> {
-        match &self.failure {
+        match self.failure() {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
@@ -234,6 +275,9 @@ impl RecordWriter {
     fn remember(&mut self, result: Result<()>) -> Result<()> {
         if let Err(error) = &result {
             self.failure = Some(error.clone());
+            if let Some(beside) = &self.beside {
+                beside.fail(error);
+            }
         }
         result
     }

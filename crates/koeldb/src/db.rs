@@ -200,8 +200,11 @@ impl Db {
 
     /// Writes the log to the operating system, and makes it durable if `sync`.
     ///
+    /// Other writes continue while the device syncs, except those with
+    /// [`WriteOptions::set_sync`]. One sync serves all calls that wait for it.
+    ///
     /// # Errors
-    /// Errors of the file system.
+    /// Errors of the file system, after which writes are refused until a resume or a reopen.
     pub fn flush_wal(&self, sync: bool) -> Result<()> {
         self.inner().commit.flush_wal(sync)
     }

@@ -9,6 +9,7 @@
 pub(crate) mod archive;
 mod pinned_logs;
 mod standby_log;
+mod sync_beside;
 mod unsynced_logs;
 
 use std::path::Path;
@@ -32,6 +33,7 @@ use crate::options::{Compression, DbOptions};
 use archive::ArchiveLimits;
 use pinned_logs::PinnedLogs;
 use standby_log::StandbyLog;
+pub(crate) use sync_beside::SyncBeside;
 use unsynced_logs::UnsyncedLogs;
 
 /// The log being written.
@@ -48,15 +50,28 @@ pub(crate) struct Wal {
     pub(crate) unconfirmed: Option<FileNumber>,
     /// The sequence number after the last logged batch.
     pub(crate) next_seqno: SeqNo,
+    /// The sync of the log beside its writer, once one was requested.
+    pub(crate) beside: Option<Arc<SyncBeside>>,
 }
 
 impl Wal {
+    /// Records that the previous log is durable, if the log does not do so yet.
+    fn confirm_previous(&mut self) -> Result<()> {
+        let Some(before) = self.unconfirmed.take() else {
+            return Ok(());
+        };
+        let kind = LinkKind::Durable;
+        let link = Link { before, kind };
+        self.writer.add_record(&link.encode(self.next_seqno))
+    }
+
     /// Switches to a new, empty log; returns the writer of the previous one.
     fn restart(&mut self, number: FileNumber, writer: RecordWriter) -> RecordWriter {
         self.number = number;
         self.unconfirmed = None;
         self.has_unsynced = false;
         self.is_entry_synced = false;
+        self.beside = None;
         std::mem::replace(&mut self.writer, writer)
     }
 }
@@ -157,26 +172,19 @@ impl WalSet {
 
     /// Makes all records written so far durable.
     pub(crate) fn sync(&self, wal: &mut Wal) -> Result<()> {
-        self.sync_after_closed(wal).map_err(|error| {
-            self.health.fail_writes(
-                error
-                    .context("syncing the log")
-                    .with_severity(Severity::Hard),
-            )
-        })
+        let synced = self.sync_after_closed(wal);
+        synced.map_err(|error| self.sync_failed(error))
     }
 
     /// Makes all records written so far durable, those of earlier logs first (O6).
     fn sync_after_closed(&self, wal: &mut Wal) -> Result<()> {
-        self.sync_closed()?;
+        let turn = self.unsynced.take_turn();
+        turn.sync(|| self.context.fs.sync_dir(&self.context.wal_dir))?;
+        wal.take_over_syncs();
         if wal.has_unsynced || !wal.is_entry_synced {
             // The first sync of a log records that the logs before it are durable. If they are
             // missing nevertheless, no crash explains it.
-            if let Some(before) = wal.unconfirmed.take() {
-                let kind = LinkKind::Durable;
-                let link = Link { before, kind };
-                wal.writer.add_record(&link.encode(wal.next_seqno))?;
-            }
+            wal.confirm_previous()?;
             let begun = self.context.measures().then(|| self.context.clock.now());
             wal.writer.sync()?;
             if let Some(begun) = begun {
@@ -214,6 +222,7 @@ impl WalSet {
             let error = error.context("creating a log");
             self.health.fail_writes(error.with_severity(Severity::Hard))
         })?;
+        wal.take_over_syncs();
         let is_durable = !wal.has_unsynced && wal.is_entry_synced;
         let previous_number = wal.number;
         let previous = wal.restart(number, writer);
@@ -234,14 +243,15 @@ impl WalSet {
     ///
     /// The old log is not touched again. An unwritten log with a durable name can be used further.
     pub(crate) fn abandon(&self, wal: &mut Wal, next_seqno: SeqNo) -> Result<()> {
-        let unsynced = self.unsynced.block_syncs();
+        let turn = self.unsynced.take_turn();
+        wal.take_over_syncs();
         // The numbers of a batch that was written but not synced are reused for the next one.
         wal.next_seqno = next_seqno;
         // A standby log was created before the failure. A later sync of the directory does not show
         // whether its name is durable.
         self.forget_standby();
         if wal.writer.failure().is_none() && wal.writer.is_empty() && wal.is_entry_synced {
-            unsynced.discard();
+            turn.give_up();
             return Ok(());
         }
         let (number, writer) = self.begin()?;
@@ -255,7 +265,7 @@ impl WalSet {
         } else {
             lock(&self.closed).push((failed_number, failed.len()));
         }
-        unsynced.discard();
+        turn.give_up();
         Ok(())
     }
 

@@ -75,6 +75,7 @@ impl Opening {
             follows: recovered.kept.last().map(|(number, _)| *number),
             unconfirmed: None,
             next_seqno: recovered.next_seqno,
+            beside: None,
         })
     }
 

@@ -1,11 +1,18 @@
 //! Closed logs that are not durable yet: a synced write to a later log must sync them first (O6).
 //!
-//! The leader adds to them when it starts a new log; the leader and flushes sync them. A flush does
-//! so without leadership, since the leader may be waiting for that flush. A thread that finds none
-//! may proceed, so it waits for logs that are being synced.
+//! The leader adds to them when it starts a new log; the leader, flushes and syncs beside writers
+//! sync them. The latter two do so without leadership, since the leader may be waiting for that
+//! flush. A thread that finds none may proceed, so it waits for logs that are being synced.
+//!
+//! # Invariants
+//! - **S1** One thread syncs logs at a time, the one being written included: the system reports a
+//!   failed write-back once, so that a sync beside a failing one would seem to succeed. That thread
+//!   holds the [`SyncTurn`], and never takes leadership while it does.
+//! - **S2** Logs are given up under leadership and with the turn. A sync whose log was given up after
+//!   it was chosen acknowledges nothing.
 
 use koeldb_base::Result;
-use koeldb_base::sync::{Mutex, MutexGuard, lock};
+use koeldb_base::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use koeldb_log::RecordWriter;
 
 /// A log that is no longer written.
@@ -32,6 +39,8 @@ pub(crate) struct UnsyncedLogs<L> {
     logs: Mutex<Vec<L>>,
     /// The lock held during a sync, so that no thread assumes its completion too early.
     syncing: Mutex<()>,
+    /// How often logs were given up.
+    given_up: AtomicU64,
 }
 
 impl<L> Default for UnsyncedLogs<L> {
@@ -39,6 +48,7 @@ impl<L> Default for UnsyncedLogs<L> {
         UnsyncedLogs {
             logs: Mutex::new(Vec::new()),
             syncing: Mutex::new(()),
+            given_up: AtomicU64::new(0),
         }
     }
 }
@@ -51,8 +61,41 @@ impl<L: ClosedLog> UnsyncedLogs<L> {
 
     /// Syncs all closed logs, and then their directory entries.
     pub(crate) fn sync(&self, sync_directory: impl FnOnce() -> Result<()>) -> Result<()> {
-        let _only_one = lock(&self.syncing);
-        let mut unsynced = std::mem::take(&mut *lock(&self.logs));
+        self.take_turn().sync(sync_directory)
+    }
+
+    /// Waits for the turn to sync logs.
+    pub(crate) fn take_turn(&self) -> SyncTurn<'_, L> {
+        SyncTurn {
+            unsynced: self,
+            _only_one: lock(&self.syncing),
+        }
+    }
+
+    /// Whether all closed logs are durable; does not wait, so `false` may be out of date.
+    ///
+    /// Called by the leader, so that no log is closed.
+    pub(crate) fn are_durable(&self) -> bool {
+        self.syncing.try_lock().is_ok() && lock(&self.logs).is_empty()
+    }
+
+    /// How often logs were given up; changes under leadership and with the turn.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.given_up.load(Ordering::Acquire)
+    }
+}
+
+/// The right to sync logs, of one thread at a time.
+pub(crate) struct SyncTurn<'l, L> {
+    unsynced: &'l UnsyncedLogs<L>,
+    _only_one: MutexGuard<'l, ()>,
+}
+
+impl<L: ClosedLog> SyncTurn<'_, L> {
+    /// Syncs all closed logs, and then their directory entries.
+    pub(crate) fn sync(&self, sync_directory: impl FnOnce() -> Result<()>) -> Result<()> {
+        let logs = &self.unsynced.logs;
+        let mut unsynced = std::mem::take(&mut *lock(logs));
         if unsynced.is_empty() {
             return Ok(());
         }
@@ -62,30 +105,17 @@ impl<L: ClosedLog> UnsyncedLogs<L> {
             .and_then(|()| sync_directory());
         if let Err(error) = synced {
             // They are kept, before those that were closed in the meantime.
-            lock(&self.logs).splice(..0, unsynced);
+            lock(logs).splice(..0, unsynced);
             return Err(error);
         }
         unsynced.into_iter().try_for_each(ClosedLog::close)
     }
 
-    /// Blocks syncs while the guard is held.
-    pub(crate) fn block_syncs(&self) -> UnsyncedLogsGuard<'_, L> {
-        UnsyncedLogsGuard {
-            unsynced: self,
-            _nobody_syncs: lock(&self.syncing),
-        }
-    }
-}
-
-/// A guard that blocks syncs of closed logs.
-pub(crate) struct UnsyncedLogsGuard<'l, L> {
-    unsynced: &'l UnsyncedLogs<L>,
-    _nobody_syncs: MutexGuard<'l, ()>,
-}
-
-impl<L> UnsyncedLogsGuard<'_, L> {
-    /// Removes all closed logs: their entries will be in tables before anything relies on them.
-    pub(crate) fn discard(self) {
+    /// Gives up the log being written, and removes all closed ones.
+    ///
+    /// Their entries will be in tables before anything relies on them.
+    pub(crate) fn give_up(self) {
+        self.unsynced.given_up.fetch_add(1, Ordering::AcqRel);
         lock(&self.unsynced.logs).clear();
     }
 }

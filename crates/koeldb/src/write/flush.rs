@@ -9,30 +9,46 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::key_bounds::KeyBounds;
 use crate::listener::Event;
 use crate::options::{CompactRangeOptions, FlushOptions};
+use crate::wal_set::Wal;
 
 impl CommitPipeline {
     /// Writes the log to the operating system, and makes it durable if `sync`.
+    ///
+    /// Writers continue while the device syncs.
     pub(crate) fn flush_wal(&self, sync: bool) -> Result<()> {
         self.health.check_open()?;
         if self.context.read_only {
             return self.health.check_writable();
         }
-        let flushed = {
-            let mut leadership = self.queue.lead();
-            // The current log is not the one with the caller's writes.
-            if self.health.gave_up_logs()
-                && let Some(failure) = self.health.failure()
-            {
-                return Err(failure);
-            }
-            let wal = leadership.commit.wal()?;
-            match sync {
-                true => self.wals.sync(wal),
-                false => self.wals.flush(wal),
-            }
+        let _foreground = self.slots.enter()?;
+        let flushed = match sync {
+            true => self.sync_wal(),
+            false => self.with_wal_of_writes(|wal| self.wals.flush(wal)),
         };
         self.health.report_failures();
         flushed
+    }
+
+    fn sync_wal(&self) -> Result<()> {
+        loop {
+            self.wals.sync_before_log()?;
+            let pending = self.with_wal_of_writes(|wal| self.wals.begin_sync(wal))?;
+            match pending {
+                Some(pending) if !self.wals.finish_sync(&pending)? => {}
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Calls `act` as the leader with the log, unless that is not the one with the caller's writes.
+    fn with_wal_of_writes<R>(&self, act: impl FnOnce(&mut Wal) -> Result<R>) -> Result<R> {
+        let mut leadership = self.queue.lead();
+        if self.health.gave_up_logs()
+            && let Some(failure) = self.health.failure()
+        {
+            return Err(failure);
+        }
+        act(leadership.commit.wal()?)
     }
 
     /// The total size of all logs that are not removed yet.

@@ -41,6 +41,7 @@ mod joined_reads;
 mod level0;
 mod listener_events;
 mod loaded_options;
+mod log_syncs;
 mod logs;
 mod manual_compactions;
 mod map_calls;

@@ -83,10 +83,67 @@ fn logs_given_up_are_given_up_under_nobodys_hands() {
             let unsynced = Arc::clone(&unsynced);
             spawn(move || unsynced.sync(|| Ok(())).is_err())
         };
-        unsynced.block_syncs().discard();
+        unsynced.take_turn().give_up();
         let has_failed = flush.join().unwrap();
         // After a failure or abandonment it is no longer kept: a second sync would have succeeded.
         assert!(unsynced.sync(|| Ok(())).is_ok());
         assert_eq!(durable.load(Ordering::Relaxed), 0, "{has_failed}");
+    });
+}
+
+/// The log being written, as the leader keeps it.
+struct Current {
+    durable: Arc<AtomicUsize>,
+    is_given_up: Arc<AtomicUsize>,
+}
+
+#[test]
+fn a_sync_beside_the_leader_vouches_for_no_log_that_was_given_up() {
+    explore("a sync beside a leader that gives up its log", || {
+        let unsynced = Arc::new(UnsyncedLogs::default());
+        let older = Arc::new(AtomicUsize::new(0));
+        let current = Current {
+            durable: Arc::default(),
+            is_given_up: Arc::default(),
+        };
+        let leader = Arc::new(Mutex::new(current));
+        unsynced.add(Log {
+            durable: Arc::clone(&older),
+            failures: 0,
+        });
+        let sync = {
+            let (unsynced, leader) = (Arc::clone(&unsynced), Arc::clone(&leader));
+            let older = Arc::clone(&older);
+            spawn(move || {
+                let (durable, is_given_up, given_up) = {
+                    let current = lock(&leader);
+                    let durable = Arc::clone(&current.durable);
+                    (
+                        durable,
+                        Arc::clone(&current.is_given_up),
+                        unsynced.given_up(),
+                    )
+                };
+                let turn = unsynced.take_turn();
+                if unsynced.given_up() != given_up {
+                    return false;
+                }
+                assert!(turn.sync(|| Ok(())).is_ok());
+                assert_eq!(is_given_up.load(Ordering::Relaxed), 0);
+                assert_eq!(older.load(Ordering::Relaxed), 1, "O6");
+                durable.store(1, Ordering::Relaxed);
+                true
+            })
+        };
+        let given_up = {
+            let current = lock(&leader);
+            let turn = unsynced.take_turn();
+            current.is_given_up.store(1, Ordering::Relaxed);
+            turn.give_up();
+            current.durable.load(Ordering::Relaxed)
+        };
+        // The leader took the turn before the sync, or after it was done.
+        let synced = sync.join().unwrap();
+        assert!(synced || given_up == 0);
     });
 }
