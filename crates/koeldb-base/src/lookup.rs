@@ -333,6 +333,15 @@ impl Lookup {
         merged(key, state, operands, operator)
     }
 
+    /// The value and the merge operands found, oldest first and not merged.
+    #[must_use]
+    pub fn into_operands(self) -> Vec<PinnedSlice> {
+        let base = self.state.value();
+        base.into_iter()
+            .chain(self.operands.into_iter().rev())
+            .collect()
+    }
+
     /// Finishes the lookup like [`Lookup::finish`], but in place: it can then be restarted.
     ///
     /// # Errors

@@ -131,6 +131,26 @@ impl Db {
         self.default_cf().get_opt(key, options)
     }
 
+    /// See [`ColumnFamily::get_merge_operands`](crate::ColumnFamily::get_merge_operands).
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_merge_operands`](crate::ColumnFamily::get_merge_operands).
+    pub fn get_merge_operands(&self, key: impl AsRef<[u8]>) -> Result<Vec<PinnedSlice>> {
+        self.default_cf().get_merge_operands(key)
+    }
+
+    /// See [`ColumnFamily::get_merge_operands_opt`](crate::ColumnFamily::get_merge_operands_opt).
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_merge_operands_opt`](crate::ColumnFamily::get_merge_operands_opt).
+    pub fn get_merge_operands_opt(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Vec<PinnedSlice>> {
+        self.default_cf().get_merge_operands_opt(key, options)
+    }
+
     /// Calls `read` with the value of `key` in the default column family and returns its result.
     ///
     /// # Errors

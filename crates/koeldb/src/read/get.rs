@@ -146,16 +146,26 @@ impl Reads {
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
         let mut lookup = Lookup::new(key, seqno);
-        search_memtables(self, super_version, &mut lookup, options)?;
+        self.settle(super_version, &mut lookup, options)?;
+        lookup.finish(super_version.options.merge_operator.as_deref())
+    }
+
+    /// Searches memtables and tables until `lookup` is settled; device reads run in other threads.
+    pub(super) fn settle(
+        &self,
+        super_version: &Arc<SuperVersion>,
+        lookup: &mut Lookup,
+        options: &ReadOptions,
+    ) -> Result<()> {
+        search_memtables(self, super_version, lookup, options)?;
         let context = SearchContext::new(super_version, options, self);
         let mut suspended = SuspendedLookups::blocking(&context);
-        if !lookup.is_settled() && !suspended.begin_one(&context, &mut lookup)? {
-            let mut outcome = Ok(());
-            let lookups = std::slice::from_mut(&mut lookup);
+        let mut outcome = Ok(());
+        if !lookup.is_settled() && !suspended.begin_one(&context, lookup)? {
+            let lookups = std::slice::from_mut(lookup);
             suspended.wait(&context, lookups, &mut |_, error| outcome = Err(error));
-            outcome?;
         }
-        lookup.finish(super_version.options.merge_operator.as_deref())
+        outcome
     }
 
     #[cold]

@@ -7,6 +7,7 @@ mod get;
 mod iterator;
 mod multi_get;
 mod multi_get_stream;
+mod operands;
 mod options;
 mod prefix_use;
 pub(crate) mod scan;

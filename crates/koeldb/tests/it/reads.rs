@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use koeldb::{
     BlockBasedOptions, Cache, Comparator, Db, Direction, ErrorKind, FixedPrefix, IteratorMode,
-    Options, ReadOptions, ReadTier, ReverseBytewiseComparator, WriteOptions,
+    Options, ReadOptions, ReadTier, ReverseBytewiseComparator, StringAppend, WriteOptions,
 };
 use koeldb_testkit::Random;
 use koeldb_testkit::random::mix;
@@ -247,4 +247,40 @@ fn a_lookup_that_waits_takes_each_operand_once() {
         assert_eq!(found.unwrap().as_deref(), Some(&b"a,b,c,d"[..]), "{tier:?}");
         db.close().unwrap();
     }
+}
+
+#[test]
+fn merge_operands_come_oldest_first_and_unmerged() {
+    let mut options = base_options();
+    options.set_merge_operator(StringAppend::default());
+    let db = open(&options);
+    let operands = |read: &ReadOptions| -> Vec<String> {
+        let operands = db.get_merge_operands_opt("key", read).unwrap();
+        let texts = operands
+            .iter()
+            .map(|operand| String::from_utf8(operand.to_vec()));
+        texts.collect::<Result<_, _>>().unwrap()
+    };
+    let mut earlier = ReadOptions::new();
+    assert!(operands(&earlier).is_empty());
+    db.merge("key", "lost").unwrap();
+    db.put("key", "a").unwrap();
+    db.merge("key", "b").unwrap();
+    db.flush().unwrap();
+    earlier.set_snapshot(&db.snapshot());
+    db.merge("key", "c").unwrap();
+    let mut bounded = ReadOptions::new();
+    bounded.set_io_timeout(std::time::Duration::from_secs(60));
+    assert_eq!(operands(&bounded).last().map(String::as_str), Some("c"));
+    // The flush merged what no snapshot told apart.
+    assert_eq!(operands(&earlier).concat().replace(',', ""), "ab");
+    assert_eq!(
+        operands(&ReadOptions::new()).len(),
+        operands(&earlier).len() + 1
+    );
+    db.delete("key").unwrap();
+    assert!(operands(&ReadOptions::new()).is_empty());
+    db.merge("key", "d").unwrap();
+    db.merge("key", "e").unwrap();
+    assert_eq!(operands(&ReadOptions::new()), ["d", "e"]);
 }
