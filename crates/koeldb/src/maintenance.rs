@@ -9,7 +9,7 @@ use koeldb_base::{Error, ErrorKind, Result};
 use crate::column_family_data::ColumnFamilyData;
 use crate::listener::Event;
 use crate::memtables::write_buffer_bytes;
-use crate::options::{ColumnFamilyOptions, mutable, sanitize};
+use crate::options::{ColumnFamilyOptions, log_lines, mutable, sanitize};
 use crate::tree::add_family;
 use crate::ttl;
 use crate::write::commit::ColumnFamilyMemtable;
@@ -68,6 +68,9 @@ impl CommitPipeline {
             "created column family {:?} with id {}",
             family.name, family.id
         ));
+        for line in log_lines::of_family(name, &family.options()) {
+            self.context.info_log.info(format_args!("{line}"));
+        }
         for setting in family.options().settings_without_effect(name) {
             self.context
                 .info_log

@@ -8,10 +8,9 @@ use koeldb_lsm::version::VersionSet;
 
 use super::Opening;
 use crate::info_log::{InfoLog, RECOVERY_JOB};
-use crate::options::{grammar, log_lines, wal_dir};
+use crate::options::log_lines::{self, NAME_WIDTH};
+use crate::options::wal_dir;
 
-/// The width in which names of options are aligned.
-const NAME_WIDTH: usize = 46;
 /// The number of tables that are named.
 const TABLES_MAX: usize = 9;
 
@@ -36,18 +35,10 @@ impl Opening {
         ));
         let others = self.db.texts().into_iter();
         for (name, text) in others.filter(|(name, _)| *name != "wal_dir") {
-            option_lines(&mut lines, name, &text);
+            log_lines::push_option(&mut lines, name, &text);
         }
         for (family, options) in &self.families {
-            lines.push(format!(
-                "--------------- Options for column family [{family}]:"
-            ));
-            for (name, text) in options.texts() {
-                option_lines(&mut lines, name, &text);
-            }
-            if let Some(tables) = options.table_factory.block_based() {
-                lines.extend(log_lines::of_tables(tables));
-            }
+            lines.extend(log_lines::of_family(family, options));
         }
         lines
     }
@@ -94,27 +85,6 @@ impl Opening {
             }
         }
         text
-    }
-}
-
-/// Appends the lines of an option; each member of a struct has one.
-fn option_lines(lines: &mut Vec<String>, name: &str, text: &str) {
-    let members = match text.starts_with('{') {
-        true => grammar::pairs(text).unwrap_or_default(),
-        false => Vec::new(),
-    };
-    for (member, value) in &members {
-        option_lines(lines, &format!("{name}.{member}"), value);
-    }
-    if members.is_empty() {
-        // Programs that read LOG expect numbers for booleans.
-        let value = match text {
-            "false" => "0",
-            "true" => "1",
-            text => text,
-        };
-        let name = format!("Options.{name}");
-        lines.push(format!("{name:>NAME_WIDTH$}: {value}"));
     }
 }
 

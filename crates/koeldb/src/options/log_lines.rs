@@ -1,8 +1,53 @@
-//! Lines of LOG in which RocksDB writes the options of block-based tables, for programs that read
-//! them: `  name: value`, with numbers for booleans and enums.
+//! Lines of LOG in which RocksDB writes options, for programs that read them.
+//!
+//! Those of block-based tables are `  name: value`, with numbers for booleans and enums.
+
+use koeldb_base::codec::Compression;
 
 use super::block_based::BlockBasedOptions;
 use super::registry::{self, Style};
+use super::{ColumnFamilyOptions, grammar};
+
+/// The width in which names of options are aligned.
+pub(crate) const NAME_WIDTH: usize = 46;
+
+/// Returns the lines for the options of the column family `name`.
+pub(crate) fn of_family(name: &str, options: &ColumnFamilyOptions) -> Vec<String> {
+    let mut lines = vec![format!(
+        "--------------- Options for column family [{name}]:"
+    )];
+    for (name, text) in options.texts() {
+        push_option(&mut lines, name, &text);
+    }
+    if let Some(tables) = options.table_factory.block_based() {
+        lines.extend(of_tables(tables));
+    }
+    lines
+}
+
+/// Appends the lines of an option; each member of a struct has one.
+pub(crate) fn push_option(lines: &mut Vec<String>, name: &str, text: &str) {
+    let members = match text.starts_with('{') {
+        true => grammar::pairs(text).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    for (member, value) in &members {
+        push_option(lines, &format!("{name}.{member}"), value);
+    }
+    if members.is_empty() {
+        let value = match text {
+            "false" => "0",
+            "true" => "1",
+            "kDisableCompressionOption" => "Disabled",
+            text => match Compression::from_option_name(text) {
+                Some(codec) => codec.name(),
+                None => text,
+            },
+        };
+        let name = format!("Options.{name}");
+        lines.push(format!("{name:>NAME_WIDTH$}: {value}"));
+    }
+}
 
 /// Enum options, and their texts in the order of RocksDB's numbers.
 const NUMBERED: [(&str, &[&str]); 4] = [
@@ -34,7 +79,7 @@ const NUMBERED: [(&str, &[&str]); 4] = [
 ];
 
 /// Returns the lines for the block-based table options of one column family.
-pub(crate) fn of_tables(options: &BlockBasedOptions) -> Vec<String> {
+fn of_tables(options: &BlockBasedOptions) -> Vec<String> {
     let mut lines = vec!["table_factory options:".to_owned()];
     for (name, text) in registry::written(options, Style::Full) {
         let value = match text.as_str() {

@@ -134,6 +134,16 @@ fn an_open_logs_options_files_and_recovery() {
     ] {
         assert!(log.contains(line), "no {line:?} in {log}");
     }
+    let mut family = ColumnFamilyOptions::new();
+    family.set_compression_type(Compression::Snappy);
+    db.create_cf("later", &family).unwrap();
+    let log = log_of(&dir);
+    let later = log.split("Options for column family [later]:").nth(1);
+    assert!(
+        later.is_some_and(|lines| lines.contains("Options.compression: Snappy\n")
+            && lines.contains("Options.bottommost_compression: Disabled\n")),
+        "{log}"
+    );
     let [started] = events(&log, "recovery_started")[..] else {
         panic!("{log}")
     };
