@@ -4,7 +4,10 @@ use super::flags::Flags;
 use super::plan::{Failure, Outcome, Plan};
 use super::values::ValueSizes;
 use super::work::state::{self, StateFn};
-use super::work::{background, deterministic, mixed, read, scan, transaction, write};
+use super::work::{
+    background, codec, deterministic, mixed, mixgraph, multi_scan, operands, read, replace, scan,
+    time_series, transaction, transfer, verify, write,
+};
 use super::worker::{ThreadedWork, WorkFn};
 
 /// One benchmark.
@@ -253,6 +256,16 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         )
     },
     threads(
+        "multiscan",
+        "scans multiscan_size ranges of seek_nexts keys, each by a cursor",
+        multi_scan::strided,
+    ),
+    threads(
+        "multiscanrandom",
+        "scans up to 64 random ranges of up to 1 MiB, each by a cursor",
+        multi_scan::random,
+    ),
+    threads(
         "newiterator",
         "creates and drops cursors",
         scan::new_iterator,
@@ -270,6 +283,14 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
             read::approximate_sizes,
         )
     },
+    Benchmark {
+        change: |plan| plan.varies_rates = plan.sine_mix_rate,
+        ..threads(
+            "mixgraph",
+            "reads, writes and seeks with modelled skew and sizes (mix_*, key_dist_*, ...)",
+            mixgraph::mix_graph,
+        )
+    },
     threads(
         "readrandomwriterandom",
         "readwritepercent reads, then writes, of random keys",
@@ -284,6 +305,21 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         "randomtransaction",
         "adds a number to a random key of each of transaction_sets sets in a transaction",
         transaction::random_transaction,
+    ),
+    threads(
+        "randomwithverify",
+        "reads, writes and deletes three copies of numdistinct keys, and compares them",
+        verify::random_with_verify,
+    ),
+    fill(
+        "randomreplacekeys",
+        "deletes a key and writes its successor, in a fresh database",
+        replace::random_keys,
+    ),
+    fill(
+        "timeseries",
+        "one thread writes ids with rising times, the others read or expire them",
+        time_series::run,
     ),
     threads(
         "xorupdaterandom",
@@ -309,6 +345,23 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
             "readrandommergerandom",
             "reads of or merges into random keys",
             mixed::read_random_merge_random,
+        )
+    },
+    Benchmark {
+        needs: Needs::MergeOperator,
+        ..threads(
+            "readrandomoperands",
+            "reads the merge operands of random keys, unmerged",
+            operands::read_random,
+        )
+    },
+    Benchmark {
+        needs: Needs::MergeOperator,
+        one_thread: Some(""),
+        ..threads(
+            "getmergeoperands",
+            "searches a list by Get and by its merge operands; needs stringappend",
+            operands::search_lists,
         )
     },
     beside(
@@ -387,6 +440,75 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         "verifies every block of every file",
         state::verify_checksum,
     ),
+    threads(
+        "verifyfilechecksums",
+        "verifies the checksum of every whole file (file_checksum)",
+        state::verify_file_checksums,
+    ),
+    state(
+        "verify",
+        "compares the database with truth_db",
+        verify::against_truth,
+    ),
+    Benchmark {
+        one_thread: Some(""),
+        ..threads(
+            "ingestexternalfile",
+            "writes table files of num keys, and ingests them",
+            transfer::ingest,
+        )
+    },
+    Benchmark {
+        one_thread: Some(""),
+        ..threads(
+            "backup",
+            "replaces the backups in backup_dir by one of the database",
+            transfer::backup,
+        )
+    },
+    Benchmark {
+        one_thread: Some(""),
+        ..threads(
+            "restore",
+            "restores the latest backup in backup_dir into restore_dir",
+            transfer::restore,
+        )
+    },
+    threads(
+        "crc32c",
+        "computes CRC-32C of blocks, 5000 MiB or duration",
+        codec::checksum_crc32c,
+    ),
+    threads(
+        "xxhash",
+        "computes XXH32 of blocks, 5000 MiB or duration",
+        codec::checksum_xxhash,
+    ),
+    threads(
+        "xxhash64",
+        "computes XXH64 of blocks, 5000 MiB or duration",
+        codec::checksum_xxhash64,
+    ),
+    threads(
+        "xxh3",
+        "computes XXH3 of blocks, 5000 MiB or duration",
+        codec::checksum_xxh3,
+    ),
+    threads(
+        "compress",
+        "compresses a block, 3 GiB or duration",
+        codec::compress,
+    ),
+    threads(
+        "compressreject",
+        "compresses a block into too little space, 3 GiB or duration",
+        codec::compress_reject,
+    ),
+    threads(
+        "uncompress",
+        "decompresses a block, 20 GiB or duration",
+        codec::uncompress,
+    ),
     state("stats", "prints the property rocksdb.stats", state::stats),
     state(
         "levelstats",
@@ -394,6 +516,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         state::level_stats,
     ),
     state("sstables", "prints the table files", state::sstables),
+    state(
+        "stats_history",
+        "prints the counters of each stats_persist_period_sec",
+        state::stats_history,
+    ),
     state(
         "memstats",
         "prints sizes and counts of memtables",
@@ -405,6 +532,41 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         state::block_cache_entry_stats,
     ),
 ];
+
+/// RocksDB's benchmarks that do not exist here, and why.
+pub(crate) const ABSENT: &[(&str, &str)] = &[
+    ("acquireload", "it measures the processor alone"),
+    (
+        "approximatememtablestats",
+        "there is no estimate of the entries of a range in memtables",
+    ),
+    ("cache_report_problems", "caches keep no such report"),
+    ("fillembeddedblob", "there are no blobs in table files"),
+    ("fillembeddedentity", "there are no blobs in table files"),
+    ("multireadentity", "wide columns have no call to read them"),
+    (
+        "multireadrandomcoroutine",
+        "multireadrandom with --async_io reads concurrently",
+    ),
+    ("openandcompact", "there is no call of this kind"),
+    (
+        "readrandomcoroutine",
+        "multireadrandom with --async_io reads concurrently",
+    ),
+    ("readrandomentity", "wide columns have no call to read them"),
+    ("readtorowcache", "there is no row cache"),
+    ("replay", "there are no traces of calls"),
+    (
+        "resetstats",
+        "figures begin with the open and cannot be reset",
+    ),
+];
+
+/// The reason why RocksDB's benchmark called `name` does not exist here.
+pub(crate) fn why_absent(name: &str) -> Option<&'static str> {
+    let absent = ABSENT.iter().find(|absent| absent.0 == name);
+    absent.map(|absent| absent.1)
+}
 
 /// Returns the benchmark called `name`.
 pub(crate) fn find(name: &str) -> Option<&'static Benchmark> {
@@ -455,6 +617,17 @@ mod tests {
         for name in crate::db_bench::flags::DEFAULT_BENCHMARKS.split(',') {
             assert!(find(name).is_some(), "{name}");
         }
+    }
+
+    #[test]
+    fn every_benchmark_of_rocksdb_exists_or_has_a_reason_not_to() {
+        let names = include_str!("rocksdb_benchmarks.txt");
+        for name in names.lines() {
+            let (found, absent) = (find(name).is_some(), why_absent(name).is_some());
+            assert!(found != absent, "{name}");
+        }
+        let mut absent = ABSENT.iter().map(|absent| absent.0);
+        assert!(absent.all(|name| names.lines().any(|line| line == name)));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use koeldb::{
 use super::flags::Flags;
 use super::options::{self, OptionText};
 use super::plan::{Failure, Outcome};
+use super::work::time_series::{ExpiredFilter, Expiry};
 
 /// One open database.
 #[derive(Debug)]
@@ -217,7 +218,12 @@ impl Logger for StderrLogger {
 pub(crate) fn open(flags: &Flags, components: &Components) -> Outcome<Databases> {
     let mut options = make_options(flags)?;
     components.install(&mut options);
-    if flags.use_keep_filter {
+    if Expiry::of(flags)? == Expiry::CompactionFilter {
+        options.set_compaction_filter_factory(ExpiredFilter {
+            time_range: flags.time_range,
+        });
+        println!("Compaction filter is used to remove expired data");
+    } else if flags.use_keep_filter {
         options.set_compaction_filter_factory(KeepFilter);
         println!("A noop compaction filter is used");
     }
@@ -240,6 +246,13 @@ pub(crate) fn open(flags: &Flags, components: &Components) -> Outcome<Databases>
         all.push(database.map_err(|error| Failure::of("open error", &error))?);
     }
     Ok(Databases { all })
+}
+
+/// Opens the database that `verify` compares with, read-only.
+pub(crate) fn open_truth(flags: &Flags) -> Outcome<Db> {
+    let options = make_options(flags)?;
+    let opened = Db::builder(&options).read_only().open(&flags.truth_db);
+    opened.map_err(|error| Failure::of("open error", &error))
 }
 
 fn open_one(options: &Options, path: &Path, flags: &Flags) -> koeldb::Result<Database> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::catalog::BENCHMARKS;
+use super::catalog::{ABSENT, BENCHMARKS};
 #[cfg(test)]
 use super::flags::unplanned;
 use super::flags::{Effect, FlagInfo, FlagType, Flags, Group, TABLE};
@@ -38,6 +38,10 @@ pub(crate) fn text(all: bool) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "  {:<30} {}", benchmark.name, benchmark.about);
     }
+    out.push_str("\nBenchmarks of RocksDB's program that do not exist here:\n");
+    for (name, why) in ABSENT {
+        let _ = writeln!(out, "  {name:<30} {why}");
+    }
     let defaults = Flags::default();
     for (group, title) in Group::ALL {
         if !all && !SHORT_GROUPS.contains(&group) {
@@ -61,6 +65,12 @@ pub(super) fn reference() -> String {
     let mut out = String::from("## db_bench\n\n| benchmark | |\n|---|---|\n");
     for benchmark in BENCHMARKS {
         let _ = writeln!(out, "| `{}` | {} |", benchmark.name, benchmark.about);
+    }
+    out.push_str(
+        "\nRocksDB's benchmarks that do not exist here:\n\n| benchmark | why |\n|---|---|\n",
+    );
+    for (name, why) in ABSENT {
+        let _ = writeln!(out, "| `{name}` | {why} |");
     }
     let defaults = Flags::default();
     for (group, title) in Group::ALL {

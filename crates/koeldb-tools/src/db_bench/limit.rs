@@ -1,6 +1,6 @@
 //! The end of a thread's loop, and rate limiting.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ impl<'a> WorkLimit<'a> {
 /// Grants units at a fixed rate to all threads that share it.
 #[derive(Debug)]
 pub(crate) struct Pacer {
-    per_second: u64,
+    per_second: AtomicU64,
     /// The time of the next grant.
     next: Mutex<Duration>,
 }
@@ -83,9 +83,14 @@ impl Pacer {
     /// Creates a pacer; `None` if `per_second` is 0, which means no limit.
     pub(crate) fn new(per_second: u64) -> Option<Self> {
         (per_second > 0).then(|| Pacer {
-            per_second,
+            per_second: AtomicU64::new(per_second),
             next: Mutex::new(SystemClock.now()),
         })
+    }
+
+    /// Sets the rate of later grants, which must be at least 1.
+    pub(crate) fn set_rate(&self, per_second: u64) {
+        self.per_second.store(per_second.max(1), Ordering::Relaxed);
     }
 
     /// Waits until `units` are granted.
@@ -104,7 +109,8 @@ impl Pacer {
 
     #[expect(clippy::cast_precision_loss, reason = "a rate is an approximation")]
     fn time_of(&self, units: u64) -> Duration {
-        Duration::from_secs_f64(units as f64 / self.per_second as f64)
+        let per_second = self.per_second.load(Ordering::Relaxed);
+        Duration::from_secs_f64(units as f64 / per_second as f64)
     }
 }
 

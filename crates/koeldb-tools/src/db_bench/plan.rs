@@ -57,6 +57,9 @@ pub(crate) struct Plan {
     pub(crate) write_options: WriteOptions,
     pub(crate) seed: u64,
     pub(crate) skew: f64,
+    pub(crate) sine_mix_rate: bool,
+    /// Whether the benchmark varies the rates of reads and writes.
+    pub(crate) varies_rates: bool,
     pub(crate) existing_keys: ExistingKeys,
 }
 
@@ -107,6 +110,8 @@ impl Plan {
             write_options,
             seed,
             skew: flags.read_random_exp_range,
+            sine_mix_rate: flags.sine_mix_rate,
+            varies_rates: false,
             existing_keys,
         })
     }

@@ -27,9 +27,7 @@ impl Mersenne64 {
         let mut word = seed;
         for (index, place) in (0u64..).zip(state.iter_mut()) {
             if index > 0 {
-                word = (word ^ (word >> 62))
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(index);
+                word = Self::next_word(word, index);
             }
             *place = word;
         }
@@ -38,6 +36,42 @@ impl Mersenne64 {
             numbers: Box::new([0; Self::WORDS]),
             next: Self::WORDS,
         }
+    }
+
+    /// Returns the first number of the generator with this seed, without making the rest.
+    pub(crate) fn first(seed: u64) -> u64 {
+        let (mut word, mut first_two) = (seed, [seed, 0]);
+        for (index, _) in (0u64..).zip(0..=Self::MIDDLE).skip(1) {
+            word = Self::next_word(word, index);
+            if index == 1 {
+                first_two[1] = word;
+            }
+        }
+        Self::temper(word ^ Self::twist(first_two[0], first_two[1]))
+    }
+
+    /// The word of the state with this index, from the word before it.
+    fn next_word(word: u64, index: u64) -> u64 {
+        (word ^ (word >> 62))
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(index)
+    }
+
+    #[inline]
+    fn twist(high: u64, low: u64) -> u64 {
+        const LOW: u64 = 0x7fff_ffff;
+        let x = (high & !LOW) | (low & LOW);
+        (x >> 1) ^ ((x & 1).wrapping_neg() & 0xb502_6f5a_a966_19e9)
+    }
+
+    /// The output number of a word of the state.
+    #[inline]
+    fn temper(word: u64) -> u64 {
+        let mut x = word;
+        x ^= (x >> 29) & 0x5555_5555_5555_5555;
+        x ^= (x << 17) & 0x71d6_7fff_eda6_0000;
+        x ^= (x << 37) & 0xfff7_eee0_0000_0000;
+        x ^ (x >> 43)
     }
 
     /// Returns the next 64 random bits.
@@ -63,11 +97,7 @@ impl Mersenne64 {
     /// Generates the next block of numbers and returns the first.
     #[cold]
     fn refill(&mut self) -> u64 {
-        const LOW: u64 = 0x7fff_ffff;
-        let twist = |high: u64, low: u64| {
-            let x = (high & !LOW) | (low & LOW);
-            (x >> 1) ^ ((x & 1).wrapping_neg() & 0xb502_6f5a_a966_19e9)
-        };
+        let twist = Self::twist;
         let state = &mut *self.state;
         for i in 0..Self::MIDDLE {
             state[i] = state[i + Self::MIDDLE] ^ twist(state[i], state[i + 1]);
@@ -78,11 +108,7 @@ impl Mersenne64 {
         let last = Self::WORDS - 1;
         state[last] = state[last - Self::MIDDLE] ^ twist(state[last], state[0]);
         for (number, word) in self.numbers.iter_mut().zip(state.iter()) {
-            let mut x = *word;
-            x ^= (x >> 29) & 0x5555_5555_5555_5555;
-            x ^= (x << 17) & 0x71d6_7fff_eda6_0000;
-            x ^= (x << 37) & 0xfff7_eee0_0000_0000;
-            *number = x ^ (x >> 43);
+            *number = Self::temper(*word);
         }
         self.next = 1;
         self.numbers[0]
@@ -255,6 +281,62 @@ impl ParkMiller {
     pub(crate) fn below(&mut self, limit: u32) -> u32 {
         self.draw() % limit
     }
+
+    /// Returns a number in 0..1, that of `std::generate_canonical` with 53 bits.
+    fn unit(&mut self) -> f64 {
+        // Two draws make 53 random bits; the smallest output of the generator is 1.
+        const RANGE: f64 = 2_147_483_646.0;
+        let low = f64::from(self.draw() - 1);
+        let high = f64::from(self.draw() - 1);
+        (low + high * RANGE) / (RANGE * RANGE)
+    }
+}
+
+/// A normal distribution: libstdc++'s `std::normal_distribution` on its default generator.
+#[derive(Clone, Debug)]
+pub(crate) struct Normal {
+    random: ParkMiller,
+    mean: f64,
+    deviation: f64,
+    /// The second of the two numbers that the polar method makes.
+    spare: Option<f64>,
+}
+
+impl Normal {
+    pub(crate) fn new(mean: f64, deviation: f64) -> Self {
+        Normal {
+            random: ParkMiller(1),
+            mean,
+            deviation,
+            spare: None,
+        }
+    }
+
+    fn draw(&mut self) -> f64 {
+        let standard = self.spare.take().unwrap_or_else(|| {
+            loop {
+                let x = 2.0 * self.random.unit() - 1.0;
+                let y = 2.0 * self.random.unit() - 1.0;
+                let square = x * x + y * y;
+                if square > 0.0 && square <= 1.0 {
+                    let scale = (-2.0 * square.ln() / square).sqrt();
+                    self.spare = Some(x * scale);
+                    return y * scale;
+                }
+            }
+        });
+        standard * self.deviation + self.mean
+    }
+
+    /// Returns a whole number, clamped to 0..`limit`; `limit` must be at least 1.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "fractions are cut, and numbers outside the range saturate"
+    )]
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        (self.draw() as u64).min(limit - 1)
+    }
 }
 
 /// A random boolean of fixed probability.
@@ -280,11 +362,7 @@ impl Bernoulli {
     }
 
     pub(crate) fn draw(&mut self) -> bool {
-        // Two draws make 53 random bits; the smallest output of the generator is 1.
-        const RANGE: f64 = 2_147_483_646.0;
-        let low = f64::from(self.random.draw() - 1);
-        let high = f64::from(self.random.draw() - 1);
-        (low + high * RANGE) / (RANGE * RANGE) < self.probability
+        self.random.unit() < self.probability
     }
 }
 
@@ -305,6 +383,23 @@ mod tests {
                 7_698_380_982_261_852_713
             ]
         );
+    }
+
+    #[test]
+    fn the_first_number_is_that_of_the_whole_generator() {
+        for seed in [0, 1, 43, u64::MAX] {
+            assert_eq!(Mersenne64::first(seed), Mersenne64::new(seed).draw());
+        }
+    }
+
+    #[test]
+    fn normal_numbers_are_around_the_mean_and_in_range() {
+        let mut normal = Normal::new(500.0, 100.0);
+        let numbers: Vec<u64> = (0..1000).map(|_| normal.below(600)).collect();
+        let near = numbers
+            .iter()
+            .filter(|&&number| (400..=600).contains(&number));
+        assert!(near.count() > 700 && numbers.iter().all(|&number| number < 600));
     }
 
     #[test]

@@ -112,10 +112,11 @@ impl<'a> Session<'a> {
         for word in words.filter(|word| !word.is_empty()) {
             let request = catalog::parse_request(word).map_err(Failure::new)?;
             let Some(benchmark) = catalog::find(request.name) else {
-                return Err(Failure::new(format!(
-                    "unknown benchmark '{}'",
-                    request.name
-                )));
+                let mut message = format!("unknown benchmark '{}'", request.name);
+                if let Some(why) = catalog::why_absent(request.name) {
+                    message.push_str(&format!(" (RocksDB has it; here {why})"));
+                }
+                return Err(Failure::new(message));
             };
             self.run_benchmark(benchmark, &request)?;
             flush_stdout();

@@ -24,17 +24,27 @@ pub(crate) enum OpKind {
     Seek,
     Merge,
     Update,
+    Compress,
+    Uncompress,
+    Crc,
+    Hash,
+    MultiScan,
     Other,
 }
 
 impl OpKind {
-    pub(crate) const ALL: [OpKind; 7] = [
+    pub(crate) const ALL: [OpKind; 12] = [
         OpKind::Read,
         OpKind::Write,
         OpKind::Delete,
         OpKind::Seek,
         OpKind::Merge,
         OpKind::Update,
+        OpKind::Compress,
+        OpKind::Uncompress,
+        OpKind::Crc,
+        OpKind::Hash,
+        OpKind::MultiScan,
         OpKind::Other,
     ];
 
@@ -46,6 +56,11 @@ impl OpKind {
             OpKind::Seek => "seek",
             OpKind::Merge => "merge",
             OpKind::Update => "update",
+            OpKind::Compress => "compress",
+            OpKind::Uncompress => "uncompress",
+            OpKind::Crc => "crc",
+            OpKind::Hash => "hash",
+            OpKind::MultiScan => "multiscan",
             OpKind::Other => "op",
         }
     }

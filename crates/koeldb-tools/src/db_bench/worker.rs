@@ -36,7 +36,9 @@ pub(crate) struct Shared<'a> {
     pub(crate) read_pacer: Option<Pacer>,
     watch: Watch,
     failed: AtomicBool,
-    /// The number of unfinished threads, without the background thread.
+    /// The number of threads, without the background thread.
+    threads: usize,
+    /// The number of those that are unfinished.
     running: AtomicUsize,
 }
 
@@ -93,6 +95,21 @@ impl<'a> Worker<'a> {
         if self.tally.finished(ops, kind) {
             self.print_engine_state();
         }
+    }
+
+    /// The number of the thread, from 0.
+    pub(crate) fn number(&self) -> usize {
+        self.thread
+    }
+
+    /// Whether this is the first thread.
+    pub(crate) fn is_first(&self) -> bool {
+        self.thread == 0
+    }
+
+    /// Whether a foreground thread is done.
+    pub(crate) fn one_is_done(&self) -> bool {
+        self.shared.running.load(Ordering::Relaxed) < self.shared.threads
     }
 
     /// Whether all foreground threads are done.
@@ -172,6 +189,7 @@ pub(crate) fn run_threads(
 ) -> (Report, Outcome) {
     let total = threads + usize::from(threaded.background.is_some());
     *shared.running.get_mut() = threads;
+    shared.threads = threads;
     let shared = &*shared;
     let gate = Barrier::new(total);
     let failure = Mutex::new(None);
@@ -208,6 +226,9 @@ pub(crate) fn run_threads(
     (report, failure.map_or(Ok(()), Err::<(), Failure>))
 }
 
+/// The operations per second of a benchmark that varies them, until it does.
+const RATE_AT_FIRST: u64 = 1_000_000;
+
 impl<'a> Shared<'a> {
     pub(crate) fn new(
         flags: &'a Flags,
@@ -215,14 +236,19 @@ impl<'a> Shared<'a> {
         databases: &'a Databases,
         watch: Watch,
     ) -> Self {
+        let rate = |limit| match plan.varies_rates {
+            true => RATE_AT_FIRST,
+            false => limit,
+        };
         Shared {
             flags,
             plan,
             databases,
-            write_pacer: Pacer::new(flags.benchmark_write_rate_limit),
-            read_pacer: Pacer::new(flags.benchmark_read_rate_limit),
+            write_pacer: Pacer::new(rate(flags.benchmark_write_rate_limit)),
+            read_pacer: Pacer::new(rate(flags.benchmark_read_rate_limit)),
             watch,
             failed: AtomicBool::new(false),
+            threads: 0,
             running: AtomicUsize::new(0),
         }
     }

@@ -165,3 +165,133 @@ fn a_report_is_one_page_with_the_results_and_the_course_of_each_run() {
     let loads = ["<script", "src=", "http:", "https:"];
     assert!(loads.iter().all(|word| !page.contains(word)), "{page}");
 }
+
+#[test]
+fn a_mixed_workload_reads_writes_and_scans() {
+    let scratch = Scratch::new();
+    let mix = [
+        "--benchmarks=fillseq,mixgraph,multiscan,multiscanrandom,randomwithverify",
+        "--num=3000",
+        "--seed=7",
+        "--mix_get_ratio=0.85",
+        "--mix_put_ratio=0.14",
+        "--mix_seek_ratio=0.01",
+        "--keyrange_dist_a=14.18",
+        "--keyrange_dist_b=-2.917",
+        "--keyrange_dist_c=0.0164",
+        "--keyrange_dist_d=-0.08082",
+        "--keyrange_num=30",
+        "--key_dist_a=0.002312",
+        "--key_dist_b=0.3467",
+        "--sine_mix_rate",
+        "--sine_mix_rate_interval_milliseconds=1",
+        "--sine_d=900000",
+    ];
+    let (success, out, err) = run("db_bench", &[&[scratch.db().as_str()][..], &mix].concat());
+    assert!(success, "{err}");
+    assert!(out.contains("( Gets:2") && out.contains(" in 2"), "{out}");
+    assert!(out.contains("(multiscans:6)"), "{out}");
+    assert!(out.contains("max_range_keys:9039)"), "{out}");
+    assert!(out.contains("( get:2700 put:240 del:60 total:3000 found:"));
+    assert!(!err.contains("inconsistent"), "{err}");
+}
+
+#[test]
+fn time_series_expire_and_replaced_keys_are_deleted() {
+    let scratch = Scratch::new();
+    for style in ["none", "delete", "compaction_filter"] {
+        let style = format!("--expire_style={style}");
+        let db = scratch.db();
+        let words = [
+            db.as_str(),
+            "--benchmarks=timeseries,randomreplacekeys,compact",
+            "--num=2000",
+            "--threads=2",
+            "--key_id_range=10",
+            "--time_range=100",
+            "--numdistinct=30",
+            style.as_str(),
+        ];
+        let out = succeed("db_bench", &words);
+        assert!(out.contains("timeseries write :"), "{out}");
+        assert!(out.contains("use single deletes: 1, standard deviation: 2000.000000"));
+    }
+}
+
+#[test]
+fn files_are_ingested_backed_up_restored_and_compared() {
+    let scratch = Scratch::new();
+    let directory = |flag: &str, name: &str| format!("--{flag}={}", scratch.file(name));
+    let directories = [
+        directory("backup_dir", "backup"),
+        directory("restore_dir", "restored"),
+        directory("truth_db", "restored"),
+        scratch.db(),
+    ];
+    let with = |more: [&str; 4]| {
+        let words = directories.iter().map(String::as_str).chain(more);
+        run("db_bench", &words.collect::<Vec<_>>())
+    };
+    let (success, out, err) = with([
+        "--num=1000",
+        "--file_checksum",
+        "--ingest_external_file_batch_size=2",
+        "--benchmarks=ingestexternalfile,verifyfilechecksums,backup,restore,verify",
+    ]);
+    assert!(success, "{err}");
+    assert!(out.contains("(1 batches x 2 files, 1000 keys/file, 1 threads)"));
+    assert!(out.contains("(2 files)"), "{out}");
+    assert!(err.contains("...Verified"), "{err}");
+    let other = "--benchmarks=fillrandom,verify";
+    let (success, _, err) = with(["--num=1000", "--seed=1", "--threads=1", other]);
+    assert!(
+        !success && err.contains("differs from truth_db at key"),
+        "{err}"
+    );
+}
+
+#[test]
+fn operands_are_read_unmerged() {
+    let scratch = Scratch::new();
+    let out = succeed(
+        "db_bench",
+        &[
+            scratch.db().as_str(),
+            "--merge_operator=stringappend",
+            "--num=100",
+            "--benchmarks=mergerandom,readrandomoperands,getmergeoperands",
+        ],
+    );
+    assert!(out.contains(" of 100 found)"), "{out}");
+    assert_eq!(out.matches("Found key? 1").count(), 2, "{out}");
+    assert!(out.contains("1,2,3,4,5, of 999 lists"), "{out}");
+}
+
+#[test]
+fn codecs_and_checksums_are_measured_alone() {
+    let scratch = Scratch::new();
+    let db = scratch.db();
+    let words = [
+        db.as_str(),
+        "--duration=1",
+        "--ops_between_duration_checks=10",
+        "--benchmarks=crc32c,xxhash,xxhash64,xxh3,compress,compressreject,uncompress,stats_history",
+    ];
+    let out = succeed("db_bench", &words);
+    assert_eq!(out.matches("(4096 per op)").count(), 4, "{out}");
+    assert!(out.contains("(output: "), "{out}");
+    assert!(
+        out.contains("(rejected; output buffer 40.0% of input)"),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_benchmark_that_only_rocksdb_has_is_refused_with_the_reason() {
+    let scratch = Scratch::new();
+    let err = fail("db_bench", &[&scratch.db(), "--benchmarks=replay"]);
+    assert!(
+        err.contains("unknown benchmark 'replay' (RocksDB has it;"),
+        "{err}"
+    );
+}

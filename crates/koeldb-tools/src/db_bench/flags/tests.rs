@@ -133,3 +133,50 @@ fn the_table_is_sorted_and_has_the_defaults_of_rocksdb() {
     assert_eq!(flags.show("ttl_seconds"), "18446744073709551614");
     assert_eq!(flags.show("max_bytes_for_level_multiplier"), "10");
 }
+
+#[test]
+fn every_flag_of_rocksdb_is_honoured_announced_or_refused() {
+    let flags = include_str!("../rocksdb_flags.txt");
+    assert!(flags.lines().count() >= 418);
+    for name in flags.lines() {
+        let in_table = TABLE.iter().any(|info| info.name == name);
+        let is_removed = REMOVED.iter().any(|removed| removed.0 == name);
+        let is_refused = unplanned().any(|unplanned| unplanned == name);
+        let places = [in_table, is_removed, is_refused];
+        assert_eq!(places.iter().filter(|&&place| place).count(), 1, "{name}");
+    }
+}
+
+/// The sources of this program, without the table of flags.
+fn sources(directory: &std::path::Path, out: &mut String) {
+    for entry in std::fs::read_dir(directory).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, out);
+        } else if path.extension().is_some_and(|end| end == "rs")
+            && !path.ends_with("db_bench/flags.rs")
+        {
+            out.push_str(&std::fs::read_to_string(&path).expect("a source"));
+        }
+    }
+}
+
+#[test]
+fn flags_that_count_as_honoured_are_read() {
+    let mut text = String::new();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    sources(&root.join("src/db_bench"), &mut text);
+    let is_read = |name: &str| {
+        let field = format!(".{name}");
+        let mut places = text.match_indices(&field);
+        places.any(|(at, _)| {
+            let rest = &text[at + field.len()..];
+            !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        })
+    };
+    let honoured = TABLE
+        .iter()
+        .filter(|info| matches!(info.effect, Effect::Bench | Effect::Custom));
+    let unread: Vec<_> = honoured.filter(|info| !is_read(info.name)).collect();
+    assert!(unread.is_empty(), "nothing reads {unread:?}");
+}

@@ -4,10 +4,18 @@
 //! thread, no allocation per operation, and no clock.
 
 pub(crate) mod background;
+pub(crate) mod codec;
 pub(crate) mod deterministic;
 pub(crate) mod mixed;
+pub(crate) mod mixgraph;
+pub(crate) mod multi_scan;
+pub(crate) mod operands;
 pub(crate) mod read;
+pub(crate) mod replace;
 pub(crate) mod scan;
 pub(crate) mod state;
+pub(crate) mod time_series;
 pub(crate) mod transaction;
+pub(crate) mod transfer;
+pub(crate) mod verify;
 pub(crate) mod write;

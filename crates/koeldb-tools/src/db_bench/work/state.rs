@@ -8,6 +8,7 @@ use koeldb_fs::clock::{Clock, SystemClock};
 
 use crate::db_bench::database::{Database, Databases};
 use crate::db_bench::flags::Flags;
+use crate::db_bench::header::date_time;
 use crate::db_bench::plan::{Failure, Outcome};
 use crate::db_bench::worker::Worker;
 
@@ -33,6 +34,18 @@ pub(crate) fn compact(worker: &mut Worker<'_>) -> Outcome {
 pub(crate) fn verify_checksum(worker: &mut Worker<'_>) -> Outcome {
     let result = worker.select().db.verify_checksums();
     result.map_err(|error| Failure::of("VerifyChecksum() failed", &error))
+}
+
+/// Verifies the checksums of whole files, in a benchmark thread.
+pub(crate) fn verify_file_checksums(worker: &mut Worker<'_>) -> Outcome {
+    let verified = worker.select().db.verify_file_checksums();
+    let verified = verified.map_err(|error| Failure::of("VerifyFileChecksums() failed", &error))?;
+    let message = match verified {
+        0 => "(0 files: --file_checksum keeps their checksums)".to_owned(),
+        files => format!("({files} files)"),
+    };
+    worker.tally.add_message(&message);
+    Ok(())
 }
 
 pub(crate) fn compact_all(flags: &Flags, databases: &Databases) -> Outcome {
@@ -144,6 +157,24 @@ pub(crate) fn sstables(_: &Flags, databases: &Databases) -> Outcome {
 
 pub(crate) fn block_cache_entry_stats(_: &Flags, databases: &Databases) -> Outcome {
     print_property(databases, "rocksdb.block-cache-entry-stats")
+}
+
+/// Prints the counters that changed in each period of `stats_persist_period_sec`.
+pub(crate) fn stats_history(_: &Flags, databases: &Databases) -> Outcome {
+    for database in databases.all() {
+        print_title(databases, database);
+        let history = database.db.stats_history(..);
+        if history.is_empty() {
+            println!("no history: it needs --statistics and a full --stats_persist_period_sec");
+        }
+        for entry in history {
+            println!("------ {} ------", date_time(entry.unix_secs));
+            for (ticker, change) in entry.changes {
+                println!(" {}   {}  {change}", entry.unix_secs, ticker.name());
+            }
+        }
+    }
+    Ok(())
 }
 
 fn print_property(databases: &Databases, name: &str) -> Outcome {
