@@ -609,6 +609,8 @@ pub(crate) struct SharedArena {
     buffer: Arc<Buffer>,
     /// The value length from which a value is stored apart from its key.
     far_from: usize,
+    /// The bytes of checksum behind each value.
+    protection_bytes: usize,
 }
 
 impl SharedArena {
@@ -620,6 +622,7 @@ impl SharedArena {
             arena,
             buffer,
             far_from: usize::MAX,
+            protection_bytes: options.protection_bytes,
         }
     }
 
@@ -643,6 +646,12 @@ impl SharedArena {
     #[inline]
     pub(crate) fn is_far(&self, bytes: usize) -> bool {
         bytes >= self.far_from
+    }
+
+    /// The bytes of checksum behind each value (`memtable_protection_bytes_per_key`).
+    #[inline]
+    pub(crate) fn protection_bytes(&self) -> usize {
+        self.protection_bytes
     }
 
     /// The underlying allocator.

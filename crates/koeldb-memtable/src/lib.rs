@@ -8,6 +8,7 @@
 //! - `rep`: the representations that order the entries: indexed sorted list, vector, lists by
 //!   prefix, hash and runs.
 //! - `tombstones`: range tombstones and their cached fragments. `bloom`: the optional filter.
+//! - `protection`: checksums of entries.
 //! - `arena`: the memory of the entries. `recycler`: reuses the memory of dropped memtables.
 //! - `sync`: synchronization primitives that models replace.
 //!
@@ -20,6 +21,7 @@
 mod arena;
 mod bloom;
 mod memtable;
+mod protection;
 mod recycler;
 mod rep;
 mod sync;

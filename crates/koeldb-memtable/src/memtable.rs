@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use koeldb_base::coding::to_usize;
-use koeldb_base::key::FOOTER_BYTES;
+use koeldb_base::key::{FOOTER_BYTES, pack};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{Error, ErrorKind, KeyOrder, Lookup, Result, SeqNo, ValueType};
 
 use crate::arena::SharedArena;
 use crate::bloom::MemtableBloom;
+use crate::protection::protect;
 use crate::recycler::Recycler;
 use crate::rep::{BATCH, EntryParts, Learned, MemtableCursor, MemtableRep, RepKind, Sorter};
 use crate::tombstones::Tombstones;
@@ -37,6 +38,8 @@ pub struct MemtableOptions {
     /// Whether keys are hashed with the same seed in every memtable, so that a run can be repeated;
     /// otherwise with a random one.
     pub fixed_hash_seed: bool,
+    /// The bytes of checksum per point entry, at most 8; 0 for none.
+    pub protection_bytes: usize,
     /// A charge that is dropped when the memory of the entries is freed.
     ///
     /// Pinned values may keep that memory longer than the memtable.
@@ -54,6 +57,7 @@ impl Default for MemtableOptions {
             recycler: None,
             sorter: None,
             fixed_hash_seed: false,
+            protection_bytes: 0,
             charge: None,
         }
     }
@@ -70,6 +74,7 @@ impl fmt::Debug for MemtableOptions {
             .field("recycler", &self.recycler)
             .field("sorter", &self.sorter.is_some())
             .field("fixed_hash_seed", &self.fixed_hash_seed)
+            .field("protection_bytes", &self.protection_bytes)
             .finish()
     }
 }
@@ -237,6 +242,14 @@ impl Memtable {
             self.insert_tombstone(seqno, key, value);
             return Ok(());
         }
+        let protected;
+        let value = match self.arena.protection_bytes() {
+            0 => value,
+            bytes => {
+                protected = protect(key, pack(seqno, value_type), value, bytes);
+                &protected
+            }
+        };
         let parts = EntryParts::new(seqno, value_type, key, value)?;
         if let Some(filter) = &self.bloom {
             filter.note(key);
@@ -253,6 +266,11 @@ impl Memtable {
             !self.sealed.load(Ordering::Relaxed),
             "nothing is inserted into a sealed memtable"
         );
+        if self.arena.protection_bytes() != 0 {
+            return entries.iter().try_for_each(|entry| {
+                self.insert(entry.seqno, entry.value_type, entry.key, entry.value)
+            });
+        }
         for some in entries.chunks(BATCH) {
             let mut batch = [EntryParts::EMPTY; BATCH];
             let mut count = 0;

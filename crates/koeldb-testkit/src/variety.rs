@@ -193,6 +193,11 @@ pub const ROWS: &[Row] = &[
     row(FAMILY, "memtable_max_range_deletions", &["0", "1", "5"]),
     row(
         FAMILY,
+        "memtable_protection_bytes_per_key",
+        &["0", "1", "8"],
+    ),
+    row(
+        FAMILY,
         "soft_pending_compaction_bytes_limit",
         &["100000", "68719476736"],
     ),

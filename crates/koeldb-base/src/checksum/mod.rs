@@ -4,17 +4,20 @@
 //!   [`whole_checksum`], [`context_modifier`]).
 //! - [`crc32c()`], [`crc32c_extend`], [`mask`], [`unmask`]: records of the WAL and the MANIFEST.
 //! - [`xxph3_64`]: keys in filters. [`hash32`]: keys in hash indexes and legacy filters.
+//! - [`entry_checksum`]: keys and values in memory.
 //! - [`xxh3_64`], [`xxh3_128`]: the final XXH3, which block checksums and the ids of tables use.
 //!
 //! Everything here is a pure function and allocates nothing.
 
 mod block;
 mod crc;
+mod entry;
 mod hash32;
 mod xxph3;
 
 pub use block::{ChecksumKind, block_checksum, context_modifier, whole_checksum};
 pub use crc::{crc32c, crc32c_extend, mask, unmask};
+pub use entry::entry_checksum;
 pub use hash32::hash32;
 pub use xxph3::xxph3_64;
 

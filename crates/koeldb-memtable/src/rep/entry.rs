@@ -6,7 +6,8 @@
 //! ```
 //!
 //! In an arena that stores long values apart ([`SharedArena::is_far`]), the address of the value
-//! replaces it.
+//! replaces it. In a protected memtable the value ends with the checksum of the entry
+//! ([`protection`]).
 //!
 //! # Invariants
 //! - **E1** [`EntryParts::write`] alone creates entries; an entry visible to other threads is
@@ -27,6 +28,7 @@ use koeldb_base::key::{FOOTER_BYTES, MAX_SEQNO, footer_of, pack};
 use koeldb_base::{PinnedSlice, Result, SeqNo, ValueType};
 
 use crate::arena::{LINE_BYTES, Lease, SharedArena, prefetch};
+use crate::protection;
 
 /// The parts of an entry to be inserted.
 #[derive(Clone, Copy)]
@@ -280,6 +282,29 @@ impl<'a> Entry<'a> {
     /// The value of the entry.
     #[inline]
     pub(crate) fn value(self) -> &'a [u8] {
+        let stored = self.stored_value();
+        let bytes = stored.len().saturating_sub(self.arena.protection_bytes());
+        stored.get(..bytes).unwrap_or_default()
+    }
+
+    /// Compares the entry with its checksum, if the memtable is protected.
+    ///
+    /// # Errors
+    /// `Corruption` if they differ.
+    #[inline]
+    pub(crate) fn verify(self) -> Result<()> {
+        if self.arena.protection_bytes() == 0 {
+            return Ok(());
+        }
+        let (user_key, footer) = self.user_key_and_footer();
+        let value = self.value();
+        let checksum = &self.stored_value()[value.len()..];
+        protection::verify(user_key, footer, value, checksum)
+    }
+
+    /// The value, followed by the checksum of a protected entry.
+    #[inline]
+    fn stored_value(self) -> &'a [u8] {
         // SAFETY: an entry begins with the length of its key (E1).
         let (key_len, at) = unsafe { read_varint(self.start) };
         // SAFETY: the key follows, and the length of the value behind it (E1).

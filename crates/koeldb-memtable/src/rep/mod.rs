@@ -250,6 +250,7 @@ impl MemtableRep {
         MemtableCursor {
             cursor,
             filter: None,
+            is_protected: self.arena().protection_bytes() != 0,
         }
     }
 
@@ -259,6 +260,7 @@ impl MemtableRep {
             MemtableRep::PrefixHash(table) if table.hashes(prefixes) => MemtableCursor {
                 cursor: RepCursor::Prefix(PrefixCursor::new(Arc::clone(table))),
                 filter: None,
+                is_protected: table.arena().protection_bytes() != 0,
             },
             _ => self.cursor(),
         }
@@ -327,6 +329,7 @@ fn offer<'rep>(
     order: Option<&KeyOrder>,
 ) -> Result<()> {
     for entry in entries {
+        entry.verify()?;
         let (user_key, footer) = entry.user_key_and_footer();
         if order.is_some_and(|order| order.compare(user_key, lookup.user_key()).is_ne()) {
             break;
@@ -415,6 +418,8 @@ macro_rules! either {
 pub struct MemtableCursor {
     cursor: RepCursor,
     filter: Option<Box<PrefixFilter>>,
+    /// Whether entries have checksums, which every move verifies.
+    is_protected: bool,
 }
 
 /// The filter of a prefix cursor.
@@ -469,6 +474,16 @@ impl MemtableCursor {
 }
 
 impl MemtableCursor {
+    /// Verifies the entry that a move has reached, if entries have checksums.
+    #[inline]
+    fn verify(&self) -> Result<(), Fault<Blocking>> {
+        if self.is_protected {
+            let entry = either!(&self.cursor, cursor => cursor.entry());
+            entry.map_or(Ok(()), Entry::verify)?;
+        }
+        Ok(())
+    }
+
     /// Hints that values will be read, because one was read.
     #[inline]
     fn expect_values(&self) {
@@ -489,36 +504,36 @@ impl Cursor for MemtableCursor {
     fn seek_to_first(&mut self) -> Result<(), Fault<Blocking>> {
         self.admit(None);
         either!(&mut self.cursor, cursor => cursor.seek_to_first());
-        Ok(())
+        self.verify()
     }
 
     fn seek_to_last(&mut self) -> Result<(), Fault<Blocking>> {
         self.admit(None);
         either!(&mut self.cursor, cursor => cursor.seek_to_last());
-        Ok(())
+        self.verify()
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
         self.admit(Some(target));
         either!(&mut self.cursor, cursor => cursor.seek(target));
-        Ok(())
+        self.verify()
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
         self.admit(Some(target));
         either!(&mut self.cursor, cursor => cursor.seek_for_prev(target));
-        Ok(())
+        self.verify()
     }
 
     #[inline]
     fn next(&mut self) -> Result<(), Fault<Blocking>> {
         either!(&mut self.cursor, cursor => cursor.next());
-        Ok(())
+        self.verify()
     }
 
     fn prev(&mut self) -> Result<(), Fault<Blocking>> {
         either!(&mut self.cursor, cursor => cursor.prev());
-        Ok(())
+        self.verify()
     }
 
     #[inline]

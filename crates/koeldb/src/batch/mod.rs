@@ -2,6 +2,7 @@
 
 mod format;
 mod link;
+mod protection;
 mod write_batch;
 
 pub use format::BatchEntry;
@@ -9,4 +10,5 @@ pub(crate) use format::{
     BatchIter, HEADER_BYTES, Operation, Record, check, check_count, entry_at, header, tag,
 };
 pub(crate) use link::{Link, LinkKind};
+pub(crate) use protection::{sum_of, verify};
 pub use write_batch::WriteBatch;

@@ -3,15 +3,17 @@
 use koeldb_base::coding::{put_length_prefixed, put_varint32, to_usize};
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::limits::{ENTRY_BYTES_MAX, Limits};
-use koeldb_base::{Error, Result};
+use koeldb_base::{Error, Result, ValueType};
 
 use super::format::{BatchEntry, BatchIter, HEADER_BYTES, check, tag};
+use super::protection::{checksum, sum_of};
 
 #[derive(Clone, Copy, Debug)]
 struct SavePoint {
     bytes: usize,
     count: u32,
     is_too_large: bool,
+    protection: Option<u64>,
 }
 
 /// A batch of operations, applied atomically, on any column families of one database.
@@ -29,6 +31,8 @@ pub struct WriteBatch {
     is_too_large: bool,
     bytes_max: usize,
     save_points: Vec<SavePoint>,
+    /// The sum of the checksums of the operations, if the batch is protected.
+    protection: Option<u64>,
 }
 
 /// The maximum size of a batch, which is one log record.
@@ -66,6 +70,21 @@ impl WriteBatch {
             is_too_large: false,
             bytes_max: BATCH_BYTES_MAX,
             save_points: Vec::new(),
+            protection: None,
+        }
+    }
+
+    /// Creates an empty batch that keeps checksums of its operations.
+    ///
+    /// They are computed from the arguments of each call. The write verifies them before it logs
+    /// the batch, and again before it inserts the batch into the memtables; it fails with
+    /// `Corruption` if the batch was changed in memory. See
+    /// [`WriteOptions::set_protection_bytes_per_key`](crate::WriteOptions::set_protection_bytes_per_key).
+    #[must_use]
+    pub fn with_protection() -> Self {
+        WriteBatch {
+            protection: Some(0),
+            ..Self::new()
         }
     }
 
@@ -91,6 +110,7 @@ impl WriteBatch {
             is_too_large: false,
             bytes_max: BATCH_BYTES_MAX,
             save_points: Vec::new(),
+            protection: None,
         })
     }
 
@@ -118,6 +138,19 @@ impl WriteBatch {
             self.bytes_max
         ))
         .with_outcome(WriteOutcome::NotApplied))
+    }
+
+    /// The sum of the checksums of the operations; `None` if the batch is not protected.
+    pub(crate) fn protection(&self) -> Option<u64> {
+        self.protection
+    }
+
+    #[inline]
+    fn protect(&mut self, cf: u32, value_type: ValueType, key: &[u8], value: &[u8]) -> &mut Self {
+        if let Some(sum) = &mut self.protection {
+            *sum = sum.wrapping_add(checksum(cf, value_type, key, value));
+        }
+        self
     }
 
     fn begin(&mut self, cf: u32, plain: u8, with_family: u8) {
@@ -150,7 +183,7 @@ impl WriteBatch {
         self.begin(cf, tag::VALUE, tag::CF_VALUE);
         put_length_prefixed(&mut self.rep, key);
         put_length_prefixed(&mut self.rep, value);
-        self
+        self.protect(cf, ValueType::Value, key, value)
     }
 
     pub(crate) fn merge_id(&mut self, cf: u32, key: &[u8], operand: &[u8]) -> &mut Self {
@@ -160,7 +193,7 @@ impl WriteBatch {
         self.begin(cf, tag::MERGE, tag::CF_MERGE);
         put_length_prefixed(&mut self.rep, key);
         put_length_prefixed(&mut self.rep, operand);
-        self
+        self.protect(cf, ValueType::Merge, key, operand)
     }
 
     pub(crate) fn delete_id(&mut self, cf: u32, key: &[u8]) -> &mut Self {
@@ -169,7 +202,7 @@ impl WriteBatch {
         }
         self.begin(cf, tag::DELETION, tag::CF_DELETION);
         put_length_prefixed(&mut self.rep, key);
-        self
+        self.protect(cf, ValueType::Deletion, key, &[])
     }
 
     pub(crate) fn single_delete_id(&mut self, cf: u32, key: &[u8]) -> &mut Self {
@@ -178,7 +211,7 @@ impl WriteBatch {
         }
         self.begin(cf, tag::SINGLE_DELETION, tag::CF_SINGLE_DELETION);
         put_length_prefixed(&mut self.rep, key);
-        self
+        self.protect(cf, ValueType::SingleDeletion, key, &[])
     }
 
     pub(crate) fn delete_range_id(&mut self, cf: u32, from: &[u8], to: &[u8]) -> &mut Self {
@@ -188,7 +221,7 @@ impl WriteBatch {
         self.begin(cf, tag::RANGE_DELETION, tag::CF_RANGE_DELETION);
         put_length_prefixed(&mut self.rep, from);
         put_length_prefixed(&mut self.rep, to);
-        self
+        self.protect(cf, ValueType::RangeDeletion, from, to)
     }
 
     /// Sets the value of `key` in the default column family.
@@ -234,6 +267,10 @@ impl WriteBatch {
         if !self.is_too_large {
             self.rep.extend_from_slice(other.records());
             self.set_count(self.count + other.count);
+            if let Some(sum) = &mut self.protection {
+                let added = other.protection.unwrap_or_else(|| sum_of(other.records()));
+                *sum = sum.wrapping_add(added);
+            }
         }
         self.has_foreign_family |= other.has_foreign_family;
         match (self.database, other.database) {
@@ -250,6 +287,7 @@ impl WriteBatch {
             bytes: self.rep.len(),
             count: self.count,
             is_too_large: self.is_too_large,
+            protection: self.protection,
         });
         self
     }
@@ -263,6 +301,7 @@ impl WriteBatch {
         self.rep.truncate(point.bytes);
         self.set_count(point.count);
         self.is_too_large = point.is_too_large;
+        self.protection = point.protection;
         Ok(())
     }
 
@@ -292,7 +331,11 @@ impl WriteBatch {
     /// Limits the allocated memory to `bytes`; if it is larger, all operations are removed.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if self.rep.capacity() > bytes {
-            *self = Self::new();
+            let protection = self.protection.map(|_| 0);
+            *self = WriteBatch {
+                protection,
+                ..Self::new()
+            };
         }
     }
 
@@ -330,6 +373,7 @@ impl WriteBatch {
         self.database = None;
         self.has_foreign_family = false;
         self.is_too_large = false;
+        self.protection = self.protection.map(|_| 0);
         self.save_points.clear();
     }
 
@@ -380,6 +424,54 @@ mod tests {
         let mut rep = WriteBatch::new().put("k", "v").clone().into_data();
         rep[8] = 2;
         assert!(WriteBatch::from_data(rep).unwrap_err().is_corruption());
+    }
+
+    #[test]
+    fn a_protected_batch_that_was_changed_in_memory_is_not_written() {
+        use crate::{Db, Env, Options, WriteOptions};
+
+        let mut options = Options::new();
+        options.create_if_missing(true).set_env(&Env::mem_env());
+        let db = Db::open(&options, "/db").unwrap();
+        let mut batch = WriteBatch::with_protection();
+        batch.put("a", "1").merge("b", "2").delete("c");
+        batch.set_save_point().single_delete("d");
+        batch.rollback_to_save_point().unwrap();
+        batch
+            .delete_range("e", "f")
+            .append(WriteBatch::new().put("g", "3"));
+        let good = batch.clone();
+        db.write(&good).unwrap();
+        let before = db.latest_sequence_number();
+        let mut refused = 0;
+        for at in HEADER_BYTES..batch.rep.len() {
+            batch.rep[at] ^= 1;
+            if let Err(error) = db.write(&batch) {
+                assert_eq!(
+                    error.write_outcome(),
+                    Some(WriteOutcome::NotApplied),
+                    "{error}"
+                );
+                refused += 1;
+            }
+            batch.rep[at] ^= 1;
+        }
+        assert_eq!(refused, batch.rep.len() - HEADER_BYTES);
+        assert_eq!(db.latest_sequence_number(), before);
+        // Without protection a change of a value is written.
+        let mut plain = WriteBatch::new();
+        plain.put("a", "1");
+        *plain.rep.last_mut().unwrap() = b'2';
+        db.write(&plain).unwrap();
+        assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"2"[..]));
+        let mut options = WriteOptions::new();
+        options.set_protection_bytes_per_key(8);
+        db.write_opt(&plain, &options).unwrap();
+        let error = db.write_opt(&plain, options.set_protection_bytes_per_key(3));
+        assert_eq!(
+            error.unwrap_err().kind(),
+            koeldb_base::ErrorKind::InvalidArgument
+        );
     }
 
     #[test]

@@ -268,7 +268,7 @@ option_section! {
         [accepted mutable "7.5"] experimental_mempurge_threshold: f64 = 0.0, "0 = off.",
             set_experimental_mempurge_threshold(ratio: f64), get_experimental_mempurge_threshold;
         /// Checksum bytes per memtable entry.
-        [accepted mutable "7.6"] memtable_protection_bytes_per_key: u32 = 0, "0, 1, 2, 4 or 8.",
+        [honoured mutable "7.6"] memtable_protection_bytes_per_key: u32 = 0, "0, 1, 2, 4 or 8.",
             set_memtable_protection_bytes_per_key(count: u32), get_memtable_protection_bytes_per_key;
         /// Age of a bottommost file before releasing a snapshot makes it eligible for rewriting.
         [honoured mutable "8.6"] bottommost_file_compaction_delay: u32 = 0, "Seconds.",

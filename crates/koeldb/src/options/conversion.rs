@@ -158,6 +158,7 @@ impl ColumnFamilyOptions {
             recycler: None,
             sorter: None,
             fixed_hash_seed: false,
+            protection_bytes: self.memtable_protection_bytes_per_key as usize,
             charge: None,
         }
     }

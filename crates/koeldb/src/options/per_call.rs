@@ -240,14 +240,6 @@ const CALLS: &[Call] = &[
                 "none",
                 "Charges the log record to the rate limiter.",
             ),
-        ],
-        accepted: &[
-            (
-                "memtable_insert_hint_per_batch",
-                "bool",
-                "false",
-                "Keeps insert positions within a batch.",
-            ),
             (
                 "protection_bytes_per_key",
                 "u64",
@@ -255,6 +247,12 @@ const CALLS: &[Call] = &[
                 "Checksums of entries on their way to the memtable.",
             ),
         ],
+        accepted: &[(
+            "memtable_insert_hint_per_batch",
+            "bool",
+            "false",
+            "Keeps insert positions within a batch.",
+        )],
         refused: &[("io_activity", "enum", "kUnknown", "A tag for statistics.")],
     },
     Call {

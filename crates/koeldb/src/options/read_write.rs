@@ -123,7 +123,14 @@ impl WriteOptions {
         low_pri: bool, set_low_pri, get_low_pri;
         /// Sets whether insert positions are kept within a batch. Accepted without effect.
         memtable_insert_hint_per_batch: bool, set_memtable_insert_hint_per_batch, get_memtable_insert_hint_per_batch;
-        /// Sets the bytes of checksum per entry up to the memtable: 0 or 8. Accepted without effect.
+        /// Sets the bytes of checksum per operation up to the memtable: 0 or 8.
+        ///
+        /// With 8 the write computes the checksums when it begins, unless the batch keeps them
+        /// already ([`WriteBatch::with_protection`](crate::WriteBatch::with_protection)). They are
+        /// verified before the batch is logged, where a difference fails the writes of its group
+        /// with `Corruption`, not applied. They are verified again before the batch enters the
+        /// memtables, where a difference stops all writes. Records of prepared transactions are
+        /// verified only when they are handed in.
         protection_bytes_per_key: u64, set_protection_bytes_per_key, get_protection_bytes_per_key;
     }
 }

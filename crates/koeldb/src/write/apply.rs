@@ -25,6 +25,8 @@ pub(crate) struct Part {
     pub(crate) records: Range<usize>,
     /// The index in the group of the member's first operation.
     pub(crate) first: SeqNo,
+    /// The sum of the checksums of the member's operations, if they are protected.
+    pub(crate) protection: Option<u64>,
 }
 
 /// A function that inserts a member's entries; returns whether a memtable has reached its check

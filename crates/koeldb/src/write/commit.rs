@@ -23,7 +23,7 @@ use super::apply::{insert, position_of};
 use super::low_priority::LowPriorityWrites;
 use super::queue::{CommitEnv, CommitMode, Insertion, StallTimeout, WriteQueue};
 use crate::background::Background;
-use crate::batch::{Operation, WriteBatch};
+use crate::batch::{Operation, WriteBatch, sum_of, verify};
 use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
 use crate::context::Context;
@@ -237,6 +237,16 @@ impl CommitPipeline {
                     .with_outcome(WriteOutcome::NotApplied),
             );
         }
+        let protection = match options.protection_bytes_per_key {
+            0 => batch.protection(),
+            8 => Some(
+                batch
+                    .protection()
+                    .unwrap_or_else(|| sum_of(batch.records())),
+            ),
+            bytes => return Err(refused_protection(bytes)),
+        };
+        verify(batch.records(), batch.protection()).map_err(not_applied)?;
         self.check_batch(batch, options.ignore_missing_column_families)?;
         if let Some(priority) = options.rate_limiter_priority {
             self.pay_for_log(batch, options, priority)?;
@@ -245,6 +255,7 @@ impl CommitPipeline {
             sync: options.sync,
             disable_wal: options.disable_wal,
             no_slowdown: options.no_slowdown,
+            protection,
             stall_timeout: options
                 .stall_timeout
                 .map(|limit| StallTimeout::new(limit, &*self.context.clock)),
@@ -432,6 +443,13 @@ impl CommitEnv for CommitPipeline {
             left
         })
     }
+}
+
+#[cold]
+fn refused_protection(bytes: u64) -> Error {
+    not_applied(Error::invalid_argument(format!(
+        "protection_bytes_per_key must be 0 or 8, but is {bytes}"
+    )))
 }
 
 pub(super) fn not_applied(error: Error) -> Error {

@@ -24,8 +24,9 @@ use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::Clock;
 
 use super::apply::{Part, SharedApply};
-use super::commit::{ColumnFamilyMemtable, CommitState};
+use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
 use super::pipeline::{Pipeline, PipelineSlot};
+use crate::batch::verify;
 use crate::options::DbOptions;
 
 /// The number of spins of a member of a group whose batches are small and not logged.
@@ -92,6 +93,13 @@ struct CommitBatch<'r> {
     mode: CommitMode,
 }
 
+/// Compares the records of each member of a group with its checksums.
+fn verify_parts(records: &[u8], parts: &[Part]) -> Result<()> {
+    parts
+        .iter()
+        .try_for_each(|part| verify(&records[part.records.clone()], part.protection))
+}
+
 /// The write options that the members of a group have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommitMode {
@@ -99,6 +107,8 @@ pub(crate) struct CommitMode {
     pub(crate) disable_wal: bool,
     pub(crate) no_slowdown: bool,
     pub(crate) stall_timeout: Option<StallTimeout>,
+    /// The sum of the checksums of the batch's operations, if they are protected.
+    pub(crate) protection: Option<u64>,
 }
 
 /// The time limit of a write in a stall.
@@ -488,15 +498,18 @@ impl WriteQueue {
             members,
             mode,
         };
+        let leadership = self.leadership();
+        verify_parts(&records, &parts).map_err(not_applied)?;
         let insert = |families: &Arc<Vec<_>>, first| {
             if members == 1 || !self.is_shared {
+                verify_parts(&records, &parts)?;
                 inner.insert(families, &records, first)
             } else {
                 Self::insert_parts(inner, families, &records, parts, first, ticket)
             }
         };
         let ticket = || Arc::clone(ticket);
-        let committed = self.commit(inner, self.leadership(), batch, insert, ticket);
+        let committed = self.commit(inner, leadership, batch, insert, ticket);
         committed.map(|_| ())
     }
 
@@ -538,7 +551,11 @@ impl WriteQueue {
             members: 1,
             mode,
         };
-        let insert = |families: &Arc<Vec<_>>, first| inner.insert(families, records, first);
+        verify(records, mode.protection).map_err(not_applied)?;
+        let insert = |families: &Arc<Vec<_>>, first| {
+            verify(records, mode.protection)?;
+            inner.insert(families, records, first)
+        };
         self.commit(inner, leadership, batch, insert, Arc::default)
     }
 
@@ -611,6 +628,7 @@ impl WriteQueue {
         let (families, records) = (Arc::clone(families), Arc::clone(records));
         let insert_part = move |part: &Part| {
             let records = &records[part.records.clone()];
+            verify(records, part.protection)?;
             engine.insert(&families, records, first + part.first)
         };
         let shared = Arc::new(SharedApply::new(parts, Box::new(insert_part)));
@@ -652,6 +670,7 @@ impl WriteQueue {
             group.parts.push(Part {
                 records: from..group.records.len(),
                 first: SeqNo::from(group.count),
+                protection: mode.protection,
             });
             group.count += count;
             group.mode.sync |= mode.sync;
@@ -668,6 +687,7 @@ impl WriteQueue {
                 parts: vec![Part {
                     records: 0..records.len(),
                     first: 0,
+                    protection: mode.protection,
                 }],
             }),
             ticket: Arc::clone(&ticket),

@@ -559,7 +559,10 @@ impl World {
         let text = format!("batch {number}, sync {sync}");
         let moment = self.begin(&text);
         let mut options = WriteOptions::new();
-        options.set_sync(sync);
+        // Alternates: half of the batches carry checksums to the memtables.
+        options
+            .set_sync(sync)
+            .set_protection_bytes_per_key((number % 2 * 8) as u64);
         let written = db.write_opt(&batch, &options);
         match &written {
             Ok(()) => {

@@ -149,7 +149,10 @@ impl Run {
         }
         let number = self.history.begin(changes);
         let mut options = WriteOptions::new();
-        options.set_sync(sync);
+        // Alternates: half of the batches carry checksums to the memtables.
+        options
+            .set_sync(sync)
+            .set_protection_bytes_per_key((number % 2 * 8) as u64);
         self.db()?
             .write_opt(&batch, &options)
             .map_err(|error| text(&error))?;

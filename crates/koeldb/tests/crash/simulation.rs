@@ -275,7 +275,10 @@ impl Run {
         let sync = self.random.chance(1, 6);
         let number = self.history.begin(changes);
         let mut options = WriteOptions::new();
-        options.set_sync(sync);
+        // Alternates: half of the batches carry checksums to the memtables.
+        options
+            .set_sync(sync)
+            .set_protection_bytes_per_key((number % 2 * 8) as u64);
         match self.db()?.write_opt(&batch, &options) {
             Ok(()) => {
                 self.done.push(format!("batch {number}, sync {sync}"));

@@ -54,6 +54,7 @@ mod overlapping_compactions;
 mod plain;
 mod prepared_transactions;
 mod properties;
+mod protected_entries;
 mod range_tombstones;
 mod rate_limit;
 mod reads;
