@@ -127,6 +127,7 @@ pub fn encode(user_key: &[u8], seqno: SeqNo, value_type: ValueType) -> Vec<u8> {
 /// Replaces the content of `out` by the encoded internal key.
 pub fn encode_into(out: &mut Vec<u8>, user_key: &[u8], seqno: SeqNo, value_type: ValueType) {
     out.clear();
+    out.reserve(user_key.len() + FOOTER_BYTES);
     out.extend_from_slice(user_key);
     out.extend_from_slice(&pack(seqno, value_type).to_le_bytes());
 }

@@ -38,7 +38,8 @@ impl ScanPosition<'_> {
 /// A position in the index of a table, partitioned or not.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IndexPath {
-    top: Option<IndexCursor>,
+    /// Boxed, because few indexes are partitioned and cursors are moved while they are created.
+    top: Option<Box<IndexCursor>>,
     leaf: Option<IndexCursor>,
     /// The direction of a move of the top level after which the partition is not loaded yet.
     unloaded: Option<Direction>,
@@ -145,17 +146,20 @@ impl IndexPath {
         source: &mut S,
     ) -> Result<Option<&mut IndexCursor>, Fault<S::Suspend>> {
         self.unloaded = None;
-        let place = if table.partitioned_index {
-            &mut self.top
-        } else {
-            &mut self.leaf
+        let is_loaded = match table.partitioned_index {
+            true => self.top.is_some(),
+            false => self.leaf.is_some(),
         };
-        if place.is_none() {
+        if !is_loaded {
             let root = table.index.get(&table.file, source)?;
             let format = table.index_format.clone();
-            *place = Some(IndexCursor::new(root.entries()?.clone(), format));
+            let root = IndexCursor::new(root.entries()?.clone(), format);
+            match table.partitioned_index {
+                true => self.top = Some(Box::new(root)),
+                false => self.leaf = Some(root),
+            }
         }
-        Ok(self.top.as_mut())
+        Ok(self.top.as_deref_mut())
     }
 
     /// Moves the top level to the next partition, and loads it.

@@ -145,10 +145,11 @@ impl DbCursor {
     ) -> Self {
         let order = &family.data().order;
         let pinned = pin(family, options);
-        let failure = bounds.is_none().then(|| no_prefix_range(order.name()));
-        let mut cursor = DbCursor {
+        let range_failure = bounds.is_none().then(|| no_prefix_range(order.name()));
+        let of_options = options.bounds();
+        DbCursor {
             family: family.clone(),
-            bounds: KeyBounds::default(),
+            bounds: of_options.narrowed(order, bounds.unwrap_or_default()),
             time_limits: TimeLimits {
                 deadline: options
                     .deadline
@@ -163,14 +164,9 @@ impl DbCursor {
                 None => 0,
             },
             prefix_use: PrefixUse::None,
-            range_failure: failure,
+            range_failure,
             failure: None,
-        };
-        cursor.bounds = options
-            .bounds()
-            .clone()
-            .narrowed(order, bounds.unwrap_or_default());
-        cursor
+        }
     }
 
     fn build(&self) -> Result<Scan<Runs>> {
@@ -196,25 +192,34 @@ impl DbCursor {
         let table_options = TableCursorOptions {
             prefix_extractor: extractor.filter(|_| self.prefix_use.filters()).cloned(),
         };
-        let mut runs = Vec::new();
+        let memtables = || {
+            let all = std::iter::once(&super_version.memtable).chain(&super_version.sealed);
+            all.filter(|memtable| !memtable.is_empty())
+        };
+        let levels = &super_version.version.levels;
+        let deep = levels
+            .iter()
+            .skip(1)
+            .filter(|level| !level.files.is_empty());
+        // A cursor of a run is large: one too many would cost an allocation of another class.
+        let mut runs =
+            Vec::with_capacity(memtables().count() + levels[0].files.len() + deep.count());
         let mut tombstones = ScanTombstones::new(&self.family.data().order, seqno);
         if !matches!(self.prefix_use, PrefixUse::None) {
             tombstones.never_seek();
         }
-        for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
-            if !memtable.is_empty() {
-                let cursor = match (extractor, self.prefix_use) {
-                    (None, _) | (_, PrefixUse::None) => memtable.cursor(),
-                    (Some(prefixes), PrefixUse::Bucket) => memtable.prefix_cursor(prefixes),
-                    (Some(prefixes), PrefixUse::Filter | PrefixUse::OneWay(_)) => {
-                        memtable.filtered_prefix_cursor(prefixes)
-                    }
-                };
-                runs.push(RunCursor::Memtable(cursor));
-                if !options.ignore_range_deletions {
-                    let own = RunTombstones::new(memtable.tombstones());
-                    tombstones.extend(own.map(|own| (own, runs.len())));
+        for memtable in memtables() {
+            let cursor = match (extractor, self.prefix_use) {
+                (None, _) | (_, PrefixUse::None) => memtable.cursor(),
+                (Some(prefixes), PrefixUse::Bucket) => memtable.prefix_cursor(prefixes),
+                (Some(prefixes), PrefixUse::Filter | PrefixUse::OneWay(_)) => {
+                    memtable.filtered_prefix_cursor(prefixes)
                 }
+            };
+            runs.push(RunCursor::Memtable(cursor));
+            if !options.ignore_range_deletions {
+                let own = RunTombstones::new(memtable.tombstones());
+                tombstones.extend(own.map(|own| (own, runs.len())));
             }
         }
         if options.read_tier != ReadTier::Memtable {

@@ -184,13 +184,20 @@ impl Drop for ReadaheadPlan {
     }
 }
 
-/// The block source of a scan.
-pub struct ScanSource {
+/// The settings that the sources of one scan share.
+struct ScanSettings {
     options: BlockReadOptions,
     policy: ReadaheadPolicy,
     limits: Arc<ScanLimits>,
     /// The engine for overlapping reads, if available.
     reads: Option<Arc<ScanReads>>,
+}
+
+/// The block source of a scan.
+pub struct ScanSource {
+    settings: Arc<ScanSettings>,
+    /// The largest adaptive size; less than that of the policy after much was wasted.
+    bytes_max: u64,
     level: Option<Arc<dyn TableLevel>>,
     pattern: AccessPattern,
     plan: Option<Box<ReadaheadPlan>>,
@@ -215,11 +222,18 @@ impl ScanSource {
         limits: Arc<ScanLimits>,
         reads: Option<Arc<ScanReads>>,
     ) -> Self {
-        ScanSource {
+        Self::of(Arc::new(ScanSettings {
             options,
             policy,
             limits,
             reads,
+        }))
+    }
+
+    fn of(settings: Arc<ScanSettings>) -> Self {
+        ScanSource {
+            bytes_max: settings.policy.max_bytes,
+            settings,
             level: None,
             pattern: AccessPattern::default(),
             plan: None,
@@ -239,7 +253,7 @@ impl ScanSource {
         block: CachedBlock,
     ) -> Arc<CachedBlock> {
         let block = Arc::new(block);
-        if self.options.fill_cache {
+        if self.settings.options.fill_cache {
             file.publish(handle, kind, &block);
         }
         block
@@ -253,15 +267,15 @@ impl ScanSource {
         handle: BlockHandle,
         kind: BlockKind,
     ) -> Result<Arc<CachedBlock>, Fault<ScanSuspended>> {
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = &self.settings.reads {
             self.busy = true;
             return reads.missed(file, handle, kind);
         }
-        if self.options.cache_only {
+        if self.settings.options.cache_only {
             return Err(not_cached().into());
         }
-        self.options.pay(handle.size);
-        let block = file.read(handle, kind, self.options.verify_checksums)?;
+        self.settings.options.pay(handle.size);
+        let block = file.read(handle, kind, self.settings.options.verify_checksums)?;
         Ok(self.publish(file, handle, kind, block))
     }
 
@@ -273,7 +287,7 @@ impl ScanSource {
         handle: BlockHandle,
         kind: BlockKind,
     ) -> Result<Arc<CachedBlock>, Fault<ScanSuspended>> {
-        match &self.reads {
+        match &self.settings.reads {
             Some(reads) => reads.block(file, handle, kind),
             None => match file.cached(handle, kind) {
                 Some(block) => Ok(block),
@@ -284,13 +298,14 @@ impl ScanSource {
 
     /// The number of bytes to read after a missing block.
     fn bytes_ahead(&mut self, file: &TableFile) -> u64 {
-        if file.file.mapped().is_some() || self.options.cache_only {
+        if file.file.mapped().is_some() || self.settings.options.cache_only {
             return 0;
         }
-        if self.policy.fixed_bytes == 0
-            && (self.policy.max_bytes == 0
-                || self.policy.initial_bytes == 0
-                || self.pattern.run <= self.policy.blocks_before)
+        let policy = &self.settings.policy;
+        if policy.fixed_bytes == 0
+            && (self.bytes_max == 0
+                || policy.initial_bytes == 0
+                || self.pattern.run <= policy.blocks_before)
         {
             return 0;
         }
@@ -299,13 +314,13 @@ impl ScanSource {
 
     /// The size of the next piece; increases the size of the one after.
     fn next_bytes(&mut self) -> u64 {
-        let policy = &self.policy;
+        let policy = &self.settings.policy;
         if policy.fixed_bytes != 0 {
             return policy.fixed_bytes;
         }
         let bytes = self.pattern.ahead_bytes.max(policy.initial_bytes);
-        self.pattern.ahead_bytes = bytes.saturating_mul(2).min(policy.max_bytes);
-        bytes.min(policy.max_bytes)
+        self.pattern.ahead_bytes = bytes.saturating_mul(2).min(self.bytes_max);
+        bytes.min(self.bytes_max)
     }
 
     /// Drops a plan that no longer matches the scan, or is consumed.
@@ -314,8 +329,8 @@ impl ScanSource {
         self.wasted_bytes = self.wasted_bytes.saturating_add(plan.unused_bytes());
         if self.ahead_bytes >= WASTE_COUNTED {
             if self.wasted_bytes > self.ahead_bytes / 2 {
-                let least = self.policy.initial_bytes.min(self.policy.max_bytes);
-                self.policy.max_bytes = (self.policy.max_bytes / 2).max(least);
+                let least = self.settings.policy.initial_bytes.min(self.bytes_max);
+                self.bytes_max = (self.bytes_max / 2).max(least);
                 self.pattern.ahead_bytes = 0;
             }
             self.ahead_bytes = 0;
@@ -352,7 +367,7 @@ impl ScanSource {
         }
         if let Some(piece) = plan.pieces.front() {
             if let Some(read) = piece.missing() {
-                let Some(reads) = &self.reads else {
+                let Some(reads) = &self.settings.reads else {
                     return Ok(None);
                 };
                 plan.waiting.get_or_insert_with(|| reads.now());
@@ -367,7 +382,7 @@ impl ScanSource {
                 plan.arrived = true;
                 self.pace.arrived(latency);
             }
-            if let (Some(since), Some(reads)) = (plan.waiting.take(), &self.reads) {
+            if let (Some(since), Some(reads)) = (plan.waiting.take(), &self.settings.reads) {
                 plan.begun = plan.begun.saturating_add(reads.now().saturating_sub(since));
                 plan.waited = true;
             }
@@ -388,7 +403,7 @@ impl ScanSource {
         file: &Arc<TableFile>,
         handle: BlockHandle,
     ) -> Result<Option<Arc<CachedBlock>>, Fault<ScanSuspended>> {
-        let verify = self.options.verify_checksums;
+        let verify = self.settings.options.verify_checksums;
         let kept = plan.pieces.front().is_some_and(|piece| piece.kept);
         let planned = plan.pieces.front_mut().map(Piece::take);
         let (read, start, length) = match planned {
@@ -426,7 +441,7 @@ impl ScanSource {
         let Some(piece) = plan.pieces.pop_front() else {
             return;
         };
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = &self.settings.reads {
             let now = reads.now();
             if piece.bytes() > 0 {
                 reads.use_up(piece.bytes());
@@ -444,7 +459,7 @@ impl ScanSource {
 
     /// Plans as many pieces as the scan needs ahead of it, and issues their reads.
     fn top_up(&mut self, plan: &mut ReadaheadPlan) {
-        let Some(reads) = self.reads.clone() else {
+        let Some(reads) = self.settings.reads.clone() else {
             return;
         };
         let mut pushed = false;
@@ -455,7 +470,10 @@ impl ScanSource {
         }
         loop {
             let allotted = reads.allotment(self.used_bytes).max(ALLOTTED_MIN);
-            let size = self.pattern.ahead_bytes.max(self.policy.fixed_bytes);
+            let size = self
+                .pattern
+                .ahead_bytes
+                .max(self.settings.policy.fixed_bytes);
             let size = self.pace.piece_bytes(size.min(PIECE_BYTES_MAX));
             let size = size.min(allotted / PIECES_ALLOTTED);
             let is_unread = plan.pieces.back().is_some_and(Piece::is_unread);
@@ -508,15 +526,15 @@ impl ScanSource {
     }
 
     fn plan_piece(&mut self, lookahead: &mut Lookahead, bytes: u64) -> Option<Piece> {
-        let limits = Arc::clone(&self.limits);
-        let limits = self.policy.trimmed.then_some(&*limits);
-        let bytes = match &self.reads {
+        let settings = Arc::clone(&self.settings);
+        let limits = settings.policy.trimmed.then_some(&*settings.limits);
+        let bytes = match &settings.reads {
             Some(_) => bytes.min(PIECE_BYTES_MAX),
             None => bytes,
         };
         let mut piece = lookahead.piece(bytes, self, limits)?;
         piece.kept = self.keeps(&piece);
-        self.limits.pass(piece.bytes());
+        self.settings.limits.pass(piece.bytes());
         Some(piece)
     }
 
@@ -529,19 +547,19 @@ impl ScanSource {
             .file
             .cache
             .as_ref()
-            .filter(|_| self.options.fill_cache)
+            .filter(|_| self.settings.options.fill_cache)
         else {
             return false;
         };
-        let is_long = self.limits.passed_bytes() > cache.capacity() / LONG_SHARE;
+        let is_long = self.settings.limits.passed_bytes() > cache.capacity() / LONG_SHARE;
         !is_long || cache.admits_passing(&piece.file.cache_key(piece.range.start))
     }
 
     /// Begins readahead with the block that is entered.
     fn begin_plan(&mut self, place: &ScanPosition<'_>, bytes: u64) {
-        let level = self.level.clone().filter(|_| self.reads.is_some());
+        let level = self.level.clone().filter(|_| self.settings.reads.is_some());
         let mut lookahead = Lookahead::new(place, level);
-        let room = match &self.reads {
+        let room = match &self.settings.reads {
             Some(reads) => reads.bytes_left(),
             None => u64::MAX,
         };
@@ -549,14 +567,14 @@ impl ScanSource {
             return;
         };
         let mut begun = Duration::ZERO;
-        if let Some(reads) = self.reads.clone() {
+        if let Some(reads) = self.settings.reads.clone() {
             begun = reads.now();
             if !self.push(&reads, &mut piece, true) {
                 return;
             }
         } else {
             let file = place.file();
-            self.options.pay(piece.bytes());
+            self.settings.options.pay(piece.bytes());
             // If they cannot be read together, the blocks are read one by one.
             if let Ok(stored) = PieceBytes::read(file, &piece.range) {
                 piece.stored = Stored::Here(stored);
@@ -580,7 +598,10 @@ impl ScanSource {
     /// Advises the operating system to read the bytes after a piece in the meantime, if reads are
     /// buffered.
     fn hint(&self, file: &TableFile, range: &Range<u64>, direction: Direction, ended: bool) {
-        let next = self.pattern.ahead_bytes.max(self.policy.fixed_bytes);
+        let next = self
+            .pattern
+            .ahead_bytes
+            .max(self.settings.policy.fixed_bytes);
         if ended || file.file.alignment() > 1 {
             return;
         }
@@ -602,7 +623,11 @@ impl ScanSource {
     ) -> Result<Arc<CachedBlock>, Fault<ScanSuspended>> {
         let file = place.file();
         if self.busy {
-            let suspended = self.reads.as_ref().filter(|reads| reads.is_suspended());
+            let suspended = self
+                .settings
+                .reads
+                .as_ref()
+                .filter(|reads| reads.is_suspended());
             if suspended.is_some_and(|reads| reads.is_needed(file, handle)) {
                 return self.load_again(file, handle, BlockKind::Data);
             }
@@ -637,15 +662,9 @@ impl ScanSource {
 impl Clone for ScanSource {
     /// Creates a source for another table of the scan.
     fn clone(&self) -> Self {
-        let limits = Arc::clone(&self.limits);
         ScanSource {
             level: self.level.clone(),
-            ..ScanSource::new(
-                self.options.clone(),
-                self.policy,
-                limits,
-                self.reads.clone(),
-            )
+            ..ScanSource::of(Arc::clone(&self.settings))
         }
     }
 }
@@ -676,9 +695,14 @@ impl BlockSource for ScanSource {
         handle: BlockHandle,
     ) -> Result<Arc<CachedBlock>, Fault<ScanSuspended>> {
         let file = place.file();
-        let adaptive = self.policy.adaptive;
-        self.pattern
-            .enter(file, handle, place.direction, adaptive, &self.limits);
+        let adaptive = self.settings.policy.adaptive;
+        self.pattern.enter(
+            file,
+            handle,
+            place.direction,
+            adaptive,
+            &self.settings.limits,
+        );
         if !self.busy
             && let Some(block) = file.cached(handle, BlockKind::Data)
         {
@@ -695,7 +719,7 @@ impl BlockSource for ScanSource {
 impl fmt::Debug for ScanSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScanSource")
-            .field("policy", &self.policy)
+            .field("policy", &self.settings.policy)
             .field("pattern", &self.pattern)
             .field("plan", &self.plan)
             .finish_non_exhaustive()
