@@ -30,6 +30,7 @@ pub mod limits;
 pub mod lookup;
 pub mod merge_operator;
 mod nearest;
+pub mod perf;
 pub mod pinned;
 pub mod prefix;
 pub mod range_del;

@@ -163,6 +163,26 @@ pub mod fs {
     pub use koeldb_fs::*;
 }
 
+/// Perf context and I/O statistics: what the operations of one thread did.
+///
+/// ```
+/// # fn main() -> Result<(), koeldb::Error> {
+/// use koeldb::perf::{self, PerfLevel, PerfMetric};
+///
+/// let db = koeldb::Db::temporary()?;
+/// db.put("key", "value")?;
+/// let (value, done) = perf::measure(PerfLevel::EnableTime, || db.get("key"));
+/// assert_eq!(done.get(PerfMetric::GetReadBytes), 5);
+/// println!("{:?} took: {done}", value?);
+/// # Ok(())
+/// # }
+/// ```
+pub mod perf {
+    pub use koeldb_base::perf::{
+        PerfContext, PerfLevel, PerfMetric, context, level, measure, reset, set_level,
+    };
+}
+
 /// Counters and distributions.
 pub mod statistics {
     pub use koeldb_base::stats::*;

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 
 use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Result, SeqNo};
@@ -123,6 +124,7 @@ impl WalSet {
         counts: (u32, u32),
         sync: bool,
     ) -> Result<()> {
+        let _timer = perf::timer(PerfMetric::WriteWalTime);
         let (count, taken) = counts;
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(&first.to_le_bytes());

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::{Error, Result};
 
 use super::writer::PosixSink;
@@ -58,10 +59,13 @@ impl DirectSink {
         self.buffer[self.buffered..end].fill(0);
         let begin = self.file.written - self.buffered as u64;
         self.file.preallocate(begin + end as u64);
+        let timer = perf::timer(PerfMetric::WriteNanos);
         self.file
             .file
             .write_all_at(&self.buffer[..end], begin)
             .map_err(|error| Error::io(error, "write", &self.file.path))?;
+        drop(timer);
+        perf::count(PerfMetric::BytesWritten, end as u64);
         let whole = self.buffered - self.buffered % DIRECT_ALIGNMENT;
         self.buffer.copy_within(whole..self.buffered, 0);
         self.buffered -= whole;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::coding::to_usize;
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::pinned::Region;
 use koeldb_base::{Buffer, Error, Result};
 
@@ -65,8 +66,14 @@ fn will_need(file: &File, offset: u64, len: u64) {
 /// Reads once, repeated while interrupted; the read may be short.
 fn read_once(file: &File, path: &Path, offset: u64, buffer: &mut [u8]) -> Result<usize> {
     loop {
-        match file.read_at(buffer, offset) {
-            Ok(read) => return Ok(read),
+        let timer = perf::timer(PerfMetric::ReadNanos);
+        let read = file.read_at(buffer, offset);
+        drop(timer);
+        match read {
+            Ok(read) => {
+                perf::count(PerfMetric::BytesRead, read as u64);
+                return Ok(read);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 let bytes = buffer.len();

@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::{Error, ErrorKind, Result};
 
 use super::lock::PosixLock;
@@ -132,6 +133,7 @@ impl FileSystem for PosixFileSystem {
             .custom_flags(libc::O_DIRECTORY)
             .open(path)
             .map_err(failed)?;
+        let _timer = perf::timer(PerfMetric::FsyncNanos);
         directory.sync_all().map_err(failed)
     }
 

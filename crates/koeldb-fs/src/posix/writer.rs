@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::{Error, Result};
 
 use crate::file::{FileSync, WritableFile, WriteOptions};
@@ -41,9 +42,12 @@ impl Sink for PosixSink {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let end = self.written + bytes.len() as u64;
         self.preallocate(end);
+        let timer = perf::timer(PerfMetric::WriteNanos);
         self.file
             .write_all_at(bytes, self.written)
             .map_err(|error| Error::io(error, "write", &self.path))?;
+        drop(timer);
+        perf::count(PerfMetric::BytesWritten, bytes.len() as u64);
         self.written = end;
         self.start_write_back()
             .map_err(|error| Error::io(error, "write back", &self.path))
@@ -88,6 +92,7 @@ impl FileSync for PosixSync {
 }
 
 fn sync(file: &File, all: bool, path: &Path) -> Result<()> {
+    let _timer = perf::timer(PerfMetric::FsyncNanos);
     let result = match all {
         true => file.sync_all(),
         false => file.sync_data(),

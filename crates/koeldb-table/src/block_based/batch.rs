@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use koeldb_base::stats::Ticker;
 use koeldb_base::{Fault, Lookup};
 
 use super::block::{Block, prefetch_item};
@@ -48,7 +47,7 @@ impl BlockBasedReader {
                     count += 1;
                 }
                 Ok(false) => {
-                    self.count(Ticker::BloomFilterUseful);
+                    self.count_denied();
                     outcome(index, Ok(()));
                 }
                 Err(fault) => outcome(index, Err(fault)),

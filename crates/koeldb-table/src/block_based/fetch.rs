@@ -14,6 +14,7 @@ use std::sync::Arc;
 use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
 use koeldb_base::error::ErrorDetail;
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::Ticker;
 use koeldb_base::{Buffer, Error, ErrorKind, Result};
 use koeldb_cache::Priority;
@@ -34,6 +35,9 @@ impl TableFile {
         let block = self.cache.as_ref()?.get(&self.cache_key(handle.offset));
         if self.statistics.is_some() {
             self.count_access(kind, block.as_deref());
+        }
+        if perf::is_on() && block.is_some() {
+            count_hit(kind);
         }
         block
     }
@@ -123,7 +127,7 @@ impl TableFile {
         if let Some(mapped) = self.file.mapped() {
             let len = u32::try_from(stored_bytes).map_err(|_| self.too_large(handle))?;
             let stored = mapped.slice(handle.offset, len);
-            return match self.verified(handle, stored, verify)? {
+            return match self.verified(handle, kind, stored, verify)? {
                 (Compression::None, raw) => {
                     let len = u32::try_from(raw.len()).map_err(|_| self.too_large(handle))?;
                     let bytes = BlockBytes::mapped(Arc::clone(mapped), handle.offset, len);
@@ -133,7 +137,7 @@ impl TableFile {
             };
         }
         let stored = self.read_bytes(handle.offset, stored_bytes)?;
-        match self.verified(handle, &stored, verify)? {
+        match self.verified(handle, kind, &stored, verify)? {
             (Compression::None, raw) => {
                 // The trailer stays after the block: removing it would copy.
                 let len = u32::try_from(raw.len()).map_err(|_| self.too_large(handle))?;
@@ -184,7 +188,7 @@ impl TableFile {
             }
             return Ok(CachedBlock::Raw(BlockBytes::from(stored.to_vec())));
         }
-        let (compression, stored) = self.verified(handle, stored, verify)?;
+        let (compression, stored) = self.verified(handle, kind, stored, verify)?;
         self.decompressed(handle, kind, compression, stored)
     }
 
@@ -200,7 +204,7 @@ impl TableFile {
         (read, start, len): (&Arc<Buffer>, u64, u32),
         verify: bool,
     ) -> Result<CachedBlock> {
-        match self.verified(handle, read.slice(start, len), verify)? {
+        match self.verified(handle, BlockKind::Data, read.slice(start, len), verify)? {
             (Compression::None, raw) => {
                 let len = u32::try_from(raw.len()).map_err(|_| self.too_large(handle))?;
                 let bytes = BlockBytes::lent(Arc::clone(read), start, len);
@@ -220,6 +224,7 @@ impl TableFile {
         compression: Compression,
         stored: &[u8],
     ) -> Result<CachedBlock> {
+        let _timer = perf::timer(PerfMetric::BlockDecompressTime);
         let decompressor = match kind {
             BlockKind::Data => &self.data_decompressor,
             _ => &self.plain_decompressor,
@@ -259,9 +264,13 @@ impl TableFile {
     fn verified<'s>(
         &self,
         handle: BlockHandle,
+        kind: BlockKind,
         stored: &'s [u8],
         verify: bool,
     ) -> Result<(Compression, &'s [u8])> {
+        if perf::is_on() {
+            count_read(kind, stored.len());
+        }
         let cut_off = || self.here(Error::corruption("truncated block read"), handle);
         let (contents, trailer) = stored
             .split_last_chunk::<BLOCK_TRAILER_BYTES>()
@@ -270,7 +279,9 @@ impl TableFile {
         let &[type_byte, a, b, c, d] = trailer;
         if verify {
             let expected = u32::from_le_bytes([a, b, c, d]);
+            let timer = perf::timer(PerfMetric::BlockChecksumTime);
             let computed = self.checksum.block(handle.offset, contents, type_byte);
+            drop(timer);
             if let Some(statistics) = &self.statistics {
                 statistics.add(Ticker::BlockChecksumComputeCount, 1);
             }
@@ -315,7 +326,36 @@ impl TableFile {
     /// # Errors
     /// If the system fails or the file is shorter than it was.
     pub fn read_bytes(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        let _timer = perf::timer(PerfMetric::BlockReadTime);
         read_bytes(&*self.file, offset, to_usize(len))
+    }
+}
+
+/// Counts a block found in the cache in the perf context.
+#[cold]
+fn count_hit(kind: BlockKind) {
+    perf::count(PerfMetric::BlockCacheHitCount, 1);
+    match kind {
+        BlockKind::Index => perf::count(PerfMetric::BlockCacheIndexHitCount, 1),
+        BlockKind::Filter | BlockKind::FilterIndex => {
+            perf::count(PerfMetric::BlockCacheFilterHitCount, 1);
+        }
+        _ => {}
+    }
+}
+
+/// Counts a block read from a file in the perf context.
+#[cold]
+fn count_read(kind: BlockKind, bytes: usize) {
+    perf::count(PerfMetric::BlockReadCount, 1);
+    perf::count(PerfMetric::BlockReadByte, bytes as u64);
+    match kind {
+        BlockKind::Index => perf::count(PerfMetric::IndexBlockReadCount, 1),
+        BlockKind::Filter | BlockKind::FilterIndex => {
+            perf::count(PerfMetric::FilterBlockReadCount, 1);
+        }
+        BlockKind::Dictionary => perf::count(PerfMetric::CompressionDictBlockReadCount, 1),
+        _ => {}
     }
 }
 

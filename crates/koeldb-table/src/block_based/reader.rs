@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use koeldb_base::checksum::xxph3_64;
 use koeldb_base::key::{MAX_SEQNO, user_key};
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::stats::Ticker;
@@ -157,7 +158,7 @@ impl BlockBasedReader {
     ) -> Result<(), Fault<S::Suspend>> {
         self.cover(lookup);
         if !self.admits(lookup, source)? {
-            self.count(Ticker::BloomFilterUseful);
+            self.count_denied();
             return Ok(());
         }
         self.search_entries(lookup, source, self.knows_whole_keys())
@@ -287,10 +288,21 @@ impl BlockBasedReader {
         Ok(())
     }
 
+    /// Counts a key that a filter denied.
+    #[inline]
+    pub(super) fn count_denied(&self) {
+        perf::count(PerfMetric::BloomSstMissCount, 1);
+        self.count(Ticker::BloomFilterUseful);
+    }
+
     /// Counts a key that a filter admitted, if one was queried.
     #[inline]
     pub(super) fn count_admitted(&self, filtered: bool, found: bool) {
-        if filtered && self.file.statistics.is_some() {
+        if !filtered {
+            return;
+        }
+        perf::count(PerfMetric::BloomSstHitCount, 1);
+        if self.file.statistics.is_some() {
             self.count(Ticker::BloomFilterFullPositive);
             if found {
                 self.count(Ticker::BloomFilterFullTruePositive);

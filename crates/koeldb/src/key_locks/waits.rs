@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::sync::park_timeout;
 use koeldb_base::{Error, Result};
 
@@ -147,6 +148,8 @@ impl KeyLocks {
             Asked::Done(done) => return done,
             Asked::Queued(queued) => queued,
         };
+        perf::count(PerfMetric::KeyLockWaitCount, 1);
+        let _timer = perf::timer(PerfMetric::KeyLockWaitTime);
         let clock = &self.context.clock;
         let begun = clock.now();
         let mut detect_at = patience

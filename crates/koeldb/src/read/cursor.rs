@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use koeldb_base::cursor::Blocking;
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::range_del::RunTombstones;
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result};
@@ -429,7 +430,10 @@ impl DbCursor {
         let family = self.family.clone();
         let reads = &family.inner().reads;
         let begun = reads.context.measures().then(|| reads.context.clock.now());
+        perf::count(PerfMetric::IterSeekCount, 1);
+        let timer = perf::timer(PerfMetric::SeekInternalSeekTime);
         let found = self.step(true, run)?;
+        drop(timer);
         if let Some(begun) = begun {
             reads.context.count(Ticker::NumberDbSeek, 1);
             reads

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
 use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::cuckoo::level::CuckooLevel;
@@ -120,12 +121,47 @@ impl Reads {
         if options.is_bounded() {
             return self.search_bounded(super_version, key, seqno, options);
         }
+        if perf::is_on() {
+            return self.search_measured(super_version, key, seqno, options);
+        }
+        self.search_with::<false>(super_version, key, seqno, options)
+    }
+
+    /// Searches for one key in a thread that measures.
+    #[cold]
+    fn search_measured(
+        &self,
+        super_version: &Arc<SuperVersion>,
+        key: &[u8],
+        seqno: SeqNo,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        perf::count(PerfMetric::GetFromMemtableCount, 1);
+        let found = self.search_with::<true>(super_version, key, seqno, options)?;
+        let bytes = found.as_ref().map_or(0, |value| value.len());
+        perf::count(PerfMetric::GetReadBytes, bytes as u64);
+        Ok(found)
+    }
+
+    /// Searches for one key; `MEASURED` tells whether the steps are timed.
+    #[inline(always)]
+    fn search_with<const MEASURED: bool>(
+        &self,
+        super_version: &Arc<SuperVersion>,
+        key: &[u8],
+        seqno: SeqNo,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        let timed = |metric| MEASURED.then(|| perf::timer(metric));
         let mut lookup = Lookup::new(key, seqno);
         if matches!(super_version.options.table_factory, TableFormat::Cuckoo(_)) {
             super_version.version.prefetch(lookup.seek_key());
         }
+        let timer = timed(PerfMetric::GetFromMemtableTime);
         search_memtables(self, super_version, &mut lookup, options)?;
+        drop(timer);
         if !lookup.is_settled() {
+            let _timer = timed(PerfMetric::GetFromOutputFilesTime);
             let mut source =
                 BlockingSource::new(options.block_read_options(&self.context.table_files));
             let runs = super_version.runs_above()..usize::MAX;
@@ -133,6 +169,7 @@ impl Reads {
             let version = &super_version.version;
             version.search(tables, &mut lookup, &mut source, runs)?;
         }
+        let _timer = timed(PerfMetric::GetPostProcessTime);
         lookup.finish(super_version.options.merge_operator.as_deref())
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use koeldb_base::coding::to_u32;
 use koeldb_base::merge_operator::MergeOperator;
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{
     Blocking, Error, ErrorKind, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo,
@@ -266,6 +267,9 @@ impl Reads {
         };
         if let Err(error) = searched {
             values.fail(&error);
+        }
+        if perf::is_on() {
+            perf::count(PerfMetric::MultigetReadBytes, values.value_bytes());
         }
         if let Some(begun) = begun {
             self.record_multi_get(values.len(), values.value_bytes(), begun);

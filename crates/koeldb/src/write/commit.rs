@@ -14,6 +14,7 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::limits::ENTRY_BYTES_MAX;
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
@@ -388,6 +389,7 @@ impl CommitEnv for CommitPipeline {
         records: &[u8],
         first: SeqNo,
     ) -> Result<bool> {
+        let _timer = perf::timer(PerfMetric::WriteMemtableTime);
         insert(families, records, first)
     }
 

@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use koeldb_base::error::WriteOutcome;
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::sync::{
     AtomicU8, AtomicUsize, Mutex, MutexGuard, Ordering, SPINS, Thread, cores, current, lock, park,
     park_timeout, spin_loop,
@@ -229,6 +230,7 @@ impl Ticket {
         spinners_max: usize,
         left: impl Fn() -> Result<Duration>,
     ) -> Result<()> {
+        let _timer = perf::timer(PerfMetric::WriteThreadWaitNanos);
         let reached = || self.state.load(Ordering::Acquire) >= state;
         if spinning.fetch_add(1, Ordering::Relaxed) < spinners_max {
             for _ in 0..self.spins {

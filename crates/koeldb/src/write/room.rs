@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use koeldb_base::Result;
+use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 
 use super::commit::{ColumnFamilyMemtable, CommitPipeline, CommitState};
@@ -43,6 +44,7 @@ impl CommitPipeline {
         let _span = spans::stall();
         self.families.announce_stall_soon();
         self.remaining_wait(mode)?;
+        let _timer = perf::timer(PerfMetric::WriteDelayTime);
         let begun = self.context.clock.now();
         while self.stall.is_stopped() {
             self.background.schedule();

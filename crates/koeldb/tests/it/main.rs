@@ -51,6 +51,7 @@ mod model;
 mod open_tables;
 mod options_drawn;
 mod overlapping_compactions;
+mod perf;
 mod plain;
 mod prepared_transactions;
 mod properties;
