@@ -24,6 +24,11 @@
     clippy::arithmetic_side_effects
 )]
 
+mod blocks;
+mod damage;
+mod metadata;
+mod problem;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
@@ -32,139 +37,26 @@ use std::sync::Arc;
 use koeldb_base::codec::StreamDecompressor;
 use koeldb_base::coding::to_usize;
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::{Error, Limits, Result};
+use koeldb_base::{Limits, Result};
 use koeldb_fs::RandomAccessFile;
 
 use crate::format::{
-    self, BLOCK_BYTES, HEADER_BYTES, Header, Part, PredecessorInfo, RECYCLABLE_HEADER_BYTES,
-    RecordType, ZSTD,
+    self, HEADER_BYTES, Header, Part, PredecessorInfo, RECYCLABLE_HEADER_BYTES, RecordType,
 };
-use crate::tear::Tail;
-
-/// The treatment of damage in a log, as in RocksDB's `WALRecoveryMode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum RecoveryMode {
-    /// An incomplete record at the end is dropped; other damage is an error.
-    TolerateCorruptedTailRecords,
-    /// Any irregularity is an error.
-    AbsoluteConsistency,
-    /// The records before the first damage are used.
-    #[default]
-    PointInTime,
-    /// All readable records are used.
-    SkipAnyCorruptedRecords,
-}
-
-/// The kind of damage in a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ProblemKind {
-    /// The file ends within a header.
-    TruncatedHeader,
-    /// The file ends within a payload.
-    TruncatedBody,
-    /// The log ends within a fragmented record.
-    TruncatedRecord,
-    /// A length exceeds the end of its block.
-    BadLength,
-    /// A stored checksum differs from the computed one.
-    ChecksumMismatch,
-    /// A record begins inside another.
-    MissingEnd,
-    /// A fragment continues a record that never began.
-    MissingStart,
-    /// A record is interrupted by damage.
-    Interrupted,
-    /// Zeros followed by records.
-    ZerosBeforeRecords,
-    /// A record from an earlier use of a recycled file.
-    OldRecord,
-    /// A recyclable header in a log that began with legacy ones.
-    MixedHeaders,
-    /// An unknown type that must not be skipped.
-    UnknownType(u8),
-    /// A compressed record cannot be decompressed.
-    BadCompression,
-    /// A record longer than [`RecordReader::set_record_bytes_max`] allows.
-    TooLarge,
-    /// A metadata record is malformed or misplaced.
-    BadMetadata(&'static str),
-    /// The operating system could not read the block; has its message.
-    Unreadable(String),
-}
-
-impl fmt::Display for ProblemKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ProblemKind::TruncatedHeader => "truncated header",
-            ProblemKind::TruncatedBody => "truncated record body",
-            ProblemKind::TruncatedRecord => "error reading trailing data: the log ends in a record",
-            ProblemKind::BadLength => "bad record length",
-            ProblemKind::ChecksumMismatch => "checksum mismatch",
-            ProblemKind::MissingEnd => "partial record without end",
-            ProblemKind::MissingStart => "missing start of fragmented record",
-            ProblemKind::Interrupted => "error in middle of record",
-            ProblemKind::ZerosBeforeRecords => "zeros in the middle of the log",
-            ProblemKind::OldRecord => "record of an earlier use of the log file",
-            ProblemKind::MixedHeaders => "recyclable record in a log that is not recycled",
-            ProblemKind::UnknownType(byte) => return write!(f, "unknown record type {byte}"),
-            ProblemKind::BadCompression => "compressed record does not decode",
-            ProblemKind::TooLarge => "record is too large",
-            ProblemKind::BadMetadata(what) => what,
-            ProblemKind::Unreadable(error) => error,
-        })
-    }
-}
-
-/// Damage in a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The file offset at which the damage was found.
-    pub offset: u64,
-    /// A lower bound of the bytes lost.
-    pub dropped_bytes: u64,
-    /// The kind of damage.
-    pub kind: ProblemKind,
-}
-
-impl Problem {
-    /// Converts the problem to an error about `file`.
-    #[must_use]
-    pub fn to_error(&self, file: &dyn RandomAccessFile) -> Error {
-        let Problem {
-            kind,
-            dropped_bytes,
-            offset,
-        } = self;
-        Error::corruption(format!("{kind}; {dropped_bytes} bytes dropped")).in_file(
-            file.path(),
-            Some(*offset),
-            "read",
-        )
-    }
-}
-
-/// The size of one read from the file.
-const CHUNK_BYTES: usize = 8 * BLOCK_BYTES;
+use blocks::{Blocks, Loaded};
+use damage::Suspect;
+pub use problem::{Problem, ProblemKind, RecoveryMode};
 
 /// The number of problems kept in detail; later ones are only counted.
 const PROBLEMS_MAX: usize = 1000;
 
 /// A reader of the records of a log, in order.
 pub struct RecordReader {
-    file: Arc<dyn RandomAccessFile>,
+    blocks: Blocks,
     /// The low half of the log's file number.
     log_number: u32,
     mode: RecoveryMode,
     record_bytes_max: u64,
-
-    /// The bytes of the file from `chunk_offset` on.
-    chunk: Vec<u8>,
-    chunk_offset: u64,
-    /// The unread rest of the current block, as a range of `chunk`.
-    block: Range<usize>,
-    /// Whether the current block has its full length, so that another block may follow.
-    block_is_whole: bool,
 
     /// The record being assembled.
     record: Vec<u8>,
@@ -199,14 +91,6 @@ struct OpenRecord {
     payload_bytes: u64,
 }
 
-/// The presumed end of the log, unless a record begins after it.
-#[derive(Debug)]
-struct Suspect {
-    problem: Problem,
-    /// Whether the presumed end consists of zeros: space that was never written.
-    unused: bool,
-}
-
 /// The location of a returned record.
 enum Found {
     InChunk(Range<usize>),
@@ -234,9 +118,9 @@ enum Event {
 impl fmt::Debug for RecordReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecordReader")
-            .field("file", &self.file)
+            .field("file", self.blocks.file())
             .field("mode", &self.mode)
-            .field("offset", &self.offset())
+            .field("offset", &self.blocks.offset())
             .finish_non_exhaustive()
     }
 }
@@ -251,14 +135,10 @@ impl RecordReader {
     ) -> Self {
         let [a, b, c, d, ..] = log_number.to_le_bytes();
         RecordReader {
-            file,
+            blocks: Blocks::new(file),
             log_number: u32::from_le_bytes([a, b, c, d]),
             mode,
             record_bytes_max: Limits::NORMAL.record_bytes,
-            chunk: Vec::new(),
-            chunk_offset: 0,
-            block: 0..0,
-            block_is_whole: true,
             record: Vec::new(),
             open: None,
             last_record: 0..0,
@@ -296,7 +176,7 @@ impl RecordReader {
     pub fn next_record(&mut self) -> Result<Option<&[u8]>> {
         self.open = None;
         Ok(match self.advance()? {
-            Some(Found::InChunk(range)) => Some(self.chunk.get(range).unwrap_or_default()),
+            Some(Found::InChunk(range)) => Some(self.blocks.get(range)),
             Some(Found::InRecord) => Some(&self.record),
             None => None,
         })
@@ -310,20 +190,15 @@ impl RecordReader {
     /// # Errors
     /// If the file cannot be read.
     pub fn resume(&mut self, file: Arc<dyn RandomAccessFile>) -> Result<()> {
-        let at = self.whole_until;
-        let in_block = at.checked_rem(BLOCK_BYTES as u64).unwrap_or(0);
-        self.file = file;
-        self.chunk.clear();
-        self.chunk_offset = at.saturating_sub(in_block);
-        self.block = 0..0;
-        self.block_is_whole = true;
+        let (blocks, in_block) = Blocks::from_offset(file, self.whole_until);
+        self.blocks = blocks;
         self.open = None;
         self.suspect = None;
         self.tolerated = None;
         self.problems.clear();
         self.finished = false;
         if self.load_block()? {
-            self.skip(to_usize(in_block));
+            self.blocks.skip(in_block);
         }
         Ok(())
     }
@@ -380,7 +255,7 @@ impl RecordReader {
     /// The file being read.
     #[must_use]
     pub fn file(&self) -> &Arc<dyn RandomAccessFile> {
-        &self.file
+        self.blocks.file()
     }
 
     fn advance(&mut self) -> Result<Option<Found>> {
@@ -408,11 +283,11 @@ impl RecordReader {
                     self.interrupt();
                     self.finished = true;
                 }
-                Event::BadLength if !self.block_is_whole && !self.was_whole() => {
+                Event::BadLength if !self.blocks.is_whole() && !self.was_whole() => {
                     let problem = self.here(ProblemKind::TruncatedBody);
                     self.end(Some(problem));
                 }
-                Event::BadLength => self.damaged(ProblemKind::BadLength, self.block.len()),
+                Event::BadLength => self.damaged(ProblemKind::BadLength, self.blocks.len()),
                 Event::ChecksumMismatch { record_bytes } => {
                     self.damaged(ProblemKind::ChecksumMismatch, record_bytes);
                 }
@@ -427,21 +302,21 @@ impl RecordReader {
     /// the dropped bytes from `block`.
     fn next_event(&mut self) -> Result<Event> {
         loop {
-            let left = self.block.len();
+            let left = self.blocks.len();
             if left < HEADER_BYTES
-                || (self.recycled && self.block_is_whole && left < RECYCLABLE_HEADER_BYTES)
+                || (self.recycled && self.blocks.is_whole() && left < RECYCLABLE_HEADER_BYTES)
             {
-                let unused = self.open.is_none() && self.rest_is_zero();
-                if !self.block_is_whole && left > 0 && !unused {
+                let unused = self.open.is_none() && self.blocks.rest_is_zero();
+                if !self.blocks.is_whole() && left > 0 && !unused {
                     return Ok(Event::TruncatedHeader);
                 }
-                if self.block_is_whole && self.load_block()? {
+                if self.blocks.is_whole() && self.load_block()? {
                     continue;
                 }
                 return Ok(Event::End);
             }
-            let offset = self.offset();
-            let bytes = self.chunk.get(self.block.clone()).unwrap_or_default();
+            let offset = self.blocks.offset();
+            let bytes = self.blocks.rest();
             let type_byte = bytes
                 .get(format::CHECKSUMMED_FROM)
                 .copied()
@@ -450,10 +325,10 @@ impl RecordReader {
                 return Ok(Event::MixedHeaders);
             }
             let Some(header) = Header::decode(bytes) else {
-                if !self.block_is_whole {
+                if !self.blocks.is_whole() {
                     return Ok(Event::TruncatedHeader);
                 }
-                self.skip_block();
+                self.blocks.skip_rest();
                 continue;
             };
             let Some(record) = bytes.get(..header.record_bytes()) else {
@@ -463,7 +338,7 @@ impl RecordReader {
                 let foreign = number != self.log_number;
                 if foreign && (self.number_confirmed || header.verifies(record)) {
                     self.recycled = true;
-                    self.skip(header.record_bytes());
+                    self.blocks.skip(header.record_bytes());
                     return Ok(Event::OldRecord);
                 }
                 self.recycled |= !foreign;
@@ -477,8 +352,8 @@ impl RecordReader {
                 });
             }
             self.number_confirmed |= header.log_number.is_some();
-            let payload =
-                self.block.start.saturating_add(header.bytes())..self.skip(header.record_bytes());
+            let payload = self.blocks.position().saturating_add(header.bytes())
+                ..self.blocks.skip(header.record_bytes());
             return Ok(Event::Record {
                 record_type: RecordType::from_byte(header.type_byte),
                 offset,
@@ -487,73 +362,23 @@ impl RecordReader {
         }
     }
 
-    /// Consumes `bytes` of the block; returns the position after them.
-    fn skip(&mut self, bytes: usize) -> usize {
-        self.block.start = self.block.start.saturating_add(bytes).min(self.block.end);
-        self.block.start
-    }
-
-    /// Whether the rest of the block contains only zeros.
-    fn rest_is_zero(&self) -> bool {
-        let rest = self.chunk.get(self.block.clone()).unwrap_or_default();
-        rest.iter().all(|&byte| byte == 0)
-    }
-
-    fn skip_block(&mut self) {
-        self.block.start = self.block.end;
-    }
-
-    /// The file offset of the next physical record: the unread rest of the block.
-    fn offset(&self) -> u64 {
-        self.chunk_offset.saturating_add(self.block.start as u64)
-    }
-
     /// Moves to the next block; `false` at the end of the file.
+    ///
+    /// Where the mode allows it, an unreadable block is a problem, and skipped.
     fn load_block(&mut self) -> Result<bool> {
+        let skips = self.mode == RecoveryMode::SkipAnyCorruptedRecords;
         loop {
-            let start = self.block.end;
-            if start >= self.chunk.len() {
-                let offset = self.chunk_offset.saturating_add(start as u64);
-                let left = self.file.len().saturating_sub(offset);
-                if left == 0 {
-                    return Ok(false);
-                }
-                self.chunk_offset = offset;
-                self.block = 0..0;
-                if !self.read_chunk(left.min(CHUNK_BYTES as u64))? {
-                    continue;
+            match self.blocks.load(skips)? {
+                Loaded::Block => return Ok(true),
+                Loaded::EndOfFile => return Ok(false),
+                Loaded::Unreadable(error) => {
+                    let problem = self.here(ProblemKind::Unreadable(error.to_string()));
+                    self.report(problem);
+                    self.interrupt();
+                    self.blocks.skip_rest();
                 }
             }
-            let start = self.block.end;
-            let end = start.saturating_add(BLOCK_BYTES).min(self.chunk.len());
-            self.block = start..end;
-            self.block_is_whole = end.saturating_sub(start) == BLOCK_BYTES;
-            return Ok(true);
         }
-    }
-
-    /// Reads `bytes` at `chunk_offset`.
-    ///
-    /// Where the mode allows it, an unreadable block is skipped: returns `false`, with the block
-    /// consumed.
-    fn read_chunk(&mut self, bytes: u64) -> Result<bool> {
-        self.chunk.resize(to_usize(bytes), 0);
-        let Err(error) = self.file.read_exact_at(self.chunk_offset, &mut self.chunk) else {
-            return Ok(true);
-        };
-        if self.mode != RecoveryMode::SkipAnyCorruptedRecords {
-            return Err(error);
-        }
-        self.chunk.truncate(BLOCK_BYTES);
-        let Err(error) = self.file.read_exact_at(self.chunk_offset, &mut self.chunk) else {
-            return Ok(true);
-        };
-        self.block = 0..self.chunk.len();
-        let problem = self.here(ProblemKind::Unreadable(error.to_string()));
-        self.report(problem);
-        self.interrupt();
-        self.skip_block();
-        Ok(false)
     }
 
     /// Handles a verified physical record. If the log seemed to end before the record, decides first
@@ -569,7 +394,7 @@ impl RecordReader {
         }
         let found = self.take_counted(record_type, offset, payload);
         if self.open.is_none() && !self.finished {
-            self.whole_until = self.offset();
+            self.whole_until = self.blocks.offset();
         }
         found
     }
@@ -594,10 +419,7 @@ impl RecordReader {
             }
             RecordType::PredecessorInfo => {
                 self.close_open(ProblemKind::MissingEnd);
-                match PredecessorInfo::decode(self.chunk.get(payload.clone()).unwrap_or_default()) {
-                    Ok(info) => self.predecessor = Some(info),
-                    Err(_) => self.bad_metadata("malformed predecessor record", offset, &payload),
-                }
+                self.set_predecessor(offset, &payload);
                 Ok(None)
             }
             RecordType::Ignorable(_) => {
@@ -663,7 +485,7 @@ impl RecordReader {
         }
         self.open = None;
         self.data_seen = true;
-        self.last_record = begin..self.offset();
+        self.last_record = begin..self.blocks.offset();
         Ok(Some(if plain_full {
             Found::InChunk(payload)
         } else {
@@ -673,7 +495,7 @@ impl RecordReader {
 
     /// Appends a fragment to the open record; `false` if the record had to be discarded.
     fn append(&mut self, payload: &Range<usize>, ends: bool) -> bool {
-        let fragment = self.chunk.get(payload.clone()).unwrap_or_default();
+        let fragment = self.blocks.get(payload.clone());
         let room = self
             .record_bytes_max
             .saturating_sub(self.record.len() as u64);
@@ -708,230 +530,11 @@ impl RecordReader {
         }
     }
 
-    /// Discards the open record because damage interrupts it.
-    fn interrupt(&mut self) {
-        if let Some(open) = self.open.take() {
-            self.report(Problem {
-                offset: open.offset,
-                dropped_bytes: open.payload_bytes,
-                kind: ProblemKind::Interrupted,
-            });
-        }
-    }
-
-    /// Handles a header of zeros: no length and no type.
-    ///
-    /// A zero rest of a block is unused space unless records follow. Other bytes after such a
-    /// header are damage, except in a recycled file, where they are remains of its earlier use, and
-    /// after a lost sector.
-    fn zeros(&mut self) {
-        let unused = self.rest_is_zero();
-        let tolerates_tear = self.mode == RecoveryMode::TolerateCorruptedTailRecords
-            && self.tail().has_lost_sector(HEADER_BYTES);
-        match &self.open {
-            None if unused => {
-                let problem = self.here(ProblemKind::ZerosBeforeRecords);
-                self.suspect.get_or_insert(Suspect { problem, unused });
-            }
-            None if self.recycled => {}
-            Some(_) if tolerates_tear => self.suspect_torn(ProblemKind::Interrupted),
-            None if tolerates_tear => self.suspect_torn(ProblemKind::ZerosBeforeRecords),
-            None => {
-                let problem = self.here(ProblemKind::ZerosBeforeRecords);
-                self.report(problem);
-            }
-            Some(_) => self.interrupt(),
-        }
-        self.skip_block();
-    }
-
-    /// Handles the rest of a block, which a wrong length or checksum of a record invalidates.
-    fn damaged(&mut self, kind: ProblemKind, record_bytes: usize) {
-        if self.mode == RecoveryMode::TolerateCorruptedTailRecords {
-            let was_whole = self.was_whole();
-            if self.recycled && !was_whole {
-                self.tolerated = Some(self.here(kind));
-                self.finished = true;
-                return;
-            }
-            if !was_whole && self.tail().has_lost_sector(record_bytes) {
-                self.suspect_torn(kind);
-                self.skip_block();
-                return;
-            }
-        }
-        let problem = self.here(kind);
-        self.skip_block();
-        self.report(problem);
-        self.interrupt();
-    }
-
-    fn tail(&self) -> Tail<'_> {
-        // Chunks begin at blocks, so that sectors are aligned in them as in the file.
-        Tail {
-            bytes: self.chunk.get(..self.block.end).unwrap_or_default(),
-            start: self.block.start,
-        }
-    }
-
-    /// Whether the next record, which is damaged, was once complete.
-    fn was_whole(&self) -> bool {
-        self.tail().was_whole()
-    }
-
-    /// Marks the rest of the block, and the open record, as the presumed, torn end of the log.
-    fn suspect_torn(&mut self, kind: ProblemKind) {
-        let mut problem = self.here(kind);
-        if let Some(open) = self.open.take() {
-            problem.offset = open.offset;
-            problem.dropped_bytes = problem.dropped_bytes.saturating_add(open.payload_bytes);
-        }
-        match &mut self.suspect {
-            Some(suspect) => suspect.unused = false,
-            None => {
-                self.suspect = Some(Suspect {
-                    problem,
-                    unused: false,
-                });
-            }
-        }
-    }
-
-    /// Re-evaluates the presumed end after an intact record; returns whether the record is used.
-    ///
-    /// After a torn end, only the beginning of a record disproves it. After unused space, records
-    /// are a problem, with two exceptions: a writer itself leaves zeros at the end of a block before
-    /// a record that must not be fragmented, and a torn record may have lost its first fragments.
-    fn clear_suspect(&mut self, record_type: RecordType, offset: u64) -> bool {
-        let Some(mut suspect) = self.suspect.take() else {
-            return true;
-        };
-        let gap = offset.saturating_sub(suspect.problem.offset);
-        if self.mode == RecoveryMode::TolerateCorruptedTailRecords
-            && matches!(record_type, RecordType::Data(Part::Middle | Part::Last))
-        {
-            suspect.unused = false;
-        }
-        let harmless = match record_type {
-            RecordType::Data(Part::Full | Part::First) => false,
-            RecordType::Data(Part::Middle | Part::Last) => !suspect.unused,
-            _ => !suspect.unused || gap < BLOCK_BYTES as u64,
-        };
-        if !harmless {
-            suspect.problem.dropped_bytes = gap;
-            self.report(suspect.problem);
-            return true;
-        }
-        let counts = suspect.unused;
-        if !counts {
-            self.suspect = Some(suspect);
-        }
-        counts
-    }
-
-    fn old_record(&mut self) {
-        if self.mode == RecoveryMode::SkipAnyCorruptedRecords {
-            self.interrupt();
-            return;
-        }
-        if self.open.is_some() {
-            self.end(None);
-        } else if self.mode == RecoveryMode::PointInTime {
-            let problem = Problem {
-                dropped_bytes: 0,
-                ..self.here(ProblemKind::OldRecord)
-            };
-            self.report(problem);
-        }
-        self.finished = true;
-    }
-
-    /// Ends reading: at an incomplete physical record, inside a logical one, or between records.
-    fn end(&mut self, cut: Option<Problem>) {
-        let open = self.open.take().map(|open| Problem {
-            offset: open.offset,
-            dropped_bytes: open.payload_bytes,
-            kind: ProblemKind::TruncatedRecord,
-        });
-        let reports = matches!(
-            self.mode,
-            RecoveryMode::AbsoluteConsistency | RecoveryMode::PointInTime
-        );
-        if let Some(suspect) = self.suspect.take()
-            && !suspect.unused
-        {
-            self.tolerated.get_or_insert(suspect.problem);
-        }
-        for problem in [cut, open].into_iter().flatten() {
-            if reports {
-                self.report(problem);
-            } else {
-                self.tolerated.get_or_insert(problem);
-            }
-        }
-        self.skip_block();
-        self.finished = true;
-    }
-
-    fn set_compression(&mut self, offset: u64, payload: Range<usize>) -> Result<()> {
-        if self.compression_seen {
-            self.bad_metadata("second compression record", offset, &payload);
-            return Ok(());
-        }
-        if self.data_seen {
-            self.bad_metadata("compression record after data", offset, &payload);
-            return Ok(());
-        }
-        match format::decode_compression(self.chunk.get(payload.clone()).unwrap_or_default()) {
-            Ok(0) => self.compression_seen = true,
-            Ok(ZSTD) => {
-                self.decompressor = Some(StreamDecompressor::new()?);
-                self.compression_seen = true;
-            }
-            Ok(other) => {
-                return Err(Error::not_supported(format!(
-                    "log compressed with method {other}; only zstd ({ZSTD}) is known"
-                ))
-                .in_file(self.file.path(), Some(offset), "read"));
-            }
-            Err(_) => self.bad_metadata("malformed compression record", offset, &payload),
-        }
-        Ok(())
-    }
-
-    fn set_timestamp_sizes(&mut self, offset: u64, payload: Range<usize>) {
-        let bytes = self.chunk.get(payload.clone()).unwrap_or_default();
-        let Ok(sizes) = format::decode_timestamp_sizes(bytes) else {
-            self.bad_metadata("malformed timestamp size record", offset, &payload);
-            return;
-        };
-        for (family, size) in sizes {
-            let at = self
-                .timestamp_sizes
-                .binary_search_by_key(&family, |&(family, _)| family);
-            match at {
-                Err(at) if size > 0 => self.timestamp_sizes.insert(at, (family, size)),
-                Err(_) => self.bad_metadata("timestamp size of zero", offset, &payload),
-                Ok(_) => {
-                    self.bad_metadata("second timestamp size of a column family", offset, &payload)
-                }
-            }
-        }
-    }
-
-    fn bad_metadata(&mut self, what: &'static str, offset: u64, payload: &Range<usize>) {
-        self.report(Problem {
-            offset,
-            dropped_bytes: payload.len() as u64,
-            kind: ProblemKind::BadMetadata(what),
-        });
-    }
-
     /// Creates a problem at this position that loses the rest of the block.
     fn here(&self, kind: ProblemKind) -> Problem {
         Problem {
-            offset: self.offset(),
-            dropped_bytes: self.block.len() as u64,
+            offset: self.blocks.offset(),
+            dropped_bytes: self.blocks.len() as u64,
             kind,
         }
     }

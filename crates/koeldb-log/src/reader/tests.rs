@@ -13,6 +13,7 @@ use super::RecoveryMode::{
     AbsoluteConsistency, PointInTime, SkipAnyCorruptedRecords, TolerateCorruptedTailRecords,
 };
 use super::*;
+use crate::format::BLOCK_BYTES;
 use crate::testing::{Source, log_of, reader};
 use crate::{RecordWriterOptions, WalCompression, WalWriter};
 

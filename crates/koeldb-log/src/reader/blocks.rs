@@ -1,0 +1,162 @@
+//! The blocks of a log file, read in chunks of several blocks.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use koeldb_base::coding::to_usize;
+use koeldb_base::{Error, Result};
+use koeldb_fs::RandomAccessFile;
+
+use crate::format::BLOCK_BYTES;
+use crate::tear::Tail;
+
+/// The size of one read from the file.
+const CHUNK_BYTES: usize = 8 * BLOCK_BYTES;
+
+/// The outcome of moving to the next block.
+pub(super) enum Loaded {
+    Block,
+    EndOfFile,
+    /// The operating system could not read the block, which is the current one now.
+    Unreadable(Error),
+}
+
+/// A file as blocks; one of them is current and consumed from its front.
+pub(super) struct Blocks {
+    file: Arc<dyn RandomAccessFile>,
+    /// The bytes of the file from `chunk_offset` on.
+    chunk: Vec<u8>,
+    chunk_offset: u64,
+    /// The unread rest of the current block, as a range of `chunk`.
+    rest: Range<usize>,
+    /// Whether the current block has its full length, so that another block may follow.
+    is_whole: bool,
+}
+
+impl Blocks {
+    pub(super) fn new(file: Arc<dyn RandomAccessFile>) -> Self {
+        Blocks {
+            file,
+            chunk: Vec::new(),
+            chunk_offset: 0,
+            rest: 0..0,
+            is_whole: true,
+        }
+    }
+
+    /// Blocks whose first [`Blocks::load`] loads the block of the offset `at`; also returns the
+    /// position of `at` in it.
+    pub(super) fn from_offset(file: Arc<dyn RandomAccessFile>, at: u64) -> (Self, usize) {
+        let in_block = at.checked_rem(BLOCK_BYTES as u64).unwrap_or(0);
+        let blocks = Blocks {
+            chunk_offset: at.saturating_sub(in_block),
+            ..Blocks::new(file)
+        };
+        (blocks, to_usize(in_block))
+    }
+
+    pub(super) fn file(&self) -> &Arc<dyn RandomAccessFile> {
+        &self.file
+    }
+
+    /// Returns bytes of the current chunk, at positions that [`Blocks::skip`] returned.
+    pub(super) fn get(&self, range: Range<usize>) -> &[u8] {
+        self.chunk.get(range).unwrap_or_default()
+    }
+
+    /// The unread rest of the block.
+    pub(super) fn rest(&self) -> &[u8] {
+        self.get(self.rest.clone())
+    }
+
+    /// The number of unread bytes of the block.
+    pub(super) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The position of the unread rest in the chunk.
+    pub(super) fn position(&self) -> usize {
+        self.rest.start
+    }
+
+    /// The file offset of the unread rest, where the next physical record begins.
+    pub(super) fn offset(&self) -> u64 {
+        self.chunk_offset.saturating_add(self.rest.start as u64)
+    }
+
+    /// Whether the block has its full length.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Whether the rest of the block contains only zeros.
+    pub(super) fn rest_is_zero(&self) -> bool {
+        self.rest().iter().all(|&byte| byte == 0)
+    }
+
+    /// Consumes `bytes` of the block; returns the position after them.
+    pub(super) fn skip(&mut self, bytes: usize) -> usize {
+        self.rest.start = self.rest.start.saturating_add(bytes).min(self.rest.end);
+        self.rest.start
+    }
+
+    /// Consumes the rest of the block.
+    pub(super) fn skip_rest(&mut self) {
+        self.rest.start = self.rest.end;
+    }
+
+    /// The block up to its end, for the record at its front, which fails verification.
+    pub(super) fn tail(&self) -> Tail<'_> {
+        // Chunks begin at blocks, so that sectors are aligned in them as in the file.
+        Tail {
+            bytes: self.get(0..self.rest.end),
+            start: self.rest.start,
+        }
+    }
+
+    /// Moves to the next block.
+    ///
+    /// # Errors
+    /// If the file cannot be read. With `isolates_errors`, the blocks are then read one by one, and
+    /// those that cannot be read are [`Loaded::Unreadable`].
+    pub(super) fn load(&mut self, isolates_errors: bool) -> Result<Loaded> {
+        let start = self.rest.end;
+        if start >= self.chunk.len() {
+            let offset = self.chunk_offset.saturating_add(start as u64);
+            let left = self.file.len().saturating_sub(offset);
+            if left == 0 {
+                return Ok(Loaded::EndOfFile);
+            }
+            self.chunk_offset = offset;
+            self.rest = 0..0;
+            if let Err(error) = self.read_chunk(left.min(CHUNK_BYTES as u64), isolates_errors) {
+                if !isolates_errors {
+                    return Err(error);
+                }
+                self.rest = 0..self.chunk.len();
+                return Ok(Loaded::Unreadable(error));
+            }
+        }
+        let start = self.rest.end;
+        let end = start.saturating_add(BLOCK_BYTES).min(self.chunk.len());
+        self.rest = start..end;
+        self.is_whole = end.saturating_sub(start) == BLOCK_BYTES;
+        Ok(Loaded::Block)
+    }
+
+    /// Reads `bytes` at `chunk_offset`, or only one block if that fails and errors are isolated.
+    fn read_chunk(&mut self, bytes: u64, isolates_errors: bool) -> Result<()> {
+        self.chunk.resize(to_usize(bytes), 0);
+        let read = self.file.read_exact_at(self.chunk_offset, &mut self.chunk);
+        if read.is_ok() || !isolates_errors {
+            return read;
+        }
+        self.chunk.truncate(BLOCK_BYTES);
+        self.file.read_exact_at(self.chunk_offset, &mut self.chunk)
+    }
+}

@@ -1,0 +1,77 @@
+//! The records that describe a log: compression, sizes of timestamps, the preceding log.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::ops::Range;
+
+use koeldb_base::codec::StreamDecompressor;
+use koeldb_base::{Error, Result};
+
+use super::{Problem, ProblemKind, RecordReader};
+use crate::format::{self, PredecessorInfo, ZSTD};
+
+impl RecordReader {
+    pub(super) fn set_compression(&mut self, offset: u64, payload: Range<usize>) -> Result<()> {
+        if self.compression_seen {
+            self.bad_metadata("second compression record", offset, &payload);
+            return Ok(());
+        }
+        if self.data_seen {
+            self.bad_metadata("compression record after data", offset, &payload);
+            return Ok(());
+        }
+        match format::decode_compression(self.blocks.get(payload.clone())) {
+            Ok(0) => self.compression_seen = true,
+            Ok(ZSTD) => {
+                self.decompressor = Some(StreamDecompressor::new()?);
+                self.compression_seen = true;
+            }
+            Ok(other) => {
+                return Err(Error::not_supported(format!(
+                    "log compressed with method {other}; only zstd ({ZSTD}) is known"
+                ))
+                .in_file(self.blocks.file().path(), Some(offset), "read"));
+            }
+            Err(_) => self.bad_metadata("malformed compression record", offset, &payload),
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_timestamp_sizes(&mut self, offset: u64, payload: Range<usize>) {
+        let bytes = self.blocks.get(payload.clone());
+        let Ok(sizes) = format::decode_timestamp_sizes(bytes) else {
+            self.bad_metadata("malformed timestamp size record", offset, &payload);
+            return;
+        };
+        for (family, size) in sizes {
+            let at = self
+                .timestamp_sizes
+                .binary_search_by_key(&family, |&(family, _)| family);
+            match at {
+                Err(at) if size > 0 => self.timestamp_sizes.insert(at, (family, size)),
+                Err(_) => self.bad_metadata("timestamp size of zero", offset, &payload),
+                Ok(_) => {
+                    self.bad_metadata("second timestamp size of a column family", offset, &payload)
+                }
+            }
+        }
+    }
+
+    fn bad_metadata(&mut self, what: &'static str, offset: u64, payload: &Range<usize>) {
+        self.report(Problem {
+            offset,
+            dropped_bytes: payload.len() as u64,
+            kind: ProblemKind::BadMetadata(what),
+        });
+    }
+
+    pub(super) fn set_predecessor(&mut self, offset: u64, payload: &Range<usize>) {
+        match PredecessorInfo::decode(self.blocks.get(payload.clone())) {
+            Ok(info) => self.predecessor = Some(info),
+            Err(_) => self.bad_metadata("malformed predecessor record", offset, payload),
+        }
+    }
+}
