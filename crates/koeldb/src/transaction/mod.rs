@@ -13,6 +13,7 @@
 
 mod commit;
 mod errors;
+mod key_use;
 mod prepared;
 mod tracker;
 #[expect(
@@ -21,6 +22,7 @@ mod tracker;
 )]
 mod transaction;
 mod validation;
+mod writes;
 
 #[cfg(test)]
 #[cfg(not(loom))]
