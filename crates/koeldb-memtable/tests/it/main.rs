@@ -3,5 +3,4 @@
 
 mod memory;
 mod model;
-mod speed;
 mod stress;

@@ -17,8 +17,6 @@ mod paged;
 #[cfg(test)]
 mod plain;
 #[cfg(test)]
-mod read_speed;
-#[cfg(test)]
 mod reading;
 #[cfg(test)]
 mod scan_ahead;
@@ -26,5 +24,3 @@ mod scan_ahead;
 mod span_checksums;
 #[cfg(test)]
 mod sst_dump;
-#[cfg(test)]
-mod write_speed;

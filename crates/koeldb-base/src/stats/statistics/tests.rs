@@ -130,31 +130,6 @@ fn the_dump_is_rocksdbs() {
     assert!(dump.contains("\nrocksdb.db.get.micros P50 : 0.000000 P95 : 0.000000"));
 }
 
-/// Run with `cargo test --release -p koeldb-base nanoseconds -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-#[expect(clippy::disallowed_methods, reason = "a measurement")]
-fn nanoseconds_a_count() {
-    let statistics = Statistics::new();
-    let rounds = 50_000_000_u32;
-    let start = std::time::Instant::now();
-    for _ in 0..rounds {
-        std::hint::black_box(&statistics).add(Ticker::BytesRead, 1);
-    }
-    println!(
-        "add: {:.2} ns",
-        start.elapsed().as_secs_f64() * 1e9 / f64::from(rounds)
-    );
-    let start = std::time::Instant::now();
-    for i in 0..rounds {
-        std::hint::black_box(&statistics).record(HistogramKind::DbGet, u64::from(i & 0xfff));
-    }
-    println!(
-        "record: {:.2} ns",
-        start.elapsed().as_secs_f64() * 1e9 / f64::from(rounds)
-    );
-}
-
 #[test]
 fn levels_leave_out_times_then_histograms_then_all() {
     let counts_at = |level| {

@@ -1,6 +1,9 @@
-//! Measures adding an entry to a table.
+//! Benchmarks the builder of block-based tables: the time of an entry, by filter, index and codec.
 //!
-//! Run with `cargo test --release -p koeldb-table -- --ignored --nocapture write_speed`.
+//! `cargo bench -p koeldb-table --bench writes`
+#![expect(clippy::unwrap_used, reason = "a benchmark may panic")]
+
+use std::sync::Arc;
 
 use koeldb_base::codec::Compression;
 use koeldb_base::prefix::FixedPrefix;
@@ -9,7 +12,6 @@ use koeldb_fs::{Clock, SystemClock, WritableFile};
 use koeldb_table::block_based::format::IndexType;
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 use koeldb_table::filter::FilterPolicy;
-use std::sync::Arc;
 
 /// A file that discards its content, so that only the builder is measured.
 #[derive(Debug, Default)]
@@ -61,9 +63,7 @@ fn entries(count: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
         .collect()
 }
 
-#[test]
-#[ignore = "a measurement"]
-fn write_speed_of_the_table_builder() {
+fn main() {
     let plain = TableBuildContext::default();
     let mut bloom = plain.clone();
     bloom.format.filter = FilterPolicy::bloom(10.0);

@@ -1,7 +1,11 @@
-//! Measures operations. Run with `cargo test --release -- --ignored --nocapture speed`.
+//! Benchmarks the operations of a memtable over orders of keys: inserts, lookups alone and in
+//! batches, scans, and inserts by several threads.
+//!
+//! `cargo bench -p koeldb-memtable --bench operations`
 #![expect(
     clippy::disallowed_methods,
-    reason = "measures with the system's clock"
+    clippy::unwrap_used,
+    reason = "a benchmark measures with the system's clock, and may panic"
 )]
 
 use std::fs;
@@ -145,9 +149,7 @@ fn measure_threads(threads: u64) {
     );
 }
 
-#[test]
-#[ignore = "takes seconds and checks nothing"]
-fn speed() {
+fn main() {
     let list = RepKind::default();
     measure("db_bench fillrandom", list, |n| numbered(mix(n) % ENTRIES));
     measure("random", list, |n| numbered(mix(n)));

@@ -1,6 +1,7 @@
-//! Measures reads of a cached table.
+//! Benchmarks reads of a cached block-based table: lookups alone and in batches, seeks, scans.
 //!
-//! Run with `cargo test --release -p koeldb-table -- --ignored --nocapture read_speed`.
+//! `cargo bench -p koeldb-table --bench reads`
+#![expect(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use koeldb_base::codec::Compression;
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
-use koeldb_base::{Cursor, Lookup};
+use koeldb_base::{Blocking, Cursor, Fault, Lookup, Result};
 use koeldb_cache::{Cache, CacheOptions};
 use koeldb_fs::{
     Clock, FileSystem, MemoryFileSystem, OpenOptions, Purpose, SystemClock, WriteOptions,
@@ -19,8 +20,6 @@ use koeldb_table::builder::{TableBuildContext, TableBuilder};
 use koeldb_table::filter::FilterPolicy;
 use koeldb_table::reader::{TableCursorOptions, TableReadContext};
 use koeldb_table::source::BlockingSource;
-
-use crate::judge::blocking;
 
 const KEYS: u64 = 1_000_000;
 
@@ -74,9 +73,11 @@ fn best(rounds: u32, count: u64, mut round: impl FnMut()) -> u128 {
     time.as_nanos() / u128::from(count)
 }
 
-#[test]
-#[ignore = "a measurement"]
-fn read_speed_of_the_table_reader() {
+fn blocking<T>(result: Result<T, Fault<Blocking>>) -> Result<T> {
+    result.map_err(Into::into)
+}
+
+fn main() {
     let plain = TableBuildContext {
         compression: Compression::None,
         ..TableBuildContext::default()
