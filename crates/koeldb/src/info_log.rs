@@ -201,9 +201,13 @@ fn begin_line(micros: u64, level: LogLevel) -> String {
     )
 }
 
+/// Appends `text` with control characters escaped.
+///
+/// A line end stays if the next line is indented: it continues the message, and cannot be mistaken
+/// for another one.
 fn escape(line: &mut String, text: &str) {
-    for c in text.chars() {
-        if c.is_control() {
+    for (at, c) in text.char_indices() {
+        if c.is_control() && !text[at..].starts_with("\n  ") {
             line.extend(c.escape_default());
         } else {
             line.push(c);

@@ -1,6 +1,7 @@
 //! Lines of LOG in which RocksDB writes options, for programs that read them.
 //!
-//! Those of block-based tables are `  name: value`, with numbers for booleans and enums.
+//! Those of block-based tables are the lines of one message, which `  name: value` continue, with
+//! numbers for booleans and enums.
 
 use koeldb_base::codec::Compression;
 
@@ -17,10 +18,10 @@ pub(crate) fn of_family(name: &str, options: &ColumnFamilyOptions) -> Vec<String
         "--------------- Options for column family [{name}]:"
     )];
     for (name, text) in options.texts() {
-        push_option(&mut lines, name, &text);
-    }
-    if let Some(tables) = options.table_factory.block_based() {
-        lines.extend(of_tables(tables));
+        match options.table_factory.block_based() {
+            Some(tables) if name == "table_factory" => lines.push(of_tables(tables)),
+            _ => push_option(&mut lines, name, &text),
+        }
     }
     lines
 }
@@ -78,9 +79,12 @@ const NUMBERED: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// Returns the lines for the block-based table options of one column family.
-fn of_tables(options: &BlockBasedOptions) -> Vec<String> {
-    let mut lines = vec!["table_factory options:".to_owned()];
+/// Returns the message for the block-based table options of one column family.
+fn of_tables(options: &BlockBasedOptions) -> String {
+    let name = "Options.table_factory";
+    let mut lines = vec![format!(
+        "{name:>NAME_WIDTH$}: BlockBasedTable, table_factory options:"
+    )];
     for (name, text) in registry::written(options, Style::Full) {
         let value = match text.as_str() {
             "false" => "0".to_owned(),
@@ -93,7 +97,7 @@ fn of_tables(options: &BlockBasedOptions) -> Vec<String> {
         lines.push("  block_cache_options:".to_owned());
         lines.push(format!("    capacity : {}", cache.get_capacity()));
     }
-    lines
+    lines.join("\n")
 }
 
 fn number(name: &str, text: &str) -> Option<String> {

@@ -141,7 +141,9 @@ fn an_open_logs_options_files_and_recovery() {
     let later = log.split("Options for column family [later]:").nth(1);
     assert!(
         later.is_some_and(|lines| lines.contains("Options.compression: Snappy\n")
-            && lines.contains("Options.bottommost_compression: Disabled\n")),
+            && lines.contains("Options.bottommost_compression: Disabled\n")
+            && lines.contains("table_factory options:\n  ")
+            && lines.contains("\n  block_size: 4096\n")),
         "{log}"
     );
     let [started] = events(&log, "recovery_started")[..] else {
