@@ -116,6 +116,14 @@ pub(super) fn compact(global: &Global, range: &KeyRange, out: &mut Output) -> Ou
 
 pub(super) fn property(global: &Global, name: &str, out: &mut Output) -> Outcome {
     let database = open_to_read(global)?;
+    if let Some(map) = database.family.property_map(name)?
+        && !out.json
+    {
+        for (key, value) in map {
+            out.line(&format!("{name}.{key}: {value}"))?;
+        }
+        return Ok(());
+    }
     let Some(value) = database.family.property_value(name)? else {
         let message = format!("failed to get property: {name}");
         return Err(Failure::Message(message));
@@ -154,10 +162,13 @@ pub(super) fn check_consistency(global: &Global, out: &mut Output) -> Outcome {
     }
 }
 
-pub(super) fn live_files(global: &Global, out: &mut Output) -> Outcome {
+pub(super) fn live_files(global: &Global, by_name: bool, out: &mut Output) -> Outcome {
     let path = directory(global)?;
     let database = open_to_read(global)?;
-    let files = database.db.live_files();
+    let mut files = database.db.live_files();
+    if by_name {
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+    }
     if out.json {
         for file in &files {
             let mut json = Json::object();
@@ -172,6 +183,17 @@ pub(super) fn live_files(global: &Global, out: &mut Output) -> Outcome {
             out.object(json)?;
         }
         return Ok(());
+    }
+    if by_name {
+        out.line("Live SST and Blob Files:")?;
+        for file in &files {
+            let (name, level, family) = (&file.name, file.level, &file.column_family);
+            out.line(&format!(
+                "{}{name} : level {level}, column family '{family}'",
+                path.display()
+            ))?;
+        }
+        return out.line("------------------------------");
     }
     for family in database.db.cf_handles() {
         out.line(&format!("===== Column Family: {} =====", family.name()))?;

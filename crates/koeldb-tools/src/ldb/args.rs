@@ -204,7 +204,11 @@ pub(super) enum Command {
     /// Compares the table files with the MANIFEST.
     Checkconsistency,
     /// Prints the table files by column family and level.
-    ListLiveFilesMetadata,
+    ListLiveFilesMetadata {
+        /// Prints them by the names of the files.
+        #[arg(long)]
+        sort_by_filename: bool,
+    },
     /// Prints the MANIFEST, and the properties and entries of all table files.
     DumpLiveFiles,
     /// Prints the range deletions of each table file of the column family.
@@ -292,13 +296,37 @@ pub(super) struct Ingestion {
     #[arg(long)]
     pub(super) move_files: bool,
     /// Hides the files from snapshots that exist.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = true,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set,
+        value_name = "BOOL"
+    )]
     pub(super) snapshot_consistency: bool,
     /// Gives files a sequence number if they need one.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = true,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set,
+        value_name = "BOOL"
+    )]
     pub(super) allow_global_seqno: bool,
     /// Flushes memtables that overlap a file.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = true,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set,
+        value_name = "BOOL"
+    )]
     pub(super) allow_blocking_flush: bool,
 }
 
@@ -338,6 +366,15 @@ pub(super) struct Dump {
     /// Prints only counts, and a histogram of value lengths.
     #[arg(long)]
     pub(super) count_only: bool,
+    /// Counts entries by the part of the key before this character.
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ".",
+        value_name = "CHARACTER"
+    )]
+    pub(super) count_delim: Option<String>,
     /// Prints the property rocksdb.stats first.
     #[arg(long)]
     pub(super) stats: bool,
@@ -360,6 +397,15 @@ pub(super) struct Idump {
     /// Prints only the count.
     #[arg(long)]
     pub(super) count_only: bool,
+    /// Counts entries by the part of the key before this character.
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ".",
+        value_name = "CHARACTER"
+    )]
+    pub(super) count_delim: Option<String>,
 }
 
 #[derive(Args, Debug)]

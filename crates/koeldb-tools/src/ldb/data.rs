@@ -10,6 +10,7 @@ use koeldb_base::file_name::{self, FileKind};
 use super::args::{Dump, Global, KeyRange, Load, Scan};
 use super::database::{open_to_read, open_to_write};
 use super::output::Output;
+use super::prefixes::PrefixCounts;
 use super::{Failure, Outcome, manifest, wal};
 use crate::histogram::Histogram;
 use crate::json::{Json, JsonValue};
@@ -153,7 +154,7 @@ pub(super) fn dump(global: &Global, dump: &Dump, out: &mut Output) -> Outcome {
     if let Some(path) = &dump.path {
         let name = path.file_name().and_then(|name| name.to_str());
         return match name.and_then(file_name::parse) {
-            Some(FileKind::Wal(_)) => wal::dump_file(path, false, true, out),
+            Some(FileKind::Wal(_)) => wal::dump_file(path, true, true, out),
             Some(FileKind::Manifest(_)) => manifest::dump(global, Some(path), false, out),
             Some(FileKind::Table(_)) => dump_table(path, dump, out),
             _ => Err(Failure::Message(format!(
@@ -169,6 +170,13 @@ pub(super) fn dump(global: &Global, dump: &Dump, out: &mut Output) -> Outcome {
         }
     }
     let bounds = bounds(&dump.range, out)?;
+    if let Some(delimiter) = &dump.count_delim {
+        let mut counts = PrefixCounts::new(delimiter);
+        visit(global, bounds, dump.max_keys, |key, value| {
+            counts.add(key, value, out)
+        })?;
+        return counts.print(out);
+    }
     let mut count = Count::default();
     let spinner = progress::spinner("dump");
     visit(global, bounds, dump.max_keys, |key, value| {

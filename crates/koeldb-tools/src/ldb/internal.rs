@@ -15,6 +15,7 @@ use super::args::{Global, Idump};
 use super::data::{Bounds, bounds};
 use super::database::directory;
 use super::output::Output;
+use super::prefixes::PrefixCounts;
 use super::tree::Tree;
 use super::{Outcome, wal};
 use crate::json::{Json, JsonValue};
@@ -28,6 +29,7 @@ pub(super) fn dump(global: &Global, dump: &Idump, out: &mut Output) -> Outcome {
     out.key_hex = keys_in_hex;
     let bounds = bounds?;
     sources.seek(&bounds)?;
+    let mut counts = dump.count_delim.as_deref().map(PrefixCounts::new);
     let mut count = 0u64;
     while count < dump.max_keys.unwrap_or(u64::MAX) {
         let Some((internal, value)) = sources.take_smallest()? else {
@@ -38,9 +40,14 @@ pub(super) fn dump(global: &Global, dump: &Idump, out: &mut Output) -> Outcome {
             break;
         }
         count += 1;
-        if !dump.count_only {
+        if let Some(counts) = &mut counts {
+            counts.add(key.user_key, &value, out)?;
+        } else if !dump.count_only {
             print_entry(&key, &value, out)?;
         }
+    }
+    if let Some(mut counts) = counts {
+        return counts.print(out);
     }
     if out.json {
         let mut json = Json::object();

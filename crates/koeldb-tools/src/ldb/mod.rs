@@ -21,6 +21,7 @@ mod internal;
 mod lsm;
 mod manifest;
 mod output;
+mod prefixes;
 mod top;
 mod transfers;
 mod tree;
@@ -130,7 +131,9 @@ fn execute(cli: &Cli, out: &mut Output) -> Outcome {
         Command::Compact(range) => admin::compact(global, range, out),
         Command::GetProperty { name } => admin::property(global, name, out),
         Command::Checkconsistency => admin::check_consistency(global, out),
-        Command::ListLiveFilesMetadata => admin::live_files(global, out),
+        Command::ListLiveFilesMetadata { sort_by_filename } => {
+            admin::live_files(global, *sort_by_filename, out)
+        }
         Command::DumpLiveFiles => files::dump(global, out),
         Command::ListFileRangeDeletes { max_keys } => files::range_deletes(global, *max_keys, out),
         Command::Checkpoint { checkpoint_dir } => {

@@ -398,3 +398,35 @@ fn top_prints_the_figures_of_a_database_that_it_does_not_open_for_writing() {
         "{json}"
     );
 }
+
+#[test]
+fn entries_are_counted_by_prefix_and_files_listed_by_name() {
+    let scratch = Scratch::new();
+    let db = scratch.db();
+    let ldb = |words: &[&str]| succeed("ldb", &[&[db.as_str()][..], words].concat());
+    ldb(&[
+        "batchput",
+        "x.1",
+        "x1",
+        "y.abc",
+        "abc",
+        "y.2",
+        "2",
+        "--create_if_missing",
+    ]);
+    let counted = "x => count:1\tsize:5\ny => count:2\tsize:12\n";
+    assert_eq!(ldb(&["dump", "--count_delim"]), counted);
+    assert_eq!(ldb(&["idump", "--count_delim=."]), counted);
+    assert_eq!(
+        ldb(&["dump", "--count_delim=a", "--from=y.a"]),
+        "y. => count:1\tsize:8\n"
+    );
+    ldb(&["compact"]);
+    let files = ldb(&["list_live_files_metadata", "--sort_by_filename"]);
+    assert!(files.contains(".sst : level ") && files.contains(", column family 'default'"));
+    let map = ldb(&["get_property", "rocksdb.aggregated-table-properties"]);
+    assert!(
+        map.contains("rocksdb.aggregated-table-properties.num_entries: 3"),
+        "{map}"
+    );
+}
