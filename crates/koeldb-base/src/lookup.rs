@@ -285,16 +285,33 @@ impl Lookup {
         !matches!(self.state, LookupState::Searching)
     }
 
-    /// Marks the current run as fully searched.
+    /// Whether a range tombstone covers the key.
+    #[inline]
+    #[must_use]
+    pub fn is_covered(&self) -> bool {
+        self.tombstone_seqno & !NEWEST != 0
+    }
+
+    /// Marks the current run as fully searched; a range tombstone over the key settles the lookup.
+    ///
+    /// The tombstone hides all entries of older runs. Those of its own run may be newer.
     #[inline]
     pub fn checkpoint(&mut self) {
-        self.operands_at_checkpoint = self.operands.len();
-        self.runs_searched += 1;
+        self.end_run(self.runs_searched);
+    }
+
+    /// Marks the run with index `run`, and all newer ones, as fully searched.
+    ///
+    /// Replaces [`Lookup::checkpoint`] in searches that skip runs.
+    #[inline]
+    pub fn end_run(&mut self, run: usize) {
+        self.begin_run(run + 1);
+        if self.is_covered() && !self.is_settled() {
+            self.state = LookupState::Deleted;
+        }
     }
 
     /// Marks the start of the run with index `runs`, where the search resumes if it suspends.
-    ///
-    /// Replaces [`Lookup::checkpoint`] in searches that skip runs.
     #[inline]
     pub fn begin_run(&mut self, runs: usize) {
         self.operands_at_checkpoint = self.operands.len();
@@ -423,6 +440,28 @@ mod tests {
         assert!(lookup.is_settled());
         let answer = lookup.finish(Some(&StringAppend::default())).unwrap();
         assert_eq!(answer.as_deref(), Some(&b"a,b,c"[..]));
+    }
+
+    #[test]
+    fn a_range_tombstone_settles_at_the_end_of_its_run() {
+        let mut lookup = Lookup::new(b"k", 9);
+        lookup.checkpoint();
+        assert!(!lookup.is_settled());
+        lookup.cover(5);
+        assert!(!lookup.is_settled());
+        assert!(!lookup.offer(6, ValueType::Merge, || value(b"m")).unwrap());
+        lookup.checkpoint();
+        assert!(lookup.is_settled());
+        assert_eq!(lookup.runs_searched(), 2);
+        let answer = lookup.finish(Some(&StringAppend::default())).unwrap();
+        assert_eq!(answer.as_deref(), Some(&b"m"[..]));
+        let mut newest = Lookup::newest(b"k");
+        newest.checkpoint();
+        assert!(!newest.is_settled());
+        newest.cover(5);
+        newest.checkpoint();
+        assert!(newest.is_settled());
+        assert_eq!(newest.newest_seqno(), 5);
     }
 
     #[test]

@@ -405,10 +405,17 @@ impl Memtable {
         })
     }
 
-    /// The range tombstones inserted so far; `None` if there are none.
+    /// Builds one list of the range tombstones inserted so far; `None` if there are none.
     #[must_use]
     pub fn tombstones(&self) -> Option<Arc<FragmentedTombstones>> {
         self.tombstones.fragments(&self.order)
+    }
+
+    /// The range tombstones inserted so far, in a few lists that overlap.
+    ///
+    /// They are those of readers, while [`Memtable::tombstones`] builds a list.
+    pub fn tombstone_lists(&self) -> impl Iterator<Item = Arc<FragmentedTombstones>> {
+        self.tombstones.lists(&self.order).cloned()
     }
 
     /// The bytes of memory that the memtable took from the allocator.

@@ -1,46 +1,85 @@
 //! The range tombstones of a memtable, and their fragments for readers.
 //!
-//! Tombstones are kept as written. Readers need them in fragments, which are built on demand and
-//! kept until the next tombstone. To keep readers from contending for one lock, each thread uses
-//! one of a few cells, which cache the fragments and the number of tombstones in them.
+//! Tombstones are kept as written. Readers need them in fragments, which the first reader after an
+//! insert builds: those of the new tombstones, together with the preceding parts that have no more.
+//! The parts thus shrink by half, and a tombstone is cut into fragments a logarithmic number of
+//! times. Each state is published in a slot that is written once, so that readers take no lock. The
+//! states exist as long as the memtable, and are counted as its memory.
 //!
 //! # Invariants
 //! - **T1** `count` is increased, with release, after the tombstone is in the list. A reader that
 //!   loads it after it got its snapshot therefore counts every tombstone published before, and uses
 //!   no older fragments.
+//! - **T2** States are pushed under the lock of the list, each of more tombstones than the last.
+//!   `States::count` is increased, with release, after the slot of the state is set.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
+use koeldb_base::range_del::{Fragment, FragmentedTombstones, RangeTombstone};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{KeyOrder, SeqNo};
 
-use crate::arena::{Padded, SHARDS, thread_slot};
-
-/// The fragments of the first `count` tombstones.
-#[derive(Clone, Default)]
-struct Cached {
+/// The fragments of consecutive tombstones.
+#[derive(Clone)]
+struct Part {
+    /// The number of tombstones as written.
     count: usize,
-    fragments: Option<Arc<FragmentedTombstones>>,
+    fragments: Arc<FragmentedTombstones>,
 }
 
+/// The fragments of the first `count` tombstones, in parts of decreasing size.
+struct State {
+    count: usize,
+    parts: Vec<Part>,
+}
+
+/// All states that were published, in order.
 #[derive(Default)]
-struct List {
-    written: Vec<RangeTombstone>,
-    newest: Cached,
+struct States {
+    count: AtomicUsize,
+    /// Segment n has the states from 2^n - 1 on, as many as come before it and one more.
+    segments: [OnceLock<Box<[OnceLock<State>]>>; 32],
 }
 
-type Cells = Box<[Padded<Mutex<Cached>>; SHARDS]>;
+impl States {
+    /// The segment of a state, and its index there.
+    fn place(index: usize) -> (usize, usize) {
+        let segment = (index + 1).ilog2();
+        (segment as usize, index + 1 - (1 << segment))
+    }
 
-/// The range tombstones of a memtable: the list, and the cells that cache its fragments.
+    #[inline]
+    fn get(&self, index: usize) -> Option<&State> {
+        let (segment, at) = Self::place(index);
+        self.segments.get(segment)?.get()?.get(at)?.get()
+    }
+
+    /// The state that was published last.
+    #[inline]
+    fn newest(&self) -> Option<&State> {
+        self.get(self.count.load(Ordering::Acquire).checked_sub(1)?)
+    }
+
+    /// Publishes a state. The caller holds the lock of the list.
+    fn push(&self, state: State) -> &State {
+        let index = self.count.load(Ordering::Relaxed);
+        let (segment, at) = Self::place(index);
+        let empty = || (0..1_usize << segment).map(|_| OnceLock::new()).collect();
+        let state = self.segments[segment].get_or_init(empty)[at].get_or_init(|| state);
+        self.count.store(index + 1, Ordering::Release);
+        state
+    }
+}
+
+/// The range tombstones of a memtable: the list, and the states for readers.
 #[derive(Default)]
 pub(crate) struct Tombstones {
     count: AtomicUsize,
     memory_bytes: AtomicUsize,
-    list: Mutex<List>,
-    /// The cells, created by the first reader that finds tombstones.
-    cells: OnceLock<Cells>,
+    written: Mutex<Vec<RangeTombstone>>,
+    /// Created by the first reader that finds tombstones.
+    states: OnceLock<Box<States>>,
 }
 
 impl Tombstones {
@@ -48,10 +87,10 @@ impl Tombstones {
     pub(crate) fn insert(&self, tombstone: RangeTombstone) {
         let bytes =
             size_of::<RangeTombstone>() + tombstone.start.capacity() + tombstone.end.capacity();
-        let mut list = lock(&self.list);
-        list.written.push(tombstone);
+        let mut written = lock(&self.written);
+        written.push(tombstone);
         self.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.count.store(list.written.len(), Ordering::Release);
+        self.count.store(written.len(), Ordering::Release);
     }
 
     /// The number of tombstones.
@@ -60,17 +99,36 @@ impl Tombstones {
         self.count.load(Ordering::Acquire)
     }
 
-    /// The bytes of the tombstones as written.
+    /// The bytes of the tombstones as written and of their fragments.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory_bytes.load(Ordering::Relaxed)
     }
 
-    /// All tombstones published so far in fragments; `None` if there are none.
+    /// Builds the fragments of all tombstones published so far; `None` if there are none.
     pub(crate) fn fragments(&self, order: &KeyOrder) -> Option<Arc<FragmentedTombstones>> {
         if self.count() == 0 {
             return None;
         }
-        self.with_fragments(order, |fragments| fragments.map(Arc::clone))
+        let state = self.newest(order);
+        match &state.parts[..] {
+            [only] => Some(Arc::clone(&only.fragments)),
+            _ => Some(Arc::new(FragmentedTombstones::new(
+                order,
+                &lock(&self.written)[..state.count],
+            ))),
+        }
+    }
+
+    /// The fragments of all tombstones published so far, in lists that overlap.
+    pub(crate) fn lists(
+        &self,
+        order: &KeyOrder,
+    ) -> impl Iterator<Item = &Arc<FragmentedTombstones>> {
+        let parts = match self.count() {
+            0 => &[],
+            _ => &self.newest(order).parts[..],
+        };
+        parts.iter().map(|part| &part.fragments)
     }
 
     /// The sequence number of the newest tombstone over `user_key` up to `snapshot`, or 0.
@@ -84,34 +142,110 @@ impl Tombstones {
         if self.count() == 0 {
             return 0;
         }
-        self.with_fragments(order, |fragments| {
-            fragments.map_or(0, |fragments| fragments.covering_seqno(user_key, snapshot))
+        let mut newest = 0;
+        for part in self.newest(order).parts.iter().rev() {
+            if part.fragments.seqno_max() > newest {
+                newest = newest.max(part.fragments.covering_seqno(user_key, snapshot));
+            }
+        }
+        newest
+    }
+
+    /// The state of all tombstones published so far, built if necessary.
+    #[inline]
+    fn newest(&self, order: &KeyOrder) -> &State {
+        let states = self.states.get_or_init(Box::default);
+        match states.newest() {
+            Some(state) if state.count >= self.count() => state,
+            _ => self.build(order, states),
+        }
+    }
+
+    #[cold]
+    fn build<'s>(&self, order: &KeyOrder, states: &'s States) -> &'s State {
+        let written = lock(&self.written);
+        let (mut parts, mut from) = match states.newest() {
+            // Another reader was faster.
+            Some(state) if state.count == written.len() => return state,
+            Some(state) => (state.parts.clone(), state.count),
+            None => (Vec::new(), 0),
+        };
+        while let Some(last) = parts.pop_if(|last| last.count <= written.len() - from) {
+            from -= last.count;
+        }
+        let fragments = FragmentedTombstones::new(order, &written[from..]);
+        let bytes: usize = fragments.fragments().iter().map(memory_of).sum();
+        self.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
+        parts.push(Part {
+            count: written.len() - from,
+            fragments: Arc::new(fragments),
+        });
+        states.push(State {
+            count: written.len(),
+            parts,
         })
     }
+}
 
-    fn with_fragments<T>(
-        &self,
-        order: &KeyOrder,
-        read: impl FnOnce(Option<&Arc<FragmentedTombstones>>) -> T,
-    ) -> T {
-        let cells = self.cells.get_or_init(Cells::default);
-        let mut cell = lock(&cells[thread_slot() % SHARDS].0);
-        if cell.count < self.count() {
-            *cell = self.newest(order);
+fn memory_of(fragment: &Fragment) -> usize {
+    let seqnos = size_of::<SeqNo>() * fragment.seqnos.len();
+    size_of::<Fragment>() + fragment.start.len() + fragment.end.len() + seqnos
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tombstone(start: u8, end: u8, seqno: SeqNo) -> RangeTombstone {
+        RangeTombstone {
+            start: vec![start],
+            end: vec![end],
+            seqno,
         }
-        read(cell.fragments.as_ref())
     }
 
-    /// Returns the fragments of the whole list, built if necessary.
-    fn newest(&self, order: &KeyOrder) -> Cached {
-        let mut list = lock(&self.list);
-        if list.newest.count < list.written.len() {
-            let fragments = FragmentedTombstones::new(order, &list.written);
-            list.newest = Cached {
-                count: list.written.len(),
-                fragments: Some(Arc::new(fragments)),
-            };
+    #[test]
+    fn every_tombstone_counts_from_its_insert_on() {
+        let (order, tombstones) = (KeyOrder::Bytewise, Tombstones::default());
+        let mut written = Vec::new();
+        for number in 0..300_u64 {
+            // Sequence numbers may arrive out of order.
+            let seqno = number ^ 1;
+            let [start, width, ..] = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+            written.push(tombstone(
+                start,
+                start.saturating_add(width % 16),
+                seqno + 1,
+            ));
+            tombstones.insert(written[written.len() - 1].clone());
+            if number % 7 > 4 {
+                continue;
+            }
+            for key in (0..=255).step_by(3) {
+                let snapshot = number / 2;
+                let over = |t: &&RangeTombstone| t.start[0] <= key && key < t.end[0];
+                let seqnos = written.iter().filter(over).map(|t| t.seqno);
+                let expected = seqnos.filter(|&seqno| seqno <= snapshot).max();
+                let covering = tombstones.covering_seqno(&order, &[key], snapshot);
+                assert_eq!(covering, expected.unwrap_or(0), "{key} after {number}");
+                let whole = tombstones.fragments(&order).unwrap();
+                assert_eq!(whole.covering_seqno(&[key], snapshot), covering);
+            }
+            let parts = tombstones.lists(&order).count();
+            assert!(parts <= 9, "{parts} parts of {number} tombstones");
         }
-        list.newest.clone()
+    }
+
+    #[test]
+    fn a_read_of_known_tombstones_takes_no_lock() {
+        let (order, tombstones) = (KeyOrder::Bytewise, Tombstones::default());
+        for seqno in 1..20 {
+            tombstones.insert(tombstone(1, 5, seqno));
+            assert_eq!(tombstones.covering_seqno(&order, &[2], 100), seqno);
+        }
+        let writer = lock(&tombstones.written);
+        assert_eq!(tombstones.covering_seqno(&order, &[2], 100), 19);
+        assert_eq!(tombstones.lists(&order).count(), 3);
+        drop(writer);
     }
 }

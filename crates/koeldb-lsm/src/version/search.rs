@@ -46,6 +46,16 @@ struct Visit<'v> {
     run: usize,
 }
 
+/// Finishes the lookups that the range tombstones up to run number `run` cover.
+fn end_run(run: usize, lookups: &mut [Lookup], done: &mut [bool]) {
+    for (lookup, done) in lookups.iter_mut().zip(done) {
+        if lookup.is_covered() && !*done {
+            lookup.end_run(run);
+            *done = true;
+        }
+    }
+}
+
 impl Version {
     /// Whether the user key is within the bounds of `file`.
     #[inline]
@@ -148,7 +158,7 @@ impl Version {
                         if self.covers(file, lookup.user_key()) {
                             tables.search(file, 0, lookup, source)?;
                         }
-                        lookup.begin_run(run + 1);
+                        lookup.end_run(run);
                         if lookup.is_settled() {
                             return Ok(());
                         }
@@ -173,7 +183,7 @@ impl Version {
                     }
                     index += 1;
                 }
-                lookup.begin_run(run + 1);
+                lookup.end_run(run);
                 if lookup.is_settled() {
                     return Ok(());
                 }
@@ -202,6 +212,7 @@ impl Version {
                     let all = 0..lookups.len();
                     let visit = Visit { file, level, run };
                     self.search_table(tables, visit, all, lookups, source, &mut done, batch);
+                    end_run(run, lookups, &mut done);
                     batch.run_searched(run, lookups, &mut done, source);
                     run += 1;
                 }
@@ -252,6 +263,7 @@ impl Version {
                     }
                 }
             }
+            end_run(run, lookups, &mut done);
             batch.run_searched(run, lookups, &mut done, source);
             run += 1;
         }

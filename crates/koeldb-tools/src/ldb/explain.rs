@@ -150,6 +150,12 @@ impl Read {
                 continue;
             }
             self.search_table(tree, level, file, key)?;
+            if level == 0 {
+                self.lookup.checkpoint();
+            }
+        }
+        if level > 0 {
+            self.lookup.checkpoint();
         }
         Ok(())
     }
@@ -163,7 +169,6 @@ impl Read {
         table
             .search(&mut self.lookup, &mut source)
             .map_err(Error::from)?;
-        self.lookup.checkpoint();
         let found = entries_of(&table, key)?;
         let has_filter = table.properties().filter_bytes > 0;
         let mut reason = match (denied, has_filter, found.is_empty()) {

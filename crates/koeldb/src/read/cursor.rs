@@ -219,8 +219,10 @@ impl DbCursor {
             };
             runs.push(RunCursor::Memtable(cursor));
             if !options.ignore_range_deletions {
-                let own = RunTombstones::new(memtable.tombstones());
-                tombstones.extend(own.map(|own| (own, runs.len())));
+                for list in memtable.tombstone_lists() {
+                    let own = RunTombstones::new([list]);
+                    tombstones.extend(own.map(|own| (own, runs.len())));
+                }
             }
         }
         if options.read_tier != ReadTier::Memtable {

@@ -101,6 +101,12 @@ fn check(db: &Db, random: &mut Random, snapshot: Option<&Snapshot>, model: &Mode
         let found = db.get_opt(&target, &read).unwrap();
         assert_eq!(found.as_deref(), model.get(&target).map(Vec::as_slice));
     }
+    let targets: Vec<_> = (0..40).map(|_| key(random.below(KEYS + 10))).collect();
+    let found = db.multi_get_opt(&targets, &read);
+    for (target, found) in targets.iter().zip(&found) {
+        let found = found.as_ref().unwrap();
+        assert_eq!(found.as_deref(), model.get(target).map(Vec::as_slice));
+    }
 }
 
 fn delete(model: &mut Model, (from, to): (u64, u64)) {
@@ -248,6 +254,41 @@ fn a_scan_reads_no_blocks_in_the_middle_of_a_wide_tombstone() {
             let accessed = accesses() - before;
             assert!(accessed < 40, "{accessed} blocks, {is_flushed}, {forward}");
         }
+    }
+}
+
+/// A point read went on in the runs below a range tombstone that covers its key.
+#[test]
+fn a_point_read_reads_no_blocks_below_a_tombstone_over_its_key() {
+    let dir = ScratchDir::new();
+    let (db, statistics) = filled(&dir);
+    db.delete_range(key(100), key(39_900)).unwrap();
+    let keys: Vec<_> = (100..39_900).step_by(97).map(key).collect();
+    for is_flushed in [false, true] {
+        if is_flushed {
+            db.flush().unwrap();
+        }
+        let accesses = || {
+            let hits = statistics.ticker(Ticker::BlockCacheDataHit);
+            hits + statistics.ticker(Ticker::BlockCacheDataMiss)
+        };
+        let before = accesses();
+        for key in &keys {
+            assert_eq!(db.get(key).unwrap(), None);
+        }
+        for async_io in [false, true] {
+            for by_level in [false, true] {
+                let mut read = ReadOptions::new();
+                read.set_async_io(async_io)
+                    .set_optimize_multiget_for_io(!by_level);
+                for found in db.multi_get_opt(&keys, &read).iter() {
+                    assert_eq!(found.as_ref().unwrap().as_deref(), None);
+                }
+            }
+        }
+        assert_eq!(accesses() - before, 0, "flushed: {is_flushed}");
+        assert!(db.get(key(99)).unwrap().is_some());
+        assert!(db.get(key(39_900)).unwrap().is_some());
     }
 }
 
