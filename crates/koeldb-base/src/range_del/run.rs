@@ -110,6 +110,13 @@ impl RunTombstones {
         })
     }
 
+    /// The newest sequence number of all tombstones.
+    #[must_use]
+    pub fn seqno_max(&self) -> SeqNo {
+        let seqnos = self.lists.iter().map(|list| list.seqno_max());
+        seqnos.max().unwrap_or(0)
+    }
+
     /// The newest tombstone over `user_key` that is visible at `snapshot`.
     #[must_use]
     pub fn coverage(&self, user_key: &[u8], snapshot: SeqNo) -> Coverage<'_> {

@@ -25,6 +25,8 @@ pub(crate) struct ScanTombstones {
     snapshot: SeqNo,
     /// From the newest run on; those without tombstones are left out.
     runs: Vec<OfRun>,
+    /// The newest sequence number of all tombstones; 0 if there are none.
+    seqno_max: SeqNo,
     /// Boxed, because scans are moved while they are created.
     known: Option<Box<Known>>,
     /// Whether runs may be sought to other keys than those of the scan.
@@ -38,6 +40,7 @@ impl ScanTombstones {
             order: order.clone(),
             snapshot,
             runs: Vec::new(),
+            seqno_max: 0,
             known: None,
             may_seek: true,
         }
@@ -45,9 +48,10 @@ impl ScanTombstones {
 
     /// Adds the tombstones of older runs, each with the index of the first run that is older still.
     pub(crate) fn extend(&mut self, runs: impl IntoIterator<Item = (RunTombstones, usize)>) {
-        let runs = runs.into_iter();
-        self.runs
-            .extend(runs.map(|(tombstones, older)| OfRun { tombstones, older }));
+        for (tombstones, older) in runs {
+            self.seqno_max = self.seqno_max.max(tombstones.seqno_max());
+            self.runs.push(OfRun { tombstones, older });
+        }
     }
 
     /// Keeps the scan from seeking behind tombstones, in cursors that filter by prefix.
@@ -61,9 +65,11 @@ impl ScanTombstones {
     }
 
     /// Whether a tombstone hides an entry.
+    ///
+    /// Entries that are newer than all tombstones cost one comparison.
     #[inline]
     pub(crate) fn hides(&mut self, user_key: &[u8], seqno: SeqNo) -> bool {
-        !self.runs.is_empty() && self.newest_over(user_key) > seqno
+        seqno < self.seqno_max && self.newest_over(user_key) > seqno
     }
 
     /// The sequence number of the newest visible tombstone over a key; 0 if there is none.
