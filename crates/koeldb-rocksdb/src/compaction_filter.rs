@@ -27,7 +27,8 @@ impl From<Decision> for koeldb::Decision {
 /// [`CompactionFilterFactory`](crate::compaction_filter_factory::CompactionFilterFactory), for one
 /// compaction.
 pub trait CompactionFilter: Send {
-    /// Decides on the newest value of `key`, which no snapshot sees, on its way to `level`.
+    /// Decides on the newest value of `key`, which no snapshot sees; the uppermost input of the
+    /// compaction is on `level`.
     fn filter(&mut self, level: u32, key: &[u8], value: &[u8]) -> Decision;
 
     /// The name for messages.

@@ -267,7 +267,7 @@ impl CompactionJob<'_> {
             snapshots: self.snapshots.clone(),
             tombstones,
             bottommost,
-            output_level: u32::try_from(output_level).unwrap_or(u32::MAX),
+            start_level: u32::try_from(self.plan.start_level()).unwrap_or(u32::MAX),
             merge_operator: self.merge_operator,
             filter: (self.new_filter)(),
             exists_below: Box::new(move |user_key| {

@@ -48,8 +48,8 @@ pub struct CompactionRules<'a> {
     pub tombstones: Option<FragmentedTombstones>,
     /// Whether there is nothing below the output, so that sequence numbers need not be kept.
     pub bottommost: bool,
-    /// The output level, for the compaction filter.
-    pub output_level: u32,
+    /// The uppermost level of the inputs, for the compaction filter; 0 for a flush.
+    pub start_level: u32,
     /// The merge operator.
     pub merge_operator: Option<&'a dyn MergeOperator>,
     /// The compaction filter.
@@ -423,7 +423,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         self.out = OutputEntry::Input;
         let mut kept_type = value_type;
         if is_first && value_type == ValueType::Value && self.is_filterable(seqno) {
-            let level = self.rules.output_level;
+            let level = self.rules.start_level;
             if let Some(filter) = &mut self.rules.filter {
                 match filter.filter(level, &self.key[..self.user_len], self.input.value()) {
                     Decision::Keep => {}

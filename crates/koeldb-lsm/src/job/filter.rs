@@ -14,9 +14,10 @@ pub enum Decision {
 
 /// A filter for the values of one compaction; used by one thread, under no lock.
 pub trait CompactionFilter: Send {
-    /// Decides on the newest value of `key`, on its way to `level`.
+    /// Decides on the newest value of `key`, in a compaction whose uppermost input is on `level`.
     ///
-    /// Values that a snapshot sees are not passed.
+    /// The context of the factory has the output level. Values that a snapshot sees are not passed,
+    /// unlike in RocksDB.
     fn filter(&mut self, level: u32, key: &[u8], value: &[u8]) -> Decision;
 }
 

@@ -59,7 +59,7 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
             snapshots: self.snapshots,
             tombstones: self.tombstones,
             bottommost: false,
-            output_level: 0,
+            start_level: 0,
             merge_operator: self.merge_operator,
             filter: None,
             exists_below: Box::new(|_| true),

@@ -115,6 +115,12 @@ impl CompactionPlan {
             .flat_map(|input| input.files.iter().map(move |file| (input.level, file)))
     }
 
+    /// The uppermost level of the inputs.
+    #[must_use]
+    pub fn start_level(&self) -> usize {
+        self.inputs.first().map_or(0, |input| input.level)
+    }
+
     /// The bytes of all inputs.
     #[must_use]
     pub fn input_bytes(&self) -> u64 {

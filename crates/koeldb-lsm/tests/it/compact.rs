@@ -80,7 +80,7 @@ fn compact(case: &mut TestCase) -> String {
         tombstones: (!tombstones.is_empty())
             .then(|| FragmentedTombstones::new(&order, &tombstones)),
         bottommost,
-        output_level: 6,
+        start_level: 5,
         merge_operator: case
             .take_flag("merge")
             .unwrap()

@@ -228,9 +228,11 @@ impl Background {
                 let targets = leveled::level_targets(version, &settings);
                 pick::manual::pick(version, &settings, &targets, &part)
             })?;
-            let Some((plan, last)) = picked else {
+            let Some((mut plan, last)) = picked else {
                 return Ok(());
             };
+            // Every value is to pass the filter, from the level where it was.
+            plan.trivial_move &= !manual.family.options().has_compaction_filter();
             self.run_manual(manual, plan)?;
             if range.level == 0 {
                 return Ok(());

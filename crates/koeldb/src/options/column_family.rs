@@ -442,6 +442,8 @@ macro_rules! family_accessors {
 
             /// Applies `filter` to values in compactions: level, key, value.
             ///
+            /// The level is the uppermost of the inputs, not that of the output.
+            ///
             /// A column family with its own options has its own filter, or none.
             pub fn set_compaction_filter(
                 &mut self,

@@ -605,6 +605,26 @@ fn destructors_of_thread_local_values_may_read_and_write() {
 }
 
 #[test]
+fn a_compaction_filter_gets_the_uppermost_level_of_the_inputs() {
+    let dir = ScratchDir::new();
+    let (sender, levels) = std::sync::mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_compaction_filter("notes levels", move |level, _, _| {
+            sender.lock().unwrap().send(level).unwrap();
+            Decision::Keep
+        });
+    let db = Db::open(&options, dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    assert_eq!(levels.try_iter().collect::<Vec<_>>(), [0, 6]);
+}
+
+#[test]
 fn a_compaction_filter_belongs_to_its_family() {
     let dir = ScratchDir::new();
     let mut options = Options::new();
