@@ -55,6 +55,8 @@ pub enum ErrorKind {
 pub enum ErrorDetail {
     /// The device or quota is full.
     NoSpace,
+    /// The tables have reached the space that a manager of files allows them.
+    SpaceLimit,
     /// A path does not exist.
     PathNotFound,
     /// A merge operator failed.
@@ -270,14 +272,17 @@ impl Error {
 
     /// Whether the same call may succeed later without intervention in the program.
     ///
-    /// True of conflicts and timeouts, and of a full device or quota, after which the database
-    /// resumes by itself.
+    /// True of conflicts and timeouts, and of a full device, quota or limit of space, after which
+    /// the database resumes by itself.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(
             self.inner.kind,
             ErrorKind::Busy | ErrorKind::TryAgain | ErrorKind::TimedOut
-        ) || self.inner.detail == Some(ErrorDetail::NoSpace)
+        ) || matches!(
+            self.inner.detail,
+            Some(ErrorDetail::NoSpace | ErrorDetail::SpaceLimit)
+        )
     }
 
     /// The severity of the error.

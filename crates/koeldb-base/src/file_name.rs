@@ -96,6 +96,24 @@ pub fn parse(name: &str) -> Option<FileKind> {
     }
 }
 
+/// What is appended to the name of a file that waits for its deletion.
+pub const TRASH_EXTENSION: &str = ".trash";
+
+/// Whether a file of a database waits for its deletion under this name.
+///
+/// RocksDB appends a number if a name is taken: `000012.sst1.trash`.
+#[must_use]
+pub fn is_trash(name: &str) -> bool {
+    let Some((number, extension)) = name
+        .strip_suffix(TRASH_EXTENSION)
+        .map(|name| name.trim_end_matches(|c: char| c.is_ascii_digit()))
+        .and_then(|name| name.split_once('.'))
+    else {
+        return false;
+    };
+    self::number(number).is_some() && matches!(extension, "sst" | "ldb" | "log" | "blob")
+}
+
 impl FileKind {
     /// The number in the name, if it has one.
     #[must_use]
@@ -188,5 +206,28 @@ mod tests {
             assert_eq!(parse(foreign), None, "{foreign}");
         }
         assert_eq!(table(Path::new("d"), 7), Path::new("d/000007.sst"));
+    }
+
+    #[test]
+    fn only_files_of_databases_are_trash() {
+        for ours in [
+            "000012.sst.trash",
+            "7.ldb.trash",
+            "3.log2.trash",
+            "000004.blob.trash",
+        ] {
+            assert!(is_trash(ours), "{ours}");
+            assert_eq!(parse(ours), None);
+        }
+        for foreign in [
+            ".trash",
+            "sst.trash",
+            "a.sst.trash",
+            "1.txt.trash",
+            "1.sst.trash.1",
+            "1.sst",
+        ] {
+            assert!(!is_trash(foreign), "{foreign}");
+        }
     }
 }

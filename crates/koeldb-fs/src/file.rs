@@ -155,6 +155,8 @@ pub struct Metadata {
     pub identity: (u64, u64),
     /// Last modification, in seconds since 1970.
     pub modified_unix_secs: u64,
+    /// The number of names of the file.
+    pub links: u64,
 }
 
 /// A file lock, held until the value is dropped.

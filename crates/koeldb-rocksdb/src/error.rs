@@ -98,6 +98,7 @@ fn subcode(error: &koeldb::Error) -> Option<&'static str> {
     use koeldb::ErrorKind as Kind;
     Some(match (error.kind(), error.detail()?) {
         (_, ErrorDetail::NoSpace) => "No space left on device",
+        (_, ErrorDetail::SpaceLimit) => "Space limit reached",
         (_, ErrorDetail::PathNotFound) => "No such file or directory",
         (_, ErrorDetail::Deadlock) => "Deadlock",
         (_, ErrorDetail::LockLimit) => "Failed to acquire lock due to max_num_locks limit",

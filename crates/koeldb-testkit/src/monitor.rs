@@ -470,7 +470,10 @@ impl Layer for Monitor {
                 state.trees(&*self.below);
                 state.check_current(call.path);
             }
-            Operation::Rename if matches!(kind(call.path), Some(FileKind::Wal(_))) => {
+            // To the archive, or to the trash.
+            Operation::Rename
+                if matches!(kind(call.path), Some(FileKind::Wal(_) | FileKind::Table(_))) =>
+            {
                 self.state().check_removal(&*self.below, call.path);
             }
             Operation::Create => self.state().check_number(call.path),

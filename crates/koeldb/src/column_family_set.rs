@@ -153,7 +153,8 @@ impl ColumnFamilySet {
         is_any
     }
 
-    fn queue_all(&self) {
+    /// Queues all column families for compaction.
+    pub(crate) fn queue_all(&self) {
         for family in self.by_id().values() {
             family.queue(WorkKind::Compaction);
         }

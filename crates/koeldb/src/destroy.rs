@@ -16,7 +16,11 @@ pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
     let lock = fs.lock(&file_name::lock(path))?;
     let remove = |directory: &Path, is_ours: fn(FileKind) -> bool| -> Result<()> {
         for entry in fs.list(directory)? {
-            if file_name::parse(&entry.name).is_some_and(is_ours) {
+            let is_ours = match file_name::parse(&entry.name) {
+                Some(kind) => is_ours(kind),
+                None => file_name::is_trash(&entry.name),
+            };
+            if is_ours {
                 fs.remove_file(&directory.join(&entry.name))?;
             }
         }

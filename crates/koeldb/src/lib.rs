@@ -74,6 +74,7 @@ mod resume;
 mod secondary;
 mod snapshot;
 mod spans;
+mod sst_file_manager;
 mod sst_file_reader;
 mod sst_file_sorter;
 mod sst_file_writer;
@@ -155,6 +156,7 @@ pub use stats_history::StatsHistoryEntry;
 pub use transaction::{PreparedTransaction, Transaction};
 pub use updates::{TailOptions, UpdateBatch, UpdateIterator};
 
+pub use sst_file_manager::{SstFileManager, SstFileManagerBuilder};
 pub use write_buffers::WriteBufferManager;
 pub use write_stall::{StallCause, StallCondition};
 

@@ -412,6 +412,9 @@ impl Opening {
             if let Some(write_buffers) = &inner.commit.write_buffers {
                 write_buffers.register(&inner.commit);
             }
+            if let Some(manager) = &inner.context.plugins.sst_file_manager {
+                manager.register(&inner.background);
+            }
         }
         inner.tree.begin_purging();
         inner.background.begin_scrubbing();

@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::health::Health;
 use crate::listener::Event;
 use crate::prepared::PreparedTransactions;
+use crate::sst_file_manager::SstFileManager;
 use crate::write::commit::CommitPipeline;
 
 /// The initial and the final interval for polling a full disk.
@@ -76,6 +77,9 @@ impl Resume {
         };
         if failure.severity() > Severity::Hard {
             return Err(failure.context("the database must be reopened after this error"));
+        }
+        if self.is_space_limited(&failure) {
+            return Err(failure);
         }
         {
             let mut leadership = self.commit.queue.lead();
@@ -199,14 +203,20 @@ impl Resume {
         self.context.notify(&Event::ResumeFailed(error));
     }
 
-    /// Whether there is space for the writes of a resume, if the failure was a full disk.
+    /// Whether writes stopped at a limit of space that is still reached.
+    fn is_space_limited(&self, failure: &Error) -> bool {
+        let manager = self.context.plugins.sst_file_manager.as_ref();
+        failure.detail() == Some(ErrorDetail::SpaceLimit)
+            && manager.is_some_and(SstFileManager::is_max_allowed_space_reached)
+    }
+
+    /// Whether there is space for the writes of a resume, if the failure was a lack of space.
     fn has_space(&self) -> bool {
-        let is_full = self
-            .health
-            .failure()
-            .is_some_and(|failure| failure.detail() == Some(ErrorDetail::NoSpace));
-        if !is_full {
+        let Some(failure) = self.health.failure() else {
             return true;
+        };
+        if failure.detail() != Some(ErrorDetail::NoSpace) {
+            return !self.is_space_limited(&failure);
         }
         let unflushed: u64 = self
             .commit

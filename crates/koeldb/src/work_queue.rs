@@ -98,6 +98,11 @@ impl WorkQueue {
         }
     }
 
+    /// Removes a column family whose work cannot be done now.
+    pub(crate) fn leave(&self, kind: WorkKind, family: u32) {
+        lock(&self.queues).of(kind).remove(&family);
+    }
+
     /// Records the time at which a file of some column family expires.
     pub(crate) fn expires_at(&self, unix_secs: u64) {
         self.next_expiry.fetch_min(unix_secs, Ordering::AcqRel);

@@ -114,6 +114,8 @@ names! {
         RateLimiterDelayedRequestsWrite = "rocksdb.rate.limiter.delayed.requests.write",
         RateLimiterTotalWaitMicrosRead = "rocksdb.rate.limiter.total.wait.micros.read",
         RateLimiterTotalWaitMicrosWrite = "rocksdb.rate.limiter.total.wait.micros.write",
+        FilesMarkedTrash = "rocksdb.files.marked.trash",
+        FilesDeletedFromTrashQueue = "rocksdb.files.marked.trash.deleted",
         FilesDeletedImmediately = "rocksdb.files.deleted.immediately",
         ErrorHandlerBgErrorCount = "rocksdb.error.handler.bg.error.count",
         ErrorHandlerAutoresumeCount = "rocksdb.error.handler.autoresume.count",

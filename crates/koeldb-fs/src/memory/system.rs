@@ -434,6 +434,7 @@ impl FileSystem for MemoryFileSystem {
                     len: content.len(),
                     identity: (DEVICE, file.id),
                     modified_unix_secs: content.modified_unix_secs,
+                    links: file.links.load(Ordering::Relaxed),
                 }
             }
             Node::Directory(id) => Metadata {
@@ -441,6 +442,7 @@ impl FileSystem for MemoryFileSystem {
                 len: 0,
                 identity: (DEVICE, id),
                 modified_unix_secs: 0,
+                links: 1,
             },
         })
     }

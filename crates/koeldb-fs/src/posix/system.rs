@@ -148,6 +148,7 @@ impl FileSystem for PosixFileSystem {
             len: metadata.len(),
             identity: identity(&metadata),
             modified_unix_secs: u64::try_from(metadata.mtime()).unwrap_or(0),
+            links: metadata.nlink(),
         })
     }
 

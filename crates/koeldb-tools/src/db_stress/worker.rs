@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use koeldb::{
     BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions,
-    ConfigOptions, Db, Env, LogLevel, Logger, Options, Severity, Snapshot, WriteBatch,
-    WriteOptions, WriteOutcome, associative_merge,
+    ConfigOptions, Db, Env, LogLevel, Logger, Options, Severity, Snapshot, SstFileManager,
+    WriteBatch, WriteOptions, WriteOutcome, associative_merge,
 };
 use koeldb_fs::{
     Clock, Failure, FaultFileSystem, FaultRule, FileSystem, PosixFileSystem, SystemClock,
@@ -100,6 +100,10 @@ fn options(
         .set_env(&Env::new(fs, Arc::new(SystemClock)))
         .apply_str(&drawn.database, &how)
         .map_err(|error| format!("{}: {error}", drawn.database))?;
+    if mix(flags.seed ^ life) & 1 == 0 {
+        let slow = SstFileManager::builder().delete_rate_bytes_per_second(1 << 20);
+        options.set_sst_file_manager(&slow.bytes_max_delete_chunk(16 << 10).build());
+    }
     Ok((options, families, drawn))
 }
 

@@ -52,6 +52,14 @@ impl Background {
         plan: CompactionPlan,
         request: CompactionRequest<'_>,
     ) -> Result<Vec<Arc<FileMeta>>> {
+        let reserved = match self.reserve_space(&plan) {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                plan.end(&family.version());
+                self.slots.notify();
+                return Err(error);
+            }
+        };
         let begun = self.context.clock.now();
         let mut info = self.compaction_info(family, &plan);
         self.context.notify(&Event::CompactionBegin(&info));
@@ -63,9 +71,9 @@ impl Background {
         drop(plan);
         family.queue(WorkKind::Compaction);
         self.slots.notify();
-        let files = outcome?;
-        self.tree.remove_obsolete_files();
-        Ok(files)
+        let removed = outcome.inspect(|_| self.tree.remove_obsolete_files());
+        drop(reserved);
+        removed
     }
 
     /// Returns the description of a compaction that begins.

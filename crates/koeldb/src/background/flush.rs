@@ -134,6 +134,7 @@ impl Background {
             .map(|file| (file, flush.properties.as_ref()));
         self.notify_flushed(family, table, begun, &mut info);
         self.tree.remove_obsolete_files();
+        self.check_space();
         self.schedule();
         Ok(())
     }

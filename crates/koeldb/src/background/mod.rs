@@ -12,9 +12,10 @@ mod manual;
 mod merge;
 mod pause;
 mod scrub;
+mod space;
 mod subcompactions;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub(crate) struct Background {
     failed_compactions: AtomicU32,
     /// The number of calls of `Db::resume`.
     resume_calls: AtomicU64,
+    /// Whether a compaction may have been refused for lack of space.
+    waits_for_space: AtomicBool,
     manual: ManualState,
 }
 
@@ -74,6 +77,7 @@ impl Background {
             compaction_failure: Mutex::default(),
             failed_compactions: AtomicU32::new(0),
             resume_calls: AtomicU64::new(0),
+            waits_for_space: AtomicBool::new(false),
             manual: ManualState::default(),
         }
     }
@@ -205,6 +209,10 @@ impl Background {
             self.schedule();
             match self.compact(&family, plan, CompactionRequest::default()) {
                 Ok(_) => self.failed_compactions.store(0, Ordering::Relaxed),
+                Err(error) if space::is_short_of_space(&error) => {
+                    self.context.info_log.warn(format_args!("{error}"));
+                    self.postpone_compactions(&family);
+                }
                 Err(error) if is_transient(&error) || self.is_tolerated(&error) => {
                     self.retry_compaction_later(&error);
                 }
@@ -308,7 +316,9 @@ impl Background {
     }
 }
 
-/// Whether a compaction ended because it was cancelled; a panic is `Aborted` as well, but fatal.
+/// Whether a compaction ended because it was cancelled, or had no space to begin; a panic is
+/// `Aborted` as well, but fatal.
 fn is_given_up(error: &Error) -> bool {
-    error.kind() == ErrorKind::Aborted && error.severity() == Severity::None
+    let is_cancelled = error.kind() == ErrorKind::Aborted && error.severity() == Severity::None;
+    is_cancelled || space::is_short_of_space(error)
 }

@@ -12,6 +12,7 @@ use koeldb_lsm::version::VersionSet;
 use super::{Opening, random};
 use crate::options::wal_dir;
 use crate::report::RecoveryReport;
+use crate::sst_file_manager::ObsoleteFile;
 use crate::wal_set::archive::{self, ArchiveLimits};
 
 impl Opening {
@@ -183,12 +184,17 @@ impl Opening {
             }
         };
         for entry in entries {
-            if file_name::parse(&entry.name).is_some_and(is_orphan) {
+            let goes = match file_name::parse(&entry.name) {
+                Some(kind) => is_orphan(kind),
+                None => file_name::is_trash(&entry.name) && !self.adopt_trash(&entry.name),
+            };
+            if goes {
                 remove(&self.path, entry.name);
             }
         }
         for entry in self.fs.list(&self.wal_dir).unwrap_or_default() {
             let number = match file_name::parse(&entry.name) {
+                None if file_name::is_trash(&entry.name) && self.wal_dir != self.path => 0,
                 Some(kind) if is_obsolete(kind) => kind.number().unwrap_or(0),
                 _ => continue,
             };
@@ -204,6 +210,25 @@ impl Opening {
             let _ = archive::purge(&*self.fs, &self.wal_dir, limits, now, FileNumber::MAX);
         }
         removed
+    }
+
+    /// Passes a file of the trash to the manager, to be deleted slowly; `false` without a manager.
+    fn adopt_trash(&self, name: &str) -> bool {
+        let path = self.path.join(name);
+        let (Some(manager), Ok(file)) = (
+            &self.options.plugins.sst_file_manager,
+            self.fs.metadata(&path),
+        ) else {
+            return false;
+        };
+        manager.adopt_trash(ObsoleteFile {
+            env: &self.env,
+            path: &path,
+            bytes: file.len,
+            may_be_mapped: false,
+            statistics: self.db.statistics.as_ref(),
+        });
+        true
     }
 }
 

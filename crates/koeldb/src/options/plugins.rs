@@ -7,6 +7,7 @@ use koeldb_fs::rate_limit::RateLimiter;
 
 use crate::env::Env;
 use crate::listener::EventListener;
+use crate::sst_file_manager::SstFileManager;
 use crate::write_buffers::WriteBufferManager;
 
 use super::cache::Cache;
@@ -29,6 +30,7 @@ pub(crate) struct Plugins {
     pub(crate) scrub: Option<ScrubOptions>,
     pub(crate) write_buffers: Option<WriteBufferManager>,
     pub(crate) rate_limiter: Option<RateLimiter>,
+    pub(crate) sst_file_manager: Option<SstFileManager>,
     pub(crate) transactions: Option<TransactionDbOptions>,
 }
 
@@ -79,6 +81,19 @@ impl Options {
         self.set_rate_limiter_bytes_per_sec(limiter.bytes_per_second());
         self.plugins.rate_limiter = Some(limiter.clone());
         self
+    }
+
+    /// Limits the space of the tables, and the rate of their deletion, of all databases with this
+    /// manager.
+    pub fn set_sst_file_manager(&mut self, manager: &SstFileManager) -> &mut Self {
+        self.plugins.sst_file_manager = Some(manager.clone());
+        self
+    }
+
+    /// The manager of files, if set.
+    #[must_use]
+    pub fn get_sst_file_manager(&self) -> Option<&SstFileManager> {
+        self.plugins.sst_file_manager.as_ref()
     }
 
     /// The rate limiter, if set.

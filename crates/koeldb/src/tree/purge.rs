@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use koeldb_base::Result;
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::stats::Ticker;
 use koeldb_base::sync::lock_plain as lock;
@@ -15,6 +16,7 @@ use koeldb_lsm::FileMeta;
 
 use crate::env::JobPriority;
 use crate::listener::Event;
+use crate::sst_file_manager::ObsoleteFile;
 
 use super::{Holds, Tree};
 
@@ -47,14 +49,14 @@ impl Purge {
         }));
     }
 
-    fn take_unused(&self) -> Vec<FileNumber> {
+    fn take_unused(&self) -> Vec<(FileNumber, u64)> {
         let mut unused = Vec::new();
         lock(&self.retired).retain(|table| {
             let used = table.file.upgrade();
             match (&used, self.on_unused.get()) {
                 (Some(file), Some(on_unused)) => file.drop_hook.set(Arc::clone(on_unused)),
                 (Some(_), None) => {}
-                (None, _) => unused.push(table.number),
+                (None, _) => unused.push((table.number, table.bytes)),
             }
             used.is_some()
         });
@@ -107,6 +109,11 @@ impl Tree {
             Some(_removal) => self.remove_unheld_files(),
             None => return,
         };
+        if let Some(manager) = &self.context.plugins.sst_file_manager
+            && !removed.is_empty()
+        {
+            manager.tables_removed();
+        }
         // A listener may take a hold, which waits for the end of the removal.
         for number in removed {
             self.context.notify(&Event::TableFileDeleted(number));
@@ -129,15 +136,12 @@ impl Tree {
             true => 0,
             false => self.context.new_job(),
         };
-        for number in unused {
+        for (number, bytes) in unused {
             let path = file_name::table(self.context.table_files.directory(), number);
-            let outcome = self.context.fs.remove_file(&path);
+            let outcome = self.remove_table(&path, bytes);
             self.context.info_log.table_deleted(job, number, &outcome);
             match outcome {
-                Ok(()) => {
-                    self.context.count(Ticker::FilesDeletedImmediately, 1);
-                    removed.push(number);
-                }
+                Ok(()) => removed.push(number),
                 Err(error) => self
                     .context
                     .info_log
@@ -162,6 +166,31 @@ impl Tree {
                 .remove_file(&file_name::manifest(&self.context.path, number));
         }
         removed
+    }
+
+    /// Removes an obsolete table, or moves it to the trash.
+    fn remove_table(&self, path: &Path, bytes: u64) -> Result<()> {
+        let context = &self.context;
+        let Some(manager) = &context.plugins.sst_file_manager else {
+            context.fs.remove_file(path)?;
+            context.count(Ticker::FilesDeletedImmediately, 1);
+            return Ok(());
+        };
+        let file = ObsoleteFile {
+            env: &context.env,
+            path,
+            bytes,
+            may_be_mapped: context.db_options.allow_mmap_reads,
+            statistics: context.statistics.as_ref(),
+        };
+        manager.remove(file).map(drop)
+    }
+
+    /// The paths and sizes of tables that left the tree and were not removed yet.
+    pub(crate) fn retired_tables(&self) -> Vec<(FileNumber, u64)> {
+        let retired = lock(&self.purge.retired);
+        let tables = retired.iter().map(|table| (table.number, table.bytes));
+        tables.collect()
     }
 
     fn remove_obsolete_logs(&self) {

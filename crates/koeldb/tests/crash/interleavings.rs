@@ -25,7 +25,8 @@ use koeldb::fs::{
 use koeldb::{
     BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions,
     ConfigOptions, Db, DbIterator, Env, Error, ErrorKind, FlushOptions, IteratorMode, LogLevel,
-    Logger, Options, ReadOptions, Snapshot, StringAppend, WriteBatch, WriteOptions, WriteOutcome,
+    Logger, Options, ReadOptions, Snapshot, SstFileManager, StringAppend, WriteBatch, WriteOptions,
+    WriteOutcome,
 };
 use koeldb_testkit::model::describe_differences;
 use koeldb_testkit::monitor::{self, OrderingMonitor};
@@ -146,6 +147,8 @@ struct Setting {
     drawn: Drawn,
     /// Options of the database that the drawer leaves out, or draws too rarely.
     own: String,
+    /// Deletes tables slowly.
+    files: Option<SstFileManager>,
 }
 
 impl Setting {
@@ -161,7 +164,14 @@ impl Setting {
             }
         }
         let drawn = drawer.draw(random);
-        Setting { drawn, own }
+        let files = random.chance(1, 3).then(|| {
+            SstFileManager::builder()
+                .delete_rate_bytes_per_second(100_000)
+                .max_trash_db_ratio(1.0)
+                .bytes_max_delete_chunk(random.below(2) * 1000)
+                .build()
+        });
+        Setting { drawn, own, files }
     }
 
     fn has(&self, option: &str) -> bool {
@@ -190,6 +200,9 @@ impl Setting {
             .apply_str(&self.drawn.database, &ConfigOptions::new())
             .and_then(|options| options.apply_str(&self.own, &ConfigOptions::new()))
             .map_err(|error| error.to_string())?;
+        if let Some(files) = &self.files {
+            options.set_sst_file_manager(files);
+        }
         // A thread that opens tables is no actor.
         options.set_max_file_opening_threads(1);
         if let Some(directory) = style.wal_dir {
@@ -1336,7 +1349,7 @@ fn run(seed: u64, phases: u64, steps: u64) -> (Result<(), String>, Counts) {
         let state = world.state();
         let last = state.done.len().saturating_sub(DONE_MAX);
         let done = state.done[last..].join("\n  ");
-        let Setting { drawn, own } = world.setting();
+        let Setting { drawn, own, .. } = world.setting();
         format!("{own}{drawn}\n  {done}\n  {error}")
     });
     (outcome, run.counts)

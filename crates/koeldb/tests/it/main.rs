@@ -71,6 +71,7 @@ mod scheduling;
 mod scrub;
 mod secondary;
 mod settings;
+mod sst_file_manager;
 mod sst_file_sorter;
 mod sst_file_writer;
 mod stalls;

@@ -1,0 +1,337 @@
+//! A limit on the space of tables, and on the rate at which obsolete ones are deleted.
+//!
+//! The manager keeps no list of files: it asks its databases for the tables of their trees, and so
+//! never differs from them. Only running compactions and files in the trash are counted here.
+//! Source: RocksDB's `file/sst_file_manager_impl.cc` and `file/delete_scheduler.cc`.
+
+mod trash;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use koeldb_base::error::{ErrorDetail, Severity};
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Error, ErrorKind};
+
+use trash::Trash;
+pub(crate) use trash::{ObsoleteFile, Removal};
+
+/// A limit on the space of tables and on the rate of their deletion, shared by clones and databases.
+///
+/// With [`Options::set_sst_file_manager`](crate::Options::set_sst_file_manager), all databases that
+/// share a manager count towards its limits.
+///
+/// ```
+/// use koeldb::{Options, SstFileManager};
+///
+/// let manager = SstFileManager::builder()
+///     .delete_rate_bytes_per_second(64 << 20)
+///     .max_allowed_space_usage(10 << 30)
+///     .build();
+/// let mut options = Options::new();
+/// options.set_sst_file_manager(&manager);
+/// assert_eq!(manager.get_total_size(), 0);
+/// ```
+#[derive(Clone)]
+pub struct SstFileManager {
+    shared: Arc<Shared>,
+}
+
+/// The settings of a new [`SstFileManager`].
+#[derive(Clone, Debug)]
+pub struct SstFileManagerBuilder {
+    delete_rate: u64,
+    max_trash_db_ratio: f64,
+    bytes_max_delete_chunk: u64,
+    max_space: u64,
+    compaction_buffer: u64,
+}
+
+impl Default for SstFileManagerBuilder {
+    fn default() -> Self {
+        SstFileManagerBuilder {
+            delete_rate: 0,
+            max_trash_db_ratio: 0.25,
+            bytes_max_delete_chunk: 64 << 20,
+            max_space: 0,
+            compaction_buffer: 0,
+        }
+    }
+}
+
+impl SstFileManagerBuilder {
+    /// Sets the bytes of tables deleted per second; 0, the default, deletes them immediately.
+    #[must_use]
+    pub fn delete_rate_bytes_per_second(mut self, bytes: u64) -> Self {
+        self.delete_rate = bytes;
+        self
+    }
+
+    /// Sets the share of the trash in the total size above which files are deleted immediately;
+    /// default: 0.25.
+    #[must_use]
+    pub fn max_trash_db_ratio(mut self, ratio: f64) -> Self {
+        self.max_trash_db_ratio = ratio;
+        self
+    }
+
+    /// Sets the size of the pieces by which a large file is shortened before it is deleted;
+    /// default: 64 MiB, 0 deletes whole files.
+    ///
+    /// A file with several links is deleted as a whole, and so are all files of a database with
+    /// `allow_mmap_reads`.
+    #[must_use]
+    pub fn bytes_max_delete_chunk(mut self, bytes: u64) -> Self {
+        self.bytes_max_delete_chunk = bytes;
+        self
+    }
+
+    /// Sets the limit; see [`SstFileManager::set_max_allowed_space_usage`].
+    #[must_use]
+    pub fn max_allowed_space_usage(mut self, bytes: u64) -> Self {
+        self.max_space = bytes;
+        self
+    }
+
+    /// Sets the reserve; see [`SstFileManager::set_compaction_buffer_size`].
+    #[must_use]
+    pub fn compaction_buffer_size(mut self, bytes: u64) -> Self {
+        self.compaction_buffer = bytes;
+        self
+    }
+
+    /// Creates the manager.
+    #[must_use]
+    pub fn build(self) -> SstFileManager {
+        SstFileManager {
+            shared: Arc::new(Shared {
+                max_space: AtomicU64::new(self.max_space),
+                compaction_buffer: AtomicU64::new(self.compaction_buffer),
+                reserved: Mutex::new(0),
+                databases: Mutex::default(),
+                trash: Trash::new(
+                    self.delete_rate,
+                    self.max_trash_db_ratio,
+                    self.bytes_max_delete_chunk,
+                ),
+            }),
+        }
+    }
+}
+
+/// A database whose tables a manager counts.
+pub(crate) trait TrackedDatabase: Send + Sync + 'static {
+    /// The bytes of all tables, obsolete ones that are still read included.
+    fn table_bytes(&self) -> u64;
+
+    /// The paths and sizes of these tables.
+    fn tables(&self) -> Vec<(PathBuf, u64)>;
+
+    /// Continues what waits for space; called without locks.
+    fn space_changed(self: Arc<Self>);
+}
+
+struct Shared {
+    max_space: AtomicU64,
+    compaction_buffer: AtomicU64,
+    /// The bytes that running compactions may write.
+    reserved: Mutex<u64>,
+    databases: Mutex<Vec<Weak<dyn TrackedDatabase>>>,
+    trash: Trash,
+}
+
+impl Shared {
+    fn databases(&self) -> Vec<Arc<dyn TrackedDatabase>> {
+        let mut databases = lock(&self.databases);
+        databases.retain(|database| database.strong_count() > 0);
+        databases.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn total_bytes(&self) -> u64 {
+        let databases = self.databases();
+        let tables = databases.iter().map(|database| database.table_bytes());
+        tables.sum::<u64>() + self.trash.bytes()
+    }
+
+    /// Lets databases continue that wait for space.
+    fn space_changed(&self) {
+        for database in self.databases() {
+            database.space_changed();
+        }
+    }
+
+    fn max_space(&self) -> Option<u64> {
+        let max = self.max_space.load(Ordering::Relaxed);
+        (max > 0).then_some(max)
+    }
+}
+
+impl Default for SstFileManager {
+    fn default() -> Self {
+        Self::builder().build()
+    }
+}
+
+impl SstFileManager {
+    /// Returns the default settings, to be changed: no limit of space or rate.
+    #[must_use]
+    pub fn builder() -> SstFileManagerBuilder {
+        SstFileManagerBuilder::default()
+    }
+
+    /// Sets the limit on the total size of tables in bytes; 0, the default, for none.
+    ///
+    /// A compaction that could pass the limit is not begun before there is space. A flush that
+    /// reaches the limit stops writes: they resume when the limit is raised, or tables are removed.
+    pub fn set_max_allowed_space_usage(&self, bytes: u64) {
+        self.shared.max_space.store(bytes, Ordering::Relaxed);
+        self.shared.space_changed();
+    }
+
+    /// Sets the bytes below the limit that compactions leave for flushes; 0 by default.
+    pub fn set_compaction_buffer_size(&self, bytes: u64) {
+        self.shared
+            .compaction_buffer
+            .store(bytes, Ordering::Relaxed);
+        self.shared.space_changed();
+    }
+
+    /// Whether the total size has reached the limit.
+    #[must_use]
+    pub fn is_max_allowed_space_reached(&self) -> bool {
+        let max = self.shared.max_space();
+        max.is_some_and(|max| self.shared.total_bytes() >= max)
+    }
+
+    /// Whether the total size, and what running compactions may write, have reached the limit.
+    #[must_use]
+    pub fn is_max_allowed_space_reached_including_compactions(&self) -> bool {
+        let reserved = *lock(&self.shared.reserved);
+        let max = self.shared.max_space();
+        max.is_some_and(|max| self.shared.total_bytes().saturating_add(reserved) >= max)
+    }
+
+    /// The bytes of all tables of the databases, with obsolete ones that are not deleted yet.
+    #[must_use]
+    pub fn get_total_size(&self) -> u64 {
+        self.shared.total_bytes()
+    }
+
+    /// The paths and sizes of these tables, without those in the trash.
+    #[must_use]
+    pub fn get_tracked_files(&self) -> BTreeMap<PathBuf, u64> {
+        let databases = self.shared.databases();
+        databases.iter().flat_map(|db| db.tables()).collect()
+    }
+
+    /// The bytes of tables deleted per second; 0 if they are deleted immediately.
+    #[must_use]
+    pub fn get_delete_rate_bytes_per_second(&self) -> u64 {
+        self.shared.trash.rate()
+    }
+
+    /// Sets the bytes of tables deleted per second; 0 deletes them immediately.
+    pub fn set_delete_rate_bytes_per_second(&self, bytes: u64) {
+        self.shared.trash.set_rate(bytes);
+    }
+
+    /// The share of the trash in the total size above which files are deleted immediately.
+    #[must_use]
+    pub fn get_max_trash_db_ratio(&self) -> f64 {
+        self.shared.trash.max_ratio()
+    }
+
+    /// Sets that share.
+    pub fn set_max_trash_db_ratio(&self, ratio: f64) {
+        self.shared.trash.set_max_ratio(ratio);
+    }
+
+    /// The bytes of files that wait for their deletion.
+    #[must_use]
+    pub fn get_total_trash_size(&self) -> u64 {
+        self.shared.trash.bytes()
+    }
+
+    /// Counts the tables of `database` from now on.
+    pub(crate) fn register(&self, database: &Arc<impl TrackedDatabase>) {
+        let database: Weak<dyn TrackedDatabase> =
+            Arc::downgrade(&(Arc::clone(database) as Arc<dyn TrackedDatabase>));
+        lock(&self.shared.databases).push(database);
+    }
+
+    /// Reserves the bytes that a compaction may write, if they fit below the limit.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, Error> {
+        let mut reserved = lock(&self.shared.reserved);
+        let buffer = self.shared.compaction_buffer.load(Ordering::Relaxed);
+        if let Some(max) = self.shared.max_space() {
+            let needed = (self.shared.total_bytes())
+                .saturating_add(*reserved)
+                .saturating_add(bytes)
+                .saturating_add(buffer);
+            if needed > max {
+                return Err(Error::with_kind(
+                    ErrorKind::Incomplete,
+                    format!("a compaction of {bytes} bytes could pass max_allowed_space_usage"),
+                )
+                .with_detail(ErrorDetail::SpaceLimit));
+            }
+        }
+        *reserved += bytes;
+        Ok(Reservation {
+            shared: Arc::clone(&self.shared),
+            bytes,
+        })
+    }
+
+    /// Notes that a database has removed tables.
+    pub(crate) fn tables_removed(&self) {
+        if self.shared.max_space().is_some() {
+            self.shared.space_changed();
+        }
+    }
+
+    /// Removes an obsolete file, now or at the deletion rate.
+    pub(crate) fn remove(&self, file: ObsoleteFile<'_>) -> koeldb_base::Result<Removal> {
+        trash::remove(&self.shared, file)
+    }
+
+    /// Deletes a file that an earlier session left in the trash.
+    pub(crate) fn adopt_trash(&self, file: ObsoleteFile<'_>) {
+        trash::adopt(&self.shared, file);
+    }
+}
+
+/// The error of writes while the tables have reached the limit.
+pub(crate) fn space_limit_reached() -> Error {
+    Error::with_kind(ErrorKind::IoError, "max_allowed_space_usage is reached")
+        .with_detail(ErrorDetail::SpaceLimit)
+        .with_severity(Severity::Hard)
+}
+
+/// The bytes that a running compaction may write.
+pub(crate) struct Reservation {
+    shared: Arc<Shared>,
+    bytes: u64,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        *lock(&self.shared.reserved) -= self.bytes;
+        if self.shared.max_space().is_some() {
+            self.shared.space_changed();
+        }
+    }
+}
+
+impl fmt::Debug for SstFileManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SstFileManager")
+            .field("max_space", &self.shared.max_space)
+            .field("delete_rate", &self.shared.trash.rate())
+            .field("trash_bytes", &self.shared.trash.bytes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,248 @@
+//! Obsolete files that are deleted at a limited rate.
+//!
+//! A file in the trash is renamed to `<name>.trash`, so that no recovery takes it for a table. A
+//! rename needs no sync: if it is lost, the next open finds an orphan. One job deletes the files in
+//! turn, and waits after each piece as long as its bytes take at the rate. A file without other
+//! links is shortened piece by piece, since deleting a large one can stall a device.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use koeldb_base::Result;
+use koeldb_base::file_name::TRASH_EXTENSION;
+use koeldb_base::stats::{Statistics, Ticker};
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_fs::{Clock, FileSystem};
+
+use super::Shared;
+use crate::env::Env;
+
+/// The longest sleep before the job looks whether the manager still exists.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// An obsolete file and its surroundings.
+#[derive(Clone, Copy)]
+pub(crate) struct ObsoleteFile<'f> {
+    pub(crate) env: &'f Env,
+    pub(crate) path: &'f Path,
+    pub(crate) bytes: u64,
+    /// Whether a reader may still have it mapped.
+    pub(crate) may_be_mapped: bool,
+    pub(crate) statistics: Option<&'f Statistics>,
+}
+
+/// What became of an obsolete file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    Deleted,
+    MarkedTrash,
+}
+
+struct TrashFile {
+    fs: Arc<dyn FileSystem>,
+    clock: Arc<dyn Clock>,
+    path: PathBuf,
+    bytes: u64,
+    may_be_mapped: bool,
+    statistics: Option<Statistics>,
+}
+
+#[derive(Default)]
+struct TrashState {
+    files: VecDeque<TrashFile>,
+    /// Whether a job deletes files.
+    has_job: bool,
+}
+
+pub(super) struct Trash {
+    rate: AtomicU64,
+    /// The bits of the ratio.
+    max_ratio: AtomicU64,
+    chunk_bytes: u64,
+    bytes: AtomicU64,
+    state: Mutex<TrashState>,
+}
+
+impl Trash {
+    pub(super) fn new(rate: u64, max_ratio: f64, chunk_bytes: u64) -> Self {
+        Trash {
+            rate: AtomicU64::new(rate),
+            max_ratio: AtomicU64::new(max_ratio.to_bits()),
+            chunk_bytes,
+            bytes: AtomicU64::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) fn rate(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_rate(&self, bytes: u64) {
+        self.rate.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn max_ratio(&self) -> f64 {
+        f64::from_bits(self.max_ratio.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_max_ratio(&self, ratio: f64) {
+        self.max_ratio.store(ratio.to_bits(), Ordering::Relaxed);
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The time that the deletion of `bytes` takes at the rate.
+    fn time_of(&self, bytes: u64) -> Duration {
+        match self.rate() {
+            0 => Duration::ZERO,
+            rate => {
+                let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
+                Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+            }
+        }
+    }
+}
+
+/// Removes `file`, or moves it to the trash if the rate requires that.
+pub(super) fn remove(shared: &Arc<Shared>, file: ObsoleteFile<'_>) -> Result<Removal> {
+    let trash = &shared.trash;
+    let is_crowded = || {
+        #[expect(clippy::cast_precision_loss, reason = "a ratio needs no exact sizes")]
+        let (bytes, total) = (trash.bytes() as f64, shared.total_bytes() as f64);
+        bytes > total * trash.max_ratio()
+    };
+    if trash.rate() > 0 && !is_crowded() {
+        let mut name = file.path.as_os_str().to_owned();
+        name.push(TRASH_EXTENSION);
+        let path = PathBuf::from(name);
+        if file.env.fs.rename(file.path, &path).is_ok() {
+            count(file.statistics, Ticker::FilesMarkedTrash);
+            let marked = ObsoleteFile {
+                path: &path,
+                ..file
+            };
+            adopt(shared, marked);
+            return Ok(Removal::MarkedTrash);
+        }
+    }
+    file.env.fs.remove_file(file.path)?;
+    count(file.statistics, Ticker::FilesDeletedImmediately);
+    Ok(Removal::Deleted)
+}
+
+/// Adds a file with a name of the trash.
+pub(super) fn adopt(shared: &Arc<Shared>, file: ObsoleteFile<'_>) {
+    let trash = &shared.trash;
+    trash.bytes.fetch_add(file.bytes, Ordering::Relaxed);
+    let mut state = lock(&trash.state);
+    state.files.push_back(TrashFile {
+        fs: Arc::clone(&file.env.fs),
+        clock: Arc::clone(&file.env.clock),
+        path: file.path.to_owned(),
+        bytes: file.bytes,
+        may_be_mapped: file.may_be_mapped,
+        statistics: file.statistics.cloned(),
+    });
+    if std::mem::replace(&mut state.has_job, true) {
+        return;
+    }
+    drop(state);
+    // The files of a manager that is dropped are deleted by the next open.
+    let turn = JobTurn(Arc::downgrade(shared));
+    file.env.pool.submit_waiting(move || turn.delete_all());
+}
+
+/// The turn of the job that deletes files.
+///
+/// It ends with the job, or with an environment that never ran it.
+struct JobTurn(Weak<Shared>);
+
+impl JobTurn {
+    fn delete_all(self) {
+        while let Some(file) = self.next() {
+            if delete(&self.0, &file).is_none() {
+                return;
+            }
+        }
+    }
+
+    fn next(&self) -> Option<TrashFile> {
+        let shared = self.0.upgrade()?;
+        let mut state = lock(&shared.trash.state);
+        state.files.pop_front()
+    }
+}
+
+impl Drop for JobTurn {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            lock(&shared.trash.state).has_job = false;
+        }
+    }
+}
+
+/// Deletes a file at the rate; `None` if the manager was dropped meanwhile.
+fn delete(shared: &Weak<Shared>, file: &TrashFile) -> Option<()> {
+    let mut left = file.bytes;
+    loop {
+        let manager = shared.upgrade()?;
+        let chunk = manager.trash.chunk_bytes;
+        let freed = match chunk {
+            1.. if left > chunk && file.shorten(left - chunk) => chunk,
+            _ => {
+                // The next open deletes a file that cannot be deleted now.
+                let _ = file.fs.remove_file(&file.path);
+                count(file.statistics.as_ref(), Ticker::FilesDeletedFromTrashQueue);
+                left
+            }
+        };
+        left -= freed;
+        manager.trash.bytes.fetch_sub(freed, Ordering::Relaxed);
+        if manager.max_space().is_some() {
+            manager.space_changed();
+        }
+        let wait = manager.trash.time_of(freed);
+        drop(manager);
+        file.sleep(shared, wait)?;
+        if left == 0 {
+            return Some(());
+        }
+    }
+}
+
+impl TrashFile {
+    /// Shortens the file to `len` bytes; `false` if something else may use its content.
+    fn shorten(&self, len: u64) -> bool {
+        let is_alone = || {
+            self.fs
+                .metadata(&self.path)
+                .is_ok_and(|file| file.links == 1)
+        };
+        !self.may_be_mapped && is_alone() && self.fs.truncate(&self.path, len).is_ok()
+    }
+
+    fn sleep(&self, shared: &Weak<Shared>, mut left: Duration) -> Option<()> {
+        while !left.is_zero() {
+            // A file of another rate is not waited for.
+            if shared.upgrade()?.trash.rate() == 0 {
+                break;
+            }
+            let slice = left.min(SLICE);
+            self.clock.sleep(slice);
+            left -= slice;
+        }
+        Some(())
+    }
+}
+
+fn count(statistics: Option<&Statistics>, ticker: Ticker) {
+    if let Some(statistics) = statistics {
+        statistics.add(ticker, 1);
+    }
+}
