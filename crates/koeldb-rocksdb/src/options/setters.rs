@@ -24,7 +24,7 @@ setters! {
     create_missing_column_families(bool) = "create_missing_column_families";
     /// Fails if the database exists.
     set_error_if_exists(bool) = "error_if_exists";
-    /// Checks more. No effect: all checks are made.
+    /// Whether an open fails for damage that it could do without.
     set_paranoid_checks(bool) = "paranoid_checks";
     /// The codec of tables.
     set_compression_type(DBCompressionType) = "compression";
@@ -38,7 +38,7 @@ setters! {
     set_compaction_readahead_size(usize) = "compaction_readahead_size";
     /// Whether the sizes of levels follow from the last one.
     set_level_compaction_dynamic_level_bytes(bool) = "level_compaction_dynamic_level_bytes";
-    /// Seconds after which tables are compacted. No effect.
+    /// Seconds after which tables are compacted.
     set_periodic_compaction_seconds(u64) = "periodic_compaction_seconds";
     /// Seconds after which tables are compacted, or dropped by FIFO compaction.
     set_ttl(u64) = "ttl";
@@ -66,7 +66,7 @@ setters! {
     set_max_sequential_skip_in_iterations(u64) = "max_sequential_skip_in_iterations";
     /// Reads without the cache of the operating system.
     set_use_direct_reads(bool) = "use_direct_reads";
-    /// Writes tables without the cache of the operating system. No effect.
+    /// Writes tables without the cache of the operating system.
     set_use_direct_io_for_flush_and_compaction(bool) = "use_direct_io_for_flush_and_compaction";
     /// Whether child processes lose the files. No effect: they always do.
     set_is_fd_close_on_exec(bool) = "is_fd_close_on_exec";
@@ -136,9 +136,9 @@ setters! {
     set_max_total_wal_size(u64) = "max_total_wal_size";
     /// How a damaged log is read at open.
     set_wal_recovery_mode(DBRecoveryMode) = "wal_recovery_mode";
-    /// Seconds between counters in LOG. No effect.
+    /// Seconds between counters in LOG.
     set_stats_dump_period_sec(u32) = "stats_dump_period_sec";
-    /// Seconds between records of counters. No effect.
+    /// Seconds between records of counters.
     set_stats_persist_period_sec(u32) = "stats_persist_period_sec";
     /// Tells the operating system that tables are read at random.
     set_advise_random_on_open(bool) = "advise_random_on_open";
@@ -150,11 +150,11 @@ setters! {
     set_memtable_prefix_bloom_ratio(f64) = "memtable_prefix_bloom_size_ratio";
     /// The bytes of a compaction's inputs beyond which it takes no further tables.
     set_max_compaction_bytes(u64) = "max_compaction_bytes";
-    /// Seconds that obsolete logs are kept. No effect.
+    /// Seconds that obsolete logs are kept.
     set_wal_ttl_seconds(u64) = "WAL_ttl_seconds";
-    /// MiB of obsolete logs that are kept. No effect.
+    /// MiB of obsolete logs that are kept.
     set_wal_size_limit_mb(u64) = "WAL_size_limit_MB";
-    /// Bytes allocated for the MANIFEST ahead. No effect.
+    /// Bytes allocated for the MANIFEST ahead.
     set_manifest_preallocation_size(usize) = "manifest_preallocation_size";
     /// Reads no statistics of tables at open. No effect.
     set_skip_stats_update_on_db_open(bool) = "skip_stats_update_on_db_open";

@@ -475,7 +475,7 @@ flag_table! {
     track_and_verify_wals_in_manifest: bool = false, Engine, Sets(Scope::Db, "track_and_verify_wals_in_manifest"), "Record WAL sync sizes in the MANIFEST and check them at recovery.";
     transaction_db: bool = false, Work, Bench, "Opens a database with pessimistic transactions.";
     transaction_lock_timeout: u64 = 100, Work, Bench, "Milliseconds to wait for a lock.";
-    transaction_set_snapshot: bool = false, Work, Bench, "Transactions take a snapshot.";
+    transaction_set_snapshot: bool = false, Work, Ignored("every transaction takes one, as in RocksDB"), "Transactions take a snapshot.";
     transaction_sets: u64 = 2, Work, Bench, "Key sets of randomtransaction.";
     truth_db: String = "/dev/shm/truth_db/dbbench", Run, Bench, "verify: the database to compare with.";
     ttl_seconds: u64 = 18_446_744_073_709_551_614, Engine, Sets(Scope::Family, "ttl"), "Age at which data is pushed towards the last level (FIFO: dropped).";
