@@ -1,0 +1,309 @@
+//! The rules of faults: the calls that they select, and the action.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use koeldb_base::file_name::{self, FileKind};
+
+use super::Injection;
+use crate::file::Purpose;
+use crate::layer::{Call, Operation};
+
+/// The operating-system error with which a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The device failed (`EIO`).
+    Device,
+    /// The device is full (`ENOSPC`).
+    NoSpace,
+    /// The quota is exceeded (`EDQUOT`).
+    Quota,
+    /// The file has reached the maximum size (`EFBIG`).
+    FileTooLarge,
+    /// Too many files are open (`EMFILE`).
+    TooManyFiles,
+    /// Memory is exhausted (`ENOMEM`).
+    NoMemory,
+    /// Permission is denied (`EACCES`).
+    PermissionDenied,
+    /// The file system is read-only (`EROFS`).
+    ReadOnly,
+    /// The path does not exist (`ENOENT`).
+    NotFound,
+    /// The two names are on different devices (`EXDEV`).
+    OtherDevice,
+    /// The file has the maximum number of links (`EMLINK`).
+    TooManyLinks,
+    /// The operation is not permitted (`EPERM`).
+    NotPermitted,
+}
+
+impl Failure {
+    #[cfg(unix)]
+    pub(super) fn to_io(self) -> io::Error {
+        io::Error::from_raw_os_error(match self {
+            Failure::Device => libc::EIO,
+            Failure::NoSpace => libc::ENOSPC,
+            Failure::Quota => libc::EDQUOT,
+            Failure::FileTooLarge => libc::EFBIG,
+            Failure::TooManyFiles => libc::EMFILE,
+            Failure::NoMemory => libc::ENOMEM,
+            Failure::PermissionDenied => libc::EACCES,
+            Failure::ReadOnly => libc::EROFS,
+            Failure::NotFound => libc::ENOENT,
+            Failure::OtherDevice => libc::EXDEV,
+            Failure::TooManyLinks => libc::EMLINK,
+            Failure::NotPermitted => libc::EPERM,
+        })
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn to_io(self) -> io::Error {
+        io::Error::from(match self {
+            Failure::Device | Failure::TooManyFiles => io::ErrorKind::Other,
+            Failure::NoSpace => io::ErrorKind::StorageFull,
+            Failure::Quota => io::ErrorKind::QuotaExceeded,
+            Failure::FileTooLarge => io::ErrorKind::FileTooLarge,
+            Failure::NoMemory => io::ErrorKind::OutOfMemory,
+            Failure::PermissionDenied => io::ErrorKind::PermissionDenied,
+            Failure::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
+            Failure::NotFound => io::ErrorKind::NotFound,
+            Failure::OtherDevice => io::ErrorKind::CrossesDevices,
+            Failure::TooManyLinks => io::ErrorKind::TooManyLinks,
+            Failure::NotPermitted => io::ErrorKind::PermissionDenied,
+        })
+    }
+}
+
+/// The effect on a call that a rule strikes. An action that does not apply to a call has no effect.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum FaultAction {
+    /// The call fails without effect.
+    Fail(Failure),
+    /// The call takes effect but reports failure.
+    FailAfter(Failure),
+    /// An append passes a random part of its bytes to the operating system and fails.
+    TornWrite(Failure),
+    /// A read returns fewer bytes than are available.
+    ShortRead,
+    /// A read returns the bytes at a different offset of the file.
+    MisplacedRead,
+    /// The given number of bits in the result of a read are flipped.
+    FlipReadBits(u32),
+    /// The given number of bits in the appended bytes are flipped.
+    FlipWrittenBits(u32),
+    /// A sync succeeds without effect: a lie that tests must detect.
+    DropSync,
+    /// The call takes this much longer. Other rules may strike it too.
+    Delay(Duration),
+    /// The calling thread panics.
+    Panic,
+    /// The function runs before the call proceeds, for example to take a crash image.
+    Call(Arc<dyn Fn(&Injection) + Send + Sync>),
+}
+
+impl fmt::Debug for FaultAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FaultAction::Fail(failure) => write!(f, "Fail({failure:?})"),
+            FaultAction::FailAfter(failure) => write!(f, "FailAfter({failure:?})"),
+            FaultAction::TornWrite(failure) => write!(f, "TornWrite({failure:?})"),
+            FaultAction::ShortRead => f.write_str("ShortRead"),
+            FaultAction::MisplacedRead => f.write_str("MisplacedRead"),
+            FaultAction::FlipReadBits(bits) => write!(f, "FlipReadBits({bits})"),
+            FaultAction::FlipWrittenBits(bits) => write!(f, "FlipWrittenBits({bits})"),
+            FaultAction::DropSync => f.write_str("DropSync"),
+            FaultAction::Delay(delay) => write!(f, "Delay({delay:?})"),
+            FaultAction::Panic => f.write_str("Panic"),
+            FaultAction::Call(_) => f.write_str("Call"),
+        }
+    }
+}
+
+impl FaultAction {
+    fn suits(&self, operation: Operation) -> bool {
+        match self {
+            FaultAction::Fail(_)
+            | FaultAction::FailAfter(_)
+            | FaultAction::Delay(_)
+            | FaultAction::Panic
+            | FaultAction::Call(_) => true,
+            FaultAction::TornWrite(_) | FaultAction::FlipWrittenBits(_) => {
+                operation == Operation::Append
+            }
+            FaultAction::ShortRead | FaultAction::MisplacedRead | FaultAction::FlipReadBits(_) => {
+                operation == Operation::Read
+            }
+            FaultAction::DropSync => matches!(
+                operation,
+                Operation::SyncData | Operation::SyncAll | Operation::SyncDir
+            ),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum When {
+    Nth(u64),
+    From(u64),
+    Chance { per_million: u32 },
+}
+
+/// A rule that selects calls, occurrences and an action. It matches every call until it is
+/// narrowed.
+#[derive(Clone, Debug)]
+pub struct FaultRule {
+    pub(super) action: FaultAction,
+    operations: Vec<Operation>,
+    purpose: Option<Purpose>,
+    suffix: Option<String>,
+    kind: Option<fn(FileKind) -> bool>,
+    active: Option<Arc<AtomicBool>>,
+    pub(super) when: When,
+    pub(super) limit: u64,
+}
+
+impl FaultRule {
+    /// Creates a rule that applies `action` to every call.
+    #[must_use]
+    pub fn new(action: FaultAction) -> Self {
+        FaultRule {
+            action,
+            operations: Vec::new(),
+            purpose: None,
+            suffix: None,
+            kind: None,
+            active: None,
+            when: When::From(1),
+            limit: u64::MAX,
+        }
+    }
+
+    /// Fails calls without effect.
+    #[must_use]
+    pub fn fail(failure: Failure) -> Self {
+        Self::new(FaultAction::Fail(failure))
+    }
+
+    /// Matches only these kinds of calls.
+    #[must_use]
+    pub fn on(mut self, operations: &[Operation]) -> Self {
+        self.operations = operations.to_vec();
+        self
+    }
+
+    /// Matches only syncs of files and directories.
+    #[must_use]
+    pub fn on_syncs(self) -> Self {
+        self.on(&[Operation::SyncData, Operation::SyncAll, Operation::SyncDir])
+    }
+
+    /// Matches only calls that change something or make it durable.
+    #[must_use]
+    pub fn on_mutations(self) -> Self {
+        self.on(&[
+            Operation::Create,
+            Operation::OpenAppend,
+            Operation::Rename,
+            Operation::Link,
+            Operation::RemoveFile,
+            Operation::CreateDir,
+            Operation::RemoveDir,
+            Operation::SyncDir,
+            Operation::Lock,
+            Operation::Truncate,
+            Operation::Append,
+            Operation::Flush,
+            Operation::SyncData,
+            Operation::SyncAll,
+            Operation::Close,
+        ])
+    }
+
+    /// Matches only calls with this purpose. Calls on paths (renames, removals, directories) have
+    /// none and never match.
+    #[must_use]
+    pub fn purpose(mut self, purpose: Purpose) -> Self {
+        self.purpose = Some(purpose);
+        self
+    }
+
+    /// Matches only paths with this suffix; for a rename or link, either path.
+    #[must_use]
+    pub fn suffix(mut self, suffix: impl Into<String>) -> Self {
+        self.suffix = Some(suffix.into());
+        self
+    }
+
+    /// Matches only database files of this kind, by name; for a rename or link, either name.
+    #[must_use]
+    pub fn kind(mut self, kind: fn(FileKind) -> bool) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Matches only while the flag is set; other calls are not counted.
+    #[must_use]
+    pub fn only_while(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.active = Some(flag);
+        self
+    }
+
+    /// Strikes only the `n`-th matching call, counted from 1.
+    #[must_use]
+    pub fn nth(mut self, n: u64) -> Self {
+        self.when = When::Nth(n);
+        self
+    }
+
+    /// Strikes the `n`-th matching call, counted from 1, and all later ones.
+    #[must_use]
+    pub fn from_nth(mut self, n: u64) -> Self {
+        self.when = When::From(n);
+        self
+    }
+
+    /// Strikes each matching call with this probability in a million, seeded by the file system.
+    #[must_use]
+    pub fn chance(mut self, per_million: u32) -> Self {
+        self.when = When::Chance { per_million };
+        self
+    }
+
+    /// Strikes at most this many times.
+    #[must_use]
+    pub fn limit(mut self, times: u64) -> Self {
+        self.limit = times;
+        self
+    }
+
+    pub(super) fn matches(&self, call: &Call<'_>) -> bool {
+        (self.operations.is_empty() || self.operations.contains(&call.operation))
+            && self.action.suits(call.operation)
+            && (self.purpose.is_none() || self.purpose == call.purpose)
+            && (self.matches_path(call.path) || call.to.is_some_and(|to| self.matches_path(to)))
+            && self
+                .active
+                .as_ref()
+                .is_none_or(|flag| flag.load(Ordering::Acquire))
+    }
+
+    fn matches_path(&self, path: &Path) -> bool {
+        let suffix = self
+            .suffix
+            .as_ref()
+            .is_none_or(|suffix| path.to_string_lossy().ends_with(suffix));
+        let kind = self.kind.is_none_or(|kind| {
+            path.file_name()
+                .and_then(|name| file_name::parse(name.to_str()?))
+                .is_some_and(kind)
+        });
+        suffix && kind
+    }
+}
