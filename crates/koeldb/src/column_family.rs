@@ -1,6 +1,7 @@
 //! The handle for reading and writing a column family.
 
 mod batch;
+mod operands;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

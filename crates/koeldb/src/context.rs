@@ -16,7 +16,8 @@ use koeldb_memtable::Memtable;
 
 use crate::env::Env;
 use crate::info_log::{InfoLog, JobId, RECOVERY_JOB};
-use crate::listener::{Event, Listeners, MemtableInfo};
+use crate::listener::{Event, MemtableInfo};
+use crate::listeners::Listeners;
 use crate::options::DbOptions;
 use crate::options::Plugins;
 use crate::report::RecoveryReport;

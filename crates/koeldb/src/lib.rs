@@ -56,12 +56,14 @@ mod job_slots;
 mod key_bounds;
 mod key_locks;
 pub mod listener;
+mod listeners;
 mod live_files;
 mod maintenance;
 mod memtables;
 mod open;
 mod options;
 mod output_checks;
+mod periodic_reports;
 mod prepared;
 mod prometheus;
 mod property;
@@ -144,12 +146,10 @@ pub use read::{
     ReadOptions,
 };
 pub use repair::RepairReport;
-pub use report::{LogReport, RecoveryReport, ScrubReport, SettingWithoutEffect};
+pub use report::{LogReport, RecoveryReport, ScrubReport, SettingWithoutEffect, SstFileProperties};
 pub use secondary::{CatchUpReport, KeepTables, SecondaryOptions};
 pub use snapshot::Snapshot;
-pub use sst_file_reader::{
-    SstEntries, SstEntry, SstEntryKind, SstFileProperties, SstFileReader, SstRangeTombstone,
-};
+pub use sst_file_reader::{SstEntries, SstEntry, SstEntryKind, SstFileReader, SstRangeTombstone};
 pub use sst_file_sorter::{SstFileSorter, SstFileSorterOptions};
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
 pub use stats_history::StatsHistoryEntry;

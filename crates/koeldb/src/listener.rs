@@ -3,17 +3,13 @@
 //! Listeners run in the thread in which the event happened, without locks of the engine; they
 //! should be quick. A panic of a listener is caught and ignored for that event.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::{Error, SeqNo, file_name::FileNumber};
 use koeldb_lsm::pick::CompactionReason;
 
-use crate::info_log::InfoLog;
-use crate::report::{RecoveryReport, ScrubReport, SettingWithoutEffect};
-use crate::sst_file_reader::SstFileProperties;
+use crate::report::{RecoveryReport, ScrubReport, SettingWithoutEffect, SstFileProperties};
 use crate::write_stall::StallCondition;
 
 /// The reason for a flush: why its last memtable was sealed.
@@ -298,31 +294,5 @@ pub trait EventListener: Send + Sync + 'static {
 impl<F: Fn(&Event<'_>) + Send + Sync + 'static> EventListener for F {
     fn on_event(&self, event: &Event<'_>) {
         self(event);
-    }
-}
-
-/// The listeners of a database.
-pub(crate) struct Listeners {
-    all: Vec<Arc<dyn EventListener>>,
-    info_log: Arc<InfoLog>,
-}
-
-impl Listeners {
-    pub(crate) fn new(all: Vec<Arc<dyn EventListener>>, info_log: Arc<InfoLog>) -> Self {
-        Listeners { all, info_log }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
-    /// Reports an event; must be called without locks.
-    pub(crate) fn notify(&self, event: &Event<'_>) {
-        for listener in &self.all {
-            if catch_unwind(AssertUnwindSafe(|| listener.on_event(event))).is_err() {
-                self.info_log
-                    .warn(format_args!("an event listener panicked"));
-            }
-        }
     }
 }

@@ -6,13 +6,15 @@
 //! takes no lock and writes nothing.
 //!
 //! This module has the sequence; the steps are in submodules: the parameters (`builder`), the
-//! directory (`directory`), the column families and their tables (`families`), the logs (`replay`),
-//! the edit (`commit`), secondaries (`secondary`), and the header of LOG (`summary`).
+//! directory (`directory`), the components (`parts`), the column families and their tables
+//! (`families`), the logs (`replay`), the edit (`commit`), secondaries (`secondary`), and the header
+//! of LOG (`summary`).
 
 mod builder;
 mod commit;
 mod directory;
 mod families;
+mod parts;
 mod replay;
 mod secondary;
 mod summary;
@@ -20,34 +22,24 @@ mod summary;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
-use koeldb_base::file_name;
-use koeldb_base::{Error, Result};
+use koeldb_base::{Error, Result, file_name};
 use koeldb_fs::FileSystem;
-use koeldb_fs::rate_limit::RateLimiter;
-use koeldb_fs::read_driver::{AsyncReadOptions, AsyncReads};
-use koeldb_lsm::OpenTables;
-use koeldb_lsm::version::{ManifestReport, VersionSet, VersionSetOptions};
+use koeldb_lsm::version::{ManifestReport, ManifestTail, VersionSet, VersionSetOptions};
 
 use crate::column_family_data::ColumnFamilyData;
-use crate::context::Context;
 use crate::db::Db;
 use crate::env::Env;
 use crate::info_log::{InfoLog, LogFileLimits};
-use crate::inner::{DbInner, NEXT_DATABASE, Parts};
+use crate::inner::{DbInner, Parts};
 use crate::listener::Event;
-use crate::listener::Listeners;
-use crate::memtables::{MemtableMaker, write_buffer_bytes};
 use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::spans;
-use crate::stats_history::PeriodicReports;
 use crate::table_files::TableFiles;
 use crate::ttl::{self, TtlOptions};
 use crate::write::commit::{ColumnFamilyMemtable, CommitState};
-use crate::write_buffers::WriteBufferManager;
 
 use crate::tree::add_family;
 use families::{ColumnFamilyToOpen, family_list, refuse_embedded_blobs};
@@ -131,25 +123,11 @@ impl Opening {
         let info_log = Arc::new(self.info_log());
         let identity = self.create_or_check()?;
         let mut to_create = self.resolve_families()?;
-        let version_options = VersionSetOptions {
-            read_only: self.read_only,
-            manifest_bytes_max: self.db.max_manifest_file_size,
-            manifest_file: self.db.manifest_file(),
-            write_db_id: self.db.write_dbid_to_manifest,
-            other_directories: self.other_directories(),
-        };
-        let fs = Arc::clone(&self.fs);
         let tail = match &self.secondary {
             Some(_) => Some(self.tail()?),
             None => None,
         };
-        let (mut versions, manifest_report) = match &tail {
-            Some(tail) => {
-                let versions = VersionSet::following(fs, &self.path, version_options, tail)?;
-                (versions, ManifestReport::default())
-            }
-            None => VersionSet::recover(fs, &self.path, &self.descriptors(), version_options)?,
-        };
+        let (mut versions, manifest_report) = self.recover_versions(tail.as_ref())?;
         let links = match &self.secondary {
             Some(secondary) => self.links(secondary)?,
             None => None,
@@ -158,40 +136,9 @@ impl Opening {
         let identity = self.resolve_identity(&mut versions, identity.as_deref())?;
         let session_id = new_session_id();
         info_log.header(&self.summary(&session_id, &versions));
-        let mutable = Arc::new(RwLock::new(self.db.clone()));
-        let plugged_in = self.options.plugins.listeners.clone();
-        let listeners = Arc::new(Listeners::new(plugged_in, Arc::clone(&info_log)));
-        let table_files = TableFiles {
-            fs: Arc::clone(&self.fs),
-            clock: Arc::clone(&self.env.clock),
-            directory: match (&self.secondary, &links) {
-                (Some(secondary), Some(_)) => secondary.own.clone(),
-                _ => self.path.clone(),
-            },
-            identity: identity.clone(),
-            session_id: session_id.clone(),
-            host_id: match self.db.db_host_id.as_str() {
-                HOST_NAME => koeldb_fs::host_name(),
-                given => given.to_owned(),
-            },
-            numbers: versions.file_numbers().clone(),
-            statistics: self.db.statistics.clone(),
-            db_options: Arc::clone(&mutable),
-            open_options: TableFiles::open_options(&self.db),
-            file_checksums: self.db.file_checksum_gen_factory.is_some(),
-            memtables: self.memtables(),
-            untrusted: self.untrusted,
-            ttl: self.ttl.clone(),
-            rate_limiter: self.rate_limiter(),
-            urgent: Arc::default(),
-            info_log: Arc::clone(&info_log),
-            listeners: Arc::clone(&listeners),
-            open_tables: Arc::new(OpenTables::new(match (&self.secondary, &links) {
-                // The primary removes tables, which only descriptors then keep readable.
-                (Some(_), None) => None,
-                _ => self.db.open_tables_max(),
-            })),
-        };
+        let numbers = versions.file_numbers().clone();
+        let table_files =
+            self.table_files(identity, session_id, numbers, Arc::clone(&info_log), &links);
         let mut families = self.open_families(&versions, &table_files);
         let recovered = match &tail {
             // The first catch-up opens the tables and reads the logs.
@@ -236,30 +183,7 @@ impl Opening {
         } else {
             self.remove_orphans(&mut versions, &report)
         };
-        let context = Context {
-            id: NEXT_DATABASE.fetch_add(1, Ordering::Relaxed),
-            opened: self.env.clock.now(),
-            seqno_at_open: last_seqno,
-            recovery_report: report,
-            process: std::process::id(),
-            jobs: AtomicU64::new(0),
-            periodic: PeriodicReports::beginning_at(self.env.clock.now()),
-            fs: Arc::clone(&self.fs),
-            clock: Arc::clone(&self.env.clock),
-            env: self.env.clone(),
-            path: self.path.clone(),
-            wal_dir: self.wal_dir.clone(),
-            identity,
-            read_only: self.read_only,
-            statistics: self.db.statistics.clone(),
-            mutable,
-            db_options: self.db.clone(),
-            listeners,
-            sealed: std::sync::Mutex::default(),
-            plugins: self.options.plugins.clone(),
-            info_log,
-            table_files,
-        };
+        let context = self.context(table_files, report, last_seqno);
         let default = families.get(&0).cloned();
         let default = default
             .ok_or_else(|| Error::corruption("the MANIFEST has no default column family"))?;
@@ -289,6 +213,28 @@ impl Opening {
         self.finish(&inner)
     }
 
+    /// Reads the MANIFEST: the state of the tree, and what the MANIFEST says about itself.
+    fn recover_versions(
+        &self,
+        tail: Option<&ManifestTail>,
+    ) -> Result<(VersionSet, ManifestReport)> {
+        let version_options = VersionSetOptions {
+            read_only: self.read_only,
+            manifest_bytes_max: self.db.max_manifest_file_size,
+            manifest_file: self.db.manifest_file(),
+            write_db_id: self.db.write_dbid_to_manifest,
+            other_directories: self.other_directories(),
+        };
+        let fs = Arc::clone(&self.fs);
+        match tail {
+            Some(tail) => {
+                let versions = VersionSet::following(fs, &self.path, version_options, tail)?;
+                Ok((versions, ManifestReport::default()))
+            }
+            None => VersionSet::recover(fs, &self.path, &self.descriptors(), version_options),
+        }
+    }
+
     /// Opens all tables, and replays the logs.
     fn recover_data(
         &self,
@@ -311,56 +257,6 @@ impl Opening {
             self.read_only,
             self.options.plugins.transactions.is_some(),
         )
-    }
-
-    /// Chooses the engine of asynchronous reads by a trial on a file of the database.
-    fn async_reads(&self) -> AsyncReads {
-        let options = AsyncReadOptions {
-            engine: self.db.async_io_engine,
-            clock: Arc::clone(&self.env.clock),
-            ..AsyncReadOptions::default()
-        };
-        AsyncReads::choose(&options, &*self.fs, &file_name::current(&self.path))
-    }
-
-    /// Returns the rate limiter: the given one, or one with `rate_limiter_bytes_per_sec`.
-    fn rate_limiter(&self) -> Option<RateLimiter> {
-        let own = || match self.db.rate_limiter_bytes_per_sec.0 {
-            0 => None,
-            bytes => {
-                let clock = Arc::clone(&self.env.clock);
-                Some(RateLimiter::builder(bytes).clock(clock).build())
-            }
-        };
-        self.options.plugins.rate_limiter.clone().or_else(own)
-    }
-
-    /// Returns the write buffer manager of the options, or one for `db_write_buffer_size`.
-    fn write_buffers(&self) -> Option<WriteBufferManager> {
-        let given = self.options.plugins.write_buffers.clone();
-        let own = || WriteBufferManager::new(self.db.db_write_buffer_size, false);
-        given.or_else(|| (self.db.db_write_buffer_size > 0).then(own))
-    }
-
-    /// Returns the maker of memtables.
-    ///
-    /// It retains as much memory of dropped memtables as may wait for a flush in one column family,
-    /// since these are dropped together; or an eighth of the limit of all memtables.
-    fn memtables(&self) -> MemtableMaker {
-        let manager = self.write_buffers();
-        let waiting = self.families.iter().map(|(_, options)| {
-            let count = options.max_write_buffer_number.saturating_sub(1);
-            write_buffer_bytes(options).saturating_mul(usize::try_from(count).unwrap_or(0).max(1))
-        });
-        let waiting = waiting.max().unwrap_or(0);
-        let recycled_bytes_max = match manager
-            .as_ref()
-            .map_or(0, WriteBufferManager::get_buffer_size)
-        {
-            0 => waiting,
-            limit => waiting.min(koeldb_base::coding::to_usize(limit / 8)),
-        };
-        MemtableMaker::new(manager, recycled_bytes_max, &self.env.pool)
     }
 
     /// Completes an open.

@@ -20,7 +20,7 @@ use koeldb_table::reader::TableReadContext;
 use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
 use crate::info_log::{InfoLog, JobId};
-use crate::listener::Listeners;
+use crate::listeners::Listeners;
 use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{Cache, ColumnFamilyOptions, DbOptions, limits};

@@ -12,7 +12,7 @@ use koeldb_table::builder::TableReason;
 
 use crate::info_log::JobId;
 use crate::listener::{Event, TableCreationReason, TableFileCreationInfo};
-use crate::sst_file_reader::SstFileProperties;
+use crate::report::SstFileProperties;
 use crate::table_files::TableFiles;
 
 /// The tables that a job has begun and not reported as created.

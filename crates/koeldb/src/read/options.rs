@@ -14,8 +14,8 @@ use koeldb_table::source::gather::GatherOptions;
 
 use crate::key_bounds::KeyBounds;
 use crate::options::{ColumnFamilyOptions, ReadTier, Switch, accessors};
+use crate::report::SstFileProperties;
 use crate::snapshot::Snapshot;
-use crate::sst_file_reader::SstFileProperties;
 use crate::table_files::TableFiles;
 
 /// A function that chooses by their properties the tables that a scan reads.
