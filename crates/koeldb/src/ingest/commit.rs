@@ -19,6 +19,7 @@ use koeldb_memtable::Memtable;
 
 use super::place::{PlaceRules, TablePlace, overlaps, place};
 use super::prepare::{PreparedFamily, PreparedFile, PreparedIngest, TableBounds};
+use super::replace::{dropped_tables, memtable_reaches};
 use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::info_log::JsonObject;
 use crate::listener::{Event, ExternalFileIngestionInfo, FlushReason};
@@ -35,7 +36,8 @@ impl PreparedIngest {
     ///
     /// # Errors
     /// `InvalidArgument` if a table needs a sequence number, a flush, or a level that the options
-    /// refuse, or a sequence number that its format cannot take; `ColumnFamilyDropped`; errors of
+    /// refuse, or a sequence number that its format cannot take; `Aborted` if a table of the database
+    /// is partly in a range to replace, or is being compacted; `ColumnFamilyDropped`; errors of
     /// the file system, after which the tables are part of the database or not once it was
     /// reopened.
     pub fn commit(mut self) -> Result<()> {
@@ -160,9 +162,11 @@ impl PreparedIngest {
             memtables.retain(|memtable| !memtable.is_empty());
             memtables.iter().any(|memtable| {
                 let files = &prepared.files;
+                let replaced = &prepared.replaced;
                 files
                     .iter()
                     .any(|file| memtable_overlaps(memtable, &order, &file.bounds))
+                    || (replaced.iter()).any(|range| memtable_reaches(memtable, &order, range))
             })
         });
         families
@@ -226,9 +230,13 @@ impl PreparedIngest {
             style: options.compaction_style,
             base_level: leveled::level_targets(version, &pick_settings(&options)).base_level,
             always_number: has_snapshots,
+            replaces: prepared.replaced.is_some(),
         };
         let mut placed: Vec<(TablePlace, TableBounds)> = Vec::new();
         let mut edit = VersionEdit::of(data.id);
+        if let Some(range) = &prepared.replaced {
+            edit.deleted_files = dropped_tables(version, range)?;
+        }
         for file in &prepared.files {
             let place = place(version, &placed, &file.bounds, rules);
             self.check_place(file, place, version.levels.len() - 1)?;

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use koeldb_base::{Error, Result};
+
 use crate::column_family::ColumnFamily;
+use crate::key_bounds::{IterateBounds, KeyBounds};
 
 /// Options of an ingestion. The defaults are RocksDB's.
 #[derive(Clone, Debug)]
@@ -89,6 +92,7 @@ pub struct IngestExternalFileArg {
     pub(super) family: ColumnFamily,
     pub(super) files: Vec<PathBuf>,
     pub(super) crc32c: Option<Vec<u32>>,
+    pub(super) replaced: Option<KeyBounds>,
 }
 
 impl IngestExternalFileArg {
@@ -101,6 +105,7 @@ impl IngestExternalFileArg {
             family: family.clone(),
             files: files.into_iter().map(Into::into).collect(),
             crc32c: None,
+            replaced: None,
         }
     }
 
@@ -108,5 +113,23 @@ impl IngestExternalFileArg {
     pub fn set_files_crc32c(&mut self, checksums: impl Into<Vec<u32>>) -> &mut Self {
         self.crc32c = Some(checksums.into());
         self
+    }
+
+    /// Lets the files replace all entries of the column family in `range`, atomically with the
+    /// ingestion. `..` replaces the whole column family.
+    ///
+    /// Tables are dropped, not read: the ingestion fails with `Aborted` if a table is only partly in
+    /// the range, or is being compacted. All keys of the files must be in the range. Snapshots do
+    /// not keep the replaced entries, so
+    /// [`set_snapshot_consistency`](IngestExternalFileOptions::set_snapshot_consistency) must be off.
+    ///
+    /// # Errors
+    /// `NotSupported` for a prefix, if the comparator does not keep keys with one prefix together.
+    pub fn set_atomic_replace_range(&mut self, range: impl IterateBounds) -> Result<&mut Self> {
+        let bounds = range.into_bounds(&self.family.data().order);
+        self.replaced = Some(bounds.ok_or_else(|| {
+            Error::not_supported("this comparator does not keep keys with one prefix together")
+        })?);
+        Ok(self)
     }
 }

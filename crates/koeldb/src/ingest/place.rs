@@ -21,6 +21,8 @@ pub(super) struct PlaceRules {
     pub(super) base_level: usize,
     /// Whether every table gets a sequence number, because there are snapshots.
     pub(super) always_number: bool,
+    /// Whether the ingestion drops all tables that overlap the new ones.
+    pub(super) replaces: bool,
 }
 
 /// The level of a table, and whether it gets a sequence number.
@@ -40,10 +42,9 @@ pub(super) fn place(
     let order = &version.order;
     let is_overlapped = |level: usize| {
         let of_version = |level: usize| {
-            version.levels[level]
-                .files
-                .iter()
-                .any(|file| overlaps(order, table, &file.smallest, &file.largest))
+            let mut files = version.levels[level].files.iter();
+            !rules.replaces
+                && files.any(|file| overlaps(order, table, &file.smallest, &file.largest))
         };
         let of_call = placed.iter().any(|(place, other)| {
             place.level == level && overlaps(order, table, &other.smallest, &other.largest)
@@ -132,6 +133,7 @@ mod tests {
             style: CompactionStyle::Level,
             base_level: 1,
             always_number: false,
+            replaces: false,
         };
         let level_of = |table: &TableBounds| place(&version, &[], table, rules).level;
         assert_eq!(level_of(&table("b", "d")), 5);

@@ -14,10 +14,12 @@ use koeldb_table::properties::UNKNOWN_COLUMN_FAMILY_ID;
 use koeldb_table::reader::{TableReadContext, TableReader};
 
 use super::options::{IngestExternalFileArg, IngestExternalFileOptions};
+use super::replace::contains;
 use crate::column_family::ColumnFamily;
 use crate::column_family_data::ColumnFamilyData;
 use crate::context::Context;
 use crate::db::Db;
+use crate::key_bounds::KeyBounds;
 use crate::sst_file_reader::{open_table, point_cursor};
 use crate::transfer::{Pace, Transfer, TransferFile};
 use crate::write::commit::CommitPipeline;
@@ -50,6 +52,8 @@ pub(super) struct PreparedFile {
 pub(super) struct PreparedFamily {
     pub(super) family: Arc<ColumnFamilyData>,
     pub(super) files: Vec<PreparedFile>,
+    /// The range whose entries the files replace.
+    pub(super) replaced: Option<KeyBounds>,
 }
 
 /// Tables that were checked and transferred into the directory of a database, before their commit.
@@ -145,7 +149,7 @@ fn prepare(
         is_taken: false,
     };
     for arg in args {
-        check_argument(&commit.context, arg)?;
+        check_argument(&commit.context, arg, options)?;
         let family = Arc::clone(arg.family.data());
         let is_twice = |known: &PreparedFamily| known.family.id == family.id;
         if prepared.families.iter().any(is_twice) {
@@ -158,9 +162,21 @@ fn prepare(
         for (index, source) in arg.files.iter().enumerate() {
             let mut file = check_table(&commit.context, &family, source)?;
             file.crc32c = arg.crc32c.as_ref().and_then(|all| all.get(index).copied());
+            if let Some(range) = &arg.replaced
+                && !contains(range, &family.order, &file.bounds)
+            {
+                return Err(Error::invalid_argument(
+                    "the file has keys outside of atomic_replace_range",
+                )
+                .in_file(source, None, "ingest"));
+            }
             files.push(file);
         }
-        prepared.families.push(PreparedFamily { family, files });
+        prepared.families.push(PreparedFamily {
+            family,
+            files,
+            replaced: arg.replaced.clone(),
+        });
     }
     prepared.transfer()?;
     commit
@@ -169,7 +185,17 @@ fn prepare(
     Ok(prepared)
 }
 
-fn check_argument(context: &Context, arg: &IngestExternalFileArg) -> Result<()> {
+fn check_argument(
+    context: &Context,
+    arg: &IngestExternalFileArg,
+    options: &IngestExternalFileOptions,
+) -> Result<()> {
+    if arg.replaced.is_some() && options.snapshot_consistency {
+        return Err(Error::invalid_argument(
+            "atomic_replace_range drops entries that snapshots see: it needs \
+             snapshot_consistency to be off",
+        ));
+    }
     if arg.family.inner().context.id != context.id {
         return Err(Error::invalid_argument(
             "the column family belongs to another database",

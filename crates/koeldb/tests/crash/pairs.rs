@@ -376,7 +376,8 @@ fn a_crash_during_an_ingestion_leaves_all_files_or_none() {
         fs.sync_dir("/in".as_ref()).unwrap();
         path
     };
-    for (mode, overlaps) in (0..3).flat_map(|mode| [(mode, true), (mode, false)]) {
+    // The fourth mode replaces all of the default column family.
+    for (mode, overlaps) in (0..4).flat_map(|mode| [(mode, true), (mode, false)]) {
         let run = |fs: &MemoryFileSystem, steps: &Steps| {
             fs.create_dir_all("/in".as_ref()).unwrap();
             fs.sync_dir("/".as_ref()).unwrap();
@@ -391,7 +392,7 @@ fn a_crash_during_an_ingestion_leaves_all_files_or_none() {
                 db.flush_wal(true).unwrap();
                 fill(&db, 205, 5);
             }
-            let args = [
+            let mut args = [
                 IngestExternalFileArg::new(
                     db.default_cf(),
                     [table(fs, "a", 10), table(fs, "b", 100)],
@@ -401,6 +402,10 @@ fn a_crash_during_an_ingestion_leaves_all_files_or_none() {
             let before = contents(&db).unwrap();
             let mut how = IngestExternalFileOptions::new();
             how.set_link_files(mode == 1).set_move_files(mode == 2);
+            if mode == 3 {
+                how.set_snapshot_consistency(false);
+                args[0].set_atomic_replace_range(..).unwrap();
+            }
             steps.done();
             db.ingest_external_files(&args, &how).unwrap();
             let after = contents(&db).unwrap();

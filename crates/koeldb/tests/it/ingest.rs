@@ -409,10 +409,125 @@ fn an_error_at_any_operation_leaves_all_files_or_none() {
     assert!(at > 8, "{at} operations");
 }
 
+fn replacing(fixture: &Fixture, file: PathBuf, from: u32, to: u32) -> IngestExternalFileArg {
+    let mut arg = IngestExternalFileArg::new(fixture.db.default_cf(), [file]);
+    arg.set_atomic_replace_range(key(from)..key(to)).unwrap();
+    arg
+}
+
+/// Options of an ingestion that replaces a range.
+fn inconsistent() -> IngestExternalFileOptions {
+    let mut how = IngestExternalFileOptions::new();
+    how.set_snapshot_consistency(false);
+    how
+}
+
+#[test]
+fn a_range_is_replaced_with_the_tables_and_memtables_in_it() {
+    let fixture = Fixture::new();
+    let db = &fixture.db;
+    for (name, from) in [("low", 0), ("old", 100), ("high", 200)] {
+        let file = fixture.table(name, from, from + 100);
+        db.ingest_external_file(&[file]).unwrap();
+    }
+    let older = fixture.table("older", 120, 140);
+    db.ingest_external_file(&[older]).unwrap();
+    db.put(key(150), "memtable").unwrap();
+    let file = fixture.table("new", 110, 115);
+    let arg = replacing(&fixture, file, 100, 200);
+    // Snapshots would lose what they see.
+    let refused = db.ingest_external_files(&[arg.clone()], &IngestExternalFileOptions::new());
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    db.ingest_external_files(&[arg], &inconsistent()).unwrap();
+    let found = |index| fixture.value(index);
+    assert_eq!(found(99).as_deref(), Some("low"));
+    assert_eq!(found(200).as_deref(), Some("high"));
+    assert_eq!(found(112).as_deref(), Some("new"));
+    for index in [100, 109, 115, 130, 150, 199] {
+        assert_eq!(found(index), None, "{index}");
+    }
+    // Below all that is left, without a sequence number.
+    assert_eq!(fixture.places().last(), Some(&(6, 0)));
+    assert_eq!(db.live_files().len(), 3);
+    let options = fixture.storage.options();
+    db.close().unwrap();
+    let db = Db::open(&options, HERE).unwrap();
+    assert_eq!(db.range(..).count(), 205);
+    assert_eq!(fixture.tables(), 3);
+}
+
+#[test]
+fn a_replacement_refuses_what_it_cannot_drop_whole() {
+    let fixture = Fixture::new();
+    let db = &fixture.db;
+    let file = fixture.table("old", 100, 200);
+    db.ingest_external_file(&[file]).unwrap();
+    let attempt = |name: &str, from, to| {
+        let file = fixture.table(name, 120, 130);
+        let arg = replacing(&fixture, file, from, to);
+        let refused = db.ingest_external_files(&[arg], &inconsistent());
+        refused.map_err(|error| error.kind())
+    };
+    for (at, (from, to)) in [(100, 199), (101, 200), (120, 130)].into_iter().enumerate() {
+        assert_eq!(
+            attempt(&format!("part{at}"), from, to),
+            Err(ErrorKind::Aborted)
+        );
+        assert_eq!(db.range(..).count(), 100);
+        assert_eq!(fixture.tables(), 1);
+    }
+    // Keys of the file outside of the range.
+    assert_eq!(
+        attempt("outside", 121, 300),
+        Err(ErrorKind::InvalidArgument)
+    );
+    assert_eq!(attempt("whole", 100, 200), Ok(()));
+    assert_eq!(db.range(..).count(), 10);
+    let file = fixture.table("all", 500, 510);
+    let mut arg = IngestExternalFileArg::new(db.default_cf(), [file]);
+    arg.set_atomic_replace_range(..).unwrap();
+    db.ingest_external_files(&[arg], &inconsistent()).unwrap();
+    assert_eq!(db.range(..).count(), 10);
+    assert_eq!(fixture.value(505).as_deref(), Some("all"));
+}
+
+#[test]
+fn an_error_at_any_operation_leaves_the_range_or_its_replacement() {
+    let mut at = 1;
+    loop {
+        let fixture = Fixture::new();
+        let db = &fixture.db;
+        let old = fixture.table("old", 0, 50);
+        db.ingest_external_file(&[old]).unwrap();
+        db.put(key(20), "put").unwrap();
+        let file = fixture.table("new", 10, 20);
+        let arg = replacing(&fixture, file, 0, 50);
+        let rule = FaultRule::fail(Failure::NoSpace).on_mutations().nth(at);
+        fixture.storage.faults.add_rule(rule);
+        let ingested = db.ingest_external_files(&[arg], &inconsistent());
+        fixture.storage.faults.clear_rules();
+        let options = fixture.storage.options();
+        let _ = db.close();
+        let db = Db::open(&options, HERE).unwrap();
+        let count = db.range(..).count();
+        match &ingested {
+            Ok(()) => assert_eq!(count, 10),
+            Err(error) => assert!(count == 50 || count == 10, "after {at}: {count}, {error}"),
+        }
+        assert_eq!(fixture.tables(), db.live_files().len(), "after {at}");
+        if ingested.is_ok() {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at > 6, "{at} operations");
+}
+
 /// Ingestions, writes and compactions at random against a map.
 #[test]
 fn random_ingestions_agree_with_a_map() {
     for style in [CompactionStyle::Level, CompactionStyle::Universal] {
+        let mut replacements = 0;
         for seed in 0..6 {
             let fixture = Fixture::with(|options| {
                 options
@@ -421,12 +536,14 @@ fn random_ingestions_agree_with_a_map() {
                     .set_target_file_size_base(8 << 10)
                     .set_level_zero_file_num_compaction_trigger(2);
             });
-            random_history(&fixture, seed);
+            replacements += random_history(&fixture, seed);
         }
+        assert!(replacements > 5, "{replacements} replacements");
     }
 }
 
-fn random_history(fixture: &Fixture, seed: u64) {
+/// Returns the number of ingestions that replaced a range.
+fn random_history(fixture: &Fixture, seed: u64) -> u32 {
     let mut random = Random::new(seed);
     let db = &fixture.db;
     let mut model = std::collections::BTreeMap::new();
@@ -442,10 +559,11 @@ fn random_history(fixture: &Fixture, seed: u64) {
             .collect();
         assert_eq!(&found, model, "seed {seed}: {what}");
     };
+    let mut replacements = 0;
     for step in 0..60 {
         let from = u32::try_from(random.below(500)).unwrap();
         let to = from + 1 + u32::try_from(random.below(80)).unwrap();
-        match random.below(8) {
+        match random.below(9) {
             0..=2 => {
                 for index in from..to {
                     db.put(key(index), format!("put {step}")).unwrap();
@@ -457,8 +575,11 @@ fn random_history(fixture: &Fixture, seed: u64) {
                 model.retain(|found, _| *found < key(from) || *found >= key(to));
             }
             4 => db.flush().unwrap(),
-            5 => snapshots.push((db.snapshot(), model.clone())),
-            _ => {
+            5 => match random.below(2) {
+                0 => snapshots.push((db.snapshot(), model.clone())),
+                _ => snapshots.clear(),
+            },
+            6 | 7 => {
                 let mut writer = fixture.writer(&format!("{step}"));
                 let deletes = random.below(3) == 0;
                 if deletes {
@@ -474,6 +595,28 @@ fn random_history(fixture: &Fixture, seed: u64) {
                 how.set_move_files(random.below(2) == 0);
                 let ingested = db.default_cf().ingest_external_file_opt(&[file], &how);
                 ingested.unwrap();
+            }
+            _ => {
+                // Snapshots would lose what they see.
+                if !snapshots.is_empty() {
+                    continue;
+                }
+                let name = format!("{step}");
+                let file = fixture.table(&name, from, to);
+                let (lower, upper) = match random.below(3) {
+                    0 => (0, 1000),
+                    _ => (from - from % 50, to + 50),
+                };
+                let arg = replacing(fixture, file, lower, upper);
+                match db.ingest_external_files(&[arg], &inconsistent()) {
+                    Ok(()) => {
+                        let range = key(lower)..key(upper);
+                        model.retain(|found, _| !range.contains(found));
+                        model.extend((from..to).map(|index| (key(index), name.clone())));
+                        replacements += 1;
+                    }
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Aborted, "{error}"),
+                }
             }
         }
         check(
@@ -496,6 +639,7 @@ fn random_history(fixture: &Fixture, seed: u64) {
     let db = Db::open(&options, HERE).unwrap();
     check(db.default_cf(), &ReadOptions::new(), &model, "reopened");
     db.verify_checksums().unwrap();
+    replacements
 }
 
 #[test]
