@@ -32,6 +32,18 @@ use crate::snapshot::Snapshot;
 /// mode prevents phantoms: a range that a cursor showed is not protected.
 ///
 /// With a snapshot ([`Transaction::set_snapshot`]), reads show the database as of the snapshot.
+///
+/// # Isolation
+/// The anomalies that each mode prevents. The last column is of transactions, optimistic or
+/// pessimistic, that read every key on which a write depends by [`Transaction::get_for_update`].
+///
+/// | anomaly | no snapshot | snapshot | reads for update |
+/// |---|---|---|---|
+/// | dirty writes, dirty reads, circular reads | prevented | prevented | prevented |
+/// | read skew, unrepeatable reads, long forks | possible | prevented | prevented (or the commit fails) |
+/// | lost updates | possible | prevented | prevented |
+/// | write skew | possible | possible | prevented |
+/// | phantoms | possible | possible | possible |
 pub struct Transaction {
     pub(super) db: Db,
     write: WriteOptions,
