@@ -436,7 +436,10 @@ fn a_range_is_replaced_with_the_tables_and_memtables_in_it() {
     let file = fixture.table("new", 110, 115);
     let arg = replacing(&fixture, file, 100, 200);
     // Snapshots would lose what they see.
-    let refused = db.ingest_external_files(&[arg.clone()], &IngestExternalFileOptions::new());
+    let refused = db.ingest_external_files(
+        std::slice::from_ref(&arg),
+        &IngestExternalFileOptions::new(),
+    );
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
     db.ingest_external_files(&[arg], &inconsistent()).unwrap();
     let found = |index| fixture.value(index);
