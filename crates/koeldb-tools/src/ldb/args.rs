@@ -34,10 +34,9 @@ Examples:
 
 Commands of RocksDB's ldb that do not exist here:
   put_entity, get_entity, multi_get_entity   wide columns can be read, not written
-  reduce_levels, change_compaction_style     open with the new options, then run compact
+  change_compaction_style                    open with the new options, then run compact
   compaction_progress_dump                   an interrupted compaction starts over; there is no progress file
   update_manifest                            it records temperatures, which have no effect here
-  unsafe_remove_sst_file                     move the file away, then run repair, which reports what is lost
   query                                      each of its commands is a command of ldb";
 
 /// Flags of all commands.
@@ -249,6 +248,21 @@ pub(super) enum Command {
     },
     /// Prints figures of a running database at an interval, seen through a secondary of it.
     Top(Top),
+    /// Compacts a column family so that it can be opened with fewer levels.
+    ReduceLevels {
+        /// The number of levels, at least 2.
+        #[arg(long, value_name = "COUNT")]
+        new_levels: usize,
+        /// Prints the number of levels in use before.
+        #[arg(long)]
+        print_old_levels: bool,
+    },
+    /// Removes a table from the tree, which loses its entries, and shows older ones of their keys.
+    UnsafeRemoveSstFile {
+        /// The number of the table.
+        #[arg(value_name = "SST FILE NUMBER")]
+        number: u64,
+    },
     /// Rebuilds the MANIFEST from the readable tables and logs.
     Repair {
         /// Prints the used and the archived files.

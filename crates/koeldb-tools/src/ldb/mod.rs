@@ -5,7 +5,7 @@
 //! - `transfers`: checkpoints, backups, ingestion. `files`: contents of live files.
 //! - `manifest`, `wal`, `internal`: contents of the files, read without opening the database.
 //! - `tree`: a column family's tables, read likewise. `doctor`, `explain`, `lsm` say what they mean.
-//! - `top`: a running database.
+//! - `offline`: changes to the MANIFEST of a closed database. `top`: a running database.
 //!
 //! Commands, flags and output follow RocksDB's `ldb`. Failures print `Failed: …` on standard error
 //! and exit with 1.
@@ -20,6 +20,7 @@ mod files;
 mod internal;
 mod lsm;
 mod manifest;
+mod offline;
 mod output;
 mod prefixes;
 mod top;
@@ -148,6 +149,11 @@ fn execute(cli: &Cli, out: &mut Output) -> Outcome {
         Command::ExplainGet { key } => explain::get(global, key, out),
         Command::Lsm { out: path } => lsm::draw(global, path.as_deref(), out),
         Command::Top(flags) => top::run(global, flags, out),
+        Command::ReduceLevels {
+            new_levels,
+            print_old_levels,
+        } => offline::reduce_levels(global, *new_levels, *print_old_levels, out),
+        Command::UnsafeRemoveSstFile { number } => offline::remove_table(global, *number, out),
         Command::Repair { verbose } => admin::repair(global, *verbose, out),
     }
 }

@@ -430,3 +430,59 @@ fn entries_are_counted_by_prefix_and_files_listed_by_name() {
         "{map}"
     );
 }
+
+/// The tables of a database with their levels, from `list_live_files_metadata --json`.
+fn tables(scratch: &Scratch) -> Vec<(u64, u64)> {
+    let number = |line: &str, name: &str| {
+        let (_, rest) = line
+            .split_once(&format!("\"{name}\":"))
+            .expect("a table has this field");
+        let digits = rest.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let end = digits.find(|c: char| !c.is_ascii_digit());
+        let digits = &digits[..end.unwrap_or(digits.len())];
+        digits.parse::<u64>().expect("a number")
+    };
+    let listed = ldb(scratch, &["list_live_files_metadata", "--json"]);
+    listed
+        .lines()
+        .map(|line| (number(line, "name"), number(line, "level")))
+        .collect()
+}
+
+#[test]
+fn a_table_is_removed_with_its_entries() {
+    let scratch = Scratch::new();
+    two_levels(&scratch);
+    assert_eq!(ldb(&scratch, &["get", "k"]), "5\n");
+    let missing = fail("ldb", &[&scratch.db(), "unsafe_remove_sst_file", "999999"]);
+    assert!(missing.contains("999999"), "{missing}");
+    for (number, level) in tables(&scratch) {
+        if level == 0 {
+            let removed = ldb(&scratch, &["unsafe_remove_sst_file", &number.to_string()]);
+            assert_eq!(removed, "unsafely removed SST file\n");
+        }
+    }
+    assert_eq!(tables(&scratch).len(), 1);
+    assert_eq!(ldb(&scratch, &["checkconsistency"]), "OK\n");
+    // The older entries show again; the deletion of z is in the log.
+    assert_eq!(ldb(&scratch, &["scan"]), "a ==> 1\nk ==> 2\n");
+}
+
+#[test]
+fn a_database_opens_with_fewer_levels_after_their_reduction() {
+    let scratch = Scratch::new();
+    two_levels(&scratch);
+    let before = ldb(&scratch, &["scan"]);
+    let few = "--options=num_levels=3";
+    assert!(fail("ldb", &[&scratch.db(), few, "scan"]).contains("level"));
+    assert!(fail("ldb", &[&scratch.db(), "reduce_levels", "--new_levels=1"]).contains("Invalid"));
+    let reduced = ldb(
+        &scratch,
+        &["reduce_levels", "--new_levels=3", "--print_old_levels"],
+    );
+    assert_eq!(reduced, "The old number of levels in use is 7\nOK\n");
+    assert!(tables(&scratch).iter().all(|(_, level)| *level == 2));
+    assert_eq!(ldb(&scratch, &[few, "scan"]), before);
+    assert_eq!(ldb(&scratch, &[few, "put", "n", "7"]), "OK\n");
+    assert_eq!(ldb(&scratch, &["get", "n"]), "7\n");
+}
