@@ -15,7 +15,7 @@ use std::process::Command;
 
 use koeldb::{BlockBasedOptions, Cache, Db, Env, Options};
 
-const KEYS: u64 = 40_000;
+const KEYS: u64 = 72_000;
 const GETS: u64 = 2_000;
 const MORE_MAX: f64 = 1.1;
 
