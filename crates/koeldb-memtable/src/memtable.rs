@@ -40,6 +40,8 @@ pub struct MemtableOptions {
     pub fixed_hash_seed: bool,
     /// The bytes of checksum per point entry, at most 8; 0 for none.
     pub protection_bytes: usize,
+    /// Whether cursors verify the order of the keys they pass.
+    pub checks_order: bool,
     /// A charge that is dropped when the memory of the entries is freed.
     ///
     /// Pinned values may keep that memory longer than the memtable.
@@ -58,6 +60,7 @@ impl Default for MemtableOptions {
             sorter: None,
             fixed_hash_seed: false,
             protection_bytes: 0,
+            checks_order: false,
             charge: None,
         }
     }
@@ -75,6 +78,7 @@ impl fmt::Debug for MemtableOptions {
             .field("sorter", &self.sorter.is_some())
             .field("fixed_hash_seed", &self.fixed_hash_seed)
             .field("protection_bytes", &self.protection_bytes)
+            .field("checks_order", &self.checks_order)
             .finish()
     }
 }
@@ -144,6 +148,7 @@ pub struct Memtable {
     arena: SharedArena,
     tombstones: Tombstones,
     bloom: Option<Filter>,
+    checks_order: bool,
     sealed: AtomicBool,
     /// The sequence numbers of range tombstones; the arena counts those of point entries.
     tombstone_seqno_first: AtomicU64,
@@ -213,6 +218,7 @@ impl Memtable {
             order,
             tombstones: Tombstones::default(),
             bloom,
+            checks_order: options.checks_order,
             sealed: AtomicBool::new(false),
             tombstone_seqno_first: AtomicU64::new(SeqNo::MAX),
             tombstone_seqno_largest: AtomicU64::new(0),
@@ -366,7 +372,15 @@ impl Memtable {
     /// Creates an unpositioned cursor over the point entries.
     #[must_use]
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
-        self.rep.cursor()
+        self.checked(self.rep.cursor())
+    }
+
+    /// Makes a cursor verify the order of keys, if the options ask for that.
+    fn checked(&self, cursor: MemtableCursor) -> MemtableCursor {
+        match self.checks_order {
+            true => cursor.checking_order(&self.order),
+            false => cursor,
+        }
     }
 
     /// Creates a cursor that need only show keys with the prefix of the last key sought.
@@ -376,7 +390,7 @@ impl Memtable {
     /// the memtable hashes with another extractor than `prefixes`.
     #[must_use]
     pub fn prefix_cursor(self: &Arc<Self>, prefixes: &Arc<dyn PrefixExtractor>) -> MemtableCursor {
-        self.rep.prefix_cursor(prefixes)
+        self.checked(self.rep.prefix_cursor(prefixes))
     }
 
     /// Creates a prefix cursor that shows nothing where the Bloom filter denies the prefix sought.

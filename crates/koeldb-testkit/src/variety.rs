@@ -187,6 +187,7 @@ pub const ROWS: &[Row] = &[
     row(DATABASE, "stats_history_buffer_size", &["0", "1048576"]),
     row(FAMILY, "disable_auto_compactions", BOOL),
     row(FAMILY, "paranoid_file_checks", BOOL),
+    row(FAMILY, "paranoid_memory_checks", BOOL),
     row(FAMILY, "verify_output_flags", &["0", "1025", "4294967295"]),
     row(FAMILY, "memtable_max_range_deletions", &["0", "1", "5"]),
     row(
@@ -371,6 +372,12 @@ pub const ROWS: &[Row] = &[
     row(BLOCK_BASED, "partition_filters", BOOL),
     row(BLOCK_BASED, "use_delta_encoding", BOOL),
     row(BLOCK_BASED, "verify_compression", BOOL),
+    row(BLOCK_BASED, "detect_filter_construct_corruption", BOOL),
+    row(
+        BLOCK_BASED,
+        "prepopulate_block_cache",
+        &["kDisable", "kFlushOnly", "kFlushAndCompaction"],
+    ),
     row(
         BLOCK_BASED,
         "flush_block_policy_factory",
@@ -479,6 +486,12 @@ const fn left_out(
 
 /// The options that a suite does not draw.
 pub const LEFT_OUT: &[LeftOut] = &[
+    left_out(
+        FAMILY,
+        "disallow_memtable_writes",
+        &Suite::ALL,
+        "writes fail by design; tests/it/disallowed_writes.rs has it",
+    ),
     left_out(
         DATABASE,
         "follower_refresh_catchup_period_ms",

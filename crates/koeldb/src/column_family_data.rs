@@ -69,6 +69,8 @@ pub(crate) struct ColumnFamilyData {
     /// The number of manual compactions for which automatic ones wait.
     pub(crate) manual_compactions: AtomicU32,
     pub(crate) counters: ColumnFamilyCounters,
+    /// Whether writes are refused, so that only ingestion fills the family.
+    pub(crate) disallows_writes: bool,
     /// The time to live of values, if values carry their times.
     pub(crate) ttl: Option<Ttl>,
     /// The number of times that another family was chosen for a flush while this one had work.
@@ -139,6 +141,7 @@ impl ColumnFamilyData {
             announced: StallCondition::Normal,
         };
         state.active.activate();
+        let disallows_writes = state.options.disallow_memtable_writes;
         let data = ColumnFamilyData {
             id: family.id(),
             name: family.name().to_owned(),
@@ -151,6 +154,7 @@ impl ColumnFamilyData {
             epochs: family.epochs().clone(),
             manual_compactions: AtomicU32::new(0),
             counters: ColumnFamilyCounters::default(),
+            disallows_writes,
             ttl,
             passed_flushes: AtomicU32::new(0),
             passed_compactions: AtomicU32::new(0),

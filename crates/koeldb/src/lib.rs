@@ -65,6 +65,7 @@ mod options;
 mod output_checks;
 mod periodic_reports;
 mod prepared;
+mod prepopulate;
 mod prometheus;
 mod property;
 mod read;

@@ -25,6 +25,7 @@ use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{Cache, ColumnFamilyOptions, DbOptions, limits};
 use crate::output_checks::OutputChecks;
+use crate::prepopulate::prepopulate;
 use crate::table_reporter::TableReporter;
 use crate::ttl::TtlOptions;
 
@@ -242,6 +243,7 @@ impl TableFiles {
             if let Some(file) = &flush.file {
                 let written = (std::slice::from_ref(file), &[flush.entry_hash][..]);
                 checks.verify(written, 0, &family.tables, self)?;
+                prepopulate(written.0, reason, &options, 0, &family.tables);
             }
             Ok(flush)
         };

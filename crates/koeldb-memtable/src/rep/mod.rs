@@ -250,7 +250,8 @@ impl MemtableRep {
         MemtableCursor {
             cursor,
             filter: None,
-            is_protected: self.arena().protection_bytes() != 0,
+            is_checked: self.arena().protection_bytes() != 0,
+            order_check: None,
         }
     }
 
@@ -260,7 +261,8 @@ impl MemtableRep {
             MemtableRep::PrefixHash(table) if table.hashes(prefixes) => MemtableCursor {
                 cursor: RepCursor::Prefix(PrefixCursor::new(Arc::clone(table))),
                 filter: None,
-                is_protected: table.arena().protection_bytes() != 0,
+                is_checked: table.arena().protection_bytes() != 0,
+                order_check: None,
             },
             _ => self.cursor(),
         }
@@ -418,8 +420,47 @@ macro_rules! either {
 pub struct MemtableCursor {
     cursor: RepCursor,
     filter: Option<Box<PrefixFilter>>,
-    /// Whether entries have checksums, which every move verifies.
-    is_protected: bool,
+    /// Whether every move verifies the checksum of the entry it reaches, or the order of keys.
+    is_checked: bool,
+    order_check: Option<Box<OrderCheck>>,
+}
+
+/// A move of a cursor, with the key sought.
+#[derive(Clone, Copy)]
+enum Move<'k> {
+    ToEnd,
+    Seek(&'k [u8]),
+    SeekForPrev(&'k [u8]),
+    Next,
+    Prev,
+}
+
+/// The check of the order of the keys that a cursor reaches (`paranoid_memory_checks`).
+struct OrderCheck {
+    order: KeyOrder,
+    /// The internal key at the position of the cursor.
+    key: Vec<u8>,
+}
+
+impl OrderCheck {
+    /// Compares the key that a move has reached with the key sought or left.
+    fn reach(&mut self, key: &[u8], moved: Move<'_>) -> Result<()> {
+        let is_ordered = match moved {
+            Move::ToEnd => true,
+            Move::Seek(target) => self.order.compare_internal(key, target).is_ge(),
+            Move::SeekForPrev(target) => self.order.compare_internal(key, target).is_le(),
+            Move::Next => self.order.compare_internal(key, &self.key).is_ge(),
+            Move::Prev => self.order.compare_internal(key, &self.key).is_le(),
+        };
+        if !is_ordered {
+            return Err(Error::corruption(
+                "the keys of a memtable are out of order: they were changed in memory",
+            ));
+        }
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        Ok(())
+    }
 }
 
 /// The filter of a prefix cursor.
@@ -474,14 +515,37 @@ impl MemtableCursor {
 }
 
 impl MemtableCursor {
-    /// Verifies the entry that a move has reached, if entries have checksums.
+    /// Makes every move verify the order of keys.
+    pub(crate) fn checking_order(self, order: &KeyOrder) -> Self {
+        MemtableCursor {
+            is_checked: true,
+            order_check: Some(Box::new(OrderCheck {
+                order: order.clone(),
+                key: Vec::new(),
+            })),
+            ..self
+        }
+    }
+
+    /// Verifies the entry that a move has reached, if the memtable has checks.
     #[inline]
-    fn verify(&self) -> Result<(), Fault<Blocking>> {
-        if self.is_protected {
-            let entry = either!(&self.cursor, cursor => cursor.entry());
-            entry.map_or(Ok(()), Entry::verify)?;
+    fn verify(&mut self, moved: Move<'_>) -> Result<(), Fault<Blocking>> {
+        if self.is_checked {
+            self.verify_entry(moved)?;
         }
         Ok(())
+    }
+
+    #[cold]
+    fn verify_entry(&mut self, moved: Move<'_>) -> Result<()> {
+        let Some(entry) = either!(&self.cursor, cursor => cursor.entry()) else {
+            return Ok(());
+        };
+        entry.verify()?;
+        match &mut self.order_check {
+            Some(check) => check.reach(entry.key(), moved),
+            None => Ok(()),
+        }
     }
 
     /// Hints that values will be read, because one was read.
@@ -504,36 +568,36 @@ impl Cursor for MemtableCursor {
     fn seek_to_first(&mut self) -> Result<(), Fault<Blocking>> {
         self.admit(None);
         either!(&mut self.cursor, cursor => cursor.seek_to_first());
-        self.verify()
+        self.verify(Move::ToEnd)
     }
 
     fn seek_to_last(&mut self) -> Result<(), Fault<Blocking>> {
         self.admit(None);
         either!(&mut self.cursor, cursor => cursor.seek_to_last());
-        self.verify()
+        self.verify(Move::ToEnd)
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
         self.admit(Some(target));
         either!(&mut self.cursor, cursor => cursor.seek(target));
-        self.verify()
+        self.verify(Move::Seek(target))
     }
 
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
         self.admit(Some(target));
         either!(&mut self.cursor, cursor => cursor.seek_for_prev(target));
-        self.verify()
+        self.verify(Move::SeekForPrev(target))
     }
 
     #[inline]
     fn next(&mut self) -> Result<(), Fault<Blocking>> {
         either!(&mut self.cursor, cursor => cursor.next());
-        self.verify()
+        self.verify(Move::Next)
     }
 
     fn prev(&mut self) -> Result<(), Fault<Blocking>> {
         either!(&mut self.cursor, cursor => cursor.prev());
-        self.verify()
+        self.verify(Move::Prev)
     }
 
     #[inline]

@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use koeldb_base::Result;
 use koeldb_base::coding::to_usize;
 use koeldb_base::key::FOOTER_BYTES;
 use koeldb_base::prefix::PrefixExtractor;
+use koeldb_base::{Error, Result};
 
 use super::format::BlockHandle;
 use super::index_builder::{IndexBlockBuilder, IndexBlockFormat, IndexBlockSink};
@@ -24,6 +24,8 @@ pub(crate) struct TableFilterBuilder {
     current: FilterBuilder,
     partitions: Option<Partitions>,
     entry_count: u64,
+    /// The first failure of the verification of a partition.
+    failure: Option<Error>,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,15 @@ impl TableFilterBuilder {
                 done: Vec::new(),
             }),
             entry_count: 0,
+            failure: None,
+        }
+    }
+
+    /// Verifies the filter against the keys that were added.
+    pub(crate) fn verifying(self, verifies: bool) -> Self {
+        TableFilterBuilder {
+            current: self.current.verifying(verifies),
+            ..self
         }
     }
 
@@ -103,7 +114,10 @@ impl TableFilterBuilder {
 
     fn finish_partition(&mut self, last_user_key: &[u8]) {
         self.entry_count += self.current.entry_count() as u64;
-        let filter = self.current.finish();
+        let filter = self.current.finish().unwrap_or_else(|error| {
+            self.failure = Some(error);
+            Vec::new()
+        });
         if let Some(partitions) = &mut self.partitions {
             let mut key = Vec::with_capacity(last_user_key.len() + FOOTER_BYTES);
             key.extend_from_slice(last_user_key);
@@ -129,7 +143,7 @@ impl TableFilterBuilder {
             return Ok(None);
         }
         if self.partitions.is_none() {
-            let handle = sink.write(&mut self.current.finish())?;
+            let handle = sink.write(&mut self.current.finish()?)?;
             return Ok(Some(FinishedFilter {
                 handle,
                 partitioned: false,
@@ -137,6 +151,9 @@ impl TableFilterBuilder {
             }));
         }
         self.finish_partition(last_user_key);
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
         let mut bytes = 0;
         let mut index = IndexBlockBuilder::new(format);
         for (key, filter) in self.partitions.iter_mut().flat_map(|p| &mut p.done) {

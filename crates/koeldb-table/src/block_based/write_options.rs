@@ -61,6 +61,8 @@ pub struct BlockBasedWriteOptions {
     pub block_per_entry: bool,
     /// Whether each compressed block is decompressed and compared.
     pub verify_compression: bool,
+    /// Whether each filter is compared with the keys it was built from.
+    pub verify_filters: bool,
 }
 
 impl Default for BlockBasedWriteOptions {
@@ -87,6 +89,7 @@ impl Default for BlockBasedWriteOptions {
             partition_filters: false,
             block_per_entry: false,
             verify_compression: false,
+            verify_filters: false,
         }
     }
 }
@@ -154,12 +157,13 @@ impl BlockBasedWriteOptions {
             .metadata_block_bytes
             .saturating_mul(100 - deviation)
             .div_ceil(100);
-        Some(TableFilterBuilder::new(
+        let builder = TableFilterBuilder::new(
             algorithm,
             self.whole_key_filtering,
             context.prefix_extractor.clone(),
             partitioned.then_some(partition_bytes),
-        ))
+        );
+        Some(builder.verifying(self.verify_filters))
     }
 }
 

@@ -85,6 +85,17 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         }
     }
 
+    /// Whether the filter admits an entry with this hash, as its builder computed it.
+    pub(crate) fn admits_entry(&self, hash: u64) -> bool {
+        match self.shape {
+            Shape::LegacyBloom(bloom) => {
+                let hash = u32::try_from(hash).unwrap_or(u32::MAX);
+                bloom.may_contain(data(self.bytes.as_ref()), hash)
+            }
+            _ => self.may_contain_hash(hash),
+        }
+    }
+
     /// Queries many hashes together, overlapping their cache misses.
     ///
     /// # Panics
@@ -165,7 +176,7 @@ mod tests {
         for key in keys {
             builder.add(key);
         }
-        builder.finish()
+        builder.finish().unwrap()
     }
 
     proptest! {
@@ -254,7 +265,7 @@ mod tests {
             for key in 0..key_count {
                 builder.add(&key.to_le_bytes());
             }
-            let filter = builder.finish();
+            let filter = builder.finish().unwrap();
             let reader = FilterReader::new(&filter);
             for (keys, first) in [("present", 0), ("absent", key_count)] {
                 let hashes: Vec<u64> = (0..1_000_000_u64)

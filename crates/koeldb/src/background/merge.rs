@@ -25,6 +25,7 @@ use crate::info_log::CompactionOutcome;
 use crate::listener::{CompactionJobInfo, Event, SubcompactionJobInfo};
 use crate::options::{ColumnFamilyOptions, pick_settings};
 use crate::output_checks::OutputChecks;
+use crate::prepopulate::prepopulate;
 use crate::table_files::TableDestination;
 use crate::table_reporter::TableReporter;
 
@@ -159,6 +160,13 @@ impl<'a> Merge<'a> {
         let written = (&*result.output.files, &*result.output.entry_hashes);
         let tables = &jobs.context.table_files;
         checks.verify(written, plan.output_level, &self.family.tables, tables)?;
+        prepopulate(
+            written.0,
+            TableReason::Compaction,
+            &self.options,
+            plan.output_level,
+            &self.family.tables,
+        );
         Ok(result)
     }
 

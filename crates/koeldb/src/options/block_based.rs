@@ -177,7 +177,7 @@ option_section! {
         [honoured mutable "<=5.4"] whole_key_filtering: bool = true, "",
             set_whole_key_filtering(on: bool), get_whole_key_filtering;
         /// Verify a filter while building it.
-        [accepted mutable "7.0"] detect_filter_construct_corruption: bool = false, "",
+        [honoured mutable "7.0"] detect_filter_construct_corruption: bool = false, "",
             set_detect_filter_construct_corruption(on: bool), get_detect_filter_construct_corruption;
         /// Version of the block-based format.
         [honoured mutable "<=5.4"] format_version: u32 = 6, "2..7; RocksDB reads 6 since 8.6, 5 since 6.6, 7 since 10.4.",
@@ -217,7 +217,7 @@ option_section! {
         [honoured mutable "6.19"] max_auto_readahead_size: u64 = 256 << 10, "Bytes; 0 = no implicit readahead.",
             set_max_auto_readahead_size(bytes: u64), get_max_auto_readahead_size;
         /// Insert blocks into the cache when files are written.
-        [accepted mutable "6.22"] prepopulate_block_cache: PrepopulateBlockCache = PrepopulateBlockCache::Disable, "",
+        [honoured mutable "6.22"] prepopulate_block_cache: PrepopulateBlockCache = PrepopulateBlockCache::Disable, "",
             set_prepopulate_block_cache(value: PrepopulateBlockCache), get_prepopulate_block_cache;
         /// First implicit readahead.
         [honoured mutable "7.2"] initial_auto_readahead_size: u64 = 8192, "Bytes; > max is cut to max.",

@@ -282,7 +282,7 @@ option_section! {
         [accepted mutable "8.3"] block_protection_bytes_per_key: u8 = 0, "0, 1, 2, 4 or 8.",
             set_block_protection_bytes_per_key(value: u8), get_block_protection_bytes_per_key;
         /// Check key order while reading a skip list.
-        [accepted mutable "9.6"] paranoid_memory_checks: bool = false, "",
+        [honoured mutable "9.6"] paranoid_memory_checks: bool = false, "",
             set_paranoid_memory_checks(on: bool), get_paranoid_memory_checks;
         /// Check entry checksums while seeking in a skip list.
         [accepted mutable "11.5"] memtable_verify_per_key_checksum_on_seek: bool = false, "Needs memtable_protection_bytes_per_key.",
@@ -314,7 +314,7 @@ option_section! {
         [accepted fixed "<=5.4"] force_consistency_checks: bool = true, "",
             set_force_consistency_checks(on: bool), get_force_consistency_checks;
         /// Family can only be filled by ingestion.
-        [accepted fixed "10.0"] disallow_memtable_writes: bool = false, "Forces memtable_factory=vector.",
+        [honoured fixed "10.0"] disallow_memtable_writes: bool = false, "Forces memtable_factory=vector.",
             set_disallow_memtable_writes(on: bool), get_disallow_memtable_writes;
         /// Temperature assumed for files without one.
         [accepted fixed "8.6"] default_temperature: Temperature = Temperature::Unknown, "",

@@ -159,6 +159,7 @@ impl ColumnFamilyOptions {
             sorter: None,
             fixed_hash_seed: false,
             protection_bytes: self.memtable_protection_bytes_per_key as usize,
+            checks_order: self.paranoid_memory_checks,
             charge: None,
         }
     }
@@ -288,6 +289,7 @@ impl BlockBasedOptions {
             partition_filters: self.partition_filters,
             block_per_entry: self.flush_block_policy_factory == FlushBlockPolicy::EveryKey,
             verify_compression: self.verify_compression,
+            verify_filters: self.detect_filter_construct_corruption,
         }
     }
 

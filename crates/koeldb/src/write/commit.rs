@@ -319,6 +319,11 @@ impl CommitPipeline {
                         )
                         .with_outcome(WriteOutcome::NotApplied)
                     })?;
+                    if family.disallows_writes {
+                        return Err(not_applied(Error::invalid_argument(format!(
+                            "column family {cf} has disallow_memtable_writes: only ingestion fills it"
+                        ))));
+                    }
                     known = Some(family);
                     family
                 }

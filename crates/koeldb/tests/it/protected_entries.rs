@@ -31,18 +31,24 @@ fn fill(db: &Db) {
 }
 
 /// Changes a byte of a value in the memtable.
+fn damage(db: &Db, key: &str) {
+    change(db, key, 7, |byte| byte ^ 4);
+}
+
+/// Changes the byte at this distance from the start of a value in the memtable.
 #[expect(
     unsafe_code,
     reason = "no safe code can damage the memory of a memtable"
 )]
-fn damage(db: &Db, key: &str) {
+fn change(db: &Db, key: &str, distance: isize, to: impl Fn(u8) -> u8) {
     let address = db.get(key).unwrap().unwrap().as_ptr().addr();
-    let byte: *mut u8 = std::ptr::with_exposed_provenance_mut(address + 7);
+    let address = address.wrapping_add_signed(distance);
+    let byte: *mut u8 = std::ptr::with_exposed_provenance_mut(address);
     // SAFETY: the arena exposes its blocks, the memtable keeps them, and no reference to the value
     // is left.
     let value = unsafe { byte.read() };
     // SAFETY: as above; no other thread reads it.
-    unsafe { byte.write(value ^ 4) };
+    unsafe { byte.write(to(value)) };
 }
 
 #[test]
@@ -88,4 +94,27 @@ fn checksums_of_memtables_can_be_turned_on_for_the_next_memtable() {
     assert_eq!(db.get("c").unwrap().unwrap(), "c".repeat(300).as_bytes());
     damage(&db, "c");
     assert_eq!(db.get("c").unwrap_err().kind(), ErrorKind::Corruption);
+}
+
+#[test]
+fn a_key_out_of_order_in_a_skip_list_is_corruption_for_scans_that_check_it() {
+    for checks in [true, false] {
+        let mut options = Options::new();
+        options.create_if_missing(true).set_env(&Env::mem_env());
+        let text = format!("paranoid_memory_checks={checks}");
+        options
+            .apply_str(&text, &koeldb::ConfigOptions::new())
+            .unwrap();
+        let db = Db::open(&options, "/db").unwrap();
+        fill(&db);
+        assert_eq!(db.iterator(IteratorMode::Start).count(), 3);
+        assert_eq!(db.iterator(IteratorMode::End).count(), 3);
+        // The key "b" lies before its footer and the two bytes of the length of its value.
+        change(&db, "b", -11, |_| b'z');
+        let outcome: Result<Vec<_>, _> = db.iterator(IteratorMode::Start).collect();
+        match checks {
+            true => assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Corruption),
+            false => assert_eq!(outcome.unwrap().len(), 3),
+        }
+    }
 }

@@ -1,0 +1,56 @@
+//! Insertion of the blocks of new tables into the block cache (`prepopulate_block_cache`).
+//!
+//! The job that wrote a table reads its data and index blocks once more, mostly from the page
+//! cache, before the table becomes part of the database. First reads then find them in the cache.
+
+use koeldb_base::{Cursor, Result};
+use koeldb_lsm::{FileMeta, TableOpener};
+use koeldb_table::builder::TableReason;
+use koeldb_table::reader::TableCursorOptions;
+use koeldb_table::source::{BlockReadOptions, BlockingSource};
+
+use crate::options::{ColumnFamilyOptions, PrepopulateBlockCache};
+
+/// The size of the reads in bytes.
+const READAHEAD_BYTES: u64 = 256 << 10;
+
+/// Inserts the blocks of new tables for `level`, if the options ask for it.
+///
+/// Blocks that cannot be read are left out: a read that needs them reports why.
+pub(crate) fn prepopulate(
+    files: &[FileMeta],
+    reason: TableReason,
+    options: &ColumnFamilyOptions,
+    level: usize,
+    tables: &TableOpener,
+) {
+    let Some(table) = options.table_factory.block_based() else {
+        return;
+    };
+    let is_wanted = match table.prepopulate_block_cache {
+        PrepopulateBlockCache::Disable => false,
+        PrepopulateBlockCache::FlushOnly => reason == TableReason::Flush,
+        PrepopulateBlockCache::FlushAndCompaction => {
+            matches!(reason, TableReason::Flush | TableReason::Compaction)
+        }
+    };
+    if is_wanted {
+        for file in files {
+            let _ = insert_blocks(file, level, tables);
+        }
+    }
+}
+
+fn insert_blocks(file: &FileMeta, level: usize, tables: &TableOpener) -> Result<()> {
+    let source = BlockingSource::new(BlockReadOptions {
+        readahead_bytes: READAHEAD_BYTES,
+        ..BlockReadOptions::default()
+    });
+    let reader = tables.reader(file, level)?;
+    let mut cursor = reader.cursor(source, &TableCursorOptions::default());
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        cursor.next()?;
+    }
+    Ok(())
+}
