@@ -18,6 +18,7 @@ use koeldb_base::{Error, Result, SeqNo};
 use crate::batch::BatchIter;
 use crate::key_locks::KeyLocks;
 use crate::key_locks::table::{Answer, LockId, LockMode, Owner};
+use crate::options::WriteOptions;
 use crate::write::commit::{CarriedRecords, CommitPipeline, CommitState};
 use crate::write::two_phase::Section;
 
@@ -38,6 +39,8 @@ pub(crate) enum Decision {
 /// A prepared transaction of a database.
 pub(crate) struct Prepared {
     pub(crate) section: Section,
+    /// The options of the transaction, which its decision has, too.
+    pub(crate) write: WriteOptions,
     owner: Arc<Owner>,
     pub(crate) locked: Mutex<Vec<LockId>>,
     decision: Mutex<Decision>,
@@ -73,6 +76,7 @@ impl PreparedTransactions {
     pub(crate) fn reserve(
         &self,
         section: Section,
+        write: &WriteOptions,
         owner: &Arc<Owner>,
         locked: Vec<LockId>,
     ) -> Result<Arc<Prepared>> {
@@ -85,6 +89,7 @@ impl PreparedTransactions {
             .with_outcome(WriteOutcome::NotApplied));
         }
         let entry = Arc::new(Prepared {
+            write: *write,
             owner: Arc::clone(owner),
             locked: Mutex::new(locked),
             decision: Mutex::new(Decision::Preparing),
@@ -106,7 +111,11 @@ impl PreparedTransactions {
     }
 
     /// Takes over the transactions that recovery found undecided, and locks their keys.
+    ///
+    /// Their options are lost: decisions are synced, as in RocksDB.
     pub(crate) fn adopt(&self, sections: Vec<Section>) {
+        let mut write = WriteOptions::new();
+        write.set_sync(true);
         for section in sections {
             let owner = Owner::new(self.key_locks.new_id(), None);
             let mut locked = Vec::new();
@@ -126,7 +135,7 @@ impl PreparedTransactions {
                     locked.push(id);
                 }
             }
-            if let Ok(entry) = self.reserve(section, &owner, locked) {
+            if let Ok(entry) = self.reserve(section, &write, &owner, locked) {
                 entry.set(Decision::None);
             }
         }

@@ -114,6 +114,14 @@ impl WriteBatch {
         })
     }
 
+    /// Creates a batch of the valid `records` of `count` operations.
+    pub(crate) fn from_records(records: &[u8], count: u32) -> Self {
+        let mut batch = Self::with_capacity_bytes(HEADER_BYTES + records.len());
+        batch.rep.extend_from_slice(records);
+        batch.set_count(count);
+        batch
+    }
+
     fn set_count(&mut self, count: u32) {
         self.count = count;
         self.rep[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());

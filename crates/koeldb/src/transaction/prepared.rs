@@ -43,14 +43,23 @@ impl PreparedTransaction {
         self.entry.section.count as usize
     }
 
+    /// A copy of the operations of the transaction.
+    #[must_use]
+    pub fn batch(&self) -> WriteBatch {
+        let section = &self.entry.section;
+        WriteBatch::from_records(&section.records, section.count)
+    }
+
     /// Commits the transaction; returns a sequence number at which its writes are visible.
+    ///
+    /// The log is synced if the options of the transaction say so, and if recovery found it.
     ///
     /// # Errors
     /// `InvalidArgument` if it was rolled back; those of [`Db::write_opt`]. If
     /// [`Error::write_outcome`] is not `NotApplied`, the decision stands: the writes take effect when
     /// the database resumes.
     pub fn commit(&self) -> Result<SeqNo> {
-        self.commit_with(&WriteBatch::new(), &WriteOptions::new())
+        self.commit_with(&WriteBatch::new(), &self.entry.write)
     }
 
     /// Like [`PreparedTransaction::commit`]; also applies `batch`, before the transaction's
@@ -97,6 +106,8 @@ impl PreparedTransaction {
 
     /// Rolls the transaction back: drops its writes.
     ///
+    /// The log is synced as by [`PreparedTransaction::commit`].
+    ///
     /// # Errors
     /// `InvalidArgument` if it was committed; those of [`Db::write_opt`]. If
     /// [`Error::write_outcome`] is not `NotApplied`, the decision stands.
@@ -117,7 +128,7 @@ impl PreparedTransaction {
         };
         let done = inner
             .commit
-            .write_marked(&WriteOptions::new(), &write, |step| {
+            .write_marked(&self.entry.write, &write, |step| {
                 self.entry.set(match step {
                     DecisionStep::Logging => Decision::RollbackStands,
                     DecisionStep::Applied(_) => Decision::RolledBack,
@@ -205,7 +216,7 @@ pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {
     let logged = section.prepare();
     let entry = inner
         .prepared
-        .reserve(section, what.owner, what.locked.clone())?;
+        .reserve(section, what.write, what.owner, what.locked.clone())?;
     let done = inner
         .commit
         .write_section(what.batch, what.write, &logged, || {

@@ -188,3 +188,35 @@ fn a_decision_that_failed_takes_effect_when_writes_resume() {
         }
     }
 }
+
+/// A decision is synced if the writes of the transaction are, and always after a recovery.
+#[test]
+fn an_acknowledged_decision_survives_a_crash() {
+    for is_recovered in [false, true] {
+        for commits in [false, true] {
+            let fs = MemoryFileSystem::new();
+            let (mut db, _) = open(&fs);
+            let mut transaction = db
+                .transaction_opt(&synced(), &TransactionOptions::new())
+                .unwrap();
+            transaction.put("k", "v").unwrap();
+            let mut prepared = transaction.prepare("t").unwrap();
+            let batch = prepared.batch();
+            assert_eq!((batch.len(), prepared.operation_count()), (1, 1));
+            if is_recovered {
+                db.close().unwrap();
+                db = open(&fs).0;
+                prepared = db.prepared_transaction("t").unwrap();
+                assert_eq!(prepared.batch().data(), batch.data());
+            }
+            match commits {
+                true => assert!(prepared.commit().unwrap() > 0),
+                false => prepared.rollback().unwrap(),
+            }
+            let (left, _) = open(&fs.crash_image(SurvivalPolicy::Strict, 0));
+            let expected = commits.then_some(&b"v"[..]);
+            assert_eq!(left.get("k").unwrap().as_deref(), expected);
+            assert!(left.prepared_transactions().is_empty());
+        }
+    }
+}
