@@ -1,5 +1,6 @@
 //! Transactions in interleavings that one thread makes step by step.
 
+mod cleared;
 mod lock_release;
 mod lost_updates;
 

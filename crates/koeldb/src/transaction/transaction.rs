@@ -308,6 +308,16 @@ impl Transaction {
         Ok(prepared)
     }
 
+    /// Reverts all operations, with their locks and save points, so that the transaction can begin
+    /// again, as RocksDB's `Rollback` does.
+    ///
+    /// It keeps its snapshot, id and expiration.
+    pub fn clear(&mut self) {
+        self.batch.clear();
+        self.history.clear();
+        self.release_all();
+    }
+
     /// Drops all writes and releases all locks.
     pub fn rollback(self) {
         drop(self);

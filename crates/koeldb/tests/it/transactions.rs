@@ -134,6 +134,18 @@ impl Worker<'_> {
             if self.random.chance(1, 6) {
                 std::thread::yield_now();
             }
+            if self.random.chance(1, 16) {
+                // It begins again at its snapshot, if it has one: nothing before was there.
+                transaction.clear();
+                actions.retain_mut(|action| match *action {
+                    Action::Append(key, value) => {
+                        *action = Action::Undone(key, value);
+                        true
+                    }
+                    Action::Undone(..) => true,
+                    _ => false,
+                });
+            }
             let key = self.key();
             match self.random.below(8) {
                 0..3 => actions.push(Action::Read(key, self.read(transaction, key)?)),
