@@ -47,6 +47,11 @@ pub trait Source {
 
     /// The snapshot that a `Snapshot` of this object reads; `None` for the latest state.
     fn take_snapshot(&self) -> Option<koeldb::Snapshot>;
+
+    /// The snapshot at which keys of several column families are read.
+    fn latest_snapshot(&self) -> Option<koeldb::Snapshot> {
+        self.take_snapshot()
+    }
 }
 
 /// Implements [`Source`] by a database in the expression `$db`.
@@ -230,7 +235,7 @@ where
     let groups: Vec<&[usize]> = order.chunk_by(|a, b| id(a) == id(b)).collect();
     if groups.len() > 1
         && options.get_snapshot().is_none()
-        && let Some(snapshot) = source.take_snapshot()
+        && let Some(snapshot) = source.latest_snapshot()
     {
         options.set_snapshot(&snapshot);
     }

@@ -389,7 +389,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
 
     /// Returns the batches that begin after a sequence number, from the log.
     pub fn get_updates_since(&self, seq_number: u64) -> Result<DBWALIterator, Error> {
-        let updates = self.db().get_updates_since(seq_number)?;
+        let updates = self.db().get_updates_since(seq_number.saturating_add(1))?;
         Ok(DBWALIterator::new(updates, seq_number))
     }
 }

@@ -240,6 +240,21 @@ impl Db {
             .flush_families(&self.inner().families.all(), options)
     }
 
+    /// Flushes all column families if data was written without the log, as [`Db::close`] does.
+    ///
+    /// Does nothing with `avoid_flush_during_shutdown`.
+    ///
+    /// # Errors
+    /// See [`Db::flush`].
+    pub fn flush_unlogged(&self) -> Result<()> {
+        let inner = self.inner();
+        let options = inner.context.mutable_options();
+        if options.avoid_flush_during_shutdown || !inner.commit.visibility.has_unlogged() {
+            return Ok(());
+        }
+        self.flush()
+    }
+
     /// Flushes these column families and waits until the tables are durable.
     ///
     /// # Errors

@@ -367,9 +367,11 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
             .delete_files_in_range(closed(Some(from), Some(to)))?)
     }
 
-    /// Does nothing: background work ends when the database is closed.
+    /// Flushes what was written without the log; background work ends when the database is closed.
+    ///
+    /// LOG has the error of a failed flush.
     pub fn cancel_all_background_work(&self, wait: bool) {
-        let _ = wait;
+        let _ = (wait, self.db().flush_unlogged());
     }
 
     /// Returns the identity of the database.

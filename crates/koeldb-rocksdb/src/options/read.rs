@@ -77,11 +77,12 @@ impl ReadOptions {
         set_async_io(bool);
     }
 
-    /// Reads the state of a snapshot.
+    /// Reads the state of a snapshot; the latest one, if it is of a transaction without a snapshot.
     pub fn set_snapshot<D: DBAccess>(&mut self, snapshot: &SnapshotWithThreadMode<D>) {
-        if let Some(snapshot) = &snapshot.inner {
-            self.inner.set_snapshot(snapshot);
-        }
+        match &snapshot.inner {
+            Some(snapshot) => self.inner.set_snapshot(snapshot),
+            None => self.inner.clear_snapshot(),
+        };
     }
 
     /// Scans begin at this key.

@@ -80,7 +80,7 @@ impl<T: ThreadMode> OptimisticTransactionDB<T> {
         writeopts: &WriteOptions,
         otxn_opts: &OptimisticTransactionOptions,
     ) -> Transaction<'_, Self> {
-        Transaction::new(self.db(), &writeopts.inner, &otxn_opts.inner)
+        Transaction::new(self.db(), None, &writeopts.inner, &otxn_opts.inner)
     }
 
     /// Applies a batch.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::Transaction;
+use super::transaction::Undecided;
 use crate::access::{Source, iterator_methods, read_database, read_methods, write_methods};
 use crate::db::{Access, family_methods, named, open, property, property_int};
 use crate::{
@@ -22,8 +23,8 @@ pub struct TransactionDB<T: ThreadMode = DefaultThreadMode> {
     families: T,
     db: koeldb::Db,
     path: PathBuf,
-    /// Prepared transactions found at open, until they are asked for.
-    prepared: Mutex<Vec<koeldb::PreparedTransaction>>,
+    /// Prepared transactions found at open, until they are asked for, and dropped ones.
+    prepared: Undecided,
 }
 
 impl<T: ThreadMode> Drop for TransactionDB<T> {
@@ -169,13 +170,18 @@ impl<T: ThreadMode> TransactionDB<T> {
         write_opts: &WriteOptions,
         txn_opts: &TransactionOptions,
     ) -> Transaction<'a, Self> {
-        Transaction::new(&self.db, &write_opts.inner, &txn_opts.inner)
+        Transaction::new(
+            &self.db,
+            Some(&self.prepared),
+            &write_opts.inner,
+            &txn_opts.inner,
+        )
     }
 
-    /// Returns the prepared transactions that the open found, once.
+    /// Returns the undecided prepared transactions that the open found or that were dropped, once.
     pub fn prepared_transactions(&self) -> Vec<Transaction<'_, Self>> {
         let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        let recovered = |prepared| Transaction::recovered(&self.db, prepared);
+        let recovered = |prepared| Transaction::recovered(&self.db, &self.prepared, prepared);
         prepared.drain(..).map(recovered).collect()
     }
 

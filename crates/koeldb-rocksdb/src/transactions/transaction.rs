@@ -2,6 +2,7 @@
 
 use std::cell::{Ref, RefCell, RefMut};
 use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
 
 use koeldb::{BatchEntry, LockMode, PinnedSlice, PreparedTransaction};
 
@@ -19,17 +20,20 @@ enum State {
     Over(koeldb::Error),
 }
 
+/// Prepared transactions of a database that no [`Transaction`] has.
+pub(super) type Undecided = Mutex<Vec<PreparedTransaction>>;
+
 /// A transaction of a [`TransactionDB`](crate::TransactionDB) or an
 /// [`OptimisticTransactionDB`](crate::OptimisticTransactionDB).
 ///
-/// Its writes become visible together when it commits; dropping it takes them back. Its reads see
-/// its own writes, and otherwise the latest state unless their options have a snapshot.
+/// Its writes become visible together when it commits; dropping it takes them back, unless it is
+/// prepared: then [`prepared_transactions`](crate::TransactionDB::prepared_transactions) has it.
+/// Reads see its own writes, and otherwise the latest state unless their options have a snapshot.
 pub struct Transaction<'db, DB> {
     state: RefCell<State>,
     name: RefCell<Option<Vec<u8>>>,
     db: koeldb::Db,
-    write: koeldb::WriteOptions,
-    options: koeldb::TransactionOptions,
+    undecided: Option<&'db Undecided>,
     label: PhantomData<fn() -> &'db DB>,
 }
 
@@ -37,9 +41,10 @@ fn over(state: &str) -> koeldb::Error {
     koeldb::Error::invalid_argument(format!("Transaction {state}"))
 }
 
-impl<DB> Transaction<'_, DB> {
-    pub(crate) fn new(
+impl<'db, DB> Transaction<'db, DB> {
+    pub(super) fn new(
         db: &koeldb::Db,
+        undecided: Option<&'db Undecided>,
         write: &koeldb::WriteOptions,
         options: &koeldb::TransactionOptions,
     ) -> Self {
@@ -51,19 +56,21 @@ impl<DB> Transaction<'_, DB> {
             state: RefCell::new(state),
             name: RefCell::default(),
             db: db.clone(),
-            write: *write,
-            options: options.clone(),
+            undecided,
             label: PhantomData,
         }
     }
 
-    pub(crate) fn recovered(db: &koeldb::Db, prepared: PreparedTransaction) -> Self {
+    pub(super) fn recovered(
+        db: &koeldb::Db,
+        undecided: &'db Undecided,
+        prepared: PreparedTransaction,
+    ) -> Self {
         Transaction {
             name: RefCell::new(Some(prepared.name().to_vec())),
             state: RefCell::new(State::Prepared(prepared)),
             db: db.clone(),
-            write: koeldb::WriteOptions::new(),
-            options: koeldb::TransactionOptions::new(),
+            undecided: Some(undecided),
             label: PhantomData,
         }
     }
@@ -106,13 +113,18 @@ impl<DB> Transaction<'_, DB> {
         Ok(transaction.batch().get_opt(family, key, options)?)
     }
 
-    /// Makes the writes visible together. The transaction is over in any case.
+    /// Makes the writes visible together. After an error only a prepared transaction remains.
     pub fn commit(self) -> Result<(), Error> {
-        match self.state.into_inner() {
-            State::Open(transaction) => transaction.commit()?,
-            State::Prepared(prepared) => prepared.commit()?,
+        if let State::Prepared(prepared) = &*self.state.borrow() {
+            prepared.commit()?;
+        }
+        match self.state.replace(State::Over(over("was committed"))) {
+            State::Open(transaction) => {
+                transaction.commit()?;
+            }
+            State::Prepared(_) => {}
             State::Over(error) => return Err(error.into()),
-        };
+        }
         Ok(())
     }
 
@@ -161,22 +173,19 @@ impl<DB> Transaction<'_, DB> {
         SnapshotWithThreadMode::new(self)
     }
 
-    /// Takes back all writes. Unless it was prepared, the transaction can be used again.
+    /// Takes back all writes. Unless it was prepared, the transaction can be used again, with its
+    /// snapshot.
     pub fn rollback(&self) -> Result<(), Error> {
-        let state = self.state.replace(State::Over(over("was rolled back")));
-        match state {
-            State::Open(transaction) => {
-                transaction.rollback();
-                let again = self.db.transaction_opt(&self.write, &self.options)?;
-                self.state.replace(State::Open(Box::new(again)));
-                Ok(())
+        let mut state = self.state.borrow_mut();
+        match &mut *state {
+            State::Open(transaction) => transaction.clear(),
+            State::Prepared(prepared) => {
+                prepared.rollback()?;
+                *state = State::Over(over("was rolled back"));
             }
-            State::Prepared(prepared) => Ok(prepared.rollback()?),
-            State::Over(error) => {
-                self.state.replace(State::Over(error.clone()));
-                Err(error.into())
-            }
+            State::Over(error) => return Err(error.clone().into()),
         }
+        Ok(())
     }
 
     /// Marks a state of the writes, to return to.
@@ -240,8 +249,12 @@ impl<DB> Transaction<'_, DB> {
 
     /// Returns a copy of the writes.
     pub fn get_writebatch(&self) -> WriteBatchWithTransaction<true> {
-        let batch = self.open().map(|open| open.batch().batch().clone());
-        batch.unwrap_or_default().into()
+        let batch = match &*self.state.borrow() {
+            State::Open(transaction) => transaction.batch().batch().clone(),
+            State::Prepared(prepared) => prepared.batch(),
+            State::Over(_) => koeldb::WriteBatch::new(),
+        };
+        batch.into()
     }
 
     /// Adds the operations of a batch to the transaction, as if each were made by itself.
@@ -376,6 +389,20 @@ impl<DB> Source for Transaction<'_, DB> {
 
     fn take_snapshot(&self) -> Option<koeldb::Snapshot> {
         self.open().ok()?.snapshot().cloned()
+    }
+
+    fn latest_snapshot(&self) -> Option<koeldb::Snapshot> {
+        Some(self.db.snapshot())
+    }
+}
+
+impl<DB> Drop for Transaction<'_, DB> {
+    fn drop(&mut self) {
+        let state = self.state.replace(State::Over(over("was dropped")));
+        if let (State::Prepared(prepared), Some(undecided)) = (state, self.undecided) {
+            let mut undecided = undecided.lock().unwrap_or_else(PoisonError::into_inner);
+            undecided.push(prepared);
+        }
     }
 }
 

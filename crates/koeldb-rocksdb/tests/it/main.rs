@@ -9,4 +9,5 @@ mod errors;
 mod interop;
 mod semantics;
 mod surface;
+mod transactions;
 mod ttl;

@@ -345,3 +345,29 @@ fn a_secondary_follows_its_primary_on_request() {
     assert!(secondary.put("key", "3").is_err());
     assert!(db.try_catch_up_with_primary().is_err());
 }
+
+#[test]
+fn updates_after_the_latest_flush_need_no_older_log() {
+    let (_dir, db) = opened(&[]);
+    db.put("a", "").unwrap();
+    db.put("b", "").unwrap();
+    db.flush().unwrap();
+    let latest = db.latest_sequence_number();
+    db.put("c", "").unwrap();
+    let mut updates = db.get_updates_since(latest).unwrap();
+    assert_eq!(updates.next().unwrap().unwrap().0, latest + 1);
+    assert!(updates.next().is_none());
+}
+
+#[test]
+fn a_cancellation_flushes_what_no_log_has() {
+    let (_dir, db) = opened(&[]);
+    db.put("key", "logged").unwrap();
+    db.cancel_all_background_work(true);
+    assert_eq!(db.live_files().unwrap().len(), 0);
+    let mut unlogged = rocksdb::WriteOptions::default();
+    unlogged.disable_wal(true);
+    db.put_opt("key", "unlogged", &unlogged).unwrap();
+    db.cancel_all_background_work(false);
+    assert_eq!(db.live_files().unwrap().len(), 1);
+}

@@ -123,6 +123,12 @@ impl ReadOptions {
         self
     }
 
+    /// Reads the latest state.
+    pub fn clear_snapshot(&mut self) -> &mut Self {
+        self.snapshot = None;
+        self
+    }
+
     /// The snapshot that is read.
     #[must_use]
     pub fn get_snapshot(&self) -> Option<&Snapshot> {
