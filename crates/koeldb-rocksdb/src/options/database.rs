@@ -363,7 +363,7 @@ impl Options {
         self.inner.set_wal_dir(path);
     }
 
-    /// Whether files are synced with all their metadata. No effect.
+    /// Whether files are synced with all their metadata.
     pub fn set_use_fsync(&mut self, useit: bool) {
         self.inner.set_use_fsync(useit);
     }
@@ -493,7 +493,7 @@ impl Options {
             .set_rate_limiter(&limiter.auto_tuned(true).build());
     }
 
-    /// Marks tables with many deletions for compaction. No effect.
+    /// Marks tables with many deletions for compaction.
     pub fn add_compact_on_deletion_collector_factory(
         &mut self,
         window_size: usize,
