@@ -152,7 +152,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if *self.is_superseded.get_mut() {
             // What remains is removed by the next open.
-            let _ = remove_dir_all(&*self.fs, &self.path);
+            let _ = discard(&*self.fs, &self.path);
         }
     }
 }
@@ -233,6 +233,20 @@ fn copy(
     target.sync_all()?;
     target.close()?;
     Ok(copied)
+}
+
+/// Removes the directory of a snapshot under another name, durably: a crash must not leave an
+/// incomplete one that the next open takes for the newest.
+pub(crate) fn discard(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    let leaving = path.with_extension("old");
+    match fs.rename(path, &leaving) {
+        Err(error) if error.is_path_not_found() => return Ok(()),
+        renamed => renamed?,
+    }
+    if let Some(parent) = path.parent() {
+        fs.sync_dir(parent)?;
+    }
+    remove_dir_all(fs, &leaving)
 }
 
 /// Removes a directory and what is in it, if it exists.

@@ -23,7 +23,7 @@ use koeldb::{
 
 use crate::application::StateBatch;
 use crate::logs::refuse_wal_dir;
-use crate::snapshot::{SnapshotDir, remove_dir_all};
+use crate::snapshot::{SnapshotDir, discard, remove_dir_all};
 
 /// The reserved key of the applied position. Writes of applications to it have no effect.
 pub const APPLIED_KEY: &[u8] = b"\0koeldb.raft.applied";
@@ -203,7 +203,7 @@ impl StateStore {
             let newest = current.snapshot.clone();
             drop(current);
             drop(built);
-            let _ = remove_dir_all(&*self.shared.fs, &path);
+            let _ = discard(&*self.shared.fs, &path);
             return Ok(newest);
         }
         let old = match &built {
@@ -247,7 +247,8 @@ impl StateStore {
         };
         let prepared = self.prepare(snapshot, &own, &state, expected);
         let (own, db) = prepared.inspect_err(|_| {
-            for path in [&own.with_extension("tmp"), &own, &state] {
+            let _ = discard(&**fs, &own);
+            for path in [&own.with_extension("tmp"), &state] {
                 let _ = remove_dir_all(&**fs, path);
             }
         })?;

@@ -1,7 +1,9 @@
 //! The state without a log: snapshots, installation, power cuts.
 
-use koeldb::fs::SurvivalPolicy;
-use koeldb::{Options, Result};
+use std::sync::Arc;
+
+use koeldb::fs::{Failure, FaultFileSystem, FaultRule, SurvivalPolicy, SystemClock};
+use koeldb::{Env, Options, Result};
 use koeldb_openraft::{SnapshotDir, StateStore};
 use koeldb_testkit::floors::Floors;
 
@@ -213,6 +215,44 @@ fn a_power_cut_during_an_installation_leaves_the_old_state_or_the_new_one() {
         }
     }
     assert!(old > 0 && new > 0, "{old} old, {new} new");
+}
+
+/// What the failure made is removed when the power is cut.
+#[test]
+fn a_power_cut_after_a_failed_installation_leaves_a_state_that_opens() {
+    let source_disk = Disk::new();
+    let source = open(&source_disk, "/source").unwrap();
+    (0..50).for_each(|index| apply(&source, index));
+    let snapshot = source.build_snapshot().unwrap().unwrap();
+
+    let before = Disk::new();
+    let state = open(&before, "/target").unwrap();
+    (0..20).for_each(|index| apply(&state, index));
+    state.build_snapshot().unwrap();
+    drop(state);
+
+    let (step, mut failed) = (Floors::chosen().of(3, 1, 1), 0);
+    for at in (1..).step_by(step) {
+        let disk = before.cut(SurvivalPolicy::Generous, 0);
+        let faults = FaultFileSystem::new(Arc::new(disk.fs.clone()), at);
+        let env = Env::new(Arc::new(faults.clone()), Arc::new(SystemClock));
+        let target = StateStore::open(&env, &disk.options(), "/target").unwrap();
+        faults.add_rule(FaultRule::fail(Failure::Device).on_mutations().nth(at));
+        disk.fs.arm_crash(disk.fs.operation_count() + at + at % 12);
+        let installed = target.install_snapshot(&snapshot, &49_u64.to_le_bytes());
+        let has_failed = faults.injection_count() > 0;
+        drop(target);
+        for (policy, seed) in SurvivalPolicy::ALL.into_iter().zip(at..) {
+            let state = open(&disk.cut(policy, seed), "/target").unwrap();
+            assert!(matches!(applied(&state), Some(19 | 49)), "{at}, {policy:?}");
+            state.current_snapshot().unwrap();
+        }
+        if installed.is_ok() && !has_failed {
+            break;
+        }
+        failed += 1;
+    }
+    assert!(failed > 10, "{failed}");
 }
 
 #[test]
