@@ -311,23 +311,28 @@ async fn revive(world: &World, id: u64) {
     world.start(id).await;
 }
 
+/// `KOELDB_SEED` is the first seed, `KOELDB_N` their number.
 #[test]
-#[ignore = "too few runs since restarted leaders no longer go on in their old term"]
 fn clusters_are_linearizable_through_power_cuts() {
-    let from = std::env::var("KOELDB_SEED")
-        .ok()
-        .map(|seed| seed.parse().unwrap());
-    let count = match from {
-        Some(_) => 1,
-        None => Floors::chosen().of(3, 100, 5_000),
+    let asked = |name| {
+        let value: Option<String> = std::env::var(name).ok();
+        value.map(|value| value.parse::<u64>().unwrap())
     };
-    let seconds = Floors::chosen().of(5, 20, 60);
-    let from: u64 = from.unwrap_or(0);
+    let (from, seconds) = (asked("KOELDB_SEED"), Floors::chosen().of(5, 20, 60));
+    let count = match (asked("KOELDB_N"), from) {
+        (Some(count), _) => count,
+        (None, Some(_)) => 1,
+        (None, None) => Floors::chosen().of(3, 100, 5_000),
+    };
+    let from = from.unwrap_or(0);
     let mut total = Counts::default();
+    let mut failed = Vec::new();
     for seed in from..from + count {
         let ran = std::panic::catch_unwind(|| simulate(seed, run(seconds)));
         let Ok(counts) = ran else {
-            panic!("seed {seed} fails: KOELDB_SEED={seed}");
+            println!("seed {seed} fails: KOELDB_SEED={seed}");
+            failed.push(seed);
+            continue;
         };
         total.cuts += counts.cuts;
         total.kills += counts.kills;
@@ -341,4 +346,5 @@ fn clusters_are_linearizable_through_power_cuts() {
     println!(
         "summary suite=raft_cluster floors={floors} seeds={count} seconds={seconds} {total:?}"
     );
+    assert!(failed.is_empty(), "seeds {failed:?} fail");
 }
