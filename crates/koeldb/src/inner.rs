@@ -20,7 +20,7 @@
 //! others. Readers take none of them. Listeners and loggers are called without locks.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::sync::lock_plain as lock;
@@ -178,6 +178,10 @@ impl DbInner {
         } else {
             self.commit.flush_unlogged()
         };
+        self.slots.cancelled.store(true, Ordering::Relaxed);
+        if let Some(service) = &self.context.plugins.compaction_service {
+            service.cancel_awaiting_jobs();
+        }
         self.slots.shut_down();
         if let Some(secondary) = &self.secondary {
             secondary.close();

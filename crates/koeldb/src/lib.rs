@@ -71,6 +71,7 @@ mod property;
 mod read;
 mod read_modify_write;
 mod reads;
+mod remote;
 mod repair;
 mod report;
 mod resume;
@@ -145,6 +146,10 @@ pub use options::*;
 pub use read::{
     Answers, DbCursor, DbIterator, DbStream, Direction, IteratorMode, MultiGetStream, PinnedSlices,
     ReadOptions,
+};
+pub use remote::{
+    CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
+    CompactionServiceScheduleResponse, compaction_failure_result,
 };
 pub use repair::RepairReport;
 pub use report::{LogReport, RecoveryReport, ScrubReport, SettingWithoutEffect, SstFileProperties};

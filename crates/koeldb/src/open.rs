@@ -47,7 +47,7 @@ use replay::Recovered;
 use secondary::SecondaryToOpen;
 
 pub use builder::DbBuilder;
-pub(crate) use families::list_families;
+pub(crate) use families::{DEFAULT_FAMILY, list_families};
 
 /// State of a running open.
 struct Opening {

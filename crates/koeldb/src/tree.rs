@@ -9,6 +9,7 @@ mod holds;
 mod options_file;
 mod purge;
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use koeldb_base::Result;
@@ -41,6 +42,8 @@ pub(crate) struct Tree {
     purge: Purge,
     /// The lock held while the OPTIONS file is rewritten.
     options_file: Mutex<()>,
+    /// The number of the newest OPTIONS file.
+    options_number: AtomicU64,
 }
 
 /// The parts of a database that a [`Tree`] uses.
@@ -65,6 +68,7 @@ impl Tree {
             versions: Mutex::new(versions),
             purge: Purge::default(),
             options_file: Mutex::new(()),
+            options_number: AtomicU64::new(0),
         }
     }
 

@@ -37,6 +37,9 @@ pub struct CompactionJob<'a> {
     pub plan: &'a CompactionPlan,
     /// The version the plan was made from.
     pub version: &'a Arc<Version>,
+    /// The user keys that the job covers. The entries of a part of the keys are not counted against
+    /// the properties of the inputs, and such a job is not divided.
+    pub range: PartRange,
     /// The opener of the input tables.
     pub tables: &'a Arc<TableOpener>,
     /// The block source for reading inputs.
@@ -184,16 +187,20 @@ impl CompactionJob<'_> {
         self.open_readers()?;
         let tombstones = self.collect_tombstones(&self.version.order)?;
         self.inherit_times();
-        let ranges = part::ranges(self.borders()?);
+        let is_whole = self.range.is_unbounded();
+        let ranges = match is_whole {
+            true => part::ranges(self.borders()?),
+            false => vec![self.range.clone()],
+        };
         let failed = AtomicBool::new(false);
         let cancelled: Vec<&AtomicBool> = self.cancelled.iter().copied().chain([&failed]).collect();
         let done: Mutex<Vec<Option<Finished<'_>>>> =
             Mutex::new(ranges.iter().map(|_| None).collect());
         let problem: Mutex<Option<Problem>> = Mutex::default();
-        let is_whole = ranges.len() == 1;
+        let is_unclipped = is_whole && ranges.len() == 1;
         (self.run_parts)(ranges.len(), &|number| {
             let range = &ranges[number];
-            let of_part = |all: &FragmentedTombstones| match is_whole {
+            let of_part = |all: &FragmentedTombstones| match is_unclipped {
                 true => all.clone(),
                 false => all.clipped(range.from.as_deref(), range.to.as_deref()),
             };
@@ -223,7 +230,9 @@ impl CompactionJob<'_> {
         let done = done.into_inner().unwrap_or_default();
         let finished: Vec<Finished<'_>> = done.into_iter().flatten().collect();
         assert_eq!(finished.len(), ranges.len(), "every part has run");
-        self.check_record_count(finished.iter().map(|part| part.entries_read).sum())?;
+        if is_whole {
+            self.check_record_count(finished.iter().map(|part| part.entries_read).sum())?;
+        }
         let mut result = CompactionResult {
             output: Outputs::default(),
             entries_read: 0,
@@ -288,7 +297,7 @@ impl CompactionJob<'_> {
 
     /// Compares the number of entries read with the properties of the inputs.
     fn check_record_count(&self, read: u64) -> Result<()> {
-        match self.expected_records() {
+        match input_entry_count(self.plan, self.tables) {
             Some(expected) if self.verify_record_count && expected != read => {
                 Err(Error::corruption(format!(
                     "compaction read {read} entries, but the properties of its inputs state \
@@ -387,20 +396,21 @@ impl CompactionJob<'_> {
         }
         Ok(union_of(order, &lists))
     }
+}
 
-    /// The number of entries by the inputs' properties; `None` if a table has no exact counts.
-    fn expected_records(&self) -> Option<u64> {
-        let mut expected = 0;
-        for (level, file) in self.plan.files() {
-            let reader = self.tables.reader(file, level).ok()?;
-            let properties = reader.properties();
-            if properties.format_version < 5 {
-                return None;
-            }
-            expected += properties
-                .entry_count
-                .checked_sub(properties.range_deletion_count)?;
+/// Returns the number of entries of the inputs by their properties; `None` if a table has no exact
+/// counts.
+pub fn input_entry_count(plan: &CompactionPlan, tables: &TableOpener) -> Option<u64> {
+    let mut expected = 0;
+    for (level, file) in plan.files() {
+        let reader = tables.reader(file, level).ok()?;
+        let properties = reader.properties();
+        if properties.format_version < 5 {
+            return None;
         }
-        Some(expected)
+        expected += properties
+            .entry_count
+            .checked_sub(properties.range_deletion_count)?;
     }
+    Some(expected)
 }

@@ -13,7 +13,7 @@ mod flush;
 mod output;
 mod part;
 
-pub use compaction::{CompactionJob, CompactionResult, NewFilter, RunParts};
+pub use compaction::{CompactionJob, CompactionResult, NewFilter, RunParts, input_entry_count};
 pub use compaction_cursor::{
     CompactionCursor, CompactionRules, DropCounts, ExistsBelow, stripe_of,
 };
@@ -22,3 +22,4 @@ pub use entry_hash::EntryHash;
 pub use filter::{CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision};
 pub use flush::{FlushJob, FlushResult};
 pub use output::{Fallback, OutputSpec, Outputs, TableOutputs};
+pub use part::PartRange;

@@ -48,9 +48,19 @@ pub(super) fn borders(
 
 /// A range of user keys: from the first key, inclusive, to the second, exclusive.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PartRange {
-    pub(super) from: Option<Vec<u8>>,
-    pub(super) to: Option<Vec<u8>>,
+pub struct PartRange {
+    /// The first user key; `None` for no bound.
+    pub from: Option<Vec<u8>>,
+    /// The user key behind the range; `None` for no bound.
+    pub to: Option<Vec<u8>>,
+}
+
+impl PartRange {
+    /// Whether the range has all keys.
+    #[must_use]
+    pub fn is_unbounded(&self) -> bool {
+        self.from.is_none() && self.to.is_none()
+    }
 }
 
 /// Returns the ranges between the borders.

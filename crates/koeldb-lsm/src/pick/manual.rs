@@ -286,6 +286,52 @@ pub fn pick_files(
     if busy || is_partial || is_claimed {
         return None;
     }
+    Some(plan_of(version, settings, inputs, output_level, &range))
+}
+
+/// Plans the compaction of exactly these tables, as the database that owns them has picked it.
+///
+/// # Errors
+/// The reason why the tables cannot be compacted into `output_level`.
+pub fn plan_files(
+    version: &Version,
+    settings: &PickSettings,
+    numbers: &[FileNumber],
+    output_level: usize,
+) -> Result<CompactionPlan, String> {
+    if output_level >= version.levels.len() {
+        return Err(format!("there is no level {output_level}"));
+    }
+    let named = |file: &&Arc<FileMeta>| numbers.contains(&file.number);
+    let above = version.levels.iter().enumerate().take(output_level + 1);
+    let inputs: Vec<CompactionInput> = above
+        .map(|(level, files)| CompactionInput {
+            level,
+            files: files.files.iter().filter(named).cloned().collect(),
+        })
+        .filter(|input| !input.files.is_empty())
+        .collect();
+    let files = || inputs.iter().flat_map(|input| &input.files);
+    let missing = |number: &&FileNumber| !files().any(|file| file.number == **number);
+    if let Some(number) = numbers.iter().find(missing) {
+        return Err(format!(
+            "table {number:06}.sst is not on levels 0 to {output_level}"
+        ));
+    }
+    match KeyRange::of(&version.order, files()) {
+        Some(range) => Ok(plan_of(version, settings, inputs, output_level, &range)),
+        None => Err("no tables are named".to_owned()),
+    }
+}
+
+/// The plan that merges `inputs`, which have the keys of `range`.
+fn plan_of(
+    version: &Version,
+    settings: &PickSettings,
+    inputs: Vec<CompactionInput>,
+    output_level: usize,
+    range: &KeyRange,
+) -> CompactionPlan {
     let grandparents = match version.levels.get(output_level + 1) {
         Some(_) => range.overlapping(version, output_level + 1),
         None => Vec::new(),
@@ -294,7 +340,7 @@ pub fn pick_files(
     let older_on_level0 = output_level == 0
         && inputs.iter().map(|input| input.files.len()).sum::<usize>()
             < version.levels[0].files.len();
-    Some(CompactionPlan {
+    CompactionPlan {
         reason: CompactionReason::ManualCompaction,
         output_level,
         target_file_bytes: match output_level {
@@ -303,12 +349,12 @@ pub fn pick_files(
         },
         max_grandparent_bytes: settings.max_compaction_bytes,
         grandparents,
-        bottommost: !older_on_level0 && is_bottommost(version, output_level, &range),
+        bottommost: !older_on_level0 && is_bottommost(version, output_level, range),
         trivial_move: false,
         deletion_only: false,
         inputs,
         next_cursor: None,
-    })
+    }
 }
 
 /// The files of level 0 that join the named ones.

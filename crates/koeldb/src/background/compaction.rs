@@ -18,6 +18,7 @@ use crate::counters::JobTotals;
 use crate::health::catch_panics;
 use crate::info_log::CompactionOutcome;
 use crate::listener::{CompactionJobInfo, Event};
+use crate::remote::WorkerJob;
 use crate::spans;
 use crate::work_queue::WorkKind;
 
@@ -32,6 +33,8 @@ pub(super) struct CompactionRequest<'a> {
     pub(super) compression: Option<Compression>,
     /// The size at which an output table is cut; `None` for that of the output level.
     pub(super) target_file_bytes: Option<u64>,
+    /// The job of another process that this one runs.
+    pub(super) worker: Option<&'a WorkerJob>,
 }
 
 /// The result of a plan that was carried out and is not installed.
@@ -77,7 +80,7 @@ impl Background {
     }
 
     /// Returns the description of a compaction that begins.
-    fn compaction_info(
+    pub(super) fn compaction_info(
         &self,
         family: &ColumnFamilyData,
         plan: &CompactionPlan,
@@ -146,7 +149,10 @@ impl Background {
         if plan.deletion_only {
             return Ok(CarriedOut::default());
         }
-        let (output, merge) = self.merge_tables(info, family, plan, request)?;
+        let (output, merge) = match self.merge_remotely(info, family, plan, &request)? {
+            Some(merged) => merged,
+            None => self.merge_tables(info, family, plan, request)?,
+        };
         Ok(CarriedOut {
             files: output.files.into_iter().map(Arc::new).collect(),
             fallbacks: output.fallbacks,

@@ -434,6 +434,7 @@ impl Background {
                 max_subcompactions: options.max_subcompactions,
                 compression: options.compression,
                 target_file_bytes: options.output_file_size_limit,
+                worker: None,
             },
             is_exclusive: false,
         };

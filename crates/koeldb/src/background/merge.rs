@@ -95,7 +95,10 @@ impl<'a> Merge<'a> {
         let options = family.options();
         let version = family.version();
         // After the plan was made, so that the list has every snapshot that could see an input.
-        let snapshots = jobs.visibility.snapshots.all();
+        let snapshots = match request.worker {
+            Some(job) => job.snapshots.clone(),
+            None => jobs.visibility.snapshots.all(),
+        };
         let oldest = snapshots.first().copied();
         let log = &jobs.context.info_log;
         log.compaction_started(info.job_id, &family.name, plan, oldest);
@@ -126,7 +129,12 @@ impl<'a> Merge<'a> {
     /// Runs the job, and verifies its tables against the entries that it wrote.
     fn run(&self, next_file_number: &(dyn Fn() -> FileNumber + Sync)) -> Result<CompactionResult> {
         let (jobs, plan) = (self.jobs, self.plan);
-        let checks = OutputChecks::of_compaction(&self.options);
+        // The primary of a worker checks its tables.
+        let checks = match self.request.worker {
+            Some(_) => OutputChecks::default(),
+            None => OutputChecks::of_compaction(&self.options),
+        };
+        let range = self.request.worker.map(|job| job.range.clone());
         let filter_context = CompactionFilterContext::new(
             plan.bottommost,
             plan.reason == CompactionReason::ManualCompaction,
@@ -145,6 +153,7 @@ impl<'a> Merge<'a> {
         let job = CompactionJob {
             plan,
             version: &self.version,
+            range: range.unwrap_or_default(),
             tables: &self.family.tables,
             source: self.source(),
             snapshots: self.snapshots.clone(),
@@ -196,7 +205,10 @@ impl<'a> Merge<'a> {
         let epochs = plan.files().map(|(_, file)| file.epoch);
         OutputSpec {
             fs: &*context.fs,
-            directory: context.table_files.directory(),
+            directory: match self.request.worker {
+                Some(job) => &job.directory,
+                None => context.table_files.directory(),
+            },
             write_options: context
                 .table_files
                 .write_options(Purpose::Compaction, bytes_expected),
@@ -235,6 +247,9 @@ impl<'a> Merge<'a> {
         let mut context = tables.build_context(self.family, &self.options, destination);
         if let Some(compression) = self.request.compression {
             context.compression = compression;
+        }
+        if let Some(job) = self.request.worker {
+            context.db_id.clone_from(&job.db_id);
         }
         context
     }

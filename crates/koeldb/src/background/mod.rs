@@ -11,6 +11,7 @@ mod flush;
 mod manual;
 mod merge;
 mod pause;
+mod remote;
 mod scrub;
 mod space;
 mod subcompactions;

@@ -16,7 +16,7 @@ use crate::options::{ColumnFamilyOptions, Options};
 use crate::table_files::TableFiles;
 use crate::tree::{descriptor, new_family, open_tables};
 
-const DEFAULT_FAMILY: &str = "default";
+pub(crate) const DEFAULT_FAMILY: &str = "default";
 
 /// A column family to open, with its options.
 pub(super) type ColumnFamilyToOpen = (String, ColumnFamilyOptions);

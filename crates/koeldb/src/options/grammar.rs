@@ -31,6 +31,15 @@ pub(crate) fn strip_braces(text: &str) -> &str {
     }
 }
 
+/// Drops the braces around the whole text if they match each other, as those of `{a}:{b}` do not.
+pub(crate) fn strip_outer_braces(text: &str) -> &str {
+    let text = trim(text);
+    match text.starts_with('{').then(|| split_braced(text)).flatten() {
+        Some((_, "")) => strip_braces(text),
+        _ => text,
+    }
+}
+
 /// Returns the text before the brace that matches the one at the start of `text`, and the rest.
 fn split_braced(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0_usize;

@@ -34,7 +34,7 @@ mod manual_compaction;
 mod memtable;
 mod mend;
 pub(crate) mod mutable;
-mod object;
+pub(crate) mod object;
 pub(crate) mod options_file;
 mod per_call;
 mod plain;

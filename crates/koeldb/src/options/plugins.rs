@@ -7,6 +7,7 @@ use koeldb_fs::rate_limit::RateLimiter;
 
 use crate::env::Env;
 use crate::listener::EventListener;
+use crate::remote::CompactionService;
 use crate::sst_file_manager::SstFileManager;
 use crate::write_buffers::WriteBufferManager;
 
@@ -32,6 +33,7 @@ pub(crate) struct Plugins {
     pub(crate) rate_limiter: Option<RateLimiter>,
     pub(crate) sst_file_manager: Option<SstFileManager>,
     pub(crate) transactions: Option<TransactionDbOptions>,
+    pub(crate) compaction_service: Option<Arc<dyn CompactionService>>,
 }
 
 impl fmt::Debug for Plugins {
@@ -59,6 +61,15 @@ impl Options {
     /// Sends the lines of the information log to `logger` instead of the file `LOG`.
     pub fn set_logger(&mut self, logger: impl Logger) -> &mut Self {
         self.plugins.logger = Some(Arc::new(logger));
+        self
+    }
+
+    /// Offers compactions to this service, which may have another process run them.
+    ///
+    /// Moves and drops of whole tables stay here, as do compactions with a codec or file size of
+    /// their own and those of a TTL database.
+    pub fn set_compaction_service(&mut self, service: impl CompactionService) -> &mut Self {
+        self.plugins.compaction_service = Some(Arc::new(service));
         self
     }
 

@@ -1,6 +1,7 @@
 //! The OPTIONS file, which is rewritten with every change of the options.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use koeldb_base::Result;
 use koeldb_base::file_name::{self, FileKind, FileNumber};
@@ -10,6 +11,11 @@ use super::Tree;
 use crate::options::{ColumnFamilyOptions, options_file};
 
 impl Tree {
+    /// The number of the newest OPTIONS file; 0 if none was written.
+    pub(crate) fn options_file_number(&self) -> FileNumber {
+        self.options_number.load(Ordering::Acquire)
+    }
+
     /// Writes the current options to a new OPTIONS file, and removes all but the two newest.
     pub(crate) fn write_options_file(&self) -> Result<()> {
         // Serialized: the newest file has the newest options, and removals do not conflict.
@@ -31,13 +37,15 @@ impl Tree {
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone();
+        let number = self.context.new_file_number();
         options_file::write(
             &*self.context.fs,
             &self.context.path,
-            self.context.new_file_number(),
+            number,
             &db,
             &borrowed,
         )?;
+        self.options_number.store(number, Ordering::Release);
         let mut numbers: Vec<(FileNumber, String)> = self
             .context
             .fs

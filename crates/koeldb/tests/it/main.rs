@@ -65,6 +65,7 @@ mod recovery_flush;
 mod recovery_rules;
 mod reference;
 mod regressions;
+mod remote_compaction;
 mod repair;
 mod representations;
 mod resume;

@@ -1,0 +1,261 @@
+//! Compactions that a service runs elsewhere, and those that this process runs for another.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_fs::{Purpose, WriteOptions};
+use koeldb_lsm::job::Outputs;
+use koeldb_lsm::pick::CompactionPlan;
+use koeldb_table::builder::TableReason;
+
+use super::Background;
+use super::compaction::CompactionRequest;
+use crate::column_family_data::ColumnFamilyData;
+use crate::counters::JobTotals;
+use crate::info_log::CompactionOutcome;
+use crate::listener::CompactionJobInfo;
+use crate::remote::accept::{AcceptedJob, RemoteJob};
+use crate::remote::format::JobInput;
+use crate::remote::{
+    CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
+    CompactionServiceScheduleResponse, WorkerJob,
+};
+use crate::table_reporter::TableReporter;
+use crate::transfer::{Pace, Transfer, TransferFile};
+
+fn aborted() -> Error {
+    Error::with_kind(ErrorKind::Aborted, "the remote compaction was aborted")
+}
+
+/// The new files of a job, which are removed unless it ends well.
+struct TakenTables<'a> {
+    background: &'a Background,
+    paths: Vec<PathBuf>,
+}
+
+impl Drop for TakenTables<'_> {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            // One that cannot be removed is an orphan, which the next open removes.
+            let _ = self.background.context.fs.remove_file(path);
+        }
+    }
+}
+
+impl Background {
+    /// Runs the compaction of another process.
+    pub(crate) fn run_worker_job(
+        &self,
+        family: &Arc<ColumnFamilyData>,
+        plan: &CompactionPlan,
+        job: &WorkerJob,
+    ) -> Result<(Outputs, CompactionOutcome)> {
+        let _foreground = self.slots.enter()?;
+        let info = self.compaction_info(family, plan);
+        let request = CompactionRequest {
+            max_subcompactions: 1,
+            worker: Some(job),
+            ..CompactionRequest::default()
+        };
+        self.merge_tables(&info, family, plan, request)
+    }
+
+    /// The compaction service, if a worker can run this compaction.
+    fn service_for(
+        &self,
+        plan: &CompactionPlan,
+        request: &CompactionRequest<'_>,
+    ) -> Option<&dyn CompactionService> {
+        let service = self.context.plugins.compaction_service.as_deref()?;
+        // What the input cannot say: the settings of a call, and the clock of a TTL database.
+        let is_plain = request.compression.is_none()
+            && request.target_file_bytes.is_none()
+            && request.worker.is_none()
+            && self.context.table_files.ttl.is_none();
+        (is_plain && !plan.inputs.is_empty()).then_some(service)
+    }
+
+    /// Lets the compaction service merge the inputs of a plan; `None` if this process has to.
+    pub(super) fn merge_remotely(
+        &self,
+        info: &CompactionJobInfo,
+        family: &Arc<ColumnFamilyData>,
+        plan: &CompactionPlan,
+        request: &CompactionRequest<'_>,
+    ) -> Result<Option<(Outputs, CompactionOutcome)>> {
+        let Some(service) = self.service_for(plan, request) else {
+            return Ok(None);
+        };
+        let (name, log) = (&family.name, &self.context.info_log);
+        let input = JobInput {
+            family: name.clone(),
+            snapshots: self.visibility.snapshots.all(),
+            files: plan
+                .files()
+                .map(|(_, file)| crate::remote::table_name(file.number))
+                .collect(),
+            output_level: u32::try_from(plan.output_level).unwrap_or(u32::MAX),
+            db_id: self.context.identity.clone(),
+            begin: None,
+            end: None,
+            options_file: self.tree.options_file_number(),
+        };
+        let described = CompactionServiceJobInfo {
+            db_path: self.context.path.clone(),
+            db_id: self.context.identity.clone(),
+            db_session_id: self.context.table_files.session_id.clone(),
+            column_family_id: family.id,
+            column_family: name.clone(),
+            job_id: info.job_id,
+            reason: plan.reason,
+            is_bottommost: plan.bottommost,
+            base_input_level: info.base_input_level,
+            output_level: plan.output_level,
+            input_bytes: plan.input_bytes(),
+        };
+        let (id, directory) = match service.schedule(&described, &input.encode()) {
+            CompactionServiceScheduleResponse::Scheduled {
+                job_id,
+                output_directory,
+            } => (job_id, output_directory),
+            CompactionServiceScheduleResponse::Refused(CompactionServiceJobStatus::Aborted) => {
+                return Err(aborted());
+            }
+            CompactionServiceScheduleResponse::Refused(_) => return Ok(None),
+        };
+        let begun = self.context.clock.now();
+        let (status, message) = service.wait(&id);
+        match status {
+            CompactionServiceJobStatus::Success => {}
+            CompactionServiceJobStatus::Aborted => return Err(aborted()),
+            CompactionServiceJobStatus::Failure | CompactionServiceJobStatus::UseLocal => {
+                log.warn(format_args!(
+                    "[{name}] remote compaction {id}: {status:?}; it runs locally"
+                ));
+                return Ok(None);
+            }
+        }
+        if self.slots.cancelled.load(Ordering::Relaxed) {
+            return Err(aborted());
+        }
+        let job = RemoteJob {
+            files: &self.context.table_files,
+            family,
+            plan,
+            directory: &directory,
+        };
+        let taken = job
+            .accept(&message)
+            .and_then(|accepted| self.take_tables(info, family, plan, accepted));
+        match taken {
+            Ok((output, mut totals)) => {
+                totals.elapsed = self.context.clock.now().saturating_sub(begun);
+                family.counters.compacted(plan.output_level, totals);
+                service.on_installation(&id, CompactionServiceJobStatus::Success);
+                let outcome = CompactionOutcome::new(totals, 1, &output.properties);
+                Ok(Some((output, outcome)))
+            }
+            Err(error) => {
+                log.warn(format_args!(
+                    "[{name}] the result of remote compaction {id} is refused, it runs locally: {error}"
+                ));
+                service.on_installation(&id, CompactionServiceJobStatus::UseLocal);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes accepted tables into the directory of the database, durably.
+    fn take_tables(
+        &self,
+        info: &CompactionJobInfo,
+        family: &ColumnFamilyData,
+        plan: &CompactionPlan,
+        accepted: AcceptedJob,
+    ) -> Result<(Outputs, JobTotals)> {
+        let AcceptedJob { tables, result } = accepted;
+        let (fs, files) = (&*self.context.fs, &self.context.table_files);
+        let reporter =
+            TableReporter::new(files, info.job_id, &family.name, TableReason::Compaction);
+        let epochs = plan.files().map(|(_, file)| file.epoch);
+        let epoch = epochs.filter(|&epoch| epoch > 0).min().unwrap_or(0);
+        let mut taken = TakenTables {
+            background: self,
+            paths: Vec::new(),
+        };
+        let mut output = Outputs::default();
+        let mut take = || -> Result<()> {
+            for table in &tables {
+                let number: FileNumber = reporter.begin();
+                let target = file_name::table(files.directory(), number);
+                taken.paths.push(target.clone());
+                self.take_file(&table.path, &target, table.file.bytes)?;
+                let mut file = table.file.with_epoch(epoch);
+                file.number = number;
+                file.tail_bytes = match table.properties.tail_start_offset {
+                    0 => 0,
+                    start => file.bytes.saturating_sub(start),
+                };
+                output.raw_bytes +=
+                    table.properties.raw_key_bytes + table.properties.raw_value_bytes;
+                output.files.push(file);
+                output.properties.push(table.properties.clone());
+            }
+            fs.sync_dir(files.directory())
+        };
+        reporter.check(take())?;
+        taken.paths.clear();
+        for (file, properties) in output.files.iter().zip(&output.properties) {
+            reporter.created(file, properties);
+        }
+        let there = plan
+            .files()
+            .filter(|(level, _)| *level == plan.output_level);
+        let read_there = there.map(|(_, file)| file.bytes).sum();
+        let figures = &result.figures;
+        let totals = JobTotals {
+            count: 1,
+            read_above: plan.input_bytes().saturating_sub(read_there),
+            read_there,
+            written: output.files.iter().map(|file| file.bytes).sum(),
+            raw: output.raw_bytes,
+            keys_in: figures.input_entries,
+            keys_dropped: figures.input_entries.saturating_sub(figures.output_entries),
+            ..JobTotals::default()
+        };
+        Ok((output, totals))
+    }
+
+    /// Links or copies a table of a worker to `target`, and makes its bytes durable.
+    fn take_file(&self, source: &Path, target: &Path, bytes: u64) -> Result<()> {
+        let fs = &*self.context.fs;
+        let file = TransferFile {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            bytes,
+            may_link: true,
+            expected_crc32c: None,
+        };
+        let transfer = Transfer {
+            from: fs,
+            to: fs,
+            purpose: Purpose::Compaction,
+            pace: &Pace::new(&self.context.clock, 0),
+            threads: 1,
+            must_link: false,
+            stop: None,
+            progress: &|_| (),
+        };
+        let transferred = transfer.run(&[file])?;
+        if transferred.iter().any(|it| it.is_linked) {
+            // A service may have brought the file here without a sync.
+            let mut linked = fs.append(target, &WriteOptions::new(Purpose::Compaction))?;
+            linked.sync_all()?;
+            linked.close()?;
+        }
+        Ok(())
+    }
+}

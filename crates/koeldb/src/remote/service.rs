@@ -1,0 +1,95 @@
+//! The interface of compaction services, which carry jobs to workers.
+
+use std::path::PathBuf;
+
+use koeldb_lsm::pick::CompactionReason;
+
+/// The status of a remote compaction job. (RocksDB's `CompactionServiceJobStatus`.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionServiceJobStatus {
+    /// The worker wrote a result.
+    Success,
+    /// The job failed. The primary runs the compaction itself.
+    ///
+    /// In RocksDB the compaction fails.
+    Failure,
+    /// The job was cancelled: the compaction ends, and is picked again later.
+    Aborted,
+    /// The primary is to run the compaction itself.
+    UseLocal,
+}
+
+/// The answer of [`CompactionService::schedule`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompactionServiceScheduleResponse {
+    /// The job was scheduled.
+    Scheduled {
+        /// The name of the job, unique among all databases of the service.
+        job_id: String,
+        /// The directory in which the primary finds the tables when the job has succeeded.
+        ///
+        /// The primary takes tables from nowhere else: the `output_path` of the result has to be
+        /// this path. It must not be a directory of a database.
+        output_directory: PathBuf,
+    },
+    /// The job was not scheduled, for this reason.
+    Refused(CompactionServiceJobStatus),
+}
+
+/// The description of a remote compaction job for its service.
+#[derive(Clone, Debug)]
+pub struct CompactionServiceJobInfo {
+    /// The directory of the database.
+    pub db_path: PathBuf,
+    /// The identity of the database.
+    pub db_id: String,
+    /// The id of this open of the database.
+    pub db_session_id: String,
+    /// The id of the column family.
+    pub column_family_id: u32,
+    /// The name of the column family.
+    pub column_family: String,
+    /// The number of the job, unique within the session.
+    pub job_id: u64,
+    /// The reason for the compaction.
+    pub reason: CompactionReason,
+    /// Whether nothing lies below the output in its key range.
+    pub is_bottommost: bool,
+    /// The highest input level.
+    pub base_input_level: usize,
+    /// The output level.
+    pub output_level: usize,
+    /// The bytes of the input tables.
+    pub input_bytes: u64,
+}
+
+/// A carrier of compactions to workers. (RocksDB's `CompactionService`.)
+///
+/// [`crate::Options::set_compaction_service`] installs it. Its calls come from background threads,
+/// for several jobs concurrently.
+pub trait CompactionService: Send + Sync + 'static {
+    /// Schedules a job; `input` is the message for [`crate::Db::open_and_compact`].
+    fn schedule(
+        &self,
+        info: &CompactionServiceJobInfo,
+        input: &[u8],
+    ) -> CompactionServiceScheduleResponse;
+
+    /// Waits for the end of a job, and returns the worker's result.
+    ///
+    /// A service decides how long it waits, and returns
+    /// [`CompactionServiceJobStatus::UseLocal`] when it gives up. When the primary takes the
+    /// tables, no worker may write them any more.
+    fn wait(&self, job_id: &str) -> (CompactionServiceJobStatus, Vec<u8>);
+
+    /// Makes all waiting, also of later calls, end: the database is being closed.
+    fn cancel_awaiting_jobs(&self) {}
+
+    /// Receives the end of a job at the primary.
+    ///
+    /// `Success`: its tables are in the database directory. `UseLocal`: the result was refused. The
+    /// output directory is no longer needed.
+    fn on_installation(&self, job_id: &str, status: CompactionServiceJobStatus) {
+        let _ = (job_id, status);
+    }
+}
