@@ -40,9 +40,8 @@ impl Db {
     ///
     /// `input` is the message that the primary gave to its
     /// [`CompactionService`](crate::CompactionService), of KoelDB or of RocksDB 9.8 or newer. The new
-    /// tables are written to `output_directory`, which must be empty or missing and on no other
-    /// machine's cache: they are durable when this returns. The answer is the message for the
-    /// primary. Nothing changes in `path`. (RocksDB's `DB::OpenAndCompact`.)
+    /// tables are written to `output_directory`, which must be empty or missing. They are durable
+    /// when this returns the message for the primary. Nothing changes in `path`. (RocksDB's `DB::OpenAndCompact`.)
     ///
     /// The settings come from the OPTIONS file that `input` names. From `overrides` come the
     /// environment, listeners, and the objects that the file can only name: comparator, merge
