@@ -14,6 +14,7 @@ fn model(name: &str, failing: Option<usize>) {
         let parts = (0..PARTS).map(|at| Part {
             records: at..at + 1,
             first: at as SeqNo,
+            protection: None,
         });
         let insert = {
             let inserted = Arc::clone(&inserted);
