@@ -49,7 +49,7 @@ pub enum ProblemKind {
     UnknownType(u8),
     /// A compressed record cannot be decompressed.
     BadCompression,
-    /// A record longer than [`RecordReader::set_record_bytes_max`] allows.
+    /// A record longer than [`RecordReader::set_record_bytes_max`](super::RecordReader::set_record_bytes_max) allows.
     TooLarge,
     /// A metadata record is malformed or misplaced.
     BadMetadata(&'static str),
