@@ -9,6 +9,7 @@ use crate::{Error, Options};
 /// Writes a table, whose keys must ascend.
 pub struct SstFileWriter<'a> {
     options: Result<koeldb::ColumnFamilyOptions, Error>,
+    env: koeldb::Env,
     state: Mutex<State>,
     label: PhantomData<&'a Options>,
 }
@@ -26,15 +27,20 @@ impl<'a> SstFileWriter<'a> {
     pub fn create(opts: &'a Options) -> Self {
         SstFileWriter {
             options: opts.checked().map(|options| options.cf_options().clone()),
+            env: opts.inner.get_env().clone(),
             state: Mutex::default(),
             label: PhantomData,
         }
     }
 
-    /// Begins a table.
+    /// Begins a table, instead of a file that is there.
     pub fn open<P: AsRef<Path>>(&'a self, path: P) -> Result<(), Error> {
         let options = self.options.as_ref().map_err(Clone::clone)?;
-        let writer = koeldb::SstFileWriter::create(options, path)?;
+        let mut how = koeldb::SstFileWriterOptions::new();
+        how.set_env(&self.env);
+        // The writer refuses to overwrite a file. If there is none, or it stays, `create` fails.
+        let _ = self.env.file_system().remove_file(path.as_ref());
+        let writer = koeldb::SstFileWriter::create_opt(options, path, &how)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.writer = Some(writer);
         Ok(())

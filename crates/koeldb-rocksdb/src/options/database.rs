@@ -86,7 +86,7 @@ impl Options {
     ) -> Result<(Options, Vec<ColumnFamilyDescriptor>), Error> {
         let mut how = ConfigOptions::new();
         how.set_ignore_unknown_options(ignore_unknown_options);
-        let loaded = koeldb::Options::load_latest(path, &how)?;
+        let loaded = koeldb::Options::load_latest_in(&env.inner, path, &how)?;
         let of_engine = |inner| Options {
             inner,
             ..Options::default()

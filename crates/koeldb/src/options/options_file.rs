@@ -563,8 +563,20 @@ impl Options {
     /// # Errors
     /// `NotFound` if there is none; otherwise see [`Options::load_file`].
     pub fn load_latest(db: impl AsRef<Path>, how: &ConfigOptions) -> Result<LoadedOptions> {
-        let fs = PosixFileSystem::new();
-        load(&fs, &latest(&fs, db.as_ref())?, how)
+        Self::load_latest_in(&Env::default(), db, how)
+    }
+
+    /// Reads the newest OPTIONS file of a database directory in the file system of `env`.
+    ///
+    /// # Errors
+    /// See [`Options::load_latest`].
+    pub fn load_latest_in(
+        env: &Env,
+        db: impl AsRef<Path>,
+        how: &ConfigOptions,
+    ) -> Result<LoadedOptions> {
+        let fs = &**env.file_system();
+        load(fs, &latest(fs, db.as_ref())?, how)
     }
 
     /// Reads an OPTIONS file of any release of RocksDB or KoelDB.

@@ -52,6 +52,12 @@ impl Options {
         self
     }
 
+    /// The environment.
+    #[must_use]
+    pub fn get_env(&self) -> &Env {
+        &self.plugins.env
+    }
+
     /// Adds a listener for events; several may be added.
     pub fn add_event_listener(&mut self, listener: impl EventListener) -> &mut Self {
         self.plugins.listeners.push(Arc::new(listener));
