@@ -1,9 +1,9 @@
 //! Behavior of the original that programs meet, one test for each.
 
 use rocksdb::{
-    ColumnFamilyDescriptor, DB, DBCompressionType, IteratorMode, MultiThreaded, Options,
-    PrefixRange, ReadOptions, SliceTransform, TransactionDB, TransactionDBOptions, WriteBatch,
-    WriteBatchIterator, properties,
+    Cache, ColumnFamilyDescriptor, DB, DBCompressionType, Env, IteratorMode, MultiThreaded,
+    Options, PrefixRange, ReadOptions, SliceTransform, SstFileWriter, TransactionDB,
+    TransactionDBOptions, WriteBatch, WriteBatchIterator, properties,
 };
 
 fn opened(names: &[&str]) -> (tempfile::TempDir, DB) {
@@ -370,4 +370,31 @@ fn a_cancellation_flushes_what_no_log_has() {
     db.put_opt("key", "unlogged", &unlogged).unwrap();
     db.cancel_all_background_work(false);
     assert_eq!(db.live_files().unwrap().len(), 1);
+}
+
+#[test]
+fn tables_and_options_are_files_of_the_environment() {
+    let env = Env::mem_env().unwrap();
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_env(&env);
+    let db = DB::open(&options, "/memory/db").unwrap();
+    // The second table replaces the first.
+    for key in ["first", "second"] {
+        let mut writer = SstFileWriter::create(&options);
+        writer.open("/memory/table.sst").unwrap();
+        writer.put(key, "value").unwrap();
+        writer.finish().unwrap();
+    }
+    assert!(!std::path::Path::new("/memory").exists());
+    db.ingest_external_file(vec!["/memory/table.sst"]).unwrap();
+    assert_eq!(db.get("first").unwrap(), None);
+    assert_eq!(db.get("second").unwrap().unwrap(), b"value");
+    drop(db);
+    let cache = Cache::new_lru_cache(1 << 20);
+    let (mut options, families) =
+        Options::load_latest("/memory/db", env.clone(), false, cache).unwrap();
+    options.set_env(&env);
+    let db = DB::open_cf_descriptors(&options, "/memory/db", families).unwrap();
+    assert_eq!(db.get("second").unwrap().unwrap(), b"value");
 }

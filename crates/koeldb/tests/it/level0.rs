@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use koeldb::{Db, Decision, Event, IteratorMode, Options, ReadOptions, Snapshot, StringAppend};
+use koeldb::{
+    CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Db, Decision, Event,
+    IteratorMode, Options, ReadOptions, Snapshot, StringAppend,
+};
 
 use crate::scratch::ScratchDir;
 
@@ -14,6 +17,29 @@ const LIMIT: Duration = Duration::from_secs(60);
 const KEYS: u32 = 40;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Filters that stand still if the output is below level 0, until the sender is dropped.
+struct StandsStill(Arc<Mutex<Receiver<()>>>);
+
+struct Waits(Arc<Mutex<Receiver<()>>>);
+
+impl CompactionFilter for Waits {
+    fn filter(&mut self, _level: u32, _key: &[u8], _value: &[u8]) -> Decision {
+        let _ = self.0.lock().unwrap().recv_timeout(LIMIT);
+        Decision::Keep
+    }
+}
+
+impl CompactionFilterFactory for StandsStill {
+    fn name(&self) -> &str {
+        "stands still below level 0"
+    }
+
+    fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>> {
+        let waits = Waits(Arc::clone(&self.0));
+        (context.output_level > 0).then(|| Box::new(waits) as Box<dyn CompactionFilter>)
+    }
+}
 
 fn content(db: &Db, snapshot: Option<&Snapshot>) -> Content {
     let mut options = ReadOptions::new();
@@ -68,7 +94,7 @@ fn level_0_is_merged_within_itself_while_a_compaction_into_the_base_level_stands
     let within = Arc::new(AtomicU64::new(0));
     let mixed = Arc::new(AtomicU64::new(0));
     let (open, opened) = channel::<()>();
-    let opened = Mutex::new(opened);
+    let opened = Arc::new(Mutex::new(opened));
     let mut options = Options::new();
     options
         .create_if_missing(true)
@@ -77,12 +103,7 @@ fn level_0_is_merged_within_itself_while_a_compaction_into_the_base_level_stands
         .set_level_zero_slowdown_writes_trigger(1000)
         .set_level_zero_stop_writes_trigger(1000)
         .set_merge_operator(StringAppend::new(","))
-        .set_compaction_filter("stand still below level 0", move |level, _, _| {
-            if level > 0 {
-                let _ = opened.lock().unwrap().recv_timeout(LIMIT);
-            }
-            Decision::Keep
-        })
+        .set_compaction_filter_factory(StandsStill(opened))
         .add_event_listener({
             let (within, mixed) = (Arc::clone(&within), Arc::clone(&mixed));
             move |event: &Event<'_>| {
