@@ -96,10 +96,10 @@ pub fn parse(name: &str) -> Option<FileKind> {
     }
 }
 
-/// What is appended to the name of a file that waits for its deletion.
+/// The suffix of the names of files in the trash, which wait for their deletion.
 pub const TRASH_EXTENSION: &str = ".trash";
 
-/// Whether a file of a database waits for its deletion under this name.
+/// Whether this is the name of a database file in the trash.
 ///
 /// RocksDB appends a number if a name is taken: `000012.sst1.trash`.
 #[must_use]

@@ -10,11 +10,11 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Instant;
 
-/// The measurements of a thread, each of which includes those before it.
+/// The level of measurement of a thread; each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum PerfLevel {
-    /// None.
+    /// No measurements.
     #[default]
     Disable = 1,
     /// Counts, without a clock.
@@ -68,9 +68,9 @@ macro_rules! metrics {
 metrics! {
     /// Blocks found in the block cache.
     BlockCacheHitCount = "block_cache_hit_count", Count;
-    /// Index blocks among them.
+    /// Index blocks found in the block cache.
     BlockCacheIndexHitCount = "block_cache_index_hit_count", Count;
-    /// Filter blocks among them.
+    /// Filter blocks found in the block cache.
     BlockCacheFilterHitCount = "block_cache_filter_hit_count", Count;
     /// Blocks read from files.
     BlockReadCount = "block_read_count", Count;
@@ -114,7 +114,7 @@ metrics! {
     WriteMemtableTime = "write_memtable_time", Time;
     /// Time of delays and stops of writes.
     WriteDelayTime = "write_delay_time", Wait;
-    /// Time of waiting for the leader of a write group, or for the lead.
+    /// Time of waiting for the leader of a write group, or to become the leader.
     WriteThreadWaitNanos = "write_thread_wait_nanos", Wait;
     /// Waits for locks of keys.
     KeyLockWaitCount = "key_lock_wait_count", Count;
@@ -191,7 +191,7 @@ pub fn timer(metric: PerfMetric) -> Timer {
 #[cold]
 #[expect(
     clippy::disallowed_methods,
-    reason = "the times are shown to a person, and no behaviour depends on them"
+    reason = "the times are only reported, and no behaviour depends on them"
 )]
 fn started(metric: PerfMetric) -> Option<(PerfMetric, Instant)> {
     (LEVEL.get() >= metric.level()).then(|| (metric, Instant::now()))

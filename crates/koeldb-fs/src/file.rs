@@ -312,7 +312,7 @@ pub trait FileSync: Send + Sync + fmt::Debug {
     /// Makes the first `len` bytes durable, which were flushed before the call; possibly more.
     ///
     /// # Errors
-    /// If the system fails; the file must then not be synced again, by no handle.
+    /// If the system fails; the file must then not be synced again, by any handle.
     fn sync_data(&self, len: u64) -> Result<()>;
 }
 
@@ -342,7 +342,7 @@ pub trait WritableFile: Send + fmt::Debug {
     /// See [`WritableFile::sync_data`].
     fn sync_all(&mut self) -> Result<()>;
 
-    /// Returns a handle that syncs the file while this one appends; `None` if there is no such.
+    /// Returns a handle that syncs the file while this one appends; `None` if files have none.
     ///
     /// The handle stays valid after this file is closed.
     ///

@@ -427,7 +427,7 @@ impl Memtable {
 
     /// The range tombstones inserted so far, in a few lists that overlap.
     ///
-    /// They are those of readers, while [`Memtable::tombstones`] builds a list.
+    /// These are the lists that readers have built; [`Memtable::tombstones`] builds a single one.
     pub fn tombstone_lists(&self) -> impl Iterator<Item = Arc<FragmentedTombstones>> {
         self.tombstones.lists(&self.order).cloned()
     }

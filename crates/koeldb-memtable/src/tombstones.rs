@@ -23,7 +23,7 @@ use koeldb_base::{KeyOrder, SeqNo};
 /// The fragments of consecutive tombstones.
 #[derive(Clone)]
 struct Part {
-    /// The number of tombstones as written.
+    /// The number of tombstones that the fragments were made of.
     count: usize,
     fragments: Arc<FragmentedTombstones>,
 }
@@ -38,7 +38,7 @@ struct State {
 #[derive(Default)]
 struct States {
     count: AtomicUsize,
-    /// Segment n has the states from 2^n - 1 on, as many as come before it and one more.
+    /// Segment n holds 2^n states, from state 2^n - 1 on.
     segments: [OnceLock<Box<[OnceLock<State>]>>; 32],
 }
 

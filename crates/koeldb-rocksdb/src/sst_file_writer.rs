@@ -33,12 +33,12 @@ impl<'a> SstFileWriter<'a> {
         }
     }
 
-    /// Begins a table, instead of a file that is there.
+    /// Begins a table; replaces an existing file.
     pub fn open<P: AsRef<Path>>(&'a self, path: P) -> Result<(), Error> {
         let options = self.options.as_ref().map_err(Clone::clone)?;
         let mut how = koeldb::SstFileWriterOptions::new();
         how.set_env(&self.env);
-        // The writer refuses to overwrite a file. If there is none, or it stays, `create` fails.
+        // The writer refuses to overwrite a file; if the removal fails, its own error says so.
         let _ = self.env.file_system().remove_file(path.as_ref());
         let writer = koeldb::SstFileWriter::create_opt(options, path, &how)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,7 +8,7 @@
 //! one case a range tombstone over all keys was cut at every table; the entries are newer. In
 //! another it is in the memtable, and hides all keys but 200. It fails if a scan of the first case
 //! costs more than 1.1 times a scan without tombstones.
-#![expect(clippy::unwrap_used, reason = "what fails ends the benchmark")]
+#![expect(clippy::unwrap_used, reason = "a failure ends the benchmark")]
 
 use std::hint::black_box;
 use std::process::Command;

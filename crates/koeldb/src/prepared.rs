@@ -39,7 +39,7 @@ pub(crate) enum Decision {
 /// A prepared transaction of a database.
 pub(crate) struct Prepared {
     pub(crate) section: Section,
-    /// The options of the transaction, which its decision has, too.
+    /// The options of the transaction, which its commit or rollback also uses.
     pub(crate) write: WriteOptions,
     owner: Arc<Owner>,
     pub(crate) locked: Mutex<Vec<LockId>>,

@@ -89,14 +89,14 @@ impl SstFileManagerBuilder {
         self
     }
 
-    /// Sets the limit; see [`SstFileManager::set_max_allowed_space_usage`].
+    /// Sets the limit of space; see [`SstFileManager::set_max_allowed_space_usage`].
     #[must_use]
     pub fn max_allowed_space_usage(mut self, bytes: u64) -> Self {
         self.max_space = bytes;
         self
     }
 
-    /// Sets the reserve; see [`SstFileManager::set_compaction_buffer_size`].
+    /// Sets the bytes reserved for flushes; see [`SstFileManager::set_compaction_buffer_size`].
     #[must_use]
     pub fn compaction_buffer_size(mut self, bytes: u64) -> Self {
         self.compaction_buffer = bytes;
@@ -127,10 +127,10 @@ pub(crate) trait TrackedDatabase: Send + Sync + 'static {
     /// The bytes of all tables, obsolete ones that are still read included.
     fn table_bytes(&self) -> u64;
 
-    /// The paths and sizes of these tables.
+    /// The paths and sizes of all tables, obsolete ones that are still read included.
     fn tables(&self) -> Vec<(PathBuf, u64)>;
 
-    /// Continues what waits for space; called without locks.
+    /// Resumes compactions and writes that wait for space; called without locks.
     fn space_changed(self: Arc<Self>);
 }
 
@@ -156,7 +156,7 @@ impl Shared {
         tables.sum::<u64>() + self.trash.bytes()
     }
 
-    /// Lets databases continue that wait for space.
+    /// Resumes compactions and writes of all databases that wait for space.
     fn space_changed(&self) {
         for database in self.databases() {
             database.space_changed();
@@ -176,7 +176,7 @@ impl Default for SstFileManager {
 }
 
 impl SstFileManager {
-    /// Returns the default settings, to be changed: no limit of space or rate.
+    /// Returns the settings of a new manager; by default without limits of space and rate.
     #[must_use]
     pub fn builder() -> SstFileManagerBuilder {
         SstFileManagerBuilder::default()
@@ -220,7 +220,7 @@ impl SstFileManager {
         self.shared.total_bytes()
     }
 
-    /// The paths and sizes of these tables, without those in the trash.
+    /// The paths and sizes of the tables of the databases, without those in the trash.
     #[must_use]
     pub fn get_tracked_files(&self) -> BTreeMap<PathBuf, u64> {
         let databases = self.shared.databases();
@@ -244,7 +244,7 @@ impl SstFileManager {
         self.shared.trash.max_ratio()
     }
 
-    /// Sets that share.
+    /// Sets the share of the trash in the total size above which files are deleted immediately.
     pub fn set_max_trash_db_ratio(&self, ratio: f64) {
         self.shared.trash.set_max_ratio(ratio);
     }
@@ -298,7 +298,7 @@ impl SstFileManager {
         trash::remove(&self.shared, file)
     }
 
-    /// Deletes a file that an earlier session left in the trash.
+    /// Deletes a file that an earlier open left in the trash.
     pub(crate) fn adopt_trash(&self, file: ObsoleteFile<'_>) {
         trash::adopt(&self.shared, file);
     }

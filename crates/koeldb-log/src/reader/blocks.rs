@@ -49,8 +49,8 @@ impl Blocks {
         }
     }
 
-    /// Blocks whose first [`Blocks::load`] loads the block of the offset `at`; also returns the
-    /// position of `at` in it.
+    /// Creates blocks that begin with the one that contains the offset `at`; also returns the
+    /// position of `at` in that block.
     pub(super) fn from_offset(file: Arc<dyn RandomAccessFile>, at: u64) -> (Self, usize) {
         let in_block = at.checked_rem(BLOCK_BYTES as u64).unwrap_or(0);
         let blocks = Blocks {

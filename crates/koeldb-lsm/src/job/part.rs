@@ -51,7 +51,7 @@ pub(super) fn borders(
 pub struct PartRange {
     /// The first user key; `None` for no bound.
     pub from: Option<Vec<u8>>,
-    /// The user key behind the range; `None` for no bound.
+    /// The first user key after the range; `None` for no bound.
     pub to: Option<Vec<u8>>,
 }
 

@@ -289,7 +289,7 @@ pub fn pick_files(
     Some(plan_of(version, settings, inputs, output_level, &range))
 }
 
-/// Plans the compaction of exactly these tables, as the database that owns them has picked it.
+/// Plans the compaction of exactly these tables, which the primary of a worker has picked.
 ///
 /// # Errors
 /// The reason why the tables cannot be compacted into `output_level`.

@@ -217,7 +217,7 @@ fn a_power_cut_during_an_installation_leaves_the_old_state_or_the_new_one() {
     assert!(old > 0 && new > 0, "{old} old, {new} new");
 }
 
-/// What the failure made is removed when the power is cut.
+/// The power is cut while the files of the failed installation are removed.
 #[test]
 fn a_power_cut_after_a_failed_installation_leaves_a_state_that_opens() {
     let source_disk = Disk::new();

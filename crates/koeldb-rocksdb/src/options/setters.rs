@@ -24,7 +24,7 @@ setters! {
     create_missing_column_families(bool) = "create_missing_column_families";
     /// Fails if the database exists.
     set_error_if_exists(bool) = "error_if_exists";
-    /// Whether an open fails for damage that it could do without.
+    /// Whether an open fails on damage that it could skip.
     set_paranoid_checks(bool) = "paranoid_checks";
     /// The codec of tables.
     set_compression_type(DBCompressionType) = "compression";

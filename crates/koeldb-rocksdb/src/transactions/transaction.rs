@@ -20,14 +20,15 @@ enum State {
     Over(koeldb::Error),
 }
 
-/// Prepared transactions of a database that no [`Transaction`] has.
+/// Prepared transactions of a database without a [`Transaction`] handle.
 pub(super) type Undecided = Mutex<Vec<PreparedTransaction>>;
 
 /// A transaction of a [`TransactionDB`](crate::TransactionDB) or an
 /// [`OptimisticTransactionDB`](crate::OptimisticTransactionDB).
 ///
-/// Its writes become visible together when it commits; dropping it takes them back, unless it is
-/// prepared: then [`prepared_transactions`](crate::TransactionDB::prepared_transactions) has it.
+/// Its writes become visible together when it commits; dropping it reverts them, unless it is
+/// prepared: [`prepared_transactions`](crate::TransactionDB::prepared_transactions) then returns
+/// it.
 /// Reads see its own writes, and otherwise the latest state unless their options have a snapshot.
 pub struct Transaction<'db, DB> {
     state: RefCell<State>,
@@ -173,7 +174,7 @@ impl<'db, DB> Transaction<'db, DB> {
         SnapshotWithThreadMode::new(self)
     }
 
-    /// Takes back all writes. Unless it was prepared, the transaction can be used again, with its
+    /// Reverts all writes. Unless it was prepared, the transaction can be used again, with its
     /// snapshot.
     pub fn rollback(&self) -> Result<(), Error> {
         let mut state = self.state.borrow_mut();

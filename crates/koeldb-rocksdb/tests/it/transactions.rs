@@ -1,4 +1,4 @@
-//! Transactions, prepared and not, as the original's behave.
+//! Transactions and prepared transactions behave like those of the original crate.
 
 use rocksdb::{
     MultiThreaded, OptimisticTransactionDB, OptimisticTransactionOptions, Options, ReadOptions,

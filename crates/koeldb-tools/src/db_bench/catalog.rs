@@ -548,7 +548,7 @@ pub(crate) const ABSENT: &[(&str, &str)] = &[
         "multireadrandomcoroutine",
         "multireadrandom with --async_io reads concurrently",
     ),
-    ("openandcompact", "there is no call of this kind"),
+    ("openandcompact", "remote compactions have no benchmark yet"),
     (
         "readrandomcoroutine",
         "multireadrandom with --async_io reads concurrently",

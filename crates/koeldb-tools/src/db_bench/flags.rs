@@ -393,7 +393,7 @@ flag_table! {
     overwrite_probability: f64 = 0.0, Keys, Bench, "filluniquerandom: the chance of writing a recent key again.";
     overwrite_window_size: u32 = 1, Keys, Bench, "filluniquerandom: how many recent keys count.";
     paranoid_checks: bool = true, Engine, Sets(Scope::Db, "paranoid_checks"), "Fail hard on inconsistencies at open and on background errors.";
-    paranoid_memory_checks: bool = false, Engine, Sets(Scope::Family, "paranoid_memory_checks"), "Check key order while reading a skip list.";
+    paranoid_memory_checks: bool = false, Engine, Sets(Scope::Family, "paranoid_memory_checks"), "Check the order of keys while cursors read a memtable.";
     partition_index: bool = false, Table, Custom, "Writes partitioned indexes.";
     partition_index_and_filters: bool = false, Table, Custom, "Writes partitioned indexes and filters.";
     perf_level: i32 = 1, Run, Ignored("no counters are kept per thread"), "Level of the per-thread performance counters.";

@@ -38,7 +38,7 @@ pub(crate) struct Shared<'a> {
     failed: AtomicBool,
     /// The number of threads, without the background thread.
     threads: usize,
-    /// The number of those that are unfinished.
+    /// The number of unfinished threads, without the background thread.
     running: AtomicUsize,
 }
 
@@ -226,7 +226,7 @@ pub(crate) fn run_threads(
     (report, failure.map_or(Ok(()), Err::<(), Failure>))
 }
 
-/// The operations per second of a benchmark that varies them, until it does.
+/// The initial rate of a benchmark that varies its rate, in operations per second.
 const RATE_AT_FIRST: u64 = 1_000_000;
 
 impl<'a> Shared<'a> {

@@ -204,7 +204,7 @@ pub(super) enum Command {
     Checkconsistency,
     /// Prints the table files by column family and level.
     ListLiveFilesMetadata {
-        /// Prints them by the names of the files.
+        /// Sorts the files by name instead of by column family and level.
         #[arg(long)]
         sort_by_filename: bool,
     },
@@ -257,7 +257,7 @@ pub(super) enum Command {
         #[arg(long)]
         print_old_levels: bool,
     },
-    /// Removes a table from the tree, which loses its entries, and shows older ones of their keys.
+    /// Removes a table from the tree: its entries are lost, and older ones of their keys reappear.
     UnsafeRemoveSstFile {
         /// The number of the table.
         #[arg(value_name = "SST FILE NUMBER")]

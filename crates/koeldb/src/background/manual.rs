@@ -231,7 +231,7 @@ impl Background {
             let Some((mut plan, last)) = picked else {
                 return Ok(());
             };
-            // Every value is to pass the filter, from the level where it was.
+            // Every value must pass the filter, with the level that it is moved from.
             plan.trivial_move &= !manual.family.options().has_compaction_filter();
             self.run_manual(manual, plan)?;
             if range.level == 0 {

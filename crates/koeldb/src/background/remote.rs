@@ -1,4 +1,4 @@
-//! Compactions that a service runs elsewhere, and those that this process runs for another.
+//! Remote compactions: those that a service runs elsewhere, and those that a worker runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn aborted() -> Error {
     Error::with_kind(ErrorKind::Aborted, "the remote compaction was aborted")
 }
 
-/// The new files of a job, which are removed unless it ends well.
+/// The new files of a job, which are removed unless it succeeds.
 struct TakenTables<'a> {
     background: &'a Background,
     paths: Vec<PathBuf>,
@@ -39,14 +39,14 @@ struct TakenTables<'a> {
 impl Drop for TakenTables<'_> {
     fn drop(&mut self) {
         for path in &self.paths {
-            // One that cannot be removed is an orphan, which the next open removes.
+            // The next open removes a file that cannot be removed now.
             let _ = self.background.context.fs.remove_file(path);
         }
     }
 }
 
 impl Background {
-    /// Runs the compaction of another process.
+    /// Runs a compaction for the database of another process.
     pub(crate) fn run_worker_job(
         &self,
         family: &Arc<ColumnFamilyData>,
@@ -63,14 +63,14 @@ impl Background {
         self.merge_tables(&info, family, plan, request)
     }
 
-    /// The compaction service, if a worker can run this compaction.
+    /// The compaction service; `None` if there is none, or a worker cannot run this compaction.
     fn service_for(
         &self,
         plan: &CompactionPlan,
         request: &CompactionRequest<'_>,
     ) -> Option<&dyn CompactionService> {
         let service = self.context.plugins.compaction_service.as_deref()?;
-        // What the input cannot say: the settings of a call, and the clock of a TTL database.
+        // The input cannot carry the settings of one call, or the clock of a TTL database.
         let is_plain = request.compression.is_none()
             && request.target_file_bytes.is_none()
             && request.worker.is_none()
@@ -78,7 +78,7 @@ impl Background {
         (is_plain && !plan.inputs.is_empty()).then_some(service)
     }
 
-    /// Lets the compaction service merge the inputs of a plan; `None` if this process has to.
+    /// Has a worker merge the inputs of a plan; `None` if the compaction must run locally.
     pub(super) fn merge_remotely(
         &self,
         info: &CompactionJobInfo,

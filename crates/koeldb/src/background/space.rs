@@ -22,7 +22,7 @@ impl Background {
         let writes = !plan.trivial_move && !plan.deletion_only;
         match &self.context.plugins.sst_file_manager {
             Some(manager) if writes => {
-                // Before the check: space that is freed meanwhile is not missed.
+                // Before the check, so that space freed during the check is noticed.
                 self.waits_for_space.store(true, Ordering::SeqCst);
                 manager.reserve(plan.input_bytes()).map(Some)
             }
@@ -30,7 +30,7 @@ impl Background {
         }
     }
 
-    /// Leaves the compactions of `family` until there is space.
+    /// Postpones the compactions of `family` until there is space.
     pub(super) fn postpone_compactions(&self, family: &ColumnFamilyData) {
         self.families.queue().leave(WorkKind::Compaction, family.id);
         if !self.waits_for_space.load(Ordering::SeqCst) {

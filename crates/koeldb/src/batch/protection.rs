@@ -1,7 +1,7 @@
 //! Checksums of the operations of a batch, verified on their way into the memtables.
 //!
 //! A protected batch carries the sum of its operations' checksums. The sum changes with any
-//! operation, and batches are appended by adding their sums.
+//! operation but not with their order, and batches are appended by adding their sums.
 
 use koeldb_base::checksum::entry_checksum;
 use koeldb_base::{Error, Result, ValueType};

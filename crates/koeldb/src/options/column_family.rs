@@ -281,7 +281,7 @@ option_section! {
         /// Checksum bytes per entry of a loaded block.
         [accepted mutable "8.3"] block_protection_bytes_per_key: u8 = 0, "0, 1, 2, 4 or 8.",
             set_block_protection_bytes_per_key(value: u8), get_block_protection_bytes_per_key;
-        /// Check key order while reading a skip list.
+        /// Check the order of keys while cursors read a memtable.
         [honoured mutable "9.6"] paranoid_memory_checks: bool = false, "",
             set_paranoid_memory_checks(on: bool), get_paranoid_memory_checks;
         /// Check entry checksums while seeking in a skip list.

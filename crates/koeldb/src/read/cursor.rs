@@ -202,7 +202,8 @@ impl DbCursor {
             .iter()
             .skip(1)
             .filter(|level| !level.files.is_empty());
-        // A cursor of a run is large: one too many would cost an allocation of another class.
+        // The exact capacity: a cursor is large, and room for one more moves the allocation to a
+        // larger size class.
         let mut runs =
             Vec::with_capacity(memtables().count() + levels[0].files.len() + deep.count());
         let mut tombstones = ScanTombstones::new(&self.family.data().order, seqno);

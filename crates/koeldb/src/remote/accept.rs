@@ -1,4 +1,4 @@
-//! The checks of a worker's result, of which a primary believes nothing.
+//! The checks of a worker's result: a primary relies on no part of it unchecked.
 //!
 //! A job is accepted only as a whole. Values of entries cannot be checked without compacting
 //! again; everything that would damage the tree is: names, sizes, block and file checksums, unique
@@ -142,7 +142,7 @@ impl RemoteJob<'_> {
         )?;
         require(file.unique_id != [0; 2], "it has no unique id")?;
         let is_summed = opener.compare_file_checksum(&file, &mut |_| ())?;
-        // RocksDB names no checksum "Unknown".
+        // RocksDB writes "Unknown" as the function of a missing checksum.
         let has_none =
             file.checksum.is_empty() && matches!(&file.checksum_name[..], b"" | b"Unknown");
         require(
@@ -226,7 +226,7 @@ fn check_entries(reader: &Arc<TableReader>, file: &FileMeta, order: &KeyOrder) -
         last = Some(cursor.key().to_vec());
     }
     let has_tombstones = reader.properties().range_deletion_count > 0;
-    // A tombstone may lie beyond the first and the last entry, but then it is the bound.
+    // A tombstone may lie before the first or after the last entry; it is then the bound.
     let is_bound = |found: &Option<Vec<u8>>, bound: &[u8], is_inside: bool| match found {
         Some(key) => key == bound || has_tombstones && is_inside,
         None => has_tombstones,

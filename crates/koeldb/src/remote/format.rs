@@ -392,7 +392,7 @@ impl OutputTable {
     fn read(text: &str) -> Result<Self> {
         let fields = Fields::of_record(text)?;
         let unique_id = fields.numbers("unique_id")?;
-        // Read for its damage: the properties of the table itself count.
+        // Parsed only to detect damage: the properties are read from the table itself.
         let properties = fields.record("table_properties")?;
         for (name, _) in PROPERTY_NUMBERS {
             properties.parse::<u64>(name)?;
@@ -417,7 +417,7 @@ impl OutputTable {
             unique_id: match unique_id[..] {
                 [high, low] => [high, low],
                 [] => [0, 0],
-                _ => return Err(refused("unique_id", "of that many numbers")),
+                _ => return Err(refused("unique_id", "a list of another length")),
             },
             is_proximal: fields.parse("is_proximal_level_output")?,
             properties: TableProperties::default(),

@@ -15,7 +15,7 @@ pub enum CompactionServiceJobStatus {
     Failure,
     /// The job was cancelled: the compaction ends, and is picked again later.
     Aborted,
-    /// The primary is to run the compaction itself.
+    /// The job is not run remotely: the primary runs the compaction itself.
     UseLocal,
 }
 
@@ -49,13 +49,13 @@ pub struct CompactionServiceJobInfo {
     pub column_family_id: u32,
     /// The name of the column family.
     pub column_family: String,
-    /// The number of the job, unique within the session.
+    /// The number of the job, unique within this open of the database.
     pub job_id: u64,
     /// The reason for the compaction.
     pub reason: CompactionReason,
     /// Whether nothing lies below the output in its key range.
     pub is_bottommost: bool,
-    /// The highest input level.
+    /// The uppermost input level.
     pub base_input_level: usize,
     /// The output level.
     pub output_level: usize,
@@ -82,7 +82,7 @@ pub trait CompactionService: Send + Sync + 'static {
     /// tables, no worker may write them any more.
     fn wait(&self, job_id: &str) -> (CompactionServiceJobStatus, Vec<u8>);
 
-    /// Makes all waiting, also of later calls, end: the database is being closed.
+    /// Ends all waits, including those that begin later: the database is being closed.
     fn cancel_awaiting_jobs(&self) {}
 
     /// Receives the end of a job at the primary.

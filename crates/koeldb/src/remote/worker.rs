@@ -41,7 +41,8 @@ impl Db {
     /// `input` is the message that the primary gave to its
     /// [`CompactionService`](crate::CompactionService), of KoelDB or of RocksDB 9.8 or newer. The new
     /// tables are written to `output_directory`, which must be empty or missing. They are durable
-    /// when this returns the message for the primary. Nothing changes in `path`. (RocksDB's `DB::OpenAndCompact`.)
+    /// when this returns the message for the primary. Nothing changes in `path`. (RocksDB's
+    /// `DB::OpenAndCompact`.)
     ///
     /// The settings come from the OPTIONS file that `input` names. From `overrides` come the
     /// environment, listeners, and the objects that the file can only name: comparator, merge
@@ -158,12 +159,12 @@ pub fn compaction_failure_result(error: &Error) -> Vec<u8> {
     .encode()
 }
 
-/// The name of a table, as messages have it.
+/// Returns the name of a table in messages.
 pub(crate) fn table_name(number: FileNumber) -> String {
     format!("{number:06}.sst")
 }
 
-/// The number in the name of a table.
+/// Parses the name of a table in a message.
 pub(crate) fn table_number(name: &str) -> Result<FileNumber> {
     match file_name::parse(name) {
         Some(FileKind::Table(number)) if name == table_name(number) => Ok(number),

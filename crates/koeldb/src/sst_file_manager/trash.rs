@@ -23,7 +23,7 @@ use crate::env::Env;
 /// The longest sleep before the job looks whether the manager still exists.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// An obsolete file and its surroundings.
+/// An obsolete file, with its environment and statistics.
 #[derive(Clone, Copy)]
 pub(crate) struct ObsoleteFile<'f> {
     pub(crate) env: &'f Env,
@@ -34,7 +34,7 @@ pub(crate) struct ObsoleteFile<'f> {
     pub(crate) statistics: Option<&'f Statistics>,
 }
 
-/// What became of an obsolete file.
+/// The outcome of removing an obsolete file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     Deleted,
@@ -59,7 +59,7 @@ struct TrashState {
 
 pub(super) struct Trash {
     rate: AtomicU64,
-    /// The bits of the ratio.
+    /// The ratio, as the bits of an `f64`.
     max_ratio: AtomicU64,
     chunk_bytes: u64,
     bytes: AtomicU64,
@@ -136,7 +136,7 @@ pub(super) fn remove(shared: &Arc<Shared>, file: ObsoleteFile<'_>) -> Result<Rem
     Ok(Removal::Deleted)
 }
 
-/// Adds a file with a name of the trash.
+/// Adds a file that is already named `*.trash`.
 pub(super) fn adopt(shared: &Arc<Shared>, file: ObsoleteFile<'_>) {
     let trash = &shared.trash;
     trash.bytes.fetch_add(file.bytes, Ordering::Relaxed);
@@ -158,9 +158,9 @@ pub(super) fn adopt(shared: &Arc<Shared>, file: ObsoleteFile<'_>) {
     file.env.pool.submit_waiting(move || turn.delete_all());
 }
 
-/// The turn of the job that deletes files.
+/// The right of one job to delete the files of the trash.
 ///
-/// It ends with the job, or with an environment that never ran it.
+/// Its drop permits another job: at the end of this one, or if the environment never runs it.
 struct JobTurn(Weak<Shared>);
 
 impl JobTurn {
@@ -229,7 +229,7 @@ impl TrashFile {
 
     fn sleep(&self, shared: &Weak<Shared>, mut left: Duration) -> Option<()> {
         while !left.is_zero() {
-            // A file of another rate is not waited for.
+            // The rate was switched off in the meantime.
             if shared.upgrade()?.trash.rate() == 0 {
                 break;
             }

@@ -208,8 +208,8 @@ impl Transaction {
 
     /// Creates a snapshot at the number since which a key is tracked; returns the number.
     ///
-    /// One at the first key alone would not do: a put and a single deletion above it annihilate each
-    /// other, although a later key may be tracked since the put.
+    /// A snapshot at the first key alone does not suffice: a put and a single deletion above it
+    /// annihilate each other, although a later key may be tracked since the put.
     fn hold_history(&mut self) -> SeqNo {
         let since = match &self.snapshot {
             Some(snapshot) => snapshot.sequence_number(),

@@ -52,7 +52,7 @@ impl PreparedTransaction {
 
     /// Commits the transaction; returns a sequence number at which its writes are visible.
     ///
-    /// The log is synced if the options of the transaction say so, and if recovery found it.
+    /// Syncs the log if the options of the transaction say so, or if recovery found it.
     ///
     /// # Errors
     /// `InvalidArgument` if it was rolled back; those of [`Db::write_opt`]. If
@@ -106,7 +106,7 @@ impl PreparedTransaction {
 
     /// Rolls the transaction back: drops its writes.
     ///
-    /// The log is synced as by [`PreparedTransaction::commit`].
+    /// Syncs the log under the conditions of [`PreparedTransaction::commit`].
     ///
     /// # Errors
     /// `InvalidArgument` if it was committed; those of [`Db::write_opt`]. If

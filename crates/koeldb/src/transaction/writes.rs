@@ -45,7 +45,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `Busy` if the key was written since the snapshot, or if waiting for its lock would be a
-    /// deadlock; `TimedOut` if its lock was not had in time; `Expired`; `Aborted` if there are
+    /// deadlock; `TimedOut` if its lock was not acquired in time; `Expired`; `Aborted` if there are
     /// `max_num_locks` locks; `MemoryLimit` if the batch exceeds `max_write_batch_size`. The
     /// transaction is then as before.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {

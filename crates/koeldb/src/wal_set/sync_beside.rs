@@ -13,7 +13,7 @@ use koeldb_log::LogSync;
 
 use super::{Wal, WalSet};
 
-/// What the leader and the syncs beside it share of one log.
+/// The state of one log that the leader and the syncs beside it share.
 pub(crate) struct SyncBeside {
     log: Arc<LogSync>,
     /// Whether the directory entry of the log is durable.
@@ -26,12 +26,12 @@ pub(crate) struct PendingSync {
     beside: Arc<SyncBeside>,
     /// The length of the log that must become durable.
     bytes: u64,
-    /// How often logs had been given up.
+    /// The number of times that logs had been given up when the sync began.
     given_up: u64,
 }
 
 impl Wal {
-    /// Notes what syncs beside the leader have made durable.
+    /// Records the bytes and the directory entry that syncs beside the leader have made durable.
     pub(super) fn take_over_syncs(&mut self) {
         if let Some(beside) = &self.beside {
             self.is_entry_synced |= beside.is_entry_synced.load(Ordering::Acquire);
@@ -94,7 +94,7 @@ impl WalSet {
             turn.sync(|| self.context.fs.sync_dir(&self.context.wal_dir))?;
             self.sync_pending(pending)
         })();
-        // With the turn: a resume after that counts this failure.
+        // Reported while the turn is held: a resume needs the turn, and so sees the failure.
         synced.map_err(|error| self.sync_failed(error))?;
         self.counters.log_synced();
         self.context.count(Ticker::WalFileSynced, 1);
@@ -115,7 +115,7 @@ impl WalSet {
         }
         if !is_entry_synced.load(Ordering::Acquire) {
             let synced = self.context.fs.sync_dir(&self.context.wal_dir);
-            // The leader, too, syncs nothing more: a second sync could seem to succeed.
+            // The leader must not sync again either: a second sync could seem to succeed.
             synced.inspect_err(|error| log.fail(error))?;
             is_entry_synced.store(true, Ordering::Release);
         }

@@ -39,7 +39,7 @@ pub(crate) struct UnsyncedLogs<L> {
     logs: Mutex<Vec<L>>,
     /// The lock held during a sync, so that no thread assumes its completion too early.
     syncing: Mutex<()>,
-    /// How often logs were given up.
+    /// The number of times that logs were given up.
     given_up: AtomicU64,
 }
 
@@ -79,7 +79,7 @@ impl<L: ClosedLog> UnsyncedLogs<L> {
         self.syncing.try_lock().is_ok() && lock(&self.logs).is_empty()
     }
 
-    /// How often logs were given up; changes under leadership and with the turn.
+    /// The number of times that logs were given up; changes under leadership and with the turn.
     pub(crate) fn given_up(&self) -> u64 {
         self.given_up.load(Ordering::Acquire)
     }

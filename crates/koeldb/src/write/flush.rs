@@ -40,7 +40,7 @@ impl CommitPipeline {
         }
     }
 
-    /// Calls `act` as the leader with the log, unless that is not the one with the caller's writes.
+    /// Calls `act` as the leader with the log; fails if that of the caller's writes was given up.
     fn with_wal_of_writes<R>(&self, act: impl FnOnce(&mut Wal) -> Result<R>) -> Result<R> {
         let mut leadership = self.queue.lead();
         if self.health.gave_up_logs()

@@ -19,7 +19,7 @@ use koeldb_testkit::Random;
 
 use crate::storage::{HERE, Storage, over};
 
-/// What happens to a result between the worker and the primary.
+/// A change of the result between the worker and the primary.
 type Bend = dyn Fn(&mut Vec<u8>, &Path) + Send + Sync;
 
 /// A service whose worker runs in `wait`.
@@ -189,7 +189,7 @@ fn prepared(options: &Options) -> (Db, Contents) {
     (db, before)
 }
 
-/// Compacts with a worker whose result is bent; returns whether that was refused.
+/// Compacts with a worker whose result is changed; returns whether the result was refused.
 fn is_refused(
     bend: impl Fn(&mut Vec<u8>, &Path, &MemoryFileSystem) + Send + Sync + 'static,
 ) -> bool {

@@ -104,7 +104,7 @@ pub(crate) static CUCKOO: &[Rule<CuckooTableOptions, TableSurroundings>] = &[
         "kMapped and kMappedHuge need allow_mmap_reads=true"),
     rule!(Invalid residency = CuckooResidency::Auto,
         |table, _| table.residency == CuckooResidency::Paged && table.keep_versions,
-        "kPaged not together with keep_versions; set one of them otherwise"),
+        "kPaged not together with keep_versions; change one of them"),
     rule!(Invalid hash_table_ratio = 0.9,
         |table, _| !(table.hash_table_ratio > 0.0 && table.hash_table_ratio <= 1.0),
         "above 0 and at most 1"),
