@@ -32,6 +32,8 @@ struct RebuiltColumnFamily {
     flushed: SeqNo,
     /// The first log with data of the column family, according to a reliable MANIFEST.
     log_number: FileNumber,
+    /// Whether the tables are those of the MANIFEST, which then knows best what logs are needed.
+    is_as_recorded: bool,
 }
 
 /// The column families of the repaired database, by id.
@@ -88,6 +90,7 @@ impl RebuiltColumnFamilies {
                                 arrangement: Arrangement::default(),
                                 flushed: 0,
                                 log_number: 0,
+                                is_as_recorded: false,
                             });
                     family.tables.push(table);
                 }
@@ -110,6 +113,7 @@ impl RebuiltColumnFamilies {
             arrangement: Arrangement::default(),
             flushed: 0,
             log_number: 0,
+            is_as_recorded: false,
         };
         self.families.insert(id, family);
     }
@@ -233,9 +237,12 @@ impl RebuiltColumnFamilies {
             snapshot.families.push(ColumnFamilySnapshot {
                 id,
                 name: family.name,
-                log_number: logs
-                    .first_needed(id, family.flushed, behind_all_logs)
-                    .max(family.log_number),
+                log_number: match family.is_as_recorded {
+                    true => logs.first_with(id, family.log_number, behind_all_logs),
+                    false => logs
+                        .first_needed(id, family.flushed, behind_all_logs)
+                        .max(family.log_number),
+                },
                 version: Arc::new(Version::new(family.order, levels)),
             });
         }
@@ -256,7 +263,9 @@ impl RebuiltColumnFamily {
     /// Applies the last state of the column family in a MANIFEST.
     ///
     /// If all its tables exist, tables that had left the tree earlier are obsolete, and so are the
-    /// logs before its log number; otherwise they may hold the only copy.
+    /// logs before its log number; otherwise they may hold the only copy. If there are no others,
+    /// the logs from that number on are needed, although a table that was ingested and compacted
+    /// may have later sequence numbers.
     fn apply_history(
         &mut self,
         past: &ColumnFamilyHistory,
@@ -275,6 +284,8 @@ impl RebuiltColumnFamily {
                 self.tables.push(table);
             }
         }
+        let is_live = |table: &FoundTable| past.live.contains_key(&table.file.number);
+        self.is_as_recorded = self.tables.iter().all(is_live);
         Ok(())
     }
 }

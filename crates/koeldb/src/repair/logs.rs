@@ -63,6 +63,20 @@ impl Logs {
         needed
     }
 
+    /// Returns the first log from `first` on that may have entries of a column family.
+    ///
+    /// Returns `behind_all` if there is none.
+    pub(super) fn first_with(
+        &self,
+        family: u32,
+        first: FileNumber,
+        behind_all: FileNumber,
+    ) -> FileNumber {
+        let may_have = |log: &&Log| log.is_damaged || log.last.contains_key(&family);
+        let mut logs = self.logs.iter().filter(|log| log.number >= first);
+        logs.find(may_have).map_or(behind_all, |log| log.number)
+    }
+
     /// The logs from `first` on.
     pub(super) fn logs_from(&self, first: FileNumber) -> Vec<FileNumber> {
         self.logs

@@ -7,7 +7,8 @@ use koeldb::fs::{
     FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock, WriteOptions,
 };
 use koeldb::{
-    ColumnFamily, CompactRangeOptions, ConfigOptions, Db, Env, Options, RepairReport, StringAppend,
+    ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, ConfigOptions, Db, Env, Options,
+    RepairReport, SstFileWriter, StringAppend,
 };
 
 use crate::golden::{expected, golden, is_readable, open_as_written};
@@ -100,6 +101,33 @@ fn operands_that_are_in_tables_are_not_taken_from_logs_again() {
         let logged = value(&unflushed, "in the first log");
         assert_eq!(logged.as_deref(), Some("value"));
     }
+}
+
+#[test]
+fn logs_behind_a_compacted_ingested_table_are_kept() {
+    let dir = ScratchDir::new();
+    let db = Db::open(&options(), dir.path()).unwrap();
+    db.put("a", "old").unwrap();
+    db.flush().unwrap();
+    db.compact_range(..).unwrap();
+    let snapshot = db.snapshot();
+    db.put("z", "in the log").unwrap();
+    let file = dir.join("external.sst");
+    let mut writer = SstFileWriter::create(&ColumnFamilyOptions::new(), &file).unwrap();
+    writer.put("a", "ingested").unwrap();
+    writer.finish().unwrap();
+    db.ingest_external_file(&[file]).unwrap();
+    let newest = db.live_files().into_iter().max_by_key(|file| file.number);
+    let newest = newest.map(|file| file.directory.join(file.name.trim_start_matches('/')));
+    let compacted = db
+        .default_cf()
+        .compact_files(&newest.into_iter().collect::<Vec<_>>(), 6);
+    assert_eq!(compacted.unwrap().len(), 1);
+    drop((snapshot, db));
+    repair(&dir);
+    let db = Db::open(&options(), dir.path()).unwrap();
+    assert_eq!(value(&db.default_cf(), "a").as_deref(), Some("ingested"));
+    assert_eq!(value(&db.default_cf(), "z").as_deref(), Some("in the log"));
 }
 
 #[test]
