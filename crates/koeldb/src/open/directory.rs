@@ -58,6 +58,16 @@ impl Opening {
                 self.path.display()
             )));
         }
+        // They would be replayed into the new database. Those in its own directory are refused below.
+        if self.wal_dir != self.path
+            && let Some(log) = koeldb_log::wal::list(&*self.fs, &self.wal_dir)?.first()
+        {
+            return Err(Error::corruption(format!(
+                "a new database finds {log:06}.log: repair or restore the database of that log, \
+                 or choose another wal_dir"
+            ))
+            .in_file(&self.wal_dir, None, "create a database"));
+        }
         let identity = db_id_from(random());
         VersionSet::create(&*self.fs, &self.path, Some(&identity))?;
         if self.db.write_identity_file {
@@ -225,7 +235,8 @@ impl Opening {
             env: &self.env,
             path: &path,
             bytes: file.len,
-            may_be_mapped: false,
+            // Readers in this process may have mapped it before the database was closed.
+            may_be_mapped: true,
             statistics: self.db.statistics.as_ref(),
         });
         true

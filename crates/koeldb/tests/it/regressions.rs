@@ -737,3 +737,20 @@ fn fifo_compaction_of_a_tree_with_deeper_levels_drops_the_oldest_and_no_deletion
     assert!(value(&db, "new").is_some() && value(&db, "newer").is_some());
     assert_eq!(value(&db, "kept"), None);
 }
+
+#[test]
+fn a_new_database_takes_no_logs_of_another() {
+    let dir = ScratchDir::new();
+    let (path, logs) = (dir.join("db"), dir.join("logs"));
+    let mut options = Options::new();
+    options.create_if_missing(true).set_wal_dir(&logs);
+    let db = Db::open(&options, &path).unwrap();
+    db.put("key", "old").unwrap();
+    drop(db);
+    std::fs::remove_dir_all(&path).unwrap();
+    let refused = Db::open(&options, &path).unwrap_err();
+    assert!(refused.to_string().contains(".log"), "{refused}");
+    Db::destroy(&options, &path).unwrap();
+    let db = Db::open(&options, &path).unwrap();
+    assert_eq!(db.get("key").unwrap(), None);
+}
