@@ -49,7 +49,9 @@ impl PreparedIngest {
         if committed.is_err() {
             pipeline.health.report_failures();
         }
-        self.report(&committed?);
+        let places = committed?;
+        pipeline.tree.remove_obsolete_files();
+        self.report(&places);
         pipeline
             .context
             .record_elapsed(HistogramKind::IngestExternalFileRunTime, begun);
@@ -104,7 +106,7 @@ impl PreparedIngest {
     fn lead_and_install(&mut self) -> Result<Vec<(usize, SeqNo)>> {
         let pipeline = Arc::clone(&self.commit);
         for _ in 0..FLUSHES_MAX {
-            let overlapped = self.overlapped();
+            let overlapped = self.overlapped()?;
             if overlapped.is_empty() {
                 break;
             }
@@ -120,7 +122,7 @@ impl PreparedIngest {
         let commit = &mut *leadership.commit;
         pipeline.health.check_writable()?;
         pipeline.queue.pipeline.drain();
-        for family in self.overlapped() {
+        for family in self.overlapped()? {
             if let Some(index) = commit.position_of(family.id)
                 && !commit.families[index].memtable.is_empty()
             {
@@ -149,8 +151,9 @@ impl PreparedIngest {
     }
 
     /// The column families with memtables that overlap a table.
-    fn overlapped(&self) -> Vec<Arc<ColumnFamilyData>> {
-        let families = self.families.iter().filter(|prepared| {
+    fn overlapped(&self) -> Result<Vec<Arc<ColumnFamilyData>>> {
+        let mut overlapped = Vec::new();
+        for prepared in &self.families {
             let (mut memtables, order) = prepared.family.read(|state| {
                 let sealed = state
                     .sealed
@@ -160,18 +163,20 @@ impl PreparedIngest {
                 (all, prepared.family.order.clone())
             });
             memtables.retain(|memtable| !memtable.is_empty());
-            memtables.iter().any(|memtable| {
-                let files = &prepared.files;
-                let replaced = &prepared.replaced;
-                files
-                    .iter()
-                    .any(|file| memtable_overlaps(memtable, &order, &file.bounds))
-                    || (replaced.iter()).any(|range| memtable_reaches(memtable, &order, range))
-            })
-        });
-        families
-            .map(|prepared| Arc::clone(&prepared.family))
-            .collect()
+            let mut is_overlapped = false;
+            for memtable in &memtables {
+                for file in &prepared.files {
+                    is_overlapped |= memtable_overlaps(memtable, &order, &file.bounds)?;
+                }
+                if let Some(range) = &prepared.replaced {
+                    is_overlapped |= memtable_reaches(memtable, &order, range)?;
+                }
+            }
+            if is_overlapped {
+                overlapped.push(Arc::clone(&prepared.family));
+            }
+        }
+        Ok(overlapped)
     }
 
     /// Places the tables, records them, and makes them visible.
@@ -192,6 +197,16 @@ impl PreparedIngest {
             .map(|(level, file)| (*level, file.smallest_seqno))
             .collect();
         versions.raise_last_seqno(last_seqno);
+        let dropped: Vec<Arc<FileMeta>> = (edits.iter())
+            .flat_map(|edit| {
+                let version = versions.family(edit.family).map(|family| family.current());
+                let files = version.into_iter().flat_map(|version| version.files());
+                let is_dropped = |&(level, file): &(usize, &Arc<FileMeta>)| {
+                    edit.deleted_files.contains(&(level, file.number))
+                };
+                files.filter(is_dropped).map(|(_, file)| Arc::clone(file))
+            })
+            .collect();
         let installed = versions.log_and_apply(edits);
         // After an error of unknown outcome the next open decides whether they are part of the tree.
         self.is_taken = installed.is_ok() || versions.is_uncertain();
@@ -207,6 +222,7 @@ impl PreparedIngest {
         }
         pipeline.visibility.publish(last_seqno);
         drop(snapshots);
+        pipeline.tree.retire(&dropped);
         Ok(places)
     }
 
@@ -327,15 +343,18 @@ fn with_seqno(bound: &[u8], seqno: SeqNo) -> Vec<u8> {
 }
 
 /// Whether a memtable has entries or range tombstones in the range of a table.
-fn memtable_overlaps(memtable: &Arc<Memtable>, order: &KeyOrder, table: &TableBounds) -> bool {
+fn memtable_overlaps(
+    memtable: &Arc<Memtable>,
+    order: &KeyOrder,
+    table: &TableBounds,
+) -> Result<bool> {
     let before = |key: &[u8]| encode(key, MAX_SEQNO, ValueType::RangeDeletion);
     let mut cursor = memtable.cursor();
-    let is_found = cursor.seek(&before(user_key(&table.smallest))).is_ok()
-        && cursor.valid()
-        && overlaps(order, table, cursor.key(), cursor.key());
+    cursor.seek(&before(user_key(&table.smallest)))?;
+    let is_found = cursor.valid() && overlaps(order, table, cursor.key(), cursor.key());
     let tombstones = memtable.tombstones();
     let mut tombstones = tombstones.iter().flat_map(|all| all.tombstones());
-    is_found
+    Ok(is_found
         || tombstones.any(|tombstone| {
             overlaps(
                 order,
@@ -343,5 +362,5 @@ fn memtable_overlaps(memtable: &Arc<Memtable>, order: &KeyOrder, table: &TableBo
                 &before(&tombstone.start),
                 &before(&tombstone.end),
             )
-        })
+        }))
 }

@@ -87,21 +87,22 @@ pub(super) fn memtable_reaches(
     memtable: &Arc<Memtable>,
     order: &KeyOrder,
     range: &KeyBounds,
-) -> bool {
+) -> Result<bool> {
     let mut cursor = memtable.cursor();
-    let positioned = match &range.lower {
+    match &range.lower {
         Bound::Included(key) | Bound::Excluded(key) => {
-            cursor.seek(&encode(key, MAX_SEQNO, ValueType::RangeDeletion))
+            cursor.seek(&encode(key, MAX_SEQNO, ValueType::RangeDeletion))?;
         }
-        Bound::Unbounded => cursor.seek_to_first(),
-    };
+        Bound::Unbounded => cursor.seek_to_first()?,
+    }
     let tombstones = memtable.tombstones();
     let mut tombstones = tombstones.iter().flat_map(|all| all.tombstones());
-    positioned.is_ok() && cursor.valid() && !range.is_behind(order, user_key(cursor.key()))
+    let has_entry = cursor.valid() && !range.is_behind(order, user_key(cursor.key()));
+    Ok(has_entry
         || tombstones.any(|tombstone| {
             let (start, end) = (&tombstone.start, &tombstone.end);
             relation(range, order, start, end, true) != Relation::Apart
-        })
+        }))
 }
 
 #[cfg(test)]

