@@ -61,6 +61,8 @@ pub(super) fn create(
     let tables = TableFiles {
         directory: staging.path().to_owned(),
         numbers: numbers.clone(),
+        // Another checkpoint may give the same number to a table of other content.
+        session_id: crate::open::new_session_id(),
         ..commit.context.table_files.clone()
     };
     let mut is_flushed = false;

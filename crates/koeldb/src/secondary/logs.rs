@@ -84,6 +84,11 @@ pub(crate) struct LogTail {
 }
 
 impl LogTail {
+    /// Whether prepared transactions are undecided.
+    pub(crate) fn has_undecided(&self) -> bool {
+        !self.sections.is_empty()
+    }
+
     /// The number of the log being read.
     pub(crate) fn current(&self) -> Option<FileNumber> {
         self.current.as_ref().map(|(number, _)| *number)

@@ -130,13 +130,19 @@ impl Secondary {
     /// Blocks catch-ups while the guard lives.
     ///
     /// # Errors
-    /// `TryAgain` if the last catch-up failed halfway.
+    /// `TryAgain` if the last catch-up failed halfway; `NotSupported` if prepared transactions are
+    /// undecided, which only the logs of the primary have.
     pub(crate) fn hold_view(&self, visibility: &Visibility) -> Result<impl Sized + '_> {
         let state = lock(&self.state);
         if state.logs.last_seqno > visibility.seqno() {
             return Err(Error::with_kind(
                 ErrorKind::TryAgain,
                 "the last catch-up failed halfway: call try_catch_up_with_primary first",
+            ));
+        }
+        if state.logs.has_undecided() {
+            return Err(Error::not_supported(
+                "a copy of a secondary while prepared transactions are undecided: copy the primary",
             ));
         }
         Ok(state)

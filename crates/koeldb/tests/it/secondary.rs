@@ -421,8 +421,12 @@ fn a_prepared_transaction_shows_when_it_is_committed() {
     primary.flush().unwrap();
     secondary.try_catch_up_with_primary().unwrap();
     assert_eq!(secondary.get("a").unwrap(), None);
+    // A copy would not have the undecided transaction.
+    let refused = secondary.create_checkpoint("/copy").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotSupported, "{refused}");
     prepared.commit().unwrap();
     secondary.try_catch_up_with_primary().unwrap();
+    secondary.create_checkpoint("/copy").unwrap();
     assert_eq!(secondary.get("a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
