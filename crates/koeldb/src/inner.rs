@@ -192,6 +192,9 @@ impl DbInner {
         self.health.report_failures();
         self.health.finish_closing();
         *lock(&self.file_lock) = None;
+        if let Some(manager) = &self.context.plugins.sst_file_manager {
+            manager.tables_removed();
+        }
         self.context.info_log.info(format_args!("closed"));
         flushed
             .and(synced)

@@ -56,12 +56,18 @@ pub(super) fn is_short_of_space(error: &Error) -> bool {
 
 impl TrackedDatabase for Background {
     fn table_bytes(&self) -> u64 {
+        if self.health.is_closing() {
+            return 0;
+        }
         let families = self.families.all();
         let live = families.iter().map(|family| family.version().bytes());
         live.sum::<u64>() + self.tree.retired_bytes()
     }
 
     fn tables(&self) -> Vec<(PathBuf, u64)> {
+        if self.health.is_closing() {
+            return Vec::new();
+        }
         let directory = self.context.table_files.directory();
         let mut tables = self.tree.retired_tables();
         for family in &*self.families.all() {
@@ -74,6 +80,9 @@ impl TrackedDatabase for Background {
     }
 
     fn space_changed(self: Arc<Self>) {
+        if self.health.is_closing() {
+            return;
+        }
         if self.waits_for_space.swap(false, Ordering::SeqCst) {
             self.families.queue_all();
             self.schedule();

@@ -242,3 +242,16 @@ fn databases_share_the_limit() {
     site.manager.set_max_allowed_space_usage(alone);
     assert!(site.manager.is_max_allowed_space_reached());
 }
+
+#[test]
+fn a_closed_database_counts_no_more() {
+    let site = Site::new(SstFileManager::builder());
+    let closed = site.open();
+    write_table(&closed, 100);
+    let size = site.manager.get_total_size();
+    closed.close().unwrap();
+    assert_eq!(site.manager.get_total_size(), 0);
+    let _opened = site.open();
+    assert_eq!(site.manager.get_total_size(), size);
+    assert_eq!(site.manager.get_tracked_files().len(), 1);
+}
