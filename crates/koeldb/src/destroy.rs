@@ -21,7 +21,12 @@ pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
                 None => file_name::is_trash(&entry.name),
             };
             if is_ours {
-                fs.remove_file(&directory.join(&entry.name))?;
+                let path = directory.join(&entry.name);
+                let removed = fs.remove_file(&path);
+                // A manager of tables may still delete the trash.
+                if removed.is_err() && !(file_name::is_trash(&entry.name) && !fs.exists(&path)?) {
+                    return removed;
+                }
             }
         }
         Ok(())
@@ -40,8 +45,9 @@ pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
         fs.remove_file(&file_name::current(path))?;
     }
     remove(path, |kind| kind != FileKind::Lock)?;
-    drop(lock);
+    // While it is held: nobody else may lock a file that is then removed.
     fs.remove_file(&file_name::lock(path))?;
+    drop(lock);
     let _ = fs.remove_dir(path);
     Ok(())
 }

@@ -100,6 +100,12 @@ impl PosixLock {
             }
             Err(error) => return Err(failed(error)),
         }
+        // The file may have been removed, as by a `destroy`, since it was opened.
+        let is_there =
+            fs::metadata(path).is_ok_and(|metadata| self::identity(&metadata) == identity);
+        if !is_there {
+            return Err(held(path, "by a process that removes it"));
+        }
         locked.insert(identity);
         Ok(PosixLock {
             file,
