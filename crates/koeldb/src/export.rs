@@ -252,7 +252,7 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` if the name is taken, the comparator or the number of levels differs, or
-    /// ranges overlap; `Corruption` for a description that contradicts its tables; errors of the
+    /// ranges overlap; `Aborted` if another thread wrote to the column family; `Corruption` for a description that contradicts its tables; errors of the
     /// file system. There is no new column family then; after a crash there may be an empty one.
     pub fn create_column_family_with_import(
         &self,
@@ -424,6 +424,25 @@ fn install_import(
     let commit = &mut *leadership.commit;
     pipeline.health.check_writable()?;
     pipeline.queue.pipeline.drain();
+    // What another thread wrote has smaller sequence numbers than the tables may have.
+    let is_untouched = family.read(|state| {
+        state.active.memtable.is_empty()
+            && state.sealed.is_empty()
+            && state
+                .version
+                .levels
+                .iter()
+                .all(|level| level.files.is_empty())
+    });
+    if !is_untouched {
+        return Err(Error::with_kind(
+            ErrorKind::Aborted,
+            format!(
+                "column family {:?} was written to during its import",
+                family.name
+            ),
+        ));
+    }
     pipeline.wals.sync(commit.wal()?)?;
     let files = edit.added_files.iter().map(|(_, file)| file.largest_seqno);
     let last_seqno = files.max().unwrap_or(0).max(commit.last_seqno);

@@ -169,13 +169,16 @@ impl<'a> Merge<'a> {
         let written = (&*result.output.files, &*result.output.entry_hashes);
         let tables = &jobs.context.table_files;
         checks.verify(written, plan.output_level, &self.family.tables, tables)?;
-        prepopulate(
-            written.0,
-            TableReason::Compaction,
-            &self.options,
-            plan.output_level,
-            &self.family.tables,
-        );
+        // The tables of a worker are not those of its directory.
+        if self.request.worker.is_none() {
+            prepopulate(
+                written.0,
+                TableReason::Compaction,
+                &self.options,
+                plan.output_level,
+                &self.family.tables,
+            );
+        }
         Ok(result)
     }
 

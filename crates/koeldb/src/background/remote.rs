@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::{Error, ErrorKind, Result};
@@ -138,7 +138,8 @@ impl Background {
                 return Ok(None);
             }
         }
-        if self.slots.cancelled.load(Ordering::Relaxed) {
+        let is_canceled = |flag: &&AtomicBool| flag.load(Ordering::Relaxed);
+        if is_canceled(&&self.slots.cancelled) || request.canceled.iter().any(is_canceled) {
             return Err(aborted());
         }
         let job = RemoteJob {
