@@ -23,9 +23,9 @@ pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
             if is_ours {
                 let path = directory.join(&entry.name);
                 let removed = fs.remove_file(&path);
-                // A manager of tables may still delete the trash.
-                if removed.is_err() && !(file_name::is_trash(&entry.name) && !fs.exists(&path)?) {
-                    return removed;
+                // A manager of tables may have deleted a file of the trash meanwhile.
+                if !file_name::is_trash(&entry.name) || fs.exists(&path)? {
+                    removed?;
                 }
             }
         }
