@@ -126,8 +126,8 @@ fn logs_behind_a_compacted_ingested_table_are_kept() {
     drop((snapshot, db));
     repair(&dir);
     let db = Db::open(&options(), dir.path()).unwrap();
-    assert_eq!(value(&db.default_cf(), "a").as_deref(), Some("ingested"));
-    assert_eq!(value(&db.default_cf(), "z").as_deref(), Some("in the log"));
+    assert_eq!(value(db.default_cf(), "a").as_deref(), Some("ingested"));
+    assert_eq!(value(db.default_cf(), "z").as_deref(), Some("in the log"));
 }
 
 #[test]
