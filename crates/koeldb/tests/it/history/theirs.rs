@@ -22,6 +22,10 @@ pub(crate) struct RocksDb {
 /// ever, as a flush for a memtable that no job flushes.
 pub(super) const HANGS: &str = "RocksDB gives no answer to";
 
+/// The text of the error of an open in which RocksDB refuses what it wrote last: in point-in-time
+/// recovery it takes for damage what a recycled log held before.
+pub(super) const REFUSES_ITS_OWN: &str = "RocksDB refuses what it wrote last";
+
 /// The time after which a command counts as unanswered.
 const PATIENCE: Duration = Duration::from_secs(30);
 

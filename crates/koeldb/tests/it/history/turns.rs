@@ -11,7 +11,7 @@ use super::child::{self, Operation};
 use super::draw::show;
 use super::model::{Change, Dump, Family, Format, Order, encode};
 use super::ours::{How, Ours, agree};
-use super::theirs::{RocksDb, hex};
+use super::theirs::{REFUSES_ITS_OWN, RocksDb, hex};
 use super::{Engine, History, Prepared, options};
 
 /// Parts of the messages of permitted open failures in KoelDB.
@@ -80,7 +80,14 @@ impl History<'_> {
         }
         self.note(&format!("RocksDB: {}", command.join(" ")));
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
-        let ids = rocks.execute(&command)?;
+        let is_theirs = std::mem::take(&mut self.is_theirs);
+        let ids = rocks.execute(&command).map_err(|error| {
+            match is_theirs && error.contains("data beyond the point of corruption") {
+                true => format!("{REFUSES_ITS_OWN}: {error}"),
+                false => error,
+            }
+        })?;
+        self.is_theirs = true;
         for id in ids {
             let (name, id) = id.split_once(':').unwrap();
             let family = self.families.iter_mut().find(|family| family.name == name);
@@ -106,6 +113,7 @@ impl History<'_> {
         if found != names {
             return Err(format!("KoelDB opened {found:?}, not {names:?}"));
         }
+        self.is_theirs = false;
         Ok(Some(ours))
     }
 
@@ -333,6 +341,7 @@ impl History<'_> {
             }
             Some(error) => return Err(error),
         }
+        self.is_theirs = false;
         self.may_lose |= answers.keeps_log_in_memory;
         self.look_by_both("after KoelDB was killed", rocks)
     }
