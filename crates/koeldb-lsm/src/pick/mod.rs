@@ -127,6 +127,22 @@ impl CompactionPlan {
         self.files().map(|(_, file)| file.bytes).sum()
     }
 
+    /// The bytes of the inputs that are on the output level already.
+    #[must_use]
+    pub fn bytes_at_output_level(&self) -> u64 {
+        let there = self
+            .files()
+            .filter(|(level, _)| *level == self.output_level);
+        there.map(|(_, file)| file.bytes).sum()
+    }
+
+    /// The epoch of the outputs: the smallest known one of the inputs, or 0.
+    #[must_use]
+    pub fn output_epoch(&self) -> u64 {
+        let epochs = self.files().map(|(_, file)| file.epoch);
+        epochs.filter(|&epoch| epoch > 0).min().unwrap_or(0)
+    }
+
     /// Marks the inputs, files of `version`, as being compacted, and claims the output range.
     pub fn begin(&self, version: &Version) {
         self.mark(true);

@@ -205,7 +205,6 @@ impl<'a> Merge<'a> {
             .target_file_bytes
             .saturating_add(self.target_file_bytes / 10)
             .min(plan.input_bytes());
-        let epochs = plan.files().map(|(_, file)| file.epoch);
         OutputSpec {
             fs: &*context.fs,
             directory: match self.request.worker {
@@ -223,7 +222,7 @@ impl<'a> Merge<'a> {
             max_grandparent_bytes: plan.max_grandparent_bytes,
             snapshots: &self.snapshots,
             bottommost: plan.bottommost,
-            epoch: epochs.filter(|&epoch| epoch > 0).min().unwrap_or(0),
+            epoch: plan.output_epoch(),
             file_checksums: context.table_files.file_checksums,
             // Level 0 is not divided.
             partition_bytes: self
@@ -281,11 +280,7 @@ impl<'a> Merge<'a> {
     /// Returns the figures of the finished merge.
     fn totals(&self, result: &CompactionResult, elapsed: Duration) -> JobTotals {
         let plan = self.plan;
-        let read_there = plan
-            .files()
-            .filter(|(level, _)| *level == plan.output_level)
-            .map(|(_, file)| file.bytes)
-            .sum();
+        let read_there = plan.bytes_at_output_level();
         JobTotals {
             count: 1,
             elapsed,

@@ -181,8 +181,6 @@ impl Background {
         let (fs, files) = (&*self.context.fs, &self.context.table_files);
         let reporter =
             TableReporter::new(files, info.job_id, &family.name, TableReason::Compaction);
-        let epochs = plan.files().map(|(_, file)| file.epoch);
-        let epoch = epochs.filter(|&epoch| epoch > 0).min().unwrap_or(0);
         let mut taken = TakenTables {
             background: self,
             paths: Vec::new(),
@@ -194,7 +192,7 @@ impl Background {
                 let target = file_name::table(files.directory(), number);
                 taken.paths.push(target.clone());
                 self.take_file(&table.path, &target, table.file.bytes)?;
-                let mut file = table.file.with_epoch(epoch);
+                let mut file = table.file.with_epoch(plan.output_epoch());
                 file.number = number;
                 file.tail_bytes = match table.properties.tail_start_offset {
                     0 => 0,
@@ -212,10 +210,7 @@ impl Background {
         for (file, properties) in output.files.iter().zip(&output.properties) {
             reporter.created(file, properties);
         }
-        let there = plan
-            .files()
-            .filter(|(level, _)| *level == plan.output_level);
-        let read_there = there.map(|(_, file)| file.bytes).sum();
+        let read_there = plan.bytes_at_output_level();
         let figures = &result.figures;
         let totals = JobTotals {
             count: 1,
