@@ -27,7 +27,7 @@ pub enum PerfLevel {
     EnableTime = 6,
 }
 
-/// What a metric measures, which determines the lowest level that includes it.
+/// The unit of a metric, which determines the lowest level that includes the metric.
 #[derive(Clone, Copy)]
 enum Kind {
     Count,

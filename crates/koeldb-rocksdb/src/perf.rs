@@ -1,15 +1,17 @@
-//! Memory by its use, and measurements of single operations, which the engine does not make.
+//! Memory by its use, and measurements of the operations of a thread.
 
 use std::marker::PhantomData;
+
+use koeldb::perf::PerfLevel;
 
 use crate::db::DBInner;
 use crate::{Cache, DB, DBCommon, Error, ThreadMode, TransactionDB};
 
-/// The measurements in use. No effect: there are none.
+/// The level of measurement of a thread; each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum PerfStatsLevel {
-    /// Not set.
+    /// As `Disable`.
     Uninitialized = 0,
     /// None.
     Disable,
@@ -17,129 +19,189 @@ pub enum PerfStatsLevel {
     EnableCount,
     /// Counts, and times except of locks.
     EnableTimeExceptForMutex,
-    /// The times of processors too.
+    /// The same: times of processors are not measured.
     EnableTimeAndCPUTimeExceptForMutex,
     /// All times.
     EnableTime,
-    /// Not a level.
+    /// As `Disable`.
     OutOfBound,
 }
 
+impl PerfStatsLevel {
+    fn engine(self) -> PerfLevel {
+        match self {
+            PerfStatsLevel::Uninitialized
+            | PerfStatsLevel::Disable
+            | PerfStatsLevel::OutOfBound => PerfLevel::Disable,
+            PerfStatsLevel::EnableCount => PerfLevel::EnableCount,
+            PerfStatsLevel::EnableTimeExceptForMutex
+            | PerfStatsLevel::EnableTimeAndCPUTimeExceptForMutex => {
+                PerfLevel::EnableTimeExceptForMutex
+            }
+            PerfStatsLevel::EnableTime => PerfLevel::EnableTime,
+        }
+    }
+}
+
 macro_rules! metrics {
-    ($($Metric:ident = $number:literal,)*) => {
-        /// A measurement of the operations of a thread.
+    ($($Metric:ident,)*; measured: $($Measured:ident,)*) => {
+        /// A measurement of the operations of a thread, in RocksDB's order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         #[repr(i32)]
         pub enum PerfMetric {
             $(
-                #[doc = concat!("RocksDB's metric ", stringify!($number), ".")]
-                $Metric = $number,
+                #[doc = concat!("RocksDB's metric `", stringify!($Metric), "`.")]
+                $Metric,
             )*
             /// The number of metrics.
-            TotalMetricCount = 68,
+            TotalMetricCount,
+        }
+
+        impl PerfMetric {
+            /// Returns the engine's metric; `None` if the engine does not measure it.
+            fn engine(self) -> Option<koeldb::perf::PerfMetric> {
+                match self {
+                    $(PerfMetric::$Measured => Some(koeldb::perf::PerfMetric::$Measured),)*
+                    _ => None,
+                }
+            }
         }
     };
 }
 
 metrics! {
-    UserKeyComparisonCount = 0,
-    BlockCacheHitCount = 1,
-    BlockReadCount = 2,
-    BlockReadByte = 3,
-    BlockReadTime = 4,
-    BlockChecksumTime = 5,
-    BlockDecompressTime = 6,
-    GetReadBytes = 7,
-    MultigetReadBytes = 8,
-    IterReadBytes = 9,
-    InternalKeySkippedCount = 10,
-    InternalDeleteSkippedCount = 11,
-    InternalRecentSkippedCount = 12,
-    InternalMergeCount = 13,
-    GetSnapshotTime = 14,
-    GetFromMemtableTime = 15,
-    GetFromMemtableCount = 16,
-    GetPostProcessTime = 17,
-    GetFromOutputFilesTime = 18,
-    SeekOnMemtableTime = 19,
-    SeekOnMemtableCount = 20,
-    NextOnMemtableCount = 21,
-    PrevOnMemtableCount = 22,
-    SeekChildSeekTime = 23,
-    SeekChildSeekCount = 24,
-    SeekMinHeapTime = 25,
-    SeekMaxHeapTime = 26,
-    SeekInternalSeekTime = 27,
-    FindNextUserEntryTime = 28,
-    WriteWalTime = 29,
-    WriteMemtableTime = 30,
-    WriteDelayTime = 31,
-    WritePreAndPostProcessTime = 32,
-    DbMutexLockNanos = 33,
-    DbConditionWaitNanos = 34,
-    MergeOperatorTimeNanos = 35,
-    ReadIndexBlockNanos = 36,
-    ReadFilterBlockNanos = 37,
-    NewTableBlockIterNanos = 38,
-    NewTableIteratorNanos = 39,
-    BlockSeekNanos = 40,
-    FindTableNanos = 41,
-    BloomMemtableHitCount = 42,
-    BloomMemtableMissCount = 43,
-    BloomSstHitCount = 44,
-    BloomSstMissCount = 45,
-    KeyLockWaitTime = 46,
-    KeyLockWaitCount = 47,
-    EnvNewSequentialFileNanos = 48,
-    EnvNewRandomAccessFileNanos = 49,
-    EnvNewWritableFileNanos = 50,
-    EnvReuseWritableFileNanos = 51,
-    EnvNewRandomRwFileNanos = 52,
-    EnvNewDirectoryNanos = 53,
-    EnvFileExistsNanos = 54,
-    EnvGetChildrenNanos = 55,
-    EnvGetChildrenFileAttributesNanos = 56,
-    EnvDeleteFileNanos = 57,
-    EnvCreateDirNanos = 58,
-    EnvCreateDirIfMissingNanos = 59,
-    EnvDeleteDirNanos = 60,
-    EnvGetFileSizeNanos = 61,
-    EnvGetFileModificationTimeNanos = 62,
-    EnvRenameFileNanos = 63,
-    EnvLinkFileNanos = 64,
-    EnvLockFileNanos = 65,
-    EnvUnlockFileNanos = 66,
-    EnvNewLoggerNanos = 67,
+    UserKeyComparisonCount,
+    BlockCacheHitCount,
+    BlockReadCount,
+    BlockReadByte,
+    BlockReadTime,
+    BlockChecksumTime,
+    BlockDecompressTime,
+    GetReadBytes,
+    MultigetReadBytes,
+    IterReadBytes,
+    InternalKeySkippedCount,
+    InternalDeleteSkippedCount,
+    InternalRecentSkippedCount,
+    InternalMergeCount,
+    GetSnapshotTime,
+    GetFromMemtableTime,
+    GetFromMemtableCount,
+    GetPostProcessTime,
+    GetFromOutputFilesTime,
+    SeekOnMemtableTime,
+    SeekOnMemtableCount,
+    NextOnMemtableCount,
+    PrevOnMemtableCount,
+    SeekChildSeekTime,
+    SeekChildSeekCount,
+    SeekMinHeapTime,
+    SeekMaxHeapTime,
+    SeekInternalSeekTime,
+    FindNextUserEntryTime,
+    WriteWalTime,
+    WriteMemtableTime,
+    WriteDelayTime,
+    WritePreAndPostProcessTime,
+    DbMutexLockNanos,
+    DbConditionWaitNanos,
+    MergeOperatorTimeNanos,
+    ReadIndexBlockNanos,
+    ReadFilterBlockNanos,
+    NewTableBlockIterNanos,
+    NewTableIteratorNanos,
+    BlockSeekNanos,
+    FindTableNanos,
+    BloomMemtableHitCount,
+    BloomMemtableMissCount,
+    BloomSstHitCount,
+    BloomSstMissCount,
+    KeyLockWaitTime,
+    KeyLockWaitCount,
+    EnvNewSequentialFileNanos,
+    EnvNewRandomAccessFileNanos,
+    EnvNewWritableFileNanos,
+    EnvReuseWritableFileNanos,
+    EnvNewRandomRwFileNanos,
+    EnvNewDirectoryNanos,
+    EnvFileExistsNanos,
+    EnvGetChildrenNanos,
+    EnvGetChildrenFileAttributesNanos,
+    EnvDeleteFileNanos,
+    EnvCreateDirNanos,
+    EnvCreateDirIfMissingNanos,
+    EnvDeleteDirNanos,
+    EnvGetFileSizeNanos,
+    EnvGetFileModificationTimeNanos,
+    EnvRenameFileNanos,
+    EnvLinkFileNanos,
+    EnvLockFileNanos,
+    EnvUnlockFileNanos,
+    EnvNewLoggerNanos,
+    ;
+    measured:
+    BlockCacheHitCount,
+    BlockReadCount,
+    BlockReadByte,
+    BlockReadTime,
+    BlockChecksumTime,
+    BlockDecompressTime,
+    GetReadBytes,
+    MultigetReadBytes,
+    GetFromMemtableTime,
+    GetFromMemtableCount,
+    GetPostProcessTime,
+    GetFromOutputFilesTime,
+    SeekInternalSeekTime,
+    WriteWalTime,
+    WriteMemtableTime,
+    WriteDelayTime,
+    BloomSstHitCount,
+    BloomSstMissCount,
+    KeyLockWaitTime,
+    KeyLockWaitCount,
 }
 
-/// No effect: the engine makes no measurements of single operations.
-pub fn set_perf_stats(lvl: PerfStatsLevel) {
-    let _ = lvl;
-}
-
-/// The measurements of a thread, all zero: the engine makes none.
+/// Sets the measurements of the calling thread from now on.
 ///
-/// [`Options::get_statistics`](crate::Options::get_statistics) has counters of the database.
+/// COMPAT: the original passes the numbers of its enumeration to a RocksDB that has numbered its
+/// levels anew, and so gets the level below the named one. Here the name counts.
+pub fn set_perf_stats(lvl: PerfStatsLevel) {
+    koeldb::perf::set_level(lvl.engine());
+}
+
+/// The measurements of the calling thread, since it began or since [`PerfContext::reset`].
+///
+/// Work that other threads do for the thread is not included. The metrics that
+/// [`PerfContext::report`] lists are measured; the others stay 0.
 #[derive(Default)]
-pub struct PerfContext(());
+pub struct PerfContext {
+    /// COMPAT: the original's is of the thread that created it.
+    label: PhantomData<*const ()>,
+}
 
 impl PerfContext {
-    /// Does nothing.
-    pub fn reset(&mut self) {}
-
-    /// Returns an empty text.
-    #[must_use]
-    pub fn report(&self, exclude_zero_counters: bool) -> String {
-        let _ = exclude_zero_counters;
-        String::new()
+    /// Sets all metrics of the calling thread to 0.
+    pub fn reset(&mut self) {
+        koeldb::perf::reset();
     }
 
-    /// Returns 0.
+    /// Returns the metrics that the engine measures, as `name = value` separated by commas.
+    #[must_use]
+    pub fn report(&self, exclude_zero_counters: bool) -> String {
+        let context = koeldb::perf::context();
+        let of_rocksdb = context.iter().filter(|(metric, _)| !metric.is_io());
+        let listed = of_rocksdb.filter(|(_, value)| *value > 0 || !exclude_zero_counters);
+        let texts = listed.map(|(metric, value)| format!("{} = {value}", metric.name()));
+        texts.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns a metric: a count, or a time in nanoseconds.
     #[must_use]
     pub fn metric(&self, id: PerfMetric) -> u64 {
-        let _ = id;
-        0
+        let context = koeldb::perf::context();
+        id.engine().map_or(0, |metric| context.get(metric))
     }
 }
 
@@ -160,30 +222,27 @@ pub struct MemoryUsage {
     stats: MemoryUsageStats,
 }
 
-impl MemoryUsage {
+macro_rules! getters {
+    ($($(#[doc = $doc:literal])+ $getter:ident = $field:ident;)*) => {
+        impl MemoryUsage {$(
+            $(#[doc = $doc])+
+            #[must_use]
+            pub fn $getter(&self) -> u64 {
+                self.stats.$field
+            }
+        )*}
+    };
+}
+
+getters! {
     /// Memtables, with those that readers keep.
-    #[must_use]
-    pub fn approximate_mem_table_total(&self) -> u64 {
-        self.stats.mem_table_total
-    }
-
+    approximate_mem_table_total = mem_table_total;
     /// Memtables that are not flushed.
-    #[must_use]
-    pub fn approximate_mem_table_unflushed(&self) -> u64 {
-        self.stats.mem_table_unflushed
-    }
-
+    approximate_mem_table_unflushed = mem_table_unflushed;
     /// Open tables: indexes and filters outside of caches.
-    #[must_use]
-    pub fn approximate_mem_table_readers_total(&self) -> u64 {
-        self.stats.mem_table_readers_total
-    }
-
+    approximate_mem_table_readers_total = mem_table_readers_total;
     /// Caches.
-    #[must_use]
-    pub fn approximate_cache_total(&self) -> u64 {
-        self.stats.cache_total
-    }
+    approximate_cache_total = cache_total;
 }
 
 /// Collects databases and caches whose memory is to be measured.

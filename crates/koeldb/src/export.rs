@@ -424,7 +424,8 @@ fn install_import(
     let commit = &mut *leadership.commit;
     pipeline.health.check_writable()?;
     pipeline.queue.pipeline.drain();
-    // What another thread wrote has smaller sequence numbers than the tables may have.
+    // Memtables must hold newer entries than tables. An entry that another thread wrote since the
+    // import began may have a smaller sequence number than the imported ones.
     let is_untouched = family.read(|state| {
         state.active.memtable.is_empty()
             && state.sealed.is_empty()

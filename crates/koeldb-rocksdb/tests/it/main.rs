@@ -7,6 +7,7 @@
 
 mod errors;
 mod interop;
+mod perf;
 mod semantics;
 mod surface;
 mod transactions;
