@@ -78,7 +78,8 @@ impl BackupEngine {
     ) -> Result<Backup> {
         let flush = match options.flush {
             true => FlushPolicy::Always,
-            false => FlushPolicy::Never,
+            // Only if there are writes without the log, which no copied log would have.
+            false => FlushPolicy::LogsOver(u64::MAX),
         };
         let capture = db.inner().commit.capture(flush)?;
         let private = self.private_path(id);

@@ -124,7 +124,9 @@ impl CreateBackupOptions {
         Self::default()
     }
 
-    /// Flushes the memtables first, so that the logs are short.
+    /// Flushes the memtables first, so that the logs are short. Off by default: they are flushed
+    /// only if they have writes with the log disabled, which the logs do not have. (RocksDB leaves
+    /// those out.)
     pub fn set_flush_before_backup(&mut self, flush: bool) -> &mut Self {
         self.flush = flush;
         self

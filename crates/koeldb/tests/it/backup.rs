@@ -247,6 +247,20 @@ fn a_table_that_is_not_what_the_manifest_records_fails_the_backup() {
 }
 
 #[test]
+fn writes_without_the_log_are_part_of_a_backup() {
+    let backed = Backed::new();
+    backed.db.put("logged", "1").unwrap();
+    let mut unlogged = koeldb::WriteOptions::new();
+    unlogged.disable_wal(true);
+    backed.db.put_opt("unlogged", "1", &unlogged).unwrap();
+    backed.db.put("later", "1").unwrap();
+    let engine = backed.engine();
+    engine.create_new_backup(&backed.db).unwrap();
+    engine.restore_latest(RESTORED).unwrap();
+    backed.check_restored(&backed.contents(), "a backup without a flush");
+}
+
+#[test]
 fn one_engine_writes_and_others_read() {
     let backed = Backed::new();
     backed.grow(0);
