@@ -63,6 +63,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
             .arg(format!("--seed={}", flags.seed))
             .arg(format!("--worker={lives}"))
             .arg(format!("--fault_one_in={}", flags.fault_one_in))
+            .arg(format!("--copy_one_in={}", flags.copy_one_in))
             .arg(format!("--seconds={}", u64::from(!is_last) * 3600))
             .stdin(Stdio::null());
         if flags.sync {

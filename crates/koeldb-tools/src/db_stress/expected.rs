@@ -42,6 +42,17 @@ impl Version {
         Version(((self.0 >> 1) + 1) << 1 | u64::from(deletes))
     }
 
+    /// Whether a key with this version, or a later one up to `last`, may have this value.
+    pub(crate) fn permits(self, last: Version, key: u64, value: Option<&[u8]>) -> bool {
+        let Some(value) = value else {
+            return self != last || self.is_deleted();
+        };
+        Version::named_by(value).is_some_and(|version| {
+            (self.counter()..=last.counter()).contains(&version.counter())
+                && version.value(key).as_deref() == Some(value)
+        })
+    }
+
     fn counter(self) -> u64 {
         self.0 >> 1
     }
@@ -113,6 +124,17 @@ impl Expected {
     /// The last version that was begun.
     pub(crate) fn begun(&self, key: u64) -> Version {
         self.version(key, BEGUN)
+    }
+
+    /// The last version that is guaranteed to persist.
+    pub(crate) fn owed(&self, key: u64) -> Version {
+        self.version(key, OWED)
+    }
+
+    /// Whether the last version was written without log.
+    pub(crate) fn is_unlogged(&self, key: u64) -> bool {
+        let version = self.acknowledged(key);
+        version != Version::NONE && self.version(key, UNLOGGED).counter() >= version.counter()
     }
 
     /// Returns a description of the versions that the key has and may have.
@@ -260,6 +282,21 @@ mod tests {
         expected.begin(0, deleted, false).unwrap();
         expected.begin(0, deleted.next(false), true).unwrap();
         assert_eq!(expected.identify(0, None), Some(deleted));
+    }
+
+    #[test]
+    fn a_copy_has_a_version_between_two_moments() {
+        let put = Version::NONE.next(false);
+        let deleted = put.next(true);
+        let later = deleted.next(false);
+        let value = |version: Version| version.value(7);
+        assert!(put.permits(put, 7, value(put).as_deref()));
+        assert!(!put.permits(put, 7, None));
+        assert!(!put.permits(put, 7, value(later).as_deref()));
+        assert!(put.permits(later, 7, None));
+        assert!(deleted.permits(later, 7, value(later).as_deref()));
+        assert!(!deleted.permits(later, 7, value(put).as_deref()));
+        assert!(!put.permits(later, 8, value(put).as_deref()));
     }
 
     #[test]

@@ -13,11 +13,15 @@
 //! | unlogged writes if all writes are synced | exclude each other |
 //! | the options that [`koeldb_testkit::variety`] leaves out for it | see there |
 //!
-//! - `expected`: the expected versions of every key. `worker`: the operations. `driver`: starts and
-//!   kills.
+//! - `expected`: the expected versions of every key. `worker`: the operations. `copies`: checkpoints,
+//!   backups, exports and secondaries, each opened and compared. `ingestion`: tables of new versions.
+//!   `feed`: the change feed, compared with the writes. `driver`: starts and kills.
 
+mod copies;
 mod driver;
 mod expected;
+mod feed;
+mod ingestion;
 mod worker;
 
 use std::path::PathBuf;
@@ -70,6 +74,10 @@ pub(crate) struct Flags {
     /// the disk (`PROGRAM restore`). Needs `sync`, and the expected contents on another disk.
     #[arg(long, requires = "sync", requires = "expected")]
     power_cut: Option<PathBuf>,
+    /// One operation in this many is a checkpoint, a backup, an export or a look at a secondary, or
+    /// an ingestion, or compares the change feed; 0 for none.
+    #[arg(long, default_value_t = 250)]
+    copy_one_in: u64,
     /// Makes a background thread of each worker panic, which the driver must report.
     #[arg(long, hide = true)]
     panic: bool,

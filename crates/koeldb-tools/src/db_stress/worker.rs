@@ -23,7 +23,9 @@ use koeldb_testkit::random::mix;
 use koeldb_testkit::variety::{Drawer, Drawn, Suite};
 
 use super::Flags;
+use super::copies::Copies;
 use super::expected::{Expected, Version};
+use super::feed::Feed;
 
 /// The exit status of a worker after an injected fault that it cannot recover from.
 pub(super) const GAVE_UP: i32 = 3;
@@ -37,29 +39,36 @@ impl Logger for NoLog {
     fn log(&self, _level: LogLevel, _message: std::fmt::Arguments<'_>) {}
 }
 
-struct Life {
-    db: Db,
-    families: Vec<ColumnFamily>,
-    expected: Expected,
-    flags: Flags,
+pub(super) struct Life {
+    pub(super) db: Db,
+    pub(super) families: Vec<ColumnFamily>,
+    pub(super) expected: Expected,
+    pub(super) flags: Flags,
+    pub(super) copies: Copies,
     /// The file system with injected faults, if any.
-    faults: Option<Arc<FaultFileSystem>>,
+    pub(super) faults: Option<Arc<FaultFileSystem>>,
     /// Whether half of the writes are not logged.
-    leaves_out_log: bool,
+    pub(super) leaves_out_log: bool,
     is_over: AtomicBool,
 }
 
 /// Converts a failure to record expected versions.
-fn note(result: std::io::Result<()>) -> Result<(), String> {
+pub(super) fn note(result: std::io::Result<()>) -> Result<(), String> {
     result.map_err(|error| error.to_string())
 }
 
-fn key(number: u64) -> Vec<u8> {
+pub(super) fn key(number: u64) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }
 
+/// Returns the number of a key.
+pub(super) fn number_of(key: &[u8]) -> Option<u64> {
+    let digits = key.strip_prefix(b"key")?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 /// A column family's name and options.
-type NamedFamily = (String, ColumnFamilyOptions);
+pub(super) type NamedFamily = (String, ColumnFamilyOptions);
 
 /// Returns the options of one worker and what was drawn for it.
 ///
@@ -100,11 +109,15 @@ fn options(
         .set_env(&Env::new(fs, Arc::new(SystemClock)))
         .apply_str(&drawn.database, &how)
         .map_err(|error| format!("{}: {error}", drawn.database))?;
+    Ok((options, families, drawn))
+}
+
+/// Lets some workers remove tables slowly.
+fn slow_removals(options: &mut Options, flags: &Flags, life: u64) {
     if mix(flags.seed ^ life) & 1 == 0 {
         let slow = SstFileManager::builder().delete_rate_bytes_per_second(1 << 20);
         options.set_sst_file_manager(&slow.bytes_max_delete_chunk(16 << 10).build());
     }
-    Ok((options, families, drawn))
 }
 
 /// Ends the process if a thread panics, including those on which the engine catches panics.
@@ -130,7 +143,9 @@ pub(super) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
         Some(faults) => Arc::clone(faults) as Arc<dyn FileSystem>,
         None => below,
     };
-    let (options, families, drawn) = options(flags, number, fs)?;
+    let (mut options, families, drawn) = options(flags, number, fs)?;
+    let copies = Copies::new(flags, &options, &families);
+    slow_removals(&mut options, flags, number);
     let mut builder = Db::builder(&options);
     builder.column_families(families);
     let context = |error: &dyn Display| format!("life {number} with {drawn}\n  {error}");
@@ -140,6 +155,7 @@ pub(super) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
         db,
         expected,
         flags: flags.clone(),
+        copies,
         faults,
         leaves_out_log: Random::new(mix(flags.seed ^ mix(number))).chance(1, 3),
         is_over: AtomicBool::new(false),
@@ -209,7 +225,7 @@ impl Life {
         note(self.expected.acknowledge(number, true))
     }
 
-    fn own(&self, thread: u64) -> std::ops::Range<u64> {
+    pub(super) fn own(&self, thread: u64) -> std::ops::Range<u64> {
         thread * self.flags.keys..(thread + 1) * self.flags.keys
     }
 
@@ -308,8 +324,13 @@ impl Life {
         until: Duration,
     ) -> Result<bool, String> {
         let mut snapshot: Option<(Snapshot, Vec<Version>)> = None;
+        let mut feed: Option<Feed> = None;
         while !self.is_over.load(Ordering::Relaxed) && SystemClock.now() < until {
+            let copies = self.flags.copy_one_in;
             let done = match random.below(1000) {
+                _ if copies > 0 && random.chance(1, copies) => {
+                    self.copy(thread, random, &mut feed)?
+                }
                 0..700 => self.change(thread, random)?,
                 700..850 => self.read(thread, random)?,
                 850..900 => self.scan(thread, None).map(|()| true)?,
@@ -368,7 +389,25 @@ impl Life {
         Ok(true)
     }
 
-    fn versions_of(&self, thread: u64) -> Vec<Version> {
+    /// Runs a call that takes files out of the database or into it, or compares the feed.
+    fn copy(
+        &self,
+        thread: u64,
+        random: &mut Random,
+        feed: &mut Option<Feed>,
+    ) -> Result<bool, String> {
+        match random.below(10) {
+            0..4 => self.follow(thread, feed),
+            4..6 => {
+                // What is ingested is in no log.
+                *feed = None;
+                self.ingest(thread, random)
+            }
+            _ => self.compare_copy(thread, random),
+        }
+    }
+
+    pub(super) fn versions_of(&self, thread: u64) -> Vec<Version> {
         let own = self.own(thread);
         own.map(|number| self.expected.acknowledged(number))
             .collect()
@@ -417,7 +456,7 @@ impl Life {
     }
 
     /// Whether to continue after the result of a call that is not a write.
-    fn tolerate(&self, result: koeldb::Result<()>) -> Result<bool, String> {
+    pub(super) fn tolerate(&self, result: koeldb::Result<()>) -> Result<bool, String> {
         match result {
             Ok(()) => Ok(true),
             Err(_) if self.faults.is_some() => Ok(self.resume()),
@@ -428,7 +467,7 @@ impl Life {
     }
 
     /// Resumes the database; returns whether writes are accepted again.
-    fn resume(&self) -> bool {
+    pub(super) fn resume(&self) -> bool {
         for _ in 0..50 {
             match self.db.resume() {
                 Ok(()) => return true,

@@ -1,0 +1,110 @@
+//! The change feed of a thread: what it says of the thread's keys must be what the thread wrote.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use koeldb::{BatchEntry, ErrorKind, TailOptions, UpdateIterator, WriteBatch};
+
+use super::worker::{Life, key, number_of};
+
+/// An iterator, and the values that it and its beginning give to the keys of one thread.
+pub(super) struct Feed {
+    updates: UpdateIterator,
+    /// By the id of the column family and the number of the key; deleted keys are absent.
+    values: BTreeMap<(u32, u64), Vec<u8>>,
+}
+
+impl Feed {
+    fn apply(&mut self, batch: &WriteBatch, own: &Range<u64>) -> koeldb::Result<()> {
+        for entry in batch.iter() {
+            match entry? {
+                BatchEntry::Put { cf, key, value }
+                | BatchEntry::Merge {
+                    cf,
+                    key,
+                    operand: value,
+                } => {
+                    if let Some(number) = number_of(key).filter(|number| own.contains(number)) {
+                        self.values.insert((cf, number), value.to_vec());
+                    }
+                }
+                BatchEntry::Delete { cf, key } | BatchEntry::SingleDelete { cf, key } => {
+                    if let Some(number) = number_of(key) {
+                        self.values.remove(&(cf, number));
+                    }
+                }
+                BatchEntry::DeleteRange { cf, from, to } => {
+                    self.values.retain(|(family, number), _| {
+                        *family != cf || !(from..to).contains(&&*key(*number))
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Life {
+    /// Begins a feed, or reads it to its present end and compares the keys of the thread.
+    ///
+    /// Keys whose last version was not logged are left out.
+    pub(super) fn follow(&self, thread: u64, feed: &mut Option<Feed>) -> Result<bool, String> {
+        let own = self.own(thread);
+        let Some(current) = feed else {
+            *feed = self.begin_feed(thread)?;
+            return Ok(true);
+        };
+        // Records may wait for it in the buffer of the log.
+        let flushed = self.db.flush_wal(false);
+        if flushed.is_err() {
+            *feed = None;
+            return self.tolerate(flushed);
+        }
+        while let Some(update) = current.updates.next() {
+            let applied = update.and_then(|update| current.apply(&update.batch, &own));
+            if applied.is_err() {
+                *feed = None;
+                return self.tolerate(applied);
+            }
+        }
+        for family in &self.families {
+            for number in own.clone() {
+                if self.expected.is_unlogged(number) {
+                    continue;
+                }
+                let shown = current.values.get(&(family.id(), number));
+                if shown != self.expected.acknowledged(number).value(number).as_ref() {
+                    return Err(format!(
+                        "the feed up to {} has {:?} for key {number} of {:?}: {}",
+                        current.updates.next_sequence_number(),
+                        shown.map(|value| String::from_utf8_lossy(value)),
+                        family.name(),
+                        self.expected.describe(number)
+                    ));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn begin_feed(&self, thread: u64) -> Result<Option<Feed>, String> {
+        let mut how = TailOptions::new();
+        how.set_strict(false);
+        let first = self.db.latest_sequence_number() + 1;
+        let updates = match self.db.get_updates_since_opt(first, &how) {
+            Ok(updates) => updates,
+            // Other threads may have written, and a flush may have removed the log, since.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return self.tolerate(Err(error)).map(|_| None),
+        };
+        let mut values = BTreeMap::new();
+        for family in &self.families {
+            for (number, version) in self.own(thread).zip(self.versions_of(thread)) {
+                let value = version.value(number);
+                values.extend(value.map(|value| ((family.id(), number), value)));
+            }
+        }
+        Ok(Some(Feed { updates, values }))
+    }
+}
