@@ -16,7 +16,7 @@ use koeldb_testkit::random::mix;
 use koeldb_testkit::{Content, Entries, History, Legality, Shot};
 
 use crate::script::{Script, may_refuse};
-use crate::session::{PATH, REPAIRING, open_script, options};
+use crate::session::{PATH, REPAIRING, image_options, open_script};
 
 /// Anything that takes longer counts as hanging.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -131,11 +131,8 @@ impl<'c> Checker<'c> {
         checked.map_err(|error| format!("{shot}: {error}"))
     }
 
-    fn options(&self, fs: &MemoryFileSystem) -> Options {
-        let mut options = options(self.script, Arc::new(fs.clone()));
-        // No background work during the checks.
-        options.set_disable_auto_compactions(true);
-        options
+    fn options(&self, image: &MemoryFileSystem) -> Options {
+        image_options(self.script, image)
     }
 
     fn mode(&self) -> RecoveryMode {

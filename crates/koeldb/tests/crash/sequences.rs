@@ -23,7 +23,7 @@ use koeldb_testkit::{
 use crate::check;
 use crate::script::Script;
 use crate::scripts::SCRIPTS;
-use crate::session::{PATH, open, options};
+use crate::session::{PATH, image_options, open, options};
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,8 +337,7 @@ fn run_sequence(
                 image.operation, image.policy
             )
         };
-        let mut options = options(script, Arc::new(image.files.clone()));
-        options.set_disable_auto_compactions(true);
+        let options = image_options(script, &image.files);
         let db = open(&options, Path::new(PATH)).map_err(|error| context(text(&error)))?;
         let content = check::content(&db).map_err(context)?;
         let judged = history.judge(&content, &image.bounds, Legality::Prefix);

@@ -34,13 +34,30 @@ impl Logger for NoLog {
 
 /// The options of a script over a file system.
 pub(crate) fn options(script: &Script, fs: Arc<dyn FileSystem>) -> Options {
+    options_in(script, &Env::new(fs, Arc::new(SystemClock)))
+}
+
+/// The options of a script over a crash image, to check it.
+///
+/// Without background threads and compactions: starting and waking a thread costs more than most
+/// images, and what is recovered must not depend on them.
+pub(crate) fn image_options(script: &Script, image: &MemoryFileSystem) -> Options {
+    let mut options = options_in(script, &image_env(image));
+    options.set_disable_auto_compactions(true);
+    options
+}
+
+/// An environment without threads for a crash image.
+pub(crate) fn image_env(image: &MemoryFileSystem) -> Env {
+    Env::stepped(Arc::new(image.clone()), Arc::new(SystemClock), 1)
+}
+
+fn options_in(script: &Script, env: &Env) -> Options {
     let mut options = Options::new();
     scripts::base(&mut options);
     script.apply_drawn(&mut options);
     (script.options)(&mut options);
-    options
-        .set_logger(NoLog)
-        .set_env(&Env::new(fs, Arc::new(SystemClock)));
+    options.set_logger(NoLog).set_env(env);
     options
 }
 

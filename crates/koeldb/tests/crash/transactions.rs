@@ -16,9 +16,11 @@ use koeldb::{
 use koeldb_testkit::random::mix;
 use koeldb_testkit::{Floors, Random, Summary};
 
+use crate::session::image_env;
+
 const PATH: &str = "/prepared";
 
-fn open(fs: &MemoryFileSystem) -> koeldb::Result<(Db, ColumnFamily)> {
+fn open(env: &Env) -> koeldb::Result<(Db, ColumnFamily)> {
     let mut locks = TransactionDbOptions::new();
     locks
         .set_default_lock_timeout(0)
@@ -29,7 +31,7 @@ fn open(fs: &MemoryFileSystem) -> koeldb::Result<(Db, ColumnFamily)> {
         .create_missing_column_families(true)
         .set_merge_operator(StringAppend::default())
         .set_transactions(&locks)
-        .set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)));
+        .set_env(env);
     let mut other = ColumnFamilyOptions::new();
     other.set_merge_operator(StringAppend::default());
     let family = ColumnFamilyDescriptor::new("other", other);
@@ -100,7 +102,8 @@ struct Shot {
 /// Opens an image, finds its state, decides what is undecided, and opens it again.
 fn check(shot: &Shot, random: &mut Random) -> Result<(), String> {
     let failed = |error: koeldb::Error| format!("{}: {error}", shot.what);
-    let (db, other) = open(&shot.image).map_err(failed)?;
+    let env = image_env(&shot.image);
+    let (db, other) = open(&env).map_err(failed)?;
     let (entries, names) = read(&db, &other).map_err(failed)?;
     let is_state = |state: &&State| state.entries == entries && state.names() == names;
     let Some(state) = shot.possible.iter().find(is_state) else {
@@ -126,7 +129,7 @@ fn check(shot: &Shot, random: &mut Random) -> Result<(), String> {
     }
     db.close().map_err(failed)?;
     drop((db, other));
-    let (db, other) = open(&shot.image).map_err(failed)?;
+    let (db, other) = open(&env).map_err(failed)?;
     let (entries, names) = read(&db, &other).map_err(failed)?;
     match state.entries == entries && state.names() == names {
         true => Ok(()),
@@ -237,7 +240,7 @@ impl History {
         self.step(next, syncs, || one.commit_with(&batch, &options).map(drop));
     }
 
-    fn run(&mut self, fs: &MemoryFileSystem, steps: u64) {
+    fn run(&mut self, env: &Env, steps: u64) {
         for at in 0..steps {
             match self.random.below(12) {
                 0..3 => self.write(at),
@@ -247,7 +250,7 @@ impl History {
                 10 => self.step(self.state(), false, || self.other.flush()),
                 _ => {
                     self.step(self.state(), true, || self.db.close());
-                    (self.db, self.other) = open(fs).unwrap();
+                    (self.db, self.other) = open(env).unwrap();
                 }
             }
         }
@@ -257,7 +260,8 @@ impl History {
 /// Runs one history and checks a sample of its images; returns the number of moments and images.
 fn sweep(seed: u64, steps: u64, one_in: u64) -> (u64, u64, Vec<String>) {
     let fs = MemoryFileSystem::new();
-    let (db, other) = open(&fs).unwrap();
+    let env = Env::new(Arc::new(fs.clone()), Arc::new(SystemClock));
+    let (db, other) = open(&env).unwrap();
     let possible = Arc::new(Mutex::new(vec![State::default()]));
     let shots = Arc::new(Mutex::new((0_u64, Vec::new())));
     let (states, taken) = (Arc::clone(&possible), Arc::clone(&shots));
@@ -289,7 +293,7 @@ fn sweep(seed: u64, steps: u64, one_in: u64) -> (u64, u64, Vec<String>) {
         random: Random::new(seed),
         possible,
     };
-    history.run(&fs, steps);
+    history.run(&env, steps);
     fs.observe_mutations(|_, _| ());
     drop(history);
     let (moments, shots) = std::mem::take(&mut *shots.lock().unwrap());
