@@ -38,6 +38,7 @@ mod checkpoint;
 mod column_family;
 mod column_family_data;
 mod column_family_set;
+mod compaction_service;
 mod context;
 mod counters;
 mod db;
@@ -127,6 +128,10 @@ pub use batch::{BatchEntry, WriteBatch};
 pub use capture::FlushPolicy;
 pub use checkpoint::{CheckpointOptions, CheckpointReport};
 pub use column_family::{ColumnFamily, ColumnFamilyDescriptor};
+pub use compaction_service::{
+    CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
+    CompactionServiceScheduleResponse, CompactionServiceWaitResponse,
+};
 pub use db::{Db, MemoryReport};
 pub use deletions::DeletionGuard;
 pub use env::Env;
@@ -147,10 +152,7 @@ pub use read::{
     Answers, DbCursor, DbIterator, DbStream, Direction, IteratorMode, MultiGetStream, PinnedSlices,
     ReadOptions,
 };
-pub use remote::{
-    CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
-    CompactionServiceScheduleResponse, compaction_failure_result,
-};
+pub use remote::compaction_failure_result;
 pub use repair::RepairReport;
 pub use report::{LogReport, RecoveryReport, ScrubReport, SettingWithoutEffect, SstFileProperties};
 pub use secondary::{CatchUpReport, KeepTables, SecondaryOptions};

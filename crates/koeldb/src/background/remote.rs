@@ -14,15 +14,16 @@ use koeldb_table::builder::TableReason;
 use super::Background;
 use super::compaction::CompactionRequest;
 use crate::column_family_data::ColumnFamilyData;
+use crate::compaction_service::{
+    CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
+    CompactionServiceScheduleResponse, CompactionServiceWaitResponse,
+};
 use crate::counters::JobTotals;
 use crate::info_log::CompactionOutcome;
 use crate::listener::CompactionJobInfo;
+use crate::remote::WorkerJob;
 use crate::remote::accept::{AcceptedJob, RemoteJob};
 use crate::remote::format::JobInput;
-use crate::remote::{
-    CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
-    CompactionServiceScheduleResponse, WorkerJob,
-};
 use crate::table_reporter::TableReporter;
 use crate::transfer::{Pace, Transfer, TransferFile};
 
@@ -116,28 +117,29 @@ impl Background {
             output_level: plan.output_level,
             input_bytes: plan.input_bytes(),
         };
-        let (id, directory) = match service.schedule(&described, &input.encode()) {
-            CompactionServiceScheduleResponse::Scheduled {
-                job_id,
-                output_directory,
-            } => (job_id, output_directory),
+        let id = match service.schedule(&described, &input.encode()) {
+            CompactionServiceScheduleResponse::Scheduled { job_id } => job_id,
             CompactionServiceScheduleResponse::Refused(CompactionServiceJobStatus::Aborted) => {
                 return Err(aborted());
             }
             CompactionServiceScheduleResponse::Refused(_) => return Ok(None),
         };
         let begun = self.context.clock.now();
-        let (status, message) = service.wait(&id);
-        match status {
-            CompactionServiceJobStatus::Success => {}
-            CompactionServiceJobStatus::Aborted => return Err(aborted()),
-            CompactionServiceJobStatus::Failure | CompactionServiceJobStatus::UseLocal => {
+        let (message, directory) = match service.wait(&id) {
+            CompactionServiceWaitResponse::Completed {
+                result,
+                output_directory,
+            } => (result, output_directory),
+            CompactionServiceWaitResponse::Ended(CompactionServiceJobStatus::Aborted) => {
+                return Err(aborted());
+            }
+            CompactionServiceWaitResponse::Ended(status) => {
                 log.warn(format_args!(
                     "[{name}] remote compaction {id}: {status:?}; it runs locally"
                 ));
                 return Ok(None);
             }
-        }
+        };
         let is_canceled = |flag: &&AtomicBool| flag.load(Ordering::Relaxed);
         if is_canceled(&&self.slots.cancelled) || request.canceled.iter().any(is_canceled) {
             return Err(aborted());

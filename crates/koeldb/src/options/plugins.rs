@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use koeldb_fs::rate_limit::RateLimiter;
 
+use crate::compaction_service::CompactionService;
 use crate::env::Env;
 use crate::listener::EventListener;
-use crate::remote::CompactionService;
 use crate::sst_file_manager::SstFileManager;
 use crate::write_buffers::WriteBufferManager;
 

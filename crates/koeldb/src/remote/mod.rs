@@ -1,6 +1,6 @@
 //! Remote compaction: jobs that another process runs, in RocksDB's protocol.
 //!
-//! A primary with a [`CompactionService`] describes a compaction ([`format`]) and gives it to the
+//! A primary with a [`CompactionService`](crate::CompactionService) describes a compaction ([`format`]) and gives it to the
 //! service. A worker opens the same files without lock or log ([`worker`]), writes new tables into a
 //! directory of its own, and describes them. The primary checks every one of them ([`accept`]),
 //! takes them into its directory and installs the edit; otherwise it compacts locally. The transport
@@ -8,12 +8,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod format;
-mod service;
 mod worker;
 
-pub use service::{
-    CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
-    CompactionServiceScheduleResponse,
-};
 pub use worker::compaction_failure_result;
 pub(crate) use worker::{WorkerJob, table_name};

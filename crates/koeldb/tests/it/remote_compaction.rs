@@ -12,8 +12,8 @@ use koeldb::fs::{
 };
 use koeldb::{
     BoxError, CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
-    CompactionServiceScheduleResponse, Db, ErrorKind, MergeOperands, MergeOperator, Options,
-    SstFileReader, StringAppend, compaction_failure_result,
+    CompactionServiceScheduleResponse, CompactionServiceWaitResponse, Db, ErrorKind, MergeOperands,
+    MergeOperator, Options, SstFileReader, StringAppend,
 };
 use koeldb_testkit::Random;
 
@@ -66,24 +66,24 @@ impl CompactionService for InProcess {
         let job_id = format!("{:04}", self.next.fetch_add(1, Ordering::Relaxed));
         let mut inputs = self.inputs.lock().unwrap();
         inputs.insert(job_id.clone(), input.to_vec());
-        CompactionServiceScheduleResponse::Scheduled {
-            output_directory: output_of(&job_id),
-            job_id,
-        }
+        CompactionServiceScheduleResponse::Scheduled { job_id }
     }
 
-    fn wait(&self, job: &str) -> (CompactionServiceJobStatus, Vec<u8>) {
+    fn wait(&self, job: &str) -> CompactionServiceWaitResponse {
         let input = self.inputs.lock().unwrap()[job].clone();
         let output = output_of(job);
         match Db::open_and_compact(&self.worker, HERE, &output, &input) {
             Ok(mut result) => {
                 (self.bend)(&mut result, &output);
-                (CompactionServiceJobStatus::Success, result)
+                CompactionServiceWaitResponse::Completed {
+                    result,
+                    output_directory: output,
+                }
             }
-            Err(error) => {
+            Err(_) => {
                 let status = CompactionServiceJobStatus::Failure;
                 self.ended.lock().unwrap().push(status);
-                (status, compaction_failure_result(&error))
+                CompactionServiceWaitResponse::Ended(status)
             }
         }
     }

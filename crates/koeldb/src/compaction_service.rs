@@ -26,14 +26,26 @@ pub enum CompactionServiceScheduleResponse {
     Scheduled {
         /// The name of the job, unique among all databases of the service.
         job_id: String,
-        /// The directory in which the primary finds the tables when the job has succeeded.
-        ///
-        /// The primary takes tables from nowhere else: the `output_path` of the result has to be
-        /// this path. It must not be a directory of a database.
-        output_directory: PathBuf,
     },
     /// The job was not scheduled, for this reason.
     Refused(CompactionServiceJobStatus),
+}
+
+/// The answer of [`CompactionService::wait`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompactionServiceWaitResponse {
+    /// A worker returned a result.
+    Completed {
+        /// The message of [`crate::Db::open_and_compact`].
+        result: Vec<u8>,
+        /// The directory in which the worker wrote its tables.
+        ///
+        /// The primary takes tables from nowhere else: the `output_path` of the result has to be
+        /// this path. It must not be in the directory of the database.
+        output_directory: PathBuf,
+    },
+    /// There is no result, for this reason. `Success` means the same as `Failure` here.
+    Ended(CompactionServiceJobStatus),
 }
 
 /// The description of a remote compaction job for its service.
@@ -78,9 +90,9 @@ pub trait CompactionService: Send + Sync + 'static {
     /// Waits for the end of a job, and returns the worker's result.
     ///
     /// A service decides how long it waits, and returns
-    /// [`CompactionServiceJobStatus::UseLocal`] when it gives up. When the primary takes the
-    /// tables, no worker may write them any more.
-    fn wait(&self, job_id: &str) -> (CompactionServiceJobStatus, Vec<u8>);
+    /// [`CompactionServiceJobStatus::UseLocal`] when it gives up. From this call's return on, no
+    /// worker may write to the output directory.
+    fn wait(&self, job_id: &str) -> CompactionServiceWaitResponse;
 
     /// Ends all waits, including those that begin later: the database is being closed.
     fn cancel_awaiting_jobs(&self) {}

@@ -1,0 +1,201 @@
+//! The compaction service of a primary: jobs in a directory.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use koeldb::fs::Clock;
+use koeldb::{
+    CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
+    CompactionServiceScheduleResponse, CompactionServiceWaitResponse, Env, Result,
+};
+
+use crate::store::{Job, Progress, Store, Watch};
+
+/// A compaction service that leaves jobs in a directory, for workers that share it.
+///
+/// A database needs a service of its own: closing it cancels all jobs of its service. Several
+/// services and any number of workers may use the same directory.
+pub struct DirectoryService {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    poll_interval: Duration,
+    worker_timeout: Duration,
+    state: Mutex<State>,
+    /// Wakes waiting calls when jobs are cancelled.
+    cancelled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The sessions that have scheduled jobs, and whether they are being closed.
+    sessions: BTreeMap<String, bool>,
+    /// The jobs that have not ended, by their ids.
+    jobs: BTreeMap<String, Running>,
+}
+
+#[derive(Clone)]
+struct Running {
+    job: Job,
+    session: String,
+}
+
+impl DirectoryService {
+    /// Opens the service on a directory, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// If the directory cannot be created, or is none.
+    pub fn open(env: &Env, directory: impl AsRef<Path>) -> Result<Self> {
+        Ok(DirectoryService {
+            store: Store::open(env.file_system(), directory.as_ref(), true)?,
+            clock: Arc::clone(env.clock()),
+            poll_interval: Duration::from_millis(100),
+            worker_timeout: Duration::from_secs(30),
+            state: Mutex::default(),
+            cancelled: Condvar::new(),
+        })
+    }
+
+    /// Sets the interval in which results are looked for; 100 ms by default.
+    pub fn set_poll_interval(&mut self, interval: Duration) -> &mut Self {
+        self.poll_interval = interval;
+        self
+    }
+
+    /// Sets the time after which a job without a sign of a worker runs locally; 30 s by default.
+    ///
+    /// Signs are that a worker takes the job, and its beats. The timeout should be longer than the
+    /// time after which workers take a job over from each other ([`crate::Worker::set_beat_interval`]).
+    pub fn set_worker_timeout(&mut self, timeout: Duration) -> &mut Self {
+        self.worker_timeout = timeout;
+        self
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the files of a job; those of earlier sessions of the database are removed first.
+    fn create(&self, info: &CompactionServiceJobInfo, input: &[u8]) -> Result<Option<Job>> {
+        let session = &info.db_session_id;
+        let (is_new, is_closing) = {
+            let mut state = self.state();
+            let known = state.sessions.get(session).copied();
+            state.sessions.entry(session.clone()).or_default();
+            (known.is_none(), known == Some(true))
+        };
+        if is_closing {
+            return Ok(None);
+        }
+        let prefix = format!("{session}-");
+        let job = self
+            .store
+            .job(&info.db_id, &format!("{prefix}{:08}", info.job_id))?;
+        if is_new {
+            // Only one process has the database open, so nobody waits for these.
+            for old in self.store.jobs_of(&info.db_id)? {
+                if !is_of_session(&old, &prefix) {
+                    // What a worker still writes is removed at the next open.
+                    let _ = old.remove();
+                }
+            }
+        }
+        let database = info.db_path.to_string_lossy();
+        let created = std::path::absolute(&*database)
+            .map_err(|error| koeldb::Error::io(error, "resolve", &info.db_path))
+            .and_then(|path| job.create(&path.to_string_lossy(), input));
+        if let Err(error) = created {
+            let _ = job.remove();
+            return Err(error);
+        }
+        let running = Running {
+            job: job.clone(),
+            session: session.clone(),
+        };
+        self.state().jobs.insert(job.id.clone(), running);
+        Ok(Some(job))
+    }
+
+    /// Ends a job; its files are no longer needed.
+    fn end(&self, id: &str) {
+        let running = self.state().jobs.remove(id);
+        if let Some(running) = running {
+            // What a worker still writes is removed at the next open.
+            let _ = running.job.remove();
+        }
+    }
+
+    /// Looks for the result of a job until there is one, or no more reason to wait.
+    fn wait_for(&self, running: &Running) -> CompactionServiceWaitResponse {
+        let local = CompactionServiceWaitResponse::Ended(CompactionServiceJobStatus::UseLocal);
+        let mut watch = Watch::begin(Progress::default(), self.clock.now());
+        loop {
+            let Ok(Some(progress)) = running.job.progress() else {
+                return local;
+            };
+            if let Some(attempt) = progress.result {
+                return match running.job.result(attempt) {
+                    Ok(result) => CompactionServiceWaitResponse::Completed {
+                        result,
+                        output_directory: running.job.tables(attempt),
+                    },
+                    Err(_) => local,
+                };
+            }
+            if watch.observe(progress, self.clock.now()) >= self.worker_timeout {
+                return local;
+            }
+            let state = self.state();
+            let is_closing = |state: &State| state.sessions.get(&running.session) == Some(&true);
+            let waited = self
+                .cancelled
+                .wait_timeout_while(state, self.poll_interval, |state| !is_closing(state));
+            let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if is_closing(&state) {
+                return CompactionServiceWaitResponse::Ended(CompactionServiceJobStatus::Aborted);
+            }
+        }
+    }
+}
+
+fn is_of_session(job: &Job, prefix: &str) -> bool {
+    let name = job.path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with(prefix))
+}
+
+impl CompactionService for DirectoryService {
+    fn schedule(
+        &self,
+        info: &CompactionServiceJobInfo,
+        input: &[u8],
+    ) -> CompactionServiceScheduleResponse {
+        use CompactionServiceScheduleResponse::{Refused, Scheduled};
+        match self.create(info, input) {
+            Ok(Some(job)) => Scheduled { job_id: job.id },
+            Ok(None) => Refused(CompactionServiceJobStatus::Aborted),
+            Err(_) => Refused(CompactionServiceJobStatus::UseLocal),
+        }
+    }
+
+    fn wait(&self, job_id: &str) -> CompactionServiceWaitResponse {
+        let running = self.state().jobs.get(job_id).cloned();
+        let answer = match &running {
+            Some(running) => self.wait_for(running),
+            None => CompactionServiceWaitResponse::Ended(CompactionServiceJobStatus::UseLocal),
+        };
+        if matches!(answer, CompactionServiceWaitResponse::Ended(_)) {
+            self.end(job_id);
+        }
+        answer
+    }
+
+    fn cancel_awaiting_jobs(&self) {
+        self.state().sessions.values_mut().for_each(|it| *it = true);
+        self.cancelled.notify_all();
+    }
+
+    fn on_installation(&self, job_id: &str, _: CompactionServiceJobStatus) {
+        self.end(job_id);
+    }
+}
