@@ -172,6 +172,7 @@ impl Opening {
             Some(_) => 0,
             None => recovered.last_seqno.max(versions.last_seqno()),
         };
+        let first_log = wal.as_ref().map(|wal| wal.number);
         let commit = CommitState {
             wal,
             last_seqno,
@@ -202,6 +203,9 @@ impl Opening {
             },
         }));
         inner.prepared.adopt(undecided);
+        if let Some(number) = first_log {
+            inner.commit.wals.begin_with(number);
+        }
         if !recovered.kept.is_empty() {
             inner.commit.wals.adopt(recovered.kept);
             // Recovered memtables may be charged, or nearly full.

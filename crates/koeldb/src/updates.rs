@@ -1,5 +1,7 @@
 //! The change feed: the batches of the write-ahead log, in order, from a sequence number on.
 //!
+//! - `logs`: the logs of the database and of the archive.
+//!
 //! An iterator pins its log and all later ones, so that no update is lost between two calls. It
 //! shows only batches that readers can see. At the end of the open log it waits for nothing: the
 //! next call goes on where the last one ended, also in later logs.
@@ -7,18 +9,19 @@
 //! A prepared transaction appears where it is committed. Every log repeats the sections of undecided
 //! transactions, and the feed reads a log from its beginning: it meets a section before its commit.
 
-use std::collections::BTreeMap;
+mod logs;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::file_name::FileNumber;
 use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
-use koeldb_fs::{AccessHint, OpenOptions, Purpose, RandomAccessFile};
-use koeldb_log::{RecordReader, RecoveryMode};
+use koeldb_log::RecordReader;
 
+use self::logs::{ArchivedLog, Start, gone, live_logs, log_reader, log_with, open_log};
 use crate::batch::{HEADER_BYTES, WriteBatch, header};
-use crate::context::Context;
 use crate::db::Db;
 use crate::tree::Tree;
 use crate::wal_set::WalSet;
@@ -109,6 +112,12 @@ pub struct UpdateIterator {
     reader: RecordReader,
     /// Whether no more records will be appended to the log of the reader.
     is_whole: bool,
+    /// The sequence number after the last record that was read of the log.
+    read_to: SeqNo,
+    /// Where the log of the reader must end, if it is archived.
+    end: Option<SeqNo>,
+    /// The archived logs after it, oldest first.
+    archived: VecDeque<ArchivedLog>,
     /// A batch that was read, but not returned yet.
     held: Option<UpdateBatch>,
     /// The prepared sections read so far that are undecided, by name.
@@ -119,6 +128,11 @@ pub struct UpdateIterator {
 
 impl Db {
     /// Returns the batches from `seqno` on, from the write-ahead log (RocksDB's `GetUpdatesSince`).
+    ///
+    /// With `WAL_ttl_seconds` or `WAL_size_limit_MB` obsolete logs stay in an archive, which is read
+    /// too, so that a replica can go on after an interruption, also one of this database. The logs
+    /// before that last open are read only as far as each names the one before it: not those of an
+    /// earlier open, nor any after a recovery that dropped something.
     ///
     /// The first one is the batch that contains `seqno`, or the next. The iterator keeps its log
     /// and later ones in place, and the database open. The batches of
@@ -153,7 +167,12 @@ impl Db {
         }
         // Until the log is found, all of them are kept.
         let all = LogPin::new(&inner.commit, 0);
-        let (number, reader) = log_with(&inner.commit, wanted)?;
+        let Start {
+            number,
+            reader,
+            end,
+            archived,
+        } = log_with(&inner.commit, wanted)?;
         let pin = LogPin::new(&inner.commit, number);
         drop(all);
         Ok(UpdateIterator {
@@ -161,86 +180,15 @@ impl Db {
             pin,
             reader,
             is_whole: false,
+            read_to: 0,
+            end,
+            archived,
             held: None,
             sections: BTreeMap::new(),
             next_seqno: wanted,
             strict: options.strict,
         })
     }
-}
-
-/// The logs that can be read, oldest first, with the open one last.
-fn readable_logs(commit: &CommitPipeline) -> Vec<FileNumber> {
-    let (open, closed) = {
-        let leadership = commit.queue.lead();
-        let open = leadership.commit.wal.as_ref().map(|wal| wal.number);
-        (open, commit.wals.closed())
-    };
-    let kept = commit.wals.pinned.logs();
-    let closed = kept.iter().chain(&closed).map(|(number, _)| *number);
-    let mut numbers: Vec<FileNumber> = closed.chain(open).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    numbers
-}
-
-fn open_log(context: &Context, number: FileNumber) -> Result<Arc<dyn RandomAccessFile>> {
-    let options = OpenOptions {
-        purpose: Purpose::Wal,
-        hint: AccessHint::Sequential,
-        ..OpenOptions::default()
-    };
-    let path = file_name::wal(&context.wal_dir, number);
-    context.fs.open(&path, &options)
-}
-
-fn log_reader(context: &Context, number: FileNumber) -> Result<RecordReader> {
-    let mode = RecoveryMode::TolerateCorruptedTailRecords;
-    Ok(RecordReader::new(open_log(context, number)?, number, mode))
-}
-
-/// Opens the log that contains sequence number `wanted`.
-fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<(FileNumber, RecordReader)> {
-    let mut oldest = None;
-    let mut empty = None;
-    for number in readable_logs(commit).into_iter().rev() {
-        let mut reader = match log_reader(&commit.context, number) {
-            // An empty log may be removed at any time.
-            Err(error) if error.is_path_not_found() => continue,
-            opened => opened?,
-        };
-        let mut first = None;
-        while let Some(record) = reader.next_record()? {
-            let (seqno, count) = header(record)?;
-            // A commit has the count 0 if there is nothing else in its batch.
-            if count > 0 || !two_phase::pieces(record)?.is_empty() {
-                first = Some(seqno);
-                break;
-            }
-        }
-        let reader = log_reader(&commit.context, number)?;
-        match first {
-            Some(first) if first <= wanted => return Ok((number, reader)),
-            Some(first) => oldest = Some(first),
-            None if empty.is_none() => empty = Some((number, reader)),
-            None => {}
-        }
-    }
-    if let Some(found) = empty
-        && wanted > commit.visibility.seqno()
-    {
-        return Ok(found);
-    }
-    let oldest = match oldest {
-        Some(oldest) => format!("the oldest is {oldest}"),
-        None => "the logs are empty".to_owned(),
-    };
-    Err(Error::with_kind(
-        ErrorKind::NotFound,
-        format!(
-            "the log with sequence number {wanted} was removed ({oldest}): start over from a checkpoint"
-        ),
-    ))
 }
 
 impl UpdateIterator {
@@ -264,6 +212,7 @@ impl UpdateIterator {
             };
             let (first, _) = header(record)?;
             let batch = applied(record, &mut self.sections)?;
+            self.read_to = first + SeqNo::from(batch.count());
             if batch.is_empty() || first + SeqNo::from(batch.count()) <= self.next_seqno {
                 continue;
             }
@@ -277,10 +226,22 @@ impl UpdateIterator {
     /// Continues at the end of the reader's log: with new records in it, or with the next log.
     fn go_on(&mut self) -> Result<bool> {
         let inner = Arc::clone(self.db.inner());
-        let later = readable_logs(&inner.commit);
-        let next = later.into_iter().find(|&number| number > self.pin.number);
+        let next = match self.archived.front() {
+            Some(log) => Some(log.number),
+            None => {
+                let mut later = live_logs(&inner.commit).into_iter();
+                later.find(|&number| number > self.pin.number)
+            }
+        };
         if let (Some(next), true) = (next, self.is_whole) {
+            if let Some(end) = self.end.filter(|end| *end != self.read_to) {
+                return Err(gone(format!(
+                    "the archived log {:06} ends before {}, and the next one begins at {end}",
+                    self.pin.number, self.read_to
+                )));
+            }
             self.reader = log_reader(&inner.context, next)?;
+            self.end = self.archived.pop_front().map(|log| log.end);
             self.pin = LogPin::new(&inner.commit, next);
             self.is_whole = false;
             return Ok(true);

@@ -13,7 +13,7 @@ mod sync_beside;
 mod unsynced_logs;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use koeldb_base::error::{Severity, WriteOutcome};
 use koeldb_base::file_name::{self, FileNumber};
@@ -91,6 +91,8 @@ pub(crate) struct WalSet {
     closed: Mutex<Vec<(FileNumber, u64)>>,
     /// Obsolete logs that update iterators need.
     pub(crate) pinned: PinnedLogs,
+    /// The first log of this open.
+    first: OnceLock<FileNumber>,
 }
 
 impl WalSet {
@@ -109,7 +111,18 @@ impl WalSet {
             standby: StandbyLog::default(),
             closed: Mutex::new(Vec::new()),
             pinned: PinnedLogs::default(),
+            first: OnceLock::new(),
         }
+    }
+
+    /// Records the number of the first log that is written after the open.
+    pub(crate) fn begin_with(&self, first: FileNumber) {
+        self.first.get_or_init(|| first);
+    }
+
+    /// The number of the first log that was written after the open.
+    pub(crate) fn first_log(&self) -> Option<FileNumber> {
+        self.first.get().copied()
     }
 
     /// Writes the records of a group as one record, and syncs the log if `sync`.

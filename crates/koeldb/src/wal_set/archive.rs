@@ -4,8 +4,8 @@
 //! being removed. Archived logs are never replayed. The move is not synced: after a power cut the
 //! log may be back, and the next open removes it. Logs leave the archive by age, then by total
 //! size, oldest first. The logs that a recovery kept there because of damage obey the same limits.
-//! The change feed does not read the archive: an archived log may end in batches that a recovery
-//! gave up, and nothing in it tells which.
+//! The change feed reads an archived log if the next log says where it ends (`updates::logs`): it may
+//! end in batches that a recovery gave up.
 
 use std::path::Path;
 

@@ -1,11 +1,11 @@
-//! The archive of obsolete logs, which the change feed does not read.
+//! The archive of obsolete logs, and the change feed that reads it.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb::fs::{FileSystem, ManualClock, MemoryFileSystem, Purpose, WriteOptions};
-use koeldb::{Db, Env, ErrorKind, Options};
+use koeldb::{BatchEntry, Db, Env, ErrorKind, Options};
 
 /// A database in memory with a clock that the test moves.
 struct Archived {
@@ -69,8 +69,6 @@ fn obsolete_logs_are_archived_also_by_an_open() {
     let db = archived.open();
     write(&db, 6..8, b"value");
     assert_eq!(archived_logs(&db), 8);
-    let gone = db.get_updates_since(1).unwrap_err();
-    assert_eq!(gone.kind(), ErrorKind::NotFound);
     drop(db);
     // Without the option obsolete logs are removed, and archived ones stay.
     let mut options = archived.options.clone();
@@ -101,6 +99,108 @@ fn archived_logs_go_by_size_oldest_first() {
     write(&db, 0..20, &[1; 100_000]);
     let bytes = archived_bytes(&db);
     assert!((900_000..=1 << 20).contains(&bytes), "{bytes}");
+}
+
+/// The keys of the feed from `seqno` on, up to its present end.
+fn keys_since(db: &Db, seqno: u64) -> koeldb::Result<Vec<String>> {
+    let mut keys = Vec::new();
+    for update in db.get_updates_since(seqno)? {
+        for entry in update?.batch.iter() {
+            if let BatchEntry::Put { key, .. } = entry? {
+                keys.push(String::from_utf8(key.to_vec()).unwrap());
+            }
+        }
+    }
+    Ok(keys)
+}
+
+fn keys(range: std::ops::Range<u32>) -> Vec<String> {
+    range.map(|key| format!("{key:03}")).collect()
+}
+
+#[test]
+fn a_feed_begins_in_the_archive_also_in_that_of_the_last_open() {
+    let archived = Archived::new(&[("WAL_ttl_seconds", "3600")]);
+    let db = archived.open();
+    write(&db, 0..5, b"value");
+    db.put("005", "value").unwrap();
+    for from in 0..6 {
+        assert_eq!(
+            keys_since(&db, from.into()).unwrap(),
+            keys(from.max(1) - 1..6)
+        );
+    }
+    // Nothing was logged since the last switch.
+    db.flush().unwrap();
+    assert_eq!(keys_since(&db, 2).unwrap(), keys(1..6));
+    db.put("006", "value").unwrap();
+    drop(db);
+    let db = archived.open();
+    assert_eq!(keys_since(&db, 1).unwrap(), keys(0..7));
+    write(&db, 7..10, b"value");
+    let mut updates = db.get_updates_since(3).unwrap();
+    assert_eq!(updates.by_ref().map(Result::unwrap).count(), 8);
+    write(&db, 10..12, b"value");
+    assert_eq!(updates.map(Result::unwrap).count(), 2);
+    db.put("012", "value").unwrap();
+    drop(db);
+    // The logs before the last open do not say where those before them ended.
+    let db = archived.open();
+    db.put("013", "value").unwrap();
+    assert_eq!(keys_since(&db, 10).unwrap(), keys(9..14));
+    let gone = keys_since(&db, 7).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound, "{gone}");
+}
+
+#[test]
+fn a_feed_keeps_the_archived_logs_that_it_has_not_read() {
+    let archived = Archived::new(&[("WAL_ttl_seconds", "3600")]);
+    let db = archived.open();
+    write(&db, 0..5, b"value");
+    let mut updates = db.get_updates_since(2).unwrap();
+    archived.clock.advance(Duration::from_secs(4000));
+    write(&db, 5..7, b"value");
+    let seen: Vec<_> = updates
+        .by_ref()
+        .map(|update| update.unwrap().sequence_number)
+        .collect();
+    assert_eq!(seen, [2, 3, 4, 5, 6, 7]);
+    drop(updates);
+    write(&db, 7..8, b"value");
+    let gone = keys_since(&db, 1).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn an_archived_log_that_ends_early_or_is_another_one_is_refused() {
+    let archived = Archived::new(&[("WAL_ttl_seconds", "3600")]);
+    let db = archived.open();
+    write(&db, 0..5, b"value");
+    let mut logs = db.log_files().unwrap();
+    logs.sort_by_key(|log| log.number);
+    // That of sequence number 3.
+    let log = &logs[2];
+    let bytes = archived
+        .fs
+        .read_all(&log.path, 1 << 20, Purpose::Read)
+        .unwrap();
+    let replace = |bytes: &[u8]| {
+        archived.fs.remove_file(&log.path).unwrap();
+        let mut file = archived
+            .fs
+            .create(&log.path, &WriteOptions::default())
+            .unwrap();
+        file.append(bytes).unwrap();
+        file.close().unwrap();
+    };
+    assert_eq!(keys_since(&db, 3).unwrap(), keys(2..5));
+    for length in 0..bytes.len() {
+        replace(&bytes[..length]);
+        let error = keys_since(&db, 2).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{length} bytes: {error}");
+    }
+    replace(&bytes);
+    assert_eq!(keys_since(&db, 2).unwrap(), keys(1..5));
 }
 
 #[test]
@@ -143,6 +243,11 @@ fn the_feed_never_shows_batches_that_recovery_gave_up() {
         assert!(data.windows(5).any(|window| window == b"after"));
     }
     write(&db, 5..6, b"after");
-    let gone = db.get_updates_since(recovered + 1).unwrap_err();
+    let count = |from| {
+        db.get_updates_since(from)
+            .map(|updates| updates.map(Result::unwrap).count())
+    };
+    assert_eq!(count(recovered + 1).unwrap(), 6, "from the archive");
+    let gone = count(recovered).unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NotFound);
 }
