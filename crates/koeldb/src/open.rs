@@ -168,11 +168,11 @@ impl Opening {
                 families.insert(family.id, family);
             }
         }
+        let first_log = wal.as_ref().map(|wal| wal.number);
         let last_seqno = match &tail {
             Some(_) => 0,
             None => recovered.last_seqno.max(versions.last_seqno()),
         };
-        let first_log = wal.as_ref().map(|wal| wal.number);
         let commit = CommitState {
             wal,
             last_seqno,
