@@ -528,6 +528,7 @@ impl ColumnFamilyState {
             tables: Arc::clone(tables),
             options: Arc::clone(&self.options),
             newest_in_tables: OnceLock::new(),
+            deleted_ranges: Arc::default(),
         }
     }
 

@@ -43,6 +43,7 @@ mod context;
 mod counters;
 mod db;
 mod default_family;
+mod deleted_ranges;
 mod deletions;
 mod destroy;
 mod env;

@@ -27,6 +27,7 @@ use koeldb_lsm::{TableOpener, Version};
 use koeldb_memtable::Memtable;
 use koeldb_table::cuckoo::level::CuckooLevel;
 
+use crate::deleted_ranges::DeletedRanges;
 use crate::options::{ColumnFamilyOptions, ReadTier, TableFormat};
 
 /// A consistent state of a column family, from which reads work without a lock.
@@ -47,6 +48,8 @@ pub(crate) struct SuperVersion {
     pub(crate) seqno_max: SeqNo,
     /// The largest sequence number in the tables, once it was requested.
     pub(crate) newest_in_tables: OnceLock<SeqNo>,
+    /// The ranges in which scans of this state need not look.
+    pub(crate) deleted_ranges: Arc<DeletedRanges>,
 }
 
 impl SuperVersion {

@@ -23,6 +23,11 @@ impl ColumnFamilyData {
         self.standby.set_next_check(mark);
     }
 
+    /// Lets the leader check the active memtable after the next insertion.
+    pub(crate) fn request_check(&self) {
+        self.standby.set_next_check(0);
+    }
+
     /// Returns the successor of the active memtable: the standby if its options match, or a new
     /// one.
     pub(crate) fn take_successor(&self, options: &Arc<ColumnFamilyOptions>) -> LoggedMemtable {

@@ -277,6 +277,9 @@ impl DbCursor {
                 max => max,
             },
             statistics: self.family.inner().context.statistics.clone(),
+            deleted_ranges: self
+                .sees_all_entries()
+                .then(|| Arc::clone(&super_version.deleted_ranges)),
         };
         Ok(Scan::new(
             BlockingCursor::new(MergingCursor::new(order, runs), reads),
@@ -284,6 +287,15 @@ impl DbCursor {
             self.bounds.clone(),
             limits,
         ))
+    }
+
+    /// Whether the options leave out no table, memtable or range tombstone.
+    fn sees_all_entries(&self) -> bool {
+        let options = &self.options;
+        matches!(self.prefix_use, PrefixUse::None)
+            && options.read_tier != ReadTier::Memtable
+            && options.table_filter.is_none()
+            && !options.ignore_range_deletions
     }
 
     /// Returns the engine of a scan that overlaps its device reads, if it does.
@@ -350,6 +362,9 @@ impl DbCursor {
             }
         };
         run(scan)?;
+        if scan.take_proposed() {
+            self.family.data().request_check();
+        }
         let is_valid = scan.valid();
         if self.hidden_bytes > 0 && is_valid {
             ttl::shown(scan.value())?;

@@ -20,6 +20,7 @@ use koeldb_lsm::cursor::RunsCursor;
 use koeldb_table::block_based::readahead::ahead::ScanLimits;
 
 use super::scan_tombstones::ScanTombstones;
+use crate::deleted_ranges::{DeletedRanges, DeletedRun};
 use crate::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 use std::ops::Bound;
 
@@ -49,6 +50,8 @@ pub(crate) struct ScanContext {
     /// The number of entries that one movement may skip.
     pub(crate) skippable_max: u64,
     pub(crate) statistics: Option<Statistics>,
+    /// The ranges without keys; `None` if the scan does not see all entries.
+    pub(crate) deleted_ranges: Option<Arc<DeletedRanges>>,
 }
 
 impl ScanContext {
@@ -73,6 +76,9 @@ pub(crate) struct Scan<C> {
     target: Vec<u8>,
     /// The entries hidden by range tombstones since the last attempt to seek behind one.
     hidden_steps: u32,
+    /// The deleted keys of this movement.
+    deleted_run: DeletedRun,
+    has_proposed: bool,
     prefix: Option<Vec<u8>>,
     /// The visible range, for readahead: the bounds and the prefix.
     limits: Arc<ScanLimits>,
@@ -80,6 +86,11 @@ pub(crate) struct Scan<C> {
 
 /// The hidden entries that a scan steps over before it seeks behind the tombstone.
 const HIDDEN_STEPS: u32 = 4;
+
+/// The deleted keys that a scan steps over between two looks for a range without keys.
+const DELETED_STEPS: u32 = 16;
+/// The deleted keys that a scan steps over before it proposes their range.
+const DELETED_RUN: u32 = 128;
 
 type Step<C> = Result<(), Fault<<C as Cursor>::Suspend>>;
 
@@ -100,6 +111,8 @@ impl<C: RunsCursor> Scan<C> {
             value: Vec::new(),
             target: Vec::new(),
             hidden_steps: 0,
+            deleted_run: DeletedRun::default(),
+            has_proposed: false,
             prefix: None,
         };
         scan.limit();
@@ -287,7 +300,18 @@ impl<C: RunsCursor> Scan<C> {
     ///
     /// With `skipping`, its key must differ from the current one.
     #[inline(always)]
-    fn find_visible_forward(&mut self, mut skipping: bool) -> Step<C> {
+    fn find_visible_forward(&mut self, skipping: bool) -> Step<C> {
+        let mut deleted = 0;
+        self.walk_forward(skipping, &mut deleted)?;
+        if deleted >= DELETED_RUN {
+            self.end_deleted_run(deleted, true);
+        }
+        Ok(())
+    }
+
+    /// Advances to the first visible entry, and counts the deleted keys before it.
+    #[inline(always)]
+    fn walk_forward(&mut self, mut skipping: bool, deleted: &mut u32) -> Step<C> {
         let mut skips = 0;
         let mut skipped = 0;
         while self.inner.valid() {
@@ -350,6 +374,11 @@ impl<C: RunsCursor> Scan<C> {
                 || self.bounds.is_before(&self.view.order, entry.user_key);
             if is_deleted {
                 skipping = true;
+                *deleted += 1;
+                if deleted.is_multiple_of(DELETED_STEPS) && self.skip_deleted(*deleted, true)? {
+                    self.count_skipped(&mut skipped)?;
+                    continue;
+                }
                 if self.view.tombstones.is_empty() {
                     self.inner.next()?;
                 } else {
@@ -409,6 +438,78 @@ impl<C: RunsCursor> Scan<C> {
             self.inner.skip_in_run(&self.target)?;
         }
         Ok(is_found)
+    }
+
+    /// Seeks behind a range without keys around the current deleted key, if one is known.
+    #[cold]
+    #[inline(never)]
+    fn skip_deleted(&mut self, deleted: u32, forward: bool) -> Result<bool, Fault<C::Suspend>> {
+        let Some(ranges) = &self.view.deleted_ranges else {
+            return Ok(false);
+        };
+        let order = &self.view.order;
+        let run = &mut self.deleted_run;
+        if deleted == DELETED_STEPS {
+            run.keys = 0;
+            let end = if forward {
+                &mut run.lower
+            } else {
+                &mut run.upper
+            };
+            end.clone_from(&self.key);
+        }
+        let Some(found) = ranges.find(order, &self.key, self.view.seqno, forward) else {
+            return Ok(false);
+        };
+        run.keys += found.keys;
+        if forward {
+            if order.compare(&found.lower, &run.lower).is_lt() {
+                run.lower = found.lower;
+            }
+            encode_into(
+                &mut self.target,
+                &found.upper,
+                MAX_SEQNO,
+                ValueType::FOR_SEEK,
+            );
+            self.cut_target(true);
+            self.inner.seek(&self.target)?;
+        } else {
+            if order.compare(&found.upper, &run.upper).is_gt() {
+                run.upper = found.upper;
+            }
+            encode_into(
+                &mut self.target,
+                &found.lower,
+                MAX_SEQNO,
+                ValueType::FOR_SEEK,
+            );
+            self.cut_target(false);
+            self.inner.seek_for_prev(&self.target)?;
+        }
+        Ok(true)
+    }
+
+    /// Proposes a long run of deleted keys as a range that scans need not look into.
+    #[cold]
+    #[inline(never)]
+    fn end_deleted_run(&mut self, deleted: u32, forward: bool) {
+        let Some(ranges) = &self.view.deleted_ranges else {
+            return;
+        };
+        let mut run = std::mem::take(&mut self.deleted_run);
+        run.keys += u64::from(deleted);
+        if forward {
+            // All keys before this one were deleted.
+            run.upper.clone_from(&self.key);
+        }
+        self.has_proposed |= ranges.note_run(&self.view.order, run, self.view.seqno);
+    }
+
+    /// Whether the scan has proposed a range since the last call.
+    #[inline]
+    pub(crate) fn take_proposed(&mut self) -> bool {
+        self.has_proposed && std::mem::take(&mut self.has_proposed)
     }
 
     /// Moves the target of a skip back to the bound of the scan, if it is beyond.
@@ -486,6 +587,16 @@ impl<C: RunsCursor> Scan<C> {
 
     /// Moves back to the last key with a visible value at or before the inner cursor.
     fn find_visible_backward(&mut self) -> Step<C> {
+        let mut deleted = 0;
+        self.walk_backward(&mut deleted)?;
+        if deleted >= DELETED_RUN {
+            self.end_deleted_run(deleted, false);
+        }
+        Ok(())
+    }
+
+    /// Moves back to the last visible entry, and counts the deleted keys behind it.
+    fn walk_backward(&mut self, deleted: &mut u32) -> Step<C> {
         let mut skipped = 0;
         while self.inner.valid() {
             self.key.clear();
@@ -497,13 +608,31 @@ impl<C: RunsCursor> Scan<C> {
                 skipped += 1;
                 continue;
             }
-            if self.collect_backward(&mut skipped)?
-                && !self.bounds.is_behind(&self.view.order, &self.key)
-            {
-                self.at = Position::OwnedBackward;
-                return Ok(());
+            if self.collect_backward(&mut skipped)? {
+                if !self.bounds.is_behind(&self.view.order, &self.key) {
+                    self.at = Position::OwnedBackward;
+                    return Ok(());
+                }
+                *deleted = 0;
+            } else {
+                *deleted += 1;
+                if *deleted >= DELETED_STEPS {
+                    self.pass_deleted_backward(*deleted)?;
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Takes note of a deleted key after some, and seeks before a range without keys around it.
+    #[cold]
+    #[inline(never)]
+    fn pass_deleted_backward(&mut self, deleted: u32) -> Step<C> {
+        if deleted.is_multiple_of(DELETED_STEPS) {
+            self.skip_deleted(deleted, false)?;
+        }
+        // After the first look, which begins the run.
+        self.deleted_run.lower.clone_from(&self.key);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::sync::{AtomicBool, AtomicUsize, Ordering, spin_loop, yield_now};
-use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
 use koeldb_memtable::BatchEntry as MemtableEntry;
 
 use super::commit::ColumnFamilyMemtable;
@@ -126,6 +126,19 @@ fn numbered(operation: Operation<'_>, seqno: SeqNo) -> MemtableEntry<'_> {
     }
 }
 
+/// Makes the watched ranges void in which the entries put keys.
+#[inline]
+fn note_writes(active: &ColumnFamilyMemtable, entries: &[MemtableEntry<'_>]) {
+    if active.watched.is_empty() {
+        return;
+    }
+    for entry in entries {
+        if !entry.value_type.is_deletion() && entry.value_type != ValueType::RangeDeletion {
+            active.watched.note_write(&active.family.order, entry.key);
+        }
+    }
+}
+
 fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -> Result<bool> {
     let mut operations = BatchIter::new(records);
     let mut should_check = false;
@@ -155,8 +168,10 @@ fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -
                 seqno += 1;
                 next = operations.next_operation()?;
             }
+            note_writes(active, &some[..count]);
             active.memtable.insert_batch(&some[..count])?;
         } else {
+            note_writes(active, &[entry]);
             active
                 .memtable
                 .insert(entry.seqno, entry.value_type, entry.key, entry.value)?;

@@ -29,6 +29,7 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
 use crate::context::Context;
 use crate::counters::WriteCounters;
+use crate::deleted_ranges::WatchedRanges;
 use crate::health::Health;
 use crate::job_slots::JobSlots;
 use crate::memtables::write_buffer_bytes;
@@ -88,6 +89,8 @@ pub(crate) struct ColumnFamilyMemtable {
     pub(crate) write_buffer_bytes: usize,
     /// The number of range tombstones with which the memtable is sealed; 0 for any.
     pub(crate) range_deletions_max: u64,
+    /// The ranges that an inserted entry makes void.
+    pub(crate) watched: WatchedRanges,
 }
 
 impl ColumnFamilyMemtable {
@@ -99,6 +102,7 @@ impl ColumnFamilyMemtable {
             charge: state.active.charge.clone(),
             write_buffer_bytes: write_buffer_bytes(&state.options),
             range_deletions_max: u64::from(state.options.memtable_max_range_deletions),
+            watched: WatchedRanges::default(),
         })
     }
 

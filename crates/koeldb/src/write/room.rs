@@ -110,6 +110,7 @@ impl CommitPipeline {
             }
             self.background.schedule_flushes();
         }
+        self.watch_deleted_ranges(commit);
         self.check_wal_size(commit)?;
         if is_any_half_full && is_logged {
             self.wals.request_standby();
@@ -119,6 +120,26 @@ impl CommitPipeline {
             self.seal_largest_of_all(commit)?;
         }
         Ok(())
+    }
+
+    /// Lets writes watch the ranges of deleted keys that scans have proposed.
+    fn watch_deleted_ranges(&self, commit: &mut CommitState) {
+        let mut is_drained = false;
+        for index in 0..commit.families.len() {
+            let active = &commit.families[index];
+            let current = Arc::clone(&active.family.super_version.load().deleted_ranges);
+            if !active.watched.is_outdated(&current) {
+                continue;
+            }
+            if !is_drained {
+                // Groups that are being inserted do not watch new ranges.
+                self.queue.pipeline.drain();
+                is_drained = true;
+            }
+            let order = active.family.order.clone();
+            let renewed = active.watched.renewed(&current, &order, commit.last_seqno);
+            Arc::make_mut(&mut commit.families)[index].watched = renewed;
+        }
     }
 
     /// Seals the memtables that keep the oldest log, if the logs exceed `max_total_wal_size`.

@@ -24,6 +24,7 @@ mod checkpoint;
 mod checks;
 mod cuckoo;
 mod defaults;
+mod deleted_ranges;
 mod disallowed_writes;
 mod equal_keys;
 mod errors;

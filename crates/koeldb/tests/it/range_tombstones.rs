@@ -135,7 +135,13 @@ fn run(seed: u64, steps: u64) {
             }
             6..11 => {
                 let deleted = range(&mut random);
-                db.delete_range(key(deleted.0), key(deleted.1)).unwrap();
+                if random.chance(1, 4) {
+                    for number in deleted.0..deleted.1 {
+                        db.delete(key(number)).unwrap();
+                    }
+                } else {
+                    db.delete_range(key(deleted.0), key(deleted.1)).unwrap();
+                }
                 delete(&mut model, deleted);
             }
             11 => {

@@ -80,6 +80,7 @@ fn begin(case: &mut TestCase, text: &str) -> Scan<Entries> {
         skips_before_seek: case.try_take_arg("skips").unwrap().unwrap_or(8),
         skippable_max: case.try_take_arg("skippable").unwrap().unwrap_or(u64::MAX),
         statistics: None,
+        deleted_ranges: None,
         order,
     };
     let bounds = KeyBounds {
