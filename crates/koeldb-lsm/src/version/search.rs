@@ -136,7 +136,7 @@ impl Version {
     ///
     /// # Errors
     /// The error of a table; or the suspension of a block source that does not wait.
-    #[inline]
+    #[inline(always)]
     pub fn search<S: BlockSource>(
         &self,
         tables: &TableOpener,

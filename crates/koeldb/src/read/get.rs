@@ -272,7 +272,7 @@ fn skips_memtables(reads: &Reads, options: &ReadOptions) -> bool {
 }
 
 /// Searches the memtables, newest first.
-#[inline]
+#[inline(always)]
 pub(crate) fn search_memtables(
     reads: &Reads,
     super_version: &SuperVersion,

@@ -176,8 +176,15 @@ pub(crate) fn prefetch_item<T>(item: &T) {
 /// Of a long block it prefetches the beginning: the hardware prefetcher then detects the stream.
 pub(crate) fn prefetch_block(bytes: &[u8]) {
     const AHEAD_BYTES: usize = 4 << 10;
-    for line in (0..bytes.len().min(AHEAD_BYTES)).step_by(LINE_BYTES) {
-        prefetch(bytes, line);
+    prefetch_all(bytes.get(..AHEAD_BYTES).unwrap_or(bytes));
+}
+
+/// Prefetches a slice, line by line from its start.
+#[inline]
+pub(super) fn prefetch_all(bytes: &[u8]) {
+    let first = bytes.as_ptr();
+    for line in 0..bytes.len().div_ceil(LINE_BYTES) {
+        prefetch_line(first.wrapping_add(line.wrapping_mul(LINE_BYTES)));
     }
 }
 

@@ -11,7 +11,7 @@ use koeldb_base::key::{FOOTER_BYTES, footer_of};
 use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo};
 
 use super::super::format::BlockHandle;
-use super::bytes::{LINE_BYTES, prefetch};
+use super::bytes::{LINE_BYTES, prefetch, prefetch_all};
 use super::entry::bad_entry;
 use super::{Block, BlockSlices, EntryLayout, Start, ValueRange};
 
@@ -274,9 +274,8 @@ impl BlockCursor {
         let view = BlockSlices::new(&self.block, self.layout);
         self.next = view.restart_offset(restart);
         let end = self.next.saturating_add(SCAN_AHEAD_BYTES);
-        for line in (self.next..end).step_by(LINE_BYTES) {
-            prefetch(view.entries, line);
-        }
+        let end = end.min(view.entries.len());
+        prefetch_all(view.entries.get(self.next..end).unwrap_or_default());
         self.restart_ahead = restart;
         self.key_place = KeyLocation::Buffer;
         self.key.clear();

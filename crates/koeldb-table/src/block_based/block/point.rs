@@ -11,7 +11,7 @@ use koeldb_base::checksum::hash32;
 use koeldb_base::key::{FOOTER_BYTES, footer_of};
 use koeldb_base::{KeyOrder, Result};
 
-use super::bytes::{LINE_BYTES, prefetch};
+use super::bytes::{prefetch, prefetch_all};
 use super::entry::{Entry, KeyBuffer, bad_entry};
 use super::{Block, BlockSlices, EntryLayout, FEW_RESTARTS, KeyFormat, ValueRange};
 
@@ -277,9 +277,7 @@ impl Steps {
         let at = view.restart_offset(restart);
         let behind = view.restart_offset(restart.saturating_add(1));
         let end = behind.min(at.saturating_add(SCAN_AHEAD_BYTES));
-        for line in (at..end).step_by(LINE_BYTES) {
-            prefetch(view.entries, line);
-        }
+        prefetch_all(view.entries.get(at..end).unwrap_or_default());
         Steps {
             at,
             next: at,
