@@ -22,8 +22,18 @@ pub(crate) fn bytes(what: &'static str) -> ProgressBar {
 
 /// Begins the progress of `what`, whose end is unknown: the elapsed time and a message.
 pub(crate) fn spinner(what: &'static str) -> ProgressBar {
-    let template = "{prefix}: {elapsed} {msg}";
-    let bar = with_template(ProgressBar::new_spinner(), template, what);
-    bar.enable_steady_tick(UPDATE_INTERVAL);
+    let bar = idle_spinner(what);
+    show(&bar);
     bar
+}
+
+/// Creates a spinner for [`show`], which must not be called before other lines are printed.
+pub(crate) fn idle_spinner(what: &'static str) -> ProgressBar {
+    let template = "{prefix}: {elapsed} {msg}";
+    with_template(ProgressBar::new_spinner(), template, what)
+}
+
+/// Shows a spinner until it is finished or dropped.
+pub(crate) fn show(spinner: &ProgressBar) {
+    spinner.enable_steady_tick(UPDATE_INTERVAL);
 }

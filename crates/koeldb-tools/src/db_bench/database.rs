@@ -321,8 +321,7 @@ fn make_options(flags: &Flags) -> Outcome<Options> {
             Failure::new(format!("Unable to load options file {path} --- {error}"))
         })?;
         for option in &loaded.ignored {
-            let (name, value, reason) = (&option.name, &option.value, &option.reason);
-            eprintln!("Note: {name}={value} is not applied: {reason}");
+            eprintln!("Note: {option}");
         }
         options = loaded.options;
         OptionText {

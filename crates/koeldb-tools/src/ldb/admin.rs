@@ -82,7 +82,7 @@ impl Compacted {
 
 pub(super) fn compact(global: &Global, range: &KeyRange, out: &mut Output) -> Outcome {
     let bounds = bounds(range, out)?;
-    let spinner = progress::spinner("compact");
+    let spinner = progress::idle_spinner("compact");
     let compacted = Arc::new(Compacted::default());
     let (counted, shown) = (Arc::clone(&compacted), spinner.clone());
     let listener = move |event: &Event<'_>| {
@@ -96,6 +96,7 @@ pub(super) fn compact(global: &Global, range: &KeyRange, out: &mut Output) -> Ou
         }
     };
     let database = open_to_write_with(global, listener)?;
+    progress::show(&spinner);
     let mut options = CompactRangeOptions::new();
     options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
     let done = database.family.compact_range_opt(bounds, &options);

@@ -1,7 +1,7 @@
 //! Commands on keys and values.
 
-use std::io::BufRead;
 use std::io::Write as _;
+use std::io::{BufRead, IsTerminal as _};
 use std::ops::Bound;
 
 use koeldb::{CompactRangeOptions, DbCursor, WriteBatch, WriteOptions};
@@ -178,8 +178,13 @@ pub(super) fn dump(global: &Global, dump: &Dump, out: &mut Output) -> Outcome {
         return counts.print(out);
     }
     let mut count = Count::default();
-    let spinner = progress::spinner("dump");
+    let spinner = progress::idle_spinner("dump");
+    // Entries on a terminal are progress enough.
+    let is_shown = dump.count_only || !std::io::stdout().is_terminal();
     visit(global, bounds, dump.max_keys, |key, value| {
+        if is_shown && count.keys == 0 {
+            progress::show(&spinner);
+        }
         count.add(value.len());
         if count.keys.is_multiple_of(1 << 16) {
             spinner.set_message(format!("{} entries", count.keys));

@@ -124,8 +124,7 @@ impl Settings {
             match Options::load_latest(path, &config) {
                 Ok(loaded) => {
                     for option in &loaded.ignored {
-                        let (name, value, reason) = (&option.name, &option.value, &option.reason);
-                        eprintln!("Note: {name}={value} is not applied: {reason}");
+                        eprintln!("Note: {option}");
                     }
                     for mended in &loaded.mended {
                         eprintln!("Note: {mended}");

@@ -122,7 +122,7 @@ impl Report {
             return out.object(json);
         }
         out.line(&format!(
-            "{} column families, {} tables with {} entries in {} bytes, {} logs: {errors} errors, {warnings} warnings, {notes} notes",
+            "column families: {}, tables: {} with {} entries in {} bytes, logs: {}; errors: {errors}, warnings: {warnings}, notes: {notes}",
             self.families, self.tables, self.entries, self.table_bytes, self.logs
         ))
     }

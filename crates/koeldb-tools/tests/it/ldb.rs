@@ -284,7 +284,7 @@ fn doctor_finds_nothing_in_a_sound_database_and_a_flipped_bit_in_another() {
     let scratch = Scratch::new();
     two_levels(&scratch);
     let report = ldb(&scratch, &["doctor"]);
-    assert!(report.contains(" 0 errors, 0 warnings"), "{report}");
+    assert!(report.contains(" errors: 0, warnings: 0"), "{report}");
     let tables: Vec<_> = std::fs::read_dir(scratch.0.join("db"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -324,7 +324,7 @@ fn doctor_examines_every_database_of_rocksdb() {
         }
         let db = format!("--db={}", path.display());
         let (_, out, err) = run("ldb", &[&db, "doctor", "--try_load_options=false"]);
-        assert!(out.contains(" column families, "), "{db}: {out}{err}");
+        assert!(out.contains("column families: "), "{db}: {out}{err}");
         assert!(!out.contains("error: checksum"), "{db}: {out}");
     }
 }

@@ -40,6 +40,7 @@ impl Opening {
         for (family, options) in &self.families {
             lines.extend(log_lines::of_family(family, options));
         }
+        lines.extend(log_lines::of_build());
         lines
     }
 

@@ -71,6 +71,24 @@ pub struct IgnoredOption {
     pub reason: String,
 }
 
+impl std::fmt::Display for IgnoredOption {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let IgnoredOption {
+            name,
+            value,
+            reason,
+            ..
+        } = self;
+        // The reason is that of a refused call: with the option, and with advice to its caller.
+        let stated = format!("{name}={value} is not supported: ");
+        let reason = reason.strip_prefix(&stated).unwrap_or(reason);
+        let reason = reason
+            .strip_suffix("; leave the option out")
+            .unwrap_or(reason);
+        write!(f, "{name}={value} is not applied: {reason}")
+    }
+}
+
 /// A value of an OPTIONS file that an open would reject, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

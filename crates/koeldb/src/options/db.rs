@@ -26,6 +26,28 @@ use super::value::{RateLimit, enum_texts, option_enum};
 /// options.create_if_missing(true).set_write_buffer_size(128 << 20);
 /// assert_eq!(options.get_write_buffer_size(), 128 << 20);
 /// ```
+///
+/// Setters borrow the options and return the borrow, so that calls can be chained and passed on:
+/// `Db::open(Options::new().create_if_missing(true), path)`. A chain cannot be bound to a name
+/// (error E0716): bind `Options::new()`, as above.
+///
+/// The defaults are RocksDB's. Few programs need more than a preset and some of these groups:
+///
+/// | purpose | setters |
+/// |---|---|
+/// | presets | [`optimize_for_point_lookup`](Self::optimize_for_point_lookup), [`optimize_for_cuckoo_lookup`](Self::optimize_for_cuckoo_lookup), [`optimize_level_style_compaction`](Self::optimize_level_style_compaction), [`optimize_for_small_db`](Self::optimize_for_small_db), [`prepare_for_bulk_load`](Self::prepare_for_bulk_load) |
+/// | opening | [`create_if_missing`](Self::create_if_missing), [`create_missing_column_families`](Self::create_missing_column_families), [`set_error_if_exists`](Self::set_error_if_exists) |
+/// | memory | [`set_write_buffer_size`](Self::set_write_buffer_size), [`set_max_write_buffer_number`](Self::set_max_write_buffer_number), [`set_db_write_buffer_size`](Self::set_db_write_buffer_size), [`set_write_buffer_manager`](Self::set_write_buffer_manager), [`set_max_open_files`](Self::set_max_open_files); the block cache: [`BlockBasedOptions::set_block_cache`](crate::BlockBasedOptions::set_block_cache) |
+/// | tables, filters, codecs | [`set_block_based_table_factory`](Self::set_block_based_table_factory), [`set_cuckoo_table_factory`](Self::set_cuckoo_table_factory), [`set_plain_table_factory`](Self::set_plain_table_factory), [`set_prefix_extractor`](Self::set_prefix_extractor), [`set_compression_type`](Self::set_compression_type), [`set_bottommost_compression_type`](Self::set_bottommost_compression_type) |
+/// | compaction | [`increase_parallelism`](Self::increase_parallelism), [`set_max_background_jobs`](Self::set_max_background_jobs), [`set_compaction_style`](Self::set_compaction_style), [`set_target_file_size_base`](Self::set_target_file_size_base), [`set_max_bytes_for_level_base`](Self::set_max_bytes_for_level_base), [`set_ttl`](Self::set_ttl), [`set_rate_limiter`](Self::set_rate_limiter) |
+/// | write-ahead log | [`set_wal_dir`](Self::set_wal_dir), [`set_max_total_wal_size`](Self::set_max_total_wal_size), [`set_manual_wal_flush`](Self::set_manual_wal_flush), [`set_wal_recovery_mode`](Self::set_wal_recovery_mode) |
+/// | own code | [`set_comparator`](Self::set_comparator), [`set_merge_operator`](Self::set_merge_operator), [`set_compaction_filter`](Self::set_compaction_filter), [`add_event_listener`](Self::add_event_listener), [`set_logger`](Self::set_logger), [`set_env`](Self::set_env) |
+/// | observation | [`set_statistics`](Self::set_statistics), [`set_stats_dump_period_sec`](Self::set_stats_dump_period_sec) |
+/// | transactions | [`set_transactions`](Self::set_transactions) |
+/// | texts and files | [`apply_str`](Self::apply_str), [`apply_map`](Self::apply_map), [`load_latest`](Self::load_latest) |
+///
+/// `docs/options.md` lists all options, with those that are accepted without effect; their setters
+/// are not shown here.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub(crate) db: DbOptions,

@@ -7,7 +7,7 @@ use koeldb_base::codec::Compression;
 
 use super::block_based::BlockBasedOptions;
 use super::registry::{self, Style};
-use super::{ColumnFamilyOptions, grammar};
+use super::{ColumnFamilyOptions, TablePropertiesCollector, grammar};
 
 /// The width in which names of options are aligned.
 pub(crate) const NAME_WIDTH: usize = 46;
@@ -20,10 +20,37 @@ pub(crate) fn of_family(name: &str, options: &ColumnFamilyOptions) -> Vec<String
     for (name, text) in options.texts() {
         match options.table_factory.block_based() {
             Some(tables) if name == "table_factory" => lines.push(of_tables(tables)),
+            _ if name == "table_properties_collectors" => {
+                let collectors = options.table_properties_collectors.iter().map(of_collector);
+                push_option(&mut lines, name, &collectors.collect::<String>());
+            }
             _ => push_option(&mut lines, name, &text),
         }
     }
     lines
+}
+
+/// Returns the lines for the codecs and the allocator of this build.
+pub(crate) fn of_build() -> Vec<String> {
+    let mut lines = vec!["Compression algorithms supported:".to_owned()];
+    for codec in Compression::ALL {
+        if codec != Compression::None {
+            let available = u8::from(codec.is_available());
+            lines.push(format!("  {} supported: {available}", codec.option_name()));
+        }
+    }
+    lines.push("Jemalloc supported: 0".to_owned());
+    lines
+}
+
+fn of_collector(collector: &TablePropertiesCollector) -> String {
+    match collector {
+        TablePropertiesCollector::CompactOnDeletion(collector) => format!(
+            "CompactOnDeletionCollector (Sliding window size = {} Deletion trigger = {} Deletion ratio = {});",
+            collector.window_size, collector.deletion_trigger, collector.deletion_ratio
+        ),
+        TablePropertiesCollector::CompactForTiering(_) => "CompactForTieringCollector;".to_owned(),
+    }
 }
 
 /// Appends the lines of an option; each member of a struct has one.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use koeldb::{ColumnFamilyOptions, CompactRangeOptions, Compression, Db, Options, SstFileWriter};
+use koeldb::{
+    ColumnFamilyOptions, CompactRangeOptions, Compression, ConfigOptions, Db, Options,
+    SstFileWriter,
+};
 
 use crate::scratch::ScratchDir;
 
@@ -130,18 +133,28 @@ fn an_open_logs_options_files_and_recovery() {
         " Options.create_if_missing: 1",
         " Options.compression_opts.level: ",
         "--------------- Options for column family [default]:",
+        " Compression algorithms supported:",
+        "  kXpressCompression supported: 0",
+        " Jemalloc supported: 0",
         "setting without effect: dump_malloc_stats=true",
     ] {
         assert!(log.contains(line), "no {line:?} in {log}");
     }
     let mut family = ColumnFamilyOptions::new();
     family.set_compression_type(Compression::Snappy);
+    let collectors = "table_properties_collectors={{id=CompactOnDeletionCollector;window_size=5;\
+                      deletion_trigger=10;deletion_ratio=0.5;}}";
+    family.apply_str(collectors, &ConfigOptions::new()).unwrap();
     db.create_cf("later", &family).unwrap();
     let log = log_of(&dir);
     let later = log.split("Options for column family [later]:").nth(1);
     assert!(
         later.is_some_and(|lines| lines.contains("Options.compression: Snappy\n")
             && lines.contains("Options.bottommost_compression: Disabled\n")
+            && lines.contains(
+                "Options.table_properties_collectors: CompactOnDeletionCollector (Sliding window \
+                 size = 5 Deletion trigger = 10 Deletion ratio = 0.5);\n"
+            )
             && lines.contains("table_factory options:\n  ")
             && lines.contains("\n  block_size: 4096\n")),
         "{log}"

@@ -179,6 +179,11 @@ fn unknown_names_are_ignored_only_on_request_and_from_newer_releases() {
         format!("[DBOptions]\n{CF}merge_operator=mine\n[TableOptions/Nope \"default\"]\nx=1\n");
     let parsed = parse(&text, &how).unwrap();
     assert_eq!(parsed.ignored.len(), 2);
+    let parsed = parse(&format!("[DBOptions]\nlisteners={{a:b}}\n{CF}"), &how).unwrap();
+    assert_eq!(
+        parsed.ignored[0].to_string(),
+        "listeners={a:b} is not applied: only the default () is accepted"
+    );
 }
 
 #[test]
