@@ -251,74 +251,77 @@ where
     values
 }
 
+/// Declares the four forms of a verb that reads one key: of the default column family or another,
+/// without and with options.
+macro_rules! key_forms {
+    ($(#[doc = $doc:literal])+
+        $plain:ident, $plain_opt:ident, $cf:ident, $cf_opt:ident(
+            $self:ident, $family:ident, $key:ident $(, $extra:ident: $Extra:ty)*;
+            $options:ident: $Options:ty = $default:expr
+        ) -> $Value:ty { $run:expr }
+    ) => {
+        $(#[doc = $doc])+
+        pub fn $plain<K: AsRef<[u8]>>(&$self, key: K $(, $extra: $Extra)*) -> $Value {
+            $self.$plain_opt(key $(, $extra)*, $default)
+        }
+
+        #[doc = concat!("Like `", stringify!($plain), "`, with options.")]
+        pub fn $plain_opt<K: AsRef<[u8]>>(
+            &$self,
+            key: K
+            $(, $extra: $Extra)*,
+            $options: $Options,
+        ) -> $Value {
+            let $family: $crate::access::Family<'_> = None;
+            let $key = key.as_ref();
+            $run
+        }
+
+        #[doc = concat!("Like `", stringify!($plain), "`, in a column family.")]
+        pub fn $cf<K: AsRef<[u8]>>(
+            &$self,
+            cf: &impl $crate::AsColumnFamilyRef,
+            key: K
+            $(, $extra: $Extra)*
+        ) -> $Value {
+            $self.$cf_opt(cf, key $(, $extra)*, $default)
+        }
+
+        #[doc = concat!("Like `", stringify!($plain), "`, in a column family, with options.")]
+        pub fn $cf_opt<K: AsRef<[u8]>>(
+            &$self,
+            cf: &impl $crate::AsColumnFamilyRef,
+            key: K
+            $(, $extra: $Extra)*,
+            $options: $Options,
+        ) -> $Value {
+            let $family = Some(cf.family());
+            let $key = key.as_ref();
+            $run
+        }
+    };
+}
+pub(crate) use key_forms;
+
 /// Declares the methods that read.
 macro_rules! read_methods {
     () => {
-        /// Returns the value of `key`.
-        pub fn get<K: AsRef<[u8]>>(&self, key: K) -> $crate::access::Value {
-            $crate::access::get(self, None, key, &$crate::ReadOptions::DEFAULT)
+        $crate::access::key_forms! {
+            /// Returns the value of `key`.
+            get, get_opt, get_cf, get_cf_opt(
+                self, family, key; readopts: &$crate::ReadOptions = &$crate::ReadOptions::DEFAULT
+            ) -> $crate::access::Value {
+                $crate::access::get(self, family, key, readopts)
+            }
         }
 
-        /// Returns the value of `key`.
-        pub fn get_opt<K: AsRef<[u8]>>(
-            &self,
-            key: K,
-            readopts: &$crate::ReadOptions,
-        ) -> $crate::access::Value {
-            $crate::access::get(self, None, key, readopts)
-        }
-
-        /// Returns the value of `key` in a column family.
-        pub fn get_cf<K: AsRef<[u8]>>(
-            &self,
-            cf: &impl $crate::AsColumnFamilyRef,
-            key: K,
-        ) -> $crate::access::Value {
-            $crate::access::get(self, Some(cf.family()), key, &$crate::ReadOptions::DEFAULT)
-        }
-
-        /// Returns the value of `key` in a column family.
-        pub fn get_cf_opt<K: AsRef<[u8]>>(
-            &self,
-            cf: &impl $crate::AsColumnFamilyRef,
-            key: K,
-            readopts: &$crate::ReadOptions,
-        ) -> $crate::access::Value {
-            $crate::access::get(self, Some(cf.family()), key, readopts)
-        }
-
-        /// Returns the value of `key` without a copy.
-        pub fn get_pinned<K: AsRef<[u8]>>(&self, key: K) -> $crate::access::Pinned<'_> {
-            $crate::access::get_pinned(self, None, key, &$crate::ReadOptions::DEFAULT)
-        }
-
-        /// Returns the value of `key` without a copy.
-        pub fn get_pinned_opt<K: AsRef<[u8]>>(
-            &self,
-            key: K,
-            readopts: &$crate::ReadOptions,
-        ) -> $crate::access::Pinned<'_> {
-            $crate::access::get_pinned(self, None, key, readopts)
-        }
-
-        /// Returns the value of `key` in a column family without a copy.
-        pub fn get_pinned_cf<K: AsRef<[u8]>>(
-            &self,
-            cf: &impl $crate::AsColumnFamilyRef,
-            key: K,
-        ) -> $crate::access::Pinned<'_> {
-            let options = &$crate::ReadOptions::DEFAULT;
-            $crate::access::get_pinned(self, Some(cf.family()), key, options)
-        }
-
-        /// Returns the value of `key` in a column family without a copy.
-        pub fn get_pinned_cf_opt<K: AsRef<[u8]>>(
-            &self,
-            cf: &impl $crate::AsColumnFamilyRef,
-            key: K,
-            readopts: &$crate::ReadOptions,
-        ) -> $crate::access::Pinned<'_> {
-            $crate::access::get_pinned(self, Some(cf.family()), key, readopts)
+        $crate::access::key_forms! {
+            /// Returns the value of `key` without a copy.
+            get_pinned, get_pinned_opt, get_pinned_cf, get_pinned_cf_opt(
+                self, family, key; readopts: &$crate::ReadOptions = &$crate::ReadOptions::DEFAULT
+            ) -> $crate::access::Pinned<'_> {
+                $crate::access::get_pinned(self, family, key, readopts)
+            }
         }
 
         /// Returns the values of `keys`, in their order, each with its own result.
@@ -528,6 +531,153 @@ macro_rules! write_forms {
     )*};
 }
 pub(crate) use write_forms;
+
+/// Declares a method of the default column family, and its form for another one.
+macro_rules! family_forms {
+    ($self:ident, $family:ident; $(
+        $(#[doc = $doc:literal])+
+        $plain:ident, $cf:ident $(<$($G:ident: $Bound:path),+>)?($($argument:ident: $type:ty),*)
+            $(-> $Value:ty)? { $run:expr }
+    )*) => {$(
+        $(#[doc = $doc])+
+        pub fn $plain$(<$($G: $Bound),+>)?(&$self, $($argument: $type),*) $(-> $Value)? {
+            let $family = $self.db().default_cf();
+            $run
+        }
+
+        #[doc = concat!("Like `", stringify!($plain), "`, in a column family.")]
+        pub fn $cf$(<$($G: $Bound),+>)?(
+            &$self,
+            cf: &impl $crate::AsColumnFamilyRef,
+            $($argument: $type),*
+        ) $(-> $Value)? {
+            let $family = cf.family();
+            $run
+        }
+    )*};
+}
+pub(crate) use family_forms;
+
+/// Declares the methods on directories and flushes.
+macro_rules! flush_methods {
+    () => {
+        /// Returns the names of the column families of the database at `path`, which may be open.
+        pub fn list_cf<P: AsRef<std::path::Path>>(
+            opts: &$crate::Options,
+            path: P,
+        ) -> Result<Vec<String>, $crate::Error> {
+            Ok(koeldb::Db::list_cf(opts.checked()?, path)?)
+        }
+
+        /// Removes the files of the database at `path`, which must not be open.
+        pub fn destroy<P: AsRef<std::path::Path>>(
+            opts: &$crate::Options,
+            path: P,
+        ) -> Result<(), $crate::Error> {
+            Ok(koeldb::Db::destroy(opts.checked()?, path)?)
+        }
+
+        /// Rebuilds the MANIFEST of the database at `path` from its tables and logs.
+        pub fn repair<P: AsRef<std::path::Path>>(
+            opts: &$crate::Options,
+            path: P,
+        ) -> Result<(), $crate::Error> {
+            koeldb::Db::repair(opts.checked()?, path)?;
+            Ok(())
+        }
+
+        /// The directory of the database.
+        pub fn path(&self) -> &std::path::Path {
+            &self.path
+        }
+
+        /// Passes the log to the operating system, and to the device if `sync`.
+        pub fn flush_wal(&self, sync: bool) -> Result<(), $crate::Error> {
+            Ok(self.db().flush_wal(sync)?)
+        }
+
+        $crate::access::family_forms! { self, family;
+            /// Flushes the **default** column family.
+            flush, flush_cf() -> Result<(), $crate::Error> { Ok(family.flush()?) }
+
+            /// Flushes the **default** column family, with options.
+            flush_opt, flush_cf_opt(flushopts: &$crate::FlushOptions) -> Result<(), $crate::Error> {
+                Ok(family.flush_opt(&flushopts.inner)?)
+            }
+        }
+
+        /// Flushes several column families.
+        pub fn flush_cfs_opt(
+            &self,
+            cfs: &[&impl $crate::AsColumnFamilyRef],
+            opts: &$crate::FlushOptions,
+        ) -> Result<(), $crate::Error> {
+            let families = cfs.iter().map(|cf| cf.family());
+            Ok(self.db().flush_cfs(families, &opts.inner)?)
+        }
+
+        /// Takes a snapshot.
+        pub fn snapshot(&self) -> $crate::SnapshotWithThreadMode<'_, Self> {
+            $crate::SnapshotWithThreadMode::new(self)
+        }
+    };
+}
+pub(crate) use flush_methods;
+
+/// Declares the writes of batches.
+macro_rules! batch_methods {
+    ($Batch:ty) => {
+        /// Applies a batch.
+        pub fn write(&self, batch: $Batch) -> Result<(), $crate::Error> {
+            self.write_opt(batch, &$crate::WriteOptions::default())
+        }
+
+        /// Like `write`, with options.
+        pub fn write_opt(
+            &self,
+            batch: $Batch,
+            writeopts: &$crate::WriteOptions,
+        ) -> Result<(), $crate::Error> {
+            Ok(self.db().write_opt(batch.checked()?, &writeopts.inner)?)
+        }
+    };
+}
+pub(crate) use batch_methods;
+
+/// Declares the writes that locks of keys do not permit.
+macro_rules! unlocked_methods {
+    ($Batch:ty) => {
+        /// Like `write`, without the log: the batch survives only if its memtables are flushed.
+        pub fn write_without_wal(&self, batch: $Batch) -> Result<(), $crate::Error> {
+            let mut options = $crate::WriteOptions::new();
+            options.disable_wal(true);
+            self.write_opt(batch, &options)
+        }
+
+        /// Deletes the keys in `from..to` in a column family. Optimistic transactions do not see it
+        /// as a conflict.
+        pub fn delete_range_cf<K: AsRef<[u8]>>(
+            &self,
+            cf: &impl $crate::AsColumnFamilyRef,
+            from: K,
+            to: K,
+        ) -> Result<(), $crate::Error> {
+            Ok(cf.family().delete_range(from, to)?)
+        }
+
+        /// Like `delete_range_cf`, with options.
+        pub fn delete_range_cf_opt<K: AsRef<[u8]>>(
+            &self,
+            cf: &impl $crate::AsColumnFamilyRef,
+            from: K,
+            to: K,
+            writeopts: &$crate::WriteOptions,
+        ) -> Result<(), $crate::Error> {
+            Ok(cf.family().delete_range_opt(from, to, &writeopts.inner)?)
+        }
+    };
+}
+pub(crate) use unlocked_methods;
 
 /// Declares `put`, `merge` and `delete`.
 macro_rules! write_methods {

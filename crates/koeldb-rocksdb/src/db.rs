@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use koeldb::{DeletionGuard, ReadTier};
 
 use crate::access::{
-    Pinned, Source, batched, iterator_methods, read_database, read_methods, write_forms,
-    write_methods,
+    Pinned, Source, batch_methods, batched, iterator_methods, key_forms, read_database,
+    read_methods, unlocked_methods, write_forms, write_methods,
 };
 use crate::{
     AsColumnFamilyRef, BoundColumnFamily, CSlice, ColumnFamily, DBAccess, DBWALIterator, Error,
-    Options, ReadOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions,
+    Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
 pub use maintenance::{ColumnFamilyMetaData, LiveFile};
@@ -276,11 +276,6 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         self.inner.db()
     }
 
-    /// The directory of the database.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     read_methods!();
     iterator_methods!();
     write_methods!(self: self.inner.db());
@@ -288,11 +283,6 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         /// Deletes `key`, which was put exactly once since its last single deletion.
         single_delete_opt(key: K), single_delete, single_delete_opt, single_delete_cf,
             single_delete_cf_opt;
-    }
-
-    /// Takes a snapshot.
-    pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Self> {
-        SnapshotWithThreadMode::new(self)
     }
 
     /// Returns the values of `keys` in a column family without copies.
@@ -346,30 +336,13 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         }
     }
 
-    /// Whether `key` may have a value, told without reading files; `false` is certain.
-    pub fn key_may_exist<K: AsRef<[u8]>>(&self, key: K) -> bool {
-        self.key_may_exist_opt(key, &ReadOptions::DEFAULT)
-    }
-
-    /// Like `key_may_exist`, with options.
-    pub fn key_may_exist_opt<K: AsRef<[u8]>>(&self, key: K, readopts: &ReadOptions) -> bool {
-        self.may_exist(self.db().default_cf(), key.as_ref(), readopts)
-            .0
-    }
-
-    /// Like `key_may_exist`, in a column family.
-    pub fn key_may_exist_cf<K: AsRef<[u8]>>(&self, cf: &impl AsColumnFamilyRef, key: K) -> bool {
-        self.key_may_exist_cf_opt(cf, key, &ReadOptions::DEFAULT)
-    }
-
-    /// Like `key_may_exist`, in a column family, with options.
-    pub fn key_may_exist_cf_opt<K: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        key: K,
-        readopts: &ReadOptions,
-    ) -> bool {
-        self.may_exist(cf.family(), key.as_ref(), readopts).0
+    key_forms! {
+        /// Whether `key` may have a value, told without reading files; `false` is certain.
+        key_may_exist, key_may_exist_opt, key_may_exist_cf, key_may_exist_cf_opt(
+            self, family, key; readopts: &ReadOptions = &ReadOptions::DEFAULT
+        ) -> bool {
+            self.may_exist(family.unwrap_or(self.db().default_cf()), key, readopts).0
+        }
     }
 
     /// Like `key_may_exist_cf_opt`; returns the value too, if memory has it.
@@ -440,43 +413,8 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
 }
 
 impl<T: ThreadMode> DBWithThreadMode<T> {
-    /// Applies a batch.
-    pub fn write(&self, batch: WriteBatch) -> Result<(), Error> {
-        Ok(self.db().write(batch.checked()?)?)
-    }
-
-    /// Like `write`, with options.
-    pub fn write_opt(&self, batch: WriteBatch, writeopts: &WriteOptions) -> Result<(), Error> {
-        Ok(self.db().write_opt(batch.checked()?, &writeopts.inner)?)
-    }
-
-    /// Like `write`, without the log: the batch survives only if its memtables are flushed.
-    pub fn write_without_wal(&self, batch: WriteBatch) -> Result<(), Error> {
-        let mut options = WriteOptions::new();
-        options.disable_wal(true);
-        self.write_opt(batch, &options)
-    }
-
-    /// Deletes the keys in `from..to` in a column family.
-    pub fn delete_range_cf<K: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        from: K,
-        to: K,
-    ) -> Result<(), Error> {
-        Ok(cf.family().delete_range(from, to)?)
-    }
-
-    /// Like `delete_range_cf`, with options.
-    pub fn delete_range_cf_opt<K: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        from: K,
-        to: K,
-        writeopts: &WriteOptions,
-    ) -> Result<(), Error> {
-        Ok(cf.family().delete_range_opt(from, to, &writeopts.inner)?)
-    }
+    batch_methods!(WriteBatch);
+    unlocked_methods!(WriteBatch);
 
     /// Keeps obsolete files until as many calls of `enable_file_deletions`.
     pub fn disable_file_deletions(&self) -> Result<(), Error> {

@@ -44,7 +44,7 @@ impl PerfStatsLevel {
 }
 
 macro_rules! metrics {
-    ($($Metric:ident,)*; measured: $($Measured:ident,)*) => {
+    ($($Metric:ident $(= $engine:ident)?,)*) => {
         /// A measurement of the operations of a thread, in RocksDB's order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -62,7 +62,7 @@ macro_rules! metrics {
             /// Returns the engine's metric; `None` if the engine does not measure it.
             fn engine(self) -> Option<koeldb::perf::PerfMetric> {
                 match self {
-                    $(PerfMetric::$Measured => Some(koeldb::perf::PerfMetric::$Measured),)*
+                    $($(PerfMetric::$Metric => Some(koeldb::perf::PerfMetric::$engine),)?)*
                     _ => None,
                 }
             }
@@ -72,24 +72,24 @@ macro_rules! metrics {
 
 metrics! {
     UserKeyComparisonCount,
-    BlockCacheHitCount,
-    BlockReadCount,
-    BlockReadByte,
-    BlockReadTime,
-    BlockChecksumTime,
-    BlockDecompressTime,
-    GetReadBytes,
-    MultigetReadBytes,
+    BlockCacheHitCount = BlockCacheHitCount,
+    BlockReadCount = BlockReadCount,
+    BlockReadByte = BlockReadByte,
+    BlockReadTime = BlockReadTime,
+    BlockChecksumTime = BlockChecksumTime,
+    BlockDecompressTime = BlockDecompressTime,
+    GetReadBytes = GetReadBytes,
+    MultigetReadBytes = MultigetReadBytes,
     IterReadBytes,
     InternalKeySkippedCount,
     InternalDeleteSkippedCount,
     InternalRecentSkippedCount,
     InternalMergeCount,
     GetSnapshotTime,
-    GetFromMemtableTime,
-    GetFromMemtableCount,
-    GetPostProcessTime,
-    GetFromOutputFilesTime,
+    GetFromMemtableTime = GetFromMemtableTime,
+    GetFromMemtableCount = GetFromMemtableCount,
+    GetPostProcessTime = GetPostProcessTime,
+    GetFromOutputFilesTime = GetFromOutputFilesTime,
     SeekOnMemtableTime,
     SeekOnMemtableCount,
     NextOnMemtableCount,
@@ -98,11 +98,11 @@ metrics! {
     SeekChildSeekCount,
     SeekMinHeapTime,
     SeekMaxHeapTime,
-    SeekInternalSeekTime,
+    SeekInternalSeekTime = SeekInternalSeekTime,
     FindNextUserEntryTime,
-    WriteWalTime,
-    WriteMemtableTime,
-    WriteDelayTime,
+    WriteWalTime = WriteWalTime,
+    WriteMemtableTime = WriteMemtableTime,
+    WriteDelayTime = WriteDelayTime,
     WritePreAndPostProcessTime,
     DbMutexLockNanos,
     DbConditionWaitNanos,
@@ -115,10 +115,10 @@ metrics! {
     FindTableNanos,
     BloomMemtableHitCount,
     BloomMemtableMissCount,
-    BloomSstHitCount,
-    BloomSstMissCount,
-    KeyLockWaitTime,
-    KeyLockWaitCount,
+    BloomSstHitCount = BloomSstHitCount,
+    BloomSstMissCount = BloomSstMissCount,
+    KeyLockWaitTime = KeyLockWaitTime,
+    KeyLockWaitCount = KeyLockWaitCount,
     EnvNewSequentialFileNanos,
     EnvNewRandomAccessFileNanos,
     EnvNewWritableFileNanos,
@@ -139,28 +139,6 @@ metrics! {
     EnvLockFileNanos,
     EnvUnlockFileNanos,
     EnvNewLoggerNanos,
-    ;
-    measured:
-    BlockCacheHitCount,
-    BlockReadCount,
-    BlockReadByte,
-    BlockReadTime,
-    BlockChecksumTime,
-    BlockDecompressTime,
-    GetReadBytes,
-    MultigetReadBytes,
-    GetFromMemtableTime,
-    GetFromMemtableCount,
-    GetPostProcessTime,
-    GetFromOutputFilesTime,
-    SeekInternalSeekTime,
-    WriteWalTime,
-    WriteMemtableTime,
-    WriteDelayTime,
-    BloomSstHitCount,
-    BloomSstMissCount,
-    KeyLockWaitTime,
-    KeyLockWaitCount,
 }
 
 /// Sets the measurements of the calling thread from now on.

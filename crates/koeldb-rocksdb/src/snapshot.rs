@@ -1,6 +1,6 @@
 //! Snapshots: reads of one moment.
 
-use crate::access::{Family, Pinned, Value};
+use crate::access::{Family, Pinned, Value, key_forms};
 use crate::{
     AsColumnFamilyRef, DB, DBAccess, DBIteratorWithThreadMode, DBRawIteratorWithThreadMode,
     IteratorMode, ReadOptions, access,
@@ -115,54 +115,22 @@ impl<'a, D: DBAccess> SnapshotWithThreadMode<'a, D> {
         self.raw(Some(cf_handle.family()), readopts)
     }
 
-    /// Returns the value of `key`.
-    pub fn get<K: AsRef<[u8]>>(&self, key: K) -> Value {
-        self.get_opt(key, ReadOptions::default())
+    key_forms! {
+        /// Returns the value of `key`.
+        get, get_opt, get_cf, get_cf_opt(
+            self, family, key; readopts: ReadOptions = ReadOptions::default()
+        ) -> Value {
+            access::get(self.source, family, key, &self.narrow(readopts))
+        }
     }
 
-    /// Like `get`, in a column family.
-    pub fn get_cf<K: AsRef<[u8]>>(&self, cf: &impl AsColumnFamilyRef, key: K) -> Value {
-        self.get_cf_opt(cf, key, ReadOptions::default())
-    }
-
-    /// Like `get`, with options.
-    pub fn get_opt<K: AsRef<[u8]>>(&self, key: K, readopts: ReadOptions) -> Value {
-        access::get(self.source, None, key, &self.narrow(readopts))
-    }
-
-    /// Like `get`, in a column family, with options.
-    pub fn get_cf_opt<K: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        key: K,
-        readopts: ReadOptions,
-    ) -> Value {
-        access::get(self.source, Some(cf.family()), key, &self.narrow(readopts))
-    }
-
-    /// Returns the value of `key` without a copy.
-    pub fn get_pinned<K: AsRef<[u8]>>(&self, key: K) -> Pinned<'_> {
-        self.get_pinned_opt(key, ReadOptions::default())
-    }
-
-    /// Like `get_pinned`, in a column family.
-    pub fn get_pinned_cf<K: AsRef<[u8]>>(&self, cf: &impl AsColumnFamilyRef, key: K) -> Pinned<'_> {
-        self.get_pinned_cf_opt(cf, key, ReadOptions::default())
-    }
-
-    /// Like `get_pinned`, with options.
-    pub fn get_pinned_opt<K: AsRef<[u8]>>(&self, key: K, readopts: ReadOptions) -> Pinned<'_> {
-        access::get_pinned(self.source, None, key, &self.narrow(readopts))
-    }
-
-    /// Like `get_pinned`, in a column family, with options.
-    pub fn get_pinned_cf_opt<K: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        key: K,
-        readopts: ReadOptions,
-    ) -> Pinned<'_> {
-        access::get_pinned(self.source, Some(cf.family()), key, &self.narrow(readopts))
+    key_forms! {
+        /// Returns the value of `key` without a copy.
+        get_pinned, get_pinned_opt, get_pinned_cf, get_pinned_cf_opt(
+            self, family, key; readopts: ReadOptions = ReadOptions::default()
+        ) -> Pinned<'_> {
+            access::get_pinned(self.source, family, key, &self.narrow(readopts))
+        }
     }
 
     /// Returns the values of `keys`, in their order, each with its own result.

@@ -116,6 +116,17 @@ fn float(number: u64) -> f64 {
     number as f64
 }
 
+/// Declares figures of a distribution; 0 if it is empty.
+macro_rules! figures {
+    ($(#[doc = $doc:literal] $figure:ident = |$data:ident| $value:expr;)*) => {$(
+        #[doc = $doc]
+        #[must_use]
+        pub fn $figure(&self) -> f64 {
+            self.data.as_ref().map_or(0.0, |$data| $value)
+        }
+    )*};
+}
+
 impl HistogramData {
     /// Creates an empty distribution.
     #[must_use]
@@ -123,44 +134,21 @@ impl HistogramData {
         HistogramData { data: None }
     }
 
-    fn of(&self, get: impl FnOnce(&koeldb::statistics::HistogramData) -> f64) -> f64 {
-        self.data.as_ref().map_or(0.0, get)
-    }
-
-    /// The median.
-    #[must_use]
-    pub fn median(&self) -> f64 {
-        self.of(|data| data.median())
-    }
-
-    /// The arithmetic mean.
-    #[must_use]
-    pub fn average(&self) -> f64 {
-        self.of(|data| data.average())
-    }
-
-    /// The 95th percentile.
-    #[must_use]
-    pub fn p95(&self) -> f64 {
-        self.of(|data| data.percentile(95.0))
-    }
-
-    /// The 99th percentile.
-    #[must_use]
-    pub fn p99(&self) -> f64 {
-        self.of(|data| data.percentile(99.0))
-    }
-
-    /// The largest value.
-    #[must_use]
-    pub fn max(&self) -> f64 {
-        self.of(|data| float(data.max))
-    }
-
-    /// The smallest value.
-    #[must_use]
-    pub fn min(&self) -> f64 {
-        self.of(|data| float(data.min))
+    figures! {
+        /// The median.
+        median = |data| data.median();
+        /// The arithmetic mean.
+        average = |data| data.average();
+        /// The 95th percentile.
+        p95 = |data| data.percentile(95.0);
+        /// The 99th percentile.
+        p99 = |data| data.percentile(99.0);
+        /// The largest value.
+        max = |data| float(data.max);
+        /// The smallest value.
+        min = |data| float(data.min);
+        /// The standard deviation.
+        std_dev = |data| data.standard_deviation();
     }
 
     /// The sum of the values.
@@ -173,11 +161,5 @@ impl HistogramData {
     #[must_use]
     pub fn count(&self) -> u64 {
         self.data.as_ref().map_or(0, |data| data.count)
-    }
-
-    /// The standard deviation.
-    #[must_use]
-    pub fn std_dev(&self) -> f64 {
-        self.of(|data| data.standard_deviation())
     }
 }

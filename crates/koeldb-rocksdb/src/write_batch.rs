@@ -35,6 +35,25 @@ pub trait WriteBatchIteratorCf {
     fn merge_cf(&mut self, cf_id: u32, key: &[u8], value: &[u8]);
 }
 
+/// Declares a verb of a batch, in the default column family and in another.
+macro_rules! verbs {
+    ($($(#[doc = $doc:literal])+ $plain:ident, $cf:ident($($argument:ident: $kind:ident),+);)*) => {$(
+        $(#[doc = $doc])+
+        pub fn $plain<$($kind: AsRef<[u8]>),+>(&mut self, $($argument: $kind),+) {
+            self.inner.$plain($($argument),+);
+        }
+
+        #[doc = concat!("Like `", stringify!($plain), "`, in a column family.")]
+        pub fn $cf<$($kind: AsRef<[u8]>),+>(
+            &mut self,
+            cf: &impl AsColumnFamilyRef,
+            $($argument: $kind),+
+        ) {
+            self.inner.$cf(cf.family(), $($argument),+);
+        }
+    )*};
+}
+
 impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
     /// Creates an empty batch.
     #[must_use]
@@ -128,22 +147,15 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         }
     }
 
-    /// Sets the value of `key`.
-    pub fn put<K, V>(&mut self, key: K, value: V)
-    where
-        K: AsRef<[u8]>,
-        V: AsRef<[u8]>,
-    {
-        self.inner.put(key, value);
-    }
-
-    /// Like `put`, in a column family.
-    pub fn put_cf<K, V>(&mut self, cf: &impl AsColumnFamilyRef, key: K, value: V)
-    where
-        K: AsRef<[u8]>,
-        V: AsRef<[u8]>,
-    {
-        self.inner.put_cf(cf.family(), key, value);
+    verbs! {
+        /// Sets the value of `key`.
+        put, put_cf(key: K, value: V);
+        /// Adds a merge operand to `key`.
+        merge, merge_cf(key: K, value: V);
+        /// Deletes `key`.
+        delete, delete_cf(key: K);
+        /// Deletes `key`, which was put exactly once since its last single deletion.
+        single_delete, single_delete_cf(key: K);
     }
 
     /// Makes the write of the batch fail: there are no user timestamps.
@@ -155,44 +167,6 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
     {
         let _ = (cf.family(), key, ts, value);
         self.refuse("WriteBatch::put_cf_with_ts");
-    }
-
-    /// Adds a merge operand to `key`.
-    pub fn merge<K, V>(&mut self, key: K, value: V)
-    where
-        K: AsRef<[u8]>,
-        V: AsRef<[u8]>,
-    {
-        self.inner.merge(key, value);
-    }
-
-    /// Like `merge`, in a column family.
-    pub fn merge_cf<K, V>(&mut self, cf: &impl AsColumnFamilyRef, key: K, value: V)
-    where
-        K: AsRef<[u8]>,
-        V: AsRef<[u8]>,
-    {
-        self.inner.merge_cf(cf.family(), key, value);
-    }
-
-    /// Deletes `key`.
-    pub fn delete<K: AsRef<[u8]>>(&mut self, key: K) {
-        self.inner.delete(key);
-    }
-
-    /// Deletes `key`, which was put exactly once since its last single deletion.
-    pub fn single_delete<K: AsRef<[u8]>>(&mut self, key: K) {
-        self.inner.single_delete(key);
-    }
-
-    /// Like `delete`, in a column family.
-    pub fn delete_cf<K: AsRef<[u8]>>(&mut self, cf: &impl AsColumnFamilyRef, key: K) {
-        self.inner.delete_cf(cf.family(), key);
-    }
-
-    /// Like `single_delete`, in a column family.
-    pub fn single_delete_cf<K: AsRef<[u8]>>(&mut self, cf: &impl AsColumnFamilyRef, key: K) {
-        self.inner.single_delete_cf(cf.family(), key);
     }
 
     /// Makes the write of the batch fail: there are no user timestamps.

@@ -4,10 +4,8 @@ use std::ops::Bound;
 use std::path::Path;
 
 use super::{DBCommon, DBInner, Range, ThreadMode};
-use crate::{
-    AsColumnFamilyRef, CStrLike, CompactOptions, Error, FlushOptions, IngestExternalFileOptions,
-    Options, WaitForCompactOptions,
-};
+use crate::access::{family_forms, flush_methods};
+use crate::{CStrLike, CompactOptions, Error, IngestExternalFileOptions, WaitForCompactOptions};
 
 /// A summary of the tables of a column family.
 #[derive(Clone, Debug)]
@@ -119,98 +117,73 @@ fn set(family: &koeldb::ColumnFamily, options: &[(&str, &str)]) -> Result<(), Er
 }
 
 impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
-    /// Returns the names of the column families of the database at `path`, which may be open.
-    pub fn list_cf<P: AsRef<Path>>(opts: &Options, path: P) -> Result<Vec<String>, Error> {
-        Ok(koeldb::Db::list_cf(opts.checked()?, path)?)
-    }
+    flush_methods!();
 
-    /// Removes the files of the database at `path`, which must not be open.
-    pub fn destroy<P: AsRef<Path>>(opts: &Options, path: P) -> Result<(), Error> {
-        Ok(koeldb::Db::destroy(opts.checked()?, path)?)
-    }
+    family_forms! { self, family;
+        /// Compacts the keys from `start` to `end`. Errors are only in LOG.
+        compact_range, compact_range_cf<S: AsRef<[u8]>, E: AsRef<[u8]>>(
+            start: Option<S>, end: Option<E>
+        ) {{
+            let _ = family.compact_range(closed(start, end));
+        }}
 
-    /// Rebuilds the MANIFEST of the database at `path` from its tables and logs.
-    pub fn repair<P: AsRef<Path>>(opts: &Options, path: P) -> Result<(), Error> {
-        koeldb::Db::repair(opts.checked()?, path)?;
-        Ok(())
-    }
+        /// Compacts the keys from `start` to `end`, with options. Errors are only in LOG.
+        compact_range_opt, compact_range_cf_opt<S: AsRef<[u8]>, E: AsRef<[u8]>>(
+            start: Option<S>, end: Option<E>, opts: &CompactOptions
+        ) {{
+            let _ = family.compact_range_opt(closed(start, end), &opts.inner);
+        }}
 
-    /// Passes the log to the operating system, and to the device if `sync`.
-    pub fn flush_wal(&self, sync: bool) -> Result<(), Error> {
-        Ok(self.db().flush_wal(sync)?)
-    }
+        /// Changes options of the default column family, all or none.
+        set_options, set_options_cf(opts: &[(&str, &str)]) -> Result<(), Error> {
+            set(family, opts)
+        }
 
-    /// Flushes the **default** column family.
-    pub fn flush(&self) -> Result<(), Error> {
-        self.flush_opt(&FlushOptions::default())
-    }
+        /// Returns a property of the default column family; `None` for unknown names.
+        property_value, property_value_cf(name: impl CStrLike) -> Result<Option<String>, Error> {
+            property(family, name)
+        }
 
-    /// Like `flush`, with options.
-    pub fn flush_opt(&self, flushopts: &FlushOptions) -> Result<(), Error> {
-        Ok(self.db().default_cf().flush_opt(&flushopts.inner)?)
-    }
+        /// Returns a numeric property of the default column family; a text is an error.
+        property_int_value, property_int_value_cf(
+            name: impl CStrLike
+        ) -> Result<Option<u64>, Error> {
+            property_int(family, name)
+        }
 
-    /// Flushes a column family.
-    pub fn flush_cf(&self, cf: &impl AsColumnFamilyRef) -> Result<(), Error> {
-        self.flush_cf_opt(cf, &FlushOptions::default())
-    }
+        /// Estimates the bytes of ranges in tables; 0 if a table cannot be opened.
+        get_approximate_sizes, get_approximate_sizes_cf(ranges: &[Range]) -> Vec<u64> {
+            sizes(family, ranges)
+        }
 
-    /// Like `flush_cf`, with options.
-    pub fn flush_cf_opt(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        flushopts: &FlushOptions,
-    ) -> Result<(), Error> {
-        Ok(cf.family().flush_opt(&flushopts.inner)?)
-    }
+        /// Adds tables made by a [`SstFileWriter`](crate::SstFileWriter).
+        ingest_external_file, ingest_external_file_cf<P: AsRef<Path>>(
+            paths: Vec<P>
+        ) -> Result<(), Error> {
+            Ok(family.ingest_external_file(&paths)?)
+        }
 
-    /// Flushes several column families.
-    pub fn flush_cfs_opt(
-        &self,
-        cfs: &[&impl AsColumnFamilyRef],
-        opts: &FlushOptions,
-    ) -> Result<(), Error> {
-        let families = cfs.iter().map(|cf| cf.family());
-        Ok(self.db().flush_cfs(families, &opts.inner)?)
-    }
+        /// Adds tables made by a [`SstFileWriter`](crate::SstFileWriter), with options.
+        ingest_external_file_opts, ingest_external_file_cf_opts<P: AsRef<Path>>(
+            opts: &IngestExternalFileOptions, paths: Vec<P>
+        ) -> Result<(), Error> {
+            Ok(family.ingest_external_file_opt(&paths, opts.checked()?)?)
+        }
 
-    /// Compacts the keys from `start` to `end`. Errors are only in LOG.
-    pub fn compact_range<S: AsRef<[u8]>, E: AsRef<[u8]>>(&self, start: Option<S>, end: Option<E>) {
-        self.compact_range_opt(start, end, &CompactOptions::default());
-    }
+        /// Returns the size and number of the tables of the default column family.
+        get_column_family_metadata, get_column_family_metadata_cf() -> ColumnFamilyMetaData {
+            metadata(family)
+        }
 
-    /// Like `compact_range`, with options.
-    pub fn compact_range_opt<S: AsRef<[u8]>, E: AsRef<[u8]>>(
-        &self,
-        start: Option<S>,
-        end: Option<E>,
-        opts: &CompactOptions,
-    ) {
-        let family = self.db().default_cf();
-        let _ = family.compact_range_opt(closed(start, end), &opts.inner);
-    }
-
-    /// Like `compact_range`, in a column family.
-    pub fn compact_range_cf<S: AsRef<[u8]>, E: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        start: Option<S>,
-        end: Option<E>,
-    ) {
-        self.compact_range_cf_opt(cf, start, end, &CompactOptions::default());
-    }
-
-    /// Like `compact_range`, in a column family, with options.
-    pub fn compact_range_cf_opt<S: AsRef<[u8]>, E: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        start: Option<S>,
-        end: Option<E>,
-        opts: &CompactOptions,
-    ) {
-        let _ = cf
-            .family()
-            .compact_range_opt(closed(start, end), &opts.inner);
+        /// Drops the tables of the default column family whose keys are all in `from..=to`.
+        ///
+        /// Tables on level 0, and those that reach beyond the range, stay; snapshots lose the data
+        /// too.
+        delete_file_in_range, delete_file_in_range_cf<K: AsRef<[u8]>>(
+            from: K, to: K
+        ) -> Result<(), Error> {
+            Ok(family.delete_files_in_range(closed(Some(from), Some(to)))?)
+        }
     }
 
     /// Waits until no flush or compaction is due or running.
@@ -221,115 +194,10 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         Ok(self.db().wait_for_compact(opts.timeout)?)
     }
 
-    /// Changes options of the default column family, all or none.
-    pub fn set_options(&self, opts: &[(&str, &str)]) -> Result<(), Error> {
-        set(self.db().default_cf(), opts)
-    }
-
-    /// Changes options of a column family, all or none.
-    pub fn set_options_cf(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        opts: &[(&str, &str)],
-    ) -> Result<(), Error> {
-        set(cf.family(), opts)
-    }
-
-    /// Returns a property of the default column family; `None` for unknown names.
-    pub fn property_value(&self, name: impl CStrLike) -> Result<Option<String>, Error> {
-        property(self.db().default_cf(), name)
-    }
-
-    /// Returns a property of a column family; `None` for unknown names.
-    pub fn property_value_cf(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        name: impl CStrLike,
-    ) -> Result<Option<String>, Error> {
-        property(cf.family(), name)
-    }
-
-    /// Returns a numeric property of the default column family; a text is an error.
-    pub fn property_int_value(&self, name: impl CStrLike) -> Result<Option<u64>, Error> {
-        property_int(self.db().default_cf(), name)
-    }
-
-    /// Returns a numeric property of a column family; a text is an error.
-    pub fn property_int_value_cf(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        name: impl CStrLike,
-    ) -> Result<Option<u64>, Error> {
-        property_int(cf.family(), name)
-    }
-
-    /// Estimates the bytes of ranges in tables; 0 if a table cannot be opened.
-    pub fn get_approximate_sizes(&self, ranges: &[Range]) -> Vec<u64> {
-        sizes(self.db().default_cf(), ranges)
-    }
-
-    /// Like `get_approximate_sizes`, in a column family.
-    pub fn get_approximate_sizes_cf(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        ranges: &[Range],
-    ) -> Vec<u64> {
-        sizes(cf.family(), ranges)
-    }
-
     /// Moves the view of a secondary to the present state of its primary.
     pub fn try_catch_up_with_primary(&self) -> Result<(), Error> {
         self.db().try_catch_up_with_primary()?;
         Ok(())
-    }
-
-    /// Adds tables made by a [`SstFileWriter`](crate::SstFileWriter).
-    pub fn ingest_external_file<P: AsRef<Path>>(&self, paths: Vec<P>) -> Result<(), Error> {
-        self.ingest_external_file_opts(&IngestExternalFileOptions::default(), paths)
-    }
-
-    /// Like `ingest_external_file`, with options.
-    pub fn ingest_external_file_opts<P: AsRef<Path>>(
-        &self,
-        opts: &IngestExternalFileOptions,
-        paths: Vec<P>,
-    ) -> Result<(), Error> {
-        let family = self.db().default_cf();
-        Ok(family.ingest_external_file_opt(&paths, opts.checked()?)?)
-    }
-
-    /// Like `ingest_external_file`, into a column family.
-    pub fn ingest_external_file_cf<P: AsRef<Path>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        paths: Vec<P>,
-    ) -> Result<(), Error> {
-        self.ingest_external_file_cf_opts(cf, &IngestExternalFileOptions::default(), paths)
-    }
-
-    /// Like `ingest_external_file`, into a column family, with options.
-    pub fn ingest_external_file_cf_opts<P: AsRef<Path>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        opts: &IngestExternalFileOptions,
-        paths: Vec<P>,
-    ) -> Result<(), Error> {
-        Ok(cf
-            .family()
-            .ingest_external_file_opt(&paths, opts.checked()?)?)
-    }
-
-    /// Returns the size and number of the tables of the default column family.
-    pub fn get_column_family_metadata(&self) -> ColumnFamilyMetaData {
-        metadata(self.db().default_cf())
-    }
-
-    /// Returns the size and number of the tables of a column family.
-    pub fn get_column_family_metadata_cf(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-    ) -> ColumnFamilyMetaData {
-        metadata(cf.family())
     }
 
     /// Returns the tables of all column families.
@@ -345,26 +213,6 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
             num_deletions: file.deletions,
         };
         Ok(self.db().live_files().into_iter().map(convert).collect())
-    }
-
-    /// Drops the tables of the default column family whose keys are all in `from..=to`.
-    ///
-    /// Tables on level 0, and those that reach beyond the range, stay; snapshots lose the data too.
-    pub fn delete_file_in_range<K: AsRef<[u8]>>(&self, from: K, to: K) -> Result<(), Error> {
-        let family = self.db().default_cf();
-        Ok(family.delete_files_in_range(closed(Some(from), Some(to)))?)
-    }
-
-    /// Like `delete_file_in_range`, in a column family.
-    pub fn delete_file_in_range_cf<K: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        from: K,
-        to: K,
-    ) -> Result<(), Error> {
-        Ok(cf
-            .family()
-            .delete_files_in_range(closed(Some(from), Some(to)))?)
     }
 
     /// Flushes what was written without the log; background work ends when the database is closed.

@@ -102,6 +102,39 @@ fn with_options<N: AsRef<str>>(
     families.into_iter().map(descriptor)
 }
 
+fn described(
+    families: impl IntoIterator<Item = ColumnFamilyDescriptor>,
+) -> impl Iterator<Item = ColumnFamilyDescriptor> {
+    families.into_iter()
+}
+
+/// Declares the methods that open a database with column families: their arguments, the function
+/// that describes the column families, and the access.
+macro_rules! opens {
+    ($(
+        $(#[doc = $doc:literal])+
+        $open:ident $(<$N:ident: $Name:path>)?(
+            $([$before:ident])? cfs: $Item:ty $(, $after:ident: $After:ty)?
+        ) = $describe:ident, $access:expr;
+    )*) => {$(
+        $(#[doc = $doc])+
+        pub fn $open<P, I $(, $N)?>(
+            opts: &Options,
+            path: P,
+            $($before: P,)?
+            cfs: I
+            $(, $after: $After)?
+        ) -> Result<Self, Error>
+        where
+            P: AsRef<Path>,
+            I: IntoIterator<Item = $Item>,
+            $($N: $Name,)?
+        {
+            Self::open_as(opts, path.as_ref(), $describe(cfs), $access)
+        }
+    )*};
+}
+
 impl<T: ThreadMode> DBWithThreadMode<T> {
     fn open_as(
         options: &Options,
@@ -169,146 +202,40 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         Self::open_cf_descriptors_with_ttl(opts, path, [], ttl)
     }
 
-    /// Like `open_with_ttl`, with these column families, **default** options and one time to live.
-    pub fn open_cf_with_ttl<P, I, N>(
-        opts: &Options,
-        path: P,
-        cfs: I,
-        ttl: Duration,
-    ) -> Result<Self, Error>
-    where
-        P: AsRef<Path>,
-        I: IntoIterator<Item = N>,
-        N: AsRef<str>,
-    {
-        Self::open_cf_descriptors_with_ttl(opts, path, named(cfs), ttl)
-    }
-
-    /// Like `open_with_ttl`, with these column families, each with its own time to live.
-    ///
-    /// `ttl` is that of the default column family, unless it is among them, and of those with
-    /// `ColumnFamilyTtl::SameAsDb`. Column families that are created later keep all values.
-    pub fn open_cf_descriptors_with_ttl<P, I>(
-        opts: &Options,
-        path: P,
-        cfs: I,
-        ttl: Duration,
-    ) -> Result<Self, Error>
-    where
-        P: AsRef<Path>,
-        I: IntoIterator<Item = ColumnFamilyDescriptor>,
-    {
-        Self::open_as(opts, path.as_ref(), cfs, Access::WithTtl(ttl))
-    }
-
-    /// Opens a database with these column families, which get **default** options.
-    ///
-    /// So does the default column family, unless there are no names. `open_cf_with_opts` and
-    /// `open_cf_descriptors` give each its own.
-    pub fn open_cf<P, I, N>(opts: &Options, path: P, cfs: I) -> Result<Self, Error>
-    where
-        P: AsRef<Path>,
-        I: IntoIterator<Item = N>,
-        N: AsRef<str>,
-    {
-        Self::open_as(opts, path.as_ref(), named(cfs), Access::ReadWrite)
-    }
-
-    /// Opens a database with these column families.
-    pub fn open_cf_with_opts<P, I, N>(opts: &Options, path: P, cfs: I) -> Result<Self, Error>
-    where
-        P: AsRef<Path>,
-        I: IntoIterator<Item = (N, Options)>,
-        N: AsRef<str>,
-    {
-        Self::open_as(opts, path.as_ref(), with_options(cfs), Access::ReadWrite)
-    }
-
-    /// Opens a database and some of its column families for reading, with default options.
-    pub fn open_cf_for_read_only<P, I, N>(
-        opts: &Options,
-        path: P,
-        cfs: I,
-        error_if_log_file_exist: bool,
-    ) -> Result<Self, Error>
-    where
-        P: AsRef<Path>,
-        I: IntoIterator<Item = N>,
-        N: AsRef<str>,
-    {
-        Self::open_cf_descriptors_read_only(opts, path, named(cfs), error_if_log_file_exist)
-    }
-
-    /// Opens a database and some of its column families for reading.
-    pub fn open_cf_with_opts_for_read_only<P, I, N>(
-        db_opts: &Options,
-        path: P,
-        cfs: I,
-        error_if_log_file_exist: bool,
-    ) -> Result<Self, Error>
-    where
-        P: AsRef<Path>,
-        I: IntoIterator<Item = (N, Options)>,
-        N: AsRef<str>,
-    {
-        let families = with_options(cfs);
-        Self::open_cf_descriptors_read_only(db_opts, path, families, error_if_log_file_exist)
-    }
-
-    /// Opens a database and some of its column families for reading.
-    pub fn open_cf_descriptors_read_only<P, I>(
-        opts: &Options,
-        path: P,
-        cfs: I,
-        error_if_log_file_exist: bool,
-    ) -> Result<Self, Error>
-    where
-        P: AsRef<Path>,
-        I: IntoIterator<Item = ColumnFamilyDescriptor>,
-    {
-        let access = Access::ReadOnly {
-            error_if_log_file_exist,
-        };
-        Self::open_as(opts, path.as_ref(), cfs, access)
-    }
-
-    /// Like `open_as_secondary`, with these column families and default options.
-    pub fn open_cf_as_secondary<P, I, N>(
-        opts: &Options,
-        primary_path: P,
-        secondary_path: P,
-        cfs: I,
-    ) -> Result<Self, Error>
-    where
-        P: AsRef<Path>,
-        I: IntoIterator<Item = N>,
-        N: AsRef<str>,
-    {
-        let access = Access::Secondary(secondary_path.as_ref());
-        Self::open_as(opts, primary_path.as_ref(), named(cfs), access)
-    }
-
-    /// Like `open_as_secondary`, with these column families.
-    pub fn open_cf_descriptors_as_secondary<P, I>(
-        opts: &Options,
-        path: P,
-        secondary_path: P,
-        cfs: I,
-    ) -> Result<Self, Error>
-    where
-        P: AsRef<Path>,
-        I: IntoIterator<Item = ColumnFamilyDescriptor>,
-    {
-        let access = Access::Secondary(secondary_path.as_ref());
-        Self::open_as(opts, path.as_ref(), cfs, access)
-    }
-
-    /// Opens a database with these column families.
-    pub fn open_cf_descriptors<P, I>(opts: &Options, path: P, cfs: I) -> Result<Self, Error>
-    where
-        P: AsRef<Path>,
-        I: IntoIterator<Item = ColumnFamilyDescriptor>,
-    {
-        Self::open_as(opts, path.as_ref(), cfs, Access::ReadWrite)
+    opens! {
+        /// Opens a database with these column families, which get **default** options.
+        ///
+        /// So does the default column family, unless there are no names. `open_cf_with_opts` and
+        /// `open_cf_descriptors` give each its own.
+        open_cf<N: AsRef<str>>(cfs: N) = named, Access::ReadWrite;
+        /// Opens a database with these column families.
+        open_cf_with_opts<N: AsRef<str>>(cfs: (N, Options)) = with_options, Access::ReadWrite;
+        /// Opens a database with these column families.
+        open_cf_descriptors(cfs: ColumnFamilyDescriptor) = described, Access::ReadWrite;
+        /// Like `open_with_ttl`, with these column families, **default** options and one time to
+        /// live.
+        open_cf_with_ttl<N: AsRef<str>>(cfs: N, ttl: Duration) = named, Access::WithTtl(ttl);
+        /// Like `open_with_ttl`, with these column families, each with its own time to live.
+        ///
+        /// `ttl` is that of the default column family, unless it is among them, and of those with
+        /// `ColumnFamilyTtl::SameAsDb`. Column families that are created later keep all values.
+        open_cf_descriptors_with_ttl(cfs: ColumnFamilyDescriptor, ttl: Duration) =
+            described, Access::WithTtl(ttl);
+        /// Opens a database and some of its column families for reading, with default options.
+        open_cf_for_read_only<N: AsRef<str>>(cfs: N, error_if_log_file_exist: bool) =
+            named, Access::ReadOnly { error_if_log_file_exist };
+        /// Opens a database and some of its column families for reading.
+        open_cf_with_opts_for_read_only<N: AsRef<str>>(
+            cfs: (N, Options), error_if_log_file_exist: bool
+        ) = with_options, Access::ReadOnly { error_if_log_file_exist };
+        /// Opens a database and some of its column families for reading.
+        open_cf_descriptors_read_only(cfs: ColumnFamilyDescriptor, error_if_log_file_exist: bool) =
+            described, Access::ReadOnly { error_if_log_file_exist };
+        /// Like `open_as_secondary`, with these column families and default options.
+        open_cf_as_secondary<N: AsRef<str>>([secondary_path] cfs: N) =
+            named, Access::Secondary(secondary_path.as_ref());
+        /// Like `open_as_secondary`, with these column families.
+        open_cf_descriptors_as_secondary([secondary_path] cfs: ColumnFamilyDescriptor) =
+            described, Access::Secondary(secondary_path.as_ref());
     }
 }

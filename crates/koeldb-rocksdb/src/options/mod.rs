@@ -3,6 +3,17 @@
 //! Most setters only carry a value into an option of the engine's registry, as a text. They cannot
 //! fail; the first value that the engine rejects is kept, and becomes the error of the open.
 
+/// Declares setters with the engine's names.
+macro_rules! same {
+    ($($(#[doc = $doc:literal])+ $setter:ident($type:ty);)*) => {$(
+        $(#[doc = $doc])+
+        pub fn $setter(&mut self, v: $type) {
+            self.inner.$setter(v);
+        }
+    )*};
+}
+pub(crate) use same;
+
 mod cache;
 mod compaction;
 mod database;

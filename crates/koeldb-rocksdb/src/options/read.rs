@@ -18,16 +18,6 @@ impl Default for ReadOptions {
     }
 }
 
-/// Declares setters with the engine's names.
-macro_rules! same {
-    ($($(#[doc = $doc:literal])+ $setter:ident($type:ty);)*) => {$(
-        $(#[doc = $doc])+
-        pub fn $setter(&mut self, v: $type) {
-            self.inner.$setter(v);
-        }
-    )*};
-}
-
 impl ReadOptions {
     pub(crate) const DEFAULT: ReadOptions = ReadOptions {
         inner: koeldb::ReadOptions::new(),

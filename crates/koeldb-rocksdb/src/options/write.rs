@@ -8,16 +8,6 @@ pub struct WriteOptions {
     pub(crate) inner: koeldb::WriteOptions,
 }
 
-/// Declares setters with the engine's names.
-macro_rules! same {
-    ($($(#[doc = $doc:literal])+ $setter:ident;)*) => {$(
-        $(#[doc = $doc])+
-        pub fn $setter(&mut self, v: bool) {
-            self.inner.$setter(v);
-        }
-    )*};
-}
-
 impl WriteOptions {
     /// The defaults: with the log, which is not synced.
     #[must_use]
@@ -27,17 +17,17 @@ impl WriteOptions {
 
     same! {
         /// Syncs the log before the write returns.
-        set_sync;
+        set_sync(bool);
         /// Skips the log: the write survives only if its memtable is flushed.
-        disable_wal;
+        disable_wal(bool);
         /// Skips operations of dropped column families.
-        set_ignore_missing_column_families;
+        set_ignore_missing_column_families(bool);
         /// Fails with `Incomplete` where it would have to wait.
-        set_no_slowdown;
+        set_no_slowdown(bool);
         /// Yields to other writes while compactions lag.
-        set_low_pri;
+        set_low_pri(bool);
         /// Keeps insert positions within a batch. No effect.
-        set_memtable_insert_hint_per_batch;
+        set_memtable_insert_hint_per_batch(bool);
     }
 }
 
@@ -56,7 +46,7 @@ impl FlushOptions {
 
     same! {
         /// Whether the call waits for the flush.
-        set_wait;
+        set_wait(bool);
     }
 }
 
@@ -81,13 +71,13 @@ impl IngestExternalFileOptions {
 
     same! {
         /// Whether files are moved instead of copied.
-        set_move_files;
+        set_move_files(bool);
         /// Whether snapshots do not see the ingested entries; true by default.
-        set_snapshot_consistency;
+        set_snapshot_consistency(bool);
         /// Whether tables may get a sequence number; true by default.
-        set_allow_global_seqno;
+        set_allow_global_seqno(bool);
         /// Whether memtables with keys of the tables are flushed; true by default.
-        set_allow_blocking_flush;
+        set_allow_blocking_flush(bool);
     }
 
     /// Whether tables go below the data; an ingestion with `true` fails.

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use super::Transaction;
+use crate::access::{batch_methods, unlocked_methods};
 use crate::db::{Access, DBInner, named, open};
 use crate::{
-    AsColumnFamilyRef, ColumnFamilyDescriptor, DBCommon, Error, OptimisticTransactionOptions,
-    Options, ThreadMode, WriteBatchWithTransaction, WriteOptions,
+    ColumnFamilyDescriptor, DBCommon, Error, OptimisticTransactionOptions, Options, ThreadMode,
+    WriteBatchWithTransaction, WriteOptions,
 };
 
 /// A database with optimistic transactions.
@@ -83,45 +84,6 @@ impl<T: ThreadMode> OptimisticTransactionDB<T> {
         Transaction::new(self.db(), None, &writeopts.inner, &otxn_opts.inner)
     }
 
-    /// Applies a batch.
-    pub fn write(&self, batch: WriteBatchWithTransaction<true>) -> Result<(), Error> {
-        self.write_opt(batch, &WriteOptions::default())
-    }
-
-    /// Like `write`, with options.
-    pub fn write_opt(
-        &self,
-        batch: WriteBatchWithTransaction<true>,
-        writeopts: &WriteOptions,
-    ) -> Result<(), Error> {
-        Ok(self.db().write_opt(batch.checked()?, &writeopts.inner)?)
-    }
-
-    /// Like `write`, without the log: the batch survives only if its memtables are flushed.
-    pub fn write_without_wal(&self, batch: WriteBatchWithTransaction<true>) -> Result<(), Error> {
-        let mut options = WriteOptions::new();
-        options.disable_wal(true);
-        self.write_opt(batch, &options)
-    }
-
-    /// Deletes the keys in `from..to` in a column family. Transactions do not see it as a conflict.
-    pub fn delete_range_cf<K: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        from: K,
-        to: K,
-    ) -> Result<(), Error> {
-        Ok(cf.family().delete_range(from, to)?)
-    }
-
-    /// Like `delete_range_cf`, with options.
-    pub fn delete_range_cf_opt<K: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        from: K,
-        to: K,
-        writeopts: &WriteOptions,
-    ) -> Result<(), Error> {
-        Ok(cf.family().delete_range_opt(from, to, &writeopts.inner)?)
-    }
+    batch_methods!(WriteBatchWithTransaction<true>);
+    unlocked_methods!(WriteBatchWithTransaction<true>);
 }

@@ -1,5 +1,7 @@
 //! Options of transactions and of databases with them.
 
+use crate::options::same;
+
 /// Options of a pessimistic transaction.
 pub struct TransactionOptions {
     pub(crate) inner: koeldb::TransactionOptions,
@@ -21,29 +23,17 @@ impl TransactionOptions {
         TransactionOptions::default()
     }
 
-    /// Whether a commit is permitted without `prepare`; true by default.
-    pub fn set_skip_prepare(&mut self, skip_prepare: bool) {
-        self.inner.set_skip_prepare(skip_prepare);
-    }
-
-    /// Takes a snapshot as the transaction begins.
-    pub fn set_snapshot(&mut self, snapshot: bool) {
-        self.inner.set_snapshot(snapshot);
-    }
-
-    /// Fails with `Busy` where transactions wait for one another.
-    pub fn set_deadlock_detect(&mut self, deadlock_detect: bool) {
-        self.inner.set_deadlock_detect(deadlock_detect);
-    }
-
-    /// Milliseconds to wait for a lock; negative: the option of the database.
-    pub fn set_lock_timeout(&mut self, lock_timeout: i64) {
-        self.inner.set_lock_timeout(lock_timeout);
-    }
-
-    /// Milliseconds until the locks of the transaction may be taken by others; negative: never.
-    pub fn set_expiration(&mut self, expiration: i64) {
-        self.inner.set_expiration(expiration);
+    same! {
+        /// Whether a commit is permitted without `prepare`; true by default.
+        set_skip_prepare(bool);
+        /// Takes a snapshot as the transaction begins.
+        set_snapshot(bool);
+        /// Fails with `Busy` where transactions wait for one another.
+        set_deadlock_detect(bool);
+        /// Milliseconds to wait for a lock; negative: the option of the database.
+        set_lock_timeout(i64);
+        /// Milliseconds until the locks of the transaction may be taken by others; negative: never.
+        set_expiration(i64);
     }
 
     /// No effect: the whole graph of waits is searched.

@@ -5,12 +5,14 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Transaction;
 use super::transaction::Undecided;
-use crate::access::{Source, iterator_methods, read_database, read_methods, write_methods};
+use crate::access::{
+    Source, batch_methods, flush_methods, iterator_methods, read_database, read_methods,
+    write_methods,
+};
 use crate::db::{Access, family_methods, named, open, property, property_int};
 use crate::{
-    AsColumnFamilyRef, CStrLike, ColumnFamilyDescriptor, DB, DBAccess, Error, FlushOptions,
-    MultiThreaded, Options, SingleThreaded, SnapshotWithThreadMode, ThreadMode,
-    TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,
+    CStrLike, ColumnFamilyDescriptor, DBAccess, Error, MultiThreaded, Options, SingleThreaded,
+    ThreadMode, TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,
 };
 
 #[cfg(not(feature = "multi-threaded-cf"))]
@@ -100,64 +102,7 @@ impl<T: ThreadMode> TransactionDB<T> {
         &self.db
     }
 
-    /// Returns the names of the column families of the database at `path`, which may be open.
-    pub fn list_cf<P: AsRef<Path>>(opts: &Options, path: P) -> Result<Vec<String>, Error> {
-        DB::list_cf(opts, path)
-    }
-
-    /// Removes the files of the database at `path`, which must not be open.
-    pub fn destroy<P: AsRef<Path>>(opts: &Options, path: P) -> Result<(), Error> {
-        DB::destroy(opts, path)
-    }
-
-    /// Rebuilds the MANIFEST of the database at `path` from its tables and logs.
-    pub fn repair<P: AsRef<Path>>(opts: &Options, path: P) -> Result<(), Error> {
-        DB::repair(opts, path)
-    }
-
-    /// The directory of the database.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Passes the log to the operating system, and to the device if `sync`.
-    pub fn flush_wal(&self, sync: bool) -> Result<(), Error> {
-        Ok(self.db.flush_wal(sync)?)
-    }
-
-    /// Flushes the **default** column family.
-    pub fn flush(&self) -> Result<(), Error> {
-        self.flush_opt(&FlushOptions::default())
-    }
-
-    /// Like `flush`, with options.
-    pub fn flush_opt(&self, flushopts: &FlushOptions) -> Result<(), Error> {
-        Ok(self.db.default_cf().flush_opt(&flushopts.inner)?)
-    }
-
-    /// Flushes a column family.
-    pub fn flush_cf(&self, cf: &impl AsColumnFamilyRef) -> Result<(), Error> {
-        self.flush_cf_opt(cf, &FlushOptions::default())
-    }
-
-    /// Like `flush_cf`, with options.
-    pub fn flush_cf_opt(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        flushopts: &FlushOptions,
-    ) -> Result<(), Error> {
-        Ok(cf.family().flush_opt(&flushopts.inner)?)
-    }
-
-    /// Flushes several column families.
-    pub fn flush_cfs_opt(
-        &self,
-        cfs: &[&impl AsColumnFamilyRef],
-        opts: &FlushOptions,
-    ) -> Result<(), Error> {
-        let families = cfs.iter().map(|cf| cf.family());
-        Ok(self.db.flush_cfs(families, &opts.inner)?)
-    }
+    flush_methods!();
 
     /// Begins a transaction with default options.
     pub fn transaction(&self) -> Transaction<'_, Self> {
@@ -189,24 +134,7 @@ impl<T: ThreadMode> TransactionDB<T> {
     iterator_methods!();
     write_methods!(self: self.db);
 
-    /// Applies a batch, whose keys are locked meanwhile.
-    pub fn write(&self, batch: WriteBatchWithTransaction<true>) -> Result<(), Error> {
-        self.write_opt(batch, &WriteOptions::default())
-    }
-
-    /// Like `write`, with options.
-    pub fn write_opt(
-        &self,
-        batch: WriteBatchWithTransaction<true>,
-        writeopts: &WriteOptions,
-    ) -> Result<(), Error> {
-        Ok(self.db.write_opt(batch.checked()?, &writeopts.inner)?)
-    }
-
-    /// Takes a snapshot.
-    pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Self> {
-        SnapshotWithThreadMode::new(self)
-    }
+    batch_methods!(WriteBatchWithTransaction<true>);
 }
 
 impl TransactionDB<SingleThreaded> {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use koeldb::{BatchEntry, LockMode, PinnedSlice, PreparedTransaction};
 
-use crate::access::{Family, Pinned, Source, Value, iterator_methods, read_methods};
+use crate::access::{Family, Pinned, Source, Value, iterator_methods, key_forms, read_methods};
 use crate::iterator::Cursor;
 use crate::{
     AsColumnFamilyRef, DBAccess, DBPinnableSlice, Error, ReadOptions, SnapshotWithThreadMode,
@@ -40,6 +40,25 @@ pub struct Transaction<'db, DB> {
 
 fn over(state: &str) -> koeldb::Error {
     koeldb::Error::invalid_argument(format!("Transaction {state}"))
+}
+
+/// Declares a verb that writes, in the default column family and in another.
+macro_rules! writes {
+    ($($(#[doc = $doc:literal])+ $plain:ident, $cf:ident($($argument:ident: $kind:ident),+);)*) => {$(
+        $(#[doc = $doc])+
+        pub fn $plain<$($kind: AsRef<[u8]>),+>(&self, $($argument: $kind),+) -> Result<(), Error> {
+            Ok(self.open_mut()?.$plain($($argument),+)?)
+        }
+
+        #[doc = concat!("Like `", stringify!($plain), "`, in a column family.")]
+        pub fn $cf<$($kind: AsRef<[u8]>),+>(
+            &self,
+            cf: &impl AsColumnFamilyRef,
+            $($argument: $kind),+
+        ) -> Result<(), Error> {
+            Ok(self.open_mut()?.$cf(cf.family(), $($argument),+)?)
+        }
+    )*};
 }
 
 impl<'db, DB> Transaction<'db, DB> {
@@ -204,48 +223,13 @@ impl<'db, DB> Transaction<'db, DB> {
     read_methods!();
     iterator_methods!();
 
-    /// Sets the value of `key`.
-    pub fn put<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, key: K, value: V) -> Result<(), Error> {
-        Ok(self.open_mut()?.put(key, value)?)
-    }
-
-    /// Like `put`, in a column family.
-    pub fn put_cf<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        key: K,
-        value: V,
-    ) -> Result<(), Error> {
-        Ok(self.open_mut()?.put_cf(cf.family(), key, value)?)
-    }
-
-    /// Adds a merge operand to `key`.
-    pub fn merge<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, key: K, value: V) -> Result<(), Error> {
-        Ok(self.open_mut()?.merge(key, value)?)
-    }
-
-    /// Like `merge`, in a column family.
-    pub fn merge_cf<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        key: K,
-        value: V,
-    ) -> Result<(), Error> {
-        Ok(self.open_mut()?.merge_cf(cf.family(), key, value)?)
-    }
-
-    /// Deletes `key`.
-    pub fn delete<K: AsRef<[u8]>>(&self, key: K) -> Result<(), Error> {
-        Ok(self.open_mut()?.delete(key)?)
-    }
-
-    /// Like `delete`, in a column family.
-    pub fn delete_cf<K: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        key: K,
-    ) -> Result<(), Error> {
-        Ok(self.open_mut()?.delete_cf(cf.family(), key)?)
+    writes! {
+        /// Sets the value of `key`.
+        put, put_cf(key: K, value: V);
+        /// Adds a merge operand to `key`.
+        merge, merge_cf(key: K, value: V);
+        /// Deletes `key`.
+        delete, delete_cf(key: K);
     }
 
     /// Returns a copy of the writes.
@@ -302,55 +286,25 @@ fn why_not_open(state: &State) -> koeldb::Error {
     }
 }
 
-/// Declares the reads that lock their key.
-macro_rules! for_update {
-    ($($plain:ident, $plain_opt:ident, $cf:ident, $cf_opt:ident -> $Value:ty, $convert:expr;)*) => {$(
+impl<DB> Transaction<'_, DB> {
+    key_forms! {
         /// Returns the value of `key` and protects it until the commit: by a lock, which others may
         /// share unless `exclusive`, or by a check.
-        pub fn $plain<K: AsRef<[u8]>>(&self, key: K, exclusive: bool) -> $Value {
-            self.$plain_opt(key, exclusive, &ReadOptions::DEFAULT)
+        get_for_update, get_for_update_opt, get_for_update_cf, get_for_update_cf_opt(
+            self, family, key, exclusive: bool; opts: &ReadOptions = &ReadOptions::DEFAULT
+        ) -> Value {
+            Ok(self.read_for_update(family, key, exclusive, opts)?.map(Vec::from))
         }
+    }
 
-        #[doc = concat!("Like `", stringify!($plain), "`, with options.")]
-        pub fn $plain_opt<K: AsRef<[u8]>>(
-            &self,
-            key: K,
-            exclusive: bool,
-            opts: &ReadOptions,
-        ) -> $Value {
-            Ok(self.read_for_update(None, key.as_ref(), exclusive, opts)?.map($convert))
-        }
-
-        #[doc = concat!("Like `", stringify!($plain), "`, in a column family.")]
-        pub fn $cf<K: AsRef<[u8]>>(
-            &self,
-            cf: &impl AsColumnFamilyRef,
-            key: K,
-            exclusive: bool,
-        ) -> $Value {
-            self.$cf_opt(cf, key, exclusive, &ReadOptions::DEFAULT)
-        }
-
-        #[doc = concat!("Like `", stringify!($plain), "`, in a column family, with options.")]
-        pub fn $cf_opt<K: AsRef<[u8]>>(
-            &self,
-            cf: &impl AsColumnFamilyRef,
-            key: K,
-            exclusive: bool,
-            opts: &ReadOptions,
-        ) -> $Value {
-            let family = Some(cf.family());
-            Ok(self.read_for_update(family, key.as_ref(), exclusive, opts)?.map($convert))
-        }
-    )*};
-}
-
-impl<DB> Transaction<'_, DB> {
-    for_update! {
-        get_for_update, get_for_update_opt, get_for_update_cf, get_for_update_cf_opt
-            -> Value, Vec::from;
+    key_forms! {
+        /// Like `get_for_update`, without a copy.
         get_pinned_for_update, get_pinned_for_update_opt, get_pinned_for_update_cf,
-            get_pinned_for_update_cf_opt -> Pinned<'_>, DBPinnableSlice::new;
+        get_pinned_for_update_cf_opt(
+            self, family, key, exclusive: bool; opts: &ReadOptions = &ReadOptions::DEFAULT
+        ) -> Pinned<'_> {
+            Ok(self.read_for_update(family, key, exclusive, opts)?.map(DBPinnableSlice::new))
+        }
     }
 }
 
