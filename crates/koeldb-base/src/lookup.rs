@@ -96,6 +96,8 @@ enum LookupState {
     Searching,
     /// A value ends the search.
     Found(PinnedSlice),
+    /// The default column of an entity ends the search.
+    FoundColumn(PinnedSlice),
     /// A deletion ends the search.
     Deleted,
     /// An entry with this sequence number ends the search, hidden by a range tombstone.
@@ -107,7 +109,7 @@ impl LookupState {
     #[inline]
     fn value(self) -> Option<PinnedSlice> {
         match self {
-            LookupState::Found(value) => Some(value),
+            LookupState::Found(value) | LookupState::FoundColumn(value) => Some(value),
             LookupState::Deleted | LookupState::Searching | LookupState::Hidden(_) => None,
         }
     }
@@ -264,7 +266,9 @@ impl Lookup {
             ValueType::Deletion | ValueType::SingleDeletion | ValueType::DeletionWithTimestamp => {
                 self.state = LookupState::Deleted;
             }
-            ValueType::WideColumnEntity => self.state = LookupState::Found(default_column(&pin())?),
+            ValueType::WideColumnEntity => {
+                self.state = LookupState::FoundColumn(default_column(&pin())?);
+            }
             ValueType::ValuePreferredSeqno => {
                 self.state = LookupState::Found(without_preferred_seqno(&pin())?);
             }
@@ -290,6 +294,18 @@ impl Lookup {
     #[must_use]
     pub fn is_covered(&self) -> bool {
         self.tombstone_seqno & !NEWEST != 0
+    }
+
+    /// The number of merge operands found so far.
+    #[must_use]
+    pub fn operand_count(&self) -> usize {
+        self.operands.len()
+    }
+
+    /// Whether the value found is the default column of an entity.
+    #[must_use]
+    pub fn is_of_entity(&self) -> bool {
+        matches!(self.state, LookupState::FoundColumn(_))
     }
 
     /// Marks the current run as fully searched; a range tombstone over the key settles the lookup.

@@ -140,6 +140,17 @@ pub const ROWS: &[Row] = &[
         "max_manifest_file_size",
         &["1", "4096", "1073741824"],
     ),
+    row(DATABASE, "max_manifest_space_amp_pct", &["0", "500"]),
+    row(
+        DATABASE,
+        "daily_offpeak_time_utc",
+        &["", "00:00-23:59", "23:00-01:00"],
+    ),
+    row(
+        DATABASE,
+        "max_compaction_trigger_wakeup_seconds",
+        &["0", "43200"],
+    ),
     row(DATABASE, "advise_random_on_open", BOOL),
     row(DATABASE, "allow_mmap_reads", BOOL),
     row(DATABASE, "use_direct_reads", BOOL),
@@ -149,6 +160,7 @@ pub const ROWS: &[Row] = &[
     row(DATABASE, "db_write_buffer_size", &["0", "300000"]),
     row(DATABASE, "keep_log_file_num", &["1", "1000"]),
     row(DATABASE, "enable_pipelined_write", BOOL),
+    row(DATABASE, "enable_write_thread_adaptive_yield", BOOL),
     row(DATABASE, "unordered_write", BOOL),
     row(DATABASE, "allow_concurrent_memtable_write", BOOL),
     row(
@@ -190,6 +202,8 @@ pub const ROWS: &[Row] = &[
     row(FAMILY, "paranoid_memory_checks", BOOL),
     row(FAMILY, "verify_output_flags", &["0", "1025", "4294967295"]),
     row(FAMILY, "memtable_max_range_deletions", &["0", "1", "5"]),
+    row(FAMILY, "max_successive_merges", &["0", "1", "3"]),
+    row(FAMILY, "strict_max_successive_merges", BOOL),
     row(
         FAMILY,
         "memtable_protection_bytes_per_key",
@@ -285,6 +299,8 @@ pub const ROWS: &[Row] = &[
     row(UNIVERSAL, "min_merge_width", &["2", "4"]),
     row(UNIVERSAL, "max_merge_width", &["4", "4294967295"]),
     row(UNIVERSAL, "max_size_amplification_percent", &["20", "200"]),
+    row(UNIVERSAL, "compression_size_percent", &["-1", "0", "50"]),
+    row(UNIVERSAL, "max_read_amp", &["-1", "0", "4", "20"]),
     row(
         FAMILY,
         "compaction_pri",

@@ -163,7 +163,11 @@ impl CommitPipeline {
             *current = mutable::changed_db(&current, pairs)?;
             let open_tables = &self.context.table_files.open_tables;
             open_tables.set_limit(current.open_tables_max());
-            versions.set_manifest_options(current.max_manifest_file_size, current.manifest_file());
+            versions.set_manifest_options(
+                current.max_manifest_file_size,
+                current.manifest_space_amp_percent(),
+                current.manifest_file(),
+            );
         }
         self.context.report_soon();
         // The next write compares the logs with the new limit.

@@ -225,6 +225,7 @@ impl Opening {
         let version_options = VersionSetOptions {
             read_only: self.read_only,
             manifest_bytes_max: self.db.max_manifest_file_size,
+            manifest_space_amp_percent: self.db.manifest_space_amp_percent(),
             manifest_file: self.db.manifest_file(),
             write_db_id: self.db.write_dbid_to_manifest,
             other_directories: self.other_directories(),

@@ -34,9 +34,16 @@ impl Context {
         dump.into_iter().chain(persist).min()
     }
 
+    /// The time until the next report or search for compactions, whichever comes first.
+    fn until_look(&self) -> Option<Duration> {
+        let secs = self.mutable_options().max_compaction_trigger_wakeup_seconds;
+        let search = Duration::from_secs(secs.max(1));
+        self.until_report().into_iter().chain([search]).min()
+    }
+
     /// Applies changed periods.
     pub(crate) fn report_soon(&self) {
-        alarm::look_within(self.until_report());
+        alarm::look_within(self.until_look());
     }
 
     /// Appends the tickers since the last entry to the history, if that is due.
@@ -73,7 +80,7 @@ impl CommitPipeline {
             return;
         }
         let database: Weak<dyn Watched> = Arc::<Self>::downgrade(self);
-        alarm::watch(database, self.context.until_report());
+        alarm::watch(database, self.context.until_look());
     }
 
     /// Writes all statistics to LOG, if that is due.
@@ -105,6 +112,25 @@ impl Watched for CommitPipeline {
         let now = self.context.clock.now();
         self.dump_statistics(now);
         self.context.persist_statistics(now);
-        self.context.until_report()
+        self.context.until_look()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::Db;
+
+    #[test]
+    fn an_idle_database_is_looked_at_as_often_as_the_option_says() {
+        let db = Db::temporary().unwrap();
+        let pause = || db.inner().commit.context.until_look();
+        assert!(pause() >= Some(Duration::from_secs(60)));
+        for (secs, expected) in [("3", 3), ("0", 1)] {
+            db.set_db_options([("max_compaction_trigger_wakeup_seconds", secs)])
+                .unwrap();
+            assert_eq!(pause(), Some(Duration::from_secs(expected)));
+        }
     }
 }

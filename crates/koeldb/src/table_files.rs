@@ -23,7 +23,7 @@ use crate::info_log::{InfoLog, JobId};
 use crate::listeners::Listeners;
 use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
-use crate::options::{Cache, ColumnFamilyOptions, DbOptions, limits};
+use crate::options::{Cache, ColumnFamilyOptions, Compression, DbOptions, limits};
 use crate::output_checks::OutputChecks;
 use crate::prepopulate::prepopulate;
 use crate::table_reporter::TableReporter;
@@ -196,7 +196,7 @@ impl TableFiles {
             }
             tombstones.extend(memtable.tombstones());
         }
-        let context = self.build_context(
+        let mut context = self.build_context(
             family,
             &options,
             TableDestination {
@@ -207,6 +207,9 @@ impl TableFiles {
                 target_file_bytes: 0,
             },
         );
+        if options.compressed_percent().is_some() {
+            context.compression = Compression::None;
+        }
         let checks = OutputChecks::of_flush(&options);
         let reporter = TableReporter::new(self, job_id, &family.name, reason);
         let next_file_number = || -> FileNumber { reporter.begin() };

@@ -2,7 +2,8 @@
 //!
 //! Leveled style only. In this order: bottommost files whose deletions no snapshot needs any more
 //! are rewritten; files with data older than `ttl` go down a level, until the last; files older than
-//! `periodic_compaction_seconds` are rewritten where they are. The age of data is that of its oldest
+//! `periodic_compaction_seconds` are rewritten where they are, in a daily window also those that
+//! reach that age before the next window. The age of data is that of its oldest
 //! ancestor file, which moves and rewrites preserve. A file from the future counts as new.
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use koeldb_base::SeqNo;
 use koeldb_base::key::MAX_SEQNO;
 
 use super::leveled::{self, LevelTargets};
+use super::offpeak::OffpeakWindow;
 use super::{
     CompactionPlan, CompactionReason, KeyRange, PickSettings, expand_to_clean_cut, is_bottommost,
 };
@@ -35,6 +37,8 @@ pub struct PickMoment {
     pub unix_secs: u64,
     /// The oldest live snapshot, or the largest sequence number.
     pub oldest_snapshot: SeqNo,
+    /// The window in which files are rewritten before they reach the periodic age limit.
+    pub offpeak: Option<OffpeakWindow>,
 }
 
 impl PickMoment {
@@ -44,6 +48,7 @@ impl PickMoment {
         PickMoment {
             unix_secs,
             oldest_snapshot: MAX_SEQNO,
+            offpeak: None,
         }
     }
 }
@@ -77,8 +82,13 @@ fn ttl_expiry(version: &Version, limits: &AgeLimits, level: usize, file: &FileMe
     }
 }
 
-fn periodic_expiry(limits: &AgeLimits, file: &FileMeta) -> Option<u64> {
-    expiry(created(file), limits.periodic_secs)
+/// Returns the Unix time at which a file is rewritten for its age.
+fn periodic_expiry(limits: &AgeLimits, moment: PickMoment, file: &FileMeta) -> Option<u64> {
+    let expiry = expiry(created(file), limits.periodic_secs)?;
+    Some(match moment.offpeak {
+        Some(window) => window.due(expiry, moment.unix_secs),
+        None => expiry,
+    })
 }
 
 /// Whether a rewrite of a file frees space once no snapshot needs its deletions.
@@ -136,7 +146,7 @@ pub fn pick(
         })
         .or_else(|| {
             find(CompactionReason::PeriodicCompaction, &|_, file| {
-                is_past(periodic_expiry(limits, file))
+                is_past(periodic_expiry(limits, moment, file))
             })
         })
 }
@@ -186,7 +196,7 @@ pub fn upcoming(version: &Version, limits: &AgeLimits, moment: PickMoment) -> Up
     let mut released_below = None;
     for (level, file) in version.files() {
         at(ttl_expiry(version, limits, level, file));
-        at(periodic_expiry(limits, file));
+        at(periodic_expiry(limits, moment, file));
         if !holds_deletions(version, level, file) {
             continue;
         }

@@ -8,6 +8,7 @@ pub mod aged;
 pub mod fifo;
 pub mod leveled;
 pub mod manual;
+pub mod offpeak;
 pub mod running;
 pub mod universal;
 

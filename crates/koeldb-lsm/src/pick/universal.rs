@@ -27,6 +27,25 @@ pub struct UniversalSettings {
     pub stop_on_similar_size: bool,
     /// Whether single runs without overlap are moved without being rewritten.
     pub allow_trivial_move: bool,
+    /// The number of runs above which the newest ones are merged whatever their sizes.
+    pub run_limit: RunLimit,
+    /// The largest limit of runs other than the trigger: more of them would stop writes.
+    pub run_limit_max: usize,
+}
+
+/// The number of runs above which the newest ones are merged whatever their sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunLimit {
+    /// `level0_file_num_compaction_trigger`.
+    Trigger,
+    /// This number.
+    Fixed(usize),
+    /// The number of runs of the largest run's tree, if each run is as large as the size ratio
+    /// permits, and the first has these bytes.
+    BySizes {
+        /// The bytes of the first run: the size of a memtable.
+        first_run_bytes: u64,
+    },
 }
 
 impl Default for UniversalSettings {
@@ -38,6 +57,8 @@ impl Default for UniversalSettings {
             max_size_amplification_percent: 200,
             stop_on_similar_size: false,
             allow_trivial_move: false,
+            run_limit: RunLimit::Trigger,
+            run_limit_max: usize::MAX,
         }
     }
 }
@@ -108,8 +129,9 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
         })
         .or_else(|| {
             let idle = runs.iter().take_while(|run| !run.being_compacted).count();
-            let count = (runs.len() + 1).checked_sub(trigger)?.max(2).min(idle);
-            (runs.len() > trigger && count >= 2).then(|| {
+            let limit = run_limit(&runs, settings);
+            let count = (runs.len() + 1).checked_sub(limit)?.max(2).min(idle);
+            (runs.len() > limit && count >= 2).then(|| {
                 plan(
                     version,
                     settings,
@@ -119,6 +141,53 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
                 )
             })?
         })
+}
+
+/// Returns the number of runs above which the newest ones are merged whatever their sizes.
+fn run_limit(runs: &[Run], settings: &PickSettings) -> usize {
+    let universal = &settings.universal;
+    match universal.run_limit {
+        RunLimit::Trigger => settings.level0_file_num_compaction_trigger,
+        RunLimit::Fixed(limit) => limit.min(universal.run_limit_max),
+        RunLimit::BySizes { first_run_bytes } => {
+            let largest = runs.iter().map(|run| run.bytes).max().unwrap_or(0);
+            let percent = 100 + u128::from(universal.size_ratio);
+            let (mut limit, mut run, mut total) = (1, u128::from(first_run_bytes.max(1)), 0);
+            while run < u128::from(largest) {
+                total += run;
+                run = (total * percent / 100).max(run + 1);
+                limit += 1;
+            }
+            limit.min(universal.run_limit_max)
+        }
+    }
+}
+
+/// Whether the outputs of `plan` are among the newest data, which stays uncompressed.
+///
+/// `compressed_percent` is the share of the tree's bytes, oldest first, that is compressed. Only
+/// merges by size ratio and run count leave older runs.
+#[must_use]
+pub fn stays_uncompressed(
+    version: &Version,
+    plan: &CompactionPlan,
+    compressed_percent: u32,
+) -> bool {
+    let leaves_older = matches!(
+        plan.reason,
+        CompactionReason::UniversalSizeRatio | CompactionReason::UniversalSortedRunNum
+    );
+    let runs = runs(version);
+    let is_chosen = |run: &Run| {
+        plan.files()
+            .any(|(_, file)| run.files.iter().any(|other| Arc::ptr_eq(file, other)))
+    };
+    let Some(last) = runs.iter().rposition(is_chosen).filter(|_| leaves_older) else {
+        return false;
+    };
+    let bytes = |runs: &[Run]| runs.iter().map(|run| u128::from(run.bytes)).sum::<u128>();
+    let older = &runs[last + 1..];
+    !older.is_empty() && bytes(older) * 100 >= bytes(&runs) * u128::from(compressed_percent)
 }
 
 fn pick_by_amplification(

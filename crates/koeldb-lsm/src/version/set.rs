@@ -43,8 +43,10 @@ use crate::manifest::{self, ColumnFamilySnapshot, ManifestSnapshot};
 pub struct VersionSetOptions {
     /// Whether nothing may be written.
     pub read_only: bool,
-    /// The size at which the MANIFEST is replaced if a new one is estimated to be half as long.
+    /// The size at which the MANIFEST is replaced, unless `manifest_space_amp_percent` permits more.
     pub manifest_bytes_max: u64,
+    /// The permitted growth of a MANIFEST over its first size, in percent.
+    pub manifest_space_amp_percent: u32,
     /// The settings of MANIFEST files.
     pub manifest_file: WriteOptions,
     /// Whether to record the id of the database in the MANIFEST.
@@ -58,6 +60,7 @@ impl Default for VersionSetOptions {
         VersionSetOptions {
             read_only: false,
             manifest_bytes_max: 1 << 30,
+            manifest_space_amp_percent: 500,
             manifest_file: WriteOptions::new(Purpose::Manifest),
             write_db_id: true,
             other_directories: Vec::new(),
@@ -568,7 +571,8 @@ impl VersionSet {
             return Err(Error::not_supported("the database is open read-only"));
         }
         self.fill_logs(&mut edits);
-        let bytes_max = self.snapshot_bytes.saturating_mul(2);
+        let percent = 100 + u64::from(self.options.manifest_space_amp_percent);
+        let bytes_max = self.snapshot_bytes.saturating_mul(percent) / 100;
         let bytes_max = self.options.manifest_bytes_max.max(bytes_max);
         let written = match self.manifest.take() {
             Some(records) if records.len() < bytes_max => self.append(records, &mut edits),
@@ -591,9 +595,16 @@ impl VersionSet {
         }
     }
 
-    /// Changes the size at which the MANIFEST is replaced, and the settings of the next one.
-    pub fn set_manifest_options(&mut self, bytes_max: u64, file: WriteOptions) {
+    /// Changes the size at which the MANIFEST is replaced, the permitted growth, and the settings of
+    /// the next one.
+    pub fn set_manifest_options(
+        &mut self,
+        bytes_max: u64,
+        space_amp_percent: u32,
+        file: WriteOptions,
+    ) {
         self.options.manifest_bytes_max = bytes_max;
+        self.options.manifest_space_amp_percent = space_amp_percent;
         self.options.manifest_file = file;
     }
 

@@ -60,6 +60,15 @@ fn settings(case: &mut TestCase) -> PickSettings {
     number(case, "amp", &mut u.max_size_amplification_percent);
     u.stop_on_similar_size = case.take_flag("similar").unwrap();
     u.allow_trivial_move = case.take_flag("trivial").unwrap();
+    u.run_limit = match case.try_take_arg::<String>("runs").unwrap().as_deref() {
+        None => universal::RunLimit::Trigger,
+        Some("auto") => {
+            let mut first_run_bytes = 0;
+            number(case, "buffer", &mut first_run_bytes);
+            universal::RunLimit::BySizes { first_run_bytes }
+        }
+        Some(limit) => universal::RunLimit::Fixed(limit.parse().unwrap()),
+    };
     let f = &mut s.fifo;
     number(case, "max_size", &mut f.max_table_files_size);
     number(case, "ttl", &mut f.ttl_secs);

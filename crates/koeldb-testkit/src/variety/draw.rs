@@ -333,6 +333,9 @@ fn settle_family(values: &mut Values, style: &Style, database: &Values, needs_pr
         values.set("level0_slowdown_writes_trigger", "2147483647");
         values.set("level0_stop_writes_trigger", "2147483647");
     }
+    if database.is("unordered_write", "true") {
+        values.leave_out("max_successive_merges");
+    }
     if values.is("table_factory.no_block_cache", "true") {
         values.leave_out("table_factory.cache_index_and_filter_blocks");
         values.leave_out("table_factory.pin_l0_filter_and_index_blocks_in_cache");

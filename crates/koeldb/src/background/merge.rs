@@ -12,7 +12,7 @@ use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_lsm::job::{
     CompactionFilterContext, CompactionJob, CompactionResult, DeletionTrigger, OutputSpec, Outputs,
 };
-use koeldb_lsm::pick::{CompactionPlan, CompactionReason, leveled};
+use koeldb_lsm::pick::{CompactionPlan, CompactionReason, leveled, universal};
 use koeldb_lsm::version::Version;
 use koeldb_table::builder::{TableBuildContext, TableReason};
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
@@ -23,7 +23,7 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
 use crate::info_log::CompactionOutcome;
 use crate::listener::{CompactionJobInfo, Event, SubcompactionJobInfo};
-use crate::options::{ColumnFamilyOptions, pick_settings};
+use crate::options::{ColumnFamilyOptions, Compression, pick_settings};
 use crate::output_checks::OutputChecks;
 use crate::prepopulate::prepopulate;
 use crate::table_files::TableDestination;
@@ -247,6 +247,11 @@ impl<'a> Merge<'a> {
         };
         let tables = &self.jobs.context.table_files;
         let mut context = tables.build_context(self.family, &self.options, destination);
+        if let Some(percent) = self.options.compressed_percent()
+            && universal::stays_uncompressed(&self.version, plan, percent)
+        {
+            context.compression = Compression::None;
+        }
         if let Some(compression) = self.request.compression {
             context.compression = compression;
         }

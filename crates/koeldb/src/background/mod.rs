@@ -167,6 +167,7 @@ impl Background {
         PickMoment {
             unix_secs: self.context.table_files.unix_secs(),
             oldest_snapshot: self.visibility.oldest_snapshot(),
+            offpeak: self.context.mutable_options().offpeak_window(),
         }
     }
 

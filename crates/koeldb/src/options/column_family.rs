@@ -165,11 +165,13 @@ option_section! {
         /// Lock stripes for in-place updates.
         [accepted mutable "<=5.4"] inplace_update_num_locks: u64 = 10_000, "",
             set_inplace_update_num_locks(value: u64), get_inplace_update_num_locks;
-        /// Merge operands of one key in a memtable before the write folds them.
-        [accepted mutable "<=5.4"] max_successive_merges: u64 = 0, "0 = off.",
+        /// Merge operands of one key in the memtable at which a write stores the merged value instead
+        /// of one more operand. It does not if a file would have to be read, if the operator fails,
+        /// or, with enable_pipelined_write, while an earlier group is being inserted.
+        [honoured mutable "<=5.4"] max_successive_merges: u64 = 0, "0 = off.",
             set_max_successive_merges(value: u64), get_max_successive_merges;
         /// Allow file reads while max_successive_merges folds operands.
-        [accepted mutable "9.1"] strict_max_successive_merges: bool = false, "",
+        [honoured mutable "9.1"] strict_max_successive_merges: bool = false, "",
             set_strict_max_successive_merges(on: bool), get_strict_max_successive_merges;
         /// Huge page size for memtable arenas and blooms.
         [accepted mutable "<=5.4"] memtable_huge_page_size: u64 = 0, "Bytes; 0 = off.",

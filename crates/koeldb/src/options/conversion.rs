@@ -6,6 +6,8 @@ use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
 use koeldb_lsm::job::DeletionTrigger;
 use koeldb_lsm::pick::aged::AgeLimits;
+use koeldb_lsm::pick::offpeak::OffpeakWindow;
+use koeldb_lsm::pick::universal::RunLimit;
 use koeldb_lsm::pick::{FileOrder, PickSettings, fifo, universal};
 use koeldb_memtable::{BloomOptions, MemtableOptions};
 use koeldb_table::block_based::builder::BlockBasedWriteOptions;
@@ -19,12 +21,13 @@ use koeldb_table::plain::reader::PlainReadOptions;
 use koeldb_table::reader::BlockBasedReadOptions;
 
 use super::block_based::{BlockBasedOptions, DataBlockIndexType, PinningTier};
-use super::column_family::{ColumnFamilyOptions, CompactionPri};
+use super::column_family::{ColumnFamilyOptions, CompactionPri, CompactionStyle};
 use super::compaction::{CompactionStopStyle, CompressionOptions};
 use super::cuckoo::CuckooTableOptions;
 use super::db::DbOptions;
 use super::object::{FlushBlockPolicy, TablePropertiesCollector};
 use super::plain::{EncodingType, PlainTableOptions};
+use super::rules::database::minutes_of_window;
 use super::table_format::TableFormat;
 
 impl CompressionOptions {
@@ -71,6 +74,22 @@ impl DbOptions {
     }
 }
 
+impl DbOptions {
+    /// Returns the permitted growth of a MANIFEST over its first size, in percent.
+    pub(crate) fn manifest_space_amp_percent(&self) -> u32 {
+        not_negative(self.max_manifest_space_amp_pct)
+    }
+
+    /// Returns the daily window of compactions by age; `None` without one.
+    pub(crate) fn offpeak_window(&self) -> Option<OffpeakWindow> {
+        let (begin_minute, end_minute) = minutes_of_window(&self.daily_offpeak_time_utc)?;
+        Some(OffpeakWindow {
+            begin_minute,
+            end_minute,
+        })
+    }
+}
+
 impl ColumnFamilyOptions {
     /// Returns the codec of new files at `level`, and its settings.
     ///
@@ -103,6 +122,14 @@ impl ColumnFamilyOptions {
             _ => per_level().unwrap_or(self.compression),
         };
         (codec, options.codec_options())
+    }
+
+    /// Returns the share in percent of the oldest data of a universal tree that is compressed; `None`
+    /// for all.
+    pub(crate) fn compressed_percent(&self) -> Option<u32> {
+        let percent = self.compaction_options_universal.compression_size_percent;
+        let is_universal = self.compaction_style == CompactionStyle::Universal;
+        u32::try_from(percent).ok().filter(|_| is_universal)
     }
 
     /// Returns the deletions that mark tables for compaction.
@@ -360,6 +387,19 @@ pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
             max_size_amplification_percent: universal.max_size_amplification_percent,
             stop_on_similar_size: universal.stop_style == CompactionStopStyle::SimilarSize,
             allow_trivial_move: universal.allow_trivial_move,
+            run_limit_max: count(options.level0_stop_writes_trigger)
+                .saturating_sub(1)
+                .max(1),
+            run_limit: match usize::try_from(universal.max_read_amp) {
+                Err(_) => RunLimit::Trigger,
+                Ok(0) if universal.stop_style == CompactionStopStyle::TotalSize => {
+                    RunLimit::BySizes {
+                        first_run_bytes: options.write_buffer_size,
+                    }
+                }
+                Ok(0) => RunLimit::Trigger,
+                Ok(limit) => RunLimit::Fixed(limit),
+            },
         },
         fifo: fifo::FifoSettings {
             max_table_files_size: fifo.max_table_files_size,

@@ -170,7 +170,7 @@ option_section! {
         [honoured mutable "<=5.4"] max_manifest_file_size: u64 = 1 << 30, "Bytes; lower bound of the rotation threshold.",
             set_max_manifest_file_size(bytes: u64), get_max_manifest_file_size;
         /// Allowed growth of the MANIFEST over its compact size.
-        [accepted mutable "10.8"] max_manifest_space_amp_pct: i32 = 500, "Percent ≥0.",
+        [honoured mutable "10.8"] max_manifest_space_amp_pct: i32 = 500, "Percent ≥0.",
             set_max_manifest_space_amp_pct(value: i32), get_max_manifest_space_amp_pct;
         /// Steps in which the space of a MANIFEST is preallocated.
         [honoured mutable "<=5.4"] manifest_preallocation_size: u64 = 4 << 20, "Bytes; needs allow_fallocate.",
@@ -181,10 +181,12 @@ option_section! {
         /// Allow shortcuts in recovery after a clean shutdown.
         [accepted mutable "11.3"] optimize_manifest_for_recovery: bool = false, "Experimental.",
             set_optimize_manifest_for_recovery(on: bool), get_optimize_manifest_for_recovery;
-        /// Daily quiet window in which time-triggered compactions are preferred.
-        [accepted mutable "8.8"] daily_offpeak_time_utc: String = String::new(), "\"\" or HH:mm-HH:mm, start ≠ end; colons are escaped in files; not written when empty.";
-        /// Longest pause between re-evaluations of compaction scores on an idle database.
-        [accepted mutable "11.2"] max_compaction_trigger_wakeup_seconds: u64 = 43_200, "Seconds; <1 acts as 1.",
+        /// Daily window in which leveled files are rewritten that exceed periodic_compaction_seconds
+        /// before the next window.
+        [honoured mutable "8.8"] daily_offpeak_time_utc: String = String::new(), "\"\" or HH:mm-HH:mm, start ≠ end; colons are escaped in files; not written when empty.";
+        /// Longest pause between searches for compactions in an idle database, which is never longer
+        /// than 20 seconds.
+        [honoured mutable "11.2"] max_compaction_trigger_wakeup_seconds: u64 = 43_200, "Seconds; <1 acts as 1.",
             set_max_compaction_trigger_wakeup_seconds(time: Duration as Seconds), get_max_compaction_trigger_wakeup_seconds;
         /// Store file-system hints about table files in the MANIFEST to open them faster.
         [accepted mutable "11.2"] fast_sst_open: bool = false, "Experimental.",
@@ -319,8 +321,8 @@ option_section! {
         /// The WAL damage that recovery tolerates.
         [honoured fixed "<=5.4"] wal_recovery_mode: RecoveryMode = RecoveryMode::PointInTime, "",
             set_wal_recovery_mode(value: RecoveryMode), get_wal_recovery_mode;
-        /// Waiting writers spin before they block.
-        [accepted fixed "<=5.4"] enable_write_thread_adaptive_yield: bool = true, "",
+        /// Waiting writers spin before they block, on all processors but one.
+        [honoured fixed "<=5.4"] enable_write_thread_adaptive_yield: bool = true, "",
             set_enable_write_thread_adaptive_yield(on: bool), get_enable_write_thread_adaptive_yield;
         /// A yield longer than this counts as contention.
         [accepted fixed "<=5.4"] write_thread_slow_yield_usec: u64 = 3, "Microseconds.",

@@ -100,14 +100,16 @@ pub(crate) fn position_of(families: &[ColumnFamilyMemtable], id: u32) -> Option<
 
 /// Inserts operations, numbered from `first`, into the memtables of their column families.
 ///
-/// Returns whether a memtable has reached its check size. A panic, of a comparator for example, is
+/// `has_all_earlier` tells whether the memtables have all entries below `first`. Returns whether a memtable has reached its check size. A panic, of a comparator for example, is
 /// an error.
 pub(crate) fn insert(
     families: &[ColumnFamilyMemtable],
     records: &[u8],
     first: SeqNo,
+    has_all_earlier: &dyn Fn() -> bool,
 ) -> Result<bool> {
-    let run = std::panic::AssertUnwindSafe(|| insert_all(families, records, first));
+    let insert = || insert_all(families, records, first, has_all_earlier);
+    let run = std::panic::AssertUnwindSafe(insert);
     std::panic::catch_unwind(run).unwrap_or_else(|_| {
         Err(
             Error::with_kind(ErrorKind::Aborted, "inserting into a memtable panicked")
@@ -139,7 +141,12 @@ fn note_writes(active: &ColumnFamilyMemtable, entries: &[MemtableEntry<'_>]) {
     }
 }
 
-fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -> Result<bool> {
+fn insert_all(
+    families: &[ColumnFamilyMemtable],
+    records: &[u8],
+    first: SeqNo,
+    has_all_earlier: &dyn Fn() -> bool,
+) -> Result<bool> {
     let mut operations = BatchIter::new(records);
     let mut should_check = false;
     let mut next = operations.next_operation()?;
@@ -155,7 +162,18 @@ fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -
             continue;
         };
         let active = &families[index];
-        if next.is_some_and(|next| next.cf == cf) {
+        if let Some(rule) = active.folding {
+            note_writes(active, &[entry]);
+            let folds = entry.value_type == ValueType::Merge && has_all_earlier();
+            let folded = folds.then(|| active.folded(rule, entry.key, entry.value, entry.seqno));
+            let (value_type, value) = match folded.as_ref().and_then(Option::as_ref) {
+                Some(value) => (ValueType::Value, &value[..]),
+                None => (entry.value_type, entry.value),
+            };
+            active
+                .memtable
+                .insert(entry.seqno, value_type, entry.key, value)?;
+        } else if next.is_some_and(|next| next.cf == cf) {
             // Further entries of the column family are inserted in small batches, to overlap cache
             // misses.
             let mut some = [entry; BATCH_MAX];

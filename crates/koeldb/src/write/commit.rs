@@ -21,6 +21,7 @@ use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_memtable::Memtable;
 
 use super::apply::{insert, position_of};
+use super::fold::MergeFolding;
 use super::low_priority::LowPriorityWrites;
 use super::queue::{CommitEnv, CommitMode, Insertion, StallTimeout, WriteQueue};
 use crate::background::Background;
@@ -91,6 +92,8 @@ pub(crate) struct ColumnFamilyMemtable {
     pub(crate) range_deletions_max: u64,
     /// The ranges that an inserted entry makes void.
     pub(crate) watched: WatchedRanges,
+    /// The rule for folding merge operands, if writes fold them.
+    pub(crate) folding: Option<MergeFolding>,
 }
 
 impl ColumnFamilyMemtable {
@@ -103,6 +106,7 @@ impl ColumnFamilyMemtable {
             write_buffer_bytes: write_buffer_bytes(&state.options),
             range_deletions_max: u64::from(state.options.memtable_max_range_deletions),
             watched: WatchedRanges::default(),
+            folding: MergeFolding::of(&state.options),
         })
     }
 
@@ -154,6 +158,12 @@ impl CommitState {
 
 impl CommitPipeline {
     pub(crate) fn new(commit: CommitState, write: WriteParts<'_>, parts: &TreeParts<'_>) -> Self {
+        let options = &parts.context.db_options;
+        let queue = WriteQueue::new(
+            commit,
+            Insertion::of(options),
+            to_usize(options.max_write_batch_group_size_bytes),
+        );
         CommitPipeline {
             context: Arc::clone(parts.context),
             health: Arc::clone(parts.health),
@@ -165,11 +175,10 @@ impl CommitPipeline {
             background: Arc::clone(write.background),
             stall: Arc::clone(write.stall),
             carried: write.carried,
-            queue: WriteQueue::new(
-                commit,
-                Insertion::of(&parts.context.db_options),
-                to_usize(parts.context.db_options.max_write_batch_group_size_bytes),
-            ),
+            queue: match options.enable_write_thread_adaptive_yield {
+                true => queue,
+                false => queue.without_spinning(),
+            },
             check_due: AtomicBool::new(false),
             low_priority: LowPriorityWrites::default(),
             write_buffers: parts.context.table_files.memtables.write_buffers.clone(),
@@ -399,7 +408,8 @@ impl CommitEnv for CommitPipeline {
         first: SeqNo,
     ) -> Result<bool> {
         let _timer = perf::timer(PerfMetric::WriteMemtableTime);
-        insert(families, records, first)
+        let has_all_earlier = || self.visibility.seqno() + 1 == first;
+        insert(families, records, first, &has_all_earlier)
     }
 
     /// Handles the result of the insertion of a group.
@@ -482,4 +492,29 @@ pub(crate) fn check_entry(order: &KeyOrder, key: &[u8], value: &[u8]) -> Result<
         ))));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use koeldb_fs::{MemoryFileSystem, SystemClock};
+
+    use crate::{Db, Env, Options};
+
+    #[test]
+    fn waiting_writers_spin_unless_the_option_forbids_it() {
+        let spins = |on: bool| {
+            let memory = Arc::new(MemoryFileSystem::new());
+            let mut options = Options::new();
+            options
+                .create_if_missing(true)
+                .set_enable_write_thread_adaptive_yield(on)
+                .set_env(&Env::new(memory, Arc::new(SystemClock)));
+            let db = Db::open(&options, "/db").unwrap();
+            db.inner().commit.queue.spinners_max
+        };
+        assert_eq!(spins(false), 0);
+        assert_eq!(spins(true), koeldb_base::sync::cores().saturating_sub(1));
+    }
 }

@@ -11,6 +11,7 @@
 mod apply;
 pub(crate) mod commit;
 mod flush;
+pub(crate) mod fold;
 mod low_priority;
 pub(crate) mod marked_write;
 mod pipeline;

@@ -329,7 +329,8 @@ pub(crate) struct WriteQueue {
     /// The approximate number of queued groups and turns.
     waiting: AtomicUsize,
     spinning: AtomicUsize,
-    spinners_max: usize,
+    /// The number of waiting writers that spin.
+    pub(crate) spinners_max: usize,
     is_pipelined: bool,
     /// Whether members help with the insertion of their group.
     is_shared: bool,
@@ -370,6 +371,13 @@ impl WriteQueue {
             group_bytes_max,
             pipeline: Pipeline::new(insertion != Insertion::Unordered),
         }
+    }
+
+    /// Makes waiting writers park immediately.
+    #[must_use]
+    pub(crate) fn without_spinning(mut self) -> Self {
+        self.spinners_max = 0;
+        self
     }
 
     fn leadership(&self) -> Leadership<'_> {
@@ -502,8 +510,10 @@ impl WriteQueue {
         };
         let leadership = self.leadership();
         verify_parts(&records, &parts).map_err(not_applied)?;
-        let insert = |families: &Arc<Vec<_>>, first| {
-            if members == 1 || !self.is_shared {
+        let insert = |families: &Arc<Vec<ColumnFamilyMemtable>>, first| {
+            // The entries of a family that folds operands are inserted in order.
+            let folds = || families.iter().any(|active| active.folding.is_some());
+            if members == 1 || !self.is_shared || folds() {
                 verify_parts(&records, &parts)?;
                 inner.insert(families, &records, first)
             } else {

@@ -9,6 +9,7 @@ use koeldb_base::Result;
 use koeldb_base::file_name::FileNumber;
 
 use super::commit::{CommitPipeline, CommitState};
+use super::fold::MergeFolding;
 use crate::column_family_data::ColumnFamilyData;
 use crate::listener::FlushReason;
 use crate::memtables::{LoggedMemtable, write_buffer_bytes};
@@ -71,6 +72,7 @@ impl CommitPipeline {
         active.charge.clone_from(&next.charge);
         active.write_buffer_bytes = write_buffer_bytes(&options);
         active.range_deletions_max = u64::from(options.memtable_max_range_deletions);
+        active.folding = MergeFolding::of(&options);
         family.set_next_check(next.memtable.filled_bytes(), active.write_buffer_bytes);
         family.seal_active(self.context.delayed_write_rate(), next, reason);
         Ok(())

@@ -104,6 +104,29 @@ fn files_older_than_the_period_are_rewritten_where_they_are() {
 }
 
 #[test]
+fn files_that_expire_before_the_next_window_are_rewritten_in_the_window() {
+    // At 22:13 UTC.
+    for (window, is_rewritten) in [("23:00-01:00", true), ("", false), ("02:00-03:00", false)] {
+        let mut aging = Aging::new();
+        aging
+            .options
+            .set_periodic_compaction_seconds(Duration::from_secs(24 * 3600));
+        let db = aging.filled();
+        db.set_db_options([("daily_offpeak_time_utc", window)])
+            .unwrap();
+        let first = numbers(&db);
+        aging.pass(&db, 2000);
+        assert_eq!(numbers(&db), first);
+        aging.pass(&db, 1000);
+        let second = numbers(&db);
+        assert_eq!(second != first, is_rewritten, "{window}");
+        aging.pass(&db, 3600);
+        assert_eq!(numbers(&db), second);
+        assert_eq!(values(&db), 50);
+    }
+}
+
+#[test]
 fn the_release_of_a_snapshot_frees_what_it_held_on_the_last_level() {
     let mut aging = Aging::new();
     aging.options.set_num_levels(2);

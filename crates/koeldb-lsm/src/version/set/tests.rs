@@ -481,6 +481,7 @@ fn a_large_manifest_is_followed_by_a_new_one() {
     let fs = created();
     let options = VersionSetOptions {
         manifest_bytes_max: 1000,
+        manifest_space_amp_percent: 100,
         ..VersionSetOptions::default()
     };
     let (mut set, _) =
@@ -494,6 +495,29 @@ fn a_large_manifest_is_followed_by_a_new_one() {
     assert!((3..=6).contains(&numbers.len()), "{numbers:?}");
     let expected = state(&set);
     assert_eq!(state(&recover(fs, &["default"]).unwrap()), expected);
+}
+
+#[test]
+fn a_manifest_may_grow_by_the_permitted_share() {
+    let rolls = |percent: u32| {
+        let options = VersionSetOptions {
+            manifest_bytes_max: 1,
+            manifest_space_amp_percent: percent,
+            ..VersionSetOptions::default()
+        };
+        let (mut set, _) =
+            VersionSet::recover(created(), directory(), &specs(&["default"]), options).unwrap();
+        let mut numbers = HashSet::new();
+        for index in 0..60 {
+            let edit = flush(&set, 0, &format!("key {index}"));
+            set.log_and_apply(vec![edit]).unwrap();
+            numbers.insert(set.manifest_number());
+        }
+        numbers.len()
+    };
+    assert_eq!(rolls(0), 60);
+    let (some, few) = (rolls(100), rolls(500));
+    assert!(few < some && some < 20, "{some} {few}");
 }
 
 #[test]
@@ -577,6 +601,7 @@ const STEPS: u32 = 8;
 fn small() -> VersionSetOptions {
     VersionSetOptions {
         manifest_bytes_max: 500,
+        manifest_space_amp_percent: 100,
         ..VersionSetOptions::default()
     }
 }

@@ -28,7 +28,10 @@ pub(crate) static ALWAYS: &[Rule<DbOptions>] = &[
         |db, ()| db.use_direct_io_for_flush_and_compaction && db.writable_file_max_buffer_size == 0,
         "must be above 0 with use_direct_io_for_flush_and_compaction"),
     rule!(Invalid daily_offpeak_time_utc = String::new(),
-        |db, ()| !is_offpeak_window(&db.daily_offpeak_time_utc),
+        |db, ()| {
+            let text = &db.daily_offpeak_time_utc;
+            !text.is_empty() && minutes_of_window(text).is_none()
+        },
         "must be HH:mm-HH:mm with different ends, or empty"),
     rule!(Invalid write_identity_file,
         |db, ()| !db.write_dbid_to_manifest && !db.write_identity_file,
@@ -73,8 +76,8 @@ pub(super) fn is_fifo(cf: &ColumnFamilyOptions) -> bool {
     cf.compaction_style == CompactionStyle::Fifo
 }
 
-/// Whether a text is empty or `HH:mm-HH:mm` with two different times.
-fn is_offpeak_window(text: &str) -> bool {
+/// Returns the first and the last minute of the day in `HH:mm-HH:mm`; `None` if they are equal.
+pub(in crate::options) fn minutes_of_window(text: &str) -> Option<(u32, u32)> {
     fn minutes(text: &str) -> Option<u32> {
         let (hours, minutes) = text.split_once(':')?;
         let number = |text: &str, max: u32| {
@@ -86,9 +89,7 @@ fn is_offpeak_window(text: &str) -> bool {
         };
         Some(number(hours, 23)? * 60 + number(minutes, 59)?)
     }
-    text.is_empty()
-        || text
-            .split_once('-')
-            .and_then(|(start, end)| Some((minutes(start)?, minutes(end)?)))
-            .is_some_and(|(start, end)| start != end)
+    let (begin, end) = text.split_once('-')?;
+    let window = (minutes(begin)?, minutes(end)?);
+    (window.0 != window.1).then_some(window)
 }

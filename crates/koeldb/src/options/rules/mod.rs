@@ -11,7 +11,7 @@
 use super::grammar;
 use super::registry::Section;
 
-pub(super) mod database;
+pub(in crate::options) mod database;
 pub(super) mod family;
 pub(super) mod tables;
 
