@@ -86,7 +86,7 @@ fn ttl_expiry(version: &Version, limits: &AgeLimits, level: usize, file: &FileMe
 fn periodic_expiry(limits: &AgeLimits, moment: PickMoment, file: &FileMeta) -> Option<u64> {
     let expiry = expiry(created(file), limits.periodic_secs)?;
     Some(match moment.offpeak {
-        Some(window) => window.due(expiry, moment.unix_secs),
+        Some(window) => window.due(expiry, created(file), moment.unix_secs),
         None => expiry,
     })
 }

@@ -35,12 +35,16 @@ impl OffpeakWindow {
         }
     }
 
-    /// Returns the time at which a file becomes due whose age limit ends at `expiry`.
+    /// Returns the time at which a file becomes due that was written at `created` and whose age limit
+    /// ends at `expiry`.
     ///
-    /// A file that is due at `now` has a time of at most `now`.
-    pub(crate) fn due(self, expiry: u64, now: u64) -> u64 {
+    /// A file that is due at `now` has a time of at most `now`. One that was written in the current
+    /// window is not due ahead of time: with an age limit below a day it would be rewritten
+    /// endlessly.
+    pub(crate) fn due(self, expiry: u64, created: u64, now: u64) -> u64 {
         let next = self.next_begin(now);
-        if self.contains(now) && expiry <= next {
+        let is_older = created < next.saturating_sub(DAY_SECS);
+        if self.contains(now) && is_older && expiry <= next {
             return expiry.min(now);
         }
         let windows = expiry.saturating_sub(next).saturating_sub(1) / DAY_SECS;
@@ -80,13 +84,21 @@ mod tests {
     fn files_that_expire_before_the_next_window_are_due_in_this_one() {
         let (noon, night) = (at(12, 0), at(23, 0));
         let next = at(22, 30) + DAY_SECS;
-        assert_eq!(NIGHT.due(next, night), night);
-        assert_eq!(NIGHT.due(next + 1, night), next);
-        assert_eq!(NIGHT.due(next + DAY_SECS, night), next);
-        assert_eq!(NIGHT.due(next + DAY_SECS + 1, night), next + DAY_SECS);
-        assert_eq!(NIGHT.due(at(13, 0), noon), at(13, 0));
-        assert_eq!(NIGHT.due(next, noon), at(22, 30));
-        assert_eq!(NIGHT.due(at(11, 0), noon), at(11, 0));
+        assert_eq!(NIGHT.due(next, 0, night), night);
+        assert_eq!(NIGHT.due(next + 1, 0, night), next);
+        assert_eq!(NIGHT.due(next + DAY_SECS, 0, night), next);
+        assert_eq!(NIGHT.due(next + DAY_SECS + 1, 0, night), next + DAY_SECS);
+        assert_eq!(NIGHT.due(at(13, 0), 0, noon), at(13, 0));
+        assert_eq!(NIGHT.due(next, 0, noon), at(22, 30));
+        assert_eq!(NIGHT.due(at(11, 0), 0, noon), at(11, 0));
+    }
+
+    #[test]
+    fn a_file_of_this_window_is_due_at_its_age() {
+        let (begin, now) = (at(22, 30), at(23, 0));
+        assert_eq!(NIGHT.due(now + 60, begin - 1, now), now);
+        assert_eq!(NIGHT.due(now + 60, begin, now), now + 60);
+        assert_eq!(NIGHT.due(now - 60, begin, now), now - 60);
     }
 
     /// The rule of RocksDB, evaluated at each minute.
@@ -101,7 +113,7 @@ mod tests {
         };
         for expiry in (0..4 * DAY_SECS).step_by(1800).map(|secs| MIDNIGHT + secs) {
             let mut now = MIDNIGHT;
-            let due = NIGHT.due(expiry, now);
+            let due = NIGHT.due(expiry, 0, now);
             while !is_due(expiry, now) {
                 assert!(due > now, "{expiry} {now} {due}");
                 now += MINUTE_SECS;
