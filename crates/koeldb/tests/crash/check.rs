@@ -19,7 +19,7 @@ use crate::script::{Script, may_refuse};
 use crate::session::{PATH, REPAIRING, image_options, open_script};
 
 /// Anything that takes longer counts as hanging.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Returns the contents of all column families, read in every way.
 ///

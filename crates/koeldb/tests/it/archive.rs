@@ -37,12 +37,14 @@ impl Archived {
     }
 }
 
-/// Writes `value` to the keys, each in a log of its own.
+/// Writes `value` to the keys, each in a log of its own, and waits for the ends of the flushes,
+/// which archive the logs.
 fn write(db: &Db, keys: std::ops::Range<u32>, value: &[u8]) {
     for key in keys {
         db.put(format!("{key:03}"), value).unwrap();
         db.flush().unwrap();
     }
+    db.wait_for_compact(None).unwrap();
 }
 
 fn archived_logs(db: &Db) -> usize {

@@ -18,7 +18,10 @@ fn standing_still(purpose: Purpose) -> (Env, Sender<()>) {
     let gone_on = Mutex::new(gone_on);
     let faults = FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 1);
     let stand_still = FaultAction::Call(Arc::new(move |_| {
-        let _ = gone_on.lock().unwrap().recv_timeout(Duration::from_secs(3));
+        let _ = gone_on
+            .lock()
+            .unwrap()
+            .recv_timeout(Duration::from_secs(120));
     }));
     let rule = FaultRule::new(stand_still).on(&[Operation::SyncData, Operation::SyncAll]);
     faults.add_rule(rule.purpose(purpose));
@@ -88,9 +91,8 @@ fn a_write_of_low_priority_waits_while_compactions_lag() {
     db.put_opt("b", vec![0; 100_000], &low).unwrap();
     assert!(begun.elapsed() > Duration::from_millis(90));
     // Others do not wait.
-    let begun = Instant::now();
-    db.put("c", vec![0; 100_000]).unwrap();
-    assert!(begun.elapsed() < Duration::from_millis(90));
+    low.set_low_pri(false).set_no_slowdown(true);
+    db.put_opt("c", vec![0; 100_000], &low).unwrap();
     drop(go_on);
 }
 

@@ -85,14 +85,14 @@ fn a_memtable_with_many_range_deletions_is_flushed() {
         }
         // The next write seals it.
         db.put("d", "value").unwrap();
-        db.wait_for_compact(Some(Duration::from_secs(60))).unwrap();
+        db.wait_for_compact(Some(Duration::from_secs(120))).unwrap();
         assert_eq!(db.live_files().len(), usize::from(is_flushed), "{max}");
         // While the database is open, too.
         db.set_options([("memtable_max_range_deletions", "1")])
             .unwrap();
         db.delete_range("b", "c").unwrap();
         db.put("d", "value").unwrap();
-        db.wait_for_compact(Some(Duration::from_secs(60))).unwrap();
+        db.wait_for_compact(Some(Duration::from_secs(120))).unwrap();
         assert!(db.live_files().len() > usize::from(is_flushed), "{max}");
     }
 }

@@ -195,7 +195,7 @@ fn what_has_no_place_in_a_cuckoo_table_is_told_and_stays() {
     let fell_back = |because: &str| {
         db.flush().unwrap();
         // The flush returns when its table is visible, which may be before listeners are called.
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while told.lock().unwrap().is_empty() && Instant::now() < deadline {
             std::thread::yield_now();
         }

@@ -19,7 +19,7 @@ use koeldb_table::reader::TableReadContext;
 
 use crate::storage::{HERE, Storage, over};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn key(number: u64) -> String {
     format!("key{number:06}")
@@ -145,54 +145,63 @@ fn a_used_up_quota_is_got_over_without_a_reopen() {
 #[test]
 fn every_member_of_a_group_is_told_that_its_log_failed() {
     const FOLLOWERS: u64 = 5;
+    // Others join the group while its leader waits. A machine with other work may be late.
     for pipelined in [false, true] {
-        let storage = Storage::new();
-        let mut options = storage.options();
-        options
-            .set_enable_pipelined_write(pipelined)
-            .set_max_bgerror_resume_count(0);
-        let db = Db::open(&options, HERE).unwrap();
-        let waiting = Arc::new(AtomicU64::new(0));
-        let seen = Arc::clone(&waiting);
-        // The first write waits until the others are queued.
-        let gather = move || {
-            while seen.load(Ordering::Acquire) < FOLLOWERS {
-                SystemClock.sleep(Duration::from_millis(1));
-            }
-            SystemClock.sleep(Duration::from_millis(100));
-        };
-        let appends = |rule: FaultRule| rule.on(&[Operation::Append]).purpose(Purpose::Wal);
-        let gathering = FaultRule::new(FaultAction::Call(Arc::new(move |_| gather())));
-        storage.faults.add_rule(appends(gathering).nth(1));
-        let failing = FaultRule::fail(Failure::Device);
-        storage.faults.add_rule(appends(failing).from_nth(2));
-        let outcomes: Vec<_> = std::thread::scope(|scope| {
-            let first = scope.spawn(|| db.put("first", "value"));
-            while storage.faults.injection_count() == 0 {
-                SystemClock.sleep(Duration::from_millis(1));
-            }
-            let followers: Vec<_> = (0..FOLLOWERS)
-                .map(|number| {
-                    let (db, waiting) = (&db, &waiting);
-                    scope.spawn(move || {
-                        waiting.fetch_add(1, Ordering::Release);
-                        db.put(key(number), "value")
-                    })
-                })
-                .collect();
-            first.join().unwrap().unwrap();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().unwrap();
-            followers.into_iter().map(join).collect()
-        });
-        let mut of_the_group = 0;
-        for (number, outcome) in (0..).zip(outcomes) {
-            let error: koeldb::Error = outcome.expect_err("its log write failed");
-            of_the_group += u64::from(error.write_outcome() == Some(WriteOutcome::Indeterminate));
-            assert!(!db.contains_key(key(number)).unwrap(), "it is not seen");
-        }
-        assert!(of_the_group >= 2, "{of_the_group} writes were in the group");
-        assert!(db.contains_key("first").unwrap());
+        let mut joined = (1..=20).map(|attempt| members_told(pipelined, FOLLOWERS, 100 * attempt));
+        assert!(joined.any(|members| members >= 2), "no group is formed");
     }
+}
+
+/// Makes the log of a group fail; returns how many members were told so.
+///
+/// The write before it waits for its followers, and for `pause_millis` until they are queued.
+fn members_told(pipelined: bool, followers: u64, pause_millis: u64) -> usize {
+    let storage = Storage::new();
+    let mut options = storage.options();
+    options
+        .set_enable_pipelined_write(pipelined)
+        .set_max_bgerror_resume_count(0);
+    let db = Db::open(&options, HERE).unwrap();
+    let waiting = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&waiting);
+    // The first write waits until the others are queued.
+    let gather = move || {
+        while seen.load(Ordering::Acquire) < followers {
+            SystemClock.sleep(Duration::from_millis(1));
+        }
+        SystemClock.sleep(Duration::from_millis(pause_millis));
+    };
+    let appends = |rule: FaultRule| rule.on(&[Operation::Append]).purpose(Purpose::Wal);
+    let gathering = FaultRule::new(FaultAction::Call(Arc::new(move |_| gather())));
+    storage.faults.add_rule(appends(gathering).nth(1));
+    let failing = FaultRule::fail(Failure::Device);
+    storage.faults.add_rule(appends(failing).from_nth(2));
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let first = scope.spawn(|| db.put("first", "value"));
+        while storage.faults.injection_count() == 0 {
+            SystemClock.sleep(Duration::from_millis(1));
+        }
+        let followers: Vec<_> = (0..followers)
+            .map(|number| {
+                let (db, waiting) = (&db, &waiting);
+                scope.spawn(move || {
+                    waiting.fetch_add(1, Ordering::Release);
+                    db.put(key(number), "value")
+                })
+            })
+            .collect();
+        first.join().unwrap().unwrap();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().unwrap();
+        followers.into_iter().map(join).collect()
+    });
+    let mut of_the_group = 0_usize;
+    for (number, outcome) in (0..).zip(outcomes) {
+        let error: koeldb::Error = outcome.expect_err("its log write failed");
+        of_the_group += usize::from(error.write_outcome() == Some(WriteOutcome::Indeterminate));
+        assert!(!db.contains_key(key(number)).unwrap(), "it is not seen");
+    }
+    assert!(db.contains_key("first").unwrap());
+    of_the_group
 }
 
 /// Class 15: a cursor repeats its error until the next seek.

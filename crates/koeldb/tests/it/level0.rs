@@ -12,8 +12,9 @@ use koeldb::{
 };
 
 use crate::scratch::ScratchDir;
+use crate::wait::until;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 const KEYS: u32 = 40;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -124,7 +125,11 @@ fn level_0_is_merged_within_itself_while_a_compaction_into_the_base_level_stands
     let mut old = None;
     let mut round = 0;
     while within.load(Ordering::SeqCst) == 0 {
-        assert!(round < 200, "level 0 is never merged within itself");
+        if round == 200 {
+            let is_merged = || within.load(Ordering::SeqCst) > 0;
+            until("a merge of level 0 within itself", is_merged);
+            break;
+        }
         flush_round(&db, round, &mut expected);
         assert_eq!(content(&db, None), expected);
         if round == 5 {

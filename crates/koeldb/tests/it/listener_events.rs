@@ -81,7 +81,7 @@ fn listening(options: &mut Options) -> Told {
 
 /// Waits until as many lines as expected were told, takes all lines and compares them.
 fn assert_told(told: &Told, expected: &[&str]) {
-    for _ in 0..1000 {
+    for _ in 0..12_000 {
         let mut lines = told.lock().unwrap();
         if lines.len() >= expected.len() {
             assert_eq!(std::mem::take(&mut *lines), expected);
@@ -95,7 +95,7 @@ fn assert_told(told: &Told, expected: &[&str]) {
 
 /// Waits until the last line is `last`, which must be told once, and takes all lines.
 fn take_until(told: &Told, last: &str) -> Vec<String> {
-    for _ in 0..1000 {
+    for _ in 0..12_000 {
         let mut lines = told.lock().unwrap();
         if lines.last().is_some_and(|line| line == last) {
             return std::mem::take(&mut *lines);

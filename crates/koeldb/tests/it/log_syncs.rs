@@ -11,7 +11,7 @@ use koeldb::{Db, WriteOptions};
 
 use crate::storage::{HERE, Storage, over};
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn log_syncs(action: FaultAction) -> FaultRule {
     FaultRule::new(action)

@@ -93,4 +93,4 @@ mod untrusted;
 mod write_buffers;
 mod writes;
 
-use support::{device, expected, gate, rocksdb, scratch, storage};
+use support::{device, expected, gate, rocksdb, scratch, storage, wait};

@@ -11,7 +11,7 @@ use crate::model::base_options;
 use crate::rocksdb::{Java, Tool};
 use crate::scratch::ScratchDir;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// The levels and the ranges of keys of the tables.
 fn tables(db: &Db) -> Vec<(usize, String)> {

@@ -13,8 +13,9 @@ use koeldb::{
 use koeldb_testkit::{Floors, Random};
 
 use crate::support::gate::gate;
+use crate::wait::until;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn levels(db: &Db) -> Vec<usize> {
     db.live_files().iter().map(|file| file.level).collect()
@@ -29,13 +30,9 @@ fn flush_with(db: &Db, keys: &[&str], value: &str) {
 
 /// Waits until all files are on `level`.
 fn wait_for_level(db: &Db, level: usize) {
-    for _ in 0..1000 {
-        if levels(db).iter().all(|&found| found == level) {
-            return;
-        }
-        std::thread::sleep(LIMIT / 1000);
-    }
-    panic!("files on levels {:?}", levels(db));
+    until(&format!("the move of all files to level {level}"), || {
+        levels(db).iter().all(|&found| found == level)
+    });
 }
 
 /// A compaction of level 6 that stands still; its inputs are `a..c` and `x..z`.

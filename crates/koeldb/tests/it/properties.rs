@@ -9,6 +9,7 @@ use koeldb::{
 };
 
 use crate::scratch::ScratchDir;
+use crate::wait::until;
 
 /// How a property answers.
 #[derive(Clone, Copy, PartialEq)]
@@ -170,14 +171,9 @@ fn versions_and_obsolete_tables_count_while_they_are_read() {
     assert_eq!(number(&db, "obsolete-sst-files-size"), before);
     assert_eq!(number(&db, "num-live-versions"), 2);
     drop(cursor);
-    for _ in 0..500 {
-        if number(&db, "obsolete-sst-files-size") == 0 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    assert_eq!(number(&db, "obsolete-sst-files-size"), 0);
-    assert_eq!(number(&db, "num-live-versions"), 1);
+    until("the removal of the obsolete tables", || {
+        number(&db, "obsolete-sst-files-size") == 0 && number(&db, "num-live-versions") == 1
+    });
     assert_eq!(number(&db, "total-sst-files-size"), live);
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Memory};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use koeldb::fs::{
     FaultAction, FaultFileSystem, FaultRule, ManualClock, MemoryFileSystem, OpenOptions, Operation,
@@ -23,9 +23,10 @@ use koeldb_table::reader::TableReadContext;
 
 use crate::gate::gate;
 use crate::scratch::ScratchDir;
+use crate::wait::until;
 
 /// Anything that takes longer counts as hanging.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn creating() -> Options {
     let mut options = Options::new();
@@ -42,15 +43,6 @@ fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'sta
     result
         .recv_timeout(LIMIT)
         .unwrap_or_else(|error| panic!("{what}: {error}"))
-}
-
-/// Waits until `condition` holds.
-fn until(what: &str, condition: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < LIMIT, "{what} does not happen");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn without_waiting() -> FlushOptions {

@@ -120,7 +120,7 @@ fn tables_that_the_primary_removes_stay_until_no_view_needs_them() {
         drop(cursor);
         let begun = SystemClock.now();
         while tables(&storage, OWN).len() > links.min(1) {
-            assert!(SystemClock.now() - begun < Duration::from_secs(60));
+            assert!(SystemClock.now() - begun < Duration::from_secs(120));
             std::thread::sleep(Duration::from_millis(1));
         }
         drop(secondary);
@@ -298,7 +298,7 @@ fn a_log_that_is_recycled_while_it_is_read_is_not_used() {
         worker.flush().unwrap();
         let begun = SystemClock.now();
         while memory.exists(&log).unwrap() {
-            assert!(SystemClock.now() - begun < Duration::from_secs(60));
+            assert!(SystemClock.now() - begun < Duration::from_secs(120));
             std::thread::sleep(Duration::from_millis(1));
         }
     }));
@@ -399,7 +399,7 @@ fn a_follower_shows_what_is_flushed_and_refreshes_itself() {
     leader.put("b", "1").unwrap();
     let begun = SystemClock.now();
     while follower.get("a").unwrap().is_none() {
-        assert!(SystemClock.now() - begun < Duration::from_secs(60));
+        assert!(SystemClock.now() - begun < Duration::from_secs(120));
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(follower.get("b").unwrap(), None);

@@ -342,7 +342,7 @@ fn a_commit_behind_a_conflicting_write_in_the_queue_fails() {
         }
     });
     // The write leads the queue, and no reader sees it yet.
-    stands_there.recv_timeout(Duration::from_secs(60)).unwrap();
+    stands_there.recv_timeout(Duration::from_secs(120)).unwrap();
     let commit = std::thread::spawn(move || transaction.commit());
     std::thread::sleep(Duration::from_millis(100));
     open.send(()).unwrap();

@@ -27,7 +27,7 @@ pub(super) const HANGS: &str = "RocksDB gives no answer to";
 pub(super) const REFUSES_ITS_OWN: &str = "RocksDB refuses what it wrote last";
 
 /// The time after which a command counts as unanswered.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Process {
     child: Arc<Mutex<Child>>,

@@ -1,5 +1,5 @@
-//! The means of the tests: directories, devices, storage that fails, gates, RocksDB, expected
-//! contents.
+//! The means of the tests: directories, devices, storage that fails, gates, waits, RocksDB,
+//! expected contents.
 
 pub(crate) mod device;
 pub(crate) mod expected;
@@ -7,3 +7,4 @@ pub(crate) mod gate;
 pub(crate) mod rocksdb;
 pub(crate) mod scratch;
 pub(crate) mod storage;
+pub(crate) mod wait;
