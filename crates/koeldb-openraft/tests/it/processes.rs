@@ -113,7 +113,8 @@ async fn write(
 #[test]
 fn processes_that_are_killed_lose_no_confirmed_write() {
     let rounds = Floors::chosen().of(2, 20, 200);
-    let mut random = Random::new(u64::from(std::process::id()));
+    let seed = std::env::var("KOELDB_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let mut random = Random::new(seed);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut cluster = Cluster::start();
     let (stop, confirmed) = (
@@ -138,7 +139,7 @@ fn processes_that_are_killed_lose_no_confirmed_write() {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             };
-            let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+            let waited = tokio::time::timeout(Duration::from_secs(120), waiting).await;
             waited.expect("two of three nodes make progress");
         });
     };
@@ -157,7 +158,7 @@ fn processes_that_are_killed_lose_no_confirmed_write() {
     stop.store(true, Ordering::Relaxed);
 
     let mut client = cluster.client();
-    client.set_timeout(Duration::from_secs(30));
+    client.set_timeout(Duration::from_secs(120));
     let mut found = BTreeMap::new();
     for (number, writer) in (0_u64..).zip(writers) {
         let (last, tried) = runtime.block_on(writer).unwrap();
@@ -173,7 +174,7 @@ fn processes_that_are_killed_lose_no_confirmed_write() {
         found.insert(number, (last, tried));
     }
     println!(
-        "summary suite=raft_processes floors={} kills={} confirmed={} writers={found:?}",
+        "summary suite=raft_processes floors={} seed={seed} kills={} confirmed={} writers={found:?}",
         Floors::chosen().name(),
         rounds + 3,
         confirmed.load(Ordering::Relaxed)

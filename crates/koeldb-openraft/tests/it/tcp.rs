@@ -38,6 +38,7 @@ fn a_new_node_receives_a_snapshot_as_files() {
         let first = start(1, &addresses[0], &scratch).await;
         first.initialize(&addresses[0]).await.unwrap();
         let mut client = Client::<KeyValues>::new([&addresses[0]]);
+        client.set_timeout(Duration::from_secs(120));
         for number in 0..200 {
             let put = Request::Put(format!("key {number}"), "v".repeat(5_000));
             assert!(client.write(put).await.unwrap());
@@ -50,7 +51,7 @@ fn a_new_node_receives_a_snapshot_as_files() {
         raft.trigger().snapshot().await.unwrap();
         let is_purged =
             |purged: Option<LogIdOf<Types<KeyValues>>>| purged.is_some_and(|id| id.index() >= 200);
-        let wait = raft.wait(Some(Duration::from_secs(20)));
+        let wait = raft.wait(Some(Duration::from_secs(120)));
         let purged = wait.metrics(|metrics| is_purged(metrics.purged), "purged");
         purged.await.unwrap();
 
