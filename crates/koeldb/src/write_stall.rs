@@ -1,7 +1,8 @@
 //! Write stalls: slow writers down smoothly before the tree is overwhelmed.
 //!
 //! Writes are stopped only where memory or the tree would otherwise grow without bound. Each column
-//! family has a [`StallCondition`]; the worst one applies. Between the slowdown and the stop
+//! family has a [`StallCondition`], which applies to the batches that write to it: a write waits
+//! before it is queued, and never for a column family that it does not touch. Between the slowdown and the stop
 //! trigger, the permitted rate falls linearly from `delayed_write_rate` to a sixteenth of it,
 //! instead of abruptly (RocksDB: `db/column_family.cc`, `RecalculateWriteStallConditions`).
 
@@ -156,14 +157,13 @@ pub(crate) fn compactions_lag(inputs: &StallInputs, level0_trigger: usize) -> bo
 const NORMAL: u64 = u64::MAX;
 const STOPPED: u64 = 0;
 
-/// The stall state that a leader checks before it writes.
+/// The stall state that a write checks before it is queued.
 #[derive(Debug)]
 pub(crate) struct WriteStall {
-    /// The permitted bytes per second: `NORMAL`, `STOPPED`, or a rate between the two.
+    /// The least permitted bytes per second of all column families: `NORMAL`, `STOPPED`, or a rate between the two.
     rate: AtomicU64,
     limits: Mutex<Limits>,
     wake: Condvar,
-    account: Mutex<Account>,
     /// Whether writes are delayed or stopped: raises the priority of background I/O.
     urgent: Arc<AtomicBool>,
 }
@@ -171,10 +171,31 @@ pub(crate) struct WriteStall {
 /// The conditions of the column families that limit writes.
 #[derive(Debug, Default)]
 struct Limits {
-    by_family: BTreeMap<u32, StallCondition>,
+    by_family: BTreeMap<u32, Limit>,
 }
 
-/// The time account of delayed writes, which only the leader of the write queue changes.
+/// The limit of the writes to one column family.
+#[derive(Debug)]
+struct Limit {
+    rate: u64,
+    account: Account,
+}
+
+impl Limits {
+    /// The least rate of all column families.
+    fn rate(&self) -> u64 {
+        let rates = self.by_family.values().map(|limit| limit.rate);
+        rates.min().unwrap_or(NORMAL)
+    }
+
+    /// The least rate of some column families.
+    fn rate_of(&self, families: &[u32]) -> u64 {
+        let limits = families.iter().filter_map(|id| self.by_family.get(id));
+        limits.map(|limit| limit.rate).min().unwrap_or(NORMAL)
+    }
+}
+
+/// The time account of the delayed writes to a column family.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     /// The time at which the writes so far have used up their share of the rate.
@@ -183,25 +204,41 @@ struct Account {
     credit: Duration,
 }
 
+/// The time that a write has booked at a column family.
+#[derive(Clone, Copy, Debug)]
+struct Booking {
+    family: u32,
+    begin: Duration,
+    end: Duration,
+    /// The time that the bytes take at the permitted rate.
+    cost: Duration,
+}
+
 impl Account {
-    /// Returns the account after a write whose bytes take `cost` at the permitted rate.
-    fn charged(self, now: Duration, cost: Duration) -> Self {
-        Account {
-            next_free: self.next_free.max(now) + cost.saturating_sub(self.credit),
-            credit: self.credit.saturating_sub(cost),
+    /// Books a write whose bytes take `cost` at the permitted rate.
+    fn book(&mut self, family: u32, now: Duration, cost: Duration) -> Booking {
+        let begin = self.next_free.max(now);
+        let end = begin + cost.saturating_sub(self.credit);
+        self.next_free = end;
+        self.credit = self.credit.saturating_sub(cost);
+        Booking {
+            family,
+            begin,
+            end,
+            cost,
         }
     }
 
-    /// Returns the account after a write of `cost` that waited until `now` and gave up.
+    /// Returns the time booked by a write that waited until `now` and gave up.
     ///
     /// Its wait is credited to the next write: otherwise a write that costs more than the time
     /// limit of its writer would never succeed.
-    fn given_up(self, begun: Duration, now: Duration, cost: Duration) -> Self {
-        let waited = now.saturating_sub(self.next_free.max(begun));
-        Account {
-            next_free: self.next_free,
-            credit: (self.credit + waited).min(cost),
-        }
+    fn give_up(&mut self, booking: Booking, now: Duration) {
+        let booked = booking.end - booking.begin;
+        let waited = now.saturating_sub(booking.begin);
+        self.next_free = self.next_free.saturating_sub(booked);
+        let used = booking.cost - booked.min(booking.cost);
+        self.credit = (self.credit + used + waited).min(booking.cost);
     }
 }
 
@@ -211,7 +248,6 @@ impl Default for WriteStall {
             rate: AtomicU64::new(NORMAL),
             limits: Mutex::default(),
             wake: Condvar::new(),
-            account: Mutex::default(),
             urgent: Arc::default(),
         }
     }
@@ -226,28 +262,32 @@ impl WriteStall {
         }
     }
 
-    /// Sets the condition of one column family; the worst of all applies.
+    /// Sets the condition of one column family.
     ///
     /// Computing and setting it is one step, so that an older result never replaces a newer one.
     pub(crate) fn set(&self, family: u32, condition: StallCondition) {
-        let mut limits = lock(&self.limits);
-        let old = match condition {
-            StallCondition::Normal => limits.by_family.remove(&family),
-            _ => limits.by_family.insert(family, condition),
-        };
-        if old.unwrap_or(StallCondition::Normal) == condition {
-            return;
-        }
-        let rates = limits.by_family.values().map(|condition| match condition {
+        let rate = match condition {
             StallCondition::Normal => NORMAL,
             StallCondition::Delayed {
                 bytes_per_second, ..
-            } => (*bytes_per_second).max(1),
+            } => bytes_per_second.max(1),
             StallCondition::Stopped(_) => STOPPED,
-        });
-        let rate = rates.min().unwrap_or(NORMAL);
-        self.rate.store(rate, Ordering::Release);
-        self.urgent.store(rate != NORMAL, Ordering::Relaxed);
+        };
+        let mut limits = lock(&self.limits);
+        if limits.rate_of(&[family]) == rate {
+            return;
+        }
+        if rate == NORMAL {
+            // The next slowdown does not claim what is booked.
+            limits.by_family.remove(&family);
+        } else {
+            let account = Account::default();
+            let limit = limits.by_family.entry(family);
+            limit.or_insert(Limit { rate, account }).rate = rate;
+        }
+        let least = limits.rate();
+        self.rate.store(least, Ordering::Release);
+        self.urgent.store(least != NORMAL, Ordering::Relaxed);
         self.wake.notify_all();
     }
 
@@ -257,17 +297,28 @@ impl WriteStall {
         self.wake.notify_all();
     }
 
-    /// Whether writes are not delayed.
+    /// Whether no column family limits writes.
     #[inline]
     pub(crate) fn is_normal(&self) -> bool {
         self.rate.load(Ordering::Acquire) == NORMAL
     }
 
+    /// Whether the writes to a column family are stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.rate.load(Ordering::Acquire) == STOPPED
     }
 
-    /// The permitted rate, if there is one.
+    /// Whether the writes to one of some column families are limited.
+    pub(crate) fn limits(&self, families: &[u32]) -> bool {
+        !self.is_normal() && lock(&self.limits).rate_of(families) != NORMAL
+    }
+
+    /// Whether the writes to one of some column families are stopped.
+    pub(crate) fn stops(&self, families: &[u32]) -> bool {
+        self.is_stopped() && lock(&self.limits).rate_of(families) == STOPPED
+    }
+
+    /// The least permitted rate of the column families, if there is one and no stop.
     pub(crate) fn delayed_rate(&self) -> Option<u64> {
         match self.rate.load(Ordering::Acquire) {
             NORMAL | STOPPED => None,
@@ -275,52 +326,64 @@ impl WriteStall {
         }
     }
 
-    /// Waits for a change, at most `limit`.
-    pub(crate) fn wait(&self, limit: Duration) {
+    /// Waits for a change, at most `limit`, while writes to one of `families` are stopped.
+    pub(crate) fn wait(&self, families: &[u32], limit: Duration) {
         let seen = lock(&self.limits);
-        if self.is_stopped() {
+        if seen.rate_of(families) == STOPPED {
             drop(self.wake.wait_timeout(seen, limit));
         }
     }
 
-    /// Sleeps for the time that `bytes` take at the permitted rate, in slices.
+    /// Sleeps for the time that `bytes` take at the permitted rates of `families`, in slices.
     ///
     /// `go_on` is called between slices. A write that gives up returns the time that it booked.
     pub(crate) fn delay(
         &self,
         clock: &dyn Clock,
+        families: &[u32],
         bytes: usize,
         go_on: impl Fn() -> koeldb_base::Result<()>,
     ) -> koeldb_base::Result<()> {
-        let Some(rate) = self.delayed_rate() else {
-            return Ok(());
-        };
         let begun = clock.now();
-        let cost = Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / rate);
-        let before = *lock(&self.account);
-        let after = before.charged(begun, cost);
-        *lock(&self.account) = after;
+        let bookings = self.book(families, bytes, begun);
+        let ends = bookings.iter().map(|booking| booking.end);
+        let end = ends.max().unwrap_or_default();
         // Short debts are carried over: a sleep takes at least 50 us, however short.
-        if after.next_free.saturating_sub(begun) < Duration::from_millis(1) {
+        if end.saturating_sub(begun) < Duration::from_millis(1) {
             return Ok(());
         }
         loop {
             let now = clock.now();
-            if now >= after.next_free {
+            if now >= end || !self.limits(families) {
                 return Ok(());
             }
-            if self.is_normal() {
-                // The next slowdown does not claim the rest.
-                *lock(&self.account) = Account::default();
-                return Ok(());
-            }
-            let left = after.next_free - now;
-            clock.sleep(left.min(Duration::from_millis(50)));
+            clock.sleep((end - now).min(Duration::from_millis(50)));
             if let Err(error) = go_on() {
-                *lock(&self.account) = before.given_up(begun, clock.now(), cost);
+                let mut limits = lock(&self.limits);
+                for booking in bookings {
+                    if let Some(limit) = limits.by_family.get_mut(&booking.family) {
+                        limit.account.give_up(booking, clock.now());
+                    }
+                }
                 return Err(error);
             }
         }
+    }
+
+    /// Books the time that `bytes` take at each of `families` that has a rate.
+    fn book(&self, families: &[u32], bytes: usize, now: Duration) -> Vec<Booking> {
+        let nanos = (bytes as u64).saturating_mul(1_000_000_000);
+        let mut bookings = Vec::new();
+        let mut limits = lock(&self.limits);
+        for &family in families {
+            if let Some(limit) = limits.by_family.get_mut(&family)
+                && limit.rate != STOPPED
+            {
+                let cost = Duration::from_nanos(nanos / limit.rate);
+                bookings.push(limit.account.book(family, now, cost));
+            }
+        }
+        bookings
     }
 }
 
@@ -406,7 +469,7 @@ mod tests {
         patience: Duration,
     ) -> Result<()> {
         let until = clock.now() + patience;
-        stall.delay(clock, bytes, || match clock.now() < until {
+        stall.delay(clock, &[0], bytes, || match clock.now() < until {
             true => Ok(()),
             false => Err(Error::with_kind(ErrorKind::TimedOut, "no patience")),
         })
@@ -419,7 +482,7 @@ mod tests {
             write_within(&stall, &clock, 60_000, Duration::from_millis(100)).unwrap_err();
         }
         let begun = clock.now();
-        stall.delay(&clock, 500, patient).unwrap();
+        stall.delay(&clock, &[0], 500, patient).unwrap();
         assert!(clock.now() - begun <= Duration::from_millis(500));
     }
 
@@ -447,11 +510,25 @@ mod tests {
             }
             Ok(())
         };
-        stall.delay(&clock, 1_000_000, ends_early).unwrap();
+        stall.delay(&clock, &[0], 1_000_000, ends_early).unwrap();
         assert!(clock.now() < Duration::from_secs(1));
         slow_down(&stall);
-        stall.delay(&clock, 500, patient).unwrap();
+        stall.delay(&clock, &[0], 500, patient).unwrap();
         assert!(clock.now() < Duration::from_secs(2), "{:?}", clock.now());
+    }
+
+    #[test]
+    fn a_family_limits_only_the_writes_to_it() {
+        let (stall, clock) = (slowed_writes(), ManualClock::new());
+        stall.set(7, StallCondition::Stopped(StallCause::MemtableLimit));
+        assert!(stall.is_stopped() && stall.stops(&[1, 7]) && stall.limits(&[0]));
+        assert!(!stall.stops(&[0, 1]) && !stall.limits(&[1]));
+        stall.delay(&clock, &[1], 1_000_000, patient).unwrap();
+        assert_eq!(clock.now(), Duration::ZERO);
+        stall.delay(&clock, &[0, 1], 500, patient).unwrap();
+        assert_eq!(clock.now(), Duration::from_millis(500));
+        stall.set(7, StallCondition::Normal);
+        assert!(!stall.is_stopped() && !stall.stops(&[7]) && stall.limits(&[0]));
     }
 
     #[test]

@@ -230,8 +230,8 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Rejects a batch that must not reach the log, and contradictory options; delays a write of
-    /// low priority, and waits for the rate limiter if the options ask for that.
+    /// Rejects a batch that must not reach the log, and contradictory options; waits as the write
+    /// must: for the rate limiter, for compactions at low priority, and in a stall of its families.
     #[inline]
     pub(crate) fn check_write(
         &self,
@@ -277,6 +277,7 @@ impl CommitPipeline {
         if options.low_pri {
             self.yield_to_compactions(batch.records().len(), mode)?;
         }
+        self.wait_out_stall(batch.records(), mode)?;
         Ok(mode)
     }
 
@@ -362,8 +363,7 @@ impl CommitEnv for CommitPipeline {
         count: u32,
         mode: CommitMode,
     ) -> Result<SeqNo> {
-        self.make_room(commit, records.len(), mode)
-            .map_err(not_applied)?;
+        self.make_room(commit, mode).map_err(not_applied)?;
         let first = commit.last_seqno + 1;
         if commit.last_seqno + SeqNo::from(count) > MAX_SEQNO {
             return Err(not_applied(Error::invalid_argument(
@@ -439,10 +439,21 @@ impl CommitEnv for CommitPipeline {
     }
 
     fn remaining_wait(&self, mode: CommitMode) -> Result<Duration> {
+        // A leader may wait for memory; stalled writes wait before they are queued.
+        self.remaining_of(mode, || self.is_out_of_memory())
+    }
+}
+
+impl CommitPipeline {
+    /// Returns how long a write may still wait; an error if it must not wait and is stalled.
+    pub(super) fn remaining_of(
+        &self,
+        mode: CommitMode,
+        is_stalled: impl Fn() -> bool,
+    ) -> Result<Duration> {
         // Queued writers are not woken when a stall begins.
         const SLICE: Duration = Duration::from_millis(5);
-        let is_stalled = !self.stall.is_normal() || self.is_out_of_memory();
-        if mode.no_slowdown && is_stalled {
+        if mode.no_slowdown && is_stalled() {
             return Err(not_applied(Error::with_kind(
                 ErrorKind::Incomplete,
                 "writes are stalled, and no_slowdown is set",
@@ -452,7 +463,7 @@ impl CommitEnv for CommitPipeline {
             Some(stall_timeout) => stall_timeout.left(&*self.context.clock),
             None => Duration::MAX,
         };
-        if left.is_zero() && is_stalled {
+        if left.is_zero() && is_stalled() {
             return Err(not_applied(Error::with_kind(
                 ErrorKind::TimedOut,
                 "writes were stalled for longer than stall_timeout",

@@ -24,16 +24,26 @@ pub(crate) struct LowPriorityWrites {
 impl LowPriorityWrites {
     /// Books a write of `bytes`; returns the time of its end at the permitted rate.
     fn book(&self, now: Duration, bytes: usize) -> Duration {
-        let nanos = (bytes as u64).saturating_mul(1_000_000_000) / BYTES_PER_SECOND;
         let mut next_free = lock(&self.next_free);
-        *next_free = now.max(*next_free) + Duration::from_nanos(nanos);
+        *next_free = now.max(*next_free) + cost(bytes);
         *next_free
+    }
+
+    /// Returns the time booked by a write of `bytes` that gave up.
+    fn give_back(&self, bytes: usize) {
+        let mut next_free = lock(&self.next_free);
+        *next_free = next_free.saturating_sub(cost(bytes));
     }
 
     /// Cancels what is booked, when compactions no longer lag.
     fn clear(&self) {
         *lock(&self.next_free) = Duration::ZERO;
     }
+}
+
+/// The time that bytes take at the permitted rate.
+fn cost(bytes: usize) -> Duration {
+    Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / BYTES_PER_SECOND)
 }
 
 impl CommitPipeline {
@@ -58,6 +68,7 @@ impl CommitPipeline {
             }
             let timeout = mode.stall_timeout.map(|timeout| timeout.left(clock));
             if timeout.is_some_and(|timeout| timeout.is_zero()) {
+                self.low_priority.give_back(bytes);
                 return Err(not_applied(Error::with_kind(
                     ErrorKind::TimedOut,
                     "a low-priority write waited for compactions longer than stall_timeout",
@@ -74,5 +85,23 @@ impl CommitPipeline {
 
     fn compactions_lag(&self) -> bool {
         !self.stall.is_normal() || self.families.by_id().values().any(|f| f.compactions_lag())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_gives_up_leaves_no_debt() {
+        let (writes, now) = (LowPriorityWrites::default(), Duration::from_secs(5));
+        let second = 1 << 20;
+        let first = writes.book(now, second);
+        assert_eq!(first, Duration::from_secs(6));
+        for _ in 0..10 {
+            assert_eq!(writes.book(now, second), Duration::from_secs(7));
+            writes.give_back(second);
+        }
     }
 }

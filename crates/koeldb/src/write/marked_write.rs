@@ -43,10 +43,12 @@ impl CommitPipeline {
         note: impl Fn(DecisionStep),
     ) -> Result<SeqNo> {
         let mode = self.check_write(write.batch, &logged(options))?;
+        // The batch lacks the operations of the prepared section.
+        self.wait_out_stall(write.applied, mode)?;
         let mut leadership = self.queue.lead();
         self.queue.pipeline.drain();
         let commit = &mut *leadership.commit;
-        self.make_room(commit, write.applied.len(), mode)
+        self.make_room(commit, mode)
             .map_err(|error| error.with_outcome(WriteOutcome::NotApplied))?;
         let first = commit.last_seqno + 1;
         note(DecisionStep::Logging);
@@ -74,7 +76,7 @@ impl CommitPipeline {
         let mode = self.check_write(batch, &logged(options))?;
         let mut leadership = self.queue.lead();
         let commit = &mut *leadership.commit;
-        self.make_room(commit, section.len(), mode)
+        self.make_room(commit, mode)
             .map_err(|error| error.with_outcome(WriteOutcome::NotApplied))?;
         let next = commit.last_seqno + 1;
         self.write_log(commit, next, section, (batch.count(), 0), mode.sync)?;

@@ -1,6 +1,6 @@
 //! Room for the next group: waits for stalls and the memory limit, and seals full memtables.
 //!
-//! Only the leader of the write queue makes room. Memtables may share their memory limit with other
+//! Stalled writes wait before they are queued. Only the leader of the write queue makes room. Memtables may share their memory limit with other
 //! databases: the largest one is then sealed, in whichever database it is.
 
 use std::sync::Arc;
@@ -11,25 +11,22 @@ use koeldb_base::Result;
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 
-use super::commit::{ColumnFamilyMemtable, CommitPipeline, CommitState};
+use super::commit::{ColumnFamilyMemtable, CommitPipeline, CommitState, not_applied};
 use super::queue::{CommitEnv, CommitMode};
+use crate::batch::BatchIter;
 use crate::listener::FlushReason;
 use crate::spans;
 use crate::write_buffers::{ManagedDatabase, WriteBufferManager};
 
 impl CommitPipeline {
-    /// Rejects or delays the write as the stall condition requires, and seals full memtables.
+    /// Makes room for a group: waits for memory, and seals full memtables.
     #[inline]
     pub(crate) fn make_room(
         self: &Arc<Self>,
         commit: &mut CommitState,
-        bytes: usize,
         mode: CommitMode,
     ) -> Result<()> {
         self.health.check_writable()?;
-        if !self.stall.is_normal() {
-            self.wait_out_stall(bytes, mode)?;
-        }
         if self.check_due.load(Ordering::Relaxed) || commit.is_wal_check_due() {
             self.check_memtable_sizes(commit)?;
         }
@@ -39,28 +36,69 @@ impl CommitPipeline {
         Ok(())
     }
 
+    /// Rejects or delays a write while the column families of its records are stalled.
+    ///
+    /// The write waits before it is queued: the leader would keep the writes of other column
+    /// families waiting.
+    #[inline]
+    pub(crate) fn wait_out_stall(&self, records: &[u8], mode: CommitMode) -> Result<()> {
+        match self.stall.is_normal() {
+            true => Ok(()),
+            false => self.wait_while_stalled(records, mode).map_err(not_applied),
+        }
+    }
+
     #[cold]
-    fn wait_out_stall(self: &Arc<Self>, bytes: usize, mode: CommitMode) -> Result<()> {
+    fn wait_while_stalled(&self, records: &[u8], mode: CommitMode) -> Result<()> {
+        let mut families = Vec::new();
+        let mut operations = BatchIter::new(records);
+        while let Some(operation) = operations.next_operation()? {
+            if families.last() != Some(&operation.cf) {
+                families.push(operation.cf);
+            }
+        }
+        families.sort_unstable();
+        families.dedup();
+        if !self.stall.limits(&families) {
+            return Ok(());
+        }
         let _span = spans::stall();
         self.families.announce_stall_soon();
-        self.remaining_wait(mode)?;
+        let remaining = || self.remaining_stall(mode, &families);
+        remaining()?;
         let _timer = perf::timer(PerfMetric::WriteDelayTime);
         let begun = self.context.clock.now();
-        while self.stall.is_stopped() {
+        self.wait_while_stopped(&families, remaining)?;
+        self.stall
+            .delay(&*self.context.clock, &families, records.len(), || {
+                remaining()?;
+                self.health.check_writable()
+            })?;
+        // They may have been stopped in the meantime.
+        self.wait_while_stopped(&families, remaining)?;
+        self.record_stall(begun);
+        Ok(())
+    }
+
+    fn wait_while_stopped(
+        &self,
+        families: &[u32],
+        remaining: impl Fn() -> Result<Duration>,
+    ) -> Result<()> {
+        while self.stall.stops(families) {
             self.background.schedule();
-            let left = self.remaining_wait(mode)?;
-            let slice = left.min(Duration::from_millis(100));
+            let slice = remaining()?.min(Duration::from_millis(100));
             if !self.context.env.pool.wait(slice) {
-                self.stall.wait(slice);
+                self.stall.wait(families, slice);
             }
             self.health.check_writable()?;
         }
-        self.stall.delay(&*self.context.clock, bytes, || {
-            self.remaining_wait(mode)?;
-            self.health.check_writable()
-        })?;
-        self.record_stall(begun);
         Ok(())
+    }
+
+    /// Returns how long a write to stalled column families may still wait.
+    fn remaining_stall(&self, mode: CommitMode, families: &[u32]) -> Result<Duration> {
+        self.remaining_of(mode, || self.stall.limits(families))
     }
 
     fn record_stall(&self, begun: Duration) {

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use koeldb::fs::{
     FaultAction, FaultFileSystem, FaultRule, Operation, PosixFileSystem, Purpose, SystemClock,
 };
-use koeldb::{Db, Env, ErrorKind, Options, SstFileWriter, WriteOptions, WriteOutcome};
+use koeldb::{
+    ColumnFamilyOptions, Db, Env, ErrorKind, Options, SstFileWriter, WriteBatch, WriteOptions,
+    WriteOutcome,
+};
 
 use crate::scratch::ScratchDir;
 use crate::wait::until;
@@ -128,9 +131,8 @@ fn a_write_behind_others_that_wait_for_ever_gives_up_too() {
     assert_eq!(db.prefix("patient").count(), 3);
 }
 
-#[test]
-fn an_ingestion_behind_a_stopped_write_lets_compactions_go_on() {
-    let dir = ScratchDir::new();
+/// A database whose compactions do not end before the sender is dropped.
+fn without_compactions(dir: &ScratchDir) -> (Db, Sender<()>) {
     let (open, opened) = channel::<()>();
     let opened = Mutex::new(opened);
     let faults = FaultFileSystem::new(Arc::new(PosixFileSystem::new()), 1);
@@ -147,7 +149,68 @@ fn an_ingestion_behind_a_stopped_write_lets_compactions_go_on() {
         .create_if_missing(true)
         .set_level_zero_file_num_compaction_trigger(2)
         .set_env(&Env::new(Arc::new(faults), Arc::new(SystemClock)));
-    let db = Db::open(&options, dir.path()).unwrap();
+    (Db::open(&options, dir.path()).unwrap(), open)
+}
+
+#[test]
+fn a_family_with_debt_stops_only_the_writes_to_it() {
+    let dir = ScratchDir::new();
+    let (db, open) = without_compactions(&dir);
+    let mut options = ColumnFamilyOptions::new();
+    options.set_level_zero_file_num_compaction_trigger(2);
+    let debt = db.create_cf("debt", &options).unwrap();
+    for index in 0..5 {
+        debt.put("filling", format!("{index}")).unwrap();
+        debt.flush().unwrap();
+    }
+    let stops = [
+        "level0_slowdown_writes_trigger",
+        "level0_stop_writes_trigger",
+    ];
+    // A compaction of some of the tables may have begun, and does not end.
+    debt.set_options(stops.map(|name| (name, "5"))).unwrap();
+    let stopped = db.property_int_value("rocksdb.is-write-stopped").unwrap();
+    assert_eq!(stopped, Some(1));
+    let patient = {
+        let debt = debt.clone();
+        std::thread::spawn(move || debt.put("patient", "value"))
+    };
+    // Leaders and followers.
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let db = &db;
+            scope.spawn(move || {
+                for index in 0..100 {
+                    let key = format!("{thread} {index}");
+                    db.put_opt(key, "value", &without_waiting()).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(db.range(..).count(), 300);
+    let mut both = WriteBatch::new();
+    both.put("both", "value");
+    both.put_cf(&debt, "both", "value");
+    for (options, kind) in [
+        (impatient(), ErrorKind::TimedOut),
+        (without_waiting(), ErrorKind::Incomplete),
+    ] {
+        let error = db.write_opt(&both, &options).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(error.write_outcome(), Some(WriteOutcome::NotApplied));
+    }
+    assert!(!patient.is_finished());
+    assert!(!db.contains_key("both").unwrap());
+    drop(open);
+    patient.join().unwrap().unwrap();
+    db.write(&both).unwrap();
+    assert!(debt.contains_key("both").unwrap());
+}
+
+#[test]
+fn an_ingestion_behind_a_stopped_write_lets_compactions_go_on() {
+    let dir = ScratchDir::new();
+    let (db, open) = without_compactions(&dir);
     let flush = |value: &str| {
         db.put("a", value).unwrap();
         db.flush().unwrap();
