@@ -128,7 +128,7 @@ impl WalSet {
     /// Writes the records of a group as one record, and syncs the log if `sync`.
     ///
     /// `counts` are the number of operations in it and of sequence numbers that it takes. A failure
-    /// stops writes: the group may be in the log or not.
+    /// stops writes: the group may be in the log or not, unless the log had failed before.
     pub(crate) fn append(
         &self,
         wal: &mut Wal,
@@ -138,6 +138,7 @@ impl WalSet {
         sync: bool,
     ) -> Result<()> {
         let _timer = perf::timer(PerfMetric::WriteWalTime);
+        self.check_log(wal)?;
         let (count, taken) = counts;
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(&first.to_le_bytes());
@@ -176,6 +177,17 @@ impl WalSet {
                 .fail_writes(error.context("writing the log").with_severity(severity))
                 .with_outcome(WriteOutcome::Indeterminate)
         })
+    }
+
+    /// Refuses a write to a log that failed earlier: in a sync beside it that is not reported yet.
+    #[inline]
+    pub(crate) fn check_log(&self, wal: &Wal) -> Result<()> {
+        match wal.writer.failure() {
+            None => Ok(()),
+            Some(error) => Err(self
+                .sync_failed(error.clone())
+                .with_outcome(WriteOutcome::NotApplied)),
+        }
     }
 
     /// Writes buffered records to the operating system.

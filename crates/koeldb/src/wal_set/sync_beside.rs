@@ -128,3 +128,7 @@ impl WalSet {
         self.health.fail_writes(error.with_severity(Severity::Hard))
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

@@ -50,6 +50,7 @@ impl CommitPipeline {
         let commit = &mut *leadership.commit;
         self.make_room(commit, mode)
             .map_err(|error| error.with_outcome(WriteOutcome::NotApplied))?;
+        self.wals.check_log(commit.wal()?)?;
         let first = commit.last_seqno + 1;
         note(DecisionStep::Logging);
         let present = write.batch.count();
@@ -59,7 +60,9 @@ impl CommitPipeline {
             write.logged,
             (present, write.taken),
             mode.sync,
-        )?;
+        )
+        // The decision stands from here on, even if nothing was logged.
+        .map_err(|error| error.with_outcome(WriteOutcome::Indeterminate))?;
         let seqno = self.apply_unlogged(commit, write.applied, write.taken)?;
         note(DecisionStep::Applied(seqno));
         Ok(seqno)
