@@ -212,6 +212,12 @@ impl PreparedIngest {
         self.is_taken = installed.is_ok() || versions.is_uncertain();
         let installed = installed.map_err(|error| pipeline.health.manifest_failed(error))?;
         commit.last_seqno = last_seqno;
+        // A replacement is published first: no reader of a state without the old entries may miss
+        // the new ones. Otherwise the states come first: a transaction that is committed relies on
+        // finding all entries up to the published number.
+        if self.families.iter().any(|it| it.replaced.is_some()) {
+            pipeline.visibility.publish(last_seqno);
+        }
         for (id, version) in installed {
             let family = self.families.iter().find(|family| family.family.id == id);
             if let Some(PreparedFamily { family, .. }) = family {

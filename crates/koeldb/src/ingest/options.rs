@@ -64,7 +64,8 @@ impl IngestExternalFileOptions {
         /// Sets whether a file that cannot be linked is copied; on by default. If off, the
         /// ingestion of such a file fails.
         failed_move_fall_back_to_copy, set_failed_move_fall_back_to_copy;
-        /// Sets whether the files are hidden from snapshots that exist; on by default.
+        /// Sets whether the files are hidden from snapshots that exist; on by default. If off, a
+        /// transaction that has read or locked a key of the files may commit without a conflict.
         snapshot_consistency, set_snapshot_consistency;
         /// Sets whether files get a sequence number if they need one; on by default. If off, the
         /// ingestion of such a file fails.

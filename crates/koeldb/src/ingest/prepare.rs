@@ -58,7 +58,8 @@ pub(super) struct PreparedFamily {
 
 /// Tables that were checked and transferred into the directory of a database, before their commit.
 ///
-/// Dropping it removes the copies and links; the original files stay.
+/// Dropping it removes the copies and links, or leaves them to the next open if the database was
+/// closed; the original files stay.
 #[must_use = "nothing is ingested before the commit"]
 pub struct PreparedIngest {
     pub(super) commit: Arc<CommitPipeline>,
@@ -431,6 +432,10 @@ impl Drop for PreparedIngest {
         if self.is_taken || self.commit.context.is_forked() {
             return;
         }
+        // After a close the directory may be that of another database, with tables of these names.
+        let Ok(_foreground) = self.commit.slots.enter() else {
+            return;
+        };
         for target in self.targets() {
             // A file that cannot be removed is an orphan, which the next open removes.
             let _ = self.commit.context.fs.remove_file(&target);

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use koeldb::fs::{Failure, FaultRule, FileSystem, Operation, Purpose, SystemClock, WriteOptions};
 use koeldb::{
@@ -524,6 +525,60 @@ fn an_error_at_any_operation_leaves_the_range_or_its_replacement() {
         at += 1;
     }
     assert!(at > 6, "{at} operations");
+}
+
+#[test]
+fn readers_see_a_range_or_its_replacement_and_never_neither() {
+    // Tables of this style get sequence numbers, which are published.
+    let fixture = Fixture::with(|options| {
+        options.set_compaction_style(CompactionStyle::Fifo);
+    });
+    let db = &fixture.db;
+    let file = fixture.table("first", 0, 1);
+    db.ingest_external_file(&[file]).unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = || {
+            while !is_done.load(Ordering::Relaxed) {
+                assert!(db.get(key(0)).unwrap().is_some());
+                assert_eq!(db.range(..).count(), 1);
+            }
+        };
+        scope.spawn(reader);
+        for round in 0..100 {
+            let file = fixture.table(&format!("replacement {round}"), 0, 1);
+            let arg = replacing(&fixture, file, 0, 1);
+            let ingested = db.ingest_external_files(&[arg], &inconsistent());
+            if ingested.is_err() {
+                is_done.store(true, Ordering::Relaxed);
+            }
+            ingested.unwrap();
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn what_was_prepared_before_a_close_touches_no_later_database_there() {
+    let fixture = Fixture::new();
+    let file = fixture.table("file", 0, 10);
+    let args = [IngestExternalFileArg::new(fixture.db.default_cf(), [file])];
+    let prepared = fixture
+        .db
+        .prepare_ingest(&args, &IngestExternalFileOptions::new())
+        .unwrap();
+    let memory = &fixture.storage.memory;
+    let entries = memory.list(HERE.as_ref()).unwrap();
+    let mut names = entries.into_iter().map(|entry| entry.name);
+    let copy = names.find(|name| name.ends_with(".sst")).unwrap();
+    fixture.db.close().unwrap();
+    Db::destroy(&fixture.storage.options(), HERE).unwrap();
+    // The table of a database that was restored there.
+    memory.create_dir_all(HERE.as_ref()).unwrap();
+    let table = Path::new(HERE).join(copy);
+    memory.create(&table, &WriteOptions::default()).unwrap();
+    drop(prepared);
+    assert!(fixture.exists(&table));
 }
 
 /// Ingestions, writes and compactions at random against a map.
