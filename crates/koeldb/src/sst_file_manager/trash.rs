@@ -154,34 +154,48 @@ pub(super) fn adopt(shared: &Arc<Shared>, file: ObsoleteFile<'_>) {
     }
     drop(state);
     // The files of a manager that is dropped are deleted by the next open.
-    let turn = JobTurn(Arc::downgrade(shared));
+    let turn = JobTurn {
+        shared: Arc::downgrade(shared),
+        has_ended: false,
+    };
     file.env.pool.submit_waiting(move || turn.delete_all());
 }
 
 /// The right of one job to delete the files of the trash.
 ///
 /// Its drop permits another job: at the end of this one, or if the environment never runs it.
-struct JobTurn(Weak<Shared>);
+struct JobTurn {
+    shared: Weak<Shared>,
+    has_ended: bool,
+}
 
 impl JobTurn {
-    fn delete_all(self) {
+    fn delete_all(mut self) {
         while let Some(file) = self.next() {
-            if delete(&self.0, &file).is_none() {
+            if delete(&self.shared, &file).is_none() {
                 return;
             }
         }
     }
 
-    fn next(&self) -> Option<TrashFile> {
-        let shared = self.0.upgrade()?;
+    /// Takes the next file; without one the turn ends, so that a file added now gets another job.
+    fn next(&mut self) -> Option<TrashFile> {
+        let shared = self.shared.upgrade()?;
         let mut state = lock(&shared.trash.state);
-        state.files.pop_front()
+        let file = state.files.pop_front();
+        if file.is_none() {
+            state.has_job = false;
+            self.has_ended = true;
+        }
+        file
     }
 }
 
 impl Drop for JobTurn {
     fn drop(&mut self) {
-        if let Some(shared) = self.0.upgrade() {
+        if !self.has_ended
+            && let Some(shared) = self.shared.upgrade()
+        {
             lock(&shared.trash.state).has_job = false;
         }
     }
@@ -244,5 +258,35 @@ impl TrashFile {
 fn count(statistics: Option<&Statistics>, ticker: Ticker) {
     if let Some(statistics) = statistics {
         statistics.add(ticker, 1);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use crate::SstFileManager;
+
+    #[test]
+    fn a_file_added_at_the_end_of_a_job_gets_another_job() {
+        let manager = SstFileManager::builder().build();
+        let has_job = || lock(&manager.shared.trash.state).has_job;
+        lock(&manager.shared.trash.state).has_job = true;
+        let mut turn = JobTurn {
+            shared: Arc::downgrade(&manager.shared),
+            has_ended: false,
+        };
+        assert!(turn.next().is_none());
+        assert!(!has_job());
+        // Another job begins before this one is dropped.
+        lock(&manager.shared.trash.state).has_job = true;
+        drop(turn);
+        assert!(has_job());
+        // A job that the environment drops without running it.
+        drop(JobTurn {
+            shared: Arc::downgrade(&manager.shared),
+            has_ended: false,
+        });
+        assert!(!has_job());
     }
 }
