@@ -396,7 +396,7 @@ flag_table! {
     paranoid_memory_checks: bool = false, Engine, Sets(Scope::Family, "paranoid_memory_checks"), "Check the order of keys while cursors read a memtable.";
     partition_index: bool = false, Table, Custom, "Writes partitioned indexes.";
     partition_index_and_filters: bool = false, Table, Custom, "Writes partitioned indexes and filters.";
-    perf_level: i32 = 1, Run, Ignored("no counters are kept per thread"), "Level of the per-thread performance counters.";
+    perf_level: i32 = 1, Run, Ignored("koeldb::perf counts per thread, but db_bench does not print its counters"), "Level of the per-thread performance counters.";
     periodic_compaction_seconds: u64 = 18_446_744_073_709_551_614, Compaction, Sets(Scope::Family, "periodic_compaction_seconds"), "Age since creation at which a file is rewritten.";
     persist_stats_to_disk: bool = false, Engine, Sets(Scope::Db, "persist_stats_to_disk"), "Keep the statistics history in a hidden column family.";
     pin_l0_filter_and_index_blocks_in_cache: bool = false, Table, Sets(Scope::Table, "pin_l0_filter_and_index_blocks_in_cache"), "Pin index and filter blocks of L0 files in the cache.";
