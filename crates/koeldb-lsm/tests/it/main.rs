@@ -16,5 +16,6 @@ mod entries;
 mod flush;
 mod parse;
 mod pick;
+mod scale;
 mod search;
 mod tables;
