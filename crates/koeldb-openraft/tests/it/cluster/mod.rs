@@ -10,6 +10,7 @@ mod runtime;
 mod world;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -311,40 +312,60 @@ async fn revive(world: &World, id: u64) {
     world.start(id).await;
 }
 
-/// `KOELDB_SEED` is the first seed, `KOELDB_N` their number.
+impl Counts {
+    fn add(&mut self, other: &Counts) {
+        self.cuts += other.cuts;
+        self.kills += other.kills;
+        self.calls += other.calls;
+        self.unknown += other.unknown;
+        self.leaders += other.leaders;
+        self.snapshots += other.snapshots;
+        self.purges += other.purges;
+    }
+}
+
+/// `KOELDB_SEED` is the first seed, `KOELDB_N` their number. Each core runs seeds of its own.
 #[test]
 fn clusters_are_linearizable_through_power_cuts() {
     let asked = |name| {
         let value: Option<String> = std::env::var(name).ok();
         value.map(|value| value.parse::<u64>().unwrap())
     };
-    let (from, seconds) = (asked("KOELDB_SEED"), Floors::chosen().of(5, 20, 60));
+    let (from, seconds) = (asked("KOELDB_SEED"), Floors::chosen().of(5, 10, 60));
     let count = match (asked("KOELDB_N"), from) {
         (Some(count), _) => count,
         (None, Some(_)) => 1,
-        (None, None) => Floors::chosen().of(3, 100, 5_000),
+        (None, None) => Floors::chosen().of(3, 400, 5_000),
     };
     let from = from.unwrap_or(0);
-    let mut total = Counts::default();
-    let mut failed = Vec::new();
-    for seed in from..from + count {
-        let ran = std::panic::catch_unwind(|| simulate(seed, run(seconds)));
-        let Ok(counts) = ran else {
-            println!("seed {seed} fails: KOELDB_SEED={seed}");
-            failed.push(seed);
-            continue;
-        };
-        total.cuts += counts.cuts;
-        total.kills += counts.kills;
-        total.calls += counts.calls;
-        total.unknown += counts.unknown;
-        total.leaders += counts.leaders;
-        total.snapshots += counts.snapshots;
-        total.purges += counts.purges;
-    }
+    let next = AtomicU64::new(from);
+    let total = Mutex::new((Counts::default(), Vec::new()));
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= from + count {
+                        break;
+                    }
+                    let ran = std::panic::catch_unwind(|| simulate(seed, run(seconds)));
+                    let (counts, failed) = &mut *total.lock().unwrap();
+                    match ran {
+                        Ok(ran) => counts.add(&ran),
+                        Err(_) => {
+                            println!("seed {seed} fails: KOELDB_SEED={seed}");
+                            failed.push(seed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (counts, failed) = total.into_inner().unwrap();
     let floors = Floors::chosen().name();
     println!(
-        "summary suite=raft_cluster floors={floors} seeds={count} seconds={seconds} {total:?}"
+        "summary suite=raft_cluster floors={floors} seeds={count} seconds={seconds} {counts:?}"
     );
     assert!(failed.is_empty(), "seeds {failed:?} fail");
 }
