@@ -118,6 +118,8 @@ pub(crate) struct Verdict {
 /// RocksDB behind the programs in `tests/java`.
 pub(crate) struct Java {
     class_path: String,
+    /// The directory of the library's native part, unless each process unpacks it.
+    native: Option<PathBuf>,
 }
 
 impl Java {
@@ -154,26 +156,38 @@ impl Java {
             Err(error) => return missing(&format!("javac cannot be run: {error}")),
         }
         Some(Java {
+            native: unpack_native_part(Path::new(&*jar)),
             class_path: format!("{jar}:{}", classes.display()),
         })
     }
 
-    fn command(&self, what: &str, dir: &Path, settings: &[&str]) -> Command {
+    /// A process of a program, which starts fast and uses few threads.
+    fn program(&self, main: &str) -> Command {
         let mut command = Command::new("java");
+        command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
+        if let Some(native) = &self.native {
+            command.arg(format!("-Djava.library.path={}", native.display()));
+        }
+        command.args(["-cp", &self.class_path]);
+        if main == "History" {
+            // A killed process leaves no dump where it is run.
+            command.args(["-Xmx256m", "-XX:-CreateCoredumpOnCrash"]);
+            command.arg("-XX:ErrorFile=/dev/null");
+        }
+        command.arg(main);
         command
-            .args(["-cp", &self.class_path, "Check", what])
-            .arg(dir)
-            .args(settings);
+    }
+
+    fn command(&self, what: &str, dir: &Path, settings: &[&str]) -> Command {
+        let mut command = self.program("Check");
+        command.arg(what).arg(dir).args(settings);
         command
     }
 
     /// Leaves prepared transactions or decides them (`Prepared.java`); returns what it printed.
     pub(crate) fn prepared(&self, what: &str, dir: &Path, settings: &[&str]) -> String {
-        let mut command = Command::new("java");
-        command
-            .args(["-cp", &self.class_path, "Prepared", what])
-            .arg(dir)
-            .args(settings);
+        let mut command = self.program("Prepared");
+        command.arg(what).arg(dir).args(settings);
         let outcome = Outcome::of(&mut command);
         assert!(
             outcome.succeeded,
@@ -186,13 +200,7 @@ impl Java {
 
     /// A process that executes the commands of its input (`History.java`).
     pub(crate) fn history(&self) -> Command {
-        let mut command = Command::new("java");
-        // It starts fast, uses few threads, and leaves no dump where it is run.
-        command
-            .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"])
-            .args(["-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=/dev/null"])
-            .args(["-cp", &self.class_path, "History"]);
-        command
+        self.program("History")
     }
 
     /// Runs a command of the program, whatever comes of it.
@@ -263,11 +271,8 @@ impl Java {
 
     /// Runs a command of `Files.java`, which must succeed; returns what it prints.
     pub(crate) fn files(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new("java");
-        command
-            .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
-            .args(["-cp", &self.class_path, "Files"])
-            .args(arguments);
+        let mut command = self.program("Files");
+        command.args(arguments);
         let outcome = Outcome::of(&mut command);
         assert!(outcome.succeeded, "{arguments:?}: {}", outcome.text);
         outcome.text
@@ -282,6 +287,30 @@ impl Java {
     pub(crate) fn hold(&self, dir: &Path) -> Holder {
         Holder::start(&mut self.command("hold", dir, &[]))
     }
+}
+
+/// Unpacks the native part of the Java library, once for all test runs.
+///
+/// Without it every process unpacks the 17 MB for itself. Returns `None` if that is not possible.
+fn unpack_native_part(jar: &Path) -> Option<PathBuf> {
+    let name = match std::env::consts::ARCH {
+        "x86_64" => "librocksdbjni-linux64.so",
+        "aarch64" => "librocksdbjni-linux-aarch64.so",
+        _ => return None,
+    };
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(jar.file_stem()?);
+    if !kept.exists() {
+        let scratch = kept.with_extension(std::process::id().to_string());
+        std::fs::create_dir_all(&scratch).ok()?;
+        let mut unpack = Command::new("jar");
+        unpack.arg("xf").arg(jar.canonicalize().ok()?).arg(name);
+        let status = unpack.current_dir(&scratch).status().ok()?;
+        // Another process may have been faster.
+        if !status.success() || std::fs::rename(&scratch, &kept).is_err() {
+            let _ = std::fs::remove_dir_all(&scratch);
+        }
+    }
+    kept.join(name).exists().then_some(kept)
 }
 
 /// Another process that has reported an open directory; it ends when its input is closed.
