@@ -1,5 +1,6 @@
 //! The directory of a database: creation, locking, identity, and removal of obsolete files.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
@@ -180,10 +181,16 @@ impl Opening {
         };
         let is_obsolete = |kind: FileKind| matches!(kind, FileKind::Wal(log) if log < min_log);
         let archive_limits = ArchiveLimits::of(&self.db);
+        let named = match archive_limits {
+            // Of a log that cannot be read, nothing is known.
+            Some(_) => archive::predecessors(&*self.fs, &self.wal_dir).unwrap_or_default(),
+            None => BTreeSet::new(),
+        };
         let is_archived = |name: &str| match file_name::parse(name) {
             Some(FileKind::Wal(number)) if archive_limits.is_some() => {
                 let mut replayed = recovered.logs.iter();
-                !recovered.dropped_anything() && replayed.any(|log| log.number == number)
+                let is_whole = replayed.any(|log| log.number == number) || named.contains(&number);
+                !recovered.dropped_anything() && is_whole
             }
             _ => false,
         };

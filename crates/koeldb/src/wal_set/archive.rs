@@ -7,14 +7,17 @@
 //! The change feed reads an archived log if the next log says where it ends (`updates::logs`): it may
 //! end in batches that a recovery gave up.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use koeldb_base::Result;
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_fs::FileSystem;
 use koeldb_fs::small_file::{create_dir_durably, second_name};
+use koeldb_log::RecoveryMode;
 use koeldb_log::wal::archive_directory;
 
+use crate::batch::{Link, LinkKind};
 use crate::options::DbOptions;
 
 /// The bounds of the archive; 0 for none.
@@ -46,6 +49,26 @@ pub(crate) fn keep(fs: &dyn FileSystem, wal_dir: &Path, number: FileNumber) -> R
         return fs.remove_file(&log);
     }
     fs.rename(&log, &kept)
+}
+
+/// The logs that a log in the directory names as its predecessor: all of each took effect.
+///
+/// A log that is replaced because it failed is not named by the next one.
+pub(crate) fn predecessors(fs: &dyn FileSystem, wal_dir: &Path) -> Result<BTreeSet<FileNumber>> {
+    let mut found = BTreeSet::new();
+    for entry in fs.list(wal_dir)? {
+        let Some(FileKind::Wal(number)) = file_name::parse(&entry.name) else {
+            continue;
+        };
+        let mode = RecoveryMode::TolerateCorruptedTailRecords;
+        let mut reader = koeldb_log::wal::open(fs, wal_dir, number, mode)?;
+        let link = reader.next_record()?.and_then(Link::decode);
+        found.extend(
+            link.filter(|link| link.kind == LinkKind::Follows)
+                .map(|link| link.before),
+        );
+    }
+    Ok(found)
 }
 
 /// Removes archived logs beyond the limits, but none from number `needed_from` on.
