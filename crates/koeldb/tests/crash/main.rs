@@ -11,7 +11,8 @@
 //! - [`kill`]: a process under load is killed repeatedly. [`neighbours`]: two processes in one
 //!   directory.
 //! - [`transactions`]: prepared transactions, with the power cut at every operation.
-//! - [`pairs`]: calls that change two directories, cut off at each operation.
+//! - [`pairs`]: calls that change two directories, cut off at each operation; [`exports`] and
+//!   [`feeds`]: exports and imports, and a replica that follows the change feed, in the same way.
 //!
 //! `KOELDB_FLOORS=gate` and `long` do more (`koeldb_testkit::floors`); `KOELDB_SEED` and
 //! `KOELDB_SCRIPT` repeat a printed failure.
@@ -22,7 +23,9 @@
 #![expect(clippy::unwrap_used, reason = "what fails in a test fails the test")]
 
 mod check;
+mod exports;
 mod faults;
+mod feeds;
 mod interleavings;
 mod kill;
 mod neighbours;
