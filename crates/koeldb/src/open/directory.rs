@@ -99,7 +99,7 @@ impl Opening {
         })
     }
 
-    /// Checks that the logs are in the default directory, if the options name none.
+    /// Checks that the logs are in the directory that is read.
     pub(super) fn check_logs(&self, versions: &VersionSet) -> Result<()> {
         let oldest = versions.families().map(|family| family.log_number()).min();
         let wal_dir = &self.options.db.wal_dir;

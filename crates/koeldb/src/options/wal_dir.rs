@@ -13,8 +13,8 @@
 //! | are elsewhere; the LOG files name another database | reports the option as ignored: a copy |
 //! | are elsewhere; no LOG file names `wal_dir` | reports the option as ignored |
 //!
-//! If nothing was applied, the open checks for missing logs ([`check_logs`]), and fails if there
-//! are any.
+//! The open checks for missing logs ([`check_logs`]), and fails if there are any: if nothing was
+//! applied, or if the options name a directory without logs and the database's own has some.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -220,19 +220,22 @@ fn recorded(fs: &dyn FileSystem, directory: &Path) -> Option<String> {
     (!path.is_empty() && Path::new(&path) != directory).then_some(path)
 }
 
-/// Checks for logs from `oldest`, if the open names no `wal_dir`.
+/// Checks that the open does not miss logs from `oldest` on, which are where it does not look.
 ///
 /// # Errors
-/// `InvalidArgument` if the directory of the database has none, and the directory in its OPTIONS
-/// file has some, or cannot be read.
+/// `InvalidArgument` if the directory that is read has none, but the directory of the database has
+/// some (`wal_dir` is named); or the directory in its OPTIONS file has some, or cannot be listed
+/// (`wal_dir` is not named).
 pub(crate) fn check_logs(
     fs: &dyn FileSystem,
     directory: &Path,
     wal_dir: &str,
     oldest: FileNumber,
 ) -> Result<()> {
-    let is_named = !wal_dir.is_empty();
-    if is_named || holds_logs(fs, directory, oldest) {
+    if !wal_dir.is_empty() {
+        return check_named(fs, directory, Path::new(wal_dir), oldest);
+    }
+    if holds_logs(fs, directory, oldest) {
         return Ok(());
     }
     let Some(recorded) = recorded(fs, directory) else {
@@ -249,6 +252,26 @@ pub(crate) fn check_logs(
         "{}: its OPTIONS file says that its logs lie in {recorded} (wal_dir), and the directory itself holds none: \
          set wal_dir to the directory that holds the logs of this database, not of one that it was copied from, or \
          to {0} to open it without them",
+        directory.display()
+    )))
+}
+
+/// Checks that the logs are not in the directory of the database, if the options name another one.
+///
+/// The directory in the OPTIONS file is not checked: a restored database may keep its logs elsewhere.
+fn check_named(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    named: &Path,
+    oldest: FileNumber,
+) -> Result<()> {
+    if holds_logs(fs, named, oldest) || !holds_logs(fs, directory, oldest) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument(format!(
+        "wal_dir names {}, which has no logs of the database, but {} has some: move them there, or \
+         open the database without wal_dir",
+        named.display(),
         directory.display()
     )))
 }
