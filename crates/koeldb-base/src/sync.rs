@@ -73,9 +73,11 @@ pub const SPINS: u32 = if cfg!(loom) { 1 } else { 2_000 };
 /// The number of hardware threads; two in models, so that some threads spin and some do not.
 #[must_use]
 pub fn cores() -> usize {
+    // A process asks the system once: it reads several files for the answer.
+    static CORES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     match cfg!(loom) {
         true => 2,
-        false => std::thread::available_parallelism().map_or(1, usize::from),
+        false => *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from)),
     }
 }
 
