@@ -56,7 +56,9 @@ fn static_levels(options: &mut Options) {
 }
 
 fn tiny_manifest(options: &mut Options) {
-    options.set_max_manifest_file_size(1);
+    options
+        .set_max_manifest_file_size(1)
+        .set_max_manifest_space_amp_pct(0);
 }
 
 fn manual_wal_flush(options: &mut Options) {
@@ -68,7 +70,10 @@ fn own_wal_directory(options: &mut Options) {
 }
 
 fn own_wal_directory_tiny_manifest(options: &mut Options) {
-    options.set_wal_dir("/logs").set_max_manifest_file_size(1);
+    options
+        .set_wal_dir("/logs")
+        .set_max_manifest_file_size(1)
+        .set_max_manifest_space_amp_pct(0);
 }
 
 fn tolerant(options: &mut Options) {

@@ -114,7 +114,9 @@ fn options(disk: &dyn Disk, tiny_manifest: bool) -> Options {
         .set_bgerror_resume_retry_interval(Duration::from_millis(50))
         .set_env(&Env::new(disk.fs(), Arc::new(SystemClock)));
     if tiny_manifest {
-        options.set_max_manifest_file_size(1);
+        options
+            .set_max_manifest_file_size(1)
+            .set_max_manifest_space_amp_pct(0);
     }
     options
 }

@@ -96,6 +96,7 @@ fn logs_tables_and_manifests_are_synced_and_written_back_as_the_options_say() {
             .set_strict_bytes_per_sync(on)
             .set_allow_fallocate(on)
             .set_max_manifest_file_size(1)
+            .set_max_manifest_space_amp_pct(0)
             .set_manifest_preallocation_size(123);
         let db = Db::open(&options, "/db").unwrap();
         let files = noted.run(&db);
@@ -125,6 +126,7 @@ fn changed_options_apply_to_the_next_file() {
         ("strict_bytes_per_sync", "true"),
         ("writable_file_max_buffer_size", "70000"),
         ("max_manifest_file_size", "1"),
+        ("max_manifest_space_amp_pct", "0"),
         ("manifest_preallocation_size", "333"),
     ])
     .unwrap();

@@ -457,6 +457,7 @@ impl Histories {
         options
             .set_write_buffer_size([4 << 10, 64 << 20][usize::from(random.chance(1, 2))])
             .set_max_manifest_file_size([1, 4 << 10, 1 << 30][index(&mut random, 3)])
+            .set_max_manifest_space_amp_pct(0)
             .set_merge_operator(Arc::new(StringAppend::new(",")))
             .set_enable_pipelined_write(random.chance(1, 4));
         let primary = Db::open(&options, HERE).unwrap();
@@ -653,6 +654,7 @@ fn readers_see_whole_batches_in_order_while_the_primary_flushes_and_compacts() {
     options
         .set_write_buffer_size(16 << 10)
         .set_max_manifest_file_size(4 << 10)
+        .set_max_manifest_space_amp_pct(0)
         .set_level_zero_file_num_compaction_trigger(2);
     let primary = Db::open(&options, HERE).unwrap();
     let other = primary

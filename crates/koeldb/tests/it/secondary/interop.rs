@@ -190,7 +190,8 @@ fn a_secondary_of_rocksdb_follows_our_primary() {
         .create_missing_column_families(true)
         .set_write_buffer_size(64 << 10)
         .set_level_zero_file_num_compaction_trigger(2)
-        .set_max_manifest_file_size(4 << 10);
+        .set_max_manifest_file_size(4 << 10)
+        .set_max_manifest_space_amp_pct(0);
     let (primary, [koel]) = Db::open_cf(&options, dir.path(), ["koel"]).unwrap();
     let mut rocks = RocksDb::start(java);
     let (path, own_path) = (
