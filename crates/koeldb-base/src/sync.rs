@@ -73,7 +73,7 @@ pub const SPINS: u32 = if cfg!(loom) { 1 } else { 2_000 };
 /// The number of hardware threads; two in models, so that some threads spin and some do not.
 #[must_use]
 pub fn cores() -> usize {
-    // A process asks the system once: it reads several files for the answer.
+    // Cached: the standard library reads several files to answer.
     static CORES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     match cfg!(loom) {
         true => 2,

@@ -13,13 +13,13 @@ use crate::{Cache, DB, DBCommon, Error, ThreadMode, TransactionDB};
 pub enum PerfStatsLevel {
     /// As `Disable`.
     Uninitialized = 0,
-    /// None.
+    /// No measurements.
     Disable,
     /// Counts.
     EnableCount,
-    /// Counts, and times except of locks.
+    /// Counts, and times except those of waits for locks.
     EnableTimeExceptForMutex,
-    /// The same: times of processors are not measured.
+    /// As `EnableTimeExceptForMutex`: processor times are not measured.
     EnableTimeAndCPUTimeExceptForMutex,
     /// All times.
     EnableTime,
@@ -151,11 +151,11 @@ pub fn set_perf_stats(lvl: PerfStatsLevel) {
 
 /// The measurements of the calling thread, since it began or since [`PerfContext::reset`].
 ///
-/// Work that other threads do for the thread is not included. The metrics that
-/// [`PerfContext::report`] lists are measured; the others stay 0.
+/// Work that other threads do for the thread is not included. Metrics that the engine does not
+/// measure stay 0; [`PerfContext::report`] lists all that it measures.
 #[derive(Default)]
 pub struct PerfContext {
-    /// COMPAT: the original's is of the thread that created it.
+    /// COMPAT: not `Send`, like the original, whose context belongs to the thread that created it.
     label: PhantomData<*const ()>,
 }
 

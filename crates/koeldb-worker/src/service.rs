@@ -45,7 +45,7 @@ impl DirectoryService {
     /// Opens the service on a directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// If the directory cannot be created, or is none.
+    /// If the directory cannot be created, or the path is not a directory.
     pub fn open(env: &Env, directory: impl AsRef<Path>) -> Result<Self> {
         Ok(DirectoryService {
             store: Store::open(env.file_system(), directory.as_ref(), true)?,
@@ -66,7 +66,8 @@ impl DirectoryService {
     /// Sets the time after which a job without a sign of a worker runs locally; 30 s by default.
     ///
     /// Signs are that a worker takes the job, and its beats. The timeout should be longer than the
-    /// time after which workers take a job over from each other ([`crate::Worker::set_beat_interval`]).
+    /// time after which workers take a job over from each other
+    /// ([`crate::Worker::set_beat_interval`]).
     pub fn set_worker_timeout(&mut self, timeout: Duration) -> &mut Self {
         self.worker_timeout = timeout;
         self

@@ -27,7 +27,7 @@ use koeldb::{Error, Result};
 const MESSAGE_BYTES_MAX: u64 = 256 << 20;
 /// The longest path that is read.
 const PATH_BYTES_MAX: u64 = 64 << 10;
-/// A job is not attempted again after so many workers were lost: it may be what kills them.
+/// The maximum number of attempts: a job may be the cause of the loss of its workers.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// A directory of jobs.
@@ -46,7 +46,7 @@ pub(crate) struct Job {
     pub(crate) id: String,
 }
 
-/// What the files of a job show of its workers.
+/// The progress of a job, read from its files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// The number of attempts that a worker has claimed.
@@ -219,7 +219,7 @@ impl Job {
         Ok((database.into(), self.read("input", MESSAGE_BYTES_MAX)?))
     }
 
-    /// What the files show; `None` if the job is gone.
+    /// Returns the progress; `None` if the job was withdrawn.
     pub(crate) fn progress(&self) -> Result<Option<Progress>> {
         if !self.exists()? {
             return Ok(None);

@@ -31,13 +31,13 @@ pub struct Worker {
 pub enum JobOutcome {
     /// The result was written.
     Completed,
-    /// The compaction failed, which the result says: the primary runs it.
+    /// The compaction failed. The result says so, and the primary compacts locally.
     Failed(Error),
     /// The primary no longer waits.
     Withdrawn,
 }
 
-/// What a worker did for a job.
+/// The report of a job that a worker ran.
 #[derive(Clone, Debug)]
 pub struct JobReport {
     /// The database id and the name of the job.
@@ -80,10 +80,10 @@ impl Worker {
     ///
     /// `overrides` has the environment, and the comparators, merge operators, compaction filters and
     /// prefix extractors that OPTIONS files can only name; see [`Db::open_and_compact`]. `name`
-    /// shows in the files of claimed jobs whose they are.
+    /// identifies the worker in its claims.
     ///
     /// # Errors
-    /// If the directory cannot be read, or is none.
+    /// If the directory cannot be read, or the path is not a directory.
     pub fn new(
         overrides: &Options,
         directory: impl AsRef<Path>,
@@ -114,7 +114,7 @@ impl Worker {
 
     /// Claims a job and runs it; `None` if there is no job to claim now.
     ///
-    /// A compaction that fails is a report, no error.
+    /// A failed compaction is an outcome of the report, not an error.
     ///
     /// # Errors
     /// If the directory cannot be read or written.

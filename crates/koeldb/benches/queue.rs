@@ -6,8 +6,8 @@
 //!
 //! Each operation is a seek to the first entry, its deletion, and a put behind the last entry of
 //! 1,000. The program prints the mean time of a seek and of an operation for each tenth of the
-//! operations, with point deletions or, if asked, with `delete_range`. It fails if seeks of a later tenth took
-//! more than five times as long as those of the first one.
+//! operations, with point deletions or, if asked, with `delete_range`. It fails if seeks of a later
+//! tenth took more than five times as long as those of the first one.
 #![expect(clippy::unwrap_used, reason = "a failure ends the benchmark")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 

@@ -99,8 +99,8 @@ pub trait CompactionService: Send + Sync + 'static {
 
     /// Receives the end of a job at the primary.
     ///
-    /// `Success`: its tables are in the database directory. `UseLocal`: the result was refused. The
-    /// output directory is no longer needed.
+    /// `Success`: its tables are in the database directory. `UseLocal`: the result was refused.
+    /// `Aborted`: the compaction was cancelled. The output directory is no longer needed.
     fn on_installation(&self, job_id: &str, status: CompactionServiceJobStatus) {
         let _ = (job_id, status);
     }

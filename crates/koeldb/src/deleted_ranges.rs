@@ -12,8 +12,8 @@
 //! 4. Scans at that number or a later one pass the range, unless it is void.
 //!
 //! A write makes the range void before its sequence number is published, so a scan that may see the
-//! write sees that, too. Ranges are those of one super-version, whose runs have every write from before
-//! step 2. Its successor begins without ranges; the leader makes the ranges of a replaced
+//! write also sees the void range. Ranges are those of one super-version, whose runs have every
+//! write from before step 2. Its successor begins without ranges; the leader makes the ranges of a replaced
 //! super-version void when it stops watching them, because cursors may still use it.
 
 use std::cmp::Ordering as KeyOrdering;
@@ -146,7 +146,7 @@ impl DeletedRanges {
         widest.map(|range| range.run.clone())
     }
 
-    /// Takes note of a run of deleted keys that a scan at `seqno` has found; confirms ranges in it.
+    /// Records a run of deleted keys found by a scan at `seqno`, and confirms the ranges in it.
     ///
     /// Returns whether the run was proposed, so that the leader must check the family.
     pub(crate) fn note_run(&self, order: &KeyOrder, run: DeletedRun, seqno: SeqNo) -> bool {
@@ -200,7 +200,7 @@ impl DeletedRanges {
     }
 }
 
-/// The ranges that the writes of a column family watch, as the leader of the write queue keeps them.
+/// The ranges that the writes of a column family watch, kept by the leader of the write queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchedRanges {
     set: Arc<DeletedRanges>,

@@ -114,7 +114,7 @@ pub struct UpdateIterator {
     is_whole: bool,
     /// The sequence number after the last record that was read of the log.
     read_to: SeqNo,
-    /// Where the log of the reader must end, if it is archived.
+    /// The sequence number after the last operation of the reader's log, if it is archived.
     end: Option<SeqNo>,
     /// The archived logs after it, oldest first.
     archived: VecDeque<ArchivedLog>,
@@ -129,10 +129,10 @@ pub struct UpdateIterator {
 impl Db {
     /// Returns the batches from `seqno` on, from the write-ahead log (RocksDB's `GetUpdatesSince`).
     ///
-    /// With `WAL_ttl_seconds` or `WAL_size_limit_MB` obsolete logs stay in an archive, which is read
-    /// too, so that a replica can go on after an interruption, also one of this database. The logs
-    /// before that last open are read only as far as each names the one before it: not those of an
-    /// earlier open, nor any after a recovery that dropped something.
+    /// With `WAL_ttl_seconds` or `WAL_size_limit_MB`, obsolete logs stay in an archive, which is read
+    /// too: a replica can go on after an interruption or a restart. The archive is read back to the
+    /// logs of the previous open, as long as each log names its predecessor; not beyond a recovery
+    /// that dropped records.
     ///
     /// The first one is the batch that contains `seqno`, or the next. The iterator keeps its log
     /// and later ones in place, and the database open. The batches of

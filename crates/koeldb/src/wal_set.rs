@@ -128,7 +128,7 @@ impl WalSet {
     /// Writes the records of a group as one record, and syncs the log if `sync`.
     ///
     /// `counts` are the number of operations in it and of sequence numbers that it takes. A failure
-    /// stops writes: the group may be in the log or not, unless the log had failed before.
+    /// stops writes: the group may be in the log, unless the log had failed before; then it is not.
     pub(crate) fn append(
         &self,
         wal: &mut Wal,

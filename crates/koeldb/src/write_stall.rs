@@ -2,9 +2,10 @@
 //!
 //! Writes are stopped only where memory or the tree would otherwise grow without bound. Each column
 //! family has a [`StallCondition`], which applies to the batches that write to it: a write waits
-//! before it is queued, and never for a column family that it does not touch. Between the slowdown and the stop
-//! trigger, the permitted rate falls linearly from `delayed_write_rate` to a sixteenth of it,
-//! instead of abruptly (RocksDB: `db/column_family.cc`, `RecalculateWriteStallConditions`).
+//! before it is queued, and never for a column family that it does not touch.
+//!
+//! Between the slowdown and the stop trigger, the permitted rate falls linearly from
+//! `delayed_write_rate` to a sixteenth of it, instead of abruptly (RocksDB: `db/column_family.cc`, `RecalculateWriteStallConditions`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -160,7 +161,8 @@ const STOPPED: u64 = 0;
 /// The stall state that a write checks before it is queued.
 #[derive(Debug)]
 pub(crate) struct WriteStall {
-    /// The least permitted bytes per second of all column families: `NORMAL`, `STOPPED`, or a rate between the two.
+    /// The least permitted bytes per second of all column families: `NORMAL`, `STOPPED`, or a rate
+    /// between the two.
     rate: AtomicU64,
     limits: Mutex<Limits>,
     wake: Condvar,
@@ -229,7 +231,7 @@ impl Account {
         }
     }
 
-    /// Returns the time booked by a write that waited until `now` and gave up.
+    /// Cancels the rest of a booking whose write waited until `now` and gave up.
     ///
     /// Its wait is credited to the next write: otherwise a write that costs more than the time
     /// limit of its writer would never succeed.
@@ -303,7 +305,7 @@ impl WriteStall {
         self.rate.load(Ordering::Acquire) == NORMAL
     }
 
-    /// Whether the writes to a column family are stopped.
+    /// Whether the writes to at least one column family are stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.rate.load(Ordering::Acquire) == STOPPED
     }

@@ -40,8 +40,8 @@ pub enum RunLimit {
     Trigger,
     /// This number.
     Fixed(usize),
-    /// The number of runs of the largest run's tree, if each run is as large as the size ratio
-    /// permits, and the first has these bytes.
+    /// The number of runs up to the largest one, if each is as large as the size ratio permits and
+    /// the first has these bytes.
     BySizes {
         /// The bytes of the first run: the size of a memtable.
         first_run_bytes: u64,

@@ -165,7 +165,8 @@ impl Life {
         Ok(true)
     }
 
-    /// Lets the secondary catch up, and compares it. What is in no log and no table is not there.
+    /// Lets the secondary catch up, and compares it. It lacks entries that are in no log
+    /// and no table.
     fn catch_up(&self, thread: u64, secondary: &mut Option<Db>) -> Result<bool, String> {
         if self.faults.is_some() {
             // A log may end in a record of a write that failed.

@@ -1,4 +1,4 @@
-//! The change feed of a thread: what it says of the thread's keys must be what the thread wrote.
+//! The change feed of a thread, compared with the writes of the thread to its own keys.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -399,7 +399,7 @@ impl Life {
         match random.below(10) {
             0..4 => self.follow(thread, feed),
             4..6 => {
-                // What is ingested is in no log.
+                // Ingested entries are in no log.
                 *feed = None;
                 self.ingest(thread, random)
             }

@@ -44,7 +44,7 @@ struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
 
-    /// The name of this worker in the files of its jobs [default: the process id].
+    /// The prefix of the workers' names in the files of jobs [default: the process id].
     #[arg(long)]
     name: Option<String>,
 
@@ -89,7 +89,7 @@ fn json_line(report: &JobReport) -> String {
     .to_string()
 }
 
-/// Runs jobs until the arguments say that it is enough.
+/// Runs jobs until `--jobs` or `--until-idle` ends the loop.
 fn run_thread(args: &Args, number: u32, left: &AtomicU64) -> Result<()> {
     let options = Options::default();
     let process = std::process::id().to_string();

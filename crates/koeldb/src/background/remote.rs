@@ -142,6 +142,7 @@ impl Background {
         };
         let is_canceled = |flag: &&AtomicBool| flag.load(Ordering::Relaxed);
         if is_canceled(&&self.slots.cancelled) || request.canceled.iter().any(is_canceled) {
+            service.on_installation(&id, CompactionServiceJobStatus::Aborted);
             return Err(aborted());
         }
         let job = RemoteJob {

@@ -124,12 +124,12 @@ option_section! {
         /// Extra data over the last run that triggers a full compaction.
         [honoured mutable "5.10"] max_size_amplification_percent: u32 = 200, "Percent.",
             set_max_size_amplification_percent(count: u32), get_max_size_amplification_percent;
-        /// Only the oldest data up to this share of the total is compressed, besides the outputs of
-        /// manual compactions and those for size amplification.
+        /// Share of the data, oldest first, that is compressed. The outputs of manual compactions and
+        /// of those for size amplification are always compressed.
         [honoured mutable "5.10"] compression_size_percent: i32 = -1, "Percent; -1 = compress all.",
             set_compression_size_percent(value: i32), get_compression_size_percent;
-        /// Number of sorted runs above which the newest are merged whatever their sizes. It has no
-        /// effect from level0_stop_writes_trigger, where writes would stop for ever.
+        /// Number of sorted runs above which the newest are merged whatever their sizes. It is capped
+        /// below level0_stop_writes_trigger, at which writes stop.
         [honoured mutable "9.4"] max_read_amp: i32 = -1, "-1 = level0_file_num_compaction_trigger is the limit; 0 = chosen from size_ratio; else >= trigger.",
             set_max_read_amp(value: i32), get_max_read_amp;
         /// How runs are added to a size-ratio merge.

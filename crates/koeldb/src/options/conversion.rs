@@ -72,9 +72,7 @@ impl DbOptions {
         let files = usize::try_from(self.max_open_files).ok()?;
         Some(files.saturating_sub(10))
     }
-}
 
-impl DbOptions {
     /// Returns the permitted growth of a MANIFEST over its first size, in percent.
     pub(crate) fn manifest_space_amp_percent(&self) -> u32 {
         not_negative(self.max_manifest_space_amp_pct)
@@ -124,8 +122,8 @@ impl ColumnFamilyOptions {
         (codec, options.codec_options())
     }
 
-    /// Returns the share in percent of the oldest data of a universal tree that is compressed; `None`
-    /// for all.
+    /// Returns the share in percent of the oldest data of a universal tree that is compressed;
+    /// `None` for all.
     pub(crate) fn compressed_percent(&self) -> Option<u32> {
         let percent = self.compaction_options_universal.compression_size_percent;
         let is_universal = self.compaction_style == CompactionStyle::Universal;

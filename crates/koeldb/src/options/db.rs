@@ -181,11 +181,11 @@ option_section! {
         /// Allow shortcuts in recovery after a clean shutdown.
         [accepted mutable "11.3"] optimize_manifest_for_recovery: bool = false, "Experimental.",
             set_optimize_manifest_for_recovery(on: bool), get_optimize_manifest_for_recovery;
-        /// Daily window in which leveled files are rewritten that exceed periodic_compaction_seconds
-        /// before the next window.
+        /// Daily window in which the leveled style rewrites files that would reach
+        /// periodic_compaction_seconds before the next window.
         [honoured mutable "8.8"] daily_offpeak_time_utc: String = String::new(), "\"\" or HH:mm-HH:mm, start ≠ end; colons are escaped in files; not written when empty.";
-        /// Longest pause between searches for compactions in an idle database, which is never longer
-        /// than 20 seconds.
+        /// Longest pause between searches for compactions in an idle database; above 20 seconds it
+        /// acts as 20.
         [honoured mutable "11.2"] max_compaction_trigger_wakeup_seconds: u64 = 43_200, "Seconds; <1 acts as 1.",
             set_max_compaction_trigger_wakeup_seconds(time: Duration as Seconds), get_max_compaction_trigger_wakeup_seconds;
         /// Store file-system hints about table files in the MANIFEST to open them faster.

@@ -220,7 +220,7 @@ fn recorded(fs: &dyn FileSystem, directory: &Path) -> Option<String> {
     (!path.is_empty() && Path::new(&path) != directory).then_some(path)
 }
 
-/// Checks that the open does not miss logs from `oldest` on, which are where it does not look.
+/// Checks for logs from `oldest` on in directories that the open does not read.
 ///
 /// # Errors
 /// `InvalidArgument` if the directory that is read has none, but the directory of the database has
@@ -258,7 +258,8 @@ pub(crate) fn check_logs(
 
 /// Checks that the logs are not in the directory of the database, if the options name another one.
 ///
-/// The directory in the OPTIONS file is not checked: a restored database may keep its logs elsewhere.
+/// The directory in the OPTIONS file is not checked: a restored database may keep its logs
+/// elsewhere.
 fn check_named(
     fs: &dyn FileSystem,
     directory: &Path,

@@ -461,31 +461,19 @@ impl<C: RunsCursor> Scan<C> {
         let Some(found) = ranges.find(order, &self.key, self.view.seqno, forward) else {
             return Ok(false);
         };
-        run.keys += found.keys;
-        if forward {
-            if order.compare(&found.lower, &run.lower).is_lt() {
-                run.lower = found.lower;
-            }
-            encode_into(
-                &mut self.target,
-                &found.upper,
-                MAX_SEQNO,
-                ValueType::FOR_SEEK,
-            );
-            self.cut_target(true);
-            self.inner.seek(&self.target)?;
-        } else {
-            if order.compare(&found.upper, &run.upper).is_gt() {
-                run.upper = found.upper;
-            }
-            encode_into(
-                &mut self.target,
-                &found.lower,
-                MAX_SEQNO,
-                ValueType::FOR_SEEK,
-            );
-            self.cut_target(false);
-            self.inner.seek_for_prev(&self.target)?;
+        let DeletedRun { lower, upper, keys } = found;
+        run.keys += keys;
+        let end = if forward { &upper } else { &lower };
+        encode_into(&mut self.target, end, MAX_SEQNO, ValueType::FOR_SEEK);
+        if forward && order.compare(&lower, &run.lower).is_lt() {
+            run.lower = lower;
+        } else if !forward && order.compare(&upper, &run.upper).is_gt() {
+            run.upper = upper;
+        }
+        self.cut_target(forward);
+        match forward {
+            true => self.inner.seek(&self.target)?,
+            false => self.inner.seek_for_prev(&self.target)?,
         }
         Ok(true)
     }

@@ -100,8 +100,8 @@ pub(crate) fn position_of(families: &[ColumnFamilyMemtable], id: u32) -> Option<
 
 /// Inserts operations, numbered from `first`, into the memtables of their column families.
 ///
-/// `has_all_earlier` tells whether the memtables have all entries below `first`. Returns whether a memtable has reached its check size. A panic, of a comparator for example, is
-/// an error.
+/// `has_all_earlier` tells whether the memtables have all entries below `first`. Returns whether a
+/// memtable has reached its check size. A panic, of a comparator for example, is an error.
 pub(crate) fn insert(
     families: &[ColumnFamilyMemtable],
     records: &[u8],

@@ -45,7 +45,7 @@ impl ColumnFamilyMemtable {
         operand: &[u8],
         seqno: SeqNo,
     ) -> Option<Vec<u8>> {
-        // Values of a family with a time to live end in a time, which only compactions see.
+        // COMPAT: operands of a TTL database end in their times, which a fold would replace.
         if self.family.ttl.is_some() {
             return None;
         }

@@ -29,7 +29,7 @@ impl LowPriorityWrites {
         *next_free
     }
 
-    /// Returns the time booked by a write of `bytes` that gave up.
+    /// Cancels the booking of a write of `bytes` that gave up.
     fn give_back(&self, bytes: usize) {
         let mut next_free = lock(&self.next_free);
         *next_free = next_free.saturating_sub(cost(bytes));

@@ -1,7 +1,8 @@
-//! Room for the next group: waits for stalls and the memory limit, and seals full memtables.
+//! Room for the next group: waits for the memory limit, and seals full memtables.
 //!
-//! Stalled writes wait before they are queued. Only the leader of the write queue makes room. Memtables may share their memory limit with other
-//! databases: the largest one is then sealed, in whichever database it is.
+//! Stalled writes wait before they are queued. Only the leader of the write queue makes room.
+//! Memtables may share their memory limit with other databases: the largest one is then sealed, in
+//! whichever database it is.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! The power is cut at every operation of a database and of a replica that follows its change feed.
 //!
-//! After each cut the replica goes on from its last sequence number, also in the archive of logs,
-//! and must then equal the database.
+//! After a cut the replica goes on from its last sequence number, also in the archive of logs, and
+//! must then equal the database. It may start over if the recovery replayed nothing or met damage.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

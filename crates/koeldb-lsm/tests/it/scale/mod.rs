@@ -18,7 +18,8 @@ const PAGE: &str = include_str!("../../../../../docs/scale.md");
 /// The default of `max_bytes_for_level_base`.
 const BASE_BYTES: f64 = 268_435_456.0;
 
-/// The write amplification at 400 times the base level, as simulated, and its rise with each factor of ten.
+/// The simulated write amplification at 400 times the base level, and its rise with each factor of
+/// ten.
 const AT_400: f64 = 18.4;
 const PER_DECADE: f64 = 7.3;
 
@@ -32,7 +33,8 @@ fn load(ratio: f64) -> Load {
     }
 }
 
-/// Writes the data `rounds` times, and once more; returns the write and space amplification of the last.
+/// Writes the data `rounds` times, and once more; returns the write and space amplification of the
+/// last round.
 fn simulate(load: &Load, rounds: u32) -> (f64, f64) {
     let mut simulator = Simulator::new(load.clone());
     for _ in 0..rounds {

@@ -1,9 +1,9 @@
 //! A simulator of the tree: the real pickers, over tables that are metadata alone.
 //!
-//! Keys are positions in a fixed space. Updates are uniform, so a table is described by its range and
-//! its density, the share of the positions that it has. A merge of densities `a` and `b` has the
-//! density `1 - (1 - a)(1 - b)`, and the bytes of a table are `density * range`. Compactions run as soon
-//! as they are due, and take no time: there are no stalls.
+//! Keys are positions in a fixed space. Updates are uniform, so a table is described by its range
+//! and its density, the share of the positions that it has. A merge of densities `a` and `b` has
+//! the density `1 - (1 - a)(1 - b)`, and the bytes of a table are `density * range`. Compactions
+//! run as soon as they are due, and take no time: there are no stalls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use koeldb_lsm::{FileMeta, Version};
 /// The number of positions of keys.
 const POSITIONS: u64 = 1 << 40;
 
-/// What is simulated.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     /// The bytes of all keys with one value each.
@@ -27,7 +27,7 @@ pub(super) struct Load {
     pub(super) last_level: usize,
 }
 
-/// What was written.
+/// The amounts written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
     updated_bytes: f64,
