@@ -11,8 +11,8 @@
 //!    keys in the range, and *confirms* it as of its own sequence number.
 //! 4. Scans at that number or a later one pass the range, unless it is void.
 //!
-//! A write makes the range void before its sequence number is published, so a scan that may see the
-//! write also sees the void range. Ranges are those of one super-version, whose runs have every
+//! A write makes the range void before its entry is inserted, so a scan that may see the entry also
+//! sees the void range. Ranges are those of one super-version, whose runs have every
 //! write from before step 2. Its successor begins without ranges; the leader makes the ranges of a replaced
 //! super-version void when it stops watching them, because cursors may still use it.
 

@@ -20,7 +20,9 @@ use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_log::RecordReader;
 
-use self::logs::{ArchivedLog, Start, gone, live_logs, log_reader, log_with, open_log};
+use self::logs::{
+    ArchivedLog, Start, gone, live_logs, log_reader, log_with, next_log_reader, open_log,
+};
 use crate::batch::{HEADER_BYTES, WriteBatch, header};
 use crate::db::Db;
 use crate::tree::Tree;
@@ -240,7 +242,7 @@ impl UpdateIterator {
                     self.pin.number, self.read_to
                 )));
             }
-            self.reader = log_reader(&inner.context, next)?;
+            self.reader = next_log_reader(&inner.context, next)?;
             self.end = self.archived.pop_front().map(|log| log.end);
             self.pin = LogPin::new(&inner.commit, next);
             self.is_whole = false;

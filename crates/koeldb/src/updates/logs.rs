@@ -82,6 +82,14 @@ pub(super) fn log_reader(context: &Context, number: FileNumber) -> Result<Record
     Ok(RecordReader::new(open_log(context, number)?, number, mode))
 }
 
+/// Returns the reader of a log that was seen before; the archive may have been purged since.
+pub(super) fn next_log_reader(context: &Context, number: FileNumber) -> Result<RecordReader> {
+    log_reader(context, number).map_err(|error| match error.is_path_not_found() {
+        true => gone(format!("the log {number:06} was removed")),
+        false => error,
+    })
+}
+
 /// Opens the log that contains sequence number `wanted`.
 pub(super) fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<Start> {
     let start = |number, reader| Start {
@@ -122,7 +130,7 @@ pub(super) fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<Start> 
         if first.is_some_and(|first| first <= wanted) {
             return Ok(Start {
                 number: log.number,
-                reader: log_reader(&commit.context, log.number)?,
+                reader: next_log_reader(&commit.context, log.number)?,
                 end: Some(log.end),
                 archived,
             });

@@ -43,8 +43,9 @@ impl CommitPipeline {
         note: impl Fn(DecisionStep),
     ) -> Result<SeqNo> {
         let mode = self.check_write(write.batch, &logged(options))?;
-        // The batch lacks the operations of the prepared section.
-        self.wait_out_stall(write.applied, mode)?;
+        // The batch, which comes first, lacks the operations of the prepared section.
+        let section = write.applied.get(write.batch.records().len()..);
+        self.wait_out_stall(section.unwrap_or_default(), mode)?;
         let mut leadership = self.queue.lead();
         self.queue.pipeline.drain();
         let commit = &mut *leadership.commit;

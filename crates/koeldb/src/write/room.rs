@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use koeldb_base::Result;
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::{Result, SeqNo};
 
 use super::commit::{ColumnFamilyMemtable, CommitPipeline, CommitState, not_applied};
 use super::queue::{CommitEnv, CommitMode};
@@ -164,6 +164,10 @@ impl CommitPipeline {
     /// Lets writes watch the ranges of deleted keys that scans have proposed.
     fn watch_deleted_ranges(&self, commit: &mut CommitState) {
         let mut is_drained = false;
+        // Out of order a number is published before its entries are inserted: a scan at the last
+        // one may have begun before they were. The next one is published after the drain.
+        let is_unordered = self.context.db_options.unordered_write;
+        let unwatched = commit.last_seqno + SeqNo::from(is_unordered);
         for index in 0..commit.families.len() {
             let active = &commit.families[index];
             let current = Arc::clone(&active.family.super_version.load().deleted_ranges);
@@ -176,7 +180,7 @@ impl CommitPipeline {
                 is_drained = true;
             }
             let order = active.family.order.clone();
-            let renewed = active.watched.renewed(&current, &order, commit.last_seqno);
+            let renewed = active.watched.renewed(&current, &order, unwatched);
             Arc::make_mut(&mut commit.families)[index].watched = renewed;
         }
     }

@@ -49,9 +49,7 @@ fn write(db: &Db, keys: std::ops::Range<u32>, value: &[u8]) {
 
 /// Waits for a purge, which may come later than the flush that causes it.
 fn wait_until(what: impl Fn() -> bool) {
-    while !what() {
-        std::thread::yield_now();
-    }
+    crate::wait::until("the purge of the archive", what);
 }
 
 fn archived_logs(db: &Db) -> usize {

@@ -228,9 +228,11 @@ impl Drop for EndOnDrop<'_> {
 #[test]
 fn a_scan_sees_every_write_that_ended_before_it_began() {
     let rounds = Floors::chosen().of(5, 60, 3000);
-    for pipelined in [false, true] {
+    for mode in 0..3 {
         let db = opened(|options| {
-            options.set_enable_pipelined_write(pipelined);
+            options
+                .set_enable_pipelined_write(mode == 1)
+                .set_unordered_write(mode == 2);
         });
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
