@@ -41,6 +41,7 @@ fn super_version() -> SuperVersion {
         version: Arc::clone(&parts.version),
         tables: Arc::clone(&parts.tables),
         newest_in_tables: OnceLock::new(),
+        deleted_ranges: Arc::default(),
         seqno_max: koeldb_base::SeqNo::MAX,
         options: Arc::new(ColumnFamilyOptions::default()),
     }
