@@ -300,7 +300,7 @@ pub const ROWS: &[Row] = &[
     row(UNIVERSAL, "max_merge_width", &["4", "4294967295"]),
     row(UNIVERSAL, "max_size_amplification_percent", &["20", "200"]),
     row(UNIVERSAL, "compression_size_percent", &["-1", "0", "50"]),
-    row(UNIVERSAL, "max_read_amp", &["-1", "0", "4", "20"]),
+    row(UNIVERSAL, "max_read_amp", &["-1", "0", "8", "20"]),
     row(
         FAMILY,
         "compaction_pri",

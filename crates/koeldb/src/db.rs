@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use koeldb_base::stats::{Statistics, StatisticsSnapshot};
 use koeldb_base::{Error, Result, SeqNo};
+use koeldb_lsm::{FileMeta, TableOpener};
 
 use crate::batch::WriteBatch;
 use crate::column_family::ColumnFamily;
@@ -353,10 +354,22 @@ impl Db {
     /// Verifies the checksum of every block of every table, bypassing the cache.
     ///
     /// # Errors
-    /// The first mismatch, with file and offset.
+    /// The first mismatch, with file and offset; `ShutdownInProgress` if the database is closed.
     pub fn verify_checksums(&self) -> Result<()> {
-        self.inner().families.for_each_table(|tables, file, level| {
+        self.verify_tables(|tables, file, level| {
             tables.reader(file, level)?.verify_checksums(&mut |_| ())
+        })
+    }
+
+    /// Verifies each table; the tables of a closed database may be gone.
+    fn verify_tables(
+        &self,
+        mut verify: impl FnMut(&TableOpener, &FileMeta, usize) -> Result<()>,
+    ) -> Result<()> {
+        let inner = self.inner();
+        inner.families.for_each_table(|tables, file, level| {
+            let verified = verify(tables, file, level);
+            verified.map_err(|error| inner.health.check_open().err().unwrap_or(error))
         })
     }
 
@@ -365,10 +378,10 @@ impl Db {
     /// Tables get a checksum in the MANIFEST with the option `file_checksum_gen_factory`.
     ///
     /// # Errors
-    /// The first mismatch, with the name of the file.
+    /// The first mismatch, with the name of the file; `ShutdownInProgress` if the database is closed.
     pub fn verify_file_checksums(&self) -> Result<u64> {
         let mut compared = 0;
-        self.inner().families.for_each_table(|tables, file, _| {
+        self.verify_tables(|tables, file, _| {
             compared += u64::from(tables.compare_file_checksum(file, &mut |_| ())?);
             Ok(())
         })?;

@@ -44,6 +44,8 @@ impl Background {
                 .and_then(|()| tables.compare_file_checksum(file, &mut pace));
             match compared {
                 Ok(compared) => report.file_checksums += u64::from(compared),
+                // The tables of a closed database may be gone.
+                Err(_) if self.health.is_closing() => report.cancelled = true,
                 Err(error) => {
                     self.context.info_log.warn(format_args!("scrub: {error}"));
                     self.context.notify(&Event::DamageFound(&error));

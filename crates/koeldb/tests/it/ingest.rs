@@ -15,6 +15,7 @@ use koeldb_testkit::Random;
 use crate::rocksdb::{Java, Tool};
 use crate::scratch::ScratchDir;
 use crate::storage::{HERE, Storage};
+use crate::wait::until;
 
 struct Fixture {
     storage: Storage,
@@ -401,7 +402,10 @@ fn an_error_at_any_operation_leaves_all_files_or_none() {
             Ok(()) => assert_eq!(count, 100),
             Err(error) => assert!(count == 1 || count == 100, "after {at}: {count}, {error}"),
         }
-        assert_eq!(fixture.tables(), db.live_files().len(), "after {at}");
+        until(
+            &format!("the removal of all other tables after {at}"),
+            || fixture.tables() == db.live_files().len(),
+        );
         if ingested.is_ok() {
             break;
         }
@@ -452,7 +456,10 @@ fn a_range_is_replaced_with_the_tables_and_memtables_in_it() {
     }
     // Below all that is left, without a sequence number.
     assert_eq!(fixture.places().last(), Some(&(6, 0)));
-    assert_eq!((db.live_files().len(), fixture.tables()), (3, 3));
+    assert_eq!(db.live_files().len(), 3);
+    until("the removal of the replaced tables", || {
+        fixture.tables() == 3
+    });
     let options = fixture.storage.options();
     db.close().unwrap();
     let db = Db::open(&options, HERE).unwrap();
@@ -518,7 +525,10 @@ fn an_error_at_any_operation_leaves_the_range_or_its_replacement() {
             Ok(()) => assert_eq!(count, 10),
             Err(error) => assert!(count == 50 || count == 10, "after {at}: {count}, {error}"),
         }
-        assert_eq!(fixture.tables(), db.live_files().len(), "after {at}");
+        until(
+            &format!("the removal of all other tables after {at}"),
+            || fixture.tables() == db.live_files().len(),
+        );
         if ingested.is_ok() {
             break;
         }
