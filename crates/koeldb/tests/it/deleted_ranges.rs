@@ -235,6 +235,7 @@ fn a_scan_sees_every_write_that_ended_before_it_began() {
                 .set_unordered_write(mode == 2);
         });
         let is_over = AtomicBool::new(false);
+        db.put(b"other", b"v").unwrap();
         std::thread::scope(|scope| {
             // Other writers keep the write queue busy, and other scans propose and confirm.
             for _ in 0..2 {
