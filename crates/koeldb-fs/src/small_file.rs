@@ -1,11 +1,11 @@
-//! Atomic replacement of small files, and durable creation of directories.
+//! Atomic replacement of small files, durable creation of directories, and removal of trees.
 
 use std::path::{Path, PathBuf};
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::{Error, Result};
 
-use crate::file::{FileSystem, OpenOptions, Purpose, WriteOptions};
+use crate::file::{EntryKind, FileSystem, OpenOptions, Purpose, WriteOptions};
 
 /// Replaces `target` atomically: after a crash it is the old file or the new one, complete.
 ///
@@ -61,6 +61,27 @@ pub fn create_dir_durably(fs: &dyn FileSystem, path: &Path) -> Result<()> {
         }
     }
     synced
+}
+
+/// Removes a directory and its contents, if it exists.
+///
+/// The removal is not durable: after a crash any part of the directory may be left.
+///
+/// # Errors
+/// If the system fails.
+pub fn remove_dir_all(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    let entries = match fs.list(path) {
+        Err(error) if error.is_path_not_found() => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = path.join(&entry.name);
+        match entry.kind {
+            EntryKind::Directory => remove_dir_all(fs, &path)?,
+            EntryKind::File | EntryKind::Other => fs.remove_file(&path)?,
+        }
+    }
+    fs.remove_dir(path)
 }
 
 /// Chooses a name for a link to `file` in `directory`; returns whether that link exists already.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use koeldb::fs::file::{EntryKind, OpenOptions, Purpose, WriteOptions, is_link_refused};
+use koeldb::fs::small_file::remove_dir_all;
 use koeldb::fs::{FileSystem, RandomAccessFile};
 use koeldb::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -247,20 +248,4 @@ pub(crate) fn discard(fs: &dyn FileSystem, path: &Path) -> Result<()> {
         fs.sync_dir(parent)?;
     }
     remove_dir_all(fs, &leaving)
-}
-
-/// Removes a directory and what is in it, if it exists.
-pub(crate) fn remove_dir_all(fs: &dyn FileSystem, path: &Path) -> Result<()> {
-    let entries = match fs.list(path) {
-        Err(error) if error.is_path_not_found() => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let path = path.join(&entry.name);
-        match entry.kind {
-            EntryKind::Directory => remove_dir_all(fs, &path)?,
-            EntryKind::File | EntryKind::Other => fs.remove_file(&path)?,
-        }
-    }
-    fs.remove_dir(path)
 }

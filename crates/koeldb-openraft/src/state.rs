@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use koeldb::fs::FileSystem;
 use koeldb::fs::file::Purpose;
-use koeldb::fs::small_file::{create_dir_durably, write_atomically};
+use koeldb::fs::small_file::{create_dir_durably, remove_dir_all, write_atomically};
 use koeldb::{
     CheckpointOptions, CompactionStyle, Db, Env, Error, FlushPolicy, Options, Result,
     WriteBatchWithIndex, WriteOptions,
@@ -23,7 +23,7 @@ use koeldb::{
 
 use crate::application::StateBatch;
 use crate::logs::refuse_wal_dir;
-use crate::snapshot::{SnapshotDir, discard, remove_dir_all};
+use crate::snapshot::{SnapshotDir, discard};
 
 /// The reserved key of the applied position. Writes of applications to it have no effect.
 pub const APPLIED_KEY: &[u8] = b"\0koeldb.raft.applied";

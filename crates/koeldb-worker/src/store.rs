@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb::fs::file::{EntryKind, Purpose, WriteOptions};
-use koeldb::fs::small_file::{create_dir_durably, write_atomically};
+use koeldb::fs::small_file::{create_dir_durably, remove_dir_all, write_atomically};
 use koeldb::fs::{FileSystem, WritableFile};
 use koeldb::{Error, Result};
 
@@ -288,7 +288,7 @@ impl Job {
     pub(crate) fn remove(&self) -> Result<()> {
         match self.fs.remove_file(&self.path.join("input")) {
             Err(error) if !error.is_path_not_found() => Err(error),
-            _ => remove_all(&*self.fs, &self.path),
+            _ => remove_dir_all(&*self.fs, &self.path),
         }
     }
 }
@@ -301,21 +301,6 @@ impl Claim {
     pub(crate) fn beat(&mut self) -> Result<()> {
         self.0.append(b".")
     }
-}
-
-fn remove_all(fs: &dyn FileSystem, path: &Path) -> Result<()> {
-    let entries = match fs.list(path) {
-        Err(error) if error.is_path_not_found() => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let path = path.join(&entry.name);
-        match entry.kind {
-            EntryKind::Directory => remove_all(fs, &path)?,
-            EntryKind::File | EntryKind::Other => fs.remove_file(&path)?,
-        }
-    }
-    fs.remove_dir(path)
 }
 
 #[cfg(test)]

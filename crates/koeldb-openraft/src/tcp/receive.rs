@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb::fs::FileSystem;
 use koeldb::fs::file::{Purpose, WriteOptions};
-use koeldb::fs::small_file::create_dir_durably;
+use koeldb::fs::small_file::{create_dir_durably, remove_dir_all};
 use openraft::async_runtime::AsyncRuntime;
 use openraft_rt_tokio::TokioRuntime;
 use tokio::io::AsyncReadExt;
@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use super::frame::{self, IDLE_MAX, within};
 use crate::encoding::{Encoding, Postcard};
-use crate::snapshot::{PIECE_BYTES, SnapshotDir, SnapshotFile, describe, empty, remove_dir_all};
+use crate::snapshot::{PIECE_BYTES, SnapshotDir, SnapshotFile, describe, empty};
 use crate::state::StateStore;
 
 /// Receives snapshots into the directory of a state, one at a time.
