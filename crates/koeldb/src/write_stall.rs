@@ -197,6 +197,11 @@ impl Limits {
     }
 }
 
+/// Returns the time that bytes take at a rate.
+pub(crate) fn cost(bytes: usize, bytes_per_second: u64) -> Duration {
+    Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / bytes_per_second)
+}
+
 /// The time account of the delayed writes to a column family.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
@@ -374,14 +379,13 @@ impl WriteStall {
 
     /// Books the time that `bytes` take at each of `families` that has a rate.
     fn book(&self, families: &[u32], bytes: usize, now: Duration) -> Vec<Booking> {
-        let nanos = (bytes as u64).saturating_mul(1_000_000_000);
         let mut bookings = Vec::new();
         let mut limits = lock(&self.limits);
         for &family in families {
             if let Some(limit) = limits.by_family.get_mut(&family)
                 && limit.rate != STOPPED
             {
-                let cost = Duration::from_nanos(nanos / limit.rate);
+                let cost = cost(bytes, limit.rate);
                 bookings.push(limit.account.book(family, now, cost));
             }
         }

@@ -8,6 +8,7 @@ use koeldb_base::{Error, ErrorKind, Result};
 
 use super::commit::{CommitPipeline, not_applied};
 use super::queue::CommitMode;
+use crate::write_stall::cost;
 
 /// The rate of low-priority writes while compactions lag. Source: RocksDB's write controller.
 const BYTES_PER_SECOND: u64 = 1 << 20;
@@ -25,25 +26,20 @@ impl LowPriorityWrites {
     /// Books a write of `bytes`; returns the time of its end at the permitted rate.
     fn book(&self, now: Duration, bytes: usize) -> Duration {
         let mut next_free = lock(&self.next_free);
-        *next_free = now.max(*next_free) + cost(bytes);
+        *next_free = now.max(*next_free) + cost(bytes, BYTES_PER_SECOND);
         *next_free
     }
 
     /// Cancels the booking of a write of `bytes` that gave up.
     fn give_back(&self, bytes: usize) {
         let mut next_free = lock(&self.next_free);
-        *next_free = next_free.saturating_sub(cost(bytes));
+        *next_free = next_free.saturating_sub(cost(bytes, BYTES_PER_SECOND));
     }
 
     /// Cancels what is booked, when compactions no longer lag.
     fn clear(&self) {
         *lock(&self.next_free) = Duration::ZERO;
     }
-}
-
-/// The time that bytes take at the permitted rate.
-fn cost(bytes: usize) -> Duration {
-    Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / BYTES_PER_SECOND)
 }
 
 impl CommitPipeline {
