@@ -37,6 +37,13 @@ pub(super) struct CompactionRequest<'a> {
     pub(super) worker: Option<&'a WorkerJob>,
 }
 
+impl CompactionRequest<'_> {
+    pub(super) fn is_canceled(&self) -> bool {
+        let mut flags = self.canceled.iter();
+        flags.any(|flag| flag.load(Ordering::Relaxed))
+    }
+}
+
 /// The result of a plan that was carried out and is not installed.
 #[derive(Default)]
 struct CarriedOut {

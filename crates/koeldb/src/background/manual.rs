@@ -288,7 +288,7 @@ impl Background {
     ) -> Result<Option<(CompactionPlan, Vec<u8>)>> {
         let mut hold = None;
         loop {
-            if manual.is_canceled() {
+            if manual.request.is_canceled() {
                 return Err(canceled());
             }
             self.health.check_writable()?;
@@ -332,7 +332,7 @@ impl Background {
         // Automatic compactions that it was in the way of.
         self.schedule();
         match compacted {
-            Err(error) if is_given_up(&error) && manual.is_canceled() => Err(canceled()),
+            Err(error) if is_given_up(&error) && manual.request.is_canceled() => Err(canceled()),
             Err(error) => {
                 self.compaction_failed(error.clone());
                 self.health.report_failures();
@@ -474,13 +474,6 @@ impl Background {
         self.compact_planned(manual, |version, options| {
             pick::manual::pick_files(version, &pick_settings(options), numbers, output_level)
         })
-    }
-}
-
-impl Manual<'_> {
-    fn is_canceled(&self) -> bool {
-        let mut flags = self.request.canceled.iter();
-        flags.any(|flag| flag.load(Ordering::Relaxed))
     }
 }
 

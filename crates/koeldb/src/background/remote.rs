@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::{Error, ErrorKind, Result};
@@ -140,8 +140,7 @@ impl Background {
                 return Ok(None);
             }
         };
-        let is_canceled = |flag: &&AtomicBool| flag.load(Ordering::Relaxed);
-        if is_canceled(&&self.slots.cancelled) || request.canceled.iter().any(is_canceled) {
+        if self.slots.cancelled.load(Ordering::Relaxed) || request.is_canceled() {
             service.on_installation(&id, CompactionServiceJobStatus::Aborted);
             return Err(aborted());
         }
