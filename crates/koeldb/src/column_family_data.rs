@@ -515,6 +515,11 @@ impl ColumnFamilyData {
 }
 
 impl ColumnFamilyState {
+    /// Whether entries are in memtables only.
+    pub(crate) fn has_unflushed(&self) -> bool {
+        !self.sealed.is_empty() || !self.active.memtable.is_empty()
+    }
+
     /// Returns the super-version of the state.
     fn super_version(&self, tables: &Arc<TableOpener>) -> SuperVersion {
         let newest_first = self.sealed.iter().rev();

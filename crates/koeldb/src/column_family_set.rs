@@ -165,10 +165,8 @@ impl ColumnFamilySet {
     pub(crate) fn without_data(&self) -> Vec<(u32, FileNumber)> {
         let families = self.all();
         let empty = families.iter().filter_map(|family| {
-            let first = family.read(|state| {
-                (state.sealed.is_empty() && state.active.memtable.is_empty())
-                    .then_some(state.active.first_log)
-            });
+            let first =
+                family.read(|state| (!state.has_unflushed()).then_some(state.active.first_log));
             Some((family.id, first?))
         });
         empty.collect()

@@ -252,8 +252,9 @@ impl Db {
     ///
     /// # Errors
     /// `InvalidArgument` if the name is taken, the comparator or the number of levels differs, or
-    /// ranges overlap; `Aborted` if another thread wrote to the column family; `Corruption` for a description that contradicts its tables; errors of the
-    /// file system. There is no new column family then; after a crash there may be an empty one.
+    /// ranges overlap; `Aborted` if another thread wrote to the column family; `Corruption` for a
+    /// description that contradicts its tables; errors of the file system. There is no new column
+    /// family then; after a crash there may be an empty one.
     pub fn create_column_family_with_import(
         &self,
         name: &str,
@@ -426,15 +427,8 @@ fn install_import(
     pipeline.queue.pipeline.drain();
     // Memtables must hold newer entries than tables. An entry that another thread wrote since the
     // import began may have a smaller sequence number than the imported ones.
-    let is_untouched = family.read(|state| {
-        state.active.memtable.is_empty()
-            && state.sealed.is_empty()
-            && state
-                .version
-                .levels
-                .iter()
-                .all(|level| level.files.is_empty())
-    });
+    let is_untouched =
+        family.read(|state| !state.has_unflushed() && state.version.files().next().is_none());
     if !is_untouched {
         return Err(Error::with_kind(
             ErrorKind::Aborted,
