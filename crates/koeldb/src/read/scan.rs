@@ -5,6 +5,8 @@
 //! the key, on the far side in the direction of travel. A change of direction repositions the inner
 //! cursor by the key.
 
+mod deleted_run;
+
 use std::sync::Arc;
 
 use koeldb_base::entity::default_column;
@@ -19,6 +21,7 @@ use koeldb_base::{
 use koeldb_lsm::cursor::RunsCursor;
 use koeldb_table::block_based::readahead::ahead::ScanLimits;
 
+use self::deleted_run::{DELETED_RUN, DELETED_STEPS};
 use super::scan_tombstones::ScanTombstones;
 use crate::deleted_ranges::{DeletedRanges, DeletedRun};
 use crate::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
@@ -86,11 +89,6 @@ pub(crate) struct Scan<C> {
 
 /// The hidden entries that a scan steps over before it seeks behind the tombstone.
 const HIDDEN_STEPS: u32 = 4;
-
-/// The deleted keys that a scan steps over between two looks for a range without keys.
-const DELETED_STEPS: u32 = 16;
-/// The deleted keys that a scan steps over before it proposes their range.
-const DELETED_RUN: u32 = 128;
 
 type Step<C> = Result<(), Fault<<C as Cursor>::Suspend>>;
 
@@ -440,66 +438,6 @@ impl<C: RunsCursor> Scan<C> {
         Ok(is_found)
     }
 
-    /// Seeks behind a range without keys around the current deleted key, if one is known.
-    #[cold]
-    #[inline(never)]
-    fn skip_deleted(&mut self, deleted: u32, forward: bool) -> Result<bool, Fault<C::Suspend>> {
-        let Some(ranges) = &self.view.deleted_ranges else {
-            return Ok(false);
-        };
-        let order = &self.view.order;
-        let run = &mut self.deleted_run;
-        if deleted == DELETED_STEPS {
-            run.keys = 0;
-            let end = if forward {
-                &mut run.lower
-            } else {
-                &mut run.upper
-            };
-            end.clone_from(&self.key);
-        }
-        let Some(found) = ranges.find(order, &self.key, self.view.seqno, forward) else {
-            return Ok(false);
-        };
-        let DeletedRun { lower, upper, keys } = found;
-        run.keys += keys;
-        let end = if forward { &upper } else { &lower };
-        encode_into(&mut self.target, end, MAX_SEQNO, ValueType::FOR_SEEK);
-        if forward && order.compare(&lower, &run.lower).is_lt() {
-            run.lower = lower;
-        } else if !forward && order.compare(&upper, &run.upper).is_gt() {
-            run.upper = upper;
-        }
-        self.cut_target(forward);
-        match forward {
-            true => self.inner.seek(&self.target)?,
-            false => self.inner.seek_for_prev(&self.target)?,
-        }
-        Ok(true)
-    }
-
-    /// Proposes a long run of deleted keys as a range that scans need not look into.
-    #[cold]
-    #[inline(never)]
-    fn end_deleted_run(&mut self, deleted: u32, forward: bool) {
-        let Some(ranges) = &self.view.deleted_ranges else {
-            return;
-        };
-        let mut run = std::mem::take(&mut self.deleted_run);
-        run.keys += u64::from(deleted);
-        if forward {
-            // All keys before this one were deleted.
-            run.upper.clone_from(&self.key);
-        }
-        self.has_proposed |= ranges.note_run(&self.view.order, run, self.view.seqno);
-    }
-
-    /// Whether the scan has proposed a range since the last call.
-    #[inline]
-    pub(crate) fn take_proposed(&mut self) -> bool {
-        self.has_proposed && std::mem::take(&mut self.has_proposed)
-    }
-
     /// Moves the target of a skip back to the bound of the scan, if it is beyond.
     ///
     /// The scan then reads no block outside its bounds.
@@ -609,18 +547,6 @@ impl<C: RunsCursor> Scan<C> {
                 }
             }
         }
-        Ok(())
-    }
-
-    /// Takes note of a deleted key after some, and seeks before a range without keys around it.
-    #[cold]
-    #[inline(never)]
-    fn pass_deleted_backward(&mut self, deleted: u32) -> Step<C> {
-        if deleted.is_multiple_of(DELETED_STEPS) {
-            self.skip_deleted(deleted, false)?;
-        }
-        // After the first look, which begins the run.
-        self.deleted_run.lower.clone_from(&self.key);
         Ok(())
     }
 
