@@ -97,7 +97,7 @@ impl DirectoryService {
             // Only one process has the database open, so nobody waits for these.
             for old in self.store.jobs_of(&info.db_id)? {
                 if !is_of_session(&old, &prefix) {
-                    // What a worker still writes is removed at the next open.
+                    // Files that a worker still writes are removed after the next open.
                     let _ = old.remove();
                 }
             }
@@ -122,7 +122,7 @@ impl DirectoryService {
     fn end(&self, id: &str) {
         let running = self.state().jobs.remove(id);
         if let Some(running) = running {
-            // What a worker still writes is removed at the next open.
+            // Files that a worker still writes are removed after the next open.
             let _ = running.job.remove();
         }
     }

@@ -34,7 +34,7 @@ fn a_job_is_claimed_once_an_attempt_and_again_when_its_worker_is_lost() {
         seen = job.progress().unwrap().unwrap();
         assert!(!seen.may_claim(watch.observe(seen, now + limit), limit));
     }
-    // What kills every worker is not tried forever.
+    // A job that kills every worker is not tried forever.
     assert!(!seen.may_claim(limit * 100, limit));
 }
 

@@ -65,7 +65,7 @@ fn a_replica_goes_on_after_a_crash_where_it_was() {
                 follow(&replica, &mut updates).unwrap();
             }
             if round % 5 == 4 {
-                // What the feed has not read yet moves into the archive.
+                // The logs that the feed has not read yet move into the archive.
                 drop(updates);
                 db.flush().unwrap();
                 let next = replica.latest_sequence_number() + 1;
