@@ -64,7 +64,6 @@ mod maintenance;
 mod memtables;
 mod open;
 mod options;
-mod output_checks;
 mod periodic_reports;
 mod prepared;
 mod prepopulate;
@@ -74,6 +73,7 @@ mod read;
 mod read_modify_write;
 mod reads;
 mod remote;
+mod remote_worker;
 mod repair;
 mod report;
 mod resume;
@@ -86,10 +86,8 @@ mod sst_file_sorter;
 mod sst_file_writer;
 mod staging;
 mod stats_history;
-mod stats_text;
 mod super_version;
 mod table_files;
-mod table_reporter;
 mod transaction;
 mod transfer;
 mod tree;
@@ -153,7 +151,7 @@ pub use read::{
     Answers, DbCursor, DbIterator, DbStream, Direction, IteratorMode, MultiGetStream, PinnedSlices,
     ReadOptions,
 };
-pub use remote::compaction_failure_result;
+pub use remote_worker::compaction_failure_result;
 pub use repair::RepairReport;
 pub use report::{LogReport, RecoveryReport, ScrubReport, SettingWithoutEffect, SstFileProperties};
 pub use secondary::{CatchUpReport, KeepTables, SecondaryOptions};

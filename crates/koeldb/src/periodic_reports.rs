@@ -9,8 +9,8 @@ use koeldb_base::sync::lock_plain as lock;
 
 use crate::alarm::{self, Watched};
 use crate::context::Context;
+use crate::property::{database_stats, family_stats};
 use crate::stats_history::{StatsHistoryEntry, until_due};
-use crate::stats_text::{database_stats, family_stats};
 use crate::write::commit::CommitPipeline;
 
 impl Context {

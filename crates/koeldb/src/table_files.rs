@@ -24,10 +24,14 @@ use crate::listeners::Listeners;
 use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{Cache, ColumnFamilyOptions, Compression, DbOptions, limits};
-use crate::output_checks::OutputChecks;
 use crate::prepopulate::prepopulate;
-use crate::table_reporter::TableReporter;
 use crate::ttl::TtlOptions;
+
+mod output_checks;
+mod reporter;
+
+pub(crate) use output_checks::OutputChecks;
+pub(crate) use reporter::TableReporter;
 
 /// The settings and properties that the tables written in one session share.
 #[derive(Clone)]

@@ -13,12 +13,12 @@ use koeldb_lsm::pick::{CompactionPlan, CompactionReason};
 use koeldb_lsm::version::VersionEdit;
 
 use super::Background;
+use super::remote::WorkerJob;
 use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
 use crate::health::catch_panics;
 use crate::info_log::CompactionOutcome;
 use crate::listener::{CompactionJobInfo, Event};
-use crate::remote::WorkerJob;
 use crate::spans;
 use crate::work_queue::WorkKind;
 

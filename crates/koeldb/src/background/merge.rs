@@ -24,10 +24,8 @@ use crate::counters::JobTotals;
 use crate::info_log::CompactionOutcome;
 use crate::listener::{CompactionJobInfo, Event, SubcompactionJobInfo};
 use crate::options::{ColumnFamilyOptions, Compression, pick_settings};
-use crate::output_checks::OutputChecks;
 use crate::prepopulate::prepopulate;
-use crate::table_files::TableDestination;
-use crate::table_reporter::TableReporter;
+use crate::table_files::{OutputChecks, TableDestination, TableReporter};
 
 impl Background {
     /// Merges the inputs of a plan into new tables, checks and counts them.

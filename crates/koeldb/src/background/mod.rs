@@ -28,6 +28,7 @@ use koeldb_lsm::pick::aged::PickMoment;
 
 use compaction::CompactionRequest;
 use manual::ManualState;
+pub(crate) use remote::WorkerJob;
 
 use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{Purpose, WriteOptions};
-use koeldb_lsm::job::Outputs;
+use koeldb_lsm::job::{Outputs, PartRange};
 use koeldb_lsm::pick::CompactionPlan;
 use koeldb_table::builder::TableReason;
 
@@ -21,14 +21,22 @@ use crate::compaction_service::{
 use crate::counters::JobTotals;
 use crate::info_log::CompactionOutcome;
 use crate::listener::CompactionJobInfo;
-use crate::remote::WorkerJob;
 use crate::remote::accept::{AcceptedJob, RemoteJob};
-use crate::remote::format::JobInput;
-use crate::table_reporter::TableReporter;
+use crate::remote::format::{JobInput, table_name};
+use crate::table_files::TableReporter;
 use crate::transfer::{Pace, Transfer, TransferFile};
 
 fn aborted() -> Error {
     Error::with_kind(ErrorKind::Aborted, "the remote compaction was aborted")
+}
+
+/// The parts of a job that come from its primary instead of the database that the worker opened.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerJob {
+    pub(crate) db_id: String,
+    pub(crate) directory: PathBuf,
+    pub(crate) snapshots: Vec<SeqNo>,
+    pub(crate) range: PartRange,
 }
 
 /// The new files of a job, which are removed unless it succeeds.
@@ -90,55 +98,12 @@ impl Background {
         let Some(service) = self.service_for(plan, request) else {
             return Ok(None);
         };
-        let (name, log) = (&family.name, &self.context.info_log);
-        let input = JobInput {
-            family: name.clone(),
-            snapshots: self.visibility.snapshots.all(),
-            files: plan
-                .files()
-                .map(|(_, file)| crate::remote::table_name(file.number))
-                .collect(),
-            output_level: u32::try_from(plan.output_level).unwrap_or(u32::MAX),
-            db_id: self.context.identity.clone(),
-            begin: None,
-            end: None,
-            options_file: self.tree.options_file_number(),
-        };
-        let described = CompactionServiceJobInfo {
-            db_path: self.context.path.clone(),
-            db_id: self.context.identity.clone(),
-            db_session_id: self.context.table_files.session_id.clone(),
-            column_family_id: family.id,
-            column_family: name.clone(),
-            job_id: info.job_id,
-            reason: plan.reason,
-            is_bottommost: plan.bottommost,
-            base_input_level: info.base_input_level,
-            output_level: plan.output_level,
-            input_bytes: plan.input_bytes(),
-        };
-        let id = match service.schedule(&described, &input.encode()) {
-            CompactionServiceScheduleResponse::Scheduled { job_id } => job_id,
-            CompactionServiceScheduleResponse::Refused(CompactionServiceJobStatus::Aborted) => {
-                return Err(aborted());
-            }
-            CompactionServiceScheduleResponse::Refused(_) => return Ok(None),
+        let Some(id) = self.schedule_remotely(service, info, family, plan)? else {
+            return Ok(None);
         };
         let begun = self.context.clock.now();
-        let (message, directory) = match service.wait(&id) {
-            CompactionServiceWaitResponse::Completed {
-                result,
-                output_directory,
-            } => (result, output_directory),
-            CompactionServiceWaitResponse::Ended(CompactionServiceJobStatus::Aborted) => {
-                return Err(aborted());
-            }
-            CompactionServiceWaitResponse::Ended(status) => {
-                log.warn(format_args!(
-                    "[{name}] remote compaction {id}: {status:?}; it runs locally"
-                ));
-                return Ok(None);
-            }
+        let Some((message, directory)) = self.wait_for_worker(service, &id, &family.name)? else {
+            return Ok(None);
         };
         if self.slots.cancelled.load(Ordering::Relaxed) || request.is_canceled() {
             service.on_installation(&id, CompactionServiceJobStatus::Aborted);
@@ -162,10 +127,78 @@ impl Background {
                 Ok(Some((output, outcome)))
             }
             Err(error) => {
-                log.warn(format_args!(
-                    "[{name}] the result of remote compaction {id} is refused, it runs locally: {error}"
+                self.context.info_log.warn(format_args!(
+                    "[{}] the result of remote compaction {id} is refused, it runs locally: {error}",
+                    family.name
                 ));
                 service.on_installation(&id, CompactionServiceJobStatus::UseLocal);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Describes a plan to the service and returns the id of its job; `None` if the service leaves
+    /// the compaction to this process.
+    fn schedule_remotely(
+        &self,
+        service: &dyn CompactionService,
+        info: &CompactionJobInfo,
+        family: &ColumnFamilyData,
+        plan: &CompactionPlan,
+    ) -> Result<Option<String>> {
+        let files = plan.files();
+        let input = JobInput {
+            family: family.name.clone(),
+            snapshots: self.visibility.snapshots.all(),
+            files: files.map(|(_, file)| table_name(file.number)).collect(),
+            output_level: u32::try_from(plan.output_level).unwrap_or(u32::MAX),
+            db_id: self.context.identity.clone(),
+            begin: None,
+            end: None,
+            options_file: self.tree.options_file_number(),
+        };
+        let described = CompactionServiceJobInfo {
+            db_path: self.context.path.clone(),
+            db_id: self.context.identity.clone(),
+            db_session_id: self.context.table_files.session_id.clone(),
+            column_family_id: family.id,
+            column_family: family.name.clone(),
+            job_id: info.job_id,
+            reason: plan.reason,
+            is_bottommost: plan.bottommost,
+            base_input_level: info.base_input_level,
+            output_level: plan.output_level,
+            input_bytes: plan.input_bytes(),
+        };
+        match service.schedule(&described, &input.encode()) {
+            CompactionServiceScheduleResponse::Scheduled { job_id } => Ok(Some(job_id)),
+            CompactionServiceScheduleResponse::Refused(CompactionServiceJobStatus::Aborted) => {
+                Err(aborted())
+            }
+            CompactionServiceScheduleResponse::Refused(_) => Ok(None),
+        }
+    }
+
+    /// Waits for job `id` and returns its result message and output directory; `None` if the worker
+    /// did not complete it.
+    fn wait_for_worker(
+        &self,
+        service: &dyn CompactionService,
+        id: &str,
+        family: &str,
+    ) -> Result<Option<(Vec<u8>, PathBuf)>> {
+        match service.wait(id) {
+            CompactionServiceWaitResponse::Completed {
+                result,
+                output_directory,
+            } => Ok(Some((result, output_directory))),
+            CompactionServiceWaitResponse::Ended(CompactionServiceJobStatus::Aborted) => {
+                Err(aborted())
+            }
+            CompactionServiceWaitResponse::Ended(status) => {
+                self.context.info_log.warn(format_args!(
+                    "[{family}] remote compaction {id}: {status:?}; it runs locally"
+                ));
                 Ok(None)
             }
         }

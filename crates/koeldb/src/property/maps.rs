@@ -7,10 +7,10 @@ use koeldb_base::Result;
 use koeldb_table::TableProperties;
 
 use super::blocks_by_role;
+use super::stats_text::{LEVEL_COLUMNS, level_figures};
 use crate::batch;
 use crate::column_family_data::ColumnFamilyData;
 use crate::counters::{ColumnFamilyTotals, StallTotals};
-use crate::stats_text::{LEVEL_COLUMNS, level_figures};
 use crate::write::commit::CommitPipeline;
 
 /// The names and texts of a map property.

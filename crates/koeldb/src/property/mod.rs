@@ -4,6 +4,7 @@
 //! RocksDB has none either (a cache that is not configured), or an error that names it.
 
 mod maps;
+mod stats_text;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,13 +25,15 @@ use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::key_bounds::KeyBounds;
 use crate::options::{CompactionStyle, pick_settings};
 use crate::reads::Reads;
-use crate::stats_text::{database_stats, family_stats, size};
 use crate::work_queue::WorkKind;
 use crate::write::commit::CommitPipeline;
 
 const MIB: u64 = 1 << 20;
 
-pub(crate) use maps::{PropertyMap, database_stall_map, stall_map, stall_text};
+pub(crate) use maps::PropertyMap;
+use maps::{stall_map, stall_text};
+use stats_text::size;
+pub(crate) use stats_text::{database_stats, family_stats};
 
 /// Returns the map of property `name` of `family`; `None` if it has no map.
 pub(crate) fn property_map(

@@ -15,8 +15,7 @@ use koeldb_table::TableProperties;
 use koeldb_table::reader::{TableCursorOptions, TableReader};
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
-use super::format::{JobResult, OutputTable};
-use super::worker::table_number;
+use super::format::{JobResult, OutputTable, table_number};
 use crate::column_family_data::ColumnFamilyData;
 use crate::table_files::TableFiles;
 

@@ -14,6 +14,7 @@
 use std::fmt::{Display, Write as _};
 use std::str::FromStr;
 
+use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_table::TableProperties;
 
@@ -314,6 +315,21 @@ fn unhex(name: &str, text: &str) -> Result<Vec<u8>> {
 
 fn utf8(name: &str, bytes: Vec<u8>) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| refused(name, "a text that is not UTF-8"))
+}
+
+/// Returns the name of a table in messages.
+pub(crate) fn table_name(number: FileNumber) -> String {
+    format!("{number:06}.sst")
+}
+
+/// Parses the name of a table in a message.
+pub(crate) fn table_number(name: &str) -> Result<FileNumber> {
+    match file_name::parse(name) {
+        Some(FileKind::Table(number)) if name == table_name(number) => Ok(number),
+        _ => Err(Error::corruption(format!(
+            "remote compaction: {name:?} is not the name of a table"
+        ))),
+    }
 }
 
 impl JobInput {

@@ -1,14 +1,10 @@
-//! Remote compaction: jobs that another process runs, in RocksDB's protocol.
+//! The protocol of remote compaction, RocksDB's: jobs that another process runs.
 //!
 //! A primary with a [`CompactionService`](crate::CompactionService) describes a compaction
-//! ([`format`]) and gives it to the service. A worker opens the same files without lock or log
-//! ([`worker`]), writes new tables into a directory of its own, and describes them. The primary
+//! ([`format`]) and gives it to the service. A worker (`remote_worker`) opens the same files without
+//! lock or log, writes new tables into a directory of its own, and describes them. The primary
 //! checks every one of them ([`accept`]), takes them into its directory and installs the edit;
 //! otherwise it compacts locally. The transport of messages and files belongs to the service.
 
 pub(crate) mod accept;
 pub(crate) mod format;
-mod worker;
-
-pub use worker::compaction_failure_result;
-pub(crate) use worker::{WorkerJob, table_name};

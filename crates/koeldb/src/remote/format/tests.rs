@@ -94,7 +94,7 @@ fn results_of_any_number_of_tables_are_read_back() {
 #[test]
 fn errors_keep_their_kind_and_text() {
     for (_, kind) in CODES {
-        let failed = super::super::compaction_failure_result(&Error::with_kind(kind, "a; b={"));
+        let failed = crate::compaction_failure_result(&Error::with_kind(kind, "a; b={"));
         let error = JobResult::decode(&failed).unwrap().error.unwrap();
         assert_eq!(error.kind(), kind);
         assert!(error.to_string().contains("a; b={"), "{error}");

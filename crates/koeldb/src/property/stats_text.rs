@@ -9,12 +9,12 @@ use std::time::Duration;
 use koeldb_lsm::Version;
 use koeldb_lsm::pick::leveled;
 
+use super::maps::{database_stall_map, stall_map, stall_text};
 use crate::batch;
 use crate::column_family_data::ColumnFamilyData;
 use crate::context::Context;
 use crate::counters::{ColumnFamilyTotals, JobTotals, SinceLast, StallTotals};
 use crate::options::pick_settings;
-use crate::property::{self, stall_map, stall_text};
 use crate::write::commit::CommitPipeline;
 
 const MIB: f64 = (1_u64 << 20) as f64;
@@ -432,7 +432,7 @@ pub(crate) fn database_stats(commit: &CommitPipeline) -> String {
             100.0 * totals.stalled.as_secs_f64() / (time.as_secs_f64() + 1e-6),
         );
     }
-    text.push_str(&stall_text(&property::database_stall_map(commit)));
+    text.push_str(&stall_text(&database_stall_map(commit)));
     text
 }
 

@@ -8,8 +8,8 @@ use koeldb_lsm::{FileMeta, TableOpener};
 use koeldb_table::reader::TableCursorOptions;
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
+use super::TableFiles;
 use crate::options::ColumnFamilyOptions;
-use crate::table_files::TableFiles;
 
 /// The readahead of the verification in bytes.
 const READAHEAD_BYTES: u64 = 256 << 10;

@@ -10,10 +10,10 @@ use koeldb_lsm::FileMeta;
 use koeldb_table::TableProperties;
 use koeldb_table::builder::TableReason;
 
+use super::TableFiles;
 use crate::info_log::JobId;
 use crate::listener::{Event, TableCreationReason, TableFileCreationInfo};
 use crate::report::SstFileProperties;
-use crate::table_files::TableFiles;
 
 /// The tables that a job has begun and not reported as created.
 pub(crate) struct TableReporter<'a> {

@@ -1,29 +1,24 @@
-//! The worker: runs a compaction for the database of another process.
+//! The worker of a remote compaction: opens the files of another process's database as a secondary
+//! and runs one of its compactions.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use koeldb_base::file_name::{self, FileKind, FileNumber};
-use koeldb_base::{Error, Result, SeqNo};
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::{Error, Result};
 use koeldb_lsm::job::PartRange;
 use koeldb_lsm::pick;
 
-use super::format::{JobFigures, JobInput, JobResult, OutputTable};
+use crate::background::WorkerJob;
 use crate::column_family::ColumnFamilyDescriptor;
 use crate::db::Db;
 use crate::open::DEFAULT_FAMILY;
 use crate::options::object::Description;
 use crate::options::{ColumnFamilyOptions, ConfigOptions, IgnoredOption, Options, pick_settings};
+use crate::remote::format::{
+    JobFigures, JobInput, JobResult, OutputTable, table_name, table_number,
+};
 use crate::secondary::{KeepTables, SecondaryOptions};
-
-/// The parts of a job that come from its primary instead of the database that the worker opened.
-#[derive(Clone, Debug)]
-pub(crate) struct WorkerJob {
-    pub(crate) db_id: String,
-    pub(crate) directory: PathBuf,
-    pub(crate) snapshots: Vec<SeqNo>,
-    pub(crate) range: PartRange,
-}
 
 /// The objects that decide which entries a compaction keeps, and their order.
 const OBJECTS: [&str; 6] = [
@@ -157,21 +152,6 @@ pub fn compaction_failure_result(error: &Error) -> Vec<u8> {
         ..JobResult::default()
     }
     .encode()
-}
-
-/// Returns the name of a table in messages.
-pub(crate) fn table_name(number: FileNumber) -> String {
-    format!("{number:06}.sst")
-}
-
-/// Parses the name of a table in a message.
-pub(crate) fn table_number(name: &str) -> Result<FileNumber> {
-    match file_name::parse(name) {
-        Some(FileKind::Table(number)) if name == table_name(number) => Ok(number),
-        _ => Err(Error::corruption(format!(
-            "remote compaction: {name:?} is not the name of a table"
-        ))),
-    }
 }
 
 /// Loads the options of the primary with the objects of `overrides`, and those of the families that
