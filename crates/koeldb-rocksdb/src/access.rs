@@ -102,58 +102,145 @@ macro_rules! read_database {
 }
 pub(crate) use read_database;
 
+/// Declares the forms with options of a verb that reads one key: of the default column family and
+/// of another.
+macro_rules! key_opt_forms {
+    ([$($pub:tt)?] $(#[doc = $doc:literal])+
+        $plain_opt:ident, $cf_opt:ident(
+            $self:ident, $family:ident, $key:ident $(, $extra:ident: $Extra:ty)*;
+            $options:ident: $Options:ty
+        ) -> $Value:ty { $run:expr }
+    ) => {
+        $(#[doc = $doc])+
+        $($pub)? fn $plain_opt<K: AsRef<[u8]>>(
+            &$self,
+            key: K
+            $(, $extra: $Extra)*,
+            $options: $Options,
+        ) -> $Value {
+            let $family: $crate::access::Family<'_> = None;
+            let $key = key.as_ref();
+            $run
+        }
+
+        #[doc = concat!("Like `", stringify!($plain_opt), "`, in a column family.")]
+        $($pub)? fn $cf_opt<K: AsRef<[u8]>>(
+            &$self,
+            cf: &impl $crate::AsColumnFamilyRef,
+            key: K
+            $(, $extra: $Extra)*,
+            $options: $Options,
+        ) -> $Value {
+            let $family = Some(cf.family());
+            let $key = key.as_ref();
+            $run
+        }
+    };
+}
+pub(crate) use key_opt_forms;
+
+/// Declares the forms without options of verbs that read one key.
+macro_rules! key_plain_forms {
+    ($($(#[doc = $doc:literal])+
+        $plain:ident, $plain_opt:ident, $cf:ident, $cf_opt:ident(
+            $self:ident $(, $extra:ident: $Extra:ty)*; $default:expr
+        ) -> $Value:ty;)+
+    ) => {$(
+        $(#[doc = $doc])+
+        pub fn $plain<K: AsRef<[u8]>>(&$self, key: K $(, $extra: $Extra)*) -> $Value {
+            $self.$plain_opt(key $(, $extra)*, $default)
+        }
+
+        #[doc = concat!("Like `", stringify!($plain), "`, in a column family.")]
+        pub fn $cf<K: AsRef<[u8]>>(
+            &$self,
+            cf: &impl $crate::AsColumnFamilyRef,
+            key: K
+            $(, $extra: $Extra)*
+        ) -> $Value {
+            $self.$cf_opt(cf, key $(, $extra)*, $default)
+        }
+    )+};
+}
+pub(crate) use key_plain_forms;
+
+/// Declares the four forms of a verb that reads one key: of the default column family or another,
+/// without and with options.
+macro_rules! key_forms {
+    ($(#[doc = $doc:literal])+
+        $plain:ident, $plain_opt:ident, $cf:ident, $cf_opt:ident(
+            $self:ident, $family:ident, $key:ident $(, $extra:ident: $Extra:ty)*;
+            $options:ident: $Options:ty = $default:expr
+        ) -> $Value:ty { $run:expr }
+    ) => {
+        $crate::access::key_plain_forms! {
+            $(#[doc = $doc])+
+            $plain, $plain_opt, $cf, $cf_opt($self $(, $extra: $Extra)*; $default) -> $Value;
+        }
+
+        $crate::access::key_opt_forms! { [pub]
+            $(#[doc = $doc])+
+            $plain_opt, $cf_opt($self, $family, $key $(, $extra: $Extra)*; $options: $Options)
+                -> $Value { $run }
+        }
+    };
+}
+pub(crate) use key_forms;
+
+/// Declares the reads of `$source` with options, which the caller passes as `$Options`.
+macro_rules! read_opt_forms {
+    ([$($pub:tt)?] $self:ident, $source:expr; $readopts:ident: $Options:ty, $options:expr) => {
+        $crate::access::key_opt_forms! { [$($pub)?]
+            /// Returns the value of `key`.
+            get_opt, get_cf_opt($self, family, key; $readopts: $Options) -> $crate::access::Value {
+                $crate::access::get($source, family, key, $options)
+            }
+        }
+
+        $crate::access::key_opt_forms! { [$($pub)?]
+            /// Returns the value of `key` without a copy.
+            get_pinned_opt, get_pinned_cf_opt(
+                $self, family, key; $readopts: $Options
+            ) -> $crate::access::Pinned<'_> {
+                $crate::access::get_pinned($source, family, key, $options)
+            }
+        }
+
+        /// Returns the values of `keys`, in their order, each with its own result.
+        $($pub)? fn multi_get_opt<K, I>(
+            &$self,
+            keys: I,
+            $readopts: $Options,
+        ) -> Vec<$crate::access::Value>
+        where
+            K: AsRef<[u8]>,
+            I: IntoIterator<Item = K>,
+        {
+            $crate::access::multi_get($source, keys, $options)
+        }
+
+        /// Returns the values of keys in column families, all of one moment.
+        $($pub)? fn multi_get_cf_opt<'b, K, I, W>(
+            &$self,
+            keys_cf: I,
+            $readopts: $Options,
+        ) -> Vec<$crate::access::Value>
+        where
+            K: AsRef<[u8]>,
+            I: IntoIterator<Item = (&'b W, K)>,
+            W: $crate::AsColumnFamilyRef + 'b,
+        {
+            $crate::access::multi_get_cf($source, keys_cf, $options)
+        }
+    };
+}
+pub(crate) use read_opt_forms;
+
 /// Reads of databases, transaction databases and transactions, for generic code.
 ///
 /// The original's four unsafe methods return C++ objects and do not exist here.
 pub trait DBAccess: Source + Sized {
-    /// Returns the value of `key`.
-    fn get_opt<K: AsRef<[u8]>>(&self, key: K, readopts: &ReadOptions) -> Value {
-        get(self, None, key, readopts)
-    }
-
-    /// Returns the value of `key` in a column family.
-    fn get_cf_opt<K: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        key: K,
-        readopts: &ReadOptions,
-    ) -> Value {
-        get(self, Some(cf.family()), key, readopts)
-    }
-
-    /// Returns the value of `key` without a copy.
-    fn get_pinned_opt<K: AsRef<[u8]>>(&self, key: K, readopts: &ReadOptions) -> Pinned<'_> {
-        get_pinned(self, None, key, readopts)
-    }
-
-    /// Returns the value of `key` in a column family without a copy.
-    fn get_pinned_cf_opt<K: AsRef<[u8]>>(
-        &self,
-        cf: &impl AsColumnFamilyRef,
-        key: K,
-        readopts: &ReadOptions,
-    ) -> Pinned<'_> {
-        get_pinned(self, Some(cf.family()), key, readopts)
-    }
-
-    /// Returns the values of `keys`.
-    fn multi_get_opt<K, I>(&self, keys: I, readopts: &ReadOptions) -> Vec<Value>
-    where
-        K: AsRef<[u8]>,
-        I: IntoIterator<Item = K>,
-    {
-        multi_get(self, keys, readopts)
-    }
-
-    /// Returns the values of keys in column families.
-    fn multi_get_cf_opt<'b, K, I, W>(&self, keys_cf: I, readopts: &ReadOptions) -> Vec<Value>
-    where
-        K: AsRef<[u8]>,
-        I: IntoIterator<Item = (&'b W, K)>,
-        W: AsColumnFamilyRef + 'b,
-    {
-        multi_get_cf(self, keys_cf, readopts)
-    }
+    read_opt_forms! { [] self, self; readopts: &ReadOptions, readopts }
 }
 
 pub(crate) fn get<S: Source, K: AsRef<[u8]>>(
@@ -251,182 +338,134 @@ where
     values
 }
 
-/// Declares the four forms of a verb that reads one key: of the default column family or another,
-/// without and with options.
-macro_rules! key_forms {
-    ($(#[doc = $doc:literal])+
-        $plain:ident, $plain_opt:ident, $cf:ident, $cf_opt:ident(
-            $self:ident, $family:ident, $key:ident $(, $extra:ident: $Extra:ty)*;
-            $options:ident: $Options:ty = $default:expr
-        ) -> $Value:ty { $run:expr }
-    ) => {
-        $(#[doc = $doc])+
-        pub fn $plain<K: AsRef<[u8]>>(&$self, key: K $(, $extra: $Extra)*) -> $Value {
-            $self.$plain_opt(key $(, $extra)*, $default)
-        }
-
-        #[doc = concat!("Like `", stringify!($plain), "`, with options.")]
-        pub fn $plain_opt<K: AsRef<[u8]>>(
-            &$self,
-            key: K
-            $(, $extra: $Extra)*,
-            $options: $Options,
-        ) -> $Value {
-            let $family: $crate::access::Family<'_> = None;
-            let $key = key.as_ref();
-            $run
-        }
-
-        #[doc = concat!("Like `", stringify!($plain), "`, in a column family.")]
-        pub fn $cf<K: AsRef<[u8]>>(
-            &$self,
-            cf: &impl $crate::AsColumnFamilyRef,
-            key: K
-            $(, $extra: $Extra)*
-        ) -> $Value {
-            $self.$cf_opt(cf, key $(, $extra)*, $default)
-        }
-
-        #[doc = concat!("Like `", stringify!($plain), "`, in a column family, with options.")]
-        pub fn $cf_opt<K: AsRef<[u8]>>(
-            &$self,
-            cf: &impl $crate::AsColumnFamilyRef,
-            key: K
-            $(, $extra: $Extra)*,
-            $options: $Options,
-        ) -> $Value {
-            let $family = Some(cf.family());
-            let $key = key.as_ref();
-            $run
-        }
-    };
-}
-pub(crate) use key_forms;
-
-/// Declares the methods that read.
+/// Declares the methods that read `$source`, without and with options.
 macro_rules! read_methods {
     () => {
-        $crate::access::key_forms! {
+        $crate::access::read_methods! { self, self;
+            readopts: &$crate::ReadOptions = &$crate::ReadOptions::DEFAULT, readopts
+        }
+    };
+    ($self:ident, $source:expr; $readopts:ident: $Options:ty = $default:expr, $options:expr) => {
+        $crate::access::read_opt_forms! { [pub] $self, $source; $readopts: $Options, $options }
+
+        $crate::access::key_plain_forms! {
             /// Returns the value of `key`.
-            get, get_opt, get_cf, get_cf_opt(
-                self, family, key; readopts: &$crate::ReadOptions = &$crate::ReadOptions::DEFAULT
-            ) -> $crate::access::Value {
-                $crate::access::get(self, family, key, readopts)
-            }
-        }
-
-        $crate::access::key_forms! {
+            get, get_opt, get_cf, get_cf_opt($self; $default) -> $crate::access::Value;
             /// Returns the value of `key` without a copy.
-            get_pinned, get_pinned_opt, get_pinned_cf, get_pinned_cf_opt(
-                self, family, key; readopts: &$crate::ReadOptions = &$crate::ReadOptions::DEFAULT
-            ) -> $crate::access::Pinned<'_> {
-                $crate::access::get_pinned(self, family, key, readopts)
-            }
+            get_pinned, get_pinned_opt, get_pinned_cf, get_pinned_cf_opt($self; $default)
+                -> $crate::access::Pinned<'_>;
         }
 
         /// Returns the values of `keys`, in their order, each with its own result.
-        pub fn multi_get<K, I>(&self, keys: I) -> Vec<$crate::access::Value>
+        pub fn multi_get<K, I>(&$self, keys: I) -> Vec<$crate::access::Value>
         where
             K: AsRef<[u8]>,
             I: IntoIterator<Item = K>,
         {
-            $crate::access::multi_get(self, keys, &$crate::ReadOptions::DEFAULT)
-        }
-
-        /// Returns the values of `keys`, in their order, each with its own result.
-        pub fn multi_get_opt<K, I>(
-            &self,
-            keys: I,
-            readopts: &$crate::ReadOptions,
-        ) -> Vec<$crate::access::Value>
-        where
-            K: AsRef<[u8]>,
-            I: IntoIterator<Item = K>,
-        {
-            $crate::access::multi_get(self, keys, readopts)
+            $self.multi_get_opt(keys, $default)
         }
 
         /// Returns the values of keys in column families, all of one moment.
-        pub fn multi_get_cf<'a, 'b: 'a, K, I, W>(&'a self, keys: I) -> Vec<$crate::access::Value>
+        pub fn multi_get_cf<'b, K, I, W>(&$self, keys: I) -> Vec<$crate::access::Value>
         where
             K: AsRef<[u8]>,
             I: IntoIterator<Item = (&'b W, K)>,
-            W: 'b + $crate::AsColumnFamilyRef,
+            W: $crate::AsColumnFamilyRef + 'b,
         {
-            $crate::access::multi_get_cf(self, keys, &$crate::ReadOptions::DEFAULT)
-        }
-
-        /// Returns the values of keys in column families, all of one moment.
-        pub fn multi_get_cf_opt<'a, 'b: 'a, K, I, W>(
-            &'a self,
-            keys: I,
-            readopts: &$crate::ReadOptions,
-        ) -> Vec<$crate::access::Value>
-        where
-            K: AsRef<[u8]>,
-            I: IntoIterator<Item = (&'b W, K)>,
-            W: 'b + $crate::AsColumnFamilyRef,
-        {
-            $crate::access::multi_get_cf(self, keys, readopts)
+            $self.multi_get_cf_opt(keys, $default)
         }
     };
 }
 pub(crate) use read_methods;
 
-/// Declares the methods that create iterators.
+/// Declares the methods that create iterators of `$source`, which yields entries of `$D`.
 macro_rules! iterator_methods {
-    () => {
+    ($self:ident, $source:expr, $D:ty, $life:lifetime; $readopts:ident, $options:expr) => {
         /// Returns the entries from a start in a direction.
-        pub fn iterator<'a: 'b, 'b>(
-            &'a self,
+        pub fn iterator(
+            &$self,
             mode: $crate::IteratorMode,
-        ) -> $crate::DBIteratorWithThreadMode<'b, Self> {
-            self.iterator_opt(mode, $crate::ReadOptions::default())
+        ) -> $crate::DBIteratorWithThreadMode<$life, $D> {
+            $self.iterator_opt(mode, $crate::ReadOptions::default())
         }
 
         /// Like `iterator`, with options.
-        pub fn iterator_opt<'a: 'b, 'b>(
-            &'a self,
+        pub fn iterator_opt(
+            &$self,
             mode: $crate::IteratorMode,
-            readopts: $crate::ReadOptions,
-        ) -> $crate::DBIteratorWithThreadMode<'b, Self> {
-            $crate::DBIteratorWithThreadMode::new(self, None, &readopts, mode)
+            $readopts: $crate::ReadOptions,
+        ) -> $crate::DBIteratorWithThreadMode<$life, $D> {
+            $crate::DBIteratorWithThreadMode::new($source, None, $options, mode)
         }
 
         /// Like `iterator`, of a column family.
-        pub fn iterator_cf<'a: 'b, 'b>(
-            &'a self,
+        pub fn iterator_cf(
+            &$self,
             cf_handle: &impl $crate::AsColumnFamilyRef,
             mode: $crate::IteratorMode,
-        ) -> $crate::DBIteratorWithThreadMode<'b, Self> {
-            self.iterator_cf_opt(cf_handle, $crate::ReadOptions::default(), mode)
+        ) -> $crate::DBIteratorWithThreadMode<$life, $D> {
+            $self.iterator_cf_opt(cf_handle, $crate::ReadOptions::default(), mode)
         }
 
         /// Like `iterator`, of a column family, with options.
-        pub fn iterator_cf_opt<'a: 'b, 'b>(
-            &'a self,
+        pub fn iterator_cf_opt(
+            &$self,
             cf_handle: &impl $crate::AsColumnFamilyRef,
-            readopts: $crate::ReadOptions,
+            $readopts: $crate::ReadOptions,
             mode: $crate::IteratorMode,
-        ) -> $crate::DBIteratorWithThreadMode<'b, Self> {
+        ) -> $crate::DBIteratorWithThreadMode<$life, $D> {
             let family = Some(cf_handle.family());
-            $crate::DBIteratorWithThreadMode::new(self, family, &readopts, mode)
+            $crate::DBIteratorWithThreadMode::new($source, family, $options, mode)
         }
 
+        /// Creates an iterator without position.
+        pub fn raw_iterator(&$self) -> $crate::DBRawIteratorWithThreadMode<$life, $D> {
+            $self.raw_iterator_opt($crate::ReadOptions::default())
+        }
+
+        /// Like `raw_iterator`, of a column family.
+        pub fn raw_iterator_cf(
+            &$self,
+            cf_handle: &impl $crate::AsColumnFamilyRef,
+        ) -> $crate::DBRawIteratorWithThreadMode<$life, $D> {
+            $self.raw_iterator_cf_opt(cf_handle, $crate::ReadOptions::default())
+        }
+
+        /// Like `raw_iterator`, with options.
+        pub fn raw_iterator_opt(
+            &$self,
+            $readopts: $crate::ReadOptions,
+        ) -> $crate::DBRawIteratorWithThreadMode<$life, $D> {
+            $crate::DBRawIteratorWithThreadMode::new($source, None, $options)
+        }
+
+        /// Like `raw_iterator`, of a column family, with options.
+        pub fn raw_iterator_cf_opt(
+            &$self,
+            cf_handle: &impl $crate::AsColumnFamilyRef,
+            $readopts: $crate::ReadOptions,
+        ) -> $crate::DBRawIteratorWithThreadMode<$life, $D> {
+            let family = Some(cf_handle.family());
+            $crate::DBRawIteratorWithThreadMode::new($source, family, $options)
+        }
+    };
+    () => {
+        $crate::access::iterator_methods! { self, self, Self, '_; readopts, &readopts }
+
         /// Like `iterator`, across prefixes although the column family has a prefix extractor.
-        pub fn full_iterator<'a: 'b, 'b>(
-            &'a self,
+        pub fn full_iterator(
+            &self,
             mode: $crate::IteratorMode,
-        ) -> $crate::DBIteratorWithThreadMode<'b, Self> {
+        ) -> $crate::DBIteratorWithThreadMode<'_, Self> {
             self.iterator_opt(mode, $crate::ReadOptions::total_order())
         }
 
         /// Like `full_iterator`, of a column family.
-        pub fn full_iterator_cf<'a: 'b, 'b>(
-            &'a self,
+        pub fn full_iterator_cf(
+            &self,
             cf_handle: &impl $crate::AsColumnFamilyRef,
             mode: $crate::IteratorMode,
-        ) -> $crate::DBIteratorWithThreadMode<'b, Self> {
+        ) -> $crate::DBIteratorWithThreadMode<'_, Self> {
             self.iterator_cf_opt(cf_handle, $crate::ReadOptions::total_order(), mode)
         }
 
@@ -436,53 +475,22 @@ macro_rules! iterator_methods {
         /// one, further keys follow: see
         /// [`ReadOptions::set_iterate_range`](crate::ReadOptions::set_iterate_range) for exact
         /// limits.
-        pub fn prefix_iterator<'a: 'b, 'b, P: AsRef<[u8]>>(
-            &'a self,
+        pub fn prefix_iterator<P: AsRef<[u8]>>(
+            &self,
             prefix: P,
-        ) -> $crate::DBIteratorWithThreadMode<'b, Self> {
+        ) -> $crate::DBIteratorWithThreadMode<'_, Self> {
             let mode = $crate::IteratorMode::From(prefix.as_ref(), $crate::Direction::Forward);
             self.iterator_opt(mode, $crate::ReadOptions::one_prefix())
         }
 
         /// Like `prefix_iterator`, of a column family.
-        pub fn prefix_iterator_cf<'a, P: AsRef<[u8]>>(
-            &'a self,
+        pub fn prefix_iterator_cf<P: AsRef<[u8]>>(
+            &self,
             cf_handle: &impl $crate::AsColumnFamilyRef,
             prefix: P,
-        ) -> $crate::DBIteratorWithThreadMode<'a, Self> {
+        ) -> $crate::DBIteratorWithThreadMode<'_, Self> {
             let mode = $crate::IteratorMode::From(prefix.as_ref(), $crate::Direction::Forward);
             self.iterator_cf_opt(cf_handle, $crate::ReadOptions::one_prefix(), mode)
-        }
-
-        /// Creates an iterator without position.
-        pub fn raw_iterator<'a: 'b, 'b>(&'a self) -> $crate::DBRawIteratorWithThreadMode<'b, Self> {
-            self.raw_iterator_opt($crate::ReadOptions::default())
-        }
-
-        /// Like `raw_iterator`, of a column family.
-        pub fn raw_iterator_cf<'a: 'b, 'b>(
-            &'a self,
-            cf_handle: &impl $crate::AsColumnFamilyRef,
-        ) -> $crate::DBRawIteratorWithThreadMode<'b, Self> {
-            self.raw_iterator_cf_opt(cf_handle, $crate::ReadOptions::default())
-        }
-
-        /// Like `raw_iterator`, with options.
-        pub fn raw_iterator_opt<'a: 'b, 'b>(
-            &'a self,
-            readopts: $crate::ReadOptions,
-        ) -> $crate::DBRawIteratorWithThreadMode<'b, Self> {
-            $crate::DBRawIteratorWithThreadMode::new(self, None, &readopts)
-        }
-
-        /// Like `raw_iterator`, of a column family, with options.
-        pub fn raw_iterator_cf_opt<'a: 'b, 'b>(
-            &'a self,
-            cf_handle: &impl $crate::AsColumnFamilyRef,
-            readopts: $crate::ReadOptions,
-        ) -> $crate::DBRawIteratorWithThreadMode<'b, Self> {
-            let family = Some(cf_handle.family());
-            $crate::DBRawIteratorWithThreadMode::new(self, family, &readopts)
         }
     };
 }

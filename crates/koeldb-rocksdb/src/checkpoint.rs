@@ -8,63 +8,50 @@ use koeldb::CheckpointOptions;
 use crate::db::DBInner;
 use crate::{DBCommon, Error, ThreadMode, TransactionDB};
 
-fn create(db: &koeldb::Db, path: &Path, log_size_for_flush: u64) -> Result<(), Error> {
-    let mut options = CheckpointOptions::new();
-    options.set_log_size_for_flush(log_size_for_flush);
-    db.create_checkpoint_opt(path, &options)?;
-    Ok(())
-}
-
-macro_rules! methods {
-    () => {
-        /// Creates a checkpoint in `path`, which must not exist, after a flush.
-        pub fn create_checkpoint<P: AsRef<Path>>(&self, path: P) -> Result<(), Error> {
-            self.create_checkpoint_with_log_size(path, 0)
+/// Declares a type that makes checkpoints of databases of `$Db`.
+macro_rules! checkpoints {
+    ($(#[doc = $doc:literal])+ $Type:ident: $Db:ty, $($G:ident: $Bound:path),+) => {
+        $(#[doc = $doc])+
+        pub struct $Type<'db> {
+            db: koeldb::Db,
+            label: PhantomData<&'db ()>,
         }
 
-        /// Creates a checkpoint, after a flush if the logs have this many bytes.
-        pub fn create_checkpoint_with_log_size<P: AsRef<Path>>(
-            &self,
-            path: P,
-            log_size_for_flush: u64,
-        ) -> Result<(), Error> {
-            create(&self.db, path.as_ref(), log_size_for_flush)
+        impl<'db> $Type<'db> {
+            /// Creates a value that makes checkpoints of `db`.
+            pub fn new<$($G: $Bound),+>(db: &'db $Db) -> Result<Self, Error> {
+                Ok($Type {
+                    db: db.db().clone(),
+                    label: PhantomData,
+                })
+            }
+
+            /// Creates a checkpoint in `path`, which must not exist, after a flush.
+            pub fn create_checkpoint<P: AsRef<Path>>(&self, path: P) -> Result<(), Error> {
+                self.create_checkpoint_with_log_size(path, 0)
+            }
+
+            /// Creates a checkpoint, after a flush if the logs have this many bytes.
+            pub fn create_checkpoint_with_log_size<P: AsRef<Path>>(
+                &self,
+                path: P,
+                log_size_for_flush: u64,
+            ) -> Result<(), Error> {
+                let mut options = CheckpointOptions::new();
+                options.set_log_size_for_flush(log_size_for_flush);
+                self.db.create_checkpoint_opt(path, &options)?;
+                Ok(())
+            }
         }
     };
 }
 
-/// Creates checkpoints of a database.
-pub struct Checkpoint<'db> {
-    db: koeldb::Db,
-    label: PhantomData<&'db ()>,
+checkpoints! {
+    /// Creates checkpoints of a database.
+    Checkpoint: DBCommon<T, I>, T: ThreadMode, I: DBInner
 }
 
-impl<'db> Checkpoint<'db> {
-    /// Creates a value that makes checkpoints of `db`.
-    pub fn new<T: ThreadMode, I: DBInner>(db: &'db DBCommon<T, I>) -> Result<Self, Error> {
-        Ok(Checkpoint {
-            db: db.db().clone(),
-            label: PhantomData,
-        })
-    }
-
-    methods!();
-}
-
-/// Creates checkpoints of a database with pessimistic transactions.
-pub struct TransactionDBCheckpoint<'db> {
-    db: koeldb::Db,
-    label: PhantomData<&'db ()>,
-}
-
-impl<'db> TransactionDBCheckpoint<'db> {
-    /// Creates a value that makes checkpoints of `db`.
-    pub fn new<T: ThreadMode>(db: &'db TransactionDB<T>) -> Result<Self, Error> {
-        Ok(TransactionDBCheckpoint {
-            db: db.db().clone(),
-            label: PhantomData,
-        })
-    }
-
-    methods!();
+checkpoints! {
+    /// Creates checkpoints of a database with pessimistic transactions.
+    TransactionDBCheckpoint: TransactionDB<T>, T: ThreadMode
 }

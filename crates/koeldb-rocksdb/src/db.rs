@@ -6,8 +6,8 @@ mod open;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use koeldb::{DeletionGuard, ReadTier};
 
@@ -22,7 +22,7 @@ use crate::{
 
 pub use maintenance::{ColumnFamilyMetaData, LiveFile};
 pub(crate) use maintenance::{property, property_int};
-pub(crate) use open::{Access, Opened, named, open};
+pub(crate) use open::{Access, named, open};
 
 /// A range of keys, for estimates of its size.
 pub struct Range<'a> {
@@ -202,8 +202,32 @@ pub(crate) use family_methods;
 /// The kinds of [`DBCommon`].
 pub trait DBInner {
     #[doc(hidden)]
+    fn of(db: koeldb::Db) -> Self;
+
+    #[doc(hidden)]
     fn db(&self) -> &koeldb::Db;
 }
+
+/// Declares a kind of databases.
+macro_rules! database_kind {
+    ($(#[doc = $doc:literal])+ $Kind:ident) => {
+        $(#[doc = $doc])+
+        pub struct $Kind {
+            db: koeldb::Db,
+        }
+
+        impl $crate::db::DBInner for $Kind {
+            fn of(db: koeldb::Db) -> Self {
+                $Kind { db }
+            }
+
+            fn db(&self) -> &koeldb::Db {
+                &self.db
+            }
+        }
+    };
+}
+pub(crate) use database_kind;
 
 /// An open database. Dropping it closes it, and whatever was read from it stays valid.
 pub struct DBCommon<T: ThreadMode, D: DBInner> {
@@ -214,15 +238,9 @@ pub struct DBCommon<T: ThreadMode, D: DBInner> {
     deletions_disabled: Mutex<Vec<DeletionGuard>>,
 }
 
-/// The kind of databases without transactions.
-pub struct DBWithThreadModeInner {
-    db: koeldb::Db,
-}
-
-impl DBInner for DBWithThreadModeInner {
-    fn db(&self) -> &koeldb::Db {
-        &self.db
-    }
+database_kind! {
+    /// The kind of databases without transactions.
+    DBWithThreadModeInner
 }
 
 /// A database without transactions.
@@ -259,19 +277,6 @@ impl<T: ThreadMode, D: DBInner> Source for DBCommon<T, D> {
 impl<T: ThreadMode, D: DBInner> DBAccess for DBCommon<T, D> {}
 
 impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
-    pub(crate) fn from_opened(
-        opened: Opened,
-        path: &Path,
-        inner: impl FnOnce(koeldb::Db) -> D,
-    ) -> Self {
-        DBCommon {
-            families: T::new_cf_map_internal(opened.families),
-            inner: inner(opened.db),
-            path: path.to_path_buf(),
-            deletions_disabled: Mutex::default(),
-        }
-    }
-
     pub(crate) fn db(&self) -> &koeldb::Db {
         self.inner.db()
     }
@@ -373,7 +378,7 @@ macro_rules! timestamp_methods {
         /// Fails: there are no user timestamps.
         pub fn $method<$($kind: AsRef<[u8]>),+>(&self, $($argument: $type),*) -> Result<(), Error> {
             let _ = ($($argument),*);
-            Err(Error::refused(stringify!($method), "user timestamps are not supported"))
+            Err(Error::no_timestamps(stringify!($method)))
         }
     )*};
 }
@@ -405,10 +410,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
     /// Fails: there are no user timestamps.
     pub fn get_full_history_ts_low(&self, cf: &impl AsColumnFamilyRef) -> Result<Vec<u8>, Error> {
         let _ = cf;
-        Err(Error::refused(
-            "get_full_history_ts_low",
-            "user timestamps are not supported",
-        ))
+        Err(Error::no_timestamps("get_full_history_ts_low"))
     }
 }
 
@@ -430,7 +432,7 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         Ok(())
     }
 
-    fn deletion_guards(&self) -> std::sync::MutexGuard<'_, Vec<DeletionGuard>> {
+    fn deletion_guards(&self) -> MutexGuard<'_, Vec<DeletionGuard>> {
         let guards = self.deletions_disabled.lock();
         guards.unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,41 +4,59 @@ use std::fmt;
 
 use koeldb::ErrorDetail;
 
-/// The kind of an error.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
+/// Declares the kinds and the words that begin their texts.
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])+ $Kind:ident = $words:literal,)*) => {
+        /// The kind of an error.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum ErrorKind {
+            $($(#[doc = $doc])+ $Kind,)*
+            /// The text does not begin with the words of a kind.
+            Unknown,
+        }
+
+        impl ErrorKind {
+            fn of_words(words: &str) -> ErrorKind {
+                match words {
+                    $($words => ErrorKind::$Kind,)*
+                    _ => ErrorKind::Unknown,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// A required object does not exist.
-    NotFound,
+    NotFound = "NotFound",
     /// Stored bytes violate their format.
-    Corruption,
+    Corruption = "Corruption",
     /// The engine does not support the request.
-    NotSupported,
+    NotSupported = "Not implemented",
     /// An argument or option is invalid.
-    InvalidArgument,
+    InvalidArgument = "Invalid argument",
     /// The operating system or the device failed.
-    IOError,
+    IOError = "IO error",
     /// A read needs a merge operator, or a merge is in progress.
-    MergeInProgress,
+    MergeInProgress = "Merge in progress",
     /// The answer is not available under the given restrictions.
-    Incomplete,
+    Incomplete = "Result incomplete",
     /// The database is closed or closing.
-    ShutdownInProgress,
+    ShutdownInProgress = "Shutdown in progress",
     /// A time limit passed.
-    TimedOut,
+    TimedOut = "Operation timed out",
     /// The operation was aborted.
-    Aborted,
+    Aborted = "Operation aborted",
     /// Another user holds a needed resource.
-    Busy,
+    Busy = "Resource busy",
     /// The object has expired.
-    Expired,
+    Expired = "Operation expired",
     /// A retry of the operation may succeed.
-    TryAgain,
+    TryAgain = "Operation failed. Try again.",
     /// Never returned: compactions have no size limit.
-    CompactionTooLarge,
+    CompactionTooLarge = "Compaction too large",
     /// The column family was dropped.
-    ColumnFamilyDropped,
-    /// The text does not begin with the words of a kind.
-    Unknown,
+    ColumnFamilyDropped = "Column family dropped",
 }
 
 /// The error of all operations: a text whose first words tell the kind.
@@ -59,6 +77,11 @@ impl Error {
         Error::new(format!("Not implemented: {what}: {reason}"))
     }
 
+    /// Returns the error of a method or setter with user timestamps.
+    pub(crate) fn no_timestamps(what: &str) -> Self {
+        Error::refused(what, "user timestamps are not supported")
+    }
+
     pub(crate) fn invalid(what: impl fmt::Display) -> Self {
         Error::new(format!("Invalid argument: {what}"))
     }
@@ -72,24 +95,7 @@ impl Error {
     /// Returns the kind, read from the words before the first colon.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
-        match self.message.split(':').next().unwrap_or_default() {
-            "NotFound" => ErrorKind::NotFound,
-            "Corruption" => ErrorKind::Corruption,
-            "Not implemented" => ErrorKind::NotSupported,
-            "Invalid argument" => ErrorKind::InvalidArgument,
-            "IO error" => ErrorKind::IOError,
-            "Merge in progress" => ErrorKind::MergeInProgress,
-            "Result incomplete" => ErrorKind::Incomplete,
-            "Shutdown in progress" => ErrorKind::ShutdownInProgress,
-            "Operation timed out" => ErrorKind::TimedOut,
-            "Operation aborted" => ErrorKind::Aborted,
-            "Resource busy" => ErrorKind::Busy,
-            "Operation expired" => ErrorKind::Expired,
-            "Operation failed. Try again." => ErrorKind::TryAgain,
-            "Compaction too large" => ErrorKind::CompactionTooLarge,
-            "Column family dropped" => ErrorKind::ColumnFamilyDropped,
-            _ => ErrorKind::Unknown,
-        }
+        ErrorKind::of_words(self.message.split(':').next().unwrap_or_default())
     }
 }
 

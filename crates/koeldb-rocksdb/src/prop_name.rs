@@ -107,6 +107,19 @@ macro_rules! shared {
                 fmt::Debug::fmt(self.as_str(), f)
             }
         }
+
+        impl<'a> CStrLike for &'a $Type {
+            type Baked = &'a CStr;
+            type Error = std::convert::Infallible;
+
+            fn bake(self) -> Result<Self::Baked, Self::Error> {
+                Ok(self.as_c_str())
+            }
+
+            fn into_c_string(self) -> Result<CString, Self::Error> {
+                Ok(self.as_c_str().to_owned())
+            }
+        }
     )*};
 }
 
@@ -139,30 +152,4 @@ equal! {
 
 infallible! {
     PropertyName as CString: name, name.into_c_string(), name.into_c_string();
-}
-
-impl<'a> CStrLike for &'a PropName {
-    type Baked = &'a CStr;
-    type Error = std::convert::Infallible;
-
-    fn bake(self) -> Result<Self::Baked, Self::Error> {
-        Ok(&self.0)
-    }
-
-    fn into_c_string(self) -> Result<CString, Self::Error> {
-        Ok(self.as_c_str().to_owned())
-    }
-}
-
-impl<'a> CStrLike for &'a PropertyName {
-    type Baked = &'a CStr;
-    type Error = std::convert::Infallible;
-
-    fn bake(self) -> Result<Self::Baked, Self::Error> {
-        Ok(&self.0.0)
-    }
-
-    fn into_c_string(self) -> Result<CString, Self::Error> {
-        Ok(self.as_c_str().to_owned())
-    }
 }

@@ -90,10 +90,7 @@ impl<'a> SstFileWriter<'a> {
         S: AsRef<[u8]>,
     {
         let _ = (key, ts, value);
-        Err(Error::refused(
-            "SstFileWriter::put_with_ts",
-            "user timestamps are not supported",
-        ))
+        Err(Error::no_timestamps("SstFileWriter::put_with_ts"))
     }
 
     /// Adds a merge operand.
@@ -122,9 +119,6 @@ impl<'a> SstFileWriter<'a> {
         ts: S,
     ) -> Result<(), Error> {
         let _ = (key, ts);
-        Err(Error::refused(
-            "SstFileWriter::delete_with_ts",
-            "user timestamps are not supported",
-        ))
+        Err(Error::no_timestamps("SstFileWriter::delete_with_ts"))
     }
 }

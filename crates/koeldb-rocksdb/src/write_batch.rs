@@ -88,8 +88,7 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
     }
 
     fn refuse(&mut self, method: &str) {
-        let error = Error::refused(method, "user timestamps are not supported");
-        self.failure.get_or_insert(error);
+        self.failure.get_or_insert(Error::no_timestamps(method));
     }
 
     /// The number of operations.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
-use super::{DBWithThreadMode, DBWithThreadModeInner, ThreadMode};
+use super::{DBCommon, DBInner, DBWithThreadMode, ThreadMode};
 use crate::{ColumnFamilyDescriptor, ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
 
 /// How a database is opened.
@@ -135,7 +136,7 @@ macro_rules! opens {
     )*};
 }
 
-impl<T: ThreadMode> DBWithThreadMode<T> {
+impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
     fn open_as(
         options: &Options,
         path: &Path,
@@ -143,9 +144,12 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         access: Access<'_>,
     ) -> Result<Self, Error> {
         let opened = open(options, path, families, access)?;
-        Ok(Self::from_opened(opened, path, |db| {
-            DBWithThreadModeInner { db }
-        }))
+        Ok(DBCommon {
+            families: T::new_cf_map_internal(opened.families),
+            inner: D::of(opened.db),
+            path: path.to_path_buf(),
+            deletions_disabled: Mutex::default(),
+        })
     }
 
     /// Opens or creates a database with default options.
@@ -160,6 +164,18 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         Self::open_as(opts, path.as_ref(), [], Access::ReadWrite)
     }
 
+    opens! {
+        /// Opens a database with these column families, which get **default** options.
+        ///
+        /// So does the default column family, unless there are no names. `open_cf_with_opts` and
+        /// `open_cf_descriptors` give each its own.
+        open_cf<N: AsRef<str>>(cfs: N) = named, Access::ReadWrite;
+        /// Opens a database with these column families.
+        open_cf_descriptors(cfs: ColumnFamilyDescriptor) = described, Access::ReadWrite;
+    }
+}
+
+impl<T: ThreadMode> DBWithThreadMode<T> {
     /// Opens a database for reading: its state as it is opened.
     ///
     /// `error_if_log_file_exist` must be false.
@@ -203,15 +219,8 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
     }
 
     opens! {
-        /// Opens a database with these column families, which get **default** options.
-        ///
-        /// So does the default column family, unless there are no names. `open_cf_with_opts` and
-        /// `open_cf_descriptors` give each its own.
-        open_cf<N: AsRef<str>>(cfs: N) = named, Access::ReadWrite;
         /// Opens a database with these column families.
         open_cf_with_opts<N: AsRef<str>>(cfs: (N, Options)) = with_options, Access::ReadWrite;
-        /// Opens a database with these column families.
-        open_cf_descriptors(cfs: ColumnFamilyDescriptor) = described, Access::ReadWrite;
         /// Like `open_with_ttl`, with these column families, **default** options and one time to
         /// live.
         open_cf_with_ttl<N: AsRef<str>>(cfs: N, ttl: Duration) = named, Access::WithTtl(ttl);

@@ -342,10 +342,7 @@ impl Options {
             compare_ts_fn,
             compare_without_ts_fn,
         );
-        self.fail(Error::refused(
-            "set_comparator_with_ts",
-            "user timestamps are not supported",
-        ));
+        self.fail(Error::no_timestamps("set_comparator_with_ts"));
     }
 
     /// Uses a prefix extractor, for prefix filters and prefix scans.

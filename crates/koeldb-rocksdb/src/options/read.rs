@@ -40,7 +40,7 @@ impl ReadOptions {
     pub(crate) fn checked(&self) -> Result<&koeldb::ReadOptions, Error> {
         match self.refused {
             None => Ok(&self.inner),
-            Some(setter) => Err(Error::refused(setter, "user timestamps are not supported")),
+            Some(setter) => Err(Error::no_timestamps(setter)),
         }
     }
 
