@@ -11,9 +11,9 @@ use koeldb::fs::{
     Failure, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, SurvivalPolicy, SystemClock,
 };
 use koeldb::{
-    BoxError, CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
-    CompactionServiceScheduleResponse, CompactionServiceWaitResponse, Db, ErrorKind, MergeOperands,
-    MergeOperator, Options, SstFileReader, StringAppend,
+    BlockBasedOptions, BoxError, CompactionService, CompactionServiceJobInfo,
+    CompactionServiceJobStatus, CompactionServiceScheduleResponse, CompactionServiceWaitResponse,
+    Db, ErrorKind, MergeOperands, MergeOperator, Options, SstFileReader, StringAppend,
 };
 use koeldb_testkit::Random;
 
@@ -99,6 +99,9 @@ fn options(storage: &Storage) -> Options {
     options
         .set_disable_auto_compactions(true)
         .set_merge_operator(StringAppend::default());
+    let mut table = BlockBasedOptions::new();
+    table.set_bloom_filter(10.0);
+    options.set_block_based_table_factory(&table);
     options
 }
 
@@ -281,7 +284,7 @@ fn a_result_with_another_value_in_any_checked_field_is_refused() {
 #[test]
 fn a_worker_that_lies_about_its_files_is_refused() {
     type Lie = fn(&mut Vec<u8>, &Path, &MemoryFileSystem);
-    let lies: [(&str, Lie); 6] = [
+    let lies: [(&str, Lie); 7] = [
         ("a path out of the directory", |result, _, _| {
             replace(result, "file_name", &hex("../0001/000010.sst"));
         }),
@@ -304,6 +307,14 @@ fn a_worker_that_lies_about_its_files_is_refused() {
         ("a flipped bit", |_, output, memory| {
             bend_table(output, memory, |bytes| bytes[20] ^= 4);
         }),
+        (
+            "a flipped bit in a block without entries",
+            |result, output, memory| {
+                let data_size = &result[value_of(result, "data_size")];
+                let filter: usize = std::str::from_utf8(data_size).unwrap().parse().unwrap();
+                bend_table(output, memory, |bytes| bytes[filter + 3] ^= 4);
+            },
+        ),
         ("a cut table", |_, output, memory| {
             bend_table(output, memory, |bytes| bytes.truncate(bytes.len() / 2));
         }),
