@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use super::compare::Row;
 use crate::text::escape_xml;
 
-const WIDTH: f64 = 720.0;
-const LABELS: f64 = 190.0;
-const FIGURES: f64 = 60.0;
+/// Narrow enough that the text stays legible on a telephone.
+const WIDTH: f64 = 480.0;
+const LABELS: f64 = 176.0;
+const FIGURES: f64 = 48.0;
 const ROW: f64 = 28.0;
 const TOP: f64 = 52.0;
 
@@ -21,18 +22,21 @@ const STYLE: &str = "text{font:13px sans-serif;fill:#222}.title{font-weight:bold
 pub(super) fn ratios(title: &str, rows: &[Row]) -> String {
     let largest = rows.iter().map(|row| row.ratio.max).fold(1.0, f64::max);
     let ticks = largest.ceil();
+    let spacing = (ticks / 6.0).ceil();
     let height = TOP + rows.len() as f64 * ROW + 30.0;
     let bottom = height - 26.0;
     let x = |ratio: f64| LABELS + (WIDTH - LABELS - FIGURES) * ratio / ticks;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\" style=\"max-width:100%;height:auto\" role=\"img\">\n\
          <title>{0}</title><style>{STYLE}</style>\n\
          <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n\
          <text class=\"title\" x=\"12\" y=\"24\">{0}</text>\n",
         escape_xml(title)
     );
-    let mut tick = 0.0;
-    while tick <= ticks {
+    let steps = (0..=6).map(|step| f64::from(step) * spacing);
+    let steps = steps.filter(|&tick| tick <= ticks && tick != 1.0);
+    for tick in std::iter::once(1.0).chain(steps) {
         let class = if tick == 1.0 { "one" } else { "grid" };
         let at = x(tick);
         // Writing into a string cannot fail.
@@ -42,7 +46,6 @@ pub(super) fn ratios(title: &str, rows: &[Row]) -> String {
              <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{tick:.0}x</text>",
             bottom + 18.0
         );
-        tick += 1.0;
     }
     for (index, row) in rows.iter().enumerate() {
         let (y, ratio) = (TOP + index as f64 * ROW, row.ratio);
@@ -72,4 +75,54 @@ pub(super) fn ratios(title: &str, rows: &[Row]) -> String {
         );
     }
     svg + "</svg>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::compare::Spread;
+    use super::*;
+
+    /// The rows of the table below the heading `Summary` of `docs/benchmarks.md`.
+    fn summary(text: &str) -> Vec<Row> {
+        let section = text.split("\n## Summary\n").nth(1).expect("a summary");
+        let section = section.split("\n## ").next().expect("a section");
+        let cells = section.lines().filter_map(|line| {
+            let line = line.strip_prefix('|')?.strip_suffix('|')?;
+            let mut cells = line.split('|');
+            let (name, ratio) = (cells.next()?, cells.next_back()?);
+            let mut ratio = ratio.split(" / ").map(|ratio| ratio.trim().parse().ok());
+            let (min, median, max) = (ratio.next()??, ratio.next()??, ratio.next()??);
+            let ratio = Spread { min, median, max };
+            Some(Row {
+                name: name.trim().to_owned(),
+                ours: ratio,
+                other: ratio,
+                ratio,
+            })
+        });
+        cells.collect()
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a picture of the documentation")]
+    fn the_chart_of_the_readme_shows_the_summary_of_the_benchmarks() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let text = std::fs::read_to_string(docs.join("benchmarks.md")).expect("the benchmarks");
+        let rows = summary(&text);
+        assert!(rows.len() >= 10, "{rows:?}");
+        let drawn = ratios("Time of RocksDB 11.9 divided by KoelDB's", &rows);
+        let path = docs.join("ratios.svg");
+        if std::env::var_os("REWRITE").is_some() {
+            std::fs::write(&path, &drawn).expect("the chart can be written");
+            return;
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            written == drawn,
+            "{} is stale; REWRITE=1 cargo test -p koeldb-tools --lib chart:: writes it",
+            path.display()
+        );
+    }
 }

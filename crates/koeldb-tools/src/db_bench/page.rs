@@ -34,7 +34,9 @@ h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}\
 td,th{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}\
 td:first-child,th:first-child{text-align:left}\
 pre{overflow-x:auto;background:color-mix(in srgb,var(--ink) 6%,transparent);padding:.7rem;border-radius:4px;font-size:13px}\
-svg{width:100%;min-width:34rem;height:auto}.command{white-space:pre-wrap;overflow-wrap:anywhere}text{font:12px system-ui,sans-serif;fill:var(--soft)}\
+svg{width:100%;height:auto;display:block}text{font:13px system-ui,sans-serif;fill:var(--soft)}\
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,29rem),1fr));gap:0 1.5rem}\
+.command{white-space:normal}.command span{display:inline-block;max-width:100%;overflow-wrap:anywhere}\
 .axis{stroke:var(--line)}.ops{stroke:var(--a);fill:none;stroke-width:1.8}.us{stroke:var(--b);fill:none;stroke-width:1.8}\
 .ops-ink{fill:var(--a)}.us-ink{fill:var(--b)}p{color:var(--soft)}";
 
@@ -49,18 +51,20 @@ impl Page<'_> {
             escape_xml(&self.environment.date),
             self.environment.cpu_count,
             escape_xml(&self.environment.cpu),
-            escape_xml(&self.command)
+            command(&self.command)
         );
         out.push_str(&self.table());
-        for run in self.runs.iter().filter(|run| run.samples.len() > 1) {
+        out.push_str("<div class=\"charts\">\n");
+        for run in self.runs.iter().filter(|run| has_course(run)) {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 out,
-                "<h2>{}</h2>\n<div class=\"wide\">{}</div>",
+                "<section><h2>{}</h2>\n{}</section>",
                 escape_xml(&run.report.name),
                 chart(run)
             );
         }
+        out.push_str("</div>\n");
         for (title, text) in &self.engine {
             let _ = writeln!(
                 out,
@@ -112,10 +116,23 @@ impl Page<'_> {
     }
 }
 
-const WIDTH: f64 = 900.0;
-const HEIGHT: f64 = 240.0;
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = 70.0;
+/// The words of a command line, each of which stays on one line if it fits.
+fn command(line: &str) -> String {
+    let words = line.split(' ').map(escape_xml);
+    let words: Vec<_> = words.map(|word| format!("<span>{word}</span>")).collect();
+    words.join(" ")
+}
+
+/// Whether there are operations to draw over time.
+fn has_course(run: &Run) -> bool {
+    run.samples.len() > 1 && run.samples.iter().any(|(_, ops)| *ops > 0)
+}
+
+/// A chart is drawn in about this many pixels, on a telephone in somewhat fewer.
+const WIDTH: f64 = 480.0;
+const HEIGHT: f64 = 220.0;
+const LEFT: f64 = 52.0;
+const RIGHT: f64 = 52.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 30.0;
 

@@ -1,9 +1,9 @@
 //! `lsm`: a picture of the levels of a column family by key range, as SVG.
 //!
 //! The horizontal axis is the key space: every first and last key of a table is at the same distance
-//! from the next, so that dense ranges are as wide as sparse ones. A table is a rectangle from its
-//! first to its last key, and its colour is its share of deletions. Tables of level 0 overlap: each
-//! has a row.
+//! from the next, so that dense ranges are as wide as sparse ones. The picture is as wide as its
+//! viewer. A table is a rectangle from its first to its last key, and its colour is its share of
+//! deletions. Tables of level 0 overlap: each has a row.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,14 +18,15 @@ use super::output::Output;
 use super::tree::Tree;
 use crate::text::escape_xml;
 
-const WIDTH: f64 = 960.0;
-const LABELS: f64 = 150.0;
-const RIGHT: f64 = 16.0;
-const TOP: f64 = 64.0;
+/// The margins, and the width between them, in percent.
+const LEFT: f64 = 2.0;
+const WIDTH: f64 = 96.0;
+const TOP: f64 = 84.0;
+const LABEL: f64 = 20.0;
 const ROW: f64 = 22.0;
 const GAP: f64 = 8.0;
-/// The width of a table with a single key.
-const NARROWEST: f64 = 1.5;
+/// The width of a table with a single key, in percent.
+const NARROWEST: f64 = 0.2;
 
 const STYLE: &str = "text{font:13px sans-serif;fill:#222}.title{font-weight:bold;font-size:15px}\
 .page{fill:#fff}.row{fill:#f1f1f1}.d0{fill:#2166ac}.d1{fill:#92a94f}.d2{fill:#e08214}.d3{fill:#b2182b}\
@@ -79,7 +80,7 @@ impl<'t> Axis<'t> {
             .keys
             .partition_point(|other| self.order.compare(other, key).is_lt());
         let last = self.keys.len().saturating_sub(1).max(1);
-        LABELS + (WIDTH - LABELS - RIGHT) * before as f64 / last as f64
+        LEFT + (WIDTH - NARROWEST) * before as f64 / last as f64
     }
 }
 
@@ -95,15 +96,16 @@ fn picture(tree: &Tree) -> String {
             0 => ROW * level.files.len().max(1) as f64,
             _ => ROW,
         };
-        let (count, bytes) = (level.files.len(), megabytes(level.bytes()));
+        let (tables, bytes) = (count(level.files.len()), megabytes(level.bytes()));
         // Writing to a string cannot fail.
         let _ = writeln!(
             rows,
-            "<rect class=\"row\" x=\"{LABELS}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{height:.1}\"/>\
-             <text x=\"12\" y=\"{:.1}\">L{number}: {count}, {bytes}</text>",
-            WIDTH - LABELS - RIGHT,
-            y + ROW / 2.0 + 4.5
+            "<text x=\"{LEFT}%\" y=\"{:.1}\">L{number}: {tables}, {bytes}</text>\
+             <rect class=\"row\" x=\"{LEFT}%\" y=\"{:.1}\" width=\"{WIDTH}%\" height=\"{height:.1}\"/>",
+            y + LABEL - 6.0,
+            y + LABEL
         );
+        y += LABEL;
         for (index, file) in level.files.iter().enumerate() {
             let top = if number == 0 {
                 y + ROW * index as f64
@@ -115,28 +117,28 @@ fn picture(tree: &Tree) -> String {
         y += height + GAP;
     }
     let title = format!(
-        "Column family \"{}\": {} tables, {}",
+        "Column family \"{}\": {}, {}",
         tree.name,
-        tree.version.files().count(),
+        count(tree.version.files().count()),
         megabytes(tree.version.bytes())
     );
     let height = y + 12.0;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"100%\" height=\"{height:.0}\" role=\"img\">\n\
          <title>{0}</title><style>{STYLE}</style>\n\
          <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n\
-         <text class=\"title\" x=\"12\" y=\"24\">{0}</text>\n",
+         <text class=\"title\" x=\"{LEFT}%\" y=\"24\">{0}</text>\n",
         escape_xml(&title)
     );
-    let mut x = LABELS;
-    for (class, _, legend) in COLOURS {
+    for (index, (class, _, legend)) in COLOURS.into_iter().enumerate() {
+        let x = [LEFT, 50.0][index % 2];
+        let y = 38 + 20 * (index / 2);
         let _ = writeln!(
             svg,
-            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"38\" width=\"12\" height=\"12\"/>\
-             <text x=\"{:.1}\" y=\"49\">{legend}</text>",
-            x + 18.0
+            "<rect class=\"{class}\" x=\"{x}%\" y=\"{y}\" width=\"12\" height=\"12\"/>\
+             <text x=\"{x}%\" dx=\"18\" y=\"{}\">{legend}</text>",
+            y + 11
         );
-        x += 40.0 + 7.2 * legend.len() as f64;
     }
     svg + &rows + "</svg>\n"
 }
@@ -164,7 +166,7 @@ fn table(tree: &Tree, axis: &Axis<'_>, level: usize, file: &FileMeta, y: f64) ->
     };
     let key = |key: &[u8]| escape_xml(&key.escape_ascii().to_string());
     format!(
-        "<rect class=\"table {class}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\">\
+        "<rect class=\"table {class}\" x=\"{from:.2}%\" y=\"{:.1}\" width=\"{:.2}%\" height=\"{:.1}\">\
          <title>{:06}.sst, level {level}, {}: {contents}\n{} to {}</title></rect>\n",
         y + 1.0,
         (to - from).max(NARROWEST),
@@ -174,6 +176,13 @@ fn table(tree: &Tree, axis: &Axis<'_>, level: usize, file: &FileMeta, y: f64) ->
         key(file.smallest_user_key()),
         key(file.largest_user_key())
     )
+}
+
+fn count(tables: usize) -> String {
+    match tables {
+        1 => "1 table".to_owned(),
+        _ => format!("{tables} tables"),
+    }
 }
 
 fn megabytes(bytes: u64) -> String {
