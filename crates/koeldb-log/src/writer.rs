@@ -248,6 +248,7 @@ impl RecordWriter {
     }
 
     /// The failure that made the writer unusable, if any.
+    #[inline]
     #[must_use]
     pub fn failure(&self) -> Option<&Error> {
         let beside = self.beside.as_ref();

@@ -143,6 +143,14 @@ impl DbInner {
         if self.context.table_files.ttl.is_some() {
             return self.write_with_times(batch, options);
         }
+        if self.key_locks.are_in_use() {
+            return self.write_locked(batch, options);
+        }
+        self.commit.write(batch, options)
+    }
+
+    #[inline(never)]
+    fn write_locked(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let _locks = self.key_locks.lock_keys_of(batch)?;
         self.commit.write(batch, options)
     }

@@ -348,10 +348,12 @@ impl WriteBatch {
     }
 
     /// The records without the header.
+    #[inline]
     pub(crate) fn records(&self) -> &[u8] {
         &self.rep[HEADER_BYTES..]
     }
 
+    #[inline]
     pub(crate) fn count(&self) -> u32 {
         self.count
     }

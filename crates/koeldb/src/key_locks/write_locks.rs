@@ -27,6 +27,12 @@ impl Drop for WriteLocks<'_> {
 }
 
 impl KeyLocks {
+    /// Whether transactions are pessimistic.
+    #[inline]
+    pub(crate) fn are_in_use(&self) -> bool {
+        self.table.is_some()
+    }
+
     /// Locks the keys of a write outside of transactions, if transactions are pessimistic.
     pub(crate) fn lock_keys_of(&self, batch: &WriteBatch) -> Result<Option<WriteLocks<'_>>> {
         let (Some(locks), Some(options)) = (&self.table, &self.options) else {

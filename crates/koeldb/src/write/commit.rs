@@ -232,7 +232,8 @@ impl CommitPipeline {
 
     /// Rejects a batch that must not reach the log, and contradictory options; waits as the write
     /// must: for the rate limiter, for compactions at low priority, and in a stall of its families.
-    #[inline]
+    // Inlined, it makes `write` so large that its locks are called instead.
+    #[inline(never)]
     pub(crate) fn check_write(
         &self,
         batch: &WriteBatch,

@@ -380,6 +380,7 @@ impl WriteQueue {
         self
     }
 
+    #[inline]
     fn leadership(&self) -> Leadership<'_> {
         Leadership {
             commit: lock(&self.commit),
