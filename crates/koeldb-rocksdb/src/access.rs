@@ -14,23 +14,25 @@ pub(crate) type Pinned<'a> = Result<Option<DBPinnableSlice<'a>>, Error>;
 /// A column family, or the default one.
 pub(crate) type Family<'a> = Option<&'a koeldb::ColumnFamily>;
 
-/// The operations from which the others are made.
+/// The operations from which the others are made; those of the database, unless implemented.
 pub trait Source {
+    /// The database.
+    fn database(&self) -> &koeldb::Db;
+
+    /// A column family of the database.
+    fn family<'f>(&'f self, family: Family<'f>) -> &'f koeldb::ColumnFamily {
+        family.unwrap_or(self.database().default_cf())
+    }
+
     /// Reads one key.
     fn read(
         &self,
         family: Family<'_>,
         key: &[u8],
         options: &koeldb::ReadOptions,
-    ) -> koeldb::Result<Option<PinnedSlice>>;
-
-    /// Reads keys in their order, each with its own result.
-    fn read_many<K: AsRef<[u8]>>(
-        &self,
-        family: Family<'_>,
-        keys: &[K],
-        options: &koeldb::ReadOptions,
-    ) -> Vec<koeldb::Result<Option<PinnedSlice>>>;
+    ) -> koeldb::Result<Option<PinnedSlice>> {
+        self.family(family).get_opt(key, options)
+    }
 
     /// Reads one key into memory of its own.
     fn read_copy(
@@ -39,68 +41,31 @@ pub trait Source {
         key: &[u8],
         options: &koeldb::ReadOptions,
     ) -> koeldb::Result<Option<Vec<u8>>> {
-        Ok(self.read(family, key, options)?.map(Vec::from))
+        self.family(family).get_with(key, options, <[u8]>::to_vec)
+    }
+
+    /// Reads keys in their order, each with its own result.
+    fn read_many<K: AsRef<[u8]>>(
+        &self,
+        family: Family<'_>,
+        keys: &[K],
+        options: &koeldb::ReadOptions,
+    ) -> Vec<koeldb::Result<Option<PinnedSlice>>> {
+        let values = self.family(family).multi_get_opt(keys, options);
+        let pinned = (0..values.len()).map(|index| values.get_pinned(index));
+        pinned.collect()
     }
 
     /// Creates a cursor.
-    fn cursor(&self, family: Family<'_>, options: &koeldb::ReadOptions) -> Cursor;
+    fn cursor(&self, family: Family<'_>, options: &koeldb::ReadOptions) -> Cursor {
+        Cursor::Db(Box::new(self.family(family).cursor_opt(options)))
+    }
 
     /// The snapshot that a `Snapshot` of this object reads; `None` for the latest state.
-    fn take_snapshot(&self) -> Option<koeldb::Snapshot>;
-
-    /// The snapshot at which keys of several column families are read.
-    fn latest_snapshot(&self) -> Option<koeldb::Snapshot> {
-        self.take_snapshot()
+    fn take_snapshot(&self) -> Option<koeldb::Snapshot> {
+        Some(self.database().snapshot())
     }
 }
-
-/// Implements [`Source`] by a database in the expression `$db`.
-macro_rules! read_database {
-    ($self:ident: $db:expr) => {
-        fn read(
-            &$self,
-            family: $crate::access::Family<'_>,
-            key: &[u8],
-            options: &koeldb::ReadOptions,
-        ) -> koeldb::Result<Option<koeldb::PinnedSlice>> {
-            family.unwrap_or($db.default_cf()).get_opt(key, options)
-        }
-
-        fn read_copy(
-            &$self,
-            family: $crate::access::Family<'_>,
-            key: &[u8],
-            options: &koeldb::ReadOptions,
-        ) -> koeldb::Result<Option<Vec<u8>>> {
-            let family = family.unwrap_or($db.default_cf());
-            family.get_with(key, options, <[u8]>::to_vec)
-        }
-
-        fn read_many<K: AsRef<[u8]>>(
-            &$self,
-            family: $crate::access::Family<'_>,
-            keys: &[K],
-            options: &koeldb::ReadOptions,
-        ) -> Vec<koeldb::Result<Option<koeldb::PinnedSlice>>> {
-            let values = family.unwrap_or($db.default_cf()).multi_get_opt(keys, options);
-            (0..values.len()).map(|index| values.get_pinned(index)).collect()
-        }
-
-        fn cursor(
-            &$self,
-            family: $crate::access::Family<'_>,
-            options: &koeldb::ReadOptions,
-        ) -> $crate::iterator::Cursor {
-            let cursor = family.unwrap_or($db.default_cf()).cursor_opt(options);
-            $crate::iterator::Cursor::Db(Box::new(cursor))
-        }
-
-        fn take_snapshot(&$self) -> Option<koeldb::Snapshot> {
-            Some($db.snapshot())
-        }
-    };
-}
-pub(crate) use read_database;
 
 /// Declares the forms with options of a verb that reads one key: of the default column family and
 /// of another.
@@ -320,11 +285,8 @@ where
     let id = |index: &usize| keys[*index].0.family().id();
     order.sort_by_key(id);
     let groups: Vec<&[usize]> = order.chunk_by(|a, b| id(a) == id(b)).collect();
-    if groups.len() > 1
-        && options.get_snapshot().is_none()
-        && let Some(snapshot) = source.latest_snapshot()
-    {
-        options.set_snapshot(&snapshot);
+    if groups.len() > 1 && options.get_snapshot().is_none() {
+        options.set_snapshot(&source.database().snapshot());
     }
     let mut values: Vec<Value> = keys.iter().map(|_| Ok(None)).collect();
     for group in groups {

@@ -78,12 +78,8 @@ impl BackupEngine {
         wal_dir: W,
         opts: &RestoreOptions,
     ) -> Result<(), Error> {
-        let latest = self
-            .inner
-            .backups()
-            .iter()
-            .map(|backup| backup.backup_id)
-            .max();
+        let backups = self.inner.backups();
+        let latest = backups.iter().map(|backup| backup.backup_id).max();
         let latest = latest.ok_or_else(|| Error::new("NotFound: no backup"))?;
         self.restore_from_backup(db_dir, wal_dir, opts, latest)
     }

@@ -39,8 +39,8 @@ copied!(&str, &String);
 
 /// Implements the trait for types that cannot have inner NUL bytes.
 macro_rules! infallible {
-    ($($type:ty as $baked:ty: $value:ident, $borrow:expr, $own:expr;)*) => {$(
-        impl CStrLike for $type {
+    ($($type:ty as $baked:ty: $value:ident, $borrow:expr, $own:expr $(, for $life:lifetime)?;)*) => {$(
+        impl$(<$life>)? CStrLike for $type {
             type Baked = $baked;
             type Error = std::convert::Infallible;
 
@@ -61,19 +61,7 @@ pub(crate) use infallible;
 infallible! {
     &CStr as Self: value, value, value.to_owned();
     CString as CString: value, value, value;
-}
-
-impl<'a> CStrLike for &'a CString {
-    type Baked = &'a CStr;
-    type Error = std::convert::Infallible;
-
-    fn bake(self) -> Result<Self::Baked, Self::Error> {
-        Ok(self)
-    }
-
-    fn into_c_string(self) -> Result<CString, Self::Error> {
-        Ok(self.clone())
-    }
+    &'a CString as &'a CStr: value, value, value.clone(), for 'a;
 }
 
 /// Returns the value as text; bytes that are not UTF-8 are replaced.

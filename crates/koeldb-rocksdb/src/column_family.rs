@@ -18,18 +18,12 @@ pub struct ColumnFamilyDescriptor {
 
 impl ColumnFamilyDescriptor {
     /// Creates a descriptor with the time to live of the database, if it has one.
-    pub fn new<S>(name: S, options: Options) -> Self
-    where
-        S: Into<String>,
-    {
+    pub fn new<S: Into<String>>(name: S, options: Options) -> Self {
         Self::new_with_ttl(name, options, ColumnFamilyTtl::SameAsDb)
     }
 
     /// Creates a descriptor with a time to live, for databases opened with one.
-    pub fn new_with_ttl<S>(name: S, options: Options, ttl: ColumnFamilyTtl) -> Self
-    where
-        S: Into<String>,
-    {
+    pub fn new_with_ttl<S: Into<String>>(name: S, options: Options, ttl: ColumnFamilyTtl) -> Self {
         ColumnFamilyDescriptor {
             name: name.into(),
             options,

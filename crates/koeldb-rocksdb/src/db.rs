@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 use koeldb::{DeletionGuard, ReadTier};
 
 use crate::access::{
-    Pinned, Source, batch_methods, batched, iterator_methods, key_forms, read_database,
-    read_methods, unlocked_methods, write_forms, write_methods,
+    Pinned, Source, batch_methods, batched, iterator_methods, key_forms, read_methods,
+    unlocked_methods, write_forms, write_methods,
 };
 use crate::{
     AsColumnFamilyRef, BoundColumnFamily, CSlice, ColumnFamily, DBAccess, DBWALIterator, Error,
@@ -113,26 +113,27 @@ impl SingleThreaded {
 }
 
 impl MultiThreaded {
+    fn families_mut(
+        &self,
+    ) -> RwLockWriteGuard<'_, BTreeMap<String, Arc<BoundColumnFamily<'static>>>> {
+        let families = self.families.write();
+        families.unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn create(
         &self,
         db: &koeldb::Db,
         name: &str,
         options: &Options,
     ) -> Result<(), Error> {
-        let mut families = self
-            .families
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut families = self.families_mut();
         let family = db.create_cf(name, options.checked()?.cf_options())?;
         families.insert(name.to_owned(), bound(family));
         Ok(())
     }
 
     pub(crate) fn drop(&self, db: &koeldb::Db, name: &str) -> Result<(), Error> {
-        let mut families = self
-            .families
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut families = self.families_mut();
         match families.remove(name) {
             Some(dropped) => Ok(db.drop_cf(&dropped.family)?),
             None => Err(unknown(name)),
@@ -271,7 +272,9 @@ impl<T: ThreadMode, D: DBInner> fmt::Debug for DBCommon<T, D> {
 }
 
 impl<T: ThreadMode, D: DBInner> Source for DBCommon<T, D> {
-    read_database!(self: self.inner.db());
+    fn database(&self) -> &koeldb::Db {
+        self.inner.db()
+    }
 }
 
 impl<T: ThreadMode, D: DBInner> DBAccess for DBCommon<T, D> {}
@@ -346,7 +349,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         key_may_exist, key_may_exist_opt, key_may_exist_cf, key_may_exist_cf_opt(
             self, family, key; readopts: &ReadOptions = &ReadOptions::DEFAULT
         ) -> bool {
-            self.may_exist(family.unwrap_or(self.db().default_cf()), key, readopts).0
+            self.may_exist(self.family(family), key, readopts).0
         }
     }
 

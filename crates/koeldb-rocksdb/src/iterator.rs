@@ -187,23 +187,15 @@ impl<'a, D: DBAccess> DBIteratorWithThreadMode<'a, D> {
     pub fn set_mode(&mut self, mode: IteratorMode) {
         self.done = false;
         self.direction = match mode {
-            IteratorMode::Start => {
-                self.raw.seek_to_first();
-                Direction::Forward
-            }
-            IteratorMode::End => {
-                self.raw.seek_to_last();
-                Direction::Reverse
-            }
-            IteratorMode::From(key, Direction::Forward) => {
-                self.raw.seek(key);
-                Direction::Forward
-            }
-            IteratorMode::From(key, Direction::Reverse) => {
-                self.raw.seek_for_prev(key);
-                Direction::Reverse
-            }
+            IteratorMode::Start | IteratorMode::From(_, Direction::Forward) => Direction::Forward,
+            IteratorMode::End | IteratorMode::From(_, Direction::Reverse) => Direction::Reverse,
         };
+        match mode {
+            IteratorMode::Start => self.raw.seek_to_first(),
+            IteratorMode::End => self.raw.seek_to_last(),
+            IteratorMode::From(key, Direction::Forward) => self.raw.seek(key),
+            IteratorMode::From(key, Direction::Reverse) => self.raw.seek_for_prev(key),
+        }
     }
 
     /// Starts another iteration over the latest state.

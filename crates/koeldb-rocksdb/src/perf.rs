@@ -264,16 +264,13 @@ impl<'a> MemoryUsageBuilder<'a> {
                 .map(|value| Ok(value?.unwrap_or(0)))
                 .sum::<Result<u64, Error>>()
         };
+        let caches = self.caches.iter().map(|cache| cache.inner.get_usage());
         Ok(MemoryUsage {
             stats: MemoryUsageStats {
                 mem_table_total: sum("rocksdb.size-all-mem-tables")?,
                 mem_table_unflushed: sum("rocksdb.cur-size-all-mem-tables")?,
                 mem_table_readers_total: sum("rocksdb.estimate-table-readers-mem")?,
-                cache_total: self
-                    .caches
-                    .iter()
-                    .map(|cache| cache.inner.get_usage())
-                    .sum(),
+                cache_total: caches.sum(),
             },
         })
     }

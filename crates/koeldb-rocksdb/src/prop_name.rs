@@ -107,19 +107,6 @@ macro_rules! shared {
                 fmt::Debug::fmt(self.as_str(), f)
             }
         }
-
-        impl<'a> CStrLike for &'a $Type {
-            type Baked = &'a CStr;
-            type Error = std::convert::Infallible;
-
-            fn bake(self) -> Result<Self::Baked, Self::Error> {
-                Ok(self.as_c_str())
-            }
-
-            fn into_c_string(self) -> Result<CString, Self::Error> {
-                Ok(self.as_c_str().to_owned())
-            }
-        }
     )*};
 }
 
@@ -152,4 +139,6 @@ equal! {
 
 infallible! {
     PropertyName as CString: name, name.into_c_string(), name.into_c_string();
+    &'a PropName as &'a CStr: name, name.as_c_str(), name.as_c_str().to_owned(), for 'a;
+    &'a PropertyName as &'a CStr: name, name.as_c_str(), name.as_c_str().to_owned(), for 'a;
 }

@@ -74,11 +74,7 @@ impl<'a> SstFileWriter<'a> {
     }
 
     /// Adds a value.
-    pub fn put<K, V>(&mut self, key: K, value: V) -> Result<(), Error>
-    where
-        K: AsRef<[u8]>,
-        V: AsRef<[u8]>,
-    {
+    pub fn put<K: AsRef<[u8]>, V: AsRef<[u8]>>(&mut self, key: K, value: V) -> Result<(), Error> {
         Ok(self.writer()?.put(key, value)?)
     }
 
@@ -94,11 +90,7 @@ impl<'a> SstFileWriter<'a> {
     }
 
     /// Adds a merge operand.
-    pub fn merge<K, V>(&mut self, key: K, value: V) -> Result<(), Error>
-    where
-        K: AsRef<[u8]>,
-        V: AsRef<[u8]>,
-    {
+    pub fn merge<K: AsRef<[u8]>, V: AsRef<[u8]>>(&mut self, key: K, value: V) -> Result<(), Error> {
         Ok(self.writer()?.merge(key, value)?)
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 pub use crate::histogram::Histogram;
+use crate::options::mirrors;
 pub use crate::ticker::Ticker;
 
 /// The error for a name that is not known.
@@ -61,39 +62,28 @@ macro_rules! named {
 }
 pub(crate) use named;
 
-/// The statistics that are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum StatsLevel {
-    /// None.
-    DisableAll = 0,
-    /// No distributions and no times.
-    ExceptHistogramOrTimers = 2,
-    /// No times.
-    ExceptTimers,
-    /// No times of locks and codecs.
-    ExceptDetailedTimers,
-    /// No times of locks.
-    ExceptTimeForMutex,
-    /// All.
-    All,
-}
-
-impl From<StatsLevel> for koeldb::statistics::StatsLevel {
-    fn from(level: StatsLevel) -> Self {
-        use koeldb::statistics::StatsLevel as Level;
-        match level {
-            StatsLevel::DisableAll => Level::DisableAll,
-            StatsLevel::ExceptHistogramOrTimers => Level::ExceptHistogramOrTimers,
-            StatsLevel::ExceptTimers => Level::ExceptTimers,
-            StatsLevel::ExceptDetailedTimers => Level::ExceptDetailedTimers,
-            StatsLevel::ExceptTimeForMutex => Level::ExceptTimeForMutex,
-            StatsLevel::All => Level::All,
-        }
+mirrors! {
+    /// The statistics that are kept.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(i32)]
+    pub enum StatsLevel = koeldb::statistics::StatsLevel {
+        /// None.
+        DisableAll = 0,
+        /// No distributions and no times.
+        ExceptHistogramOrTimers = 2,
+        /// No times.
+        ExceptTimers,
+        /// No times of locks and codecs.
+        ExceptDetailedTimers,
+        /// No times of locks.
+        ExceptTimeForMutex,
+        /// All.
+        All,
     }
 }
 
 /// A distribution.
+#[derive(Default)]
 pub struct HistogramData {
     data: Option<koeldb::statistics::HistogramData>,
 }
@@ -101,12 +91,6 @@ pub struct HistogramData {
 impl From<koeldb::statistics::HistogramData> for HistogramData {
     fn from(data: koeldb::statistics::HistogramData) -> Self {
         HistogramData { data: Some(data) }
-    }
-}
-
-impl Default for HistogramData {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -118,11 +102,11 @@ fn float(number: u64) -> f64 {
 
 /// Declares figures of a distribution; 0 if it is empty.
 macro_rules! figures {
-    ($(#[doc = $doc:literal] $figure:ident = |$data:ident| $value:expr;)*) => {$(
+    ($(#[doc = $doc:literal] $figure:ident: $type:ty = |$data:ident| $value:expr;)*) => {$(
         #[doc = $doc]
         #[must_use]
-        pub fn $figure(&self) -> f64 {
-            self.data.as_ref().map_or(0.0, |$data| $value)
+        pub fn $figure(&self) -> $type {
+            self.data.as_ref().map_or(<$type>::default(), |$data| $value)
         }
     )*};
 }
@@ -131,35 +115,27 @@ impl HistogramData {
     /// Creates an empty distribution.
     #[must_use]
     pub fn new() -> HistogramData {
-        HistogramData { data: None }
+        HistogramData::default()
     }
 
     figures! {
         /// The median.
-        median = |data| data.median();
+        median: f64 = |data| data.median();
         /// The arithmetic mean.
-        average = |data| data.average();
+        average: f64 = |data| data.average();
         /// The 95th percentile.
-        p95 = |data| data.percentile(95.0);
+        p95: f64 = |data| data.percentile(95.0);
         /// The 99th percentile.
-        p99 = |data| data.percentile(99.0);
+        p99: f64 = |data| data.percentile(99.0);
         /// The largest value.
-        max = |data| float(data.max);
+        max: f64 = |data| float(data.max);
         /// The smallest value.
-        min = |data| float(data.min);
+        min: f64 = |data| float(data.min);
         /// The standard deviation.
-        std_dev = |data| data.standard_deviation();
-    }
-
-    /// The sum of the values.
-    #[must_use]
-    pub fn sum(&self) -> u64 {
-        self.data.as_ref().map_or(0, |data| data.sum)
-    }
-
-    /// The number of values.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.data.as_ref().map_or(0, |data| data.count)
+        std_dev: f64 = |data| data.standard_deviation();
+        /// The sum of the values.
+        sum: u64 = |data| data.sum;
+        /// The number of values.
+        count: u64 = |data| data.count;
     }
 }

@@ -1,5 +1,6 @@
 //! Flushes, compactions, files, properties and options of open databases.
 
+use std::fmt::Display;
 use std::ops::Bound;
 use std::path::Path;
 
@@ -44,16 +45,13 @@ pub(crate) fn property(
     family: &koeldb::ColumnFamily,
     name: impl CStrLike,
 ) -> Result<Option<String>, Error> {
-    let name = name.bake().map_err(|error| {
+    let unusable = |form: &str, error: &dyn Display| {
         Error::new(format!(
-            "Failed to convert property name to CString: {error}"
+            "Failed to convert property name to {form}: {error}"
         ))
-    })?;
-    let name = name.to_str().map_err(|error| {
-        Error::new(format!(
-            "Failed to convert property name to string: {error}"
-        ))
-    })?;
+    };
+    let name = name.bake().map_err(|error| unusable("CString", &error))?;
+    let name = name.to_str().map_err(|error| unusable("string", &error))?;
     Ok(family.property_value(name)?)
 }
 

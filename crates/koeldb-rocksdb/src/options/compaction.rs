@@ -60,19 +60,16 @@ pub struct CompactOptions {
 }
 
 impl CompactOptions {
-    /// Whether automatic compactions wait meanwhile.
-    pub fn set_exclusive_manual_compaction(&mut self, v: bool) {
-        self.inner.set_exclusive_manual_compaction(v);
+    same! {
+        /// Whether automatic compactions wait meanwhile.
+        set_exclusive_manual_compaction(bool);
+        /// Whether the result moves to the target level.
+        set_change_level(bool);
     }
 
     /// Whether the last level is rewritten.
     pub fn set_bottommost_level_compaction(&mut self, lvl: BottommostLevelCompaction) {
         self.inner.set_bottommost_level_compaction(lvl.engine());
-    }
-
-    /// Whether the result moves to the target level.
-    pub fn set_change_level(&mut self, v: bool) {
-        self.inner.set_change_level(v);
     }
 
     /// The level that the result moves to; negative: the lowest that can hold it.

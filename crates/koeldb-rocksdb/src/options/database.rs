@@ -146,9 +146,11 @@ impl Options {
         self.inner.optimize_universal_style_compaction(bytes);
     }
 
-    /// Sets several options for point lookups, with a block cache of this many MiB.
-    pub fn optimize_for_point_lookup(&mut self, block_cache_size_mb: u64) {
-        self.inner.optimize_for_point_lookup(block_cache_size_mb);
+    same! {
+        /// Sets several options for point lookups, with a block cache of this many MiB.
+        optimize_for_point_lookup(u64);
+        /// Whether files are synced with all their metadata.
+        set_use_fsync(bool);
     }
 
     /// Sets several options for loading much data, to be compacted afterwards.
@@ -209,15 +211,8 @@ impl Options {
         };
         let count = self.inner.get_num_levels() as usize;
         let codec = self.inner.get_compression_type();
-        let codecs: Vec<_> = (0..count)
-            .map(|level| {
-                if level < first {
-                    koeldb::Compression::None
-                } else {
-                    codec
-                }
-            })
-            .collect();
+        let mut codecs = vec![koeldb::Compression::None; first.min(count)];
+        codecs.resize(count, codec);
         self.inner.set_compression_per_level(&codecs);
     }
 
@@ -360,11 +355,6 @@ impl Options {
         self.inner.set_wal_dir(path);
     }
 
-    /// Whether files are synced with all their metadata.
-    pub fn set_use_fsync(&mut self, useit: bool) {
-        self.inner.set_use_fsync(useit);
-    }
-
     /// The option `use_fsync`.
     #[must_use]
     pub fn get_use_fsync(&self) -> bool {
@@ -431,16 +421,15 @@ impl Options {
     /// Sets the statistics that are kept, if they are enabled.
     pub fn set_statistics_level(&self, level: StatsLevel) {
         if let Some(statistics) = self.inner.get_statistics() {
-            statistics.set_level(level.into());
+            statistics.set_level(level.engine());
         }
     }
 
     /// Returns a counter; 0 unless they are enabled.
     #[must_use]
     pub fn get_ticker_count(&self, ticker: Ticker) -> u64 {
-        let statistics = self.inner.get_statistics();
         let known = koeldb::statistics::Ticker::from_name(ticker.name());
-        match (statistics, known) {
+        match (self.inner.get_statistics(), known) {
             (Some(statistics), Some(ticker)) => statistics.ticker(ticker),
             _ => 0,
         }
@@ -449,9 +438,8 @@ impl Options {
     /// Returns a distribution; empty unless counters are enabled.
     #[must_use]
     pub fn get_histogram_data(&self, histogram: Histogram) -> HistogramData {
-        let statistics = self.inner.get_statistics();
         let known = koeldb::statistics::HistogramKind::from_name(histogram.name());
-        match (statistics, known) {
+        match (self.inner.get_statistics(), known) {
             (Some(statistics), Some(kind)) => statistics.histogram(kind).into(),
             _ => HistogramData::new(),
         }

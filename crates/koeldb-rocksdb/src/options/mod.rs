@@ -14,6 +14,18 @@ macro_rules! same {
 }
 pub(crate) use same;
 
+/// Declares `new`, which returns the defaults.
+macro_rules! new_by_default {
+    ($(#[doc = $doc:literal])+) => {
+        $(#[doc = $doc])+
+        #[must_use]
+        pub fn new() -> Self {
+            Self::default()
+        }
+    };
+}
+pub(crate) use new_by_default;
+
 mod cache;
 mod compaction;
 mod database;
@@ -34,6 +46,7 @@ pub use read::ReadOptions;
 pub use tables::{
     BlockBasedOptions, CuckooTableOptions, MemtableFactory, PlainTableFactoryOptions,
 };
+pub(crate) use values::mirrors;
 pub use values::{
     BlockBasedIndexType, BlockBasedTablePinningTier, BottommostLevelCompaction, ChecksumType,
     CompactionPri, DBCompactionStyle, DBCompressionType, DBRecoveryMode, DataBlockIndexType,

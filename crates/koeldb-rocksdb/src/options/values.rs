@@ -190,32 +190,6 @@ texts! {
     }
 }
 
-/// The sources that a read may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
-#[repr(i32)]
-pub enum ReadTier {
-    /// Memory and files.
-    All = 0,
-    /// Memory: memtables and the block cache.
-    BlockCache,
-    /// Data that survives a crash: without entries that were written with the WAL disabled.
-    Persisted,
-    /// Memtables.
-    Memtable,
-}
-
-impl ReadTier {
-    pub(crate) fn engine(self) -> koeldb::ReadTier {
-        match self {
-            ReadTier::All => koeldb::ReadTier::All,
-            ReadTier::BlockCache => koeldb::ReadTier::BlockCache,
-            ReadTier::Persisted => koeldb::ReadTier::Persisted,
-            ReadTier::Memtable => koeldb::ReadTier::Memtable,
-        }
-    }
-}
-
 impl LogLevel {
     pub(crate) fn of_engine(level: koeldb::LogLevel) -> Self {
         match level {
@@ -229,29 +203,56 @@ impl LogLevel {
     }
 }
 
-/// Whether a manual compaction rewrites the last level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
-#[repr(i32)]
-pub enum BottommostLevelCompaction {
-    /// No.
-    Skip = 0,
-    /// If there is a compaction filter.
-    IfHaveCompactionFilter,
-    /// Yes.
-    Force,
-    /// Yes, except for tables that the same compaction wrote.
-    ForceOptimized,
-}
-
-impl BottommostLevelCompaction {
-    pub(crate) fn engine(self) -> koeldb::BottommostLevelCompaction {
-        use koeldb::BottommostLevelCompaction as Engine;
-        match self {
-            BottommostLevelCompaction::Skip => Engine::Skip,
-            BottommostLevelCompaction::IfHaveCompactionFilter => Engine::IfHaveCompactionFilter,
-            BottommostLevelCompaction::Force => Engine::Force,
-            BottommostLevelCompaction::ForceOptimized => Engine::ForceOptimized,
+/// Declares enums with the variants of the engine's.
+macro_rules! mirrors {
+    ($($(#[$meta:meta])* pub enum $Type:ident = $Engine:ty {
+        $($(#[$note:meta])+ $Variant:ident $(= $number:literal)?,)*
+    })*) => {$(
+        $(#[$meta])*
+        pub enum $Type {
+            $($(#[$note])+ $Variant $(= $number)?,)*
         }
+
+        impl $Type {
+            /// Returns the engine's value.
+            pub(crate) fn engine(self) -> $Engine {
+                match self {
+                    $($Type::$Variant => <$Engine>::$Variant,)*
+                }
+            }
+        }
+    )*};
+}
+pub(crate) use mirrors;
+
+mirrors! {
+    /// The sources that a read may use.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
+    #[repr(i32)]
+    pub enum ReadTier = koeldb::ReadTier {
+        /// Memory and files.
+        All = 0,
+        /// Memory: memtables and the block cache.
+        BlockCache,
+        /// Data that survives a crash: without entries that were written with the WAL disabled.
+        Persisted,
+        /// Memtables.
+        Memtable,
+    }
+
+    /// Whether a manual compaction rewrites the last level.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
+    #[repr(i32)]
+    pub enum BottommostLevelCompaction = koeldb::BottommostLevelCompaction {
+        /// No.
+        Skip = 0,
+        /// If there is a compaction filter.
+        IfHaveCompactionFilter,
+        /// Yes.
+        Force,
+        /// Yes, except for tables that the same compaction wrote.
+        ForceOptimized,
     }
 }

@@ -9,10 +9,8 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// The defaults: with the log, which is not synced.
-    #[must_use]
-    pub fn new() -> WriteOptions {
-        WriteOptions::default()
+    new_by_default! {
+        /// The defaults: with the log, which is not synced.
     }
 
     same! {
@@ -38,10 +36,8 @@ pub struct FlushOptions {
 }
 
 impl FlushOptions {
-    /// The defaults: the call waits.
-    #[must_use]
-    pub fn new() -> FlushOptions {
-        FlushOptions::default()
+    new_by_default! {
+        /// The defaults: the call waits.
     }
 
     same! {

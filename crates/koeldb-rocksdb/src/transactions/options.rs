@@ -1,6 +1,6 @@
 //! Options of transactions and of databases with them.
 
-use crate::options::same;
+use crate::options::{new_by_default, same};
 
 /// Options of a pessimistic transaction.
 pub struct TransactionOptions {
@@ -17,10 +17,8 @@ impl Default for TransactionOptions {
 }
 
 impl TransactionOptions {
-    /// The defaults.
-    #[must_use]
-    pub fn new() -> TransactionOptions {
-        TransactionOptions::default()
+    new_by_default! {
+        /// The defaults.
     }
 
     same! {
@@ -34,16 +32,13 @@ impl TransactionOptions {
         set_lock_timeout(i64);
         /// Milliseconds until the locks of the transaction may be taken by others; negative: never.
         set_expiration(i64);
+        /// The maximum bytes of the transaction's writes; 0 for no limit.
+        set_max_write_batch_size(usize);
     }
 
     /// No effect: the whole graph of waits is searched.
     pub fn set_deadlock_detect_depth(&mut self, depth: i64) {
         let _ = depth;
-    }
-
-    /// The maximum bytes of the transaction's writes; 0 for no limit.
-    pub fn set_max_write_batch_size(&mut self, size: usize) {
-        self.inner.set_max_write_batch_size(size);
     }
 }
 
@@ -54,30 +49,22 @@ pub struct TransactionDBOptions {
 }
 
 impl TransactionDBOptions {
-    /// The defaults.
-    #[must_use]
-    pub fn new() -> TransactionDBOptions {
-        TransactionDBOptions::default()
+    new_by_default! {
+        /// The defaults.
     }
 
-    /// Milliseconds that writes outside of transactions wait for a lock; negative: no limit.
-    pub fn set_default_lock_timeout(&mut self, default_lock_timeout: i64) {
-        self.inner.set_default_lock_timeout(default_lock_timeout);
+    same! {
+        /// Milliseconds that writes outside of transactions wait for a lock; negative: no limit.
+        set_default_lock_timeout(i64);
+        /// The maximum number of locks; negative: no limit.
+        set_max_num_locks(i64);
+        /// The number of shards of the lock table.
+        set_num_stripes(usize);
     }
 
     /// Milliseconds that transactions wait for a lock; negative: no limit.
     pub fn set_txn_lock_timeout(&mut self, txn_lock_timeout: i64) {
         self.inner.set_transaction_lock_timeout(txn_lock_timeout);
-    }
-
-    /// The maximum number of locks; negative: no limit.
-    pub fn set_max_num_locks(&mut self, max_num_locks: i64) {
-        self.inner.set_max_num_locks(max_num_locks);
-    }
-
-    /// The number of shards of the lock table.
-    pub fn set_num_stripes(&mut self, num_stripes: usize) {
-        self.inner.set_num_stripes(num_stripes);
     }
 }
 
@@ -88,14 +75,12 @@ pub struct OptimisticTransactionOptions {
 }
 
 impl OptimisticTransactionOptions {
-    /// The defaults.
-    #[must_use]
-    pub fn new() -> OptimisticTransactionOptions {
-        OptimisticTransactionOptions::default()
+    new_by_default! {
+        /// The defaults.
     }
 
-    /// Takes a snapshot as the transaction begins.
-    pub fn set_snapshot(&mut self, snapshot: bool) {
-        self.inner.set_snapshot(snapshot);
+    same! {
+        /// Takes a snapshot as the transaction begins.
+        set_snapshot(bool);
     }
 }

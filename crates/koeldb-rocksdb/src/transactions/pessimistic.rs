@@ -6,8 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::Transaction;
 use super::transaction::Undecided;
 use crate::access::{
-    Source, batch_methods, flush_methods, iterator_methods, read_database, read_methods,
-    write_methods,
+    Source, batch_methods, flush_methods, iterator_methods, read_methods, write_methods,
 };
 use crate::db::{Access, family_methods, named, open, property, property_int};
 use crate::{
@@ -38,7 +37,9 @@ impl<T: ThreadMode> Drop for TransactionDB<T> {
 }
 
 impl<T: ThreadMode> Source for TransactionDB<T> {
-    read_database!(self: self.db);
+    fn database(&self) -> &koeldb::Db {
+        &self.db
+    }
 }
 
 impl<T: ThreadMode> DBAccess for TransactionDB<T> {}

@@ -111,10 +111,6 @@ impl<'db, DB> Transaction<'db, DB> {
         found.map_err(|state| why_not_open(&state))
     }
 
-    fn family<'f>(&'f self, family: Family<'f>) -> &'f koeldb::ColumnFamily {
-        family.unwrap_or(self.db.default_cf())
-    }
-
     fn read_for_update(
         &self,
         family: Family<'_>,
@@ -309,6 +305,19 @@ impl<DB> Transaction<'_, DB> {
 }
 
 impl<DB> Source for Transaction<'_, DB> {
+    fn database(&self) -> &koeldb::Db {
+        &self.db
+    }
+
+    fn read_copy(
+        &self,
+        family: Family<'_>,
+        key: &[u8],
+        options: &koeldb::ReadOptions,
+    ) -> koeldb::Result<Option<Vec<u8>>> {
+        Ok(self.read(family, key, options)?.map(Vec::from))
+    }
+
     fn read(
         &self,
         family: Family<'_>,
@@ -344,10 +353,6 @@ impl<DB> Source for Transaction<'_, DB> {
 
     fn take_snapshot(&self) -> Option<koeldb::Snapshot> {
         self.open().ok()?.snapshot().cloned()
-    }
-
-    fn latest_snapshot(&self) -> Option<koeldb::Snapshot> {
-        Some(self.db.snapshot())
     }
 }
 
