@@ -13,7 +13,7 @@ use koeldb::fs::{
 use koeldb::{
     BlockBasedOptions, BoxError, CompactionService, CompactionServiceJobInfo,
     CompactionServiceJobStatus, CompactionServiceScheduleResponse, CompactionServiceWaitResponse,
-    Db, ErrorKind, MergeOperands, MergeOperator, Options, SstFileReader, StringAppend,
+    Db, ErrorKind, IndexType, MergeOperands, MergeOperator, Options, SstFileReader, StringAppend,
 };
 use koeldb_testkit::Random;
 
@@ -100,7 +100,11 @@ fn options(storage: &Storage) -> Options {
         .set_disable_auto_compactions(true)
         .set_merge_operator(StringAppend::default());
     let mut table = BlockBasedOptions::new();
-    table.set_bloom_filter(10.0);
+    // Partitions of filters are read when they are needed, not when a table is opened.
+    table
+        .set_bloom_filter(10.0)
+        .set_index_type(IndexType::TwoLevel)
+        .set_partition_filters(true);
     options.set_block_based_table_factory(&table);
     options
 }
