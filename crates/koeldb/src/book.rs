@@ -2,7 +2,7 @@
 
 macro_rules! chapters {
     ($($chapter:ident $path:literal;)*) => {$(
-        #[doc = include_str!(concat!("../../../docs/book/src/", $path))]
+        #[doc = include_str!(concat!("../../../docs/book/", $path))]
         struct $chapter;
     )*};
 }
