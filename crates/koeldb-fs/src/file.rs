@@ -54,6 +54,9 @@ pub struct OpenOptions {
     pub mmap: bool,
     /// The access pattern to advise the operating system of.
     pub hint: AccessHint,
+    /// The temperature of the data as RocksDB numbers it, for file systems with several tiers of
+    /// storage: 0 unknown, 4 hot, 8 warm, 10 cool, 12 cold, 16 ice. Those of this crate ignore it.
+    pub temperature: u8,
 }
 
 /// The order in which a file will be read.
@@ -96,6 +99,8 @@ pub struct WriteOptions {
     pub strict_bytes_per_sync: bool,
     /// Makes [`WritableFile::sync_data`] sync all metadata too.
     pub full_sync: bool,
+    /// The temperature of the data, as in [`OpenOptions::temperature`].
+    pub temperature: u8,
 }
 
 impl Default for WriteOptions {
@@ -108,6 +113,7 @@ impl Default for WriteOptions {
             bytes_per_sync: 0,
             strict_bytes_per_sync: false,
             full_sync: false,
+            temperature: 0,
         }
     }
 }

@@ -101,6 +101,8 @@ pub struct Call<'a> {
     pub len: u64,
     /// The options of [`Operation::Create`] and [`Operation::OpenAppend`].
     pub write_options: Option<&'a WriteOptions>,
+    /// The options of [`Operation::Open`].
+    pub open_options: Option<&'a OpenOptions>,
 }
 
 impl<'a> Call<'a> {
@@ -114,6 +116,7 @@ impl<'a> Call<'a> {
             offset: 0,
             len: 0,
             write_options: None,
+            open_options: None,
         }
     }
 }
@@ -270,7 +273,10 @@ impl<L: Layer> FileSystem for Layered<L> {
     }
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn RandomAccessFile>> {
-        let call = self.opening(Operation::Open, path, options.purpose);
+        let call = Call {
+            open_options: Some(options),
+            ..self.opening(Operation::Open, path, options.purpose)
+        };
         let below = self
             .layer()
             .around(&call, || self.below.open(path, options))?;

@@ -46,7 +46,7 @@ pub use latency::LatencyFileSystem;
 pub use layer::Operation;
 pub use memory::{MemoryFileSystem, SurvivalPolicy};
 #[cfg(unix)]
-pub use posix::PosixFileSystem;
+pub use posix::{PosixFileSystem, allocator_figures};
 pub use rate_limit::{IoPriority, RateLimiter, RateLimiterBuilder, RateLimiterMode};
 pub use read_driver::AsyncReads;
 pub use trace::{TraceDetail, TraceFileSystem};

@@ -159,6 +159,11 @@ impl RecordReader {
         }
     }
 
+    /// Sets the size of one read of the file, rounded up to whole blocks of 32 KiB; 0 for 256 KiB.
+    pub fn set_readahead_bytes(&mut self, bytes: usize) {
+        self.blocks.set_chunk_bytes(bytes);
+    }
+
     /// Sets the limit of the length of a record; a longer one is a problem.
     pub fn set_record_bytes_max(&mut self, bytes: u64) {
         self.record_bytes_max = bytes;

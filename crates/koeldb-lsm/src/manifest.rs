@@ -42,6 +42,11 @@ impl ManifestReader {
         })
     }
 
+    /// Sets the size of one read of the file; 0 for the default.
+    pub fn set_readahead_bytes(&mut self, bytes: usize) {
+        self.records.set_readahead_bytes(bytes);
+    }
+
     /// Continues at the end, after another process has appended edits.
     ///
     /// An incomplete record or group is read on. Returns whether there is more to read.

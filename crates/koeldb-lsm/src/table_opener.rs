@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::{Error, Fault, Lookup, Result, file_name};
-use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, RandomAccessFile};
+use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_table::reader::{TableReadContext, TableReader};
 use koeldb_table::source::BlockSource;
 
@@ -219,7 +219,10 @@ impl TableOpener {
         let path = file_name::table(&self.directory, file.number);
         let options = OpenOptions {
             purpose: Purpose::Read,
-            hint: AccessHint::Random,
+            temperature: match file.temperature {
+                0 => self.open_options.temperature,
+                known => known,
+            },
             ..self.open_options
         };
         match self.fs.open(&path, &options) {

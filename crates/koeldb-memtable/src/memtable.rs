@@ -524,6 +524,12 @@ impl Memtable {
         self.rep.seal();
     }
 
+    /// The number of entries in each used bucket, if the representation hashes prefixes.
+    #[must_use]
+    pub fn bucket_sizes(&self) -> Option<Vec<usize>> {
+        self.rep.bucket_sizes()
+    }
+
     /// Puts the entries in their final order, so that cursors created afterwards find it.
     ///
     /// For the flush of a sealed memtable, in the background: it may take milliseconds.

@@ -221,6 +221,16 @@ impl TableBuilder {
         }
     }
 
+    /// An upper estimate of the final size of the file, if no entry follows.
+    #[must_use]
+    pub fn estimated_file_bytes(&self) -> u64 {
+        match self {
+            TableBuilder::BlockBased(builder) => builder.estimated_file_bytes(),
+            TableBuilder::Cuckoo(builder) => builder.file_bytes(),
+            TableBuilder::Plain(builder) => builder.file_bytes(),
+        }
+    }
+
     /// The number of entries so far, including tombstones.
     #[must_use]
     pub fn entry_count(&self) -> u64 {

@@ -39,6 +39,28 @@ pub struct Anchor {
     pub bytes: u64,
 }
 
+/// The tables whose metadata blocks are pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pinning {
+    /// No tables.
+    None,
+    /// Tables of level 0.
+    Level0,
+    /// All tables.
+    All,
+}
+
+impl Pinning {
+    /// Whether the blocks of a table on `level` are pinned.
+    pub(crate) fn applies(self, level: Option<u32>) -> bool {
+        match self {
+            Pinning::None => false,
+            Pinning::Level0 => level == Some(0),
+            Pinning::All => true,
+        }
+    }
+}
+
 /// The settings for reading block-based tables.
 #[derive(Clone, Debug)]
 pub struct BlockBasedReadOptions {
@@ -46,11 +68,14 @@ pub struct BlockBasedReadOptions {
     pub cache_index_and_filter_blocks: bool,
     /// Whether index and filter blocks have a higher cache priority than data blocks.
     pub high_priority_metadata: bool,
-    /// Whether index and filter blocks of level-0 tables are pinned although the others are cached.
-    pub pin_l0_filter_and_index_blocks: bool,
-    /// Whether the top level of a partitioned index or filter is pinned although the others are
+    /// The tables whose unpartitioned index and filter are pinned although others are cached.
+    pub pin_unpartitioned: Pinning,
+    /// The tables whose top level of a partitioned index or filter is pinned although others are
     /// cached.
-    pub pin_top_level_index_and_filter: bool,
+    pub pin_top_level: Pinning,
+    /// The tables whose partitions of index and filter are loaded when they are opened, and stay in
+    /// the cache while they are open.
+    pub pin_partitions: Pinning,
     /// The search method for index blocks that are not decoded.
     pub index_search: IndexSearch,
     /// The choice of the index blocks that are decoded.
@@ -62,8 +87,9 @@ impl Default for BlockBasedReadOptions {
         BlockBasedReadOptions {
             cache_index_and_filter_blocks: false,
             high_priority_metadata: true,
-            pin_l0_filter_and_index_blocks: false,
-            pin_top_level_index_and_filter: true,
+            pin_unpartitioned: Pinning::None,
+            pin_top_level: Pinning::All,
+            pin_partitions: Pinning::None,
             index_search: IndexSearch::Binary,
             index_decoding: IndexDecoding::Pinned,
         }
@@ -292,6 +318,18 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.tombstones(),
             TableReader::Cuckoo(_) | TableReader::Plain(_) => None,
+        }
+    }
+
+    /// Removes the data blocks of a table from the block cache; gives up after `misses_max` blocks in
+    /// a row that are not there.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
+    pub fn uncache(&self, misses_max: u32) -> Result<()> {
+        match self {
+            TableReader::BlockBased(reader) => reader.uncache(misses_max),
+            TableReader::Cuckoo(_) | TableReader::Plain(_) => Ok(()),
         }
     }
 

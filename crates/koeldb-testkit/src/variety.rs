@@ -59,6 +59,7 @@ const FAMILY: &str = "CFOptions";
 const COMPRESSION: &str = "CFOptions/compression_opts";
 const UNIVERSAL: &str = "CFOptions/compaction_options_universal";
 const FIFO: &str = "CFOptions/compaction_options_fifo";
+const TEMPERATURE_AGE: &str = "CFOptions/compaction_options_fifo/file_temperature_age_thresholds";
 const BLOCK_BASED: &str = "TableOptions/BlockBasedTable";
 const PINNING: &str = "TableOptions/BlockBasedTable/metadata_cache_options";
 const PLAIN: &str = "TableOptions/PlainTable";
@@ -81,6 +82,7 @@ const CODECS: &[&str] = &[
     "kLZ4HCCompression",
     "kZSTD",
 ];
+const TEMPERATURES: &[&str] = &["kUnknown", "kHot", "kCold"];
 const PINNING_TIERS: &[&str] = &["kFallback", "kNone", "kFlushedAndSimilar", "kAll"];
 
 const fn row(section: &'static str, name: &'static str, values: &'static [&'static str]) -> Row {
@@ -197,8 +199,30 @@ pub const ROWS: &[Row] = &[
     row(DATABASE, "stats_dump_period_sec", &["0", "600"]),
     row(DATABASE, "stats_persist_period_sec", &["0", "600"]),
     row(DATABASE, "stats_history_buffer_size", &["0", "1048576"]),
+    row(
+        DATABASE,
+        "log_readahead_size",
+        &["0", "1", "40000", "4194304"],
+    ),
+    row(DATABASE, "verify_manifest_content_on_close", BOOL),
+    row(DATABASE, "metadata_write_temperature", TEMPERATURES),
+    row(DATABASE, "wal_write_temperature", TEMPERATURES),
+    row(DATABASE, "write_thread_max_yield_usec", &["0", "10", "100"]),
+    row(
+        DATABASE,
+        "enforce_write_buffer_manager_during_recovery",
+        BOOL,
+    ),
+    row(DATABASE, "enable_thread_tracking", BOOL),
+    row(DATABASE, "dump_malloc_stats", BOOL),
+    row(FAMILY, "default_temperature", TEMPERATURES),
+    row(FAMILY, "default_write_temperature", TEMPERATURES),
+    row(FAMILY, "last_level_temperature", TEMPERATURES),
+    row(FAMILY, "sample_for_compression", &["0", "1", "3"]),
+    row(FAMILY, "target_file_size_is_upper_bound", BOOL),
     row(FAMILY, "disable_auto_compactions", BOOL),
     row(FAMILY, "paranoid_file_checks", BOOL),
+    row(FAMILY, "uncache_aggressiveness", &["0", "1", "1000"]),
     row(FAMILY, "paranoid_memory_checks", BOOL),
     row(FAMILY, "verify_output_flags", &["0", "1025", "4294967295"]),
     row(FAMILY, "memtable_max_range_deletions", &["0", "1", "5"]),
@@ -327,6 +351,7 @@ pub const ROWS: &[Row] = &[
         &["1073741824", "100000000000"],
     ),
     row(FIFO, "allow_compaction", BOOL),
+    row(FIFO, "age_for_warm", &["0", "1"]),
     row(BLOCK_BASED, "cache_index_and_filter_blocks", BOOL),
     row(
         BLOCK_BASED,
@@ -424,6 +449,17 @@ pub const ROWS: &[Row] = &[
     row(BLOCK_BASED, "block_align", BOOL),
     row(
         BLOCK_BASED,
+        "super_block_alignment_size",
+        &["0", "4096", "16384"],
+    ),
+    row(
+        BLOCK_BASED,
+        "super_block_alignment_space_overhead_ratio",
+        &["0", "4", "128"],
+    ),
+    row(BLOCK_BASED, "decouple_partitioned_filters", BOOL),
+    row(
+        BLOCK_BASED,
         "max_auto_readahead_size",
         &["0", "4096", "262144"],
     ),
@@ -439,6 +475,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(PINNING, "top_level_index_pinning", PINNING_TIERS),
     row(PINNING, "unpartitioned_pinning", PINNING_TIERS),
+    row(PINNING, "partition_pinning", PINNING_TIERS),
     row(CACHE, "capacity", &["0", "30000", "8000000"]),
     row(CACHE, "num_shard_bits", &["-1", "0", "3"]),
     row(CACHE, "high_pri_pool_ratio", &["0", "0.5"]),
@@ -468,6 +505,8 @@ pub const ROWS: &[Row] = &[
     row(HASH_SKIP_LIST, "bucket_count", &["1", "50", "1000000"]),
     row(HASH_LINK_LIST, "bucket_count", &["1", "50", "50000"]),
     row(HASH_LINK_LIST, "threshold", &["2", "256"]),
+    row(HASH_LINK_LIST, "logging_threshold", &["0", "5", "4096"]),
+    row(HASH_LINK_LIST, "log_when_flash", BOOL),
     row(SORTED_HASH, "hash_bucket_count", &["0", "1", "1000000"]),
     row(SORTED_HASH, "sorted_vector_limit", &["1", "20", "10000"]),
 ];
@@ -555,6 +594,36 @@ pub const LEFT_OUT: &[LeftOut] = &[
         "paranoid_checks",
         &[Suite::Crash],
         "damage is tolerated by design; tests/it/checks.rs has it",
+    ),
+    left_out(
+        FIFO,
+        "file_temperature_age_thresholds",
+        &Suite::ALL,
+        "needs num_levels=1, which no style has; age_for_warm is drawn instead",
+    ),
+    left_out(
+        TEMPERATURE_AGE,
+        "temperature",
+        &Suite::ALL,
+        "a member of file_temperature_age_thresholds",
+    ),
+    left_out(
+        TEMPERATURE_AGE,
+        "age",
+        &Suite::ALL,
+        "a member of file_temperature_age_thresholds",
+    ),
+    left_out(
+        DATABASE,
+        "env",
+        &Suite::ALL,
+        "set in code: each suite has file systems of its own",
+    ),
+    left_out(
+        DATABASE,
+        "listeners",
+        &Suite::ALL,
+        "set in code; tests/it/listener_events.rs has them",
     ),
     left_out(
         DATABASE,

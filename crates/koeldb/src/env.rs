@@ -12,6 +12,8 @@ use std::time::Duration;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::{Clock, FileSystem, MemoryFileSystem, PosixFileSystem, SystemClock};
 
+use crate::thread_status::ThreadList;
+
 /// The queue of a job: flushes never wait for compactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobPriority {
@@ -353,6 +355,8 @@ pub struct Env {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) pool: Pool,
+    /// The running jobs of the databases of the environment.
+    pub(crate) threads: ThreadList,
 }
 
 impl Env {
@@ -363,6 +367,7 @@ impl Env {
             fs,
             clock,
             pool: Pool::default(),
+            threads: ThreadList::default(),
         }
     }
 
@@ -378,6 +383,7 @@ impl Env {
             pool: Pool::stepped(Arc::clone(&clock), seed),
             fs,
             clock,
+            threads: ThreadList::default(),
         }
     }
 

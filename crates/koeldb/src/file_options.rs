@@ -18,6 +18,7 @@ impl DbOptions {
             buffer_bytes: to_usize(self.writable_file_max_buffer_size).max(64 << 10),
             bytes_per_sync: self.wal_bytes_per_sync,
             preallocate_bytes: self.preallocated(LOG_STEP_BYTES),
+            temperature: self.wal_write_temperature.to_byte(),
             ..self.file(Purpose::Wal)
         }
     }
@@ -26,6 +27,7 @@ impl DbOptions {
     pub(crate) fn manifest_file(&self) -> WriteOptions {
         WriteOptions {
             preallocate_bytes: self.preallocated(self.manifest_preallocation_size),
+            temperature: self.metadata_write_temperature.to_byte(),
             ..self.file(Purpose::Manifest)
         }
     }

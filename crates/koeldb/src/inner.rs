@@ -196,6 +196,7 @@ impl DbInner {
         }
         let wal = self.commit.queue.lead().commit.wal.take();
         let synced = self.wals.close(wal);
+        let verified = self.verify_manifest();
         self.tree.remove_obsolete_files();
         self.health.report_failures();
         self.health.finish_closing();
@@ -206,7 +207,26 @@ impl DbInner {
         self.context.info_log.info(format_args!("closed"));
         flushed
             .and(synced)
+            .and(verified)
             .and(self.health.failure().map_or(Ok(()), Err))
+    }
+
+    /// Reads the MANIFEST again at close if `verify_manifest_content_on_close` is set.
+    fn verify_manifest(&self) -> Result<()> {
+        let is_wanted = self
+            .context
+            .mutable_options()
+            .verify_manifest_content_on_close;
+        if !is_wanted || self.context.read_only || self.health.has_failed() {
+            return Ok(());
+        }
+        if let Some(damage) = self.tree.versions().verify_manifest()? {
+            let log = &self.context.info_log;
+            log.warn(format_args!(
+                "the MANIFEST was damaged and is replaced: {damage}"
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -88,6 +88,7 @@ mod staging;
 mod stats_history;
 mod super_version;
 mod table_files;
+mod thread_status;
 mod transaction;
 mod transfer;
 mod tree;
@@ -160,6 +161,7 @@ pub use sst_file_reader::{SstEntries, SstEntry, SstEntryKind, SstFileReader, Sst
 pub use sst_file_sorter::{SstFileSorter, SstFileSorterOptions};
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
 pub use stats_history::StatsHistoryEntry;
+pub use thread_status::{ThreadOperation, ThreadStatus};
 pub use transaction::{PreparedTransaction, Transaction};
 pub use updates::{TailOptions, UpdateBatch, UpdateIterator};
 

@@ -103,6 +103,11 @@ impl CommitPipeline {
         if let Some(statistics) = &self.context.statistics {
             log.text(&format!("STATISTICS:\n{statistics}"));
         }
+        if self.context.db_options.dump_malloc_stats
+            && let Some(figures) = koeldb_fs::allocator_figures()
+        {
+            log.text(&format!("ALLOCATOR:\n{figures}"));
+        }
     }
 }
 

@@ -23,7 +23,10 @@ use crate::info_log::{InfoLog, JobId};
 use crate::listeners::Listeners;
 use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
-use crate::options::{Cache, ColumnFamilyOptions, Compression, DbOptions, limits};
+use crate::options::{
+    Cache, ColumnFamilyOptions, Compression, DbOptions, HashLinkListOptions, MemtableFactory,
+    limits,
+};
 use crate::prepopulate::prepopulate;
 use crate::ttl::TtlOptions;
 
@@ -76,6 +79,7 @@ impl TableFiles {
             } else {
                 AccessHint::Normal
             },
+            temperature: 0,
         }
     }
 
@@ -104,7 +108,11 @@ impl TableFiles {
             ..TableReadContext::default()
         };
         let fs = Arc::clone(&self.fs);
-        let mut tables = TableOpener::new(fs, &self.directory, self.open_options, context);
+        let open_options = OpenOptions {
+            temperature: options.default_temperature.to_byte(),
+            ..self.open_options
+        };
+        let mut tables = TableOpener::new(fs, &self.directory, open_options, context);
         tables.set_examines(self.untrusted);
         tables.set_verifies_unique_ids(self.options().verify_sst_unique_id_in_manifest);
         tables.set_open_tables(Arc::clone(&self.open_tables));
@@ -194,6 +202,9 @@ impl TableFiles {
         let options = family.options();
         let mut tombstones = Vec::new();
         for memtable in memtables {
+            if let MemtableFactory::HashLinkList(list) = &options.memtable_factory {
+                self.log_buckets(&family.name, memtable, list);
+            }
             if reason == TableReason::Flush {
                 // A sealed memtable is sorted here, not by its first reader.
                 memtable.finalise();
@@ -228,11 +239,15 @@ impl TableFiles {
             output: OutputSpec {
                 fs: &*self.fs,
                 directory: &self.directory,
-                write_options: self.write_options(Purpose::Flush, 0),
+                write_options: koeldb_fs::WriteOptions {
+                    temperature: options.default_write_temperature.to_byte(),
+                    ..self.write_options(Purpose::Flush, 0)
+                },
                 charge: self.charge(IoPriority::High, IoKind::Write),
                 context,
                 next_file_number: &next_file_number,
                 target_file_bytes: u64::MAX,
+                target_is_upper_bound: false,
                 grandparents: &[],
                 max_grandparent_bytes: u64::MAX,
                 snapshots,
@@ -269,6 +284,30 @@ impl TableFiles {
             ..JobTotals::default()
         });
         Ok(flush)
+    }
+
+    /// Logs the buckets of a hash table of linked lists before its flush.
+    fn log_buckets(&self, family: &str, memtable: &Memtable, options: &HashLinkListOptions) {
+        let threshold = usize::try_from(options.logging_threshold).unwrap_or(0);
+        if !options.log_when_flash && threshold == 0 {
+            return;
+        }
+        let Some(sizes) = memtable.bucket_sizes() else {
+            return;
+        };
+        let (entries, largest) = (sizes.iter().sum::<usize>(), sizes.iter().max());
+        let largest = largest.copied().unwrap_or(0);
+        if options.log_when_flash {
+            self.info_log.info(format_args!(
+                "[{family}] hash_linkedlist: {entries} entries in {} buckets, {largest} in the largest",
+                sizes.len()
+            ));
+        }
+        if threshold > 0 && largest > threshold {
+            self.info_log.warn(format_args!(
+                "[{family}] hash_linkedlist: a bucket has {largest} entries, more than logging_threshold={threshold}"
+            ));
+        }
     }
 
     pub(crate) fn directory(&self) -> &Path {

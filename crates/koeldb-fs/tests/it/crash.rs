@@ -16,6 +16,7 @@ const UNBUFFERED: WriteOptions = WriteOptions {
     bytes_per_sync: 0,
     strict_bytes_per_sync: false,
     full_sync: false,
+    temperature: 0,
 };
 
 fn read(fs: &MemoryFileSystem, path: &str) -> Option<Vec<u8>> {

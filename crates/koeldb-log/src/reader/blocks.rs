@@ -15,7 +15,7 @@ use koeldb_fs::RandomAccessFile;
 use crate::format::BLOCK_BYTES;
 use crate::tear::Tail;
 
-/// The size of one read from the file.
+/// The size of one read from the file, unless another is set.
 const CHUNK_BYTES: usize = 8 * BLOCK_BYTES;
 
 /// The outcome of moving to the next block.
@@ -29,6 +29,8 @@ pub(super) enum Loaded {
 /// A file as blocks; one of them is current and consumed from its front.
 pub(super) struct Blocks {
     file: Arc<dyn RandomAccessFile>,
+    /// The size of one read, a multiple of the size of a block.
+    chunk_bytes: usize,
     /// The bytes of the file from `chunk_offset` on.
     chunk: Vec<u8>,
     chunk_offset: u64,
@@ -42,11 +44,20 @@ impl Blocks {
     pub(super) fn new(file: Arc<dyn RandomAccessFile>) -> Self {
         Blocks {
             file,
+            chunk_bytes: CHUNK_BYTES,
             chunk: Vec::new(),
             chunk_offset: 0,
             rest: 0..0,
             is_whole: true,
         }
+    }
+
+    /// Sets the size of one read, rounded up to whole blocks; 0 for the default.
+    pub(super) fn set_chunk_bytes(&mut self, bytes: usize) {
+        self.chunk_bytes = match bytes.checked_next_multiple_of(BLOCK_BYTES) {
+            None | Some(0) => CHUNK_BYTES,
+            Some(bytes) => bytes,
+        };
     }
 
     /// Creates blocks that begin with the one that contains the offset `at`; also returns the
@@ -134,7 +145,8 @@ impl Blocks {
             }
             self.chunk_offset = offset;
             self.rest = 0..0;
-            if let Err(error) = self.read_chunk(left.min(CHUNK_BYTES as u64), isolates_errors) {
+            if let Err(error) = self.read_chunk(left.min(self.chunk_bytes as u64), isolates_errors)
+            {
                 if !isolates_errors {
                     return Err(error);
                 }

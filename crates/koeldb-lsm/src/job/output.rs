@@ -42,6 +42,9 @@ pub struct OutputSpec<'a> {
     pub next_file_number: &'a (dyn Fn() -> FileNumber + Sync),
     /// The size at which a table is cut.
     pub target_file_bytes: u64,
+    /// Whether the target is an upper bound of a table with its filter and index, as far as their
+    /// sizes can be estimated and one key fits; otherwise the target is that of the data blocks.
+    pub target_is_upper_bound: bool,
     /// The files below the output in its range, in key order.
     pub grandparents: &'a [Arc<FileMeta>],
     /// The limit of the grandparent bytes that one table may overlap.
@@ -149,7 +152,14 @@ impl<'a> TableOutputs<'a> {
             let overlapped = self.pass_grandparents(user_key(key));
             if let Some(current) = &mut self.current {
                 current.overlapped_bytes += overlapped;
-                let is_full = current.builder.file_bytes() >= self.spec.target_file_bytes
+                let is_full_size = if self.spec.target_is_upper_bound {
+                    let entry_bytes = (key.len() + value.len()) as u64;
+                    let bytes = current.builder.estimated_file_bytes() + entry_bytes;
+                    bytes > self.spec.target_file_bytes
+                } else {
+                    current.builder.file_bytes() >= self.spec.target_file_bytes
+                };
+                let is_full = is_full_size
                     || current.overlapped_bytes > self.spec.max_grandparent_bytes
                     || self.spec.partition_bytes.is_some_and(|bytes| {
                         let last = leading(user_key(&current.largest), bytes);
@@ -307,6 +317,7 @@ impl<'a> TableOutputs<'a> {
         file.smallest_seqno = current.seqno_min.min(current.seqno_max);
         file.largest_seqno = current.seqno_max;
         file.epoch = self.spec.epoch;
+        file.temperature = self.spec.write_options.temperature;
         file.oldest_ancestor_time = self.spec.context.oldest_ancestor_time;
         file.creation_time = self.spec.context.file_creation_time;
         // A bottommost table has only deletions that a snapshot needs: it would be marked again.

@@ -19,6 +19,8 @@ pub struct FifoSettings {
     pub ttl_secs: u64,
     /// Whether to merge small files of level 0.
     pub allow_compaction: bool,
+    /// The temperature byte of tables from each age in seconds on, ages ascending.
+    pub temperature_ages: Vec<(u64, u8)>,
 }
 
 impl Default for FifoSettings {
@@ -27,6 +29,7 @@ impl Default for FifoSettings {
             max_table_files_size: 1 << 30,
             ttl_secs: 0,
             allow_compaction: false,
+            temperature_ages: Vec::new(),
         }
     }
 }
@@ -45,6 +48,7 @@ pub fn pick(version: &Version, settings: &PickSettings, unix_secs: u64) -> Optio
     by_age(version, deepest, settings, unix_secs)
         .or_else(|| by_size(version, deepest, settings))
         .or_else(|| join_small(version, settings))
+        .or_else(|| by_temperature(version, settings, unix_secs))
 }
 
 /// Returns the groups of tables of `level` that are dropped together, in the order of dropping.
@@ -87,14 +91,50 @@ fn by_age(
     drop_plan(level, &expired, CompactionReason::FifoTtl)
 }
 
-/// Returns the first time after `unix_secs` at which a table exceeds its age limit.
+/// Picks the oldest table whose temperature is not that of its age, to rewrite it.
+fn by_temperature(
+    version: &Version,
+    settings: &PickSettings,
+    unix_secs: u64,
+) -> Option<CompactionPlan> {
+    let ages = &settings.fifo.temperature_ages;
+    if ages.is_empty() || version.deepest_level() > 0 {
+        return None;
+    }
+    let wanted = |file: &FileMeta| {
+        let written = file.newest_key_time();
+        let reached = ages
+            .iter()
+            .rev()
+            .find(|(age, _)| written > 0 && written.saturating_add(*age) <= unix_secs);
+        reached.map(|&(_, temperature)| temperature)
+    };
+    let files = &version.levels[0].files;
+    let (at, temperature) = files.iter().enumerate().rev().find_map(|(at, file)| {
+        let temperature = wanted(file).filter(|&wanted| wanted != file.temperature)?;
+        Some((at, temperature))
+    })?;
+    let is_oldest = at + 1 == files.len();
+    let reason = CompactionReason::ChangeTemperature;
+    let mut plan =
+        CompactionPlan::within_level0(reason, vec![Arc::clone(files.get(at)?)], is_oldest);
+    plan.temperature = Some(temperature);
+    Some(plan)
+}
+
+/// Returns the first time after `unix_secs` at which a table exceeds its age limit, or reaches the
+/// age of another temperature.
 #[must_use]
 pub fn next_expiry(version: &Version, settings: &PickSettings, unix_secs: u64) -> Option<u64> {
     let ttl = settings.fifo.ttl_secs;
     let written = version.files().map(|(_, file)| file.newest_key_time());
+    let ages = settings.fifo.temperature_ages.iter().map(|&(age, _)| age);
+    let waits: Vec<u64> = ages
+        .chain((ttl > 0).then(|| ttl.saturating_add(1)))
+        .collect();
     let expiries = written
-        .filter(|&written| ttl > 0 && written > 0)
-        .map(|written| written.saturating_add(ttl).saturating_add(1));
+        .filter(|&written| written > 0)
+        .flat_map(|written| waits.iter().map(move |&wait| written.saturating_add(wait)));
     expiries.filter(|&expiry| expiry > unix_secs).min()
 }
 
@@ -136,6 +176,7 @@ fn drop_plan(
         trivial_move: false,
         deletion_only: true,
         next_cursor: None,
+        temperature: None,
     })
 }
 

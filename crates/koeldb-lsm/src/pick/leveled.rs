@@ -493,6 +493,7 @@ pub(crate) fn plan(
         trivial_move,
         deletion_only: false,
         next_cursor: None,
+        temperature: None,
     })
 }
 

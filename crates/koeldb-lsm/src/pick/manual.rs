@@ -163,6 +163,7 @@ pub fn move_level(version: &Version, level: usize, to: usize) -> Result<Compacti
         trivial_move: true,
         deletion_only: false,
         next_cursor: None,
+        temperature: None,
     })
 }
 
@@ -226,6 +227,7 @@ pub fn pick_inside(version: &Version, ranges: &[UserKeyRange<'_>]) -> Option<Com
         trivial_move: false,
         deletion_only: true,
         next_cursor: None,
+        temperature: None,
     })
 }
 
@@ -354,6 +356,7 @@ fn plan_of(
         deletion_only: false,
         inputs,
         next_cursor: None,
+        temperature: None,
     }
 }
 

@@ -41,6 +41,8 @@ pub enum CompactionReason {
     FifoTtl,
     /// FIFO: small files of level 0 are merged.
     FifoReduceNumFiles,
+    /// A table of FIFO compaction reached the age of another temperature.
+    ChangeTemperature,
     /// A manual compaction.
     ManualCompaction,
     /// Files marked for compaction.
@@ -85,6 +87,8 @@ pub struct CompactionPlan {
     pub deletion_only: bool,
     /// The level, and the key at which its next round-robin compaction begins.
     pub next_cursor: Option<(usize, Vec<u8>)>,
+    /// The temperature byte of the output; `None` for that of its level.
+    pub temperature: Option<u8>,
 }
 
 impl CompactionPlan {
@@ -106,6 +110,7 @@ impl CompactionPlan {
             trivial_move: false,
             deletion_only: false,
             next_cursor: None,
+            temperature: None,
         }
     }
 
@@ -161,6 +166,15 @@ impl CompactionPlan {
             file.being_compacted.store(being_compacted, Memory::Relaxed);
         }
     }
+}
+
+/// Whether a compaction of the column family runs.
+///
+/// It runs until [`CompactionPlan::end`], which comes after its result has become part of `version`:
+/// its inputs are gone from there by then, but it still claims its output range.
+#[must_use]
+pub fn is_compacting(version: &Version) -> bool {
+    version.files().any(|(_, file)| file.is_being_compacted()) || !version.running.is_empty()
 }
 
 /// The order in which leveled compaction picks the files of a level (`compaction_pri`).

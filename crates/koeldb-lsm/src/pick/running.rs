@@ -54,6 +54,11 @@ impl RunningCompactions {
         }
     }
 
+    /// Whether no running compaction claims a range.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.claims).is_empty()
+    }
+
     /// Whether a running compaction may write to a part of `range` on `level`.
     ///
     /// Files of level 0 may overlap, so nothing is claimed there.

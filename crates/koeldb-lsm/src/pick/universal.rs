@@ -128,18 +128,20 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
             )
         })
         .or_else(|| {
-            let idle = runs.iter().take_while(|run| !run.being_compacted).count();
-            let limit = run_limit(&runs, settings);
-            let count = (runs.len() + 1).checked_sub(limit)?.max(2).min(idle);
-            (runs.len() > limit && count >= 2).then(|| {
-                plan(
-                    version,
-                    settings,
-                    &runs,
-                    0..count,
-                    CompactionReason::UniversalSortedRunNum,
-                )
-            })?
+            // Runs that are being compacted will be fewer soon: only the idle ones count.
+            let idle = runs.iter().filter(|run| !run.being_compacted).count();
+            let excess = idle.checked_sub(run_limit(&runs, settings))?;
+            if excess == 0 {
+                return None;
+            }
+            let found = similar_runs(&runs, &settings.universal, u32::MAX, excess + 1)?;
+            plan(
+                version,
+                settings,
+                &runs,
+                found,
+                CompactionReason::UniversalSortedRunNum,
+            )
         })
 }
 
@@ -219,7 +221,7 @@ fn pick_by_amplification(
 }
 
 /// Finds the first sequence of idle adjacent runs, newest first, none much larger than those before
-/// it.
+/// it; `width_max` runs at most.
 fn similar_runs(
     runs: &[Run],
     universal: &UniversalSettings,
@@ -339,5 +341,6 @@ fn merge(
         trivial_move,
         deletion_only: false,
         next_cursor: None,
+        temperature: None,
     })
 }

@@ -46,6 +46,7 @@ pub(super) fn read(
         ));
     }
     let mut reader = ManifestReader::open(fs, directory, number)?;
+    reader.set_readahead_bytes(options.readahead_bytes);
     let mut replay = Replay::new(Some(ColumnFamilySpecs::new(families)));
     replay.run(&mut reader)?;
     replay.check_comparators()?;

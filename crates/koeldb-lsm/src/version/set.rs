@@ -36,7 +36,7 @@ use super::recovery::{self, Recovered};
 use super::tail::ManifestTail;
 use super::version::Version;
 use crate::current::{read_current, write_current};
-use crate::manifest::{self, ColumnFamilySnapshot, ManifestSnapshot};
+use crate::manifest::{self, ColumnFamilySnapshot, ManifestReader, ManifestSnapshot};
 
 /// The settings of a version set.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub struct VersionSetOptions {
     pub manifest_file: WriteOptions,
     /// Whether to record the id of the database in the MANIFEST.
     pub write_db_id: bool,
+    /// The size of one read of the MANIFEST; 0 for the default.
+    pub readahead_bytes: usize,
     /// Other directories whose file numbers are in use: those of logs and of tables.
     pub other_directories: Vec<PathBuf>,
 }
@@ -63,6 +65,7 @@ impl Default for VersionSetOptions {
             manifest_space_amp_percent: 500,
             manifest_file: WriteOptions::new(Purpose::Manifest),
             write_db_id: true,
+            readahead_bytes: 0,
             other_directories: Vec::new(),
         }
     }
@@ -592,6 +595,42 @@ impl VersionSet {
                 }
                 Err(error.context("MANIFEST"))
             }
+        }
+    }
+
+    /// Reads the MANIFEST again. If it is damaged, a new one replaces it, and is checked as well.
+    ///
+    /// Returns the damage that was found; `None` also if no MANIFEST was begun yet.
+    ///
+    /// # Errors
+    /// Those of the file system, and `Corruption` if the new MANIFEST is damaged too.
+    pub fn verify_manifest(&mut self) -> Result<Option<Error>> {
+        if self.manifest.is_none() {
+            return Ok(None);
+        }
+        let Err(damage) = self.read_manifest() else {
+            return Ok(None);
+        };
+        if damage.kind() != ErrorKind::Corruption {
+            return Err(damage);
+        }
+        // The next edit begins a new one.
+        self.manifest = None;
+        self.write(vec![VersionEdit::default()], &[])?;
+        self.read_manifest()?;
+        Ok(Some(damage))
+    }
+
+    /// Reads all edits of the MANIFEST.
+    fn read_manifest(&self) -> Result<()> {
+        let mut reader = ManifestReader::open(&*self.fs, &self.directory, self.manifest_number)?;
+        while reader.next_edits()?.is_some() {}
+        match reader.dropped_tail() {
+            Some(tail) => {
+                let message = format!("{} at offset {}", tail.kind, tail.offset);
+                Err(reader.located(Error::corruption(message)))
+            }
+            None => Ok(()),
         }
     }
 

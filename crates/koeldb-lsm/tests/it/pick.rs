@@ -73,6 +73,9 @@ fn settings(case: &mut TestCase) -> PickSettings {
     number(case, "max_size", &mut f.max_table_files_size);
     number(case, "ttl", &mut f.ttl_secs);
     f.allow_compaction = case.take_flag("join").unwrap();
+    if let Some(age) = case.try_take_arg("warm").unwrap() {
+        f.temperature_ages = vec![(age, 8)];
+    }
     settings
 }
 

@@ -277,6 +277,14 @@ impl MemtableRep {
         }
     }
 
+    /// The number of entries in each used bucket of a hash table of prefixes.
+    pub(crate) fn bucket_sizes(&self) -> Option<Vec<usize>> {
+        match self {
+            MemtableRep::PrefixHash(table) => Some(table.bucket_sizes()),
+            _ => None,
+        }
+    }
+
     /// Puts the entries of a sealed memtable in their final order.
     pub(crate) fn finalise(&self) {
         match self {

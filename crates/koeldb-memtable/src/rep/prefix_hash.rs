@@ -143,6 +143,12 @@ impl PrefixHash {
         size_of_val(&*self.buckets)
     }
 
+    /// The number of entries in each bucket that has any.
+    pub(crate) fn bucket_sizes(&self) -> Vec<usize> {
+        let lists = self.buckets.iter().filter_map(OnceLock::get);
+        lists.map(|list| list.entries().count()).collect()
+    }
+
     /// The memory of lists and of the sorted copy.
     #[inline]
     pub(crate) fn order_bytes(&self) -> usize {

@@ -4,7 +4,7 @@ use koeldb_base::codec::{Compression, CompressionOptions, Compressor, Decompress
 use koeldb_base::{Error, Result};
 use koeldb_fs::WritableFile;
 
-use super::format::{BlockHandle, ChecksumContext};
+use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, ChecksumContext};
 use super::index_builder::IndexBlockSink;
 
 /// COMPAT: the size above which blocks are not compressed, as codecs in RocksDB count in `int`.
@@ -19,6 +19,8 @@ pub(crate) struct BlockWriter {
     compressed: Vec<u8>,
     /// Decompresses blocks to compare them, with the dictionary of the blocks to come.
     verifier: Option<Decompressor>,
+    /// The size of a super block, whose end no block crosses, and the bound of the padding for it.
+    super_blocks: Option<(u64, u64)>,
     /// The first failure, which makes the file unusable.
     failure: Option<Error>,
 }
@@ -37,7 +39,32 @@ impl BlockWriter {
             checksum,
             compressed: Vec::new(),
             failure: None,
+            super_blocks: None,
         }
+    }
+
+    /// Pads before blocks that would cross a multiple of `bytes`, if less than `padding_max` is
+    /// lost.
+    pub(crate) fn within_super_blocks(mut self, bytes: u64, padding_max: u64) -> Self {
+        self.super_blocks = (bytes > 0 && padding_max > 0).then_some((bytes, padding_max));
+        self
+    }
+
+    /// Stops that padding, after the data blocks.
+    pub(crate) fn end_super_blocks(&mut self) {
+        self.super_blocks = None;
+    }
+
+    /// Pads so that a block of `bytes` bytes does not cross the end of a super block.
+    fn align_to_super_block(&mut self, bytes: usize) -> Result<()> {
+        let Some((super_block, padding_max)) = self.super_blocks else {
+            return Ok(());
+        };
+        let left = super_block - self.offset % super_block;
+        if left < super_block && left < padding_max && left < bytes as u64 {
+            self.pad_to(super_block)?;
+        }
+        Ok(())
     }
 
     /// Sets the dictionary of the compressors that follow; empty for none.
@@ -60,6 +87,7 @@ impl BlockWriter {
     /// Writes a block uncompressed. Its trailer is appended to `block`, so that one call writes
     /// both.
     pub(crate) fn write_raw(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle> {
+        self.align_to_super_block(block.len() + BLOCK_TRAILER_BYTES)?;
         let handle = self.handle_for(block);
         let trailer = self
             .checksum
@@ -88,6 +116,7 @@ impl BlockWriter {
             if let Some(verifier) = &self.verifier {
                 verify(verifier, compression, &compressed, block)?;
             }
+            self.align_to_super_block(compressed.len() + BLOCK_TRAILER_BYTES)?;
             let handle = self.handle_for(&compressed);
             let trailer = self
                 .checksum
@@ -195,7 +224,47 @@ impl IndexBlockSink for BlockSink<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use koeldb_base::checksum::ChecksumKind;
+    use koeldb_fs::{FileSystem, MemoryFileSystem, Purpose, WriteOptions};
+
     use super::*;
+
+    #[test]
+    fn blocks_do_not_cross_super_blocks_unless_much_were_lost() {
+        let (super_block, padding_max) = (4096, 512);
+        let fs = MemoryFileSystem::new();
+        let options = WriteOptions::new(Purpose::Flush);
+        let file = fs.create(Path::new("/table"), &options).unwrap();
+        let checksum = ChecksumContext {
+            kind: ChecksumKind::Crc32c,
+            base: 0,
+        };
+        let mut writer =
+            BlockWriter::new(file, checksum, false).within_super_blocks(super_block, padding_max);
+        let (mut padded, mut crossing) = (0, 0);
+        let mut end = 0;
+        for block in 0..1000 {
+            let bytes = 1 + block * 37 % 900;
+            let handle = writer.write_raw(&mut vec![1; bytes]).unwrap();
+            let last = handle.offset + handle.size + BLOCK_TRAILER_BYTES as u64 - 1;
+            if handle.offset / super_block != last / super_block {
+                assert!(super_block - handle.offset % super_block >= padding_max);
+                crossing += 1;
+            }
+            if handle.offset != end {
+                assert_eq!(handle.offset % super_block, 0);
+                assert!(handle.offset - end < padding_max);
+                padded += 1;
+            }
+            end = last + 1;
+        }
+        assert!(padded > 10 && crossing > 10, "{padded} {crossing}");
+        writer.end_super_blocks();
+        let handle = writer.write_raw(&mut vec![1; 8000]).unwrap();
+        assert_eq!(handle.offset, end);
+    }
 
     #[test]
     fn a_block_that_decompresses_to_another_is_refused() {

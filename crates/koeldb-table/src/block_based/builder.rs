@@ -21,6 +21,7 @@ use koeldb_fs::WritableFile;
 
 use super::block_builder::BlockBuilder;
 use super::block_writer::{BlockSink, BlockWriter};
+use super::compression_samples::CompressionSamples;
 use super::dictionary::BufferedBlocks;
 use super::filter_builder::TableFilterBuilder;
 use super::format::{
@@ -57,6 +58,7 @@ pub struct BlockBasedTableBuilder {
     buffered: Option<BufferedBlocks>,
     dictionary: Vec<u8>,
     compressor: Option<Compressor>,
+    samples: Option<CompressionSamples>,
     codec_used: bool,
     writer: BlockWriter,
     // For the blocks after the data.
@@ -90,6 +92,11 @@ impl BlockBasedTableBuilder {
             kind: format.checksum,
             base: base_checksum(context),
         };
+        let mut index = format.index_builder(context);
+        let filter = format.filter_builder(context);
+        if filter.as_ref().is_some_and(TableFilterBuilder::is_coupled) {
+            index.couple_partitions();
+        }
         Ok(BlockBasedTableBuilder {
             order: context.order.clone(),
             format: format.clone(),
@@ -99,8 +106,8 @@ impl BlockBasedTableBuilder {
             block,
             first_key: Vec::new(),
             last_key: Vec::new(),
-            index: format.index_builder(context),
-            filter: format.filter_builder(context),
+            index,
+            filter,
             buffered: BufferedBlocks::new(
                 context.compression,
                 &context.compression_options,
@@ -108,8 +115,10 @@ impl BlockBasedTableBuilder {
             ),
             dictionary: Vec::new(),
             compressor,
+            samples: CompressionSamples::new(format.compression_sample_period),
             codec_used: false,
-            writer: BlockWriter::new(file, checksum, format.verify_compression),
+            writer: BlockWriter::new(file, checksum, format.verify_compression)
+                .within_super_blocks(format.super_block_bytes, format.super_block_padding_max),
             tombstones: Vec::new(),
             seqnos: None,
             properties: initial_properties(context),
@@ -129,11 +138,12 @@ impl BlockBasedTableBuilder {
             return Err(out_of_order(&self.last_key, key));
         }
         self.count(parsed, key.len(), value.len())?;
-        if let Some(filter) = &mut self.filter {
-            filter.add(parsed.user_key, user_key(&self.last_key));
-        }
         if !self.block.is_empty() && self.limit.is_reached(&self.block, key, value) {
             self.cut_block(Some(key))?;
+        }
+        // After the cut: a partition of the filter may end with that of the index.
+        if let Some(filter) = &mut self.filter {
+            filter.add(parsed.user_key, user_key(&self.last_key));
         }
         if self.block.is_empty() {
             self.first_key.clear();
@@ -175,6 +185,24 @@ impl BlockBasedTableBuilder {
         self.writer.offset() + self.buffered.as_ref().map_or(0, BufferedBlocks::bytes)
     }
 
+    /// An upper estimate of the final size of the file, if no entry follows.
+    #[must_use]
+    pub fn estimated_file_bytes(&self) -> u64 {
+        /// The bytes of the properties, which are few and have long names, and of the footer.
+        const PROPERTIES_BYTES: u64 = 3 << 10;
+        let filter = self.filter.as_ref();
+        let tombstones = self.tombstones.iter();
+        self.file_bytes()
+            + self.block.estimated_bytes() as u64
+            + self.index.estimated_bytes()
+            + filter.map_or(0, TableFilterBuilder::estimated_bytes)
+            + self.dictionary.len() as u64
+            + tombstones
+                .map(|tombstone| (tombstone.start.len() + tombstone.end.len() + 32) as u64)
+                .sum::<u64>()
+            + PROPERTIES_BYTES
+    }
+
     /// The number of entries so far, including tombstones.
     #[must_use]
     pub fn entry_count(&self) -> u64 {
@@ -191,6 +219,12 @@ impl BlockBasedTableBuilder {
 
     fn cut_and_write(&mut self, next: Option<&[u8]>) -> Result<()> {
         self.index.add_block(&self.first_key, &self.last_key, next);
+        if let Some(filter) = &mut self.filter
+            && let Some(next) = next
+            && let Some(separator) = self.index.end_partition(filter.wants_cut())
+        {
+            filter.cut_with_index(separator, user_key(next), user_key(&self.last_key));
+        }
         self.properties.data_block_count += 1;
         let mut block = self.block.finish(false)?;
         let Some(buffered) = &mut self.buffered else {
@@ -207,6 +241,9 @@ impl BlockBasedTableBuilder {
     }
 
     fn write_data_block(&mut self, block: &mut Vec<u8>) -> Result<()> {
+        if let Some(samples) = &mut self.samples {
+            samples.add(block);
+        }
         let handle = match &mut self.compressor {
             None => {
                 self.properties.compression_bypassed_count += 1;
@@ -261,6 +298,10 @@ impl BlockBasedTableBuilder {
             self.cut_block(None)?;
         }
         self.release_held()?;
+        if let Some(samples) = &self.samples {
+            samples.record(&mut self.properties);
+        }
+        self.writer.end_super_blocks();
         let tail_start = self.writer.offset();
         self.properties.data_bytes = tail_start;
         self.properties.tail_start_offset = tail_start;
@@ -465,7 +506,10 @@ fn initial_properties(context: &TableBuildContext) -> TableProperties {
     );
     properties.set_user_flag(names::WHOLE_KEY_FILTERING, format.whole_key_filtering);
     properties.set_user_flag(names::PREFIX_FILTERING, context.prefix_extractor.is_some());
-    properties.set_user_flag(names::DECOUPLED_PARTITIONED_FILTERS, true);
+    properties.set_user_flag(
+        names::DECOUPLED_PARTITIONED_FILTERS,
+        !format.couple_filter_partitions,
+    );
     properties
 }
 

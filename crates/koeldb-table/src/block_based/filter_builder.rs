@@ -4,6 +4,9 @@
 //! RocksDB 10.6). The key of a partition is its last user key, as an internal key after all entries
 //! of that user key, so that lookups of any of them find the partition. If prefixes are filtered,
 //! the prefixes on both sides of a cut go into both partitions, for seeks that start near it.
+//!
+//! Coupled partitions end with those of the index, at its next block once they are full; their keys
+//! are the separators there.
 
 use std::sync::Arc;
 
@@ -32,6 +35,8 @@ pub(crate) struct TableFilterBuilder {
 struct Partitions {
     /// The number of entries at which a partition is full.
     entries_max: usize,
+    /// Whether only [`TableFilterBuilder::cut_with_index`] ends a partition.
+    is_coupled: bool,
     /// The index key and the bytes of each finished partition.
     done: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -62,11 +67,49 @@ impl TableFilterBuilder {
             current: FilterBuilder::new(algorithm),
             partitions: partition_bytes.map(|bytes| Partitions {
                 entries_max: algorithm.entries_within(bytes),
+                is_coupled: false,
                 done: Vec::new(),
             }),
             entry_count: 0,
             failure: None,
         }
+    }
+
+    /// Lets partitions end where those of the index do.
+    pub(crate) fn coupled(mut self, is_coupled: bool) -> Self {
+        if let Some(partitions) = &mut self.partitions {
+            partitions.is_coupled = is_coupled;
+        }
+        self
+    }
+
+    /// Whether partitions end where those of the index do.
+    pub(crate) fn is_coupled(&self) -> bool {
+        let partitions = self.partitions.as_ref();
+        partitions.is_some_and(|partitions| partitions.is_coupled)
+    }
+
+    /// Whether the current partition is full and ends with that of the index.
+    pub(crate) fn wants_cut(&self) -> bool {
+        let full = |partitions: &Partitions| self.current.entry_count() >= partitions.entries_max;
+        self.partitions.as_ref().is_some_and(full)
+    }
+
+    /// Ends a partition where one of the index ends: at `separator`, before the user key `next`.
+    pub(crate) fn cut_with_index(&mut self, separator: &[u8], next: &[u8], previous: &[u8]) {
+        self.cut(next, previous, separator.to_vec());
+    }
+
+    /// An estimate of the size of the filter, if no key follows.
+    pub(crate) fn estimated_bytes(&self) -> u64 {
+        let done = self
+            .partitions
+            .iter()
+            .flat_map(|partitions| &partitions.done);
+        self.current.filter_bytes()
+            + done
+                .map(|(key, filter)| (filter.len() + key.len() + 32) as u64)
+                .sum::<u64>()
     }
 
     /// Verifies the filter against the keys that were added.
@@ -81,9 +124,10 @@ impl TableFilterBuilder {
     #[inline]
     pub(crate) fn add(&mut self, user_key: &[u8], previous: &[u8]) {
         if let Some(partitions) = &self.partitions
+            && !partitions.is_coupled
             && self.current.entry_count() >= partitions.entries_max
         {
-            self.cut(user_key, previous);
+            self.cut(user_key, previous, last_version_of(previous));
         }
         let Some(extractor) = &self.extractor else {
             if self.whole_keys {
@@ -100,28 +144,26 @@ impl TableFilterBuilder {
     }
 
     /// Finishes a partition between the keys `previous` and `next`.
-    fn cut(&mut self, next: &[u8], previous: &[u8]) {
+    fn cut(&mut self, next: &[u8], previous: &[u8], key: Vec<u8>) {
         let extractor = self.extractor.clone();
         let prefix_of = |key| extractor.as_ref().and_then(|e| e.prefix(key));
         if let Some(prefix) = prefix_of(next) {
             self.current.add(prefix);
         }
-        self.finish_partition(previous);
+        self.finish_partition(key);
         if let Some(prefix) = prefix_of(previous) {
             self.current.add(prefix);
         }
     }
 
-    fn finish_partition(&mut self, last_user_key: &[u8]) {
+    /// Finishes a partition whose index key is the internal key `key`.
+    fn finish_partition(&mut self, key: Vec<u8>) {
         self.entry_count += self.current.entry_count() as u64;
         let filter = self.current.finish().unwrap_or_else(|error| {
             self.failure = Some(error);
             Vec::new()
         });
         if let Some(partitions) = &mut self.partitions {
-            let mut key = Vec::with_capacity(last_user_key.len() + FOOTER_BYTES);
-            key.extend_from_slice(last_user_key);
-            key.extend_from_slice(&[0; FOOTER_BYTES]);
             partitions.done.push((key, filter));
         }
     }
@@ -150,7 +192,7 @@ impl TableFilterBuilder {
                 bytes: handle.size,
             }));
         }
-        self.finish_partition(last_user_key);
+        self.finish_partition(last_version_of(last_user_key));
         if let Some(error) = self.failure.take() {
             return Err(error);
         }
@@ -168,6 +210,14 @@ impl TableFilterBuilder {
             bytes: bytes + handle.size,
         }))
     }
+}
+
+/// The internal key after all entries of a user key.
+fn last_version_of(user_key: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(user_key.len() + FOOTER_BYTES);
+    key.extend_from_slice(user_key);
+    key.extend_from_slice(&[0; FOOTER_BYTES]);
+    key
 }
 
 impl FilterAlgorithm {
@@ -219,7 +269,7 @@ mod tests {
             builder.add(key, previous);
             previous = key;
         }
-        builder.finish_partition(previous);
+        builder.finish_partition(last_version_of(previous));
         builder.partitions.unwrap().done
     }
 

@@ -143,6 +143,11 @@ pub(crate) struct IndexBuilder {
     keys: Vec<u8>,
     entries: Vec<Entry>,
     handles: Vec<BlockHandle>,
+    /// The number of entries up to the end of each partition but the last, if partitions of the
+    /// filter end there too.
+    coupled_ends: Option<Vec<usize>>,
+    /// The estimated size of the current partition, if they are coupled.
+    partition_estimate: usize,
     /// Whether separators need sequence numbers, because two neighbouring blocks share a user key.
     needs_seqnos: bool,
     prefixes: Option<PrefixBlocks>,
@@ -182,6 +187,9 @@ pub(crate) struct IndexOptions {
     pub(crate) uniform_cv_threshold: f64,
 }
 
+/// The assumed size of handle, lengths and restart point of an entry.
+const ENTRY_OVERHEAD_BYTES: usize = 24;
+
 impl IndexBuilder {
     pub(crate) fn new(
         order: KeyOrder,
@@ -201,9 +209,16 @@ impl IndexBuilder {
             keys: Vec::new(),
             entries: Vec::new(),
             handles: Vec::new(),
+            coupled_ends: None,
+            partition_estimate: 0,
             needs_seqnos: !options.user_keys_allowed,
             prefixes: extractor.filter(|_| hashed).map(PrefixBlocks::new),
         }
+    }
+
+    /// Lets only [`IndexBuilder::end_partition`] end partitions.
+    pub(crate) fn couple_partitions(&mut self) {
+        self.coupled_ends = Some(Vec::new());
     }
 
     /// Whether [`IndexBuilder::add_key`] must be called for each key.
@@ -240,6 +255,8 @@ impl IndexBuilder {
             (None, _) => self.keys.extend_from_slice(last),
         }
         let separator_end = self.keys.len();
+        let begin = self.entries.last().map_or(0, |entry| entry.first_key_end);
+        self.partition_estimate += separator_end - begin + ENTRY_OVERHEAD_BYTES;
         if self.index_type == IndexType::BinarySearchWithFirstKey {
             self.keys.extend_from_slice(first);
         }
@@ -247,6 +264,31 @@ impl IndexBuilder {
             separator_end,
             first_key_end: self.keys.len(),
         });
+    }
+
+    /// Ends the current partition, which has entries, if partitions are coupled and it is full or
+    /// `wanted`; returns its last separator.
+    pub(crate) fn end_partition(&mut self, wanted: bool) -> Option<&[u8]> {
+        let ends = self.coupled_ends.as_mut()?;
+        if !wanted && self.partition_estimate < self.partition_bytes {
+            return None;
+        }
+        ends.push(self.entries.len());
+        self.partition_estimate = 0;
+        let (last, before) = self.entries.split_last()?;
+        let begin = before.last().map_or(0, |entry| entry.first_key_end);
+        self.keys.get(begin..last.separator_end)
+    }
+
+    /// An upper estimate of the size of all index blocks.
+    pub(crate) fn estimated_bytes(&self) -> u64 {
+        let entries = self.keys.len() + self.entries.len() * ENTRY_OVERHEAD_BYTES;
+        let mean = entries / self.entries.len().max(1) + 1;
+        let partitions = match self.index_type {
+            IndexType::TwoLevel => entries / self.partition_bytes.max(mean) + 1,
+            _ => 0,
+        };
+        (entries + (partitions + 1) * (mean + ENTRY_OVERHEAD_BYTES + BLOCK_TRAILER_BYTES)) as u64
     }
 
     /// Sets the handle of the first block that has none yet.
@@ -312,12 +354,18 @@ impl IndexBuilder {
             uniform_block_count: 0,
         };
         let mut parts = self.parts().peekable();
+        let mut added = 0;
         while let Some((separator, first_key, handle)) = parts.next() {
             if partition.restart_is_next() {
                 uniformity.add(separator);
             }
             partition.add(separator, handle, first_key)?;
-            if parts.peek().is_some() && partition.estimated_bytes() < self.partition_bytes {
+            added += 1;
+            let is_full = match &self.coupled_ends {
+                Some(ends) => ends.binary_search(&added).is_ok(),
+                None => partition.estimated_bytes() >= self.partition_bytes,
+            };
+            if parts.peek().is_some() && !is_full {
                 continue;
             }
             let uniform = uniformity.is_uniform();

@@ -18,6 +18,7 @@ pub mod block;
 pub(crate) mod block_builder;
 pub(crate) mod block_writer;
 pub mod builder;
+mod compression_samples;
 pub mod cursor;
 pub(crate) mod dictionary;
 pub mod fetch;

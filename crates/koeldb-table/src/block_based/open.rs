@@ -156,7 +156,8 @@ impl<'c> Opening<'c> {
             index.prepare(&preparation(true));
         }
         let filter = self.read_filter(&metaindex, &properties, &index_format)?;
-        Ok(BlockBasedReader {
+        let pins_partitions = self.context.block_based.pin_partitions;
+        let mut reader = BlockBasedReader {
             order,
             data_keys,
             partitioned_index: index_type == IndexType::TwoLevel,
@@ -168,7 +169,12 @@ impl<'c> Opening<'c> {
             footer,
             properties,
             file: Arc::new(self.file),
-        })
+            pinned_partitions: Vec::new(),
+        };
+        if pins_partitions.applies(self.context.level) {
+            reader.pin_partitions()?;
+        }
+        Ok(reader)
     }
 
     /// Reads a block, from the tail if the tail contains it.
@@ -364,8 +370,10 @@ impl<'c> Opening<'c> {
         let options = &self.context.block_based;
         let pin = !options.cache_index_and_filter_blocks
             || self.file.cache.is_none()
-            || (options.pin_top_level_index_and_filter && top_level)
-            || (options.pin_l0_filter_and_index_blocks && self.context.level == Some(0));
+            || match top_level {
+                true => options.pin_top_level.applies(self.context.level),
+                false => options.pin_unpartitioned.applies(self.context.level),
+            };
         let block = Arc::new(self.read(handle, kind)?);
         if !pin {
             self.file.publish(handle, kind, &block);

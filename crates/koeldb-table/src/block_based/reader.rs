@@ -41,6 +41,8 @@ pub struct BlockBasedReader {
     pub(super) footer: Footer,
     pub(super) properties: TableProperties,
     pub(super) file: Arc<TableFile>,
+    /// Partitions of index and filter that stay in the cache as long as this refers to them.
+    pub(super) pinned_partitions: Vec<Arc<CachedBlock>>,
 }
 
 /// An index or filter block: pinned by the reader, or left to the cache.
@@ -569,6 +571,43 @@ impl BlockBasedReader {
             Ok(())
         })?;
         Ok(anchors)
+    }
+
+    /// Loads all partitions of index and filter into the cache, if there is one, and keeps them.
+    pub(super) fn pin_partitions(&mut self) -> Result<()> {
+        if self.file.cache.is_none() {
+            return Ok(());
+        }
+        for (kind, handle) in self.partitions()? {
+            let block = match self.file.cached(handle, kind) {
+                Some(block) => block,
+                None => {
+                    let block = Arc::new(self.file.read(handle, kind, true)?);
+                    self.file.publish(handle, kind, &block);
+                    block
+                }
+            };
+            self.pinned_partitions.push(block);
+        }
+        Ok(())
+    }
+
+    /// Removes data blocks from the cache; gives up after `misses_max` in a row that are not there.
+    pub(crate) fn uncache(&self, misses_max: u32) -> Result<()> {
+        let Some(cache) = &self.file.cache else {
+            return Ok(());
+        };
+        let mut misses = 0;
+        self.for_each_data_block(|_, handle| {
+            if misses < misses_max {
+                let removed = cache.remove(&self.file.cache_key(handle.offset));
+                misses = match removed {
+                    Some(_) => 0,
+                    None => misses.saturating_add(1),
+                };
+            }
+            Ok(())
+        })
     }
 
     /// The handles of all partitions of index and filter.

@@ -27,6 +27,12 @@ pub struct BlockBasedWriteOptions {
     pub block_restart_interval: u32,
     /// Whether data blocks are aligned to their size (at most 4 KiB). Requires no compression.
     pub block_align: bool,
+    /// The multiples of the file offset that no data block should cross, a power of two; 0 for any.
+    pub super_block_bytes: u64,
+    /// A data block is moved behind such a multiple only if less than this is padded; 0 never moves.
+    pub super_block_padding_max: u64,
+    /// One of this many data blocks is compressed by other codecs for an estimate; 0 for none.
+    pub compression_sample_period: u64,
     /// Whether keys in data blocks omit the prefix shared with the preceding key.
     pub share_key_prefixes: bool,
     /// Whether data blocks store values separately from keys. RocksDB before 11.0 does not read
@@ -57,6 +63,8 @@ pub struct BlockBasedWriteOptions {
     pub whole_key_filtering: bool,
     /// Whether the filter is partitioned; requires a two-level index.
     pub partition_filters: bool,
+    /// Whether partitions of the filter end where those of the index end.
+    pub couple_filter_partitions: bool,
     /// Whether each entry has a data block of its own.
     pub block_per_entry: bool,
     /// Whether each compressed block is decompressed and compared.
@@ -74,6 +82,9 @@ impl Default for BlockBasedWriteOptions {
             block_deviation_percent: 10,
             block_restart_interval: 16,
             block_align: false,
+            super_block_bytes: 0,
+            super_block_padding_max: 0,
+            compression_sample_period: 0,
             share_key_prefixes: true,
             separate_values: false,
             data_block_hash_index: false,
@@ -87,6 +98,7 @@ impl Default for BlockBasedWriteOptions {
             filter: FilterPolicy::None,
             whole_key_filtering: true,
             partition_filters: false,
+            couple_filter_partitions: false,
             block_per_entry: false,
             verify_compression: false,
             verify_filters: false,
@@ -163,7 +175,11 @@ impl BlockBasedWriteOptions {
             context.prefix_extractor.clone(),
             partitioned.then_some(partition_bytes),
         );
-        Some(builder.verifying(self.verify_filters))
+        Some(
+            builder
+                .coupled(self.couple_filter_partitions)
+                .verifying(self.verify_filters),
+        )
     }
 }
 

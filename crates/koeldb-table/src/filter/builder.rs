@@ -30,6 +30,11 @@ impl FilterBuilder {
         }
     }
 
+    /// The size of the filter of the entries so far.
+    pub(crate) fn filter_bytes(&self) -> u64 {
+        self.algorithm.filter_bytes(self.hashes.len())
+    }
+
     /// Verifies each filter against the entries that were added.
     pub(crate) fn verifying(self, verifies: bool) -> Self {
         FilterBuilder { verifies, ..self }

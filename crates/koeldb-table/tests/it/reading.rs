@@ -22,7 +22,7 @@ use koeldb_table::block_based::readahead::scan_source::{ReadaheadPolicy, ScanSou
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 use koeldb_table::filter::FilterPolicy;
 use koeldb_table::properties::names;
-use koeldb_table::reader::{BlockBasedReadOptions, TableCursorOptions, TableReadContext};
+use koeldb_table::reader::{BlockBasedReadOptions, Pinning, TableCursorOptions, TableReadContext};
 use koeldb_table::source::{BlockReadOptions, BlockSource, BlockingSource, CachedBlock};
 
 use crate::judge::{self, FileBytes, blocking};
@@ -715,11 +715,43 @@ fn what_the_cache_does_not_hold_is_accounted_for() {
     let pinned = TableReadContext {
         block_based: BlockBasedReadOptions {
             cache_index_and_filter_blocks: true,
-            pin_l0_filter_and_index_blocks: true,
+            pin_unpartitioned: Pinning::Level0,
             ..BlockBasedReadOptions::default()
         },
         level: Some(0),
         ..cached()
     };
     assert_eq!(open(&bytes, &pinned).unwrap().memory_bytes(), held);
+}
+
+#[test]
+fn partitions_of_pinned_tables_stay_in_the_cache() {
+    let mut context = TableBuildContext::default();
+    context.format.index_type = IndexType::TwoLevel;
+    context.format.partition_filters = true;
+    context.format.filter = FilterPolicy::bloom(10.0);
+    let bytes = written(&context, 20_000, 1);
+    let usage = |pinning, level| {
+        let context = TableReadContext {
+            block_based: BlockBasedReadOptions {
+                cache_index_and_filter_blocks: true,
+                pin_partitions: pinning,
+                ..BlockBasedReadOptions::default()
+            },
+            level: Some(level),
+            ..cached()
+        };
+        let table = open(&bytes, &context).unwrap();
+        let cache = context.cache.unwrap();
+        (cache.pinned_usage(), table.properties().filter_bytes)
+    };
+    for (pinning, level, pins) in [
+        (Pinning::None, 0, false),
+        (Pinning::Level0, 1, false),
+        (Pinning::Level0, 0, true),
+        (Pinning::All, 1, true),
+    ] {
+        let (pinned, filter) = usage(pinning, level);
+        assert_eq!(pinned > filter, pins, "{pinning:?} {level} {pinned}");
+    }
 }

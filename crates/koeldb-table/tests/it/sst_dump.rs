@@ -444,6 +444,20 @@ fn rocksdb_reads_hash_indexes_aligned_blocks_and_other_orders() {
             ),
             Case::new("uniform", format(|f| f.uniform_cv_threshold = 100.0)),
             Case::new("align", format(|f| f.block_align = true)),
+            Case::new(
+                "super-blocks",
+                format(|f| (f.super_block_bytes, f.super_block_padding_max) = (16_384, 4096)),
+            ),
+            Case::new(
+                "coupled-partitions",
+                format(|f| {
+                    f.index_type = IndexType::TwoLevel;
+                    f.filter = FilterPolicy::bloom(10.0);
+                    f.partition_filters = true;
+                    f.couple_filter_partitions = true;
+                    f.metadata_block_bytes = 500;
+                }),
+            ),
             Case::new("whole-keys", format(|f| f.share_key_prefixes = false)),
             Case::new(
                 "large-interval",

@@ -396,7 +396,7 @@ flag_table! {
     paranoid_memory_checks: bool = false, Engine, Sets(Scope::Family, "paranoid_memory_checks"), "Check the order of keys while cursors read a memtable.";
     partition_index: bool = false, Table, Custom, "Writes partitioned indexes.";
     partition_index_and_filters: bool = false, Table, Custom, "Writes partitioned indexes and filters.";
-    perf_level: i32 = 1, Run, Ignored("koeldb::perf counts per thread, but db_bench does not print its counters"), "Level of the per-thread performance counters.";
+    perf_level: i32 = 1, Run, Bench, "Level of the per-thread performance counters, printed above 1.";
     periodic_compaction_seconds: u64 = 18_446_744_073_709_551_614, Compaction, Sets(Scope::Family, "periodic_compaction_seconds"), "Age since creation at which a file is rewritten.";
     persist_stats_to_disk: bool = false, Engine, Sets(Scope::Db, "persist_stats_to_disk"), "Keep the statistics history in a hidden column family.";
     pin_l0_filter_and_index_blocks_in_cache: bool = false, Table, Sets(Scope::Table, "pin_l0_filter_and_index_blocks_in_cache"), "Pin index and filter blocks of L0 files in the cache.";
@@ -407,7 +407,7 @@ flag_table! {
     prepopulate_blob_cache: i32 = 0, Blob, Custom, "Puts new blobs into the cache: 0 never, 1 at a flush.";
     prepopulate_block_cache: i64 = 0, Table, Custom, "Puts new blocks into the cache: 0 never, 1 at a flush, 2 at compactions too.";
     preserve_internal_time_seconds: i64 = 0, Engine, Sets(Scope::Family, "preserve_internal_time_seconds"), "Keep the time of writes this long (tiering).";
-    print_malloc_stats: bool = false, Run, Ignored("the allocator keeps no statistics"), "Prints the report of the allocator at the end.";
+    print_malloc_stats: bool = false, Run, Bench, "Prints figures of the memory allocator at the end.";
     progress_reports: bool = true, Run, Bench, "Shows progress while a benchmark runs, if standard error is a terminal.";
     range_tombstone_width: i64 = 100, Work, Bench, "Keys per range deletion.";
     rate_limit_auto_wal_flush: bool = false, Read, Bench, "Log writes take tokens of the rate limiter.";
@@ -463,6 +463,8 @@ flag_table! {
     stddev: f64 = 2000.0, Work, Bench, "Standard deviation of the keys of randomreplacekeys.";
     strict_max_successive_merges: bool = false, Engine, Sets(Scope::Family, "strict_max_successive_merges"), "Allow file reads while max_successive_merges folds operands.";
     subcompactions: u64 = 1, Compaction, Sets(Scope::Db, "max_subcompactions"), "Threads that may share one compaction; also of compact and compactall.";
+    super_block_alignment_size: u64 = 0, Table, Sets(Scope::Table, "super_block_alignment_size"), "Pad so that no data block crosses a multiple of this size.";
+    super_block_alignment_space_overhead_ratio: u64 = 128, Table, Sets(Scope::Table, "super_block_alignment_space_overhead_ratio"), "Bound on the padding of super_block_alignment_size.";
     sync: bool = false, Read, Bench, "Syncs the log after every write.";
     table_cache_numshardbits: i32 = 4, Engine, Sets(Scope::Db, "table_cache_numshardbits"), "Shards of the table cache.";
     target_file_size_base: i64 = 67_108_864, Compaction, Sets(Scope::Family, "target_file_size_base"), "Target size of a table file at the base level.";

@@ -79,6 +79,9 @@ pub(crate) struct Pacer {
     next: Mutex<Duration>,
 }
 
+/// The delay that later requests make up for: sleeps end late.
+const CATCH_UP: Duration = Duration::from_millis(100);
+
 impl Pacer {
     /// Creates a pacer; `None` if `per_second` is 0, which means no limit.
     pub(crate) fn new(per_second: u64) -> Option<Self> {
@@ -98,7 +101,7 @@ impl Pacer {
         let now = SystemClock.now();
         let turn = {
             let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-            let turn = now.max(*next);
+            let turn = now.saturating_sub(CATCH_UP).max(*next);
             *next = turn + self.time_of(units);
             turn
         };

@@ -124,6 +124,11 @@ impl<'a> Session<'a> {
         if let Some(statistics) = &self.components.statistics {
             println!("STATISTICS:\n{statistics}");
         }
+        if self.line.flags.print_malloc_stats
+            && let Some(figures) = koeldb_fs::allocator_figures()
+        {
+            print!("ALLOCATOR:\n{figures}");
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 
+use koeldb::perf::{self, PerfLevel};
 use koeldb_fs::clock::{Clock, SystemClock};
 
 use super::database::{Database, Databases};
@@ -159,6 +160,8 @@ impl<'a> Worker<'a> {
     }
 
     fn run(&mut self, threaded: ThreadedWork) -> Outcome {
+        let level = perf_level(self.flags().perf_level);
+        perf::set_level(level);
         self.tally.start();
         let outcome = match threaded.background {
             Some(background) if self.thread == 0 => background(self),
@@ -169,10 +172,25 @@ impl<'a> Worker<'a> {
             }
         };
         self.tally.stop();
+        if level > PerfLevel::Disable {
+            let context = perf::context();
+            self.tally.add_message(&format!("PERF_CONTEXT:\n{context}"));
+        }
         if outcome.is_err() {
             self.shared.failed.store(true, Ordering::Relaxed);
         }
         outcome
+    }
+}
+
+/// Returns the level with this number in RocksDB.
+fn perf_level(number: i32) -> PerfLevel {
+    match number {
+        ..=1 => PerfLevel::Disable,
+        2 => PerfLevel::EnableCount,
+        3 => PerfLevel::EnableWait,
+        4 | 5 => PerfLevel::EnableTimeExceptForMutex,
+        6.. => PerfLevel::EnableTime,
     }
 }
 

@@ -292,3 +292,16 @@ fn a_benchmark_that_only_rocksdb_has_is_refused_with_the_reason() {
         "{err}"
     );
 }
+
+#[test]
+fn counters_of_threads_and_figures_of_the_allocator_are_printed_on_request() {
+    let scratch = Scratch::new();
+    let flags = [&scratch.db(), "--num=100", "--benchmarks=fillseq,readseq"];
+    let plain = succeed("db_bench", &flags);
+    assert!(!plain.contains("PERF_CONTEXT") && !plain.contains("ALLOCATOR"));
+    let asked = ["--perf_level=2", "--print_malloc_stats"];
+    let out = succeed("db_bench", &[&flags[..], &asked].concat());
+    assert!(out.contains("PERF_CONTEXT:\n"), "{out}");
+    let has_figures = cfg!(all(target_os = "linux", target_env = "gnu"));
+    assert_eq!(out.contains("allocated bytes: "), has_figures, "{out}");
+}

@@ -20,6 +20,7 @@ use crate::health::catch_panics;
 use crate::info_log::CompactionOutcome;
 use crate::listener::{CompactionJobInfo, Event};
 use crate::spans;
+use crate::thread_status::ThreadOperation;
 use crate::work_queue::WorkKind;
 
 /// The settings of one compaction beyond its plan.
@@ -70,6 +71,7 @@ impl Background {
                 return Err(error);
             }
         };
+        let _tracked = (self.context).track(ThreadOperation::Compaction, &family.name);
         let begun = self.context.clock.now();
         let mut info = self.compaction_info(family, &plan);
         self.context.notify(&Event::CompactionBegin(&info));
@@ -195,7 +197,10 @@ impl Background {
             self.tree.log_edit(&mut versions, family, edit, |_| ())?
         };
         match (is_installed, plan.trivial_move) {
-            (true, false) => self.tree.retire(plan.files().map(|(_, file)| file)),
+            (true, false) => {
+                self.tree.retire(plan.files().map(|(_, file)| file));
+                self.uncache(family, plan);
+            }
             (true, true) => {}
             (false, is_move) => {
                 if !is_move {
@@ -208,6 +213,21 @@ impl Background {
             }
         }
         Ok(())
+    }
+
+    /// Removes blocks of replaced tables from the cache, if the options ask for it.
+    fn uncache(&self, family: &ColumnFamilyData, plan: &CompactionPlan) {
+        let misses_max = family.options().uncache_aggressiveness;
+        if misses_max == 0 {
+            return;
+        }
+        let readers = plan.files().filter_map(|(_, file)| file.open_reader());
+        for reader in readers {
+            if let Err(error) = reader.uncache(misses_max) {
+                let log = &self.context.info_log;
+                log.warn(format_args!("removing blocks from the cache: {error}"));
+            }
+        }
     }
 
     /// Counts an installed compaction.

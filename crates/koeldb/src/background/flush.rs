@@ -18,6 +18,7 @@ use crate::health::catch_panics;
 use crate::info_log::JobId;
 use crate::listener::{Event, FlushJobInfo, FlushReason};
 use crate::spans;
+use crate::thread_status::ThreadOperation;
 use crate::write_stall::StallCondition;
 
 impl Background {
@@ -71,6 +72,7 @@ impl Background {
         family: &Arc<ColumnFamilyData>,
         taken: &[Arc<Memtable>],
     ) -> Result<()> {
+        let _tracked = self.context.track(ThreadOperation::Flush, &family.name);
         let begun = self.context.clock.now();
         let job = self.context.new_job();
         let _span = spans::flush(&family.name, job);

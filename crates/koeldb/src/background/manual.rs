@@ -250,7 +250,7 @@ impl Background {
     ) -> Result<()> {
         let refusal = RefCell::new(None);
         let picked = self.wait_for_pick(manual, |version, options| {
-            if is_busy(version) {
+            if pick::is_compacting(version) {
                 return ManualPick::Busy;
             }
             let targets = leveled::level_targets(version, &pick_settings(options));
@@ -295,7 +295,7 @@ impl Background {
             let part_end = RefCell::new(Vec::new());
             let is_done = Cell::new(false);
             let plan = manual.family.pick_marked(|version, options| {
-                let found = match manual.is_exclusive && is_busy(version) {
+                let found = match manual.is_exclusive && pick::is_compacting(version) {
                     true => ManualPick::Busy,
                     false => pick(version, options),
                 };
@@ -349,12 +349,14 @@ impl Background {
         manual: &Manual<'_>,
         pick: impl Fn(&Version, &ColumnFamilyOptions) -> Option<CompactionPlan>,
     ) -> Result<Vec<Arc<FileMeta>>> {
-        let picked = self.wait_for_pick(manual, |version, options| match is_busy(version) {
-            true => ManualPick::Busy,
-            false => match pick(version, options) {
-                Some(plan) => ManualPick::Part(plan, Vec::new()),
-                None => ManualPick::Nothing,
-            },
+        let picked = self.wait_for_pick(manual, |version, options| {
+            match pick::is_compacting(version) {
+                true => ManualPick::Busy,
+                false => match pick(version, options) {
+                    Some(plan) => ManualPick::Part(plan, Vec::new()),
+                    None => ManualPick::Nothing,
+                },
+            }
         })?;
         match picked {
             Some((plan, _)) => self.run_manual(manual, plan),
@@ -482,11 +484,6 @@ fn canceled() -> Error {
         ErrorKind::Incomplete,
         "the manual compaction was cancelled, or manual compactions are disabled",
     )
-}
-
-/// Whether a compaction of the column family is running.
-fn is_busy(version: &Version) -> bool {
-    version.files().any(|(_, file)| file.is_being_compacted())
 }
 
 fn slice_of(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::stats::Ticker;
 use koeldb_base::{Result, SeqNo};
-use koeldb_fs::Purpose;
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
+use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_lsm::job::{
     CompactionFilterContext, CompactionJob, CompactionResult, DeletionTrigger, OutputSpec, Outputs,
 };
@@ -209,13 +209,19 @@ impl<'a> Merge<'a> {
                 Some(job) => &job.directory,
                 None => context.table_files.directory(),
             },
-            write_options: context
-                .table_files
-                .write_options(Purpose::Compaction, bytes_expected),
+            write_options: WriteOptions {
+                temperature: plan
+                    .temperature
+                    .unwrap_or_else(|| self.options.temperature_at(plan.output_level).to_byte()),
+                ..context
+                    .table_files
+                    .write_options(Purpose::Compaction, bytes_expected)
+            },
             charge: context.table_files.charge(IoPriority::Low, IoKind::Write),
             context: self.table_context(),
             next_file_number,
             target_file_bytes: self.target_file_bytes,
+            target_is_upper_bound: self.options.target_file_size_is_upper_bound,
             grandparents: &plan.grandparents,
             max_grandparent_bytes: plan.max_grandparent_bytes,
             snapshots: &self.snapshots,

@@ -118,6 +118,10 @@ enum RecordOutcome {
 
 struct Replay<'a> {
     mode: RecoveryMode,
+    /// The size of one read of a log; 0 for the default.
+    readahead_bytes: usize,
+    /// The limit of the memory of all memtables, if recovery has to keep it.
+    memory_max: Option<u64>,
     families: &'a BTreeMap<u32, Arc<ColumnFamilyData>>,
     log_numbers: BTreeMap<u32, FileNumber>,
     table_files: &'a TableFiles,
@@ -166,6 +170,8 @@ pub(crate) fn replay_logs(
     let oldest_needed = unflushed_from.max(kept_from);
     let mut replay = Replay {
         mode: db.wal_recovery_mode,
+        readahead_bytes: koeldb_base::coding::to_usize(db.log_readahead_size),
+        memory_max: memory_max(db, table_files),
         families,
         log_numbers,
         table_files,
@@ -334,6 +340,7 @@ impl Replay<'_> {
     ) -> Result<LogReport> {
         let mut reader = RecordReader::new(Arc::clone(file), number, self.mode);
         reader.set_record_bytes_max(limits(self.table_files.untrusted).record_bytes);
+        reader.set_readahead_bytes(self.readahead_bytes);
         let mut log = LogReport {
             number,
             bytes: file.len(),
@@ -612,7 +619,29 @@ impl Replay<'_> {
                 flush(family, self.table_files, &mut self.flushed)?;
             }
         }
-        Ok(())
+        self.flush_beyond_memory()
+    }
+
+    /// Writes the largest memtable to a table if all together are near the limit of their memory.
+    fn flush_beyond_memory(&mut self) -> Result<()> {
+        let Some(memory_max) = self.memory_max else {
+            return Ok(());
+        };
+        let bytes_of = |family: &ColumnFamilyData| {
+            family.read(|state| state.active.memtable.filled_bytes() as u64)
+        };
+        let families = self
+            .families
+            .values()
+            .map(|family| (bytes_of(family), family));
+        let bytes: u64 = families.clone().map(|(bytes, _)| bytes).sum();
+        let largest = families.max_by_key(|(bytes, _)| *bytes);
+        match largest {
+            Some((_, largest)) if bytes > memory_max / 8 * 7 => {
+                flush(largest, self.table_files, &mut self.flushed)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether the logs can stay in use: all of them are whole, and no data of them is in tables.
@@ -661,6 +690,15 @@ impl Replay<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the limit of the memory of recovered memtables.
+fn memory_max(db: &DbOptions, table_files: &TableFiles) -> Option<u64> {
+    if !db.enforce_write_buffer_manager_during_recovery {
+        return None;
+    }
+    let manager = table_files.memtables.write_buffers.as_ref()?;
+    Some(manager.get_buffer_size()).filter(|&bytes| bytes > 0)
 }
 
 fn flush(

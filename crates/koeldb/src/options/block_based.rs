@@ -88,7 +88,7 @@ option_section! {
         [honoured mutable "6.15"] top_level_index_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
             set_top_level_index_pinning(value: PinningTier), get_top_level_index_pinning;
         /// Partitions of index and filter: when to pin in the cache.
-        [accepted mutable "6.15"] partition_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
+        [honoured mutable "6.15"] partition_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
             set_partition_pinning(value: PinningTier), get_partition_pinning;
         /// Unpartitioned index and filter blocks: when to pin them in the cache.
         [honoured mutable "6.15"] unpartitioned_pinning: PinningTier = PinningTier::Fallback, "kFallback = as the older pin_* options say.",
@@ -162,8 +162,8 @@ option_section! {
         /// Partition the filter.
         [honoured mutable "<=5.4"] partition_filters: bool = false, "Needs kTwoLevelIndexSearch, else treated as false.",
             set_partition_filters(on: bool), get_partition_filters;
-        /// Cut filter partitions independently of index partitions.
-        [accepted mutable "9.6"] decouple_partitioned_filters: bool = true, "Deprecated by RocksDB.",
+        /// Cut filter partitions independently of index partitions; otherwise both end at one key.
+        [honoured mutable "9.6"] decouple_partitioned_filters: bool = true, "Deprecated by RocksDB.",
             set_decouple_partitioned_filters(on: bool), get_decouple_partitioned_filters;
         /// Round filter sizes to the size classes of the allocator.
         [accepted mutable "6.12"] optimize_filters_for_memory: bool = true, "",
@@ -200,11 +200,11 @@ option_section! {
         /// Pad data blocks so that none crosses a block_size boundary.
         [honoured mutable "5.14"] block_align: bool = false, "Needs no compression and power-of-two block_size.",
             set_block_align(on: bool), get_block_align;
-        /// Pad so that no block crosses a multiple of this size.
-        [accepted mutable "10.8"] super_block_alignment_size: u64 = 0, "Bytes; 0 or a power of two.",
+        /// Pad so that no data block crosses a multiple of this size.
+        [honoured mutable "10.8"] super_block_alignment_size: u64 = 0, "Bytes; 0 or a power of two.",
             set_super_block_alignment_size(bytes: u64), get_super_block_alignment_size;
         /// Bound on the padding of super_block_alignment_size.
-        [accepted mutable "10.8"] super_block_alignment_space_overhead_ratio: u64 = 128, "0, or ≥4; padding ≤ size/ratio; 0 = off.",
+        [honoured mutable "10.8"] super_block_alignment_space_overhead_ratio: u64 = 128, "0, or ≥4; padding ≤ size/ratio; 0 = off.",
             set_super_block_alignment_space_overhead_ratio(value: u64), get_super_block_alignment_space_overhead_ratio;
         /// Pin the top level of partitioned index and filter.
         [honoured mutable "5.15"] pin_top_level_index_and_filter: bool = true, "Old form of top_level_index_pinning=kAll.",

@@ -156,8 +156,9 @@ option_section! {
         /// Target file size of level n+1 over level n.
         [honoured mutable "<=5.4"] target_file_size_multiplier: i32 = 1, "≥1.",
             set_target_file_size_multiplier(count: u32 as Count), get_target_file_size_multiplier;
-        /// Count filter, index and meta blocks when cutting files.
-        [accepted mutable "10.9"] target_file_size_is_upper_bound: bool = false, "",
+        /// Cut tables of compactions so that the whole file, with filter, index and metadata, stays
+        /// below the target size as estimated; otherwise the target is that of the data blocks.
+        [honoured mutable "10.9"] target_file_size_is_upper_bound: bool = false, "",
             set_target_file_size_is_upper_bound(on: bool), get_target_file_size_is_upper_bound;
         /// Allocation unit of a memtable's arena.
         [honoured mutable "<=5.4"] arena_block_size: u64 = 0, "Bytes; 0 → min(1 MiB, write_buffer_size/8) rounded up to 4 KiB.",
@@ -224,11 +225,12 @@ option_section! {
         /// Keep the time of writes this long (tiering).
         [accepted mutable "7.8"] preserve_internal_time_seconds: u64 = 0, "Seconds; 0 = off.",
             set_preserve_internal_time_seconds(time: Duration as Seconds), get_preserve_internal_time_seconds;
-        /// Temperature of last-level files.
-        [accepted mutable "7.6"] last_level_temperature: Temperature = Temperature::Unknown, "",
+        /// Temperature of tables that compactions write into the last level: recorded in the MANIFEST,
+        /// and a hint to the file system.
+        [honoured mutable "7.6"] last_level_temperature: Temperature = Temperature::Unknown, "",
             set_last_level_temperature(value: Temperature), get_last_level_temperature;
-        /// Temperature of other new files.
-        [accepted mutable "9.1"] default_write_temperature: Temperature = Temperature::Unknown, "",
+        /// Temperature of other tables of flushes and compactions.
+        [honoured mutable "9.1"] default_write_temperature: Temperature = Temperature::Unknown, "",
             set_default_write_temperature(value: Temperature), get_default_write_temperature;
         /// Store large values in blob files.
         [accepted mutable "6.13"] enable_blob_files: bool = false, "",
@@ -262,8 +264,9 @@ option_section! {
         /// Insert blobs into the blob cache when flushed.
         [accepted mutable "7.6"] prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, "",
             set_prepopulate_blob_cache(value: PrepopulateBlobCache), get_prepopulate_blob_cache;
-        /// Try codecs on sampled blocks and report their ratios.
-        [accepted mutable "6.1"] sample_for_compression: u64 = 0, "1 in N blocks; 0 = off.",
+        /// Try a fast and a slow codec on sampled data blocks, and record the estimated sizes of the
+        /// table in its properties.
+        [honoured mutable "6.1"] sample_for_compression: u64 = 0, "1 in N blocks; 0 = off.",
             set_sample_for_compression(value: u64), get_sample_for_compression;
         /// Codec of the last level.
         [honoured mutable "<=5.4"] bottommost_compression: Option<Compression> = None, "kDisableCompressionOption = not set.";
@@ -278,8 +281,9 @@ option_section! {
         /// Age of a bottommost file before releasing a snapshot makes it eligible for rewriting.
         [honoured mutable "8.6"] bottommost_file_compaction_delay: u32 = 0, "Seconds.",
             set_bottommost_file_compaction_delay(time: Duration as Seconds), get_bottommost_file_compaction_delay;
-        /// The effort to evict blocks of deleted files from the cache.
-        [accepted mutable "9.4"] uncache_aggressiveness: u32 = 0, "0 = off.",
+        /// Evict the data blocks of tables that a compaction replaces from the cache; gives up after this
+        /// many blocks of a table in a row that are not there.
+        [honoured mutable "9.4"] uncache_aggressiveness: u32 = 0, "0 = off.",
             set_uncache_aggressiveness(count: u32), get_uncache_aggressiveness;
         /// Checksum bytes per entry of a loaded block.
         [accepted mutable "8.3"] block_protection_bytes_per_key: u8 = 0, "0, 1, 2, 4 or 8.",
@@ -319,8 +323,8 @@ option_section! {
         /// Family can only be filled by ingestion.
         [honoured fixed "10.0"] disallow_memtable_writes: bool = false, "Forces memtable_factory=vector.",
             set_disallow_memtable_writes(on: bool), get_disallow_memtable_writes;
-        /// Temperature assumed for files without one.
-        [accepted fixed "8.6"] default_temperature: Temperature = Temperature::Unknown, "",
+        /// Temperature assumed for tables without one when they are opened: a hint to the file system.
+        [honoured fixed "8.6"] default_temperature: Temperature = Temperature::Unknown, "",
             set_default_temperature(value: Temperature), get_default_temperature;
         /// Flushed memtables kept for transaction conflict checks.
         [accepted fixed "6.5"] max_write_buffer_size_to_maintain: i64 = 0, "Bytes; <0 → max_write_buffer_number × write_buffer_size.",

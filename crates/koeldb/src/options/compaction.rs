@@ -171,15 +171,29 @@ option_enum! {
     }
 }
 
+impl Temperature {
+    /// The byte by which MANIFESTs and file systems know the temperature.
+    pub(crate) fn to_byte(self) -> u8 {
+        match self {
+            Temperature::Unknown => 0,
+            Temperature::Hot => 0x04,
+            Temperature::Warm => 0x08,
+            Temperature::Cool => 0x0A,
+            Temperature::Cold => 0x0C,
+            Temperature::Ice => 0x10,
+        }
+    }
+}
+
 option_section! {
     /// The temperature of files of an age.
     pub struct FileTemperatureAge, "CFOptions/compaction_options_fifo/file_temperature_age_thresholds";
     options {
         /// Temperature to give.
-        [accepted mutable "8.3"] temperature: Temperature = Temperature::Unknown, "",
+        [honoured mutable "8.3"] temperature: Temperature = Temperature::Unknown, "",
             set_temperature(value: Temperature), get_temperature;
         /// Age from which the temperature applies.
-        [accepted mutable "8.3"] age: u64 = 0, "Seconds.",
+        [honoured mutable "8.3"] age: u64 = 0, "Seconds.",
             set_age(time: Duration as Seconds), get_age;
     }
     declined {}
@@ -198,13 +212,13 @@ option_section! {
         [honoured mutable "5.9"] max_table_files_size: u64 = 1 << 30, "Bytes.",
             set_max_table_files_size(bytes: u64), get_max_table_files_size;
         /// Age at which a file becomes warm.
-        [accepted mutable "6.24"] age_for_warm: u64 = 0, "Seconds; deprecated by file_temperature_age_thresholds.",
+        [honoured mutable "6.24"] age_for_warm: u64 = 0, "Seconds; 0 = off, as is any value beside file_temperature_age_thresholds.",
             set_age_for_warm(time: Duration as Seconds), get_age_for_warm;
         /// Merge small L0 files.
         [honoured mutable "5.9"] allow_compaction: bool = false, "",
             set_allow_compaction(on: bool), get_allow_compaction;
-        /// Temperature by age of a file.
-        [accepted mutable "8.3"] file_temperature_age_thresholds: Vec<FileTemperatureAge> = Vec::new(), "`{{temperature=kWarm;age=10;}:{…}}`, ages ascending, num_levels=1; empty prints as `file_temperature_age_thresholds=;`.";
+        /// Temperature by age of a file: a table that reaches an age is rewritten with the temperature.
+        [honoured mutable "8.3"] file_temperature_age_thresholds: Vec<FileTemperatureAge> = Vec::new(), "`{{temperature=kWarm;age=10;}:{…}}`, ages ascending, num_levels=1; empty prints as `file_temperature_age_thresholds=;`.";
         /// Copy files as they are when their temperature changes.
         [accepted mutable "10.4"] allow_trivial_copy_when_change_temperature: bool = false, "",
             set_allow_trivial_copy_when_change_temperature(on: bool), get_allow_trivial_copy_when_change_temperature;
@@ -227,6 +241,23 @@ option_section! {
         FifoCompactionOptions {};
     }
     short_form read_size;
+}
+
+impl FifoCompactionOptions {
+    /// Sets the temperatures of tables by their ages, which must ascend.
+    pub fn set_file_temperature_age_thresholds(
+        &mut self,
+        ages: impl Into<Vec<FileTemperatureAge>>,
+    ) -> &mut Self {
+        self.file_temperature_age_thresholds = ages.into();
+        self
+    }
+
+    /// The option `file_temperature_age_thresholds`.
+    #[must_use]
+    pub fn get_file_temperature_age_thresholds(&self) -> &[FileTemperatureAge] {
+        &self.file_temperature_age_thresholds
+    }
 }
 
 /// Reads a bare number, which is short for the size limit.

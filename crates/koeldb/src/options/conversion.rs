@@ -18,11 +18,13 @@ use koeldb_table::filter::FilterPolicy;
 use koeldb_table::plain::builder::PlainWriteOptions;
 use koeldb_table::plain::format::{Encoding, FILE_BYTES_MAX};
 use koeldb_table::plain::reader::PlainReadOptions;
-use koeldb_table::reader::BlockBasedReadOptions;
+use koeldb_table::reader::{BlockBasedReadOptions, Pinning};
 
 use super::block_based::{BlockBasedOptions, DataBlockIndexType, PinningTier};
 use super::column_family::{ColumnFamilyOptions, CompactionPri, CompactionStyle};
-use super::compaction::{CompactionStopStyle, CompressionOptions};
+use super::compaction::{
+    CompactionStopStyle, CompressionOptions, FifoCompactionOptions, Temperature,
+};
 use super::cuckoo::CuckooTableOptions;
 use super::db::DbOptions;
 use super::object::{FlushBlockPolicy, TablePropertiesCollector};
@@ -43,6 +45,20 @@ impl CompressionOptions {
             max_dict_buffer_bytes: self.max_dict_buffer_bytes,
             use_zstd_dict_trainer: self.use_zstd_dict_trainer,
             checksum: self.checksum,
+        }
+    }
+}
+
+impl FifoCompactionOptions {
+    /// Returns ages in seconds and the temperatures from then on, ages ascending.
+    fn temperature_ages(&self) -> Vec<(u64, u8)> {
+        let ages = self.file_temperature_age_thresholds.iter();
+        let ages: Vec<_> = ages
+            .map(|threshold| (threshold.age, threshold.temperature.to_byte()))
+            .collect();
+        match self.age_for_warm {
+            age if age > 0 && ages.is_empty() => vec![(age, Temperature::Warm.to_byte())],
+            _ => ages,
         }
     }
 }
@@ -130,6 +146,17 @@ impl ColumnFamilyOptions {
         u32::try_from(percent).ok().filter(|_| is_universal)
     }
 
+    /// Returns the temperature of new tables of a compaction into `level`.
+    pub(crate) fn temperature_at(&self, level: usize) -> Temperature {
+        let is_last =
+            i32::try_from(level).is_ok_and(|level| level.saturating_add(1) == self.num_levels);
+        match self.last_level_temperature {
+            Temperature::Unknown => self.default_write_temperature,
+            _ if !is_last => self.default_write_temperature,
+            temperature => temperature,
+        }
+    }
+
     /// Returns the deletions that mark tables for compaction.
     pub(crate) fn deletion_triggers(&self) -> Vec<DeletionTrigger> {
         let collectors = self.table_properties_collectors.iter();
@@ -198,6 +225,7 @@ impl ColumnFamilyOptions {
             BlockBasedWriteOptions::default,
             BlockBasedOptions::write_options,
         );
+        options.compression_sample_period = self.sample_for_compression;
         if is_last_level && self.optimize_filters_for_hits {
             options.filter = FilterPolicy::None;
         }
@@ -299,6 +327,12 @@ impl BlockBasedOptions {
             block_deviation_percent: not_negative(self.block_size_deviation),
             block_restart_interval: not_negative(self.block_restart_interval),
             block_align: self.block_align,
+            super_block_bytes: self.super_block_alignment_size,
+            super_block_padding_max: self
+                .super_block_alignment_size
+                .checked_div(self.super_block_alignment_space_overhead_ratio)
+                .unwrap_or(0),
+            compression_sample_period: 0,
             share_key_prefixes: self.use_delta_encoding,
             separate_values: self.separate_key_value_in_data_block,
             data_block_hash_index: self.data_block_index_type == DataBlockIndexType::BinaryAndHash,
@@ -312,6 +346,7 @@ impl BlockBasedOptions {
             filter: self.filter_policy,
             whole_key_filtering: self.whole_key_filtering,
             partition_filters: self.partition_filters,
+            couple_filter_partitions: !self.decouple_partitioned_filters,
             block_per_entry: self.flush_block_policy_factory == FlushBlockPolicy::EveryKey,
             verify_compression: self.verify_compression,
             verify_filters: self.detect_filter_construct_corruption,
@@ -319,23 +354,27 @@ impl BlockBasedOptions {
     }
 
     fn read_options(&self) -> BlockBasedReadOptions {
-        let pins = |tier: PinningTier, fallback: bool| match tier {
+        let pinning = |tier: PinningTier, fallback: Pinning| match tier {
             PinningTier::Fallback => fallback,
-            PinningTier::None => false,
-            PinningTier::FlushedAndSimilar | PinningTier::All => true,
+            PinningTier::None => Pinning::None,
+            PinningTier::FlushedAndSimilar => Pinning::Level0,
+            PinningTier::All => Pinning::All,
+        };
+        let level0 = match self.pin_l0_filter_and_index_blocks_in_cache {
+            true => Pinning::Level0,
+            false => Pinning::None,
+        };
+        let top_level = match self.pin_top_level_index_and_filter {
+            true => Pinning::All,
+            false => Pinning::None,
         };
         let metadata = &self.metadata_cache_options;
         BlockBasedReadOptions {
             cache_index_and_filter_blocks: self.cache_index_and_filter_blocks,
             high_priority_metadata: self.cache_index_and_filter_blocks_with_high_priority,
-            pin_l0_filter_and_index_blocks: pins(
-                metadata.unpartitioned_pinning,
-                self.pin_l0_filter_and_index_blocks_in_cache,
-            ),
-            pin_top_level_index_and_filter: pins(
-                metadata.top_level_index_pinning,
-                self.pin_top_level_index_and_filter,
-            ),
+            pin_unpartitioned: pinning(metadata.unpartitioned_pinning, level0),
+            pin_top_level: pinning(metadata.top_level_index_pinning, top_level),
+            pin_partitions: pinning(metadata.partition_pinning, level0),
             index_search: self.index_block_search_type,
             index_decoding: self.index_decoding,
         }
@@ -403,6 +442,7 @@ pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
             max_table_files_size: fifo.max_table_files_size,
             ttl_secs: options.ttl,
             allow_compaction: fifo.allow_compaction,
+            temperature_ages: fifo.temperature_ages(),
         },
     }
 }

@@ -176,7 +176,7 @@ option_section! {
         [honoured mutable "<=5.4"] manifest_preallocation_size: u64 = 4 << 20, "Bytes; needs allow_fallocate.",
             set_manifest_preallocation_size(bytes: u64), get_manifest_preallocation_size;
         /// Re-read and check the MANIFEST at close; write a fresh one if it is damaged.
-        [accepted mutable "11.1"] verify_manifest_content_on_close: bool = false, "",
+        [honoured mutable "11.1"] verify_manifest_content_on_close: bool = false, "",
             set_verify_manifest_content_on_close(on: bool), get_verify_manifest_content_on_close;
         /// Allow shortcuts in recovery after a clean shutdown.
         [accepted mutable "11.3"] optimize_manifest_for_recovery: bool = false, "Experimental.",
@@ -221,8 +221,8 @@ option_section! {
         /// Create families named at open that do not exist.
         [honoured fixed "<=5.4"] create_missing_column_families: bool = false, "",
             create_missing_column_families(on: bool), get_create_missing_column_families;
-        /// Make background thread states visible through the thread-status call.
-        [accepted fixed "<=5.4"] enable_thread_tracking: bool = false, "",
+        /// List running flushes and compactions in `Env::thread_list`.
+        [honoured fixed "<=5.4"] enable_thread_tracking: bool = false, "",
             set_enable_thread_tracking(on: bool), get_enable_thread_tracking;
         /// Fail if the database exists.
         [honoured fixed "<=5.4"] error_if_exists: bool = false, "",
@@ -330,21 +330,22 @@ option_section! {
         /// Size bound of a write group.
         [honoured fixed "6.5"] max_write_batch_group_size_bytes: u64 = 1 << 20, "Bytes; a leader of at most 1/8 of this stops at its own size + 1/8.",
             set_max_write_batch_group_size_bytes(bytes: u64), get_max_write_batch_group_size_bytes;
-        /// Longest spin before blocking.
-        [accepted fixed "<=5.4"] write_thread_max_yield_usec: u64 = 100, "Microseconds.",
+        /// Longest spin of a waiting write before it blocks; KoelDB's is shorter than the default.
+        [honoured fixed "<=5.4"] write_thread_max_yield_usec: u64 = 100, "Microseconds; 0 = none.",
             set_write_thread_max_yield_usec(time: Duration as Micros), get_write_thread_max_yield_usec;
         /// Least severe line written to LOG.
         [honoured fixed "<=5.4"] info_log_level: LogLevel = LogLevel::Info, "",
             set_log_level(value: LogLevel), get_log_level;
-        /// Add jemalloc's report to the LOG statistics.
-        [accepted fixed "<=5.4"] dump_malloc_stats: bool = false, "",
+        /// Add figures of the memory allocator to the statistics in LOG, where it has any: that of glibc.
+        [honoured fixed "<=5.4"] dump_malloc_stats: bool = false, "",
             set_dump_malloc_stats(on: bool), get_dump_malloc_stats;
         /// Keep recovered data in memtables at open, and its logs. Damaged logs, and more data than
         /// memtables hold, are nevertheless written to tables.
         [honoured fixed "<=5.4"] avoid_flush_during_recovery: bool = false, "Off with allow_2pc.",
             set_avoid_flush_during_recovery(on: bool), get_avoid_flush_during_recovery;
-        /// Let the write buffer manager trigger flushes during recovery.
-        [accepted fixed "11.1"] enforce_write_buffer_manager_during_recovery: bool = true, "",
+        /// Write recovered memtables to tables when they come near the limit of the write buffer
+        /// manager or db_write_buffer_size.
+        [honoured fixed "11.1"] enforce_write_buffer_manager_during_recovery: bool = true, "",
             set_enforce_write_buffer_manager_during_recovery(on: bool), get_enforce_write_buffer_manager_during_recovery;
         /// Reserve the last level for back-fill ingestion.
         [accepted fixed "5.5"] allow_ingest_behind: bool = false, "Deprecated: cf_allow_ingest_behind.",
@@ -379,8 +380,8 @@ option_section! {
         /// Write the IDENTITY file. If not, an open removes the file.
         [honoured fixed "9.7"] write_identity_file: bool = true, "Not both this and write_dbid_to_manifest false.",
             set_write_identity_file(on: bool), get_write_identity_file;
-        /// Readahead for WAL and MANIFEST during open.
-        [accepted fixed "6.4"] log_readahead_size: u64 = 0, "Bytes; 0 = off.",
+        /// Size of one read of logs and MANIFEST during open.
+        [honoured fixed "6.4"] log_readahead_size: u64 = 0, "Bytes, rounded up to 32 KiB; 0 = 256 KiB.",
             set_log_readahead_size(bytes: u64), get_log_readahead_size;
         /// Recover to the newest state whose files all exist.
         [refused fixed "6.10"] best_efforts_recovery: bool = false, "",
@@ -417,11 +418,11 @@ option_section! {
         /// Follower mode: pause between retries.
         [honoured fixed "9.2"] follower_catchup_retry_wait_ms: u64 = 100, "Milliseconds.",
             set_follower_catchup_retry_wait_ms(time: Duration as Millis), get_follower_catchup_retry_wait_ms;
-        /// Temperature hint for MANIFEST and similar files.
-        [accepted fixed "9.6"] metadata_write_temperature: Temperature = Temperature::Unknown, "",
+        /// Temperature hint to the file system for MANIFESTs; the built-in ones ignore it.
+        [honoured fixed "9.6"] metadata_write_temperature: Temperature = Temperature::Unknown, "",
             set_metadata_write_temperature(value: Temperature), get_metadata_write_temperature;
-        /// Temperature hint for WAL files.
-        [accepted fixed "9.6"] wal_write_temperature: Temperature = Temperature::Unknown, "",
+        /// Temperature hint to the file system for WAL files; the built-in ones ignore it.
+        [honoured fixed "9.6"] wal_write_temperature: Temperature = Temperature::Unknown, "",
             set_wal_write_temperature(value: Temperature), get_wal_write_temperature;
     }
     declined {
@@ -431,10 +432,10 @@ option_section! {
         [fixed "6.26"] wal_filter: NoObject = NoObject;
         /// Keep the statistics history in a hidden column family.
         [fixed "6.3"] persist_stats_to_disk: bool = false;
-        /// Operating system layer; only "Default" is accepted.
-        [fixed "6.10"] env: DefaultEnv = DefaultEnv;
-        /// Event listeners from strings.
-        [fixed "6.24"] listeners: Vec<NoObject> = Vec::new();
+        /// Files, clock and background threads.
+        [fixed "6.10"] env: DefaultEnv = DefaultEnv, by set_env;
+        /// Receivers of events.
+        [fixed "6.24"] listeners: Vec<NoObject> = Vec::new(), by add_event_listener;
     }
     removed {
         [fixed] refresh_options_sec "Speedb's: interval for re-reading an options file.";

@@ -81,8 +81,8 @@ impl View<u64, Duration> for Micros {
 /// ```
 ///
 /// with effect `honoured`, `accepted` or `refused`, and mutability `mutable` or `fixed`; setter and
-/// getter may be left out where they are written by hand. A declined row has neither effect nor
-/// accessors.
+/// getter may be left out where they are written by hand. A declined row has no accessors; it is
+/// honoured if it ends with `, by setter`, where a plug-in is set in code, and refused otherwise.
 macro_rules! option_section {
     (
         $(#[$meta:meta])*
@@ -159,7 +159,7 @@ macro_rules! option_section {
         $(, $setter:ident ( $argument:ident : $api:ty $(as $view:ident)? ), $getter:ident)? ;
     )* } { $(
         $(#[doc = $declined_doc:literal])+
-        [$declined_mutability:ident $declined_since:literal] $declined:ident : $declined_kind:ty = $declined_default:expr;
+        [$declined_mutability:ident $declined_since:literal] $declined:ident : $declined_kind:ty = $declined_default:expr $(, by $declined_setter:ident)?;
     )* }) => {
         impl $Type {
             fn option_rows() -> &'static [$crate::options::registry::Row<Self>] {
@@ -193,10 +193,10 @@ macro_rules! option_section {
                     $($crate::options::registry::Row {
                         name: stringify!($declined),
                         since: $declined_since,
-                        effect: $crate::options::registry::Effect::Refused,
-                        setter: None,
+                        effect: option_section!(@declined_effect $($declined_setter)?),
+                        setter: option_section!(@setter $($declined_setter)?),
                         mutable: option_section!(@mutable $declined_mutability),
-                        range: "only the default is accepted",
+                        range: option_section!(@declined_range $($declined_setter)?),
                         documentation: &[$($declined_doc),+],
                         kind: <$declined_kind as $crate::options::registry::OptionValue>::kind,
                         read: |_, name, text, reading| {
@@ -278,6 +278,10 @@ macro_rules! option_section {
     (@effect honoured) => { $crate::options::registry::Effect::Honoured };
     (@effect accepted) => { $crate::options::registry::Effect::Accepted };
     (@effect refused) => { $crate::options::registry::Effect::Refused };
+    (@declined_effect) => { $crate::options::registry::Effect::Refused };
+    (@declined_effect $setter:ident) => { $crate::options::registry::Effect::Honoured };
+    (@declined_range) => { "only the default is accepted" };
+    (@declined_range $setter:ident) => { "Set in code; as a text only the default is accepted." };
     (@effect_doc honoured) => { "" };
     (@effect_doc accepted) => { "Accepted without effect; an open announces it." };
     (@effect_doc refused) => { "Only the default is accepted." };

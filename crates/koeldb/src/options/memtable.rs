@@ -75,11 +75,11 @@ option_section! {
         /// Huge pages for the bucket array.
         [accepted fixed "<=5.4"] huge_page_size: u64 = 0, "Bytes.",
             set_huge_page_size(bytes: u64), get_huge_page_size;
-        /// Bucket size above which flush logs a warning.
-        [accepted fixed "<=5.4"] logging_threshold: i32 = 4096, "",
+        /// Entries of a bucket above which a flush logs a warning.
+        [honoured fixed "<=5.4"] logging_threshold: i32 = 4096, "<=0 = never.",
             set_logging_threshold(count: u32 as Count), get_logging_threshold;
-        /// Log bucket distribution at flush.
-        [accepted fixed "<=5.4"] log_when_flash: bool = true, "",
+        /// Log the number and sizes of the used buckets at a flush.
+        [honoured fixed "<=5.4"] log_when_flash: bool = true, "",
             set_log_when_flash(on: bool), get_log_when_flash;
     }
     declined {}

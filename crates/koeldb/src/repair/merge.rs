@@ -73,6 +73,7 @@ impl Merger<'_> {
             },
             next_file_number: &next_file_number,
             target_file_bytes: cf.target_file_size_base,
+            target_is_upper_bound: false,
             grandparents: &[],
             max_grandparent_bytes: u64::MAX,
             snapshots: &[],

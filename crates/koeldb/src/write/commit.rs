@@ -176,7 +176,7 @@ impl CommitPipeline {
             stall: Arc::clone(write.stall),
             carried: write.carried,
             queue: match options.enable_write_thread_adaptive_yield {
-                true => queue,
+                true => queue.spinning_for(options.write_thread_max_yield_usec),
                 false => queue.without_spinning(),
             },
             check_due: AtomicBool::new(false),
@@ -509,24 +509,31 @@ pub(crate) fn check_entry(order: &KeyOrder, key: &[u8], value: &[u8]) -> Result<
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
+    use koeldb_base::sync::SPINS;
     use koeldb_fs::{MemoryFileSystem, SystemClock};
 
     use crate::{Db, Env, Options};
 
     #[test]
     fn waiting_writers_spin_unless_the_option_forbids_it() {
-        let spins = |on: bool| {
+        let spins = |on: bool, micros: u64| {
             let memory = Arc::new(MemoryFileSystem::new());
             let mut options = Options::new();
             options
                 .create_if_missing(true)
                 .set_enable_write_thread_adaptive_yield(on)
+                .set_write_thread_max_yield_usec(Duration::from_micros(micros))
                 .set_env(&Env::new(memory, Arc::new(SystemClock)));
             let db = Db::open(&options, "/db").unwrap();
-            db.inner().commit.queue.spinners_max
+            let queue = &db.inner().commit.queue;
+            (queue.spinners_max, queue.spins_max)
         };
-        assert_eq!(spins(false), 0);
-        assert_eq!(spins(true), koeldb_base::sync::cores().saturating_sub(1));
+        let spinners = koeldb_base::sync::cores().saturating_sub(1);
+        assert_eq!(spins(false, 100).0, 0);
+        assert_eq!(spins(true, 0).0, 0);
+        assert_eq!(spins(true, 100), (spinners, SPINS));
+        assert_eq!(spins(true, 10), (spinners, SPINS / 10));
     }
 }

@@ -35,6 +35,8 @@ use crate::options::DbOptions;
 /// Such a group takes a microsecond or two: if it takes longer, its leader is not running, and
 /// spinning threads may occupy the processor it needs.
 const SPINS_SMALL: u32 = if cfg!(loom) { 1 } else { 300 };
+/// The number of spins in a microsecond, at least, on present processors.
+const SPINS_PER_MICRO: u64 = 20;
 /// The size of the records of a small batch.
 const SMALL_BYTES: usize = 4 << 10;
 
@@ -331,6 +333,8 @@ pub(crate) struct WriteQueue {
     spinning: AtomicUsize,
     /// The number of waiting writers that spin.
     pub(crate) spinners_max: usize,
+    /// The bound of the spins of one wait.
+    pub(crate) spins_max: u32,
     is_pipelined: bool,
     /// Whether members help with the insertion of their group.
     is_shared: bool,
@@ -366,10 +370,22 @@ impl WriteQueue {
             waiting: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
             spinners_max: cores().saturating_sub(1),
+            spins_max: u32::MAX,
             is_pipelined: matches!(insertion, Insertion::Pipelined | Insertion::Unordered),
             is_shared: insertion != Insertion::Alone,
             group_bytes_max,
             pipeline: Pipeline::new(insertion != Insertion::Unordered),
+        }
+    }
+
+    /// Bounds the spinning of a waiting writer in microseconds.
+    #[must_use]
+    pub(crate) fn spinning_for(mut self, micros: u64) -> Self {
+        let spins = u32::try_from(micros.saturating_mul(SPINS_PER_MICRO));
+        self.spins_max = spins.unwrap_or(u32::MAX);
+        match micros {
+            0 => self.without_spinning(),
+            _ => self,
         }
     }
 
@@ -691,7 +707,7 @@ impl WriteQueue {
         }
         let is_short = mode.disable_wal && records.len() <= SMALL_BYTES;
         let spins = if is_short { SPINS_SMALL } else { SPINS };
-        let ticket = Arc::new(Ticket::new(spins));
+        let ticket = Arc::new(Ticket::new(spins.min(self.spins_max)));
         state.groups.push_back(Group {
             records: Some(GroupRecords {
                 records: records.to_vec(),

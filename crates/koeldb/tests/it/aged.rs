@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb::fs::{ManualClock, MemoryFileSystem};
-use koeldb::{CompactRangeOptions, Db, Env, Options};
+use koeldb::{
+    CompactRangeOptions, CompactionStyle, Db, Env, FifoCompactionOptions, FileTemperatureAge,
+    Options, Temperature,
+};
 
 const LIMIT: Duration = Duration::from_secs(3600);
 const NOW: u64 = 1_700_000_000;
@@ -159,4 +162,52 @@ fn the_release_of_a_snapshot_frees_what_it_held_on_the_last_level() {
         drop(db);
         Db::destroy(&aging.options, "/db").unwrap();
     }
+}
+
+#[test]
+fn tables_of_a_queue_get_the_temperatures_of_their_ages() {
+    let mut aging = Aging::new();
+    let age = |seconds, temperature| {
+        let mut age = FileTemperatureAge::default();
+        age.set_age(Duration::from_secs(seconds))
+            .set_temperature(temperature);
+        age
+    };
+    let mut fifo = FifoCompactionOptions::default();
+    fifo.set_file_temperature_age_thresholds(vec![
+        age(100, Temperature::Warm),
+        age(1000, Temperature::Cold),
+    ]);
+    aging
+        .options
+        .set_compaction_style(CompactionStyle::Fifo)
+        .set_num_levels(1)
+        .set_fifo_compaction_options(&fifo);
+    let db = Db::open(&aging.options, "/db").unwrap();
+    let temperatures = || {
+        let files = db.live_files();
+        files
+            .iter()
+            .map(|file| file.temperature)
+            .collect::<Vec<_>>()
+    };
+    for round in 0..3_u32 {
+        for key in 0..50_u32 {
+            db.put(format!("key {key:02}"), format!("{round}")).unwrap();
+        }
+        db.flush().unwrap();
+        aging.pass(&db, 10);
+    }
+    assert_eq!(temperatures(), [0, 0, 0]);
+    aging.pass(&db, 85);
+    assert_eq!(temperatures(), [0, 8, 8]);
+    aging.pass(&db, 100);
+    assert_eq!(temperatures(), [8, 8, 8]);
+    aging.pass(&db, 10_000);
+    assert_eq!(temperatures(), [12, 12, 12]);
+    let settled = numbers(&db);
+    aging.pass(&db, 1_000_000);
+    assert_eq!(numbers(&db), settled);
+    assert_eq!(values(&db), 50);
+    assert_eq!(*db.get("key 00").unwrap().unwrap(), *b"2");
 }

@@ -1,20 +1,30 @@
 //! Options of the files that a database writes: how they are synced, written back and reserved.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use koeldb::fs::layer::{Call, Layer, Layered};
+use koeldb::fs::layer::{Call, Layer, Layered, Operation};
 use koeldb::fs::{
-    FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock, WriteOptions,
+    AccessHint, FileSystem, MemoryFileSystem, OpenOptions, Purpose, SurvivalPolicy, SystemClock,
+    WriteOptions,
 };
-use koeldb::{ColumnFamilyOptions, Db, Env, Error, Options, RecoveryMode, Result};
+use koeldb::{
+    ColumnFamilyOptions, Db, Env, Error, ErrorKind, Options, RecoveryMode, Result, Temperature,
+};
+
+use crate::scratch::{ScratchDir, files};
 
 /// Notes how files are created.
 #[derive(Debug, Default)]
 struct Notes {
     created: Mutex<Vec<(String, WriteOptions)>>,
+    /// The tables opened for reads.
+    opened: Mutex<Vec<OpenOptions>>,
+    /// The largest read of a log or MANIFEST.
+    largest_log_read: AtomicU64,
     /// Whether direct writes fail, as on some file systems.
     refuses_direct: AtomicBool,
 }
@@ -31,6 +41,15 @@ impl Layer for Notes {
                 let refused = std::io::Error::from(std::io::ErrorKind::InvalidInput);
                 return Err(Error::io(refused, "create", call.path));
             }
+        }
+        let name = call.path.file_name().unwrap_or_default().to_string_lossy();
+        if let Some(options) = call.open_options
+            && name.ends_with(".sst")
+        {
+            self.opened.lock().unwrap().push(*options);
+        }
+        if call.operation == Operation::Read && name.ends_with(".log") {
+            self.largest_log_read.fetch_max(call.len, Ordering::Relaxed);
         }
         proceed()
     }
@@ -110,6 +129,114 @@ fn logs_tables_and_manifests_are_synced_and_written_back_as_the_options_say() {
         }
         if on {
             assert_eq!(files["manifest"].preallocate_bytes, 123);
+        }
+    }
+}
+
+#[test]
+fn files_have_the_temperatures_of_the_options() {
+    let noted = Noted::new();
+    let mut options = noted.options();
+    options
+        .set_wal_write_temperature(Temperature::Ice)
+        .set_metadata_write_temperature(Temperature::Hot)
+        .set_default_write_temperature(Temperature::Warm)
+        .set_last_level_temperature(Temperature::Cold)
+        .set_default_temperature(Temperature::Cool)
+        .set_max_manifest_file_size(1)
+        .set_max_manifest_space_amp_pct(0);
+    let db = Db::open(&options, "/db").unwrap();
+    let files = noted.run(&db);
+    let temperatures = files.iter().map(|(kind, file)| (*kind, file.temperature));
+    let expected = [
+        ("compaction", 12),
+        ("flush", 8),
+        ("log", 16),
+        ("manifest", 4),
+    ];
+    assert_eq!(temperatures.collect::<Vec<_>>(), expected);
+    // The MANIFEST keeps them.
+    drop(db);
+    noted.fs.layer().opened.lock().unwrap().clear();
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(db.live_files()[0].temperature, 12);
+    let property = "rocksdb.live-sst-files-size-at-temperature12";
+    assert_ne!(db.property_value(property).unwrap().as_deref(), Some("0"));
+    let opened = noted.fs.layer().opened.lock().unwrap().clone();
+    assert!(!opened.is_empty() && opened.iter().all(|file| file.temperature == 12));
+}
+
+#[test]
+fn tables_are_opened_as_the_options_say() {
+    for on in [false, true] {
+        let noted = Noted::new();
+        let mut options = noted.options();
+        options
+            .set_advise_random_on_open(on)
+            .set_default_temperature(Temperature::Cool);
+        let db = Db::open(&options, "/db").unwrap();
+        noted.run(&db);
+        let opened = noted.fs.layer().opened.lock().unwrap().clone();
+        let hint = if on {
+            AccessHint::Random
+        } else {
+            AccessHint::Normal
+        };
+        assert!(!opened.is_empty());
+        assert!(opened.iter().all(|file| file.hint == hint), "{opened:?}");
+        assert!(opened.iter().all(|file| file.temperature == 10));
+    }
+}
+
+#[test]
+fn an_open_reads_logs_in_pieces_of_the_given_size() {
+    for (bytes, expected) in [(0, 256 << 10), (1, 32 << 10), (500_000, 512 << 10)] {
+        let noted = Noted::new();
+        let mut options = noted.options();
+        options
+            .set_log_readahead_size(bytes)
+            .set_avoid_flush_during_shutdown(true);
+        let db = Db::open(&options, "/db").unwrap();
+        for key in 0..1000 {
+            db.put(format!("{key}"), [7; 1000]).unwrap();
+        }
+        drop(db);
+        let db = Db::open(&options, "/db").unwrap();
+        assert!(db.get("999").unwrap().is_some());
+        let largest = noted.fs.layer().largest_log_read.load(Ordering::Relaxed);
+        assert_eq!(largest, expected);
+    }
+}
+
+#[test]
+fn a_manifest_that_was_damaged_while_it_was_open_is_replaced_at_close() {
+    for verifies in [false, true] {
+        let dir = ScratchDir::new();
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .set_verify_manifest_content_on_close(verifies);
+        let db = Db::open(&options, dir.path()).unwrap();
+        for round in 0..3 {
+            db.put("key", format!("{round}")).unwrap();
+            db.flush().unwrap();
+        }
+        let manifests = files(dir.path()).into_iter();
+        let (live, mut bytes) = manifests
+            .filter(|(name, _)| name.starts_with("MANIFEST"))
+            .max()
+            .unwrap();
+        let live = dir.path().join(live);
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&live, bytes).unwrap();
+        db.close().unwrap();
+        drop(db);
+        let reopened = Db::open(&options, dir.path());
+        if verifies {
+            assert_eq!(*reopened.unwrap().get("key").unwrap().unwrap(), *b"2");
+        } else {
+            assert_eq!(reopened.unwrap_err().kind(), ErrorKind::Corruption);
         }
     }
 }

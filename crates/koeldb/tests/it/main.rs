@@ -85,6 +85,8 @@ mod stats;
 mod stress;
 mod subcompactions;
 mod support;
+mod table_settings;
+mod thread_list;
 mod time_limits;
 mod transactions;
 mod ttl;

@@ -11,6 +11,8 @@ use koeldb::{
     WriteOptions,
 };
 
+use crate::scratch::ScratchDir;
+
 fn open(fs: &MemoryFileSystem, avoids: bool) -> Db {
     let env = Env::new(
         std::sync::Arc::new(fs.clone()),
@@ -160,4 +162,31 @@ fn a_log_that_recovery_gave_up_is_not_kept() {
         .set_env(&env);
     let (db, _) = Db::open_cf(&options, "/db", ["other"]).unwrap();
     assert_eq!(db.get("k2").unwrap().as_deref(), Some(&b"after"[..]));
+}
+
+#[test]
+fn recovery_keeps_the_memory_limit_if_it_has_to() {
+    for (enforces, limit) in [(false, 200_000), (true, 0), (true, 200_000)] {
+        let dir = ScratchDir::new();
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .set_disable_auto_compactions(true)
+            .set_avoid_flush_during_shutdown(true)
+            .set_enforce_write_buffer_manager_during_recovery(enforces);
+        let db = Db::open(&options, dir.path()).unwrap();
+        for key in 0..1000 {
+            db.put(format!("{key:04}"), [7; 1000]).unwrap();
+        }
+        drop(db);
+        options.set_db_write_buffer_size(limit);
+        let db = Db::open(&options, dir.path()).unwrap();
+        let tables = db.live_files().len();
+        if enforces && limit > 0 {
+            assert!((4..12).contains(&tables), "{tables}");
+        } else {
+            assert_eq!(tables, 1);
+        }
+        assert_eq!(db.range(..).count(), 1000);
+    }
 }

@@ -18,12 +18,7 @@ pub(super) const CONVERSIONS: &[&str] = &[
 ];
 
 /// Accepted options whose names are also those of other fields.
-const HOMONYMS: &[&str] = &[
-    "age",
-    "low_pri_pool_ratio",
-    "sample_for_compression",
-    "temperature",
-];
+const HOMONYMS: &[&str] = &["low_pri_pool_ratio"];
 
 impl Sources {
     pub(super) fn load() -> Self {
@@ -44,7 +39,9 @@ impl Sources {
                 let after = &text[at + field.len()..];
                 let is_longer = after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
                 let is_assigned = [" = ", " |= "].iter().any(|sign| after.starts_with(sign));
-                before.ends_with('.') && !is_longer && !is_assigned
+                // The names of properties and statistics are texts like `rocksdb.name`.
+                let is_text = before.ends_with("rocksdb.");
+                before.ends_with('.') && !is_longer && !is_assigned && !is_text
             })
         };
         let files = self.0.iter().filter(|(_, text)| is_read(text));

@@ -61,13 +61,14 @@ fn runs_are_merged_by_number_only_above_the_limit() {
         let directory = ScratchDir::new();
         let text = format!(
             "compaction_options_universal={{max_read_amp={limit};\
-             max_size_amplification_percent=100000;size_ratio=0;min_merge_width=20}};\
+             max_size_amplification_percent=100000;size_ratio=0}};\
              level0_file_num_compaction_trigger=2;\
              level0_slowdown_writes_trigger={stop};level0_stop_writes_trigger={stop}"
         );
         let db = open(&directory, &text);
-        for _ in 0..6 {
-            write_run(&db, 100);
+        // Each run is smaller than those before it, so that no sizes are similar.
+        for run in 0..6 {
+            write_run(&db, 3200 >> run);
         }
         db.live_files().len()
     };

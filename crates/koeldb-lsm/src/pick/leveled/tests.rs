@@ -1,6 +1,7 @@
 use koeldb_base::key::encode;
 use koeldb_base::{KeyOrder, ValueType};
 
+use super::super::is_compacting;
 use super::*;
 use crate::version::Level;
 
@@ -217,4 +218,26 @@ fn nothing_is_written_between_the_inputs_of_a_running_compaction() {
     assert!(rewrite(&version.levels[5].files[1..]).is_some());
     moved.end(&version);
     aside.end(&version);
+}
+
+/// A compaction ends after its result has been installed.
+#[test]
+fn an_installed_compaction_runs_until_its_claim_is_released() {
+    let key = |name: &str| encode(name.as_bytes(), 1, ValueType::Value);
+    let file = |number| Arc::new(FileMeta::new(number, 1, key("a"), key("z")));
+    let mut levels = vec![Level::default(); 6];
+    levels[3].files = vec![file(1)];
+    let before = Version::new(KeyOrder::Bytewise, levels.clone());
+    let settings = PickSettings::default();
+    let targets = level_targets(&before, &settings);
+    let reason = CompactionReason::ManualCompaction;
+    let inputs = before.levels[3].files.clone();
+    let running = plan(&before, &settings, &targets, reason, 3, 3, inputs).unwrap();
+    running.begin(&before);
+    levels[3].files = vec![file(2)];
+    let mut after = Version::new(KeyOrder::Bytewise, levels);
+    after.running = Arc::clone(&before.running);
+    assert!(is_compacting(&after));
+    running.end(&after);
+    assert!(!is_compacting(&after));
 }

@@ -9,7 +9,8 @@
 
 mod simulator;
 
-use koeldb_lsm::pick::PickSettings;
+use koeldb_lsm::pick::universal::RunLimit;
+use koeldb_lsm::pick::{PickSettings, leveled, universal};
 
 use simulator::{Load, Simulator};
 
@@ -28,6 +29,7 @@ fn load(ratio: f64) -> Load {
     Load {
         data_bytes: BASE_BYTES * ratio,
         memtable_bytes: BASE_BYTES / 4.0,
+        pick: leveled::pick,
         settings: PickSettings::default(),
         last_level: 6,
     }
@@ -83,10 +85,35 @@ fn the_page_has_the_figures_of_the_simulator() {
     check_simulated(40.0);
 }
 
+/// Universal compaction of `memtables` memtables of data, with `max_read_amp` -1 and 0.
+fn check_universal(memtables: u32) {
+    let mut load = Load {
+        pick: universal::pick,
+        ..load(f64::from(memtables) / 4.0)
+    };
+    let (write, space) = simulate(&load, 3);
+    load.settings.universal.run_limit = RunLimit::BySizes {
+        first_run_bytes: load.memtable_bytes as u64,
+    };
+    let (write_by_sizes, space_by_sizes) = simulate(&load, 3);
+    let written = row(&format!("{memtables} memtables"));
+    assert_near("write amplification", write, written[0]);
+    assert_near("space amplification", space, written[1]);
+    assert_near("write amplification by sizes", write_by_sizes, written[2]);
+    assert_near("space amplification by sizes", space_by_sizes, written[3]);
+}
+
+#[test]
+fn the_page_has_the_figures_of_universal_compaction() {
+    check_universal(16);
+    check_universal(160);
+}
+
 #[test]
 #[ignore = "a minute in a debug build: cargo test --release -p koeldb-lsm --test it scale:: -- --ignored"]
 fn the_model_begins_where_the_simulator_ends() {
     check_simulated(400.0);
+    check_universal(1600);
     let (at_40, _) = simulate(&load(40.0), 1);
     let (at_400, _) = simulate(&load(400.0), 1);
     assert_near("the constant of the model", at_400, AT_400);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use koeldb_base::KeyOrder;
 use koeldb_base::key::{self, ValueType};
-use koeldb_lsm::pick::{CompactionPlan, PickSettings, leveled};
+use koeldb_lsm::pick::{CompactionPlan, PickSettings};
 use koeldb_lsm::{FileMeta, Version};
 
 /// The number of positions of keys.
@@ -22,6 +22,8 @@ pub(super) struct Load {
     /// The bytes of all keys with one value each.
     pub(super) data_bytes: f64,
     pub(super) memtable_bytes: f64,
+    /// The picker of the compaction style.
+    pub(super) pick: fn(&Version, &PickSettings) -> Option<CompactionPlan>,
     pub(super) settings: PickSettings,
     /// The level that has every key at the beginning.
     pub(super) last_level: usize,
@@ -226,7 +228,7 @@ impl Simulator {
         let until = self.figures.updated_bytes + bytes;
         while self.figures.updated_bytes < until {
             self.flush();
-            while let Some(plan) = leveled::pick(&self.version, &self.load.settings) {
+            while let Some(plan) = (self.load.pick)(&self.version, &self.load.settings) {
                 self.run(&plan);
             }
         }

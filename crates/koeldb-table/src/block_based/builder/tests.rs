@@ -8,11 +8,14 @@ use koeldb_base::key::{ValueType, encode};
 use koeldb_base::range_del::RangeTombstone;
 use koeldb_base::{ErrorKind, KeyOrder};
 use koeldb_fs::fault::{Failure, FaultFileSystem, FaultRule};
-use koeldb_fs::{FileSystem, MemoryFileSystem, Purpose, WriteOptions};
+use koeldb_fs::{FileSystem, MemoryFileSystem, OpenOptions, Purpose, WriteOptions};
 
 use super::*;
 use crate::block_based::format::IndexType;
 use crate::builder::TableBuilder;
+use crate::filter::FilterPolicy;
+use crate::reader::{TableReadContext, TableReader};
+use crate::source::BlockKind;
 
 fn create(fs: &dyn FileSystem, context: &TableBuildContext) -> Result<TableBuilder> {
     let file = fs.create(Path::new("/table"), &WriteOptions::new(Purpose::Flush))?;
@@ -176,4 +179,41 @@ fn checksums_of_different_files_have_different_bases() {
     assert_ne!(base(1, 6), base(2, 6));
     assert_ne!(base(0, 7), 0);
     assert_eq!(base(1, 5), 0);
+}
+
+#[test]
+fn coupled_partitions_of_index_and_filter_end_together() {
+    let tail_of = |couples: bool| {
+        let mut context = TableBuildContext::default();
+        context.format.index_type = IndexType::TwoLevel;
+        context.format.filter = FilterPolicy::bloom(10.0);
+        context.format.partition_filters = true;
+        context.format.couple_filter_partitions = couples;
+        context.format.metadata_block_bytes = 512;
+        context.format.block_bytes = 200;
+        let fs = MemoryFileSystem::new();
+        let mut builder = create(&fs, &context).unwrap();
+        for n in 0..5000 {
+            builder
+                .add(&value_key(&format!("{n:08}"), 1), &[7; 20])
+                .unwrap();
+        }
+        let table = builder.finish().unwrap();
+        let file = fs
+            .open(Path::new("/table"), &OpenOptions::default())
+            .unwrap();
+        let reader = TableReader::open(file, &TableReadContext::default()).unwrap();
+        reader.verify_checksums(&mut |_| ()).unwrap();
+        let TableReader::BlockBased(reader) = &*reader else {
+            panic!("another format");
+        };
+        let partitions = reader.partitions().unwrap().into_iter();
+        let filters = partitions.filter(|(kind, _)| *kind == BlockKind::Filter);
+        (table.properties.index_partitions, filters.count() as u64)
+    };
+    let (index, filter) = tail_of(true);
+    assert!(index > 10);
+    assert_eq!(index, filter);
+    let (index, filter) = tail_of(false);
+    assert_ne!(index, filter);
 }

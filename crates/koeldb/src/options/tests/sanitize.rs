@@ -440,11 +440,11 @@ fn changes_at_run_time_are_mutable_atomic_and_sanitised() {
 #[test]
 fn settings_without_effect_are_named() {
     let options = database(
-        "enable_thread_tracking=true;ttl=5;\
+        "use_adaptive_mutex=true;ttl=5;\
          compression_opts={parallel_threads=4;level=3};\
-         block_based_table_factory={decouple_partitioned_filters=false;metadata_cache_options={partition_pinning=kAll};\
+         block_based_table_factory={optimize_filters_for_memory=false;metadata_cache_options={partition_pinning=kAll};\
          block_cache={capacity=1M;low_pri_pool_ratio=0.25}};\
-         memtable_factory={id=hash_linkedlist;log_when_flash=false}",
+         memtable_factory={id=hash_linkedlist;huge_page_size=4096}",
     );
     let found: Vec<String> = options
         .settings_without_effect()
@@ -455,12 +455,11 @@ fn settings_without_effect_are_named() {
     assert_eq!(
         found,
         [
-            "enable_thread_tracking=true".to_owned(),
-            of_family("table_factory.decouple_partitioned_filters=false"),
-            of_family("table_factory.metadata_cache_options.partition_pinning=kAll"),
+            "use_adaptive_mutex=true".to_owned(),
+            of_family("table_factory.optimize_filters_for_memory=false"),
             of_family("table_factory.block_cache.low_pri_pool_ratio=0.250000"),
             of_family("compression_opts.parallel_threads=4"),
-            of_family("memtable_factory.log_when_flash=false"),
+            of_family("memtable_factory.huge_page_size=4096"),
         ]
     );
     assert_eq!(Options::new().settings_without_effect(), []);

@@ -1,0 +1,110 @@
+//! The list of running background jobs of an environment.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use koeldb_base::sync::lock_plain as lock;
+
+use crate::context::Context;
+use crate::env::Env;
+
+/// What a background thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ThreadOperation {
+    /// Writes memtables to a table.
+    Flush,
+    /// Merges, moves or drops tables.
+    Compaction,
+}
+
+/// A thread that runs a job of a database with `enable_thread_tracking`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ThreadStatus {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The directory of the database.
+    pub database: PathBuf,
+    /// The name of the column family.
+    pub column_family: String,
+    /// The kind of the job.
+    pub operation: ThreadOperation,
+    /// The time since the job began.
+    pub elapsed: Duration,
+}
+
+#[derive(Debug)]
+struct TrackedJob {
+    number: u64,
+    /// `elapsed` is the time of the clock at the beginning.
+    status: ThreadStatus,
+}
+
+#[derive(Debug, Default)]
+struct Jobs {
+    next: u64,
+    running: Vec<TrackedJob>,
+}
+
+/// The running jobs of the databases of an environment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ThreadList(Arc<Mutex<Jobs>>);
+
+/// A job in the list; dropping it removes it.
+pub(crate) struct Tracked {
+    list: ThreadList,
+    number: u64,
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        lock(&self.list.0)
+            .running
+            .retain(|job| job.number != self.number);
+    }
+}
+
+impl Env {
+    /// Returns the flushes and compactions that now run in databases of this environment which have
+    /// the option `enable_thread_tracking`, those that began first before others.
+    #[must_use]
+    pub fn thread_list(&self) -> Vec<ThreadStatus> {
+        let now = self.clock.now();
+        let jobs = lock(&self.threads.0);
+        let statuses = jobs.running.iter().map(|job| ThreadStatus {
+            elapsed: now.saturating_sub(job.status.elapsed),
+            ..job.status.clone()
+        });
+        statuses.collect()
+    }
+}
+
+impl Context {
+    /// Lists a job of the calling thread until the result is dropped; `None` if the option is off.
+    pub(crate) fn track(&self, operation: ThreadOperation, family: &str) -> Option<Tracked> {
+        if !self.db_options.enable_thread_tracking {
+            return None;
+        }
+        let list = self.env.threads.clone();
+        let number = {
+            let mut jobs = lock(&list.0);
+            let number = jobs.next;
+            jobs.next += 1;
+            jobs.running.push(TrackedJob {
+                number,
+                status: ThreadStatus {
+                    thread: std::thread::current().id(),
+                    database: self.path.clone(),
+                    column_family: family.to_owned(),
+                    operation,
+                    elapsed: self.clock.now(),
+                },
+            });
+            number
+        };
+        Some(Tracked { list, number })
+    }
+}
