@@ -245,9 +245,10 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     /// If the system fails.
     fn sync_dir(&self, path: &Path) -> Result<()>;
 
-    /// Locks a file against all processes and all other locks of this process.
+    /// Locks a file or a directory against all processes and all other locks of this process.
     ///
-    /// A missing file is created. The lock excludes RocksDB too.
+    /// A missing file is created. The lock of a file excludes RocksDB too. Where the system has no
+    /// locks for directories, that of a directory excludes only this process.
     ///
     /// # Errors
     /// `IoError` with detail `LockHeld` if another holder has it.

@@ -11,12 +11,14 @@
 //! - [`rate_limit`]: limits on the bytes moved per second.
 //! - [`read_driver`]: parallel reads, by io_uring or threads.
 //! - [`aligned`]: memory for direct reads. [`resident`]: files held in memory. [`huge_pages`]:
-//!   huge-page statistics. [`small_file`]: files that are replaced atomically.
+//!   huge-page statistics. [`small_file`]: files that are replaced atomically. [`directory_lock`]:
+//!   the lock of a database directory.
 //!
 //! File systems and random-access files are shared by threads; a writable file has one owner.
 
 pub mod aligned;
 pub mod clock;
+pub mod directory_lock;
 pub mod fault;
 pub mod file;
 mod host;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use koeldb_base::Result;
 use koeldb_base::file_name::{self, FileKind};
+use koeldb_fs::directory_lock::lock_directory;
 
 use crate::options::Options;
 
@@ -13,7 +14,7 @@ pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
     if !fs.exists(path)? {
         return Ok(());
     }
-    let lock = fs.lock(&file_name::lock(path))?;
+    let lock = lock_directory(fs, path)?;
     let remove = |directory: &Path, is_ours: fn(FileKind) -> bool| -> Result<()> {
         for entry in fs.list(directory)? {
             let is_ours = match file_name::parse(&entry.name) {

@@ -24,8 +24,8 @@ pub(crate) struct Staging {
     is_made: bool,
     /// Names of files in the directory that are not names of database files.
     extra_names: &'static [&'static str],
-    /// The lock of the directory; `None` only with the deliberate bug that omits it.
-    _lock: Option<Box<dyn FileLock>>,
+    /// The lock of the directory, until it has its final name.
+    lock: Option<Box<dyn FileLock>>,
 }
 
 impl Staging {
@@ -54,7 +54,7 @@ impl Staging {
         create_dir_durably(&**fs, parent(&target))?;
         fs.create_dir_all(&path)?;
         let mut staging = Staging {
-            _lock: lock(&**fs, &path, &target)?,
+            lock: lock(&**fs, &path, &target)?,
             fs: Arc::clone(fs),
             target,
             path,
@@ -77,6 +77,8 @@ impl Staging {
         self.fs.sync_dir(&self.path)?;
         self.fs.rename_new(&self.path, &self.target)?;
         self.is_made = false;
+        // The database in it may be opened from now on.
+        self.lock = None;
         self.fs.sync_dir(parent(&self.target))
     }
 

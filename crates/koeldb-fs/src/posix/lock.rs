@@ -1,6 +1,7 @@
 //! Locks that exclude other processes, including RocksDB, and other locks of this process.
 //!
-//! Files get `fcntl` record locks. Directories, which do not support those, get `flock` locks.
+//! Files get `fcntl` record locks. Directories, which do not support those, get `flock` locks; on a
+//! file system without them, such as NFS, a directory is locked only within this process.
 //! Open-file-description locks are used where available: the other kind ends when any descriptor of
 //! the file is closed.
 #![expect(
@@ -95,6 +96,7 @@ impl PosixLock {
         };
         match result {
             Ok(()) => {}
+            Err(error) if is_directory && is_unsupported(&error) => {}
             Err(error) if is_held(&error) => {
                 return Err(held(path, &holder(&file)));
             }
@@ -144,6 +146,21 @@ fn is_held(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(code) if code == libc::EAGAIN || code == libc::EACCES)
 }
 
+/// Whether the file system has no `flock` locks for directories.
+fn is_unsupported(error: &io::Error) -> bool {
+    // NFS implements them by record locks, which need a file open for writing.
+    let codes = [
+        libc::EBADF,
+        libc::EINVAL,
+        libc::ENOLCK,
+        libc::ENOSYS,
+        libc::EOPNOTSUPP,
+    ];
+    error
+        .raw_os_error()
+        .is_some_and(|code| codes.contains(&code))
+}
+
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const SET_LOCK: i32 = libc::F_OFD_SETLK;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -188,7 +205,7 @@ fn holder(file: &File) -> String {
     if result != -1 && i32::from(lock.l_type) != libc::F_UNLCK && lock.l_pid > 0 {
         format!("by process {}", lock.l_pid)
     } else if let Some(process) = opener(file) {
-        format!("by another process: {process} has the file open")
+        format!("by another process: {process} has it open")
     } else {
         "by another process".to_owned()
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use koeldb::{BottommostLevelCompaction, CompactRangeOptions};
 use koeldb_base::file_name::{self, FileNumber};
+use koeldb_fs::FileLock;
+use koeldb_fs::directory_lock::lock_directory;
 use koeldb_fs::posix::PosixFileSystem;
-use koeldb_fs::{FileLock, FileSystem};
 use koeldb_lsm::version::{ColumnFamilySpec, Version, VersionEdit, VersionSet, VersionSetOptions};
 
 use super::args::Global;
@@ -29,7 +30,7 @@ impl Offline {
     fn open(global: &Global) -> Outcome<Self> {
         let path = directory(global)?;
         let fs = Arc::new(PosixFileSystem::new());
-        let lock = fs.lock(&file_name::lock(&path))?;
+        let lock = lock_directory(&*fs, &path)?;
         let mut families = Vec::new();
         for family in current_state(&path)?.families.values() {
             families.push(ColumnFamilySpec {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb_base::file_name::{self, FileKind};
 use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_fs::directory_lock::lock_directory;
 use koeldb_fs::small_file::{create_dir_durably, write_atomically};
 use koeldb_fs::{EntryKind, FileSystem, Purpose};
 use koeldb_log::wal::archive_directory;
@@ -112,7 +113,7 @@ impl BackupEngine {
         };
         create_dir_durably(target.fs, target.db_dir)?;
         create_dir_durably(target.fs, target.wal_dir)?;
-        let _lock = target.fs.lock(&file_name::lock(target.db_dir))?;
+        let _lock = lock_directory(target.fs, target.db_dir)?;
         let mut report = RestoreReport {
             backup_id: id,
             ..RestoreReport::default()

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Error, Result};
+use koeldb_fs::directory_lock::lock_directory;
 use koeldb_fs::small_file::{create_dir_durably, parent};
 use koeldb_fs::{EntryKind, FileLock, FileSystem, Purpose, WriteOptions};
 use koeldb_lsm::current::{db_id_from, read_identity, write_identity};
@@ -37,7 +38,7 @@ impl Opening {
                 sync_where_permitted(&*self.fs, parent(directory))?;
             }
         }
-        self.fs.lock(&file_name::lock(&self.path))
+        lock_directory(&*self.fs, &self.path)
     }
 
     /// Creates the database or checks that it exists; returns the identity recorded in the

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use koeldb_base::file_name;
 use koeldb_base::{Error, Result};
 use koeldb_fs::FileLock;
+use koeldb_fs::directory_lock::lock_directory;
 use koeldb_fs::small_file::create_dir_durably;
 use koeldb_lsm::version::{ColumnFamilySpecs, ManifestTail, VersionSet};
 
@@ -36,7 +37,7 @@ impl Opening {
             return Err(error.in_file(own, None, "open"));
         }
         check_own(&*self.fs, own)?;
-        let locked = self.fs.lock(&file_name::lock(own))?;
+        let locked = lock_directory(&*self.fs, own)?;
         mark_own(&*self.fs, &self.path, own)?;
         Ok(locked)
     }

@@ -23,6 +23,7 @@ use std::sync::atomic::AtomicU64;
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{ErrorKind, Result};
+use koeldb_fs::directory_lock::lock_directory;
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_lsm::current::read_identity;
 use koeldb_lsm::manifest::{self, ManifestSnapshot};
@@ -62,7 +63,7 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     let fs = &*options.plugins.env.fs;
     let wal_dir = options.db.wal_directory(path);
     wal_dir::check_logs(fs, path, &options.db.wal_dir, 0)?;
-    let _lock = fs.lock(&file_name::lock(path))?;
+    let _lock = lock_directory(fs, path)?;
     let mut report = RepairReport::default();
     let mut lost = LostFiles::new(fs, path);
 

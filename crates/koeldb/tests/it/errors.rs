@@ -133,6 +133,40 @@ fn a_directory_in_use_by_this_process_is_refused() {
     Db::open(&Options::new(), dir.path()).unwrap();
 }
 
+/// The calls that lock the directory of a database, each of which must be refused.
+fn assert_is_in_use(dir: &Path) {
+    let options = Options::new();
+    for error in [
+        refusal(&options, dir),
+        Db::destroy(&options, dir).unwrap_err(),
+        Db::repair(&options, dir).unwrap_err(),
+    ] {
+        assert_eq!(error.detail(), Some(ErrorDetail::LockHeld), "{error}");
+        assert_says(&error, ErrorKind::IoError, &["LOCK was free", "in use"]);
+    }
+}
+
+#[test]
+fn a_directory_in_use_is_refused_whatever_happens_to_its_lock_file() {
+    let dir = ScratchDir::new();
+    let db = Db::open(Options::new().create_if_missing(true), dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    let link = ScratchDir::new();
+    std::os::unix::fs::symlink(dir.path(), link.join("link")).unwrap();
+    for path in [dir.path(), &link.join("link")] {
+        std::fs::remove_file(dir.join("LOCK")).unwrap();
+        assert_is_in_use(path);
+    }
+    std::fs::remove_file(dir.join("LOCK")).unwrap();
+    std::fs::write(dir.join("NEW"), "").unwrap();
+    std::fs::rename(dir.join("NEW"), dir.join("LOCK")).unwrap();
+    assert_is_in_use(dir.path());
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = Db::open(&Options::new(), dir.path()).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
 /// The environment variable with the directory for `hold_a_directory`.
 const HOLD: &str = "KOELDB_TEST_HOLD";
 
@@ -165,6 +199,10 @@ fn a_directory_in_use_by_another_process_is_refused() {
     let error = refusal(&Options::new(), dir.path());
     assert_says(&error, ErrorKind::IoError, &["LOCK", "another process"]);
     assert_eq!(error.detail(), Some(ErrorDetail::LockHeld));
+    std::fs::remove_file(dir.join("LOCK")).unwrap();
+    assert_is_in_use(dir.path());
+    let error = refusal(&Options::new(), dir.path());
+    assert_says(&error, ErrorKind::IoError, &["another process"]);
     holder.release();
     let db = Db::open(&Options::new(), dir.path()).unwrap();
     assert_eq!(
