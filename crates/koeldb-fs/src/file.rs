@@ -7,7 +7,7 @@
 use std::fmt;
 #[cfg(unix)]
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::{Buffer, Error, ErrorKind, Result};
@@ -265,6 +265,17 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// If the system fails.
     fn truncate(&self, path: &Path, len: u64) -> Result<()>;
+
+    /// Returns the path by which objects that outlive a call keep a file or directory.
+    ///
+    /// The real file system returns an absolute path: a relative one would name something else
+    /// after the process changed its working directory. The default returns the path as it is.
+    ///
+    /// # Errors
+    /// If the system cannot tell the working directory.
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        Ok(path.to_owned())
+    }
 
     /// Bytes free for use on the device of `path`.
     ///

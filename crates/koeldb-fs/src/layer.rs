@@ -344,6 +344,10 @@ impl<L: Layer> FileSystem for Layered<L> {
         self.on_path(Operation::Lock, path, || self.below.lock(path))
     }
 
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        self.below.absolute(path)
+    }
+
     fn metadata(&self, path: &Path) -> Result<Metadata> {
         self.on_path(Operation::Metadata, path, || self.below.metadata(path))
     }

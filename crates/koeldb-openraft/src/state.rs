@@ -79,7 +79,7 @@ impl StateStore {
             )));
         }
         let fs = Arc::clone(env.file_system());
-        let directory = directory.as_ref().to_owned();
+        let directory = fs.absolute(directory.as_ref())?;
         let mut options = options.clone();
         options.set_env(env).create_if_missing(false);
         create_dir_durably(&*fs, &directory.join("snapshots"))?;

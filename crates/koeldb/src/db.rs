@@ -89,7 +89,7 @@ impl Db {
         self.inner().close()
     }
 
-    /// The directory of the database.
+    /// The directory of the database, as an absolute path in the real file system.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.inner().context.path

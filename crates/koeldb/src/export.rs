@@ -107,11 +107,11 @@ impl ExportedColumnFamily {
     /// # Errors
     /// `Corruption` with the line that violates the format; errors of the file system.
     pub fn read(db: &Db, directory: impl AsRef<Path>) -> Result<Self> {
-        let directory = directory.as_ref();
+        let directory = db.inner().context.fs.absolute(directory.as_ref())?;
         let path = directory.join(DESCRIPTION);
         let fs = &db.inner().context.fs;
         let bytes = fs.read_all(&path, DESCRIPTION_BYTES_MAX, Purpose::Ingest)?;
-        decode(directory, &bytes).map_err(|error| error.in_file(&path, None, "read"))
+        decode(&directory, &bytes).map_err(|error| error.in_file(&path, None, "read"))
     }
 }
 
@@ -292,7 +292,7 @@ fn export_family(
         ));
     }
     let mut export = ExportedColumnFamily {
-        directory: target.to_owned(),
+        directory: context.fs.absolute(target)?,
         comparator: family.order.name().to_owned(),
         files: Vec::new(),
     };

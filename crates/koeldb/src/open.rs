@@ -93,11 +93,16 @@ impl Opening {
                     .try_for_each(|(name, options)| ttl::check_family(name, options))?;
             }
         }
-        let wal_dir = db.wal_directory(path);
+        let path = env.fs.absolute(path)?;
+        let wal_dir = env.fs.absolute(&db.wal_directory(&path))?;
+        let mut secondary = builder.secondary.clone();
+        if let Some(secondary) = &mut secondary {
+            secondary.own = env.fs.absolute(&secondary.own)?;
+        }
         Ok(Opening {
             fs: Arc::clone(&env.fs),
             env,
-            path: path.to_owned(),
+            path,
             wal_dir,
             db,
             options: builder.options.clone(),
@@ -105,7 +110,7 @@ impl Opening {
             others,
             read_only: builder.is_read_only(),
             untrusted: builder.untrusted,
-            secondary: builder.secondary.clone(),
+            secondary,
             ttl: builder.ttl.clone(),
         })
     }
@@ -331,11 +336,13 @@ impl Opening {
         if self.db.db_log_dir.is_empty() {
             return file_name::info_log(directory);
         }
-        let log_dir = Path::new(&self.db.db_log_dir);
+        let given = Path::new(&self.db.db_log_dir);
+        let log_dir = self.fs.absolute(given).unwrap_or_else(|_| given.to_owned());
         // Without the directory there is no LOG, as after other failures.
-        let _ = self.fs.create_dir_all(log_dir);
+        let _ = self.fs.create_dir_all(&log_dir);
+        // The name of LOG has the whole path of the database, in every file system.
         let absolute = std::path::absolute(directory);
-        file_name::info_log_in(log_dir, absolute.as_deref().unwrap_or(directory))
+        file_name::info_log_in(&log_dir, absolute.as_deref().unwrap_or(directory))
     }
 
     fn info_log(&self) -> InfoLog {

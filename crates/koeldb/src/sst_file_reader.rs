@@ -83,15 +83,15 @@ impl SstFileReader {
         path: impl AsRef<Path>,
         env: &Env,
     ) -> Result<Self> {
-        let path = path.as_ref();
+        let path = env.fs.absolute(path.as_ref())?;
         let context = TableReadContext {
             order: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             ..TableReadContext::default()
         };
         Ok(SstFileReader {
-            path: path.to_owned(),
-            reader: open_table(&*env.fs, path, context)?,
+            reader: open_table(&*env.fs, &path, context)?,
+            path,
         })
     }
 

@@ -141,13 +141,13 @@ impl SstFileSorter {
         directory: impl AsRef<Path>,
         how: &SstFileSorterOptions,
     ) -> Result<Self> {
-        let directory = directory.as_ref();
-        how.env.fs.create_dir_all(directory)?;
+        let directory = how.env.fs.absolute(directory.as_ref())?;
+        how.env.fs.create_dir_all(&directory)?;
         Ok(SstFileSorter {
             order: options.comparator.clone(),
             options: options.clone(),
             how: how.clone(),
-            directory: directory.to_owned(),
+            directory,
             bytes: Vec::new(),
             entries: Vec::new(),
             runs: Vec::new(),

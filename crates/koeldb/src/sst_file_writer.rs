@@ -146,17 +146,17 @@ impl SstFileWriter {
         path: impl AsRef<Path>,
         how: &SstFileWriterOptions,
     ) -> Result<Self> {
-        let path = path.as_ref();
+        let path = how.env.fs.absolute(path.as_ref())?;
         let db = DbOptions::default();
         let mut family = options.clone();
         check(&db, [("*", &family)])?;
         sanitize_family(&mut family, &db, false);
         let fs = Arc::clone(&how.env.fs);
-        let file = fs.create(path, &WriteOptions::new(Purpose::Other))?;
+        let file = fs.create(&path, &WriteOptions::new(Purpose::Other))?;
         let context = build_context(&family, how);
         let builder = TableBuilder::create(file, &context).inspect_err(|_| {
             // The error explains the missing table; the file is empty.
-            let _ = fs.remove_file(path);
+            let _ = fs.remove_file(&path);
         })?;
         Ok(SstFileWriter {
             fs,
@@ -166,7 +166,7 @@ impl SstFileWriter {
             key: Vec::new(),
             is_finished: false,
             info: ExternalSstFileInfo {
-                path: path.to_owned(),
+                path,
                 smallest_key: None,
                 largest_key: None,
                 smallest_range_del_key: None,

@@ -36,7 +36,7 @@ impl Staging {
         extra_names: &'static [&'static str],
     ) -> Result<Self> {
         // Without a trailing slash.
-        let target: PathBuf = target.components().collect();
+        let target: PathBuf = fs.absolute(target)?.components().collect();
         let Some(name) = target.file_name() else {
             return Err(Error::invalid_argument(format!(
                 "{} has no last component to name the new directory",

@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::perf::{self, PerfMetric};
@@ -150,6 +150,14 @@ impl FileSystem for PosixFileSystem {
             modified_unix_secs: u64::try_from(metadata.mtime()).unwrap_or(0),
             links: metadata.nlink(),
         })
+    }
+
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        // Some calls take an empty path for the working directory; most refuse it.
+        if path.as_os_str().is_empty() {
+            return Ok(PathBuf::new());
+        }
+        std::path::absolute(path).map_err(|error| Error::io(error, "resolve", path))
     }
 
     fn truncate(&self, path: &Path, len: u64) -> Result<()> {

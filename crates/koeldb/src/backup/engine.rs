@@ -127,12 +127,13 @@ impl BackupEngine {
     /// `IoError` with detail `LockHeld` if another engine writes there; errors of the file system.
     /// Damaged backups are no error: see [`BackupEngine::corrupted_backups`].
     pub fn open(path: impl AsRef<Path>, options: &BackupEngineOptions) -> Result<Self> {
-        let (fs, path) = (&options.env.fs, path.as_ref());
+        let fs = &options.env.fs;
+        let path = fs.absolute(path.as_ref())?;
         for part in [SHARED, SHARED_CHECKSUM, PRIVATE, META] {
             create_dir_durably(&**fs, &path.join(part))?;
         }
         let lock = fs.lock(&path.join(META).join(LOCK))?;
-        Self::read(path, options, Some(lock))
+        Self::read(&path, options, Some(lock))
     }
 
     /// Opens the directory of backups at `path` for reading.
@@ -140,7 +141,8 @@ impl BackupEngine {
     /// # Errors
     /// If it does not exist; errors of the file system.
     pub fn open_read_only(path: impl AsRef<Path>, options: &BackupEngineOptions) -> Result<Self> {
-        Self::read(path.as_ref(), options, None)
+        let path = options.env.fs.absolute(path.as_ref())?;
+        Self::read(&path, options, None)
     }
 
     fn read(
@@ -226,7 +228,7 @@ impl BackupEngine {
         next.ok_or_else(|| Error::invalid_argument("no backup id is left"))
     }
 
-    /// The directory of the engine.
+    /// The directory of the engine, as an absolute path in the real file system.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.directory

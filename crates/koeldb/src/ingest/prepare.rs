@@ -250,7 +250,7 @@ fn check_table(
     let bounds = bounds.map_err(|error| error.in_file(source, None, "ingest"))?;
     let bounds = bounds.ok_or_else(|| refused("the table has no entries".to_owned()))?;
     Ok(PreparedFile {
-        source: source.to_owned(),
+        source: context.fs.absolute(source)?,
         number: context.new_file_number(),
         bytes: context.fs.metadata(source)?.len,
         entries: properties.entry_count,

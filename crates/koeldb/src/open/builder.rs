@@ -160,7 +160,8 @@ impl DbBuilder {
         if self.secondary.is_some() {
             Opening::new(self, path)?.run()
         } else if self.is_read_only() {
-            self.open_beside_a_writer(path)
+            let path = self.options.plugins.env.fs.absolute(path)?;
+            self.open_beside_a_writer(&path)
         } else {
             Opening::new(self, path)?.run()
         }

@@ -92,6 +92,7 @@ mod transactions;
 mod ttl;
 mod universal_settings;
 mod untrusted;
+mod working_directory;
 mod write_buffers;
 mod writes;
 
