@@ -212,39 +212,6 @@ impl ColumnFamily {
     pub fn export(&self, path: impl AsRef<Path>) -> Result<ExportedColumnFamily> {
         export_family(&self.inner().commit, self.data(), path.as_ref())
     }
-
-    /// Removes all keys outside of `from..to`, and compacts the tables that cross its ends
-    /// (RocksDB's `ClipColumnFamily`).
-    ///
-    /// # Errors
-    /// `InvalidArgument` if `from` is after `to`; errors of writes and compactions.
-    pub fn clip(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
-        let (from, to) = (from.as_ref(), to.as_ref());
-        if self.data().order.compare(from, to).is_gt() {
-            return Err(Error::invalid_argument(
-                "clip: the range ends before it starts",
-            ));
-        }
-        let mut cursor = self.cursor();
-        cursor.seek_to_first()?;
-        let first = cursor.key().map(<[u8]>::to_vec);
-        cursor.seek_to_last()?;
-        let last = cursor.key().map(<[u8]>::to_vec);
-        cursor.status()?;
-        drop(cursor);
-        let order = &self.data().order;
-        if let Some(first) = first.filter(|first| order.compare(first, from).is_lt()) {
-            self.delete_range(&first, from)?;
-            self.compact_range(&*first..from)?;
-        }
-        if let Some(last) = last.filter(|last| order.compare(last, to).is_ge()) {
-            // The end of a range deletion is not part of it.
-            self.delete_range(to, &last)?;
-            self.delete(&last)?;
-            self.compact_range(to..)?;
-        }
-        Ok(())
-    }
 }
 
 impl Db {

@@ -35,6 +35,7 @@ mod batch;
 mod book;
 mod capture;
 mod checkpoint;
+mod clip;
 mod column_family;
 mod column_family_data;
 mod column_family_set;

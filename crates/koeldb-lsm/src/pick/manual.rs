@@ -25,6 +25,8 @@ pub struct ManualRange<'a> {
     pub from: Option<&'a [u8]>,
     /// The last user key; `None` for no bound.
     pub to: Option<&'a [u8]>,
+    /// Whether `to` is the first key behind the range instead.
+    pub excludes_to: bool,
     /// The largest internal key of the previous part of this compaction.
     pub after: Option<&'a [u8]>,
     /// The file number below which files are rewritten.
@@ -42,7 +44,7 @@ pub enum ManualPick {
     Nothing,
 }
 
-/// Picks the next part of the files of a level that overlap a closed range of user keys.
+/// Picks the next part of the files of a level that overlap a range of user keys.
 ///
 /// A part has all such files of level 0; of deeper levels, as many as `max_compaction_bytes` allow,
 /// together with the files below that they overlap.
@@ -59,6 +61,9 @@ pub fn pick(
         false => output_below(version, targets, level),
     };
     let mut files = version.overlapping(level, range.from, range.to);
+    if let Some(to) = range.to.filter(|_| range.excludes_to) {
+        files.retain(|file| version.order.compare(file.smallest_user_key(), to).is_lt());
+    }
     if level > 0 {
         files.retain(|file| {
             let follows = |after| {

@@ -6,7 +6,7 @@
 //! mark 12 11, unmark 12           tables that a running compaction reads
 //! leveled, universal, fifo now=S  the compaction that is due, with settings as arguments
 //! targets, scores, pending        the inputs of leveled compaction
-//! range level=1 to=2 [from=a] [until=c]     a manual compaction of a range
+//! range level=1 to=2 [from=a] [until=c | before=c]     a manual compaction of a range
 //! files to=2                      a manual compaction of the tables named in the input
 //! all                             universal: everything into the last level
 //! ```
@@ -170,11 +170,13 @@ fn run(case: &mut TestCase, version: &mut Version) -> String {
             let output = to(case);
             let from = case.try_take_arg::<String>("from").unwrap();
             let until = case.try_take_arg::<String>("until").unwrap();
+            let before = case.try_take_arg::<String>("before").unwrap();
             let range = manual::ManualRange {
                 level,
                 in_place: level == output,
                 from: from.as_deref().map(str::as_bytes),
-                to: until.as_deref().map(str::as_bytes),
+                to: until.as_deref().or(before.as_deref()).map(str::as_bytes),
+                excludes_to: before.is_some(),
                 after: None,
                 older_than: u64::MAX,
             };

@@ -184,6 +184,7 @@ impl Background {
             in_place: false,
             from,
             to,
+            excludes_to: false,
             after: None,
             older_than: FileNumber::MAX,
         };
@@ -213,6 +214,87 @@ impl Background {
             self.compact_level(manual, &range)?;
         }
         Ok(last)
+    }
+
+    /// Compacts the tables of `family` that reach outside of `from..to` to the last level, and rewrites
+    /// them there.
+    ///
+    /// Deleted keys outside of the range then have no trace in a table, unless a snapshot needs them.
+    /// The caller has flushed the column family. No automatic compaction runs concurrently.
+    pub(crate) fn compact_outside(
+        self: &Arc<Self>,
+        family: &Arc<ColumnFamilyData>,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<()> {
+        let _foreground = self.slots.enter()?;
+        let _running = self.begin_manual()?;
+        let flags = self.cancel_flags(None);
+        let manual = Manual {
+            family,
+            request: CompactionRequest {
+                canceled: &flags,
+                ..CompactionRequest::default()
+            },
+            is_exclusive: true,
+        };
+        let hold = family.hold_compactions();
+        let outcome = match family.options().compaction_style {
+            CompactionStyle::Level | CompactionStyle::None => {
+                self.compact_levels_outside(&manual, from, to)
+            }
+            CompactionStyle::Universal => {
+                let planned = self.compact_planned(&manual, |version, options| {
+                    let settings = pick_settings(options);
+                    let reason = CompactionReason::ManualCompaction;
+                    reaches_outside(version, from, to)
+                        .then(|| universal::pick_all(version, &settings, reason))
+                        .flatten()
+                });
+                planned.map(drop)
+            }
+            // It has no compaction that rewrites one table.
+            CompactionStyle::Fifo => Ok(()),
+        };
+        drop(hold);
+        self.schedule();
+        outcome
+    }
+
+    fn compact_levels_outside(
+        self: &Arc<Self>,
+        manual: &Manual<'_>,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<()> {
+        let compact = |level: usize, in_place: bool| {
+            let range = ManualRange {
+                level,
+                in_place,
+                from: None,
+                to: Some(from),
+                excludes_to: true,
+                after: None,
+                older_than: FileNumber::MAX,
+            };
+            self.compact_level(manual, &range)?;
+            let behind = ManualRange {
+                from: Some(to),
+                to: None,
+                ..range
+            };
+            self.compact_level(manual, &behind)
+        };
+        // A range tombstone goes only if no deeper level has keys of the range of its table.
+        let version = manual.family.version();
+        let last = version.deepest_level();
+        for level in (0..last.max(1)).take_while(|level| level + 1 < version.levels.len()) {
+            compact(level, false)?;
+        }
+        match manual.family.version().deepest_level() {
+            0 => Ok(()),
+            last => compact(last, true),
+        }
     }
 
     /// Compacts the files of one level that overlap a range, part by part.
@@ -477,6 +559,15 @@ impl Background {
             pick::manual::pick_files(version, &pick_settings(options), numbers, output_level)
         })
     }
+}
+
+/// Whether a table of `version` reaches outside of `from..to`.
+fn reaches_outside(version: &Version, from: &[u8], to: &[u8]) -> bool {
+    let order = &version.order;
+    version.files().any(|(_, file)| {
+        order.compare(file.smallest_user_key(), from).is_lt()
+            || version.overlaps(file, Some(to), None)
+    })
 }
 
 fn canceled() -> Error {

@@ -27,7 +27,7 @@ use koeldb_fs::Clock;
 use super::apply::{Part, SharedApply};
 use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
 use super::pipeline::{Pipeline, PipelineSlot};
-use crate::batch::verify;
+use crate::batch::{WriteBatch, verify};
 use crate::options::DbOptions;
 
 /// The number of spins of a member of a group whose batches are small and not logged.
@@ -562,6 +562,25 @@ impl WriteQueue {
             return Ok(last);
         }
         self.commit_alone(inner, leadership, records, count, mode)
+    }
+
+    /// Commits alone the batch that `make` returns when its turn comes; none if it has no operation.
+    ///
+    /// All earlier writes are then in the memtables and visible.
+    pub(crate) fn write_made(
+        &self,
+        inner: &Arc<impl CommitEnv>,
+        mode: CommitMode,
+        make: impl FnOnce() -> Result<WriteBatch>,
+    ) -> Result<()> {
+        let leadership = self.lead();
+        self.pipeline.drain();
+        let batch = make()?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.commit_alone(inner, leadership, batch.records(), batch.count(), mode)
+            .map(drop)
     }
 
     /// Commits a batch as the leader, without copying it.

@@ -40,6 +40,8 @@ enum Letter {
     /// Flushes one of two column families.
     FlushOne,
     Compact,
+    /// Clips one of two column families to the key in the middle.
+    Clip,
     /// Takes a snapshot, or verifies and releases an existing one.
     Snapshot,
     /// Creates or drops the second column family.
@@ -47,7 +49,7 @@ enum Letter {
     Reopen,
 }
 
-const ALPHABET: [Letter; 12] = [
+const ALPHABET: [Letter; 13] = [
     Letter::Put,
     Letter::Overwrite,
     Letter::SyncedPut,
@@ -57,6 +59,7 @@ const ALPHABET: [Letter; 12] = [
     Letter::Flush,
     Letter::FlushOne,
     Letter::Compact,
+    Letter::Clip,
     Letter::Snapshot,
     Letter::Family,
     Letter::Reopen,
@@ -191,6 +194,7 @@ impl Run {
                 compacted.map_err(|error| text(&error))?;
                 self.history.flushed(&all);
             }
+            Letter::Clip => self.step_clip()?,
             Letter::Snapshot => self.step_snapshot()?,
             Letter::Family => self.step_family()?,
             Letter::Reopen => {
@@ -202,6 +206,25 @@ impl Run {
                 self.open()?;
             }
         }
+        Ok(())
+    }
+
+    /// All keys outside go in one write; without such keys there is none.
+    fn step_clip(&mut self) -> Result<(), String> {
+        let (id, family) = &self.families[self.families.len() - 1];
+        let mut is_written = false;
+        for outside in [key(0), key(2)] {
+            is_written |= family.get(outside).map_err(|error| text(&error))?.is_some();
+        }
+        let outside = [(key(0), key(1)), (key(2), b"k999".to_vec())];
+        let changes = outside.map(|(from, to)| (*id, Change::DeleteRange(from, to)));
+        let number = is_written.then(|| self.history.begin(changes.to_vec()));
+        let clipped = family.clip(key(1), key(2));
+        clipped.map_err(|error| text(&error))?;
+        if let Some(number) = number {
+            self.history.acknowledge(number, true, false);
+        }
+        self.history.flushed(&[*id]);
         Ok(())
     }
 

@@ -236,22 +236,3 @@ fn an_error_at_any_operation_of_an_import_leaves_no_family_or_a_whole_one() {
     }
     assert!(at > 8, "{at} operations");
 }
-
-#[test]
-fn a_clipped_family_has_the_keys_of_the_range_and_no_others() {
-    let storage = Storage::new();
-    let db = Db::open(&storage.options(), HERE).unwrap();
-    let koel = layered(&db, "koel", 0);
-    let mut expected = entries(&koel);
-    koel.clip("key00030", "key00060").unwrap();
-    expected.retain(|(key, _)| (&b"key00030"[..]..b"key00060").contains(&&**key));
-    assert_eq!(entries(&koel), expected);
-    koel.clip("a", "z").unwrap();
-    assert_eq!(entries(&koel), expected);
-    assert_eq!(
-        koel.clip("b", "a").unwrap_err().kind(),
-        ErrorKind::InvalidArgument
-    );
-    koel.clip("x", "y").unwrap();
-    assert!(entries(&koel).is_empty());
-}

@@ -22,6 +22,7 @@ mod change_feed;
 mod checked_outputs;
 mod checkpoint;
 mod checks;
+mod clip;
 mod cuckoo;
 mod defaults;
 mod deleted_ranges;
