@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::key::{FOOTER_BYTES, footer_of};
@@ -30,9 +31,9 @@ pub trait Comparator: Send + Sync + 'static {
     /// The range of keys that begin with `prefix`; `None` if this order does not keep them
     /// adjacent.
     ///
-    /// The bounds are the smallest key with the prefix and the smallest key after all keys with it
-    /// (`None`: the end).
-    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    /// The bounds are in this order: all keys with the prefix, and no others, are between them. All
+    /// keys begin with the empty prefix; no comparator is asked for it.
+    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
         let _ = prefix;
         None
     }
@@ -109,8 +110,9 @@ impl Comparator for BytewiseComparator {
         }
     }
 
-    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-        Some((prefix.to_vec(), bytewise_prefix_end(prefix)))
+    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+        let end = bytewise_prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+        Some((Bound::Included(prefix.to_vec()), end))
     }
 
     fn builtin(&self) -> Option<KeyOrder> {
@@ -139,6 +141,13 @@ impl Comparator for ReverseBytewiseComparator {
         if start[common] > limit[common] && common + 1 < start.len() {
             start.truncate(common + 1);
         }
+    }
+
+    // The prefix itself is the last of its keys, and none is the first: it can be continued by any
+    // number of 0xff.
+    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+        let end = bytewise_prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+        Some((end, Bound::Included(prefix.to_vec())))
     }
 
     fn builtin(&self) -> Option<KeyOrder> {

@@ -77,7 +77,7 @@ fn key_of(bound: &Bound<Vec<u8>>) -> &[u8] {
     }
 }
 
-/// The keys with a prefix; for comparators that sort such keys together.
+/// The keys with a prefix, for comparators that sort such keys together; all keys with an empty one.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefixRange<P>(
     /// The prefix of the keys.
@@ -153,11 +153,12 @@ impl<A: AsRef<[u8]>, B: AsRef<[u8]>> IterateBounds for (Bound<A>, Bound<B>) {
 
 impl<P: AsRef<[u8]>> IterateBounds for PrefixRange<P> {
     fn into_bounds(self, order: &KeyOrder) -> Option<KeyBounds> {
-        let (first, behind) = order.comparator().prefix_bounds(self.0.as_ref())?;
-        Some(KeyBounds {
-            lower: Bound::Included(first),
-            upper: behind.map_or(Bound::Unbounded, Bound::Excluded),
-        })
+        let prefix = self.0.as_ref();
+        if prefix.is_empty() {
+            return Some(KeyBounds::default());
+        }
+        let (lower, upper) = order.comparator().prefix_bounds(prefix)?;
+        Some(KeyBounds { lower, upper })
     }
 }
 
@@ -178,5 +179,13 @@ mod tests {
         assert!(both.is_behind(&order, b"m") && !both.is_behind(&order, b"l"));
         let prefix = PrefixRange("a\u{7f}").into_bounds(&order).unwrap();
         assert_eq!(prefix.upper, Bound::Excluded(b"a\x80".to_vec()));
+        let reverse = PrefixRange("ab")
+            .into_bounds(&KeyOrder::ReverseBytewise)
+            .unwrap();
+        assert_eq!(reverse.lower, Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(reverse.upper, Bound::Included(b"ab".to_vec()));
+        let all = PrefixRange("").into_bounds(&KeyOrder::Uint64);
+        assert_eq!(all, Some(KeyBounds::default()));
+        assert_eq!(PrefixRange("a").into_bounds(&KeyOrder::Uint64), None);
     }
 }

@@ -491,10 +491,9 @@ impl DbCursor {
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.begin_seek()?;
         let prefix_use = match &self.bounds.lower {
-            Bound::Included(key) | Bound::Excluded(key) => {
-                self.prefix_use_from(key, Direction::Forward)
-            }
-            Bound::Unbounded => PrefixUse::None,
+            Bound::Included(key) => self.prefix_use_from(key, Direction::Forward),
+            // Such a scan stays in the prefix of the key it finds, if it stays in one.
+            Bound::Excluded(_) | Bound::Unbounded => PrefixUse::None,
         };
         self.seek_step(prefix_use, Scan::seek_to_first)
     }

@@ -102,10 +102,12 @@ fn ends_in(bounds: &KeyBounds, order: &KeyOrder, prefix: &[u8], direction: Direc
     match bound {
         Bound::Unbounded => false,
         Bound::Included(key) | Bound::Excluded(key) if key.starts_with(prefix) => true,
-        Bound::Excluded(key) if direction == Direction::Forward => {
+        Bound::Included(_) | Bound::Excluded(_) => {
             let range = PrefixRange(prefix).into_bounds(order);
-            range.is_some_and(|range| range.upper == Bound::Excluded(key.clone()))
+            range.is_some_and(|range| match direction {
+                Direction::Forward => range.upper == *bound,
+                Direction::Backward => range.lower == *bound,
+            })
         }
-        Bound::Included(_) | Bound::Excluded(_) => false,
     }
 }

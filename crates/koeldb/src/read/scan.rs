@@ -219,11 +219,14 @@ impl<C: RunsCursor> Scan<C> {
     }
 
     /// Moves to the first entry; as in RocksDB, a lower bound counts as the key sought.
+    ///
+    /// One that is excluded does not: in the order of the comparator, it may be the last key before
+    /// those of a prefix.
     pub(crate) fn seek_to_first(&mut self) -> Step<C> {
         self.at = Position::Nowhere;
         match self.bounds.lower.clone() {
-            Bound::Unbounded => self.start_prefix(None),
-            Bound::Included(lower) | Bound::Excluded(lower) => self.start_prefix(Some(&lower)),
+            Bound::Excluded(_) | Bound::Unbounded => self.start_prefix(None),
+            Bound::Included(lower) => self.start_prefix(Some(&lower)),
         }
         self.move_to_first()?;
         self.find_visible_forward(false)?;

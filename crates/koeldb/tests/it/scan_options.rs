@@ -1,12 +1,13 @@
 //! Options of scans: limits of skipped entries, seeks in place of steps, filters of prefixes.
 
 use std::cmp::Ordering;
+use std::ops::Bound;
 
 use koeldb::statistics::{Statistics, Ticker};
 use koeldb::{
     BlockBasedOptions, BytewiseComparator, CompactRangeOptions, Comparator, ConfigOptions, Db,
-    ErrorKind, FixedPrefix, IteratorMode, Options, PrefixExtractor, ReadOptions,
-    ReverseBytewiseComparator,
+    ErrorKind, FixedPrefix, IteratorMode, Options, PrefixExtractor, PrefixRange, ReadOptions,
+    ReverseBytewiseComparator, Uint64Comparator,
 };
 use koeldb_testkit::Random;
 use koeldb_testkit::random::mix;
@@ -134,7 +135,7 @@ impl Comparator for OwnOrder {
         }
     }
 
-    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
         let bounds = || BytewiseComparator.prefix_bounds(prefix);
         self.keeps_prefixes.then(bounds).flatten()
     }
@@ -280,6 +281,134 @@ fn filters_of_prefixes_change_no_scan() {
             }
         }
     }
+}
+
+type Entry = koeldb::Result<(koeldb::PinnedSlice, koeldb::PinnedSlice)>;
+
+/// Keys and prefixes with bytes at both ends of the order.
+fn edge_key(random: &mut Random) -> Vec<u8> {
+    let len = random.below(4);
+    (0..len)
+        .map(|_| pick(random, &[0, 1, b'a', 0xfe, 0xff]))
+        .collect()
+}
+
+#[test]
+fn a_scan_of_a_prefix_has_exactly_its_keys_in_the_order_of_the_comparator() {
+    for case in 0..60 {
+        let random = &mut Random::new(mix(case));
+        let order = case % 4;
+        let mut options = base_options();
+        set_order(&mut options, order);
+        set_extractor(&mut options, random.below(4));
+        options.set_disable_auto_compactions(true);
+        let db = open(&options);
+        let mut all = Vec::new();
+        for number in 0..60 {
+            let key = edge_key(random);
+            db.put(&key, "value").unwrap();
+            if number % 20 == 0 {
+                db.flush().unwrap();
+            }
+            all.push(key);
+        }
+        all.sort();
+        all.dedup();
+        if order == 1 {
+            all.reverse();
+        }
+        for _ in 0..20 {
+            let prefix = edge_key(random);
+            let mut range = db.prefix(&prefix);
+            if order == 3 && !prefix.is_empty() {
+                let error = range.next().unwrap().unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::NotSupported);
+                continue;
+            }
+            let keys = |scan: &mut dyn Iterator<Item = Entry>| -> Vec<Vec<u8>> {
+                scan.map(|entry| entry.unwrap().0.to_vec()).collect()
+            };
+            let mut forward = keys(&mut range);
+            let mut backward = keys(&mut db.prefix(&prefix).rev());
+            backward.reverse();
+            assert_eq!(forward, backward, "case {case}, prefix {prefix:?}");
+            if order == 3 {
+                forward.sort();
+            }
+            let mut expected = all.clone();
+            expected.retain(|key| key.starts_with(&prefix));
+            assert_eq!(forward, expected, "case {case}, prefix {prefix:?}");
+        }
+    }
+}
+
+#[test]
+fn a_scan_that_stays_in_its_prefix_finds_it_in_every_order() {
+    for order in 0..3 {
+        let mut options = base_options();
+        set_order(&mut options, order);
+        options.set_prefix_extractor(FixedPrefix::new(2));
+        let db = open(&options);
+        for key in ["aa1", "ab1", "ab2", "ac1"] {
+            db.put(key, "value").unwrap();
+        }
+        let mut read = ReadOptions::new();
+        read.set_prefix_same_as_start(true);
+        let keys = |prefix: &str| {
+            let keys = db.prefix_opt(prefix, &read).map(Result::unwrap);
+            let mut keys: Vec<_> = keys.map(|(key, _)| key.to_vec()).collect();
+            keys.sort();
+            keys
+        };
+        assert_eq!(keys("ab"), [b"ab1", b"ab2"], "order {order}");
+        assert_eq!(keys("ab2"), [b"ab2"], "order {order}");
+        assert!(keys("ad").is_empty(), "order {order}");
+    }
+}
+
+#[test]
+fn the_empty_prefix_is_every_key_of_integers_and_other_prefixes_of_them_are_refused() {
+    let mut options = base_options();
+    options.set_comparator(Uint64Comparator);
+    let db = open(&options);
+    for number in [1_u64, 256, 3] {
+        db.put(number.to_le_bytes(), "value").unwrap();
+    }
+    let keys: Vec<_> = db
+        .prefix("")
+        .map(|entry| entry.unwrap().0.to_vec())
+        .collect();
+    assert_eq!(
+        keys,
+        [1_u64, 3, 256].map(|number| number.to_le_bytes().to_vec())
+    );
+    let error = db.prefix([1]).next().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+    db.compact_range(PrefixRange("")).unwrap();
+}
+
+#[test]
+fn tables_of_a_prefix_are_dropped_under_the_reverse_order() {
+    let mut options = base_options();
+    options
+        .set_comparator(ReverseBytewiseComparator)
+        .set_disable_auto_compactions(true);
+    let db = open(&options);
+    for keys in [["aa", "ab"], ["b", "bz"], ["c", "ca"]] {
+        for key in keys {
+            db.put(key, "value").unwrap();
+        }
+        db.flush().unwrap();
+        db.compact_range(PrefixRange(&keys[0][..1])).unwrap();
+    }
+    db.default_cf()
+        .delete_files_in_range(PrefixRange("b"))
+        .unwrap();
+    let keys: Vec<_> = db
+        .range(..)
+        .map(|entry| entry.unwrap().0.to_vec())
+        .collect();
+    assert_eq!(keys, [&b"ca"[..], b"c", b"ab", b"aa"]);
 }
 
 /// Scans of 100 absent prefixes within the range of every table: data blocks read, filters asked.
