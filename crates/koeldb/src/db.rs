@@ -24,6 +24,7 @@ use crate::report::{RecoveryReport, ScrubReport, SettingWithoutEffect};
 use crate::secondary::CatchUpReport;
 use crate::snapshot::Snapshot;
 use crate::stats_history::StatsHistoryEntry;
+use crate::visibility::SnapshotPurpose;
 
 use crate::inner::{DbInner, OpenColumnFamily};
 
@@ -220,7 +221,12 @@ impl Db {
     /// dropped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.inner())
+        Snapshot::new(self.inner(), SnapshotPurpose::Reads)
+    }
+
+    /// Creates a snapshot since which a transaction checks for write conflicts.
+    pub(crate) fn conflict_snapshot(&self) -> Snapshot {
+        Snapshot::new(self.inner(), SnapshotPurpose::Conflicts)
     }
 
     /// Flushes every column family and waits until the tables are durable.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::{Error, Result};
-use koeldb_lsm::job::PartRange;
+use koeldb_lsm::job::{LiveSnapshots, PartRange};
 use koeldb_lsm::pick;
 
 use crate::background::WorkerJob;
@@ -89,7 +89,8 @@ impl Db {
         let job = WorkerJob {
             db_id: input.db_id.clone(),
             directory: directory.to_owned(),
-            snapshots: input.snapshots.clone(),
+            // The message does not tell which are of transactions.
+            snapshots: LiveSnapshots::of_any_owner(input.snapshots.clone()),
             range: PartRange {
                 from: input.begin.clone(),
                 to: input.end.clone(),

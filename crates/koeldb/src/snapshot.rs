@@ -8,17 +8,22 @@ use koeldb_base::SeqNo;
 use crate::inner::DbInner;
 use crate::secondary::View;
 use crate::super_version::SuperVersion;
+use crate::visibility::SnapshotPurpose;
 
 struct Inner {
     db: Arc<DbInner>,
     seqno: SeqNo,
+    purpose: SnapshotPurpose,
     /// The states of all column families, in a secondary database.
     view: Option<View>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.db.visibility.snapshots.release(self.seqno);
+        self.db
+            .visibility
+            .snapshots
+            .release(self.seqno, self.purpose);
         self.db.background.snapshot_released();
     }
 }
@@ -30,15 +35,15 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(db: &Arc<DbInner>) -> Self {
+    pub(crate) fn new(db: &Arc<DbInner>, purpose: SnapshotPurpose) -> Self {
         let (seqno, view) = match &db.secondary {
             None => (
                 db.visibility
-                    .take_snapshot(db.context.table_files.unix_secs()),
+                    .take_snapshot(purpose, db.context.table_files.unix_secs()),
                 None,
             ),
             Some(secondary) => {
-                let view = secondary.pin_view(&db.families, &db.visibility);
+                let view = secondary.pin_view(purpose, &db.families, &db.visibility);
                 (view.seqno, Some(view))
             }
         };
@@ -46,6 +51,7 @@ impl Snapshot {
             inner: Arc::new(Inner {
                 db: Arc::clone(db),
                 seqno,
+                purpose,
                 view,
             }),
         }

@@ -7,10 +7,10 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::range_del::union_of;
 use koeldb_base::stats::Statistics;
-use koeldb_base::{KeyOrder, Result, SeqNo};
+use koeldb_base::{KeyOrder, Result};
 use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority, RateLimiter};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
-use koeldb_lsm::job::{FlushJob, FlushResult, OutputSpec};
+use koeldb_lsm::job::{FlushJob, FlushResult, LiveSnapshots, OutputSpec};
 use koeldb_lsm::version::FileNumbers;
 use koeldb_lsm::{OpenTables, TableOpener};
 use koeldb_memtable::Memtable;
@@ -195,7 +195,7 @@ impl TableFiles {
         job_id: JobId,
         family: &ColumnFamilyData,
         memtables: &[Arc<Memtable>],
-        snapshots: &[SeqNo],
+        snapshots: &LiveSnapshots,
         epoch: u64,
         reason: TableReason,
     ) -> Result<FlushResult> {
@@ -233,7 +233,7 @@ impl TableFiles {
             order: family.order.clone(),
             memtables: memtables.iter().map(Memtable::cursor).collect(),
             tombstones: union_of(&family.order, &tombstones),
-            snapshots: snapshots.to_vec(),
+            snapshots: snapshots.clone(),
             merge_operator: options.merge_operator.as_deref(),
             entry_count: verifies_count.then(|| memtables.iter().map(|m| m.point_count()).sum()),
             output: OutputSpec {
@@ -250,7 +250,7 @@ impl TableFiles {
                 target_is_upper_bound: false,
                 grandparents: &[],
                 max_grandparent_bytes: u64::MAX,
-                snapshots,
+                snapshots: &snapshots.all,
                 bottommost: false,
                 epoch,
                 file_checksums: self.file_checksums,

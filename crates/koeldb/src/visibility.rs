@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use koeldb_base::SeqNo;
 use koeldb_base::key::MAX_SEQNO;
 
+pub(crate) use snapshots::SnapshotPurpose;
+
 use snapshots::SnapshotList;
 
 /// The published sequence number and the snapshots of a database.
@@ -40,8 +42,8 @@ impl Visibility {
     }
 
     /// Registers a snapshot of the latest visible write.
-    pub(crate) fn take_snapshot(&self, unix_secs: u64) -> SeqNo {
-        self.snapshots.acquire(unix_secs, || self.seqno())
+    pub(crate) fn take_snapshot(&self, purpose: SnapshotPurpose, unix_secs: u64) -> SeqNo {
+        self.snapshots.acquire(purpose, unix_secs, || self.seqno())
     }
 
     /// The oldest live snapshot; the largest sequence number if there is none.

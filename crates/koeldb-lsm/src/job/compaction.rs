@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use koeldb_base::merge_operator::MergeOperator;
 use koeldb_base::range_del::{FragmentedTombstones, union_of};
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result, SeqNo};
+use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result};
 use koeldb_table::reader::{Anchor, TableCursor, TableCursorOptions};
 use koeldb_table::source::BlockingSource;
 
@@ -20,6 +20,7 @@ use super::compaction_cursor::{CompactionCursor, CompactionRules, DropCounts};
 use super::filter::CompactionFilter;
 use super::output::{OutputSpec, Outputs, TableOutputs};
 use super::part::{self, PartCursor, PartRange};
+use super::snapshots::LiveSnapshots;
 use crate::cursor::{LevelCursor, MergingCursor};
 use crate::pick::CompactionPlan;
 use crate::table_opener::TableOpener;
@@ -44,8 +45,8 @@ pub struct CompactionJob<'a> {
     pub tables: &'a Arc<TableOpener>,
     /// The block source for reading inputs.
     pub source: BlockingSource,
-    /// The live snapshots, ascending; read after the plan was made.
-    pub snapshots: Vec<SeqNo>,
+    /// The live snapshots, read after the plan was made.
+    pub snapshots: LiveSnapshots,
     /// The merge operator.
     pub merge_operator: Option<&'a dyn MergeOperator>,
     /// The function that creates the compaction filters.

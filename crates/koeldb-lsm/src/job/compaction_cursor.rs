@@ -7,7 +7,9 @@
 //!   range tombstone of the same stripe.
 //! - A deletion visible to every reader, of a key that does not exist below the output, is dropped.
 //! - A single deletion annihilates with the value it meets in its stripe, and until then stays,
-//!   hidden or not; the pair hides no older deletion.
+//!   hidden or not; the pair hides no older deletion. If a transaction checks for conflicts from
+//!   before the single deletion, and no newer entry of the key remains, both stay as the trace of
+//!   the write, the value without its bytes.
 //! - Merge operands of a stripe are combined with their base, or with each other.
 //! - The compaction filter is called for the newest value of each key, unless a snapshot still
 //!   needs it.
@@ -16,14 +18,15 @@
 //! Invariant: for every listed snapshot, and for the latest state, reading the output together with
 //! the levels below gives the same result as reading the input, except for changes by the
 //! compaction filter, and for keys that were written more than once since their last deletion and
-//! then deleted with a single deletion.
+//! then deleted with a single deletion. A key that was written after the oldest snapshot of a
+//! transaction keeps an entry, or a range tombstone, with the number of its newest write.
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use koeldb_base::entity::{default_column, with_default_column};
-use koeldb_base::key::{InternalKey, MAX_SEQNO, encode_into};
+use koeldb_base::key::{InternalKey, encode_into};
 use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
 use koeldb_base::merge_operator::{MergeOperator, merge_operands, merge_values};
 use koeldb_base::range_del::FragmentedTombstones;
@@ -33,6 +36,7 @@ use koeldb_base::{
 
 use super::filter::{CompactionFilter, Decision};
 use super::output::TableOutputs;
+use super::snapshots::{LiveSnapshots, stripe_of};
 use crate::version::blob_files_not_supported;
 
 /// A function that tells whether a user key may exist below the output; called with ascending keys.
@@ -42,8 +46,8 @@ pub type ExistsBelow<'a> = Box<dyn FnMut(&[u8]) -> bool + 'a>;
 pub struct CompactionRules<'a> {
     /// The order of user keys.
     pub order: KeyOrder,
-    /// The live snapshots, ascending.
-    pub snapshots: Vec<SeqNo>,
+    /// The live snapshots.
+    pub snapshots: LiveSnapshots,
     /// The range tombstones of all inputs.
     pub tombstones: Option<FragmentedTombstones>,
     /// Whether there is nothing below the output, so that sequence numbers need not be kept.
@@ -160,6 +164,8 @@ pub struct CompactionCursor<'a, C> {
     ///
     /// Such entries, removed with or without their values, do not hide older ones.
     only_single_deletions: bool,
+    /// Whether an entry of the current key was yielded, which is a trace of all older writes.
+    has_yielded: bool,
     out: OutputEntry,
     queue: VecDeque<(SeqNo, ValueType, Vec<u8>)>,
     advance: bool,
@@ -182,6 +188,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             has_key: false,
             stripe: None,
             only_single_deletions: true,
+            has_yielded: false,
             out: OutputEntry::Input,
             queue: VecDeque::new(),
             advance: false,
@@ -231,14 +238,14 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
 
     /// The oldest snapshot that sees an entry written at `seqno`; the largest number if none does.
     fn stripe_of(&self, seqno: SeqNo) -> SeqNo {
-        stripe_of(&self.rules.snapshots, seqno)
+        stripe_of(&self.rules.snapshots.all, seqno)
     }
 
     fn is_visible_to_all(&self, seqno: SeqNo) -> bool {
         self.rules
             .snapshots
-            .first()
-            .is_none_or(|&oldest| seqno <= oldest)
+            .oldest()
+            .is_none_or(|oldest| seqno <= oldest)
     }
 
     /// Whether a range tombstone of the same stripe hides an entry of the current key.
@@ -300,9 +307,11 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             }
             if is_first {
                 self.has_key = true;
+                self.has_yielded = false;
                 self.stripe = None;
             }
             if self.keep(is_first, seqno, value_type)? {
+                self.has_yielded = true;
                 return Ok(true);
             }
         }
@@ -391,25 +400,44 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
 
     /// Handles a single deletion.
     ///
-    /// Of several single deletions one remains for it.
+    /// Of several single deletions one remains, with the number of the newest.
     fn keep_single_deletion(&mut self, seqno: SeqNo, stripe: SeqNo) -> Result<bool> {
-        self.consume()?;
         self.advance = false;
-        let mut next = None;
-        if self.input.valid() {
-            let entry = InternalKey::parse(self.input.key())?;
-            let is_near = self.rules.order.equal(entry.user_key, self.user_key())
-                && self.stripe_of(entry.seqno) == stripe;
-            next = is_near.then_some(entry.value_type);
-        }
-        let meets_value = |next: ValueType| !next.is_deletion() && next != ValueType::Merge;
-        if next.is_some_and(meets_value) {
+        let mut next;
+        loop {
+            self.consume()?;
+            next = None;
+            if self.input.valid() {
+                let entry = InternalKey::parse(self.input.key())?;
+                let is_near = self.rules.order.equal(entry.user_key, self.user_key())
+                    && self.stripe_of(entry.seqno) == stripe;
+                next = is_near.then_some((entry.seqno, entry.value_type));
+            }
+            if !matches!(next, Some((_, ValueType::SingleDeletion))) {
+                break;
+            }
             self.entries_read += 1;
-            self.drops.obsolete += 2;
-            self.advance = true;
-            return Ok(false);
+            self.drops.obsolete += 1;
         }
-        if next == Some(ValueType::SingleDeletion) || self.is_deletion_obsolete(seqno) {
+        if let Some((value_seqno, value_type)) = next
+            && !value_type.is_deletion()
+            && value_type != ValueType::Merge
+        {
+            self.entries_read += 1;
+            self.advance = true;
+            if self.has_yielded || !self.rules.snapshots.may_conflict(seqno) {
+                self.drops.obsolete += 2;
+                return Ok(false);
+            }
+            // The single deletion alone would later meet a value that is not its own. Nothing reads
+            // the bytes of its value.
+            self.set_output(seqno, ValueType::SingleDeletion);
+            self.out = OutputEntry::Owned(Vec::new());
+            self.queue
+                .push_back((value_seqno, ValueType::Value, Vec::new()));
+            return Ok(true);
+        }
+        if self.is_deletion_obsolete(seqno) {
             self.drops.obsolete += 1;
             return Ok(false);
         }
@@ -452,6 +480,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             && self
                 .rules
                 .snapshots
+                .all
                 .last()
                 .is_none_or(|&newest| seqno > newest)
     }
@@ -562,13 +591,4 @@ struct OperandRun {
 
 fn values(operands: &[(SeqNo, Vec<u8>)]) -> Vec<&[u8]> {
     operands.iter().map(|(_, value)| value.as_slice()).collect()
-}
-
-/// The oldest of the ascending `snapshots` that sees an entry written at `seqno`.
-///
-/// The largest sequence number represents the latest state.
-#[must_use]
-pub fn stripe_of(snapshots: &[SeqNo], seqno: SeqNo) -> SeqNo {
-    let index = snapshots.partition_point(|&snapshot| snapshot < seqno);
-    snapshots.get(index).copied().unwrap_or(MAX_SEQNO)
 }

@@ -1,12 +1,13 @@
 //! The flush job, which writes memtables to one table of level 0.
 
 use koeldb_base::range_del::FragmentedTombstones;
-use koeldb_base::{Blocking, Cursor, Error, KeyOrder, Result, SeqNo};
+use koeldb_base::{Blocking, Cursor, Error, KeyOrder, Result};
 use koeldb_table::TableProperties;
 
 use super::compaction_cursor::{CompactionCursor, CompactionRules, DropCounts};
 use super::entry_hash::EntryHash;
 use super::output::{Fallback, OutputSpec, TableOutputs};
+use super::snapshots::LiveSnapshots;
 use crate::cursor::MergingCursor;
 use crate::version::FileMeta;
 use koeldb_base::merge_operator::MergeOperator;
@@ -36,8 +37,8 @@ pub struct FlushJob<'a, C> {
     pub memtables: Vec<C>,
     /// The range tombstones of the memtables.
     pub tombstones: Option<FragmentedTombstones>,
-    /// The live snapshots, ascending.
-    pub snapshots: Vec<SeqNo>,
+    /// The live snapshots.
+    pub snapshots: LiveSnapshots,
     /// The merge operator.
     pub merge_operator: Option<&'a dyn MergeOperator>,
     /// The number of entries of the memtables, without range tombstones, to be verified.

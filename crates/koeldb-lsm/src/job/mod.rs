@@ -12,14 +12,14 @@ mod filter;
 mod flush;
 mod output;
 mod part;
+mod snapshots;
 
 pub use compaction::{CompactionJob, CompactionResult, NewFilter, RunParts, input_entry_count};
-pub use compaction_cursor::{
-    CompactionCursor, CompactionRules, DropCounts, ExistsBelow, stripe_of,
-};
+pub use compaction_cursor::{CompactionCursor, CompactionRules, DropCounts, ExistsBelow};
 pub use deletion_trigger::DeletionTrigger;
 pub use entry_hash::EntryHash;
 pub use filter::{CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision};
 pub use flush::{FlushJob, FlushResult};
 pub use output::{Fallback, OutputSpec, Outputs, TableOutputs};
 pub use part::PartRange;
+pub use snapshots::LiveSnapshots;

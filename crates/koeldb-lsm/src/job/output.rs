@@ -19,9 +19,9 @@ use koeldb_fs::{FileSystem, WriteOptions};
 use koeldb_table::TableProperties;
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 
-use super::compaction_cursor::stripe_of;
 use super::deletion_trigger::{DeletionCounter, DeletionTrigger};
 use super::entry_hash::EntryHash;
+use super::snapshots::stripe_of;
 use crate::file_checksum::{self, SummedFile};
 use crate::version::FileMeta;
 

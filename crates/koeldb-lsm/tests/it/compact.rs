@@ -1,7 +1,7 @@
 //! Scripts for the compaction cursor: input entries and tombstones, and the entries that it keeps.
 //!
 //! ```text
-//! compact [snapshots=(3,5)] [bottommost] [below=(a,c)] [merge]
+//! compact [snapshots=(3,5)] [conflicts=3] [bottommost] [below=(a,c)] [merge]
 //!         [remove=(x,y)] [change=(x,y)] [nocase]
 //! a#5,SET = one
 //! a#3,DEL
@@ -9,7 +9,7 @@
 //! ----
 //! ```
 //!
-//! `below` names user keys that may exist below the output; `merge` joins operands with commas; a
+//! `conflicts` is the oldest snapshot of a transaction. `below` names user keys that may exist below the output; `merge` joins operands with commas; a
 //! compaction filter removes the values in `remove` and replaces those in `change`. With `nocase`
 //! the comparator ignores the case of letters. Values may have escapes like `\x01`.
 
@@ -21,7 +21,9 @@ use koeldb_base::key::InternalKey;
 use koeldb_base::merge_operator::{MergeOperator, StringAppend};
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{Comparator, KeyOrder};
-use koeldb_lsm::job::{CompactionCursor, CompactionFilter, CompactionRules, Decision};
+use koeldb_lsm::job::{
+    CompactionCursor, CompactionFilter, CompactionRules, Decision, LiveSnapshots,
+};
 use koeldb_lsm::text::KeyText;
 
 use crate::entries::{self, Entries};
@@ -76,7 +78,10 @@ fn compact(case: &mut TestCase) -> String {
     let bottommost = case.take_flag("bottommost").unwrap();
     let rules = CompactionRules {
         order: order.clone(),
-        snapshots: case.try_take_args("snapshots").unwrap().unwrap_or_default(),
+        snapshots: LiveSnapshots {
+            all: case.try_take_args("snapshots").unwrap().unwrap_or_default(),
+            oldest_conflict: case.try_take_arg("conflicts").unwrap(),
+        },
         tombstones: (!tombstones.is_empty())
             .then(|| FragmentedTombstones::new(&order, &tombstones)),
         bottommost,

@@ -2,7 +2,7 @@
 
 use koeldb_base::{ErrorKind, KeyOrder};
 use koeldb_fs::FileSystem;
-use koeldb_lsm::job::FlushJob;
+use koeldb_lsm::job::{FlushJob, LiveSnapshots};
 
 use crate::entries::{self, Entries};
 use crate::tables;
@@ -18,7 +18,7 @@ fn a_flush_that_reads_another_number_of_entries_fails_and_leaves_no_file() {
             order: order.clone(),
             memtables: vec![Entries::new(&order, lines.clone())],
             tombstones: None,
-            snapshots: Vec::new(),
+            snapshots: LiveSnapshots::default(),
             merge_operator: None,
             entry_count,
             output: tables::output_spec(&fs, &next_file_number),

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use koeldb_base::Result;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::stats::Ticker;
-use koeldb_base::{Result, SeqNo};
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_lsm::job::{
-    CompactionFilterContext, CompactionJob, CompactionResult, DeletionTrigger, OutputSpec, Outputs,
+    CompactionFilterContext, CompactionJob, CompactionResult, DeletionTrigger, LiveSnapshots,
+    OutputSpec, Outputs,
 };
 use koeldb_lsm::pick::{CompactionPlan, CompactionReason, leveled, universal};
 use koeldb_lsm::version::Version;
@@ -74,7 +75,7 @@ struct Merge<'a> {
     request: CompactionRequest<'a>,
     options: Arc<ColumnFamilyOptions>,
     version: Arc<Version>,
-    snapshots: Vec<SeqNo>,
+    snapshots: LiveSnapshots,
     /// The size at which an output table is cut.
     target_file_bytes: u64,
     deletion_triggers: Vec<DeletionTrigger>,
@@ -97,7 +98,7 @@ impl<'a> Merge<'a> {
             Some(job) => job.snapshots.clone(),
             None => jobs.visibility.snapshots.all(),
         };
-        let oldest = snapshots.first().copied();
+        let oldest = snapshots.oldest();
         let log = &jobs.context.info_log;
         log.compaction_started(info.job_id, &family.name, plan, oldest);
         // Level 0 is not divided.
@@ -224,7 +225,7 @@ impl<'a> Merge<'a> {
             target_is_upper_bound: self.options.target_file_size_is_upper_bound,
             grandparents: &plan.grandparents,
             max_grandparent_bytes: plan.max_grandparent_bytes,
-            snapshots: &self.snapshots,
+            snapshots: &self.snapshots.all,
             bottommost: plan.bottommost,
             epoch: plan.output_epoch(),
             file_checksums: context.table_files.file_checksums,

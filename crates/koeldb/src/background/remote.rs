@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::{Purpose, WriteOptions};
-use koeldb_lsm::job::{Outputs, PartRange};
+use koeldb_lsm::job::{LiveSnapshots, Outputs, PartRange};
 use koeldb_lsm::pick::CompactionPlan;
 use koeldb_table::builder::TableReason;
 
@@ -35,7 +35,7 @@ fn aborted() -> Error {
 pub(crate) struct WorkerJob {
     pub(crate) db_id: String,
     pub(crate) directory: PathBuf,
-    pub(crate) snapshots: Vec<SeqNo>,
+    pub(crate) snapshots: LiveSnapshots,
     pub(crate) range: PartRange,
 }
 
@@ -149,7 +149,7 @@ impl Background {
         let files = plan.files();
         let input = JobInput {
             family: family.name.clone(),
-            snapshots: self.visibility.snapshots.all(),
+            snapshots: self.visibility.snapshots.all().all,
             files: files.map(|(_, file)| table_name(file.number)).collect(),
             output_level: u32::try_from(plan.output_level).unwrap_or(u32::MAX),
             db_id: self.context.identity.clone(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use koeldb_base::file_name;
 use koeldb_base::{Error, Result};
+use koeldb_lsm::job::LiveSnapshots;
 use koeldb_lsm::manifest::{self, ColumnFamilySnapshot, ManifestSnapshot};
 use koeldb_lsm::version::{FileNumbers, VersionEdit, apply_edit};
 use koeldb_table::builder::TableReason;
@@ -150,7 +151,14 @@ fn flush(
     }
     let newest = family.version.files().map(|(_, file)| file.epoch).max();
     let epoch = newest.unwrap_or(0) + 1;
-    let flushed = tables.flush(job, data, &memtables, &[], epoch, TableReason::Flush)?;
+    let flushed = tables.flush(
+        job,
+        data,
+        &memtables,
+        &LiveSnapshots::default(),
+        epoch,
+        TableReason::Flush,
+    )?;
     if let Some(file) = flushed.file {
         let edit = VersionEdit {
             added_files: vec![(0, Arc::new(file))],

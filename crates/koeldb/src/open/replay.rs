@@ -15,6 +15,7 @@ use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{RecordReader, RecoveryMode, survey};
 use koeldb_lsm::FileMeta;
+use koeldb_lsm::job::LiveSnapshots;
 use koeldb_lsm::version::VersionSet;
 use koeldb_table::builder::TableReason;
 
@@ -716,7 +717,7 @@ fn flush(
         RECOVERY_JOB,
         family,
         &[memtable],
-        &[],
+        &LiveSnapshots::default(),
         epoch,
         TableReason::Recovery,
     )?;

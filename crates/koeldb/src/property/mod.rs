@@ -171,13 +171,7 @@ fn numeric_property(
         }),
         "is-file-deletions-enabled" => u64::from(commit.tree.holds().count() == 0),
         "num-snapshots" => commit.visibility.snapshots.count() as u64,
-        "oldest-snapshot-sequence" => commit
-            .visibility
-            .snapshots
-            .all()
-            .first()
-            .copied()
-            .unwrap_or(0),
+        "oldest-snapshot-sequence" => commit.visibility.snapshots.oldest().unwrap_or(0),
         "oldest-snapshot-time" => commit.visibility.snapshots.oldest_unix_secs(),
         "num-live-versions" => live_versions(commit, family).len() as u64,
         "estimate-live-data-size" => live_bytes(&family.version()),

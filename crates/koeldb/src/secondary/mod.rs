@@ -34,7 +34,7 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
 use crate::options::ColumnFamilyOptions;
 use crate::super_version::SuperVersion;
-use crate::visibility::Visibility;
+use crate::visibility::{SnapshotPurpose, Visibility};
 use crate::write::commit::CommitPipeline;
 
 pub(crate) use links::{Links, can_link, check_own, mark_own};
@@ -149,10 +149,15 @@ impl Secondary {
     }
 
     /// Pins the current view, as a snapshot.
-    pub(crate) fn pin_view(&self, families: &ColumnFamilySet, visibility: &Visibility) -> View {
+    pub(crate) fn pin_view(
+        &self,
+        purpose: SnapshotPurpose,
+        families: &ColumnFamilySet,
+        visibility: &Visibility,
+    ) -> View {
         let _view = lock(&self.view);
         View {
-            seqno: visibility.take_snapshot(families.unix_secs()),
+            seqno: visibility.take_snapshot(purpose, families.unix_secs()),
             families: families
                 .all()
                 .into_iter()

@@ -206,23 +206,22 @@ impl Transaction {
         Ok(())
     }
 
-    /// Creates a snapshot at the number since which a key is tracked; returns the number.
-    ///
-    /// A snapshot at the first key alone does not suffice: a put and a single deletion above it
-    /// annihilate each other, although a later key may be tracked since the put.
+    /// Keeps the traces of writes since the number since which a key is tracked; returns the
+    /// number.
     fn hold_history(&mut self) -> SeqNo {
         let since = match &self.snapshot {
             Some(snapshot) => snapshot.sequence_number(),
             None => self.inner().visibility.seqno(),
         };
-        if let Some(newest) = self.history.last()
-            && newest.sequence_number() == since
+        if let Some(oldest) = &self.history
+            && oldest.sequence_number() <= since
         {
             return since;
         }
-        let held = self.snapshot.clone().unwrap_or_else(|| self.db.snapshot());
+        let snapshot = self.snapshot.clone();
+        let held = snapshot.unwrap_or_else(|| self.db.conflict_snapshot());
         let since = held.sequence_number();
-        self.history.push(held);
+        self.history = Some(held);
         since
     }
 

@@ -53,9 +53,9 @@ pub struct Transaction {
     pub(super) snapshot: Option<Snapshot>,
     /// Whether the next operation that uses a key must set a snapshot.
     pub(super) is_snapshot_due: bool,
-    /// Snapshots at the numbers since which keys are tracked, ascending: compactions then keep the
-    /// newest entry above each of them, with its number.
-    pub(super) history: Vec<Snapshot>,
+    /// A snapshot not above the numbers since which keys are tracked: flushes and compactions then
+    /// keep a trace of each write since.
+    pub(super) history: Option<Snapshot>,
     pub(super) owner: Arc<Owner>,
 }
 
@@ -71,9 +71,9 @@ impl Transaction {
             options: options.clone(),
             batch: WriteBatchWithIndex::with_order(true, order),
             tracker: Tracker::default(),
-            snapshot: options.set_snapshot.then(|| db.snapshot()),
+            snapshot: options.set_snapshot.then(|| db.conflict_snapshot()),
             is_snapshot_due: false,
-            history: Vec::new(),
+            history: None,
             owner: Owner::new(inner.key_locks.new_id(), expires),
             db: db.clone(),
         }
@@ -109,7 +109,7 @@ impl Transaction {
 
     /// Sets a snapshot of the present state, which reads see and later writes conflict with.
     pub fn set_snapshot(&mut self) {
-        self.snapshot = Some(self.db.snapshot());
+        self.snapshot = Some(self.db.conflict_snapshot());
         self.is_snapshot_due = false;
     }
 
@@ -314,7 +314,7 @@ impl Transaction {
     /// It keeps its snapshot, id and expiration.
     pub fn clear(&mut self) {
         self.batch.clear();
-        self.history.clear();
+        self.history = None;
         self.release_all();
     }
 

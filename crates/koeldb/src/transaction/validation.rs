@@ -1,8 +1,8 @@
 //! The search for writes that conflict with a transaction: the newest sequence number of a key.
 //!
 //! An entry above a number is in the memtables of a super-version unless a table has numbers above
-//! it. The transaction holds a snapshot at the number: compactions then keep the newest entry of each
-//! key that was written since, with its number, and ingested tables get a number above it.
+//! it. The transaction holds a snapshot not above the number: flushes and compactions then keep the
+//! number of the newest write since of each key, and ingested tables get a number above it.
 
 use koeldb_base::lookup::Lookup;
 use koeldb_base::{Result, SeqNo};

@@ -5,17 +5,28 @@ use std::sync::Mutex;
 
 use koeldb_base::SeqNo;
 use koeldb_base::sync::lock_plain as lock;
+use koeldb_lsm::job::LiveSnapshots;
 
 /// The live snapshots of a database.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotList {
-    counts: Mutex<BTreeMap<SeqNo, LiveSnapshots>>,
+    counts: Mutex<BTreeMap<SeqNo, AtNumber>>,
+}
+
+/// The use of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SnapshotPurpose {
+    Reads,
+    /// A transaction reads it, and checks for writes since.
+    Conflicts,
 }
 
 /// The snapshots at one sequence number.
 #[derive(Debug)]
-struct LiveSnapshots {
+struct AtNumber {
     count: usize,
+    /// The number of those from which a transaction checks for write conflicts.
+    conflict_count: usize,
     /// The time of the first one, in seconds since 1970.
     unix_secs: u64,
 }
@@ -23,21 +34,30 @@ struct LiveSnapshots {
 impl SnapshotList {
     /// Registers a snapshot at the number that `current` returns, while no compaction can read the
     /// list.
-    pub(crate) fn acquire(&self, unix_secs: u64, current: impl FnOnce() -> SeqNo) -> SeqNo {
+    pub(crate) fn acquire(
+        &self,
+        purpose: SnapshotPurpose,
+        unix_secs: u64,
+        current: impl FnOnce() -> SeqNo,
+    ) -> SeqNo {
         let mut counts = lock(&self.counts);
         let seqno = current();
-        let new = LiveSnapshots {
+        let new = AtNumber {
             count: 0,
+            conflict_count: 0,
             unix_secs,
         };
-        counts.entry(seqno).or_insert(new).count += 1;
+        let live = counts.entry(seqno).or_insert(new);
+        live.count += 1;
+        live.conflict_count += usize::from(purpose == SnapshotPurpose::Conflicts);
         seqno
     }
 
     /// Ends a snapshot.
-    pub(crate) fn release(&self, seqno: SeqNo) {
+    pub(crate) fn release(&self, seqno: SeqNo, purpose: SnapshotPurpose) {
         let mut counts = lock(&self.counts);
         if let Some(live) = counts.get_mut(&seqno) {
+            live.conflict_count -= usize::from(purpose == SnapshotPurpose::Conflicts);
             live.count -= 1;
             if live.count == 0 {
                 counts.remove(&seqno);
@@ -45,9 +65,14 @@ impl SnapshotList {
         }
     }
 
-    /// Returns the sequence numbers of all live snapshots, ascending.
-    pub(crate) fn all(&self) -> Vec<SeqNo> {
-        lock(&self.counts).keys().copied().collect()
+    /// Returns all live snapshots.
+    pub(crate) fn all(&self) -> LiveSnapshots {
+        let counts = lock(&self.counts);
+        let mut of_transactions = counts.iter().filter(|(_, live)| live.conflict_count > 0);
+        LiveSnapshots {
+            oldest_conflict: of_transactions.next().map(|(&seqno, _)| seqno),
+            all: counts.keys().copied().collect(),
+        }
     }
 
     /// Returns the sequence number of the oldest live snapshot.
@@ -78,7 +103,7 @@ impl SnapshotList {
 
 /// A guard that blocks new snapshots, and shows the live ones.
 pub(crate) struct SnapshotsHeld<'l> {
-    counts: std::sync::MutexGuard<'l, BTreeMap<SeqNo, LiveSnapshots>>,
+    counts: std::sync::MutexGuard<'l, BTreeMap<SeqNo, AtNumber>>,
 }
 
 impl SnapshotsHeld<'_> {

@@ -7,6 +7,7 @@
 //! anomalies from experimental observations", 2020). `checker` finds the anomalies.
 
 mod checker;
+mod conflicts;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
