@@ -70,9 +70,6 @@ impl Transaction {
         if self.options.expiration >= 0 && self.owner.is_expired(inner.context.clock.now()) {
             return Err(lock_errors::expired());
         }
-        if self.is_snapshot_due {
-            self.set_snapshot();
-        }
         if self.options.skip_concurrency_control {
             return Ok(None);
         }
@@ -149,6 +146,8 @@ impl Transaction {
         at: Option<usize>,
         acquired: Acquired,
     ) -> Result<()> {
+        // Behind the writes of those who held the lock meanwhile.
+        self.set_snapshot_if_due();
         let at = at.unwrap_or_else(|| {
             let cf = target.family.id();
             self.tracker.add(id, cf, target.key, target.mode())
@@ -178,8 +177,14 @@ impl Transaction {
             return Ok(());
         };
         let since = snapshot.sequence_number();
-        // Nobody has written a locked key since an earlier check.
-        if self.tracker.at(at).since.is_none() {
+        // Nobody has written a locked key since an earlier check. A rollback may have brought back a
+        // snapshot that is older than the check.
+        if self
+            .tracker
+            .at(at)
+            .since
+            .is_none_or(|checked| checked > since)
+        {
             let data = target.family.data();
             let context = &self.db.inner().context;
             check_unchanged(data, target.key, since, ValidationTier::All, context)?;
@@ -193,14 +198,18 @@ impl Transaction {
         if !target.validates {
             return Ok(());
         }
+        self.set_snapshot_if_due();
         let at = at.unwrap_or_else(|| {
             let cf = target.family.id();
             self.tracker.add(id, cf, target.key, target.mode())
         });
-        // A later use does not forget writes since the first one.
-        if self.tracker.at(at).since.is_none() {
+        // A later use does not forget writes since the first one; a snapshot that a rollback brought
+        // back may be older than that.
+        let tracked = self.tracker.at(at).since;
+        if self.snapshot.is_some() || tracked.is_none() {
             let since = self.hold_history();
-            self.tracker.at(at).since = Some(since);
+            let oldest = tracked.map_or(since, |tracked| tracked.min(since));
+            self.tracker.at(at).since = Some(oldest);
         }
         self.tracker.note_use(at, target.as_what == Use::Write);
         Ok(())

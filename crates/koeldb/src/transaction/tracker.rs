@@ -1,8 +1,39 @@
 //! The keys that a transaction has locked or must validate.
+//!
+//! Reads and writes of each key are counted, in all and since each save point: a rollback subtracts
+//! the uses since its save point, and a key without uses is released. (RocksDB:
+//! `utilities/transactions/lock/point/point_lock_tracker.cc`.)
+
+use std::collections::BTreeMap;
 
 use koeldb_base::SeqNo;
 
 use crate::key_locks::table::{ById, LockId, LockMode};
+
+/// The numbers of operations on a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Uses {
+    reads: u32,
+    writes: u32,
+}
+
+impl Uses {
+    fn note(&mut self, is_write: bool) {
+        match is_write {
+            true => self.writes += 1,
+            false => self.reads += 1,
+        }
+    }
+
+    fn subtract(&mut self, other: Uses) {
+        self.reads -= other.reads;
+        self.writes -= other.writes;
+    }
+
+    fn is_none(self) -> bool {
+        self == Uses::default()
+    }
+}
 
 /// A key that a transaction has locked or must validate.
 #[derive(Clone, Debug)]
@@ -14,31 +45,30 @@ pub(super) struct Tracked {
     /// The sequence number since which the key is known to be unchanged; `None` if it is not
     /// checked.
     pub(super) since: Option<SeqNo>,
-    is_written: bool,
-    read_count: u32,
+    uses: Uses,
     /// Whether the key was released again.
     is_gone: bool,
 }
 
-/// An upgrade of a lock from shared to exclusive, to be reverted by a rollback.
-#[derive(Clone, Copy, Debug)]
-struct Upgrade {
-    at: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct SavePoint {
-    tracked: usize,
-    upgrades: usize,
+/// The uses of a key since a save point.
+#[derive(Clone, Copy, Debug, Default)]
+struct NewUses {
+    uses: Uses,
+    /// Whether its lock became exclusive.
+    is_upgraded: bool,
 }
 
 /// The keys of a transaction in the order of their first use.
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     tracked: Vec<Tracked>,
+    /// The position of a live key of each hash.
     by_id: ById<usize>,
-    upgrades: Vec<Upgrade>,
-    save_points: Vec<SavePoint>,
+    /// Whether two keys had one hash, and with it one lock.
+    has_equal_hashes: bool,
+    /// The uses since each save point and before the next, by position. Each has a key without
+    /// uses removed.
+    save_points: Vec<BTreeMap<usize, NewUses>>,
 }
 
 /// A key that was released, or a lock that must become shared again.
@@ -67,15 +97,14 @@ impl Tracker {
 
     pub(super) fn add(&mut self, id: LockId, cf: u32, key: &[u8], mode: LockMode) -> usize {
         let at = self.tracked.len();
-        self.by_id.entry(id).or_insert(at);
+        self.has_equal_hashes |= *self.by_id.entry(id).or_insert(at) != at;
         self.tracked.push(Tracked {
             id,
             cf,
             key: key.into(),
             mode,
             since: None,
-            is_written: false,
-            read_count: 0,
+            uses: Uses::default(),
             is_gone: false,
         });
         at
@@ -94,13 +123,16 @@ impl Tracker {
     /// Records that a lock became exclusive.
     pub(super) fn upgrade(&mut self, at: usize) {
         self.tracked[at].mode = LockMode::Exclusive;
-        self.upgrades.push(Upgrade { at });
+        if let Some(point) = self.save_points.last_mut() {
+            point.entry(at).or_default().is_upgraded = true;
+        }
     }
 
     pub(super) fn note_use(&mut self, at: usize, is_write: bool) {
-        let tracked = &mut self.tracked[at];
-        tracked.is_written |= is_write;
-        tracked.read_count += u32::from(!is_write);
+        self.tracked[at].uses.note(is_write);
+        if let Some(point) = self.save_points.last_mut() {
+            point.entry(at).or_default().uses.note(is_write);
+        }
     }
 
     /// The keys that are locked, or must be validated.
@@ -114,73 +146,91 @@ impl Tracker {
 
     /// Takes all keys, for their release.
     pub(super) fn take(&mut self) -> Vec<Tracked> {
-        self.by_id.clear();
-        self.upgrades.clear();
-        self.save_points.clear();
-        let mut tracked = std::mem::take(&mut self.tracked);
+        let taken = std::mem::take(self);
+        let mut tracked = taken.tracked;
         tracked.retain(|tracked| !tracked.is_gone);
         tracked
     }
 
     pub(super) fn set_save_point(&mut self) {
-        self.save_points.push(SavePoint {
-            tracked: self.tracked.len(),
-            upgrades: self.upgrades.len(),
-        });
+        self.save_points.push(BTreeMap::new());
     }
 
+    /// Removes the last save point; the uses since are uses since the one before.
     pub(super) fn pop_save_point(&mut self) {
-        self.save_points.pop();
+        let newest = self.save_points.pop().unwrap_or_default();
+        if let Some(point) = self.save_points.last_mut() {
+            for (at, new) in newest {
+                let all = point.entry(at).or_default();
+                all.uses.reads += new.uses.reads;
+                all.uses.writes += new.uses.writes;
+                all.is_upgraded |= new.is_upgraded;
+            }
+        }
     }
 
-    /// Forgets the keys and upgrades since the last save point, and returns them.
+    /// Reverts the uses since the last save point; returns the locks that end with them.
     pub(super) fn rollback_to_save_point(&mut self) -> Vec<Released> {
-        let Some(point) = self.save_points.pop() else {
-            return Vec::new();
-        };
+        let newest = self.save_points.pop().unwrap_or_default();
         let mut released = Vec::new();
-        for upgrade in self.upgrades.drain(point.upgrades..) {
-            if upgrade.at < point.tracked {
-                let tracked = &mut self.tracked[upgrade.at];
+        for (at, new) in newest {
+            let tracked = &mut self.tracked[at];
+            tracked.uses.subtract(new.uses);
+            if tracked.uses.is_none() {
+                released.extend(self.remove(at).map(Released::Lock));
+            } else if new.is_upgraded {
                 tracked.mode = LockMode::Shared;
                 released.push(Released::Upgrade(tracked.id));
             }
         }
-        for tracked in self.tracked.split_off(point.tracked) {
-            // A key that was released has left `by_id`, which may name a later use of it.
-            if tracked.is_gone {
-                continue;
-            }
-            let is_first = self.by_id.get(&tracked.id) >= Some(&point.tracked);
-            if is_first {
-                self.by_id.remove(&tracked.id);
-                released.push(Released::Lock(tracked));
-            }
-        }
+        self.trim();
         released
     }
 
-    /// Reverts one read for update; returns the key if the transaction no longer needs it.
+    /// Reverts one read for update since the last save point; returns the key if that was its last
+    /// use.
     pub(super) fn undo_read(&mut self, at: usize) -> Option<Tracked> {
-        let is_new = (self.save_points.last()).is_none_or(|point| at >= point.tracked);
-        let tracked = &mut self.tracked[at];
-        tracked.read_count = tracked.read_count.saturating_sub(1);
-        if tracked.is_written || tracked.read_count > 0 || !is_new || tracked.is_gone {
+        if let Some(point) = self.save_points.last_mut() {
+            let new = point.get_mut(&at).filter(|new| new.uses.reads > 0)?;
+            new.uses.reads -= 1;
+            if new.uses.is_none() {
+                point.remove(&at);
+            }
+        }
+        let uses = &mut self.tracked[at].uses;
+        uses.reads = uses.reads.saturating_sub(1);
+        if !uses.is_none() {
             return None;
         }
-        let is_shared_hash = self
-            .tracked
-            .iter()
-            .filter(|t| t.id == self.tracked[at].id && !t.is_gone)
-            .count()
-            > 1;
-        if is_shared_hash {
-            return None;
-        }
+        let removed = self.remove(at);
+        self.trim();
+        removed
+    }
+
+    /// Removes a key without uses; returns it unless another key needs its lock.
+    fn remove(&mut self, at: usize) -> Option<Tracked> {
         let tracked = &mut self.tracked[at];
         tracked.is_gone = true;
-        let released = tracked.clone();
-        self.by_id.remove(&released.id);
-        Some(released)
+        let removed = tracked.clone();
+        let other = match self.has_equal_hashes {
+            true => self
+                .tracked
+                .iter()
+                .position(|tracked| tracked.id == removed.id && !tracked.is_gone),
+            false => None,
+        };
+        if let Some(other) = other {
+            self.by_id.insert(removed.id, other);
+            return None;
+        }
+        self.by_id.remove(&removed.id);
+        Some(removed)
+    }
+
+    /// Drops removed keys at the end.
+    fn trim(&mut self) {
+        while self.tracked.last().is_some_and(|last| last.is_gone) {
+            self.tracked.pop();
+        }
     }
 }

@@ -52,7 +52,9 @@ pub struct Transaction {
     pub(super) tracker: Tracker,
     pub(super) snapshot: Option<Snapshot>,
     /// Whether the next operation that uses a key must set a snapshot.
-    pub(super) is_snapshot_due: bool,
+    is_snapshot_due: bool,
+    /// The snapshot as of each save point, and whether one was due.
+    saved_snapshots: Vec<(Option<Snapshot>, bool)>,
     /// A snapshot not above the numbers since which keys are tracked: flushes and compactions then
     /// keep a trace of each write since.
     pub(super) history: Option<Snapshot>,
@@ -73,6 +75,7 @@ impl Transaction {
             tracker: Tracker::default(),
             snapshot: options.set_snapshot.then(|| db.conflict_snapshot()),
             is_snapshot_due: false,
+            saved_snapshots: Vec::new(),
             history: None,
             owner: Owner::new(inner.key_locks.new_id(), expires),
             db: db.clone(),
@@ -116,6 +119,13 @@ impl Transaction {
     /// Lets the next operation that locks or tracks a key set a snapshot.
     pub fn set_snapshot_on_next_operation(&mut self) {
         self.is_snapshot_due = true;
+    }
+
+    /// Sets the snapshot that the next operation was to set.
+    pub(super) fn set_snapshot_if_due(&mut self) {
+        if self.is_snapshot_due {
+            self.set_snapshot();
+        }
     }
 
     /// Drops the snapshot: reads then see the latest state.
@@ -218,15 +228,22 @@ impl Transaction {
     pub fn set_save_point(&mut self) {
         self.batch.set_save_point();
         self.tracker.set_save_point();
+        let snapshot = (self.snapshot.clone(), self.is_snapshot_due);
+        self.saved_snapshots.push(snapshot);
     }
 
     /// Reverts all operations since the last save point, with their locks, and removes the save
     /// point.
     ///
+    /// The snapshot becomes that of the save point, too, or none, or one that is due.
+    ///
     /// # Errors
     /// `NotFound` if there is none.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
         self.batch.rollback_to_save_point()?;
+        if let Some((snapshot, is_due)) = self.saved_snapshots.pop() {
+            (self.snapshot, self.is_snapshot_due) = (snapshot, is_due);
+        }
         for released in self.tracker.rollback_to_save_point() {
             if let Some(locks) = self.locks() {
                 match released {
@@ -245,6 +262,7 @@ impl Transaction {
     pub fn pop_save_point(&mut self) -> Result<()> {
         self.batch.pop_save_point()?;
         self.tracker.pop_save_point();
+        self.saved_snapshots.pop();
         Ok(())
     }
 
@@ -314,6 +332,7 @@ impl Transaction {
     /// It keeps its snapshot, id and expiration.
     pub fn clear(&mut self) {
         self.batch.clear();
+        self.saved_snapshots.clear();
         self.history = None;
         self.release_all();
     }

@@ -8,6 +8,7 @@
 
 mod checker;
 mod conflicts;
+mod save_points;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
