@@ -13,7 +13,7 @@ use std::cell::Cell;
 use crate::entity::default_column;
 use crate::error::{Error, Result};
 use crate::key::{FOOTER_BYTES, MAX_SEQNO, SeqNo, ValueType, pack};
-use crate::merge_operator::{MergeOperator, merge_values};
+use crate::merge_operator::{Merger, merge_values};
 use crate::pinned::PinnedSlice;
 
 const INLINE_KEY_BYTES: usize = 64;
@@ -352,7 +352,7 @@ impl Lookup {
     /// The error of the merge operator, or `NotSupported` if operands were found without an
     /// operator.
     #[inline]
-    pub fn finish(self, operator: Option<&dyn MergeOperator>) -> Result<Option<PinnedSlice>> {
+    pub fn finish(self, merger: Merger<'_>) -> Result<Option<PinnedSlice>> {
         // Destructures `self` so that only the value is copied.
         let Lookup {
             key,
@@ -363,7 +363,7 @@ impl Lookup {
         if operands.is_empty() {
             return Ok(state.value());
         }
-        merged(key, state, operands, operator)
+        merged(key, state, operands, merger)
     }
 
     /// The value and the merge operands found, oldest first and not merged.
@@ -380,16 +380,13 @@ impl Lookup {
     /// # Errors
     /// See [`Lookup::finish`].
     #[inline]
-    pub fn take_answer(
-        &mut self,
-        operator: Option<&dyn MergeOperator>,
-    ) -> Result<Option<PinnedSlice>> {
+    pub fn take_answer(&mut self, merger: Merger<'_>) -> Result<Option<PinnedSlice>> {
         let state = std::mem::replace(&mut self.state, LookupState::Searching);
         if self.operands.is_empty() {
             return Ok(state.value());
         }
         let operands = std::mem::take(&mut self.operands);
-        merged(self.key.clone(), state, operands, operator)
+        merged(self.key.clone(), state, operands, merger)
     }
 }
 
@@ -403,11 +400,11 @@ fn merged(
     key: SeekKey,
     state: LookupState,
     operands: Vec<PinnedSlice>,
-    operator: Option<&dyn MergeOperator>,
+    merger: Merger<'_>,
 ) -> Result<Option<PinnedSlice>> {
     let base = state.value();
     let newest_first: Vec<&[u8]> = operands.iter().map(PinnedSlice::as_slice).collect();
-    let merged = merge_values(operator, key.user(), base.as_deref(), &newest_first)?;
+    let merged = merge_values(merger, key.user(), base.as_deref(), &newest_first)?;
     Ok(Some(PinnedSlice::from(merged)))
 }
 
@@ -454,7 +451,9 @@ mod tests {
         assert!(!lookup.offer(8, ValueType::Merge, || value(b"b")).unwrap());
         assert!(lookup.offer(7, ValueType::Value, || value(b"a")).unwrap());
         assert!(lookup.is_settled());
-        let answer = lookup.finish(Some(&StringAppend::default())).unwrap();
+        let answer = lookup
+            .finish(Merger::new(Some(&StringAppend::default()), "default"))
+            .unwrap();
         assert_eq!(answer.as_deref(), Some(&b"a,b,c"[..]));
     }
 
@@ -469,7 +468,9 @@ mod tests {
         lookup.checkpoint();
         assert!(lookup.is_settled());
         assert_eq!(lookup.runs_searched(), 2);
-        let answer = lookup.finish(Some(&StringAppend::default())).unwrap();
+        let answer = lookup
+            .finish(Merger::new(Some(&StringAppend::default()), "default"))
+            .unwrap();
         assert_eq!(answer.as_deref(), Some(&b"m"[..]));
         let mut newest = Lookup::newest(b"k");
         newest.checkpoint();
@@ -485,10 +486,10 @@ mod tests {
         let mut lookup = Lookup::new(b"k", 9);
         lookup.cover(5);
         assert!(lookup.offer(4, ValueType::Value, || value(b"old")).unwrap());
-        assert_eq!(lookup.finish(None).unwrap(), None);
+        assert_eq!(lookup.finish(Merger::default()).unwrap(), None);
         let mut lookup = Lookup::new(b"k", 9);
         lookup.cover(5);
         assert!(lookup.offer(5, ValueType::Value, || value(b"new")).unwrap());
-        assert!(lookup.finish(None).unwrap().is_some());
+        assert!(lookup.finish(Merger::default()).unwrap().is_some());
     }
 }

@@ -4,6 +4,7 @@
 //! the result buffer and reuses it. Names are RocksDB's, because table properties and OPTIONS files
 //! record them.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{BoxError, Error, ErrorDetail, ErrorKind, Result};
@@ -18,8 +19,8 @@ pub trait MergeOperator: Send + Sync + 'static {
     /// no value.
     ///
     /// # Errors
-    /// Any reason that makes the operands unusable; the read or compaction then fails with it as
-    /// its source.
+    /// Any reason that makes the operands unusable. Reads of the key then fail with it as their
+    /// source; flushes and compactions keep the operands unmerged.
     fn full_merge(
         &self,
         key: &[u8],
@@ -31,7 +32,7 @@ pub trait MergeOperator: Send + Sync + 'static {
     /// Combines `operands` into one in `result`; returns false to keep them separate.
     ///
     /// # Errors
-    /// See [`MergeOperator::full_merge`].
+    /// Any reason: the operands stay separate.
     fn partial_merge(
         &self,
         key: &[u8],
@@ -175,39 +176,90 @@ where
     }
 }
 
-/// Runs `operator`, catching a panic, and returns the merged value.
+/// A merge operator, and the name of its column family for errors.
+#[derive(Clone, Copy, Default)]
+pub struct Merger<'a> {
+    operator: Option<&'a dyn MergeOperator>,
+    family: &'a str,
+}
+
+impl<'a> Merger<'a> {
+    /// Wraps the operator of the column family named `family`, or its absence.
+    #[inline]
+    #[must_use]
+    pub fn new(operator: Option<&'a dyn MergeOperator>, family: &'a str) -> Self {
+        Merger { operator, family }
+    }
+}
+
+/// Runs the operator, catching a panic, and returns the merged value.
 ///
 /// # Errors
-/// `NotSupported` without an operator; `Corruption` with detail `MergeOperatorFailed` if it fails
-/// or panics.
+/// `NotSupported` without an operator; `Corruption` with detail `MergeOperatorFailed` if it fails,
+/// with `PluginPanicked` if it panics. The message names key and column family.
 pub fn merge_values(
-    operator: Option<&dyn MergeOperator>,
+    merger: Merger<'_>,
     key: &[u8],
     existing: Option<&[u8]>,
     newest_first: &[&[u8]],
 ) -> Result<Vec<u8>> {
-    let operator = require(operator)?;
+    let Some(operator) = merger.operator else {
+        return Err(Error::not_supported(format!(
+            "merge operands found {}, but no merge_operator is set: set the one they were written with",
+            Place(key, merger.family)
+        )));
+    };
     let mut result = Vec::new();
-    guarded(operator, || {
+    let merged = guarded(|| {
         operator.full_merge(
             key,
             existing,
             MergeOperands::from_newest_first(newest_first),
             &mut result,
         )
-    })?;
-    check_merged(operator, key.len(), result.len())?;
-    Ok(result)
+    });
+    let what = match merged {
+        Ok(Ok(())) => return check_merged(merger, key, result.len()).map(|()| result),
+        Ok(Err(source)) => {
+            Error::new(ErrorKind::Corruption, source).with_detail(ErrorDetail::MergeOperatorFailed)
+        }
+        Err(panic) => Error::corruption(format!("it panicked{panic}"))
+            .with_detail(ErrorDetail::PluginPanicked),
+    };
+    Err(what.context(format_args!(
+        "merge operator {} failed {}",
+        operator.name(),
+        Place(key, merger.family)
+    )))
+}
+
+/// The key and the column family of an error.
+struct Place<'a>(&'a [u8], &'a str);
+
+/// The bytes of a key that an error shows.
+const SHOWN_KEY_BYTES: usize = 64;
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place(key, family) = self;
+        let shown = key.get(..SHOWN_KEY_BYTES).unwrap_or(key);
+        write!(f, "for key \"{}\"", shown.escape_ascii())?;
+        if shown.len() < key.len() {
+            write!(f, " and {} more bytes", key.len() - shown.len())?;
+        }
+        write!(f, " of column family {family:?}")
+    }
 }
 
 /// Checks that the merged value and its key fit into a table.
-fn check_merged(operator: &dyn MergeOperator, key_bytes: usize, bytes: usize) -> Result<()> {
-    if fits(key_bytes, bytes) {
+fn check_merged(merger: Merger<'_>, key: &[u8], bytes: usize) -> Result<()> {
+    if fits(key.len(), bytes) {
         return Ok(());
     }
     Err(Error::corruption(format!(
-        "merge operator {} returned a value that is too large: {bytes} bytes, at most {ENTRY_BYTES_MAX} with its key",
-        operator.name()
+        "merge operator {} returned a value that is too large {}: {bytes} bytes, at most {ENTRY_BYTES_MAX} with its key",
+        merger.operator.map_or("", MergeOperator::name),
+        Place(key, merger.family)
     ))
     .with_detail(ErrorDetail::MergeOperatorFailed))
 }
@@ -216,51 +268,31 @@ fn fits(key_bytes: usize, bytes: usize) -> bool {
     key_bytes.saturating_add(bytes) <= ENTRY_BYTES_MAX
 }
 
-/// Runs the partial merge of `operator`; `None` if the operands stay separate.
+/// Combines operands without their base; `None` if they stay separate.
 ///
-/// # Errors
-/// See [`merge_values`].
-pub fn merge_operands(
-    operator: Option<&dyn MergeOperator>,
-    key: &[u8],
-    newest_first: &[&[u8]],
-) -> Result<Option<Vec<u8>>> {
-    let operator = require(operator)?;
+/// They do without an operator, if it cannot combine them, fails or panics, and if they are too
+/// large together.
+#[must_use]
+pub fn merge_operands(merger: Merger<'_>, key: &[u8], newest_first: &[&[u8]]) -> Option<Vec<u8>> {
+    let operator = merger.operator?;
     let mut result = Vec::new();
-    let merged = guarded(operator, || {
+    let merged = guarded(|| {
         operator.partial_merge(
             key,
             MergeOperands::from_newest_first(newest_first),
             &mut result,
         )
-    })?;
-    // Operands that are too large together stay apart.
-    Ok((merged && fits(key.len(), result.len())).then_some(result))
+    });
+    (matches!(merged, Ok(Ok(true))) && fits(key.len(), result.len())).then_some(result)
 }
 
-fn require(operator: Option<&dyn MergeOperator>) -> Result<&dyn MergeOperator> {
-    operator.ok_or_else(|| {
-        Error::not_supported(
-            "merge operands found, but no merge_operator is set: set the one they were written with",
-        )
+/// Runs user code; the error is the message of its panic.
+fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        text.map_or_else(String::new, |text| format!(": {text}"))
     })
-}
-
-fn guarded<T>(
-    operator: &dyn MergeOperator,
-    run: impl FnOnce() -> Result<T, BoxError>,
-) -> Result<T> {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(source)) => Err(Error::new(ErrorKind::Corruption, source)
-            .context(format_args!("merge operator {} failed", operator.name()))
-            .with_detail(ErrorDetail::MergeOperatorFailed)),
-        Err(_) => Err(Error::with_kind(
-            ErrorKind::Corruption,
-            format!("merge operator {} panicked", operator.name()),
-        )
-        .with_detail(ErrorDetail::PluginPanicked)),
-    }
 }
 
 /// `StringAppendOperator`: joins operands with a delimiter.
@@ -502,22 +534,35 @@ mod tests {
     #[test]
     fn a_merged_value_that_no_table_can_hold_is_an_error() {
         let operator = StringAppend::new(",");
-        check_merged(&operator, 10, ENTRY_BYTES_MAX - 10).unwrap();
-        let error = check_merged(&operator, 10, ENTRY_BYTES_MAX - 9).unwrap_err();
+        let merger = Merger::new(Some(&operator), "default");
+        check_merged(merger, &[0; 10], ENTRY_BYTES_MAX - 10).unwrap();
+        let error = check_merged(merger, &[0; 10], ENTRY_BYTES_MAX - 9).unwrap_err();
         assert_eq!(error.detail(), Some(ErrorDetail::MergeOperatorFailed));
         assert!(error.to_string().contains("StringAppend"), "{error}");
-        check_merged(&operator, usize::MAX, usize::MAX).unwrap_err();
+        check_merged(merger, b"k", usize::MAX).unwrap_err();
     }
 
     #[test]
     fn operands_apply_oldest_first() {
         let append = StringAppend::default();
-        let value = merge_values(Some(&append), b"k", Some(b"a"), &[b"c", b"b"]).unwrap();
+        let value = merge_values(
+            Merger::new(Some(&append), "default"),
+            b"k",
+            Some(b"a"),
+            &[b"c", b"b"],
+        )
+        .unwrap();
         assert_eq!(value, b"a,b,c");
         let one = 1_u64.to_le_bytes();
-        let sum = merge_values(Some(&Uint64Add), b"k", Some(b"odd"), &[&one, &one]).unwrap();
+        let sum = merge_values(
+            Merger::new(Some(&Uint64Add), "default"),
+            b"k",
+            Some(b"odd"),
+            &[&one, &one],
+        )
+        .unwrap();
         assert_eq!(sum, 2_u64.to_le_bytes());
-        assert!(merge_values(None, b"k", None, &[&one]).is_err());
+        assert!(merge_values(Merger::default(), b"k", None, &[&one]).is_err());
     }
 
     #[test]
@@ -530,7 +575,13 @@ mod tests {
             });
             Ok(())
         });
-        let value = merge_values(Some(&longest), b"k", Some(b"ab"), &[b"x", b"abc"]).unwrap();
+        let value = merge_values(
+            Merger::new(Some(&longest), "default"),
+            b"k",
+            Some(b"ab"),
+            &[b"x", b"abc"],
+        )
+        .unwrap();
         assert_eq!(value, b"abc");
     }
 
@@ -554,7 +605,8 @@ mod tests {
 
     #[test]
     fn a_panicking_operator_is_an_error() {
-        let error = merge_values(Some(&Panics), b"k", None, &[b"x"]).unwrap_err();
+        let error =
+            merge_values(Merger::new(Some(&Panics), "default"), b"k", None, &[b"x"]).unwrap_err();
         assert_eq!(error.detail(), Some(ErrorDetail::PluginPanicked));
     }
 }

@@ -8,6 +8,7 @@
     reason = "a benchmark measures with the system's clock, and may panic"
 )]
 
+use koeldb_base::merge_operator::Merger;
 use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -90,7 +91,7 @@ fn measure(name: &str, rep: RepKind, key: impl Fn(u64) -> [u8; 16]) {
     for seqno in 1..=ENTRIES {
         let mut lookup = Lookup::new(&key(mix(seqno) % ENTRIES), SeqNo::MAX >> 8);
         memtable.search(&mut lookup).unwrap();
-        found += u64::from(lookup.finish(None).unwrap().is_some());
+        found += u64::from(lookup.finish(Merger::default()).unwrap().is_some());
     }
     let get = start.elapsed();
 
@@ -101,7 +102,7 @@ fn measure(name: &str, rep: RepKind, key: impl Fn(u64) -> [u8; 16]) {
             .collect();
         memtable.search_batch(&mut lookups, |_, error| panic!("{error}"));
         for lookup in lookups {
-            found += u64::from(lookup.finish(None).unwrap().is_some());
+            found += u64::from(lookup.finish(Merger::default()).unwrap().is_some());
         }
     }
     let get_batch = start.elapsed();

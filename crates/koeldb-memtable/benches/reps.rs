@@ -14,6 +14,7 @@
     reason = "a benchmark has no interface, measures with the system's clock, and may panic"
 )]
 
+use koeldb_base::merge_operator::Merger;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -205,7 +206,7 @@ impl Bench {
         let get = |number| {
             let mut lookup = Lookup::new(&key(number), MAX_SEQNO);
             memtable.search(&mut lookup).unwrap();
-            lookup.finish(None).unwrap().is_some()
+            lookup.finish(Merger::default()).unwrap().is_some()
         };
         figures.push((
             "get",
@@ -223,7 +224,7 @@ impl Bench {
                     .collect();
                 memtable.search_batch(&mut lookups, |_, error| panic!("{error}"));
                 for lookup in lookups {
-                    assert!(lookup.finish(None).unwrap().is_some());
+                    assert!(lookup.finish(Merger::default()).unwrap().is_some());
                 }
             }) / 32.0,
         ));

@@ -582,7 +582,10 @@ mod tests {
             }
             let mut lookup = Lookup::new(b"b", 2);
             memtable.search(&mut lookup).unwrap();
-            let value = lookup.finish(None).unwrap().unwrap();
+            let value = lookup
+                .finish(koeldb_base::merge_operator::Merger::default())
+                .unwrap()
+                .unwrap();
             let mut cursor = memtable.cursor();
             drop(memtable);
             assert_eq!(value[..8], 1_u64.to_le_bytes());

@@ -3,6 +3,7 @@
 //! `cargo bench -p koeldb-table --bench reads`
 #![expect(clippy::unwrap_used, reason = "a benchmark may panic")]
 
+use koeldb_base::merge_operator::Merger;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,7 +125,7 @@ fn main() {
             for key in &keys {
                 let mut lookup = Lookup::new(key, MAX_SEQNO);
                 blocking(table.search(&mut lookup, &mut BlockingSource::default())).unwrap();
-                assert!(lookup.finish(None).unwrap().is_some());
+                assert!(lookup.finish(Merger::default()).unwrap().is_some());
             }
         });
         let batch = best(4, count, || {
@@ -137,7 +138,7 @@ fn main() {
                     blocking(outcome).unwrap();
                 });
                 for lookup in lookups {
-                    assert!(lookup.finish(None).unwrap().is_some());
+                    assert!(lookup.finish(Merger::default()).unwrap().is_some());
                 }
             }
         });
@@ -148,7 +149,7 @@ fn main() {
             for key in &missing {
                 let mut lookup = Lookup::new(key, MAX_SEQNO);
                 blocking(table.search(&mut lookup, &mut BlockingSource::default())).unwrap();
-                assert!(lookup.finish(None).unwrap().is_none());
+                assert!(lookup.finish(Merger::default()).unwrap().is_none());
             }
         });
         let targets: Vec<Vec<u8>> = keys

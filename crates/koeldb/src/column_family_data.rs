@@ -57,7 +57,7 @@ pub(crate) struct ColumnFamilyState {
 /// An open column family.
 pub(crate) struct ColumnFamilyData {
     pub(crate) id: u32,
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) order: KeyOrder,
     pub(crate) tables: Arc<TableOpener>,
     pub(crate) maker: MemtableMaker,
@@ -141,14 +141,15 @@ impl ColumnFamilyData {
             announced: StallCondition::Normal,
         };
         state.active.activate();
+        let name: Arc<str> = family.name().into();
         let disallows_writes = state.options.disallow_memtable_writes;
         let data = ColumnFamilyData {
             id: family.id(),
-            name: family.name().to_owned(),
             order,
             maker,
             standby: StandbyMemtable::default(),
-            super_version: SuperVersionCell::new(state.super_version(&tables)),
+            super_version: SuperVersionCell::new(state.super_version(&tables, &name)),
+            name,
             tables,
             dropped: AtomicBool::new(false),
             epochs: family.epochs().clone(),
@@ -255,7 +256,7 @@ impl ColumnFamilyData {
         self.update_stall_condition(&mut state, delayed_write_rate);
         self.queue(WorkKind::Flush);
         self.queue(WorkKind::Compaction);
-        let next = state.super_version(&self.tables);
+        let next = state.super_version(&self.tables, &self.name);
         // Installed under the mutex, so that readers never see an older state after a newer one.
         let replaced = self.super_version.install(next);
         drop(state);
@@ -521,7 +522,7 @@ impl ColumnFamilyState {
     }
 
     /// Returns the super-version of the state.
-    fn super_version(&self, tables: &Arc<TableOpener>) -> SuperVersion {
+    fn super_version(&self, tables: &Arc<TableOpener>, name: &Arc<str>) -> SuperVersion {
         let newest_first = self.sealed.iter().rev();
         SuperVersion {
             memtable: Arc::clone(&self.active.memtable),
@@ -531,6 +532,7 @@ impl ColumnFamilyState {
             version: Arc::clone(&self.version),
             seqno_max: self.seqno_max,
             tables: Arc::clone(tables),
+            family_name: Arc::clone(name),
             options: Arc::clone(&self.options),
             newest_in_tables: OnceLock::new(),
             deleted_ranges: Arc::default(),

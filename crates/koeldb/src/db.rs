@@ -132,7 +132,7 @@ impl Db {
         let families = self.inner().families.all();
         let found = families
             .into_iter()
-            .find(|family| family.name == name && !family.is_dropped())?;
+            .find(|family| *family.name == *name && !family.is_dropped())?;
         Some(self.family(found))
     }
 

@@ -300,7 +300,7 @@ fn live_file(
 ) -> LiveFile {
     let (file_checksum, file_checksum_func_name) = checksum(file);
     LiveFile {
-        column_family: family.name.clone(),
+        column_family: family.name.to_string(),
         name: format!("/{:06}.sst", file.number),
         directory: directory.to_owned(),
         number: file.number,

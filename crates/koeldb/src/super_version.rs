@@ -22,6 +22,7 @@ use std::sync::{Arc, OnceLock};
 
 use koeldb_base::SeqNo;
 use koeldb_base::biased::{Owner, Revoker, biased, revoke_idle};
+use koeldb_base::merge_operator::Merger;
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
 use koeldb_lsm::{TableOpener, Version};
 use koeldb_memtable::Memtable;
@@ -41,6 +42,8 @@ pub(crate) struct SuperVersion {
     pub(crate) version: Arc<Version>,
     /// Opens the tables of the version.
     pub(crate) tables: Arc<TableOpener>,
+    /// The name of the column family.
+    pub(crate) family_name: Arc<str>,
     /// The options of the column family when this state was created.
     pub(crate) options: Arc<ColumnFamilyOptions>,
     /// The newest sequence number that readers of this state may see: no limit, except in a
@@ -63,6 +66,12 @@ impl SuperVersion {
 }
 
 impl SuperVersion {
+    /// The merge operator.
+    #[inline]
+    pub(crate) fn merger(&self) -> Merger<'_> {
+        Merger::new(self.options.merge_operator.as_deref(), &self.family_name)
+    }
+
     /// The number of runs that are memtables, which come before those of the version.
     #[inline]
     pub(crate) fn runs_above(&self) -> usize {

@@ -1,5 +1,6 @@
 //! Opens and writes the tables of a column family according to its options.
 
+use koeldb_base::merge_operator::Merger;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -173,7 +174,7 @@ impl TableFiles {
                 .as_ref()
                 .map(|operator| operator.name().to_owned()),
             column_family_id: u64::from(family.id),
-            column_family_name: family.name.clone(),
+            column_family_name: family.name.to_string(),
             db_id: self.identity.clone(),
             session_id: self.session_id.clone(),
             property_collector_names: options.property_collector_names(),
@@ -234,7 +235,7 @@ impl TableFiles {
             memtables: memtables.iter().map(Memtable::cursor).collect(),
             tombstones: union_of(&family.order, &tombstones),
             snapshots: snapshots.clone(),
-            merge_operator: options.merge_operator.as_deref(),
+            merger: Merger::new(options.merge_operator.as_deref(), &family.name),
             entry_count: verifies_count.then(|| memtables.iter().map(|m| m.point_count()).sum()),
             output: OutputSpec {
                 fs: &*self.fs,
@@ -270,6 +271,7 @@ impl TableFiles {
             Ok(flush)
         };
         let flush = reporter.check(run())?;
+        reporter.kept_unmerged(flush.merge_failures);
         if let (Some(file), Some(properties)) = (&flush.file, &flush.properties) {
             reporter.created(file, properties);
         }

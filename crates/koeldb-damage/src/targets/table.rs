@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use koeldb_base::key::{MAX_SEQNO, user_key};
-use koeldb_base::merge_operator::StringAppend;
+use koeldb_base::merge_operator::{Merger, StringAppend};
 use koeldb_base::{Cursor, KeyOrder, Lookup, PinnedSlice, Result};
 use koeldb_fs::RandomAccessFile;
 use koeldb_table::TableReader;
@@ -63,7 +63,7 @@ pub fn scan_backward(table: &Arc<TableReader>) -> Result<Entries> {
 pub fn find(table: &TableReader, key: &[u8]) -> Result<Option<PinnedSlice>> {
     let mut lookup = Lookup::new(key, MAX_SEQNO);
     table.search(&mut lookup, &mut BlockingSource::default())?;
-    lookup.finish(Some(&StringAppend::default()))
+    lookup.finish(Merger::new(Some(&StringAppend::default()), "default"))
 }
 
 /// Opens a table of these bytes.

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use koeldb_base::merge_operator::MergeOperator;
+use koeldb_base::merge_operator::Merger;
 use koeldb_base::range_del::{FragmentedTombstones, union_of};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result};
@@ -48,7 +48,7 @@ pub struct CompactionJob<'a> {
     /// The live snapshots, read after the plan was made.
     pub snapshots: LiveSnapshots,
     /// The merge operator.
-    pub merge_operator: Option<&'a dyn MergeOperator>,
+    pub merger: Merger<'a>,
     /// The function that creates the compaction filters.
     pub new_filter: &'a NewFilter<'a>,
     /// The settings of the output tables.
@@ -72,6 +72,8 @@ pub struct CompactionResult {
     pub entries_read: u64,
     /// The number of entries dropped, by reason.
     pub drops: DropCounts,
+    /// The number of failed merges, whose operands are in the tables.
+    pub merge_failures: u64,
     /// The number of parts that ran concurrently.
     pub parts: usize,
 }
@@ -81,6 +83,7 @@ struct Finished<'a> {
     outputs: TableOutputs<'a>,
     entries_read: u64,
     drops: DropCounts,
+    merge_failures: u64,
 }
 
 /// The reason why a part did not finish.
@@ -238,12 +241,14 @@ impl CompactionJob<'_> {
             output: Outputs::default(),
             entries_read: 0,
             drops: DropCounts::default(),
+            merge_failures: 0,
             parts: finished.len(),
         };
         let mut outputs = Vec::with_capacity(finished.len());
         for part in finished {
             result.entries_read += part.entries_read;
             result.drops += part.drops;
+            result.merge_failures += part.merge_failures;
             outputs.push(part.outputs);
         }
         result.output = TableOutputs::finish_all(outputs)?;
@@ -278,7 +283,7 @@ impl CompactionJob<'_> {
             tombstones,
             bottommost,
             start_level: u32::try_from(self.plan.start_level()).unwrap_or(u32::MAX),
-            merge_operator: self.merge_operator,
+            merger: self.merger,
             filter: (self.new_filter)(),
             exists_below: Box::new(move |user_key| {
                 (is_on_level0 && !bottommost) || below.may_hold(user_key)
@@ -293,6 +298,7 @@ impl CompactionJob<'_> {
             outputs,
             entries_read: entries.entries_read(),
             drops: entries.drops(),
+            merge_failures: entries.merge_failures(),
         })
     }
 

@@ -10,7 +10,9 @@
 //!   hidden or not; the pair hides no older deletion. If a transaction checks for conflicts from
 //!   before the single deletion, and no newer entry of the key remains, both stay as the trace of
 //!   the write, the value without its bytes.
-//! - Merge operands of a stripe are combined with their base, or with each other.
+//! - Merge operands of a stripe are combined with their base, or with each other. If that fails, they
+//!   stay as they are, with their base: reads of the key fail, and nothing else does (RocksDB: the
+//!   scope `kMustMerge`).
 //! - The compaction filter is called for the newest value of each key, unless a snapshot still
 //!   needs it.
 //! - On the bottommost level a value visible to every reader gets sequence number 0.
@@ -28,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use koeldb_base::entity::{default_column, with_default_column};
 use koeldb_base::key::{InternalKey, encode_into};
 use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
-use koeldb_base::merge_operator::{MergeOperator, merge_operands, merge_values};
+use koeldb_base::merge_operator::{Merger, merge_operands, merge_values};
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{
     Blocking, Cursor, Error, ErrorKind, KeyOrder, PinnedSlice, Result, SeqNo, ValueType,
@@ -55,7 +57,7 @@ pub struct CompactionRules<'a> {
     /// The uppermost level of the inputs, for the compaction filter; 0 for a flush.
     pub start_level: u32,
     /// The merge operator.
-    pub merge_operator: Option<&'a dyn MergeOperator>,
+    pub merger: Merger<'a>,
     /// The compaction filter.
     pub filter: Option<Box<dyn CompactionFilter>>,
     /// The function that tells whether a user key may exist below the output.
@@ -92,6 +94,9 @@ impl AddAssign for DropCounts {
     }
 }
 
+/// An entry of the current key to be yielded.
+type QueuedEntry = (SeqNo, ValueType, Vec<u8>);
+
 enum OutputEntry {
     /// The value of the entry at the input cursor.
     Input,
@@ -101,50 +106,66 @@ enum OutputEntry {
 
 /// The entry below merge operands.
 enum MergeBase {
-    /// The key is deleted, or has no older entry.
-    None,
-    Value(PinnedSlice),
-    /// A wide-column entity: operands apply to its default column.
-    Entity(PinnedSlice),
+    /// A range tombstone covers what is below the operands.
+    Covered,
+    Entry {
+        seqno: SeqNo,
+        value_type: ValueType,
+        value: PinnedSlice,
+    },
 }
 
 impl MergeBase {
     /// Returns the base of a non-operand entry.
     ///
     /// # Errors
-    /// `NotSupported` for a value in a blob file; `Corruption` for a malformed value.
-    fn of(value_type: ValueType, value: &PinnedSlice) -> Result<Self> {
+    /// `NotSupported` for a value in a blob file; `Corruption` for an entry that is no base.
+    fn of(seqno: SeqNo, value_type: ValueType, value: PinnedSlice) -> Result<Self> {
         match value_type {
-            ValueType::Value => Ok(MergeBase::Value(value.clone())),
-            ValueType::WideColumnEntity => Ok(MergeBase::Entity(value.clone())),
-            ValueType::Deletion | ValueType::SingleDeletion | ValueType::DeletionWithTimestamp => {
-                Ok(MergeBase::None)
-            }
-            ValueType::ValuePreferredSeqno => Ok(MergeBase::Value(without_preferred_seqno(value)?)),
             ValueType::BlobIndex => Err(blob_not_supported()),
             ValueType::Merge | ValueType::RangeDeletion => Err(Error::corruption(format!(
                 "entry of type {value_type:?} below merge operands"
             ))),
+            _ => Ok(MergeBase::Entry {
+                seqno,
+                value_type,
+                value,
+            }),
         }
     }
 
     /// Returns the value that operands apply to.
+    ///
+    /// # Errors
+    /// `Corruption` for a malformed value.
     fn value(&self) -> Result<Option<PinnedSlice>> {
-        match self {
-            MergeBase::None => Ok(None),
-            MergeBase::Value(value) => Ok(Some(value.clone())),
-            MergeBase::Entity(entity) => default_column(entity).map(Some),
+        let MergeBase::Entry {
+            value_type, value, ..
+        } = self
+        else {
+            return Ok(None);
+        };
+        match value_type {
+            ValueType::WideColumnEntity => default_column(value).map(Some),
+            ValueType::ValuePreferredSeqno => without_preferred_seqno(value).map(Some),
+            value_type if value_type.is_deletion() => Ok(None),
+            _ => Ok(Some(value.clone())),
         }
     }
 
-    /// Returns the entry with `merged` as its value.
+    /// Returns the entry with `merged` as its value; operands of an entity apply to its default
+    /// column.
     fn with_value(&self, merged: Vec<u8>) -> Result<(ValueType, Vec<u8>)> {
         match self {
-            MergeBase::Entity(entity) => {
-                let entity = with_default_column(entity, &merged)?;
+            MergeBase::Entry {
+                value_type: ValueType::WideColumnEntity,
+                value,
+                ..
+            } => {
+                let entity = with_default_column(value, &merged)?;
                 Ok((ValueType::WideColumnEntity, entity))
             }
-            MergeBase::None | MergeBase::Value(_) => Ok((ValueType::Value, merged)),
+            _ => Ok((ValueType::Value, merged)),
         }
     }
 }
@@ -167,10 +188,11 @@ pub struct CompactionCursor<'a, C> {
     /// Whether an entry of the current key was yielded, which is a trace of all older writes.
     has_yielded: bool,
     out: OutputEntry,
-    queue: VecDeque<(SeqNo, ValueType, Vec<u8>)>,
+    queue: VecDeque<QueuedEntry>,
     advance: bool,
     entries_read: u64,
     drops: DropCounts,
+    merge_failures: u64,
 }
 
 impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
@@ -194,6 +216,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             advance: false,
             entries_read: 0,
             drops: DropCounts::default(),
+            merge_failures: 0,
         })
     }
 
@@ -228,6 +251,12 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     #[must_use]
     pub fn drops(&self) -> DropCounts {
         self.drops
+    }
+
+    /// The number of failed merges so far, whose operands were kept.
+    #[must_use]
+    pub fn merge_failures(&self) -> u64 {
+        self.merge_failures
     }
 
     /// The range tombstones of the inputs.
@@ -281,7 +310,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     /// Moves to the next entry to keep; `false` at the end.
     ///
     /// # Errors
-    /// If the input fails, an entry is malformed, or a merge operator fails.
+    /// If the input fails or an entry is malformed.
     pub fn advance(&mut self) -> Result<bool> {
         loop {
             if self.pop_queue() {
@@ -366,7 +395,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     /// Writes all kept entries to tables.
     ///
     /// # Errors
-    /// The errors of reading, merging or writing; `Aborted` once one of `cancelled` is set.
+    /// The errors of reading or writing; `Aborted` once one of `cancelled` is set.
     pub fn write_to(
         &mut self,
         outputs: &mut TableOutputs<'_>,
@@ -494,8 +523,15 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             && (self.rules.bottommost || !(self.rules.exists_below)(&self.key[..self.user_len]));
         match run.base {
             None if !is_whole_history => self.queue_operands(run.operands),
-            base => self.queue_value(&base.unwrap_or(MergeBase::None), &run.operands),
+            base => {
+                let base = base.unwrap_or(MergeBase::Covered);
+                match self.merged(&base, &run.operands) {
+                    Ok(merged) => self.queue.push_back(merged),
+                    Err(_) => self.queue_unmerged(base, run.operands),
+                }
+            }
         }
+        Ok(())
     }
 
     /// Consumes the operands of the stripe under the cursor, and the entry that they apply to.
@@ -523,7 +559,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             self.entries_read += 1;
             if self.is_range_deleted(entry.seqno, stripe) {
                 self.drops.range_deleted += 1;
-                run.base = Some(MergeBase::None);
+                run.base = Some(MergeBase::Covered);
                 self.advance = true;
                 return Ok(run);
             }
@@ -533,7 +569,8 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                     run.operands.push((entry.seqno, operand));
                 }
                 value_type => {
-                    run.base = Some(MergeBase::of(value_type, &self.input.pinned_value())?);
+                    let value = self.input.pinned_value();
+                    run.base = Some(MergeBase::of(entry.seqno, value_type, value)?);
                     self.advance = true;
                     return Ok(run);
                 }
@@ -541,43 +578,59 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         }
     }
 
-    /// Queues the value of `base` with all operands, under the number of the newest.
-    fn queue_value(&mut self, base: &MergeBase, operands: &[(SeqNo, Vec<u8>)]) -> Result<()> {
+    /// Returns the value of `base` with all operands, under the number of the newest.
+    fn merged(&self, base: &MergeBase, operands: &[(SeqNo, Vec<u8>)]) -> Result<QueuedEntry> {
         let newest = operands.first().map_or(0, |&(seqno, _)| seqno);
         let existing = base.value()?;
-        let operator = self.rules.merge_operator;
-        let merged = merge_values(
-            operator,
-            self.user_key(),
-            existing.as_deref(),
-            &values(operands),
-        )?;
+        let (merger, operands) = (self.rules.merger, values(operands));
+        let merged = merge_values(merger, self.user_key(), existing.as_deref(), &operands)?;
         let (value_type, merged) = base.with_value(merged)?;
         let is_zeroed = self.rules.bottommost && self.is_visible_to_all(newest);
         let seqno = if is_zeroed { 0 } else { newest };
-        self.queue.push_back((seqno, value_type, merged));
-        Ok(())
+        Ok((seqno, value_type, merged))
+    }
+
+    /// Queues operands that cannot be merged, and their base.
+    fn queue_unmerged(&mut self, base: MergeBase, operands: Vec<(SeqNo, Vec<u8>)>) {
+        self.merge_failures += 1;
+        self.queue_one_by_one(operands);
+        let MergeBase::Entry {
+            seqno,
+            value_type,
+            value,
+        } = base
+        else {
+            return;
+        };
+        if value_type.is_deletion() && self.is_deletion_obsolete(seqno) {
+            self.drops.obsolete += 1;
+            return;
+        }
+        let value_type = match value_type {
+            // It hides all older entries of its stripe, which are dropped here. A single deletion
+            // would end at the first value that it meets.
+            ValueType::SingleDeletion => ValueType::Deletion,
+            value_type => value_type,
+        };
+        self.queue.push_back((seqno, value_type, value.to_vec()));
+    }
+
+    fn queue_one_by_one(&mut self, operands: Vec<(SeqNo, Vec<u8>)>) {
+        let entry = |(seqno, operand)| (seqno, ValueType::Merge, operand);
+        self.queue.extend(operands.into_iter().map(entry));
     }
 
     /// Queues operands whose base is unknown: combined if the operator can, or else one by one.
-    fn queue_operands(&mut self, operands: Vec<(SeqNo, Vec<u8>)>) -> Result<()> {
-        let combined = match self.rules.merge_operator {
-            Some(_) if operands.len() > 1 => {
-                let operator = self.rules.merge_operator;
-                merge_operands(operator, self.user_key(), &values(&operands))?
-            }
-            _ => None,
+    fn queue_operands(&mut self, operands: Vec<(SeqNo, Vec<u8>)>) {
+        let combined = match operands.len() {
+            0 | 1 => None,
+            _ => merge_operands(self.rules.merger, self.user_key(), &values(&operands)),
         };
         let newest = operands.first().map_or(0, |&(seqno, _)| seqno);
         match combined {
             Some(operand) => self.queue.push_back((newest, ValueType::Merge, operand)),
-            None => self.queue.extend(
-                operands
-                    .into_iter()
-                    .map(|(seqno, operand)| (seqno, ValueType::Merge, operand)),
-            ),
+            None => self.queue_one_by_one(operands),
         }
-        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use super::output::{Fallback, OutputSpec, TableOutputs};
 use super::snapshots::LiveSnapshots;
 use crate::cursor::MergingCursor;
 use crate::version::FileMeta;
-use koeldb_base::merge_operator::MergeOperator;
+use koeldb_base::merge_operator::Merger;
 
 /// The result of a flush.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct FlushResult {
     pub fallback: Option<Fallback>,
     /// The number of entries dropped, by reason.
     pub drops: DropCounts,
+    /// The number of failed merges, whose operands are in the table.
+    pub merge_failures: u64,
     /// The uncompressed size of all keys and values written.
     pub raw_bytes: u64,
 }
@@ -40,7 +42,7 @@ pub struct FlushJob<'a, C> {
     /// The live snapshots.
     pub snapshots: LiveSnapshots,
     /// The merge operator.
-    pub merge_operator: Option<&'a dyn MergeOperator>,
+    pub merger: Merger<'a>,
     /// The number of entries of the memtables, without range tombstones, to be verified.
     pub entry_count: Option<u64>,
     /// The settings of the output table.
@@ -51,7 +53,7 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
     /// Writes the table.
     ///
     /// # Errors
-    /// The errors of the file system or the merge operator, and `Corruption` if the number of
+    /// The errors of the file system, and `Corruption` if the number of
     /// entries differs from [`FlushJob::entry_count`]; no files are left then.
     pub fn run(self) -> Result<FlushResult> {
         let input = MergingCursor::new(self.order.clone(), self.memtables);
@@ -61,7 +63,7 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
             tombstones: self.tombstones,
             bottommost: false,
             start_level: 0,
-            merge_operator: self.merge_operator,
+            merger: self.merger,
             filter: None,
             exists_below: Box::new(|_| true),
         };
@@ -83,6 +85,7 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
             entry_hash: output.entry_hashes.pop().unwrap_or_default(),
             fallback: output.fallbacks.pop(),
             drops: entries.drops(),
+            merge_failures: entries.merge_failures(),
             raw_bytes: output.raw_bytes,
         })
     }

@@ -1,7 +1,7 @@
 //! Scripts for the compaction cursor: input entries and tombstones, and the entries that it keeps.
 //!
 //! ```text
-//! compact [snapshots=(3,5)] [conflicts=3] [bottommost] [below=(a,c)] [merge]
+//! compact [snapshots=(3,5)] [conflicts=3] [bottommost] [below=(a,c)] [merge] [merge-fails]
 //!         [remove=(x,y)] [change=(x,y)] [nocase]
 //! a#5,SET = one
 //! a#3,DEL
@@ -9,16 +9,19 @@
 //! ----
 //! ```
 //!
-//! `conflicts` is the oldest snapshot of a transaction. `below` names user keys that may exist below the output; `merge` joins operands with commas; a
-//! compaction filter removes the values in `remove` and replaces those in `change`. With `nocase`
+//! `conflicts` is the oldest snapshot of a transaction. `below` names user keys that may exist below
+//! the output; `merge` joins operands with commas; `merge-fails` does without their base only, unless
+//! one is `apart`; a compaction filter removes the values in `remove` and replaces those in `change`.
+//! With `nocase`
 //! the comparator ignores the case of letters. Values may have escapes like `\x01`.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use datadriven::TestCase;
+use koeldb_base::error::BoxError;
 use koeldb_base::key::InternalKey;
-use koeldb_base::merge_operator::{MergeOperator, StringAppend};
+use koeldb_base::merge_operator::{MergeOperands, MergeOperator, Merger, StringAppend};
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{Comparator, KeyOrder};
 use koeldb_lsm::job::{
@@ -44,6 +47,37 @@ impl CompactionFilter for Filter {
         } else {
             Decision::Keep
         }
+    }
+}
+
+/// Joins operands, and fails to merge them with a base.
+struct Fails;
+
+impl MergeOperator for Fails {
+    fn name(&self) -> &str {
+        "Fails"
+    }
+
+    fn full_merge(
+        &self,
+        _: &[u8],
+        _: Option<&[u8]>,
+        _: MergeOperands<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<(), BoxError> {
+        Err("deliberate".into())
+    }
+
+    fn partial_merge(
+        &self,
+        key: &[u8],
+        operands: MergeOperands<'_>,
+        result: &mut Vec<u8>,
+    ) -> Result<bool, BoxError> {
+        if operands.iter().any(|operand| operand == b"apart") {
+            return Err("deliberate".into());
+        }
+        StringAppend::default().partial_merge(key, operands, result)
     }
 }
 
@@ -74,7 +108,12 @@ fn compact(case: &mut TestCase) -> String {
         remove: texts(case, "remove"),
         change: texts(case, "change"),
     };
-    let append = StringAppend::default();
+    let (append, fails) = (StringAppend::default(), Fails);
+    let operator = match (case.take_flag("merge"), case.take_flag("merge-fails")) {
+        (Ok(true), _) => Some(&append as &dyn MergeOperator),
+        (_, Ok(true)) => Some(&fails as &dyn MergeOperator),
+        _ => None,
+    };
     let bottommost = case.take_flag("bottommost").unwrap();
     let rules = CompactionRules {
         order: order.clone(),
@@ -86,10 +125,7 @@ fn compact(case: &mut TestCase) -> String {
             .then(|| FragmentedTombstones::new(&order, &tombstones)),
         bottommost,
         start_level: 5,
-        merge_operator: case
-            .take_flag("merge")
-            .unwrap()
-            .then_some(&append as &dyn MergeOperator),
+        merger: Merger::new(operator, "default"),
         filter: Some(Box::new(filter)),
         exists_below: Box::new(|key| {
             let mut keys = below.iter();

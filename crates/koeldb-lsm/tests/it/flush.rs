@@ -19,7 +19,7 @@ fn a_flush_that_reads_another_number_of_entries_fails_and_leaves_no_file() {
             memtables: vec![Entries::new(&order, lines.clone())],
             tombstones: None,
             snapshots: LiveSnapshots::default(),
-            merge_operator: None,
+            merger: koeldb_base::merge_operator::Merger::default(),
             entry_count,
             output: tables::output_spec(&fs, &next_file_number),
         };

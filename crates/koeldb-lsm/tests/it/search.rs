@@ -19,7 +19,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use datadriven::TestCase;
-use koeldb_base::merge_operator::StringAppend;
+use koeldb_base::merge_operator::{Merger, StringAppend};
 use koeldb_base::{Fault, KeyOrder, Lookup, Result, SeqNo};
 use koeldb_fs::MemoryFileSystem;
 use koeldb_lsm::version::BatchVisitor;
@@ -116,7 +116,7 @@ fn answer(lookup: &mut Lookup) -> String {
         true => "",
         false => ", undecided",
     };
-    match lookup.take_answer(Some(&StringAppend::default())) {
+    match lookup.take_answer(Merger::new(Some(&StringAppend::default()), "default")) {
         Ok(Some(value)) => format!("{}{end}", value.escape_ascii()),
         Ok(None) => format!("none{end}"),
         Err(error) => format!("error: {error}"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::key::{self, InternalKey, MAX_SEQNO, pack};
-use koeldb_base::merge_operator::{MergeOperator, StringAppend};
+use koeldb_base::merge_operator::{MergeOperator, Merger, StringAppend};
 use koeldb_base::prefix::{FixedPrefix, PrefixExtractor};
 use koeldb_base::{Comparator, Cursor, ErrorKind, KeyOrder, Lookup, PinnedSlice, SeqNo, ValueType};
 use koeldb_memtable::{
@@ -223,7 +223,7 @@ impl Model {
         let operator: &dyn MergeOperator = &operator;
         Some(
             koeldb_base::merge_operator::merge_values(
-                Some(operator),
+                koeldb_base::merge_operator::Merger::new(Some(operator), "default"),
                 user_key,
                 base.as_deref(),
                 &newest_first,
@@ -237,7 +237,9 @@ fn get(memtable: &Memtable, user_key: &[u8], snapshot: SeqNo) -> Option<PinnedSl
     let mut lookup = Lookup::new(user_key, snapshot);
     memtable.search(&mut lookup).unwrap();
     lookup.checkpoint();
-    lookup.finish(Some(&StringAppend::default())).unwrap()
+    lookup
+        .finish(Merger::new(Some(&StringAppend::default()), "default"))
+        .unwrap()
 }
 
 fn at(cursor: &MemtableCursor) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -440,7 +442,9 @@ fn check_batches(memtable: &Memtable, model: &Model) {
     lookups[settled].offer(1, ValueType::Value, own).unwrap();
     memtable.search_batch(&mut lookups, |at, error| panic!("{at}: {error}"));
     for (at, (lookup, (key, snapshot))) in lookups.into_iter().zip(wanted).enumerate() {
-        let found = lookup.finish(Some(&StringAppend::default())).unwrap();
+        let found = lookup
+            .finish(Merger::new(Some(&StringAppend::default()), "default"))
+            .unwrap();
         if at == settled {
             assert_eq!(found.as_deref(), Some(&b"settled"[..]));
         } else {

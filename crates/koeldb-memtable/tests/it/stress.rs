@@ -1,5 +1,6 @@
 //! Concurrent writers and readers: every reader finds acknowledged writes from then on.
 
+use koeldb_base::merge_operator::Merger;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -65,7 +66,7 @@ fn value_of(seqno: SeqNo) -> Vec<u8> {
 fn get(memtable: &Memtable, user_key: &[u8], snapshot: SeqNo) -> Option<PinnedSlice> {
     let mut lookup = Lookup::new(user_key, snapshot);
     memtable.search(&mut lookup).unwrap();
-    lookup.finish(None).unwrap()
+    lookup.finish(Merger::default()).unwrap()
 }
 
 /// The acknowledged writes: writer `w` writes the sequence numbers `1 + w`, `1 + w + WRITERS`, ….

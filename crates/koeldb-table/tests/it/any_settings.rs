@@ -6,7 +6,7 @@ use std::sync::Arc;
 use koeldb_base::checksum::ChecksumKind;
 use koeldb_base::codec::Compression;
 use koeldb_base::key::{InternalKey, MAX_SEQNO, encode, user_key};
-use koeldb_base::merge_operator::StringAppend;
+use koeldb_base::merge_operator::{Merger, StringAppend};
 use koeldb_base::prefix::{CappedPrefix, FixedPrefix, PrefixExtractor};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{Cursor, KeyOrder, Lookup, PinnedSlice, ValueType};
@@ -255,7 +255,9 @@ fn model_answer(
             }
         }
     }
-    lookup.finish(Some(&StringAppend::default())).unwrap()
+    lookup
+        .finish(Merger::new(Some(&StringAppend::default()), "default"))
+        .unwrap()
 }
 
 fn check_lookups(
@@ -272,13 +274,23 @@ fn check_lookups(
         for key in keys {
             let mut lookup = Lookup::new(key, snapshot);
             reader.search(&mut lookup, &mut source).unwrap();
-            prop_assert_eq!(lookup.finish(Some(&operator)).unwrap(), expected(key));
+            prop_assert_eq!(
+                lookup
+                    .finish(Merger::new(Some(&operator), "default"))
+                    .unwrap(),
+                expected(key)
+            );
         }
         let mut lookups: Vec<Lookup> = keys.iter().map(|k| Lookup::new(k, snapshot)).collect();
         let mut batch: Vec<&mut Lookup> = lookups.iter_mut().collect();
         reader.search_batch(&mut batch, &mut source, |_, outcome| outcome.unwrap());
         for (lookup, key) in lookups.into_iter().zip(keys) {
-            prop_assert_eq!(lookup.finish(Some(&operator)).unwrap(), expected(key));
+            prop_assert_eq!(
+                lookup
+                    .finish(Merger::new(Some(&operator), "default"))
+                    .unwrap(),
+                expected(key)
+            );
         }
     }
     Ok(())

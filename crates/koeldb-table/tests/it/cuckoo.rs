@@ -1,5 +1,6 @@
 //! Cuckoo tables: reads RocksDB's, and compares ours with what RocksDB would write.
 
+use koeldb_base::merge_operator::Merger;
 use std::sync::Arc;
 
 use koeldb_base::key::{InternalKey, MAX_SEQNO};
@@ -37,7 +38,12 @@ pub(crate) fn find_all(table: &TableReader, keys: &[Vec<u8>]) -> Vec<Option<Vec<
     assert!(outcomes.iter().all(|&count| count == 1));
     lookups
         .into_iter()
-        .map(|lookup| lookup.finish(None).unwrap().map(|value| value.to_vec()))
+        .map(|lookup| {
+            lookup
+                .finish(Merger::default())
+                .unwrap()
+                .map(|value| value.to_vec())
+        })
         .collect()
 }
 

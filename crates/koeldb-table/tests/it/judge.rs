@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::key::{InternalKey, MAX_SEQNO, ValueType, encode, footer_of};
-use koeldb_base::merge_operator::StringAppend;
+use koeldb_base::merge_operator::{Merger, StringAppend};
 use koeldb_base::{Blocking, Cursor, Fault, KeyOrder, Lookup, PinnedSlice, Result};
 use koeldb_fs::RandomAccessFile;
 use koeldb_table::block_based::format::BlockHandle;
@@ -154,7 +154,10 @@ pub(crate) fn find(
 
 fn conclude(lookup: Lookup) -> Result<(bool, Option<PinnedSlice>)> {
     let settled = lookup.is_settled();
-    Ok((settled, lookup.finish(Some(&StringAppend::default()))?))
+    Ok((
+        settled,
+        lookup.finish(Merger::new(Some(&StringAppend::default()), "default"))?,
+    ))
 }
 
 /// The expected result of a lookup, from all entries.

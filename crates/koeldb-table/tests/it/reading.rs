@@ -1,5 +1,6 @@
 //! Read settings: caches, readahead, prefixes, external files.
 
+use koeldb_base::merge_operator::Merger;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -66,7 +67,9 @@ fn cached() -> TableReadContext {
 fn get(table: &TableReader, key: &[u8], source: &mut BlockingSource) -> Result<Option<Vec<u8>>> {
     let mut lookup = Lookup::new(key, MAX_SEQNO);
     blocking(table.search(&mut lookup, source))?;
-    Ok(lookup.finish(None)?.map(|value| value.to_vec()))
+    Ok(lookup
+        .finish(Merger::default())?
+        .map(|value| value.to_vec()))
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `explain_get`: the memtables, tables, filters and blocks that a point read consults, and why.
 
+use koeldb_base::merge_operator::Merger;
 use std::sync::Arc;
 
 use koeldb::BatchEntry;
@@ -216,7 +217,7 @@ impl Read {
             .count();
         let blocks: usize = self.steps.iter().map(|step| step.blocks.len()).sum();
         let is_settled = self.lookup.is_settled();
-        let answer = match (self.lookup.finish(None), is_settled) {
+        let answer = match (self.lookup.finish(Merger::default()), is_settled) {
             (Ok(Some(value)), _) => format!("found, {} bytes", value.len()),
             (Ok(None), true) => "not found: the newest entry is deleted".to_owned(),
             (Ok(None), false) => "not found: no run has an entry".to_owned(),

@@ -95,7 +95,7 @@ impl Background {
         plan: &CompactionPlan,
     ) -> CompactionJobInfo {
         CompactionJobInfo {
-            column_family: family.name.clone(),
+            column_family: family.name.to_string(),
             column_family_id: family.id,
             job_id: self.context.new_job(),
             reason: plan.reason,

@@ -165,7 +165,7 @@ impl Background {
     ) -> FlushJobInfo {
         let stall = family.read(|state| state.stall);
         FlushJobInfo {
-            column_family: family.name.clone(),
+            column_family: family.name.to_string(),
             column_family_id: family.id,
             job_id: job,
             file: None,

@@ -1,5 +1,6 @@
 //! The merge of a compaction: the settings of its [`CompactionJob`], its run, and its figures.
 
+use koeldb_base::merge_operator::Merger;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -43,6 +44,7 @@ impl Background {
         let reporter =
             TableReporter::new(tables, info.job_id, &family.name, TableReason::Compaction);
         let result = reporter.check(merge.run(&|| reporter.begin()))?;
+        reporter.kept_unmerged(result.merge_failures);
         let elapsed = self.context.clock.now().saturating_sub(begun);
         let totals = merge.totals(&result, elapsed);
         family.counters.compacted(plan.output_level, totals);
@@ -156,7 +158,7 @@ impl<'a> Merge<'a> {
             tables: &self.family.tables,
             source: self.source(),
             snapshots: self.snapshots.clone(),
-            merge_operator: self.options.merge_operator.as_deref(),
+            merger: Merger::new(self.options.merge_operator.as_deref(), &self.family.name),
             new_filter: &new_filter,
             output: self.output(next_file_number, checks.entries),
             cancelled: &cancelled,

@@ -156,7 +156,7 @@ impl Background {
             ));
             self.context
                 .notify(&Event::TableFellBack(&TableFallbackInfo {
-                    column_family: family.name.clone(),
+                    column_family: family.name.to_string(),
                     file: number,
                     reason,
                 }));

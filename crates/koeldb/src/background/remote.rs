@@ -148,7 +148,7 @@ impl Background {
     ) -> Result<Option<String>> {
         let files = plan.files();
         let input = JobInput {
-            family: family.name.clone(),
+            family: family.name.to_string(),
             snapshots: self.visibility.snapshots.all().all,
             files: files.map(|(_, file)| table_name(file.number)).collect(),
             output_level: u32::try_from(plan.output_level).unwrap_or(u32::MAX),
@@ -162,7 +162,7 @@ impl Background {
             db_id: self.context.identity.clone(),
             db_session_id: self.context.table_files.session_id.clone(),
             column_family_id: family.id,
-            column_family: family.name.clone(),
+            column_family: family.name.to_string(),
             job_id: info.job_id,
             reason: plan.reason,
             is_bottommost: plan.bottommost,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use koeldb_base::merge_operator::merge_values;
+use koeldb_base::merge_operator::{Merger, merge_values};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, KeyOrder, PinnedSlice, Result};
 
@@ -437,13 +437,13 @@ pub(super) fn merge(
     newest_first: &[&[u8]],
 ) -> Result<Vec<u8>> {
     let options = family.data().options();
-    let operator = options.merge_operator.as_deref();
+    let merger = Merger::new(options.merge_operator.as_deref(), &family.data().name);
     let existing = match base {
         Base::Unknown => stored,
         Base::Value(value) => Some(value),
         Base::None => None,
     };
-    merge_values(operator, key, existing, newest_first)
+    merge_values(merger, key, existing, newest_first)
 }
 
 /// Returns the value of a key after the effect of the batch; `stored` reads the database.

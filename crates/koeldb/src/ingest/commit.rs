@@ -79,7 +79,7 @@ impl PreparedIngest {
                 let counters = &prepared.family.counters;
                 counters.ingested(level, file.bytes, file.entries);
                 ingested.push(ExternalFileIngestionInfo {
-                    column_family: prepared.family.name.clone(),
+                    column_family: prepared.family.name.to_string(),
                     external_file_path: file.source.clone(),
                     internal_file_path: path.clone(),
                     global_seqno: seqno,

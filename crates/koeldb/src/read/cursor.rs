@@ -265,6 +265,7 @@ impl DbCursor {
             order: order.clone(),
             seqno,
             merge_operator: super_version.options.merge_operator.clone(),
+            family_name: Arc::clone(&super_version.family_name),
             tombstones,
             prefix_extractor: if options.prefix_same_as_start {
                 super_version.options.prefix_extractor.clone()

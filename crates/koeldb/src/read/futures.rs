@@ -89,8 +89,7 @@ impl Reads {
             let context = SearchContext::new(super_version, options, self);
             let mut suspended = SuspendedLookups::polled(&context);
             if lookup.is_settled() || suspended.begin_one(&context, &mut lookup)? {
-                let operator = super_version.options.merge_operator.as_deref();
-                return Ok(First::Done(lookup.finish(operator)?));
+                return Ok(First::Done(lookup.finish(super_version.merger())?));
             }
             Ok(First::Suspended(Box::new(SuspendedGet {
                 super_version: Arc::clone(super_version),
@@ -117,8 +116,7 @@ impl Reads {
         ready!(suspended.poll(&context, lookups, task, &mut |_, error| {
             failure = Err(error);
         }));
-        let operator = super_version.options.merge_operator.as_deref();
-        Poll::Ready(failure.and_then(|()| lookup.take_answer(operator)))
+        Poll::Ready(failure.and_then(|()| lookup.take_answer(super_version.merger())))
     }
 
     /// Reads `keys` of one column family as a future.
@@ -135,8 +133,7 @@ impl Reads {
             Ok(None) => {}
             Ok(Some(mut batch)) => {
                 poll_fn(|task| self.poll_multi_get(&mut batch, &mut values, options, task)).await;
-                let operator = batch.super_version.options.merge_operator.as_deref();
-                values.finish(operator, options.value_size_soft_limit);
+                values.finish(batch.super_version.merger(), options.value_size_soft_limit);
                 if family.ttl.is_some() {
                     values.strip_times();
                 }

@@ -170,7 +170,7 @@ impl Reads {
             version.search(tables, &mut lookup, &mut source, runs)?;
         }
         let _timer = timed(PerfMetric::GetPostProcessTime);
-        lookup.finish(super_version.options.merge_operator.as_deref())
+        lookup.finish(super_version.merger())
     }
 
     /// Searches with a time limit, so that device reads run in other threads.
@@ -184,7 +184,7 @@ impl Reads {
     ) -> Result<Option<PinnedSlice>> {
         let mut lookup = Lookup::new(key, seqno);
         self.settle(super_version, &mut lookup, options)?;
-        lookup.finish(super_version.options.merge_operator.as_deref())
+        lookup.finish(super_version.merger())
     }
 
     /// Searches memtables and tables until `lookup` is settled; device reads run in other threads.

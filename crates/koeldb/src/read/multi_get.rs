@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use koeldb_base::coding::to_u32;
-use koeldb_base::merge_operator::MergeOperator;
+use koeldb_base::merge_operator::Merger;
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{
@@ -150,10 +150,10 @@ impl PinnedSlices {
     }
 
     /// Stores the results of the lookups of all keys that have not failed.
-    pub(super) fn finish(&mut self, operator: Option<&dyn MergeOperator>, bytes_limit: u64) {
+    pub(super) fn finish(&mut self, merger: Merger<'_>, bytes_limit: u64) {
         let mut value_bytes = 0;
         for (&index, lookup) in self.order.iter().zip(self.lookups.iter_mut()) {
-            let found = lookup.take_answer(operator);
+            let found = lookup.take_answer(merger);
             let answer = &mut self.answers[index as usize];
             if answer.is_err() {
                 continue;
@@ -307,8 +307,7 @@ impl Reads {
                     return Ok(Some(suspended));
                 }
             }
-            let operator = super_version.options.merge_operator.as_deref();
-            values.finish(operator, options.value_size_soft_limit);
+            values.finish(super_version.merger(), options.value_size_soft_limit);
             if family.ttl.is_some() {
                 values.strip_times();
             }

@@ -70,7 +70,7 @@ impl RunningBatch {
             waited,
             waits,
         } = self;
-        let operator = batch.super_version.options.merge_operator.as_deref();
+        let merger = batch.super_version.merger();
         let (probed_now, waiting) = batch.suspended.progress();
         let waited_before = std::mem::replace(waited, waiting.collect());
         waited.iter().for_each(|&at| waits[at] = true);
@@ -79,7 +79,7 @@ impl RunningBatch {
             if waits[at] {
                 continue;
             }
-            let found = values.lookups[at].take_answer(operator);
+            let found = values.lookups[at].take_answer(merger);
             let index = values.order[at] as usize;
             let failed = std::mem::replace(&mut values.answers[index], Ok(None));
             let found = failed.and(found);

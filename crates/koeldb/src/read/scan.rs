@@ -12,7 +12,7 @@ use std::sync::Arc;
 use koeldb_base::entity::default_column;
 use koeldb_base::key::{MAX_SEQNO, encode_into, user_key};
 use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
-use koeldb_base::merge_operator::{MergeOperator, merge_values};
+use koeldb_base::merge_operator::{MergeOperator, Merger, merge_values};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::stats::{Statistics, Ticker};
 use koeldb_base::{
@@ -45,6 +45,8 @@ pub(crate) struct ScanContext {
     pub(crate) order: KeyOrder,
     pub(crate) seqno: SeqNo,
     pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
+    /// The name of the column family.
+    pub(crate) family_name: Arc<str>,
     pub(crate) tombstones: ScanTombstones,
     /// The prefix extractor of a scan that ends when the prefix changes.
     pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
@@ -58,6 +60,10 @@ pub(crate) struct ScanContext {
 }
 
 impl ScanContext {
+    fn merger(&self) -> Merger<'_> {
+        Merger::new(self.merge_operator.as_deref(), &self.family_name)
+    }
+
     #[cold]
     fn count_reseek(&self) {
         if let Some(statistics) = &self.statistics {
@@ -506,7 +512,7 @@ impl<C: RunsCursor> Scan<C> {
         }
         let newest_first: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
         self.value = merge_values(
-            self.view.merge_operator.as_deref(),
+            self.view.merger(),
             &self.key,
             base.as_deref(),
             &newest_first,
@@ -636,12 +642,7 @@ impl<C: RunsCursor> Scan<C> {
         }
         let newest_first: Vec<&[u8]> = oldest_first.iter().rev().map(Vec::as_slice).collect();
         let base = has_base.then_some(self.value.as_slice());
-        self.value = merge_values(
-            self.view.merge_operator.as_deref(),
-            &self.key,
-            base,
-            &newest_first,
-        )?;
+        self.value = merge_values(self.view.merger(), &self.key, base, &newest_first)?;
         Ok(true)
     }
 

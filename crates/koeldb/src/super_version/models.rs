@@ -36,6 +36,7 @@ fn super_version() -> SuperVersion {
         }
     });
     SuperVersion {
+        family_name: "default".into(),
         memtable: Arc::clone(&parts.memtable),
         sealed: Vec::new(),
         version: Arc::clone(&parts.version),

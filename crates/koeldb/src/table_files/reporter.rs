@@ -74,6 +74,17 @@ impl<'a> TableReporter<'a> {
         self.tables.listeners.notify(&event);
     }
 
+    /// Logs that merges failed, and that their operands were kept.
+    pub(crate) fn kept_unmerged(&self, count: u64) {
+        if count > 0 {
+            self.tables.info_log.warn(format_args!(
+                "[{}] [JOB {}] the merge operator failed for {count} keys: their operands are kept, \
+                 and reads of them fail",
+                self.column_family, self.job
+            ));
+        }
+    }
+
     /// Reports the tables that were begun and not created, if the job failed.
     pub(crate) fn check<T>(&self, outcome: Result<T>) -> Result<T> {
         if let Err(error) = &outcome {

@@ -25,7 +25,7 @@ impl Tree {
             .all()
             .into_iter()
             .filter(|family| !family.is_dropped())
-            .map(|family| (family.name.clone(), family.options()))
+            .map(|family| (family.name.to_string(), family.options()))
             .collect();
         let borrowed: Vec<(&str, &ColumnFamilyOptions)> = families
             .iter()

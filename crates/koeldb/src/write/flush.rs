@@ -90,7 +90,10 @@ impl CommitPipeline {
     fn report_manual_flush(&self, families: &[Arc<ColumnFamilyData>]) {
         if !self.context.listeners.is_empty() {
             self.context.report_sealed();
-            let names: Vec<_> = families.iter().map(|family| family.name.clone()).collect();
+            let names: Vec<_> = families
+                .iter()
+                .map(|family| family.name.to_string())
+                .collect();
             self.context.notify(&Event::ManualFlushScheduled(&names));
         }
     }

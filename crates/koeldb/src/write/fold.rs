@@ -79,9 +79,9 @@ impl ColumnFamilyMemtable {
             if lookup.is_of_entity() {
                 return None;
             }
-            let operator = current.options.merge_operator.as_deref();
-            let existing = lookup.finish(operator).ok()??;
-            merge_values(operator, key, Some(&existing), &[operand]).ok()
+            let merger = current.merger();
+            let existing = lookup.finish(merger).ok()??;
+            merge_values(merger, key, Some(&existing), &[operand]).ok()
         })
     }
 }

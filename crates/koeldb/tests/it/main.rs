@@ -49,6 +49,7 @@ mod logs;
 mod manual_compactions;
 mod map_calls;
 mod marked_tables;
+mod merge_failures;
 mod merge_folding;
 mod metamorphic;
 mod model;

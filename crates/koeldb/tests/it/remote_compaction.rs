@@ -427,10 +427,35 @@ impl MergeOperator for Own {
     ) -> Result<(), BoxError> {
         result.extend_from_slice(existing.unwrap_or_default());
         for operand in operands {
+            if operand == b"fail" {
+                return Err("unusable operand".into());
+            }
             result.extend_from_slice(operand);
         }
         Ok(())
     }
+}
+
+#[test]
+fn a_worker_keeps_operands_that_cannot_be_merged() {
+    let storage = Storage::new();
+    let mut options = storage.options();
+    options
+        .set_disable_auto_compactions(true)
+        .set_merge_operator(Own);
+    let service = InProcess::honest(&options);
+    options.set_compaction_service(service.clone());
+    let db = Db::open(&options, HERE).unwrap();
+    for operand in ["a", "fail", "b"] {
+        db.merge("sick", operand).unwrap();
+        db.put("well", operand).unwrap();
+        db.flush().unwrap();
+    }
+    compact(&db).unwrap();
+    assert_eq!(service.ended(), [CompactionServiceJobStatus::Success]);
+    assert!(db.get("sick").is_err());
+    assert_eq!(db.get_merge_operands("sick").unwrap().len(), 3);
+    assert_eq!(db.get("well").unwrap().unwrap(), b"b"[..]);
 }
 
 #[test]

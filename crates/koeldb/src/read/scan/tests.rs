@@ -74,6 +74,7 @@ fn begin(case: &mut TestCase, text: &str) -> Scan<Entries> {
     let prefix_bytes: Option<usize> = case.try_take_arg("prefix").unwrap();
     let view = ScanContext {
         seqno,
+        family_name: "default".into(),
         merge_operator: is_merging.then(|| Arc::new(StringAppend::default()) as _),
         tombstones,
         prefix_extractor: prefix_bytes.map(|bytes| Arc::new(FixedPrefix::new(bytes)) as _),
