@@ -27,12 +27,17 @@ pub struct DirectoryService {
     cancelled: Condvar,
 }
 
+/// The maximum of jobs in succession without a worker that shorten the wait for the next one.
+const HALVINGS_MAX: u32 = 4;
+
 #[derive(Default)]
 struct State {
     /// The sessions that have scheduled jobs, and whether they are being closed.
     sessions: BTreeMap<String, bool>,
     /// The jobs that have not ended, by their ids.
     jobs: BTreeMap<String, Running>,
+    /// The number of jobs in succession that no worker took.
+    unclaimed: u32,
 }
 
 #[derive(Clone)]
@@ -68,6 +73,9 @@ impl DirectoryService {
     /// Signs are that a worker takes the job, and its beats. The timeout should be longer than the
     /// time after which workers take a job over from each other
     /// ([`crate::Worker::set_beat_interval`]).
+    ///
+    /// After a job that no worker took, the next one waits half as long for a worker, down to a
+    /// sixteenth of the timeout, until a worker takes a job again.
     pub fn set_worker_timeout(&mut self, timeout: Duration) -> &mut Self {
         self.worker_timeout = timeout;
         self
@@ -131,10 +139,15 @@ impl DirectoryService {
     fn wait_for(&self, running: &Running) -> CompactionServiceWaitResponse {
         let local = CompactionServiceWaitResponse::Ended(CompactionServiceJobStatus::UseLocal);
         let mut watch = Watch::begin(Progress::default(), self.clock.now());
+        let unclaimed = self.state().unclaimed;
+        let claim_timeout = self.worker_timeout / (1 << unclaimed.min(HALVINGS_MAX));
         loop {
             let Ok(Some(progress)) = running.job.progress() else {
                 return local;
             };
+            if progress.attempts > 0 {
+                self.state().unclaimed = 0;
+            }
             if let Some(attempt) = progress.result {
                 return match running.job.result(attempt) {
                     Ok(result) => CompactionServiceWaitResponse::Completed {
@@ -144,10 +157,16 @@ impl DirectoryService {
                     Err(_) => local,
                 };
             }
-            if watch.observe(progress, self.clock.now()) >= self.worker_timeout {
+            let idle = watch.observe(progress, self.clock.now());
+            let mut state = self.state();
+            if progress.attempts == 0 && idle >= claim_timeout {
+                // Jobs that waited together count once.
+                state.unclaimed = state.unclaimed.max(unclaimed.saturating_add(1));
                 return local;
             }
-            let state = self.state();
+            if idle >= self.worker_timeout {
+                return local;
+            }
             let is_closing = |state: &State| state.sessions.get(&running.session) == Some(&true);
             let waited = self
                 .cancelled

@@ -92,6 +92,10 @@ pub trait CompactionService: Send + Sync + 'static {
     /// A service decides how long it waits, and returns
     /// [`CompactionServiceJobStatus::UseLocal`] when it gives up. From this call's return on, no
     /// worker may write to the output directory.
+    ///
+    /// After a job that was given up, compactions run locally for a multiple of the time that this
+    /// call took: 2, and twice as much after each further job given up, up to 64. Then one job is
+    /// offered. All jobs are offered again after any other answer.
     fn wait(&self, job_id: &str) -> CompactionServiceWaitResponse;
 
     /// Ends all waits, including those that begin later: the database is being closed.

@@ -1,9 +1,11 @@
 //! The primary and its workers in one process, on a memory file system.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use koeldb::fs::{FileSystem, MemoryFileSystem, SystemClock};
+use koeldb::fs::file::{Purpose, WriteOptions};
+use koeldb::fs::{Clock, FileSystem, ManualClock, MemoryFileSystem, SystemClock};
 use koeldb::{
     BoxError, CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
     CompactionServiceScheduleResponse, CompactionServiceWaitResponse, Db, Env, MergeOperands,
@@ -94,6 +96,96 @@ fn a_job_that_no_worker_takes_runs_locally_and_leaves_nothing() {
     db.close().unwrap();
     let left = memory.list(format!("/jobs/{identity}").as_ref()).unwrap();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// A clock that advances by a second with each reading.
+#[derive(Clone, Debug, Default)]
+struct Ticking(ManualClock);
+
+impl Clock for Ticking {
+    fn now(&self) -> Duration {
+        self.0.advance(Duration::from_secs(1));
+        self.0.now()
+    }
+
+    fn unix_micros(&self) -> u64 {
+        self.0.unix_micros()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.0.sleep(duration);
+    }
+}
+
+/// A service that keeps the description of a job.
+struct Described(Arc<Mutex<Option<CompactionServiceJobInfo>>>);
+
+impl CompactionService for Described {
+    fn schedule(
+        &self,
+        info: &CompactionServiceJobInfo,
+        _: &[u8],
+    ) -> CompactionServiceScheduleResponse {
+        *self.0.lock().unwrap() = Some(info.clone());
+        CompactionServiceScheduleResponse::Refused(CompactionServiceJobStatus::UseLocal)
+    }
+
+    fn wait(&self, _: &str) -> CompactionServiceWaitResponse {
+        unreachable!("no job was scheduled")
+    }
+}
+
+/// Returns the description of a job of some database.
+fn described_job() -> CompactionServiceJobInfo {
+    let (_, env) = memory();
+    let info = Arc::default();
+    let mut options = Options::default();
+    options.create_if_missing(true).set_env(&env);
+    options.set_compaction_service(Described(Arc::clone(&info)));
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db, 0);
+    fill(&db, 300);
+    db.compact_range(..).unwrap();
+    db.close().unwrap();
+    info.lock().unwrap().take().unwrap()
+}
+
+#[test]
+fn jobs_wait_for_a_worker_half_as_long_after_each_that_none_took() {
+    let memory = MemoryFileSystem::new();
+    let clock = Ticking::default();
+    let fs: Arc<dyn FileSystem> = Arc::new(memory.clone());
+    let mut service =
+        DirectoryService::open(&Env::new(fs, Arc::new(clock.clone())), "/jobs").unwrap();
+    service
+        .set_poll_interval(Duration::ZERO)
+        .set_worker_timeout(Duration::from_secs(320));
+    let mut info = described_job();
+    let mut number = 0;
+    let mut wait = |claims: bool| {
+        number += 1;
+        info.job_id = number;
+        let CompactionServiceScheduleResponse::Scheduled { job_id } = service.schedule(&info, b"")
+        else {
+            panic!("refused");
+        };
+        if claims {
+            let attempt = Path::new("/jobs").join(&job_id).join("1");
+            memory.create_dir_all(&attempt).unwrap();
+            let claim = memory.create(&attempt.join("claim"), &WriteOptions::new(Purpose::Other));
+            claim.unwrap().close().unwrap();
+        }
+        let begun = clock.0.now();
+        let answer = service.wait(&job_id);
+        let local = CompactionServiceJobStatus::UseLocal;
+        assert_eq!(answer, CompactionServiceWaitResponse::Ended(local));
+        (clock.0.now() - begun).as_secs() / 10 * 10
+    };
+    let waits: Vec<u64> = (0..6).map(|_| wait(false)).collect();
+    assert_eq!(waits, [320, 160, 80, 40, 20, 20]);
+    // A worker that takes a job and dies is waited for.
+    assert_eq!(wait(true), 320);
+    assert_eq!([wait(false), wait(false)], [320, 160]);
 }
 
 /// A merge operator that no OPTIONS file can create.

@@ -10,6 +10,7 @@ mod compaction;
 mod flush;
 mod manual;
 mod merge;
+mod offers;
 mod pause;
 mod remote;
 mod scrub;
@@ -28,6 +29,7 @@ use koeldb_lsm::pick::aged::PickMoment;
 
 use compaction::CompactionRequest;
 use manual::ManualState;
+use offers::Offers;
 pub(crate) use remote::WorkerJob;
 
 use crate::column_family_data::ColumnFamilyData;
@@ -63,6 +65,8 @@ pub(crate) struct Background {
     /// Whether a compaction may have been refused for lack of space.
     waits_for_space: AtomicBool,
     manual: ManualState,
+    /// The state of the compaction service.
+    offers: Offers,
 }
 
 impl Background {
@@ -81,6 +85,7 @@ impl Background {
             resume_calls: AtomicU64::new(0),
             waits_for_space: AtomicBool::new(false),
             manual: ManualState::default(),
+            offers: Offers::default(),
         }
     }
 

@@ -13,6 +13,7 @@ use koeldb_table::builder::TableReason;
 
 use super::Background;
 use super::compaction::CompactionRequest;
+use super::offers::Offer;
 use crate::column_family_data::ColumnFamilyData;
 use crate::compaction_service::{
     CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
@@ -98,11 +99,15 @@ impl Background {
         let Some(service) = self.service_for(plan, request) else {
             return Ok(None);
         };
+        let begun = self.context.clock.now();
+        let Some(offer) = self.offers.begin(begun) else {
+            return Ok(None);
+        };
         let Some(id) = self.schedule_remotely(service, info, family, plan)? else {
             return Ok(None);
         };
-        let begun = self.context.clock.now();
-        let Some((message, directory)) = self.wait_for_worker(service, &id, &family.name)? else {
+        let waited = self.wait_for_worker(service, offer, &id, &family.name)?;
+        let Some((message, directory)) = waited else {
             return Ok(None);
         };
         if self.slots.cancelled.load(Ordering::Relaxed) || request.is_canceled() {
@@ -184,21 +189,33 @@ impl Background {
     fn wait_for_worker(
         &self,
         service: &dyn CompactionService,
+        offer: Offer<'_>,
         id: &str,
         family: &str,
     ) -> Result<Option<(Vec<u8>, PathBuf)>> {
+        use CompactionServiceJobStatus::{Aborted, UseLocal};
         match service.wait(id) {
             CompactionServiceWaitResponse::Completed {
                 result,
                 output_directory,
-            } => Ok(Some((result, output_directory))),
-            CompactionServiceWaitResponse::Ended(CompactionServiceJobStatus::Aborted) => {
-                Err(aborted())
+            } => {
+                offer.answered();
+                Ok(Some((result, output_directory)))
             }
+            CompactionServiceWaitResponse::Ended(Aborted) => Err(aborted()),
             CompactionServiceWaitResponse::Ended(status) => {
-                self.context.info_log.warn(format_args!(
+                let log = &self.context.info_log;
+                log.warn(format_args!(
                     "[{family}] remote compaction {id}: {status:?}; it runs locally"
                 ));
+                if status != UseLocal {
+                    offer.answered();
+                } else if let Some(pause) = offer.given_up(self.context.clock.now()) {
+                    log.warn(format_args!(
+                        "the next job is offered to the compaction service in {:.3} s",
+                        pause.as_secs_f64()
+                    ));
+                }
                 Ok(None)
             }
         }

@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use koeldb::fs::file::Purpose;
 use koeldb::fs::small_file::write_atomically;
 use koeldb::fs::{
-    Failure, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, SurvivalPolicy, SystemClock,
+    Clock, Failure, FaultFileSystem, FaultRule, FileSystem, ManualClock, MemoryFileSystem,
+    SurvivalPolicy, SystemClock,
 };
 use koeldb::{
     BlockBasedOptions, BoxError, CompactionService, CompactionServiceJobInfo,
     CompactionServiceJobStatus, CompactionServiceScheduleResponse, CompactionServiceWaitResponse,
-    Db, ErrorKind, IndexType, MergeOperands, MergeOperator, Options, SstFileReader, StringAppend,
+    Db, Env, ErrorKind, IndexType, MergeOperands, MergeOperator, Options, SstFileReader,
+    StringAppend,
 };
 use koeldb_testkit::Random;
 
@@ -187,6 +190,85 @@ fn a_worker_compacts_as_the_database_does() {
         }
         assert!(seen[0] == seen[1], "seed {seed}");
     }
+}
+
+/// A service that gives a job up after 30 s while no worker lives.
+#[derive(Clone)]
+struct Deserted {
+    workers: InProcess,
+    clock: ManualClock,
+    has_workers: Arc<AtomicBool>,
+    offered: Arc<AtomicU64>,
+}
+
+impl CompactionService for Deserted {
+    fn schedule(
+        &self,
+        info: &CompactionServiceJobInfo,
+        input: &[u8],
+    ) -> CompactionServiceScheduleResponse {
+        self.offered.fetch_add(1, Ordering::Relaxed);
+        self.workers.schedule(info, input)
+    }
+
+    fn wait(&self, job: &str) -> CompactionServiceWaitResponse {
+        if self.has_workers.load(Ordering::Relaxed) {
+            return self.workers.wait(job);
+        }
+        self.clock.advance(Duration::from_secs(30));
+        CompactionServiceWaitResponse::Ended(CompactionServiceJobStatus::UseLocal)
+    }
+
+    fn on_installation(&self, job: &str, status: CompactionServiceJobStatus) {
+        self.workers.on_installation(job, status);
+    }
+}
+
+#[test]
+fn a_service_without_workers_is_asked_ever_more_rarely_and_used_when_they_come_back() {
+    let storage = Storage::new();
+    let clock = ManualClock::new();
+    let fs: Arc<dyn FileSystem> = Arc::clone(&storage.faults) as _;
+    let mut options = options(&storage);
+    options.set_env(&Env::new(fs, Arc::new(clock.clone())));
+    let service = Deserted {
+        workers: InProcess::honest(&options),
+        clock: clock.clone(),
+        has_workers: Arc::default(),
+        offered: Arc::default(),
+    };
+    options.set_compaction_service(service.clone());
+    let db = Db::open(&options, HERE).unwrap();
+    let mut random = Random::new(7);
+    // Compacts; returns the number of jobs offered, and the seconds that passed.
+    let mut job = || {
+        write(&db, &mut random, 200);
+        let (offered, begun) = (service.offered.load(Ordering::Relaxed), clock.now());
+        compact(&db).unwrap();
+        let offered = service.offered.load(Ordering::Relaxed) - offered;
+        (offered, (clock.now() - begun).as_secs())
+    };
+    for pause in [60, 120, 240] {
+        assert_eq!(job(), (1, 30));
+        for _ in 0..3 {
+            assert_eq!(job(), (0, 0));
+        }
+        clock.advance(Duration::from_secs(pause));
+    }
+    service.has_workers.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert_eq!(job(), (1, 0));
+    }
+    let success = CompactionServiceJobStatus::Success;
+    assert_eq!(service.workers.ended(), [success; 3]);
+    // The pauses begin anew.
+    service.has_workers.store(false, Ordering::Relaxed);
+    assert_eq!(job(), (1, 30));
+    clock.advance(Duration::from_secs(59));
+    assert_eq!(job(), (0, 0));
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(job(), (1, 30));
+    db.close().unwrap();
 }
 
 /// A database with tables to compact, and its contents.
