@@ -1,8 +1,8 @@
 //! Behavior of the original that programs meet, one test for each.
 
 use rocksdb::{
-    Cache, ColumnFamilyDescriptor, DB, DBCompressionType, Env, IteratorMode, MultiThreaded,
-    Options, PrefixRange, ReadOptions, SliceTransform, SstFileWriter, TransactionDB,
+    Cache, ColumnFamilyDescriptor, CompactionDecision, DB, DBCompressionType, Env, IteratorMode,
+    MultiThreaded, Options, PrefixRange, ReadOptions, SliceTransform, SstFileWriter, TransactionDB,
     TransactionDBOptions, WriteBatch, WriteBatchIterator, properties,
 };
 
@@ -54,6 +54,49 @@ fn open_cf_gives_default_options_and_descriptors_give_their_own() {
     let cf = db.cf_handle("cf").unwrap();
     db.merge_cf(&cf, "key", "operand").unwrap();
     assert_eq!(db.get_cf(&cf, "key").unwrap().unwrap(), b"operand");
+}
+
+#[test]
+fn objects_of_the_program_go_by_their_own_names() {
+    let names = [
+        "max",
+        "put",
+        "uint64add",
+        "stringappend",
+        "StringAppendOperator",
+        "MaxOperator",
+        "bytesxor",
+        "fixed:2",
+        "rocksdb.FixedPrefix.2",
+        "RemoveEmptyValueCompactionFilter",
+        "a\nb #;{}",
+    ];
+    for name in names {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_merge_operator_associative(name, |_, old, operands| {
+            let operands = operands.iter().flat_map(|operand| [b"+", operand].concat());
+            Some([old.unwrap_or(b"0"), &operands.collect::<Vec<u8>>()].concat())
+        });
+        options.set_prefix_extractor(SliceTransform::create(name, |key| &key[..1], None));
+        options.set_comparator(name, Box::new(|a, b| b.cmp(a)));
+        options.set_compaction_filter(name, |_, _, _| CompactionDecision::Keep);
+        for round in 1..=3 {
+            let db = DB::open(&options, dir.path()).unwrap_or_else(|error| panic!("{error}"));
+            db.merge("a", "x").unwrap();
+            db.merge("b", "x").unwrap();
+            db.compact_range::<&[u8], &[u8]>(None, None);
+            let merged = format!("0{}", "+x".repeat(round));
+            let entries: Vec<_> = db
+                .iterator(IteratorMode::Start)
+                .map(Result::unwrap)
+                .collect();
+            let keys: Vec<&[u8]> = entries.iter().map(|(key, _)| &**key).collect();
+            assert_eq!(keys, [b"b", b"a"], "{name}");
+            assert_eq!(&*entries[0].1, merged.as_bytes(), "{name}");
+        }
+    }
 }
 
 #[test]

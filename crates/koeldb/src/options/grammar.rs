@@ -199,6 +199,29 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
+/// Escapes the name of an object of the user, which may be any text.
+///
+/// The result is one line without a comment, has no blanks at its ends, does not begin with a
+/// brace, and does not mean that there is no object. Usual names stay as they are.
+pub(crate) fn escape_id(name: &str) -> String {
+    if name == "nullptr" {
+        return format!("\\{name}");
+    }
+    let mut out = String::with_capacity(name.len());
+    let last = name.chars().count().saturating_sub(1);
+    for (at, char) in name.chars().enumerate() {
+        match char {
+            '\r' => out.push_str("\\r"),
+            '\n' => out.push_str("\\n"),
+            ' ' | '\t' if at == 0 || at == last => out.push_str("\\s"),
+            '\\' | '#' => out.extend(['\\', char]),
+            '{' if at == 0 => out.extend(['\\', char]),
+            _ => out.push(char),
+        }
+    }
+    out
+}
+
 /// Adds braces to a text with a `;` outside of braces, so that it stays one value.
 pub(crate) fn protect(text: &str) -> String {
     if text.contains(';') && !text.starts_with('{') {

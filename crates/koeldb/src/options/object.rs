@@ -12,6 +12,7 @@ use koeldb_base::prefix::{self, PrefixExtractor};
 use koeldb_base::stats::Statistics;
 use koeldb_table::filter::FilterPolicy;
 
+use super::column_family::ColumnFamilyOptions;
 use super::declare::option_section;
 use super::grammar;
 use super::registry::{self, OptionValue, Reading, Refusal, Style};
@@ -54,6 +55,32 @@ impl<'a> Description<'a> {
                 self.id
             ))),
         }
+    }
+}
+
+/// Objects of a column family that are found by their own name, before built-in ones.
+#[derive(Clone, Default)]
+pub(crate) struct OwnObjects {
+    comparator: KeyOrder,
+    merge_operator: Option<Arc<dyn MergeOperator>>,
+    prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
+}
+
+impl OwnObjects {
+    /// The objects of these options.
+    pub(crate) fn of(options: &ColumnFamilyOptions) -> Self {
+        OwnObjects {
+            comparator: options.comparator.clone(),
+            merge_operator: options.merge_operator.clone(),
+            prefix_extractor: options.prefix_extractor.clone(),
+        }
+    }
+}
+
+impl Description<'_> {
+    /// Whether this is the text of an object without members that calls itself `name`.
+    fn is_named(&self, name: &str) -> bool {
+        self.members.is_empty() && self.id == grammar::escape_id(name)
     }
 }
 
@@ -138,7 +165,7 @@ impl OptionValue for KeyOrder {
         "object id of a Comparator".to_owned()
     }
 
-    fn read(&mut self, name: &str, text: &str, _: &mut Reading) -> Result<(), Refusal> {
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal> {
         const KNOWN: &str = "leveldb.BytewiseComparator, rocksdb.ReverseBytewiseComparator, \
                              rocksdb.Uint64Comparator";
         let Some(description) = Description::parse(name, text)? else {
@@ -147,7 +174,11 @@ impl OptionValue for KeyOrder {
             )));
         };
         description.without_members(name)?;
-        if description.id == self.name() {
+        if description.is_named(self.name()) {
+            return Ok(());
+        }
+        if description.is_named(reading.own.comparator.name()) {
+            *self = reading.own.comparator.clone();
             return Ok(());
         }
         if description.id.ends_with(".u64ts") {
@@ -161,7 +192,7 @@ impl OptionValue for KeyOrder {
     }
 
     fn write(&self, _: Style) -> Option<String> {
-        Some(self.name().to_owned())
+        Some(grammar::escape_id(self.name()))
     }
 }
 
@@ -173,8 +204,12 @@ impl Object for Arc<dyn MergeOperator> {
     fn make(
         name: &str,
         description: &Description<'_>,
-        _: &mut Reading,
+        reading: &mut Reading,
     ) -> Result<Option<Self>, Refusal> {
+        let own = reading.own.merge_operator.as_ref();
+        if let Some(own) = own.filter(|own| description.is_named(own.name())) {
+            return Ok(Some(Arc::clone(own)));
+        }
         let mut delimiter = None;
         let appends = description
             .id
@@ -188,7 +223,9 @@ impl Object for Arc<dyn MergeOperator> {
             }
             delimiter = Some(read_scalar::<String>(name, value)?);
         }
-        Ok(merge_operator::by_id(description.id, delimiter.as_deref()))
+        let found = merge_operator::by_id(description.id, delimiter.as_deref());
+        let is_ours = |found: &Self| !reading.recorded_names || found.name() == description.id;
+        Ok(found.filter(is_ours))
     }
 
     fn text(&self, _: Style) -> String {
@@ -198,7 +235,7 @@ impl Object for Arc<dyn MergeOperator> {
                 self.name(),
                 grammar::protect(&grammar::escape(&String::from_utf8_lossy(delimiter)))
             ),
-            None => self.name().to_owned(),
+            None => grammar::escape_id(self.name()),
         }
     }
 }
@@ -211,14 +248,19 @@ impl Object for Arc<dyn PrefixExtractor> {
     fn make(
         name: &str,
         description: &Description<'_>,
-        _: &mut Reading,
+        reading: &mut Reading,
     ) -> Result<Option<Self>, Refusal> {
         description.without_members(name)?;
-        Ok(prefix::by_id(description.id))
+        let own = reading.own.prefix_extractor.as_ref();
+        if let Some(own) = own.filter(|own| description.is_named(own.name())) {
+            return Ok(Some(Arc::clone(own)));
+        }
+        let is_ours = |found: &Self| !reading.recorded_names || found.name() == description.id;
+        Ok(prefix::by_id(description.id).filter(is_ours))
     }
 
     fn text(&self, _: Style) -> String {
-        self.name().to_owned()
+        grammar::escape_id(self.name())
     }
 }
 

@@ -35,6 +35,7 @@ use super::conversion::limits;
 use super::db::{DbOptions, Options};
 use super::grammar;
 use super::mend::mend;
+use super::object::OwnObjects;
 use super::registry::{self, Reading, Refusal, Style};
 use super::table_format::TableFormat;
 use super::wal_dir::{self, WalDirectory};
@@ -50,6 +51,14 @@ const SPEED_ONLY: [&str; 3] = [
     "allow_mmap_writes",
     "inplace_update_support",
     "persist_stats_to_disk",
+];
+
+/// Options that are names, and are not written when empty.
+const NAMES: [&str; 4] = [
+    "db_host_id",
+    "comparator",
+    "merge_operator",
+    "prefix_extractor",
 ];
 
 /// The parsed contents of an OPTIONS file.
@@ -91,25 +100,34 @@ struct Parser<'a> {
 /// # Errors
 /// `InvalidArgument` for malformed or unknown parts, `Corruption` if a section is missing.
 pub(crate) fn parse(text: &str, how: &ConfigOptions) -> Result<ParsedFile> {
-    let mut parser = Parser {
-        how,
-        reading: Reading::new(how),
-        file: ParsedFile::default(),
-        part: None,
-        met: Vec::new(),
-        seen_version: false,
-        seen_db: false,
-        may_be_newer: true,
-    };
-    for (index, line) in text.split('\n').enumerate() {
-        parser.line(line).map_err(|refusal| {
-            Error::from(refusal).context(format_args!("line {}", index.saturating_add(1)))
-        })?;
-    }
+    let mut parser = Parser::new(how);
+    parser.lines(text)?;
     parser.finish()
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
+    fn new(how: &'a ConfigOptions) -> Self {
+        Parser {
+            how,
+            reading: Reading::new(how),
+            file: ParsedFile::default(),
+            part: None,
+            met: Vec::new(),
+            seen_version: false,
+            seen_db: false,
+            may_be_newer: true,
+        }
+    }
+
+    fn lines(&mut self, text: &str) -> Result<()> {
+        for (index, line) in text.split('\n').enumerate() {
+            self.line(line).map_err(|refusal| {
+                Error::from(refusal).context(format_args!("line {}", index.saturating_add(1)))
+            })?;
+        }
+        Ok(())
+    }
+
     fn line(&mut self, line: &str) -> Result<(), Refusal> {
         let line = grammar::trim(without_comment(line));
         if line.is_empty() {
@@ -283,6 +301,8 @@ impl Parser<'_> {
             "koeldb_version" => {
                 let ours = version_number(name, env!("CARGO_PKG_VERSION"))?;
                 self.may_be_newer |= version_number(name, value)? > ours;
+                // The engine writes no nicknames, so an object with such a name is the user's.
+                self.reading.recorded_names = true;
             }
             "options_file_version" if version_number(name, value)? < [1, 0, 0] => {
                 return Err(Refusal::invalid(format!(
@@ -344,11 +364,8 @@ fn version_number(name: &str, text: &str) -> Result<[u32; 3], Refusal> {
     }
 }
 
-/// Returns the text of a file with these sanitized options; the default column family comes first.
-pub(crate) fn print<'a>(
-    db: &DbOptions,
-    families: impl IntoIterator<Item = (&'a str, &'a ColumnFamilyOptions)>,
-) -> String {
+/// Returns the sections that precede those of column families.
+fn print_database(db: &DbOptions) -> String {
     let [major, minor, patch] = ROCKSDB_VERSION;
     let mut out = format!(
         "# This is a RocksDB option file.\n\
@@ -365,13 +382,30 @@ pub(crate) fn print<'a>(
         env!("CARGO_PKG_VERSION")
     );
     print_statements(&mut out, registry::written(db, Style::Portable));
+    out
+}
+
+/// Returns the sections of a column family.
+fn print_family(name: &str, family: &ColumnFamilyOptions) -> String {
+    let mut out = String::new();
+    let name = grammar::escape(name);
+    header(&mut out, ColumnFamilyOptions::SECTION, &name);
+    print_statements(&mut out, registry::written(family, Style::Portable));
+    let table = &family.table_factory;
+    header(&mut out, table.section(), &name);
+    print_statements(&mut out, table.written(Style::Portable));
+    out
+}
+
+/// Returns the text of a file with these sanitized options; the default column family comes first.
+#[cfg(test)]
+pub(crate) fn print<'a>(
+    db: &DbOptions,
+    families: impl IntoIterator<Item = (&'a str, &'a ColumnFamilyOptions)>,
+) -> String {
+    let mut out = print_database(db);
     for (name, family) in families {
-        let name = grammar::escape(name);
-        header(&mut out, ColumnFamilyOptions::SECTION, &name);
-        print_statements(&mut out, registry::written(family, Style::Portable));
-        let table = &family.table_factory;
-        header(&mut out, table.section(), &name);
-        print_statements(&mut out, table.written(Style::Portable));
+        out.push_str(&print_family(name, family));
     }
     out
 }
@@ -394,48 +428,85 @@ fn print_statements(out: &mut String, statements: Vec<(&'static str, String)>) {
     }
 }
 
-/// Prints the options, reads the text back, and compares the results.
+fn settings_of_checks() -> ConfigOptions {
+    let mut how = ConfigOptions::new();
+    how.set_ignore_unsupported_options(true)
+        .set_apply_paths(true);
+    how
+}
+
+fn just_written(error: Error) -> Error {
+    error.context("the OPTIONS file just written")
+}
+
+/// Prints the options of the database, reads the text back, and compares the results.
 ///
-/// Objects without a text form, including those of the user, are not compared.
+/// Objects without a text form are not compared.
 ///
 /// # Errors
 /// `Corruption` with the first option whose value differs.
+pub(crate) fn checked_database(db: &DbOptions) -> Result<String> {
+    let text = print_database(db);
+    let how = settings_of_checks();
+    let mut parser = Parser::new(&how);
+    parser.lines(&text).map_err(just_written)?;
+    compare(
+        DbOptions::SECTION,
+        &registry::written(db, Style::Full),
+        &registry::written(&parser.file.db, Style::Full),
+        &parser.reading.ignored,
+    )?;
+    Ok(text)
+}
+
+/// Prints the sections of a column family, reads the text back, and compares the results.
+///
+/// Objects are compared by their texts: those of the user by their names.
+///
+/// # Errors
+/// `Corruption` with the first option whose value differs.
+pub(crate) fn checked_family(name: &str, family: &ColumnFamilyOptions) -> Result<String> {
+    let text = print_family(name, family);
+    let how = settings_of_checks();
+    let mut parser = Parser::new(&how);
+    parser.reading.own = OwnObjects::of(family);
+    if name != DEFAULT_FAMILY {
+        // The first family of a file is the default one.
+        parser.family_header(DEFAULT_FAMILY.to_owned())?;
+    }
+    parser.lines(&text).map_err(just_written)?;
+    let Some((read_name, read)) = parser.file.families.last() else {
+        return Err(Error::corruption(
+            "the OPTIONS file just written lacks a column family",
+        ));
+    };
+    if read_name != name {
+        return Err(Error::corruption(format!(
+            "the OPTIONS file just written calls a column family \"{read_name}\" instead of \"{name}\""
+        )));
+    }
+    let section = format!("{} \"{name}\"", ColumnFamilyOptions::SECTION);
+    compare(
+        &section,
+        &registry::written(family, Style::Full),
+        &registry::written(read, Style::Full),
+        &parser.reading.ignored,
+    )?;
+    Ok(text)
+}
+
+/// Prints the options, each part with its check.
+///
+/// # Errors
+/// See [`checked_database`] and [`checked_family`].
+#[cfg(test)]
 pub(crate) fn print_checked(
     db: &DbOptions,
     families: &[(&str, &ColumnFamilyOptions)],
 ) -> Result<String> {
-    let text = print(db, families.iter().copied());
-    let mut how = ConfigOptions::new();
-    how.set_ignore_unsupported_options(true)
-        .set_apply_paths(true);
-    let read =
-        parse(&text, &how).map_err(|error| error.context("the OPTIONS file just written"))?;
-    compare(
-        DbOptions::SECTION,
-        &registry::written(db, Style::Full),
-        &registry::written(&read.db, Style::Full),
-        &read.ignored,
-    )?;
-    if read.families.len() != families.len() {
-        return Err(Error::corruption(format!(
-            "the OPTIONS file just written holds {} column families instead of {}",
-            read.families.len(),
-            families.len()
-        )));
-    }
-    for ((name, meant), (read_name, said)) in families.iter().zip(&read.families) {
-        let section = format!("{} \"{name}\"", ColumnFamilyOptions::SECTION);
-        if name != read_name {
-            return Err(Error::corruption(format!(
-                "the OPTIONS file just written calls a column family \"{read_name}\" instead of \"{name}\""
-            )));
-        }
-        compare(
-            &section,
-            &registry::written(*meant, Style::Full),
-            &registry::written(said, Style::Full),
-            &read.ignored,
-        )?;
+    let mut text = checked_database(db)?;
+    for (name, family) in families {
+        text.push_str(&checked_family(name, family)?);
     }
     Ok(text)
 }
@@ -450,8 +521,8 @@ fn compare(
         let is_ignored = ignored
             .iter()
             .any(|option| option.section == section && option.name == *name);
-        let is_empty_host = *name == "db_host_id" && meant.is_empty();
-        if meant != said && !is_ignored && !is_empty_host {
+        let is_empty_name = meant.is_empty() && NAMES.contains(name);
+        if meant != said && !is_ignored && !is_empty_name {
             return Err(Error::corruption(format!(
                 "[{section}] {name}={meant} reads back as {said}: the value has no text in OPTIONS files"
             )));
@@ -463,15 +534,8 @@ fn compare(
 /// Writes `OPTIONS-<number>` into `directory`: as a temporary file, which is synced and renamed.
 ///
 /// # Errors
-/// If an option differs after reading it back, or the file system fails.
-pub(crate) fn write(
-    fs: &dyn FileSystem,
-    directory: &Path,
-    number: u64,
-    db: &DbOptions,
-    families: &[(&str, &ColumnFamilyOptions)],
-) -> Result<()> {
-    let text = print_checked(db, families)?;
+/// If the file system fails.
+pub(crate) fn write(fs: &dyn FileSystem, directory: &Path, number: u64, text: &str) -> Result<()> {
     let temporary = directory.join(format!("OPTIONS-{number:06}.dbtmp"));
     let mut file = fs.create(&temporary, &WriteOptions::new(Purpose::Manifest))?;
     file.append(text.as_bytes())?;

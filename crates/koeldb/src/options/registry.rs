@@ -8,6 +8,7 @@ use koeldb_base::{Error, ErrorKind, nearest};
 use super::config::{ConfigOptions, IgnoredOption};
 use super::db::Options;
 use super::grammar;
+use super::object::OwnObjects;
 use super::rules;
 
 /// The effect of setting an option.
@@ -114,6 +115,10 @@ pub(crate) struct Reading {
     pub(crate) ignore_unsupported: bool,
     /// Whether only mutable options are accepted.
     pub(crate) mutable_only: bool,
+    /// Whether ids are names that an object gave itself, so that a nickname is none of ours.
+    pub(crate) recorded_names: bool,
+    /// Objects of the caller, which precede built-in ones of the same name.
+    pub(crate) own: OwnObjects,
     pub(crate) ignored: Vec<IgnoredOption>,
 }
 
@@ -123,6 +128,8 @@ impl Reading {
             ignore_unknown: config.ignore_unknown_options,
             ignore_unsupported: config.ignore_unsupported_options,
             mutable_only: false,
+            recorded_names: false,
+            own: OwnObjects::default(),
             ignored: Vec::new(),
         }
     }

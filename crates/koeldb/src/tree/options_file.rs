@@ -27,24 +27,18 @@ impl Tree {
             .filter(|family| !family.is_dropped())
             .map(|family| (family.name.to_string(), family.options()))
             .collect();
-        let borrowed: Vec<(&str, &ColumnFamilyOptions)> = families
-            .iter()
-            .map(|(name, options)| (name.as_str(), &**options))
-            .collect();
         let db = self
             .context
             .mutable
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone();
+        let mut text = options_file::checked_database(&db)?;
+        for (name, options) in &families {
+            text.push_str(&options_file::checked_family(name, options)?);
+        }
         let number = self.context.new_file_number();
-        options_file::write(
-            &*self.context.fs,
-            &self.context.path,
-            number,
-            &db,
-            &borrowed,
-        )?;
+        options_file::write(&*self.context.fs, &self.context.path, number, &text)?;
         self.options_number.store(number, Ordering::Release);
         let mut numbers: Vec<(FileNumber, String)> = self
             .context

@@ -1,6 +1,10 @@
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
-use koeldb_base::ErrorKind;
+use koeldb_base::error::BoxError;
+use koeldb_base::merge_operator::{MergeOperands, MergeOperator};
+use koeldb_base::prefix::PrefixExtractor;
+use koeldb_base::{Comparator, ErrorKind};
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_fs::{FileSystem, Purpose};
 
@@ -275,30 +279,153 @@ fn a_value_that_does_not_survive_is_an_error() {
     print_checked(&options.db, &[("default", &options.cf)]).unwrap();
 }
 
-#[test]
-fn plug_ins_of_the_user_are_named_and_not_compared() {
-    #[derive(Debug)]
-    struct Mine;
-    impl koeldb_base::merge_operator::MergeOperator for Mine {
-        fn name(&self) -> &str {
-            "Mine"
-        }
+/// An object of the user, of every class that has a name in the file.
+#[derive(Clone, Debug)]
+struct Mine(String);
 
-        fn full_merge(
-            &self,
-            _: &[u8],
-            _: Option<&[u8]>,
-            _: koeldb_base::merge_operator::MergeOperands<'_>,
-            _: &mut Vec<u8>,
-        ) -> Result<(), koeldb_base::error::BoxError> {
-            Ok(())
-        }
+impl MergeOperator for Mine {
+    fn name(&self) -> &str {
+        &self.0
     }
+
+    fn full_merge(
+        &self,
+        _: &[u8],
+        _: Option<&[u8]>,
+        _: MergeOperands<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+impl PrefixExtractor for Mine {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        Some(key)
+    }
+}
+
+impl Comparator for Mine {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        b.cmp(a)
+    }
+}
+
+#[test]
+fn plug_ins_of_the_user_are_named() {
     let mut options = Options::new();
-    options.set_merge_operator(Mine);
+    options.set_merge_operator(Mine("Mine".to_owned()));
     let text = print_checked(&options.db, &[("default", &options.cf)]).unwrap();
     assert!(text.contains("\n  merge_operator=Mine\n"));
     assert!(read(&text).is_err());
+}
+
+#[test]
+fn a_plug_in_of_the_user_may_have_any_name() {
+    // Names and nicknames of built-in objects.
+    let builtin = [
+        "StringAppendOperator",
+        "StringAppendTESTOperator",
+        "stringappend",
+        "stringappendtest",
+        "UInt64AddOperator",
+        "uint64add",
+        "PutOperator",
+        "put",
+        "put_v1",
+        "MaxOperator",
+        "max",
+        "BytesXOR",
+        "bytesxor",
+        "fixed:3",
+        "fixed:03",
+        "capped:3",
+        "rocksdb.FixedPrefix.3",
+        "rocksdb.FixedPrefix.03",
+        "rocksdb.CappedPrefix.3",
+        "rocksdb.Noop",
+        "leveldb.BytewiseComparator",
+        "rocksdb.ReverseBytewiseComparator",
+        "rocksdb.Uint64Comparator",
+        "leveldb.BytewiseComparator.u64ts",
+        "nullptr",
+        "Default",
+    ];
+    // Names with a meaning in the grammar.
+    let odd = [
+        "",
+        " ",
+        " a",
+        "a ",
+        "\t",
+        "a\nb=c",
+        "a\r",
+        "a#b",
+        "a\\",
+        "\\#",
+        "{",
+        "{a",
+        "{id=max;}",
+        "{id=a;delimiter=b}",
+        "}",
+        "a;b=c",
+        "a=b",
+        "[DBOptions]",
+        "a:b",
+        "ä",
+    ];
+    for name in builtin.into_iter().chain(odd) {
+        let mine = Mine(name.to_owned());
+        for objects in [1, 2, 4, 7] {
+            let mut options = Options::new();
+            if objects & 1 != 0 {
+                options.set_merge_operator(mine.clone());
+            }
+            if objects & 2 != 0 {
+                options.set_prefix_extractor(mine.clone());
+            }
+            if objects & 4 != 0 {
+                options.set_comparator(mine.clone());
+            }
+            let families = [("default", &options.cf), ("other", &options.cf)];
+            let text = print_checked(&options.db, &families)
+                .unwrap_or_else(|error| panic!("{name:?}: {error}"));
+            let mut how = ConfigOptions::new();
+            how.set_ignore_unsupported_options(true);
+            parse(&text, &how).unwrap_or_else(|error| panic!("{name:?}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn a_nickname_in_a_file_of_the_engine_is_no_object_of_ours() {
+    for name in [
+        "max",
+        "put",
+        "put_v1",
+        "uint64add",
+        "stringappend",
+        "bytesxor",
+    ] {
+        let mut options = Options::new();
+        options.set_merge_operator(Mine(name.to_owned()));
+        let text = print(&options.db, [("default", &options.cf)]);
+        assert!(read(&text).is_err(), "{name}");
+        // RocksDB takes it for its own.
+        let text = text.replace("koeldb_version", "other_version");
+        read(&text).unwrap();
+    }
+    let mut options = Options::new();
+    options.set_prefix_extractor(Mine("fixed:3".to_owned()));
+    assert!(read(&print(&options.db, [("default", &options.cf)])).is_err());
 }
 
 fn golden() -> PathBuf {

@@ -101,7 +101,8 @@ fn check(program: &Path, golden: &str, name: &str, text: &str) {
         .map(|(name, options)| (*name, &**options))
         .collect();
     let fs = PosixFileSystem::new();
-    options_file::write(&fs, &copy.0, 900, &loaded.options.db, &families).unwrap();
+    let text = options_file::print_checked(&loaded.options.db, &families).unwrap();
+    options_file::write(&fs, &copy.0, 900, &text).unwrap();
 
     let output = Command::new(program)
         .arg(format!("--db={}", copy.0.display()))
