@@ -418,7 +418,7 @@ impl Db {
     pub fn try_catch_up_with_primary(&self) -> Result<CatchUpReport> {
         let inner = self.inner();
         match &inner.secondary {
-            Some(secondary) => secondary.catch_up(&inner.commit),
+            Some(secondary) => secondary.catch_up(&inner.commit, &inner.prepared),
             None => Err(Error::not_supported(
                 "the database is not a secondary: it has no primary to catch up with",
             )),

@@ -217,7 +217,7 @@ impl Opening {
             inner.commit.check_memtables_soon();
         }
         if let Some(secondary) = &inner.secondary {
-            secondary.catch_up(&inner.commit)?;
+            secondary.catch_up(&inner.commit, &inner.prepared)?;
         }
         self.finish(&inner)
     }
@@ -326,7 +326,7 @@ impl Opening {
         inner.tree.begin_purging();
         inner.background.begin_scrubbing();
         if let Some(secondary) = &inner.secondary {
-            secondary.begin_following(&inner.commit);
+            secondary.begin_following(&inner.commit, &inner.prepared);
         }
         Ok(Db::from_inner(inner))
     }

@@ -49,6 +49,23 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    fn new(
+        section: Section,
+        write: &WriteOptions,
+        owner: &Arc<Owner>,
+        locked: Vec<LockId>,
+        decision: Decision,
+    ) -> Arc<Self> {
+        Arc::new(Prepared {
+            section,
+            write: *write,
+            owner: Arc::clone(owner),
+            locked: Mutex::new(locked),
+            decision: Mutex::new(decision),
+            deciding: Mutex::new(()),
+        })
+    }
+
     pub(crate) fn decision(&self) -> Decision {
         lock(&self.decision).clone()
     }
@@ -88,14 +105,7 @@ impl PreparedTransactions {
             ))
             .with_outcome(WriteOutcome::NotApplied));
         }
-        let entry = Arc::new(Prepared {
-            write: *write,
-            owner: Arc::clone(owner),
-            locked: Mutex::new(locked),
-            decision: Mutex::new(Decision::Preparing),
-            deciding: Mutex::new(()),
-            section,
-        });
+        let entry = Prepared::new(section, write, owner, locked, Decision::Preparing);
         prepared.insert(entry.section.name.clone(), Arc::clone(&entry));
         Ok(entry)
     }
@@ -138,6 +148,21 @@ impl PreparedTransactions {
             if let Ok(entry) = self.reserve(section, &write, &owner, locked) {
                 entry.set(Decision::None);
             }
+        }
+    }
+
+    /// Replaces all transactions by those that a secondary found undecided in its primary's logs.
+    ///
+    /// They lock nothing: a secondary has no writes.
+    pub(crate) fn follow(&self, undecided: &BTreeMap<Box<[u8]>, Section>) {
+        let mut entries = lock(&self.entries);
+        entries.retain(|name, entry| undecided.get(name) == Some(&entry.section));
+        for (name, section) in undecided {
+            entries.entry(name.clone()).or_insert_with(|| {
+                let owner = Owner::new(self.key_locks.new_id(), None);
+                let write = WriteOptions::new();
+                Prepared::new(section.clone(), &write, &owner, Vec::new(), Decision::None)
+            });
         }
     }
 

@@ -14,6 +14,7 @@ use koeldb_lsm::version::{ColumnFamilyVersions, TailedState};
 use super::logs::{OpenedLog, Target, are_removed, oldest_needed, open_logs};
 use super::{CatchUpReport, Secondary, State};
 use crate::column_family_data::ColumnFamilyData;
+use crate::prepared::PreparedTransactions;
 use crate::tree::{TableToOpen, new_family, open_tables};
 use crate::write::commit::CommitPipeline;
 
@@ -25,7 +26,11 @@ struct Staged {
 }
 
 impl Secondary {
-    pub(super) fn follow(&self, owners: &CommitPipeline) -> Result<CatchUpReport> {
+    pub(super) fn follow(
+        &self,
+        owners: &CommitPipeline,
+        prepared: &PreparedTransactions,
+    ) -> Result<CatchUpReport> {
         let mut state = lock(&self.state);
         if let Some(error) = &state.replaced {
             return Err(error.clone());
@@ -46,11 +51,12 @@ impl Secondary {
                 Ok(_) if changed => None,
                 Ok(staged) => {
                     let applied = apply(owners, &mut state, &staged);
-                    // A removed log may be written anew for another number while it is read.
-                    if !are_removed(&*owners.context.fs, &staged.logs)? {
-                        break (staged, applied?);
+                    match applied {
+                        // A removed log may be written anew for another number while it is read.
+                        _ if are_removed(&*owners.context.fs, &staged.logs)? => None,
+                        Err(error) if state.logs.is_worth_rereading(&error) => Some(error),
+                        applied => break (staged, applied?),
                     }
-                    None
                 }
                 Err(error) if is_retried(&error) => Some(error),
                 Err(error) => return Err(error),
@@ -75,6 +81,7 @@ impl Secondary {
         let (before, now) = (state.installed, state.position());
         if before != Some(now) {
             self.install(owners, &mut state, &staged, seqno)?;
+            prepared.follow(state.logs.undecided());
         }
         let same_manifest = before.filter(|before| before.manifest == now.manifest);
         Ok(CatchUpReport {

@@ -84,9 +84,17 @@ pub(crate) struct LogTail {
 }
 
 impl LogTail {
-    /// Whether prepared transactions are undecided.
-    pub(crate) fn has_undecided(&self) -> bool {
-        !self.sections.is_empty()
+    /// The undecided prepared transactions, by name.
+    pub(crate) fn undecided(&self) -> &BTreeMap<Box<[u8]>, Section> {
+        &self.sections
+    }
+
+    /// Whether a second reading may succeed where a log seemed damaged.
+    ///
+    /// A record that the primary writes during the reading, or a recycled log that it truncates,
+    /// cannot be told from damage.
+    pub(crate) fn is_worth_rereading(&self, error: &Error) -> bool {
+        error.kind() == ErrorKind::Corruption && self.failure.is_none()
     }
 
     /// The number of the log being read.
@@ -106,8 +114,8 @@ impl LogTail {
     ///
     /// # Errors
     /// `Corruption` for damage; errors of the file system. `Aborted` if the logs do not continue the
-    /// view: nothing of the batch that does not is applied. If a part of a batch was applied, later
-    /// calls fail too.
+    /// view: nothing of the batch that does not is applied. If a part of a batch was applied, or a
+    /// batch is malformed, later calls fail too.
     pub(crate) fn apply(
         &mut self,
         logs: &[OpenedLog],
@@ -140,9 +148,10 @@ impl LogTail {
                     }
                     // Of any length: a recycled log keeps that of its earlier use, and damage is
                     // reported again.
-                    reader
-                        .resume(Arc::clone(&log.file))
-                        .map_err(|error| self.fail(error))?;
+                    if let Err(error) = reader.resume(Arc::clone(&log.file)) {
+                        self.current = Some((number, reader));
+                        return Err(error);
+                    }
                     reader
                 }
                 other => {
@@ -180,7 +189,8 @@ impl LogTail {
             let record = match reader.next_record() {
                 Ok(Some(record)) => record,
                 Ok(None) => break Ok(()),
-                Err(error) => break Err(self.fail(error)),
+                // A later call continues behind the last record.
+                Err(error) => break Err(error),
             };
             if let Err(error) = self.apply_record(record, &mut log) {
                 let start = reader.last_record().start;

@@ -9,8 +9,11 @@
 //! 3. The logs that these versions need are opened. Steps 1 to 3 are repeated until the MANIFEST
 //!    did not change meanwhile: the primary had then removed nothing that the versions need.
 //! 4. The batches of the logs are inserted into memtables ([`logs`]), one memtable a log. If one was
-//!    removed meanwhile, it may have been recycled while it was read, and all steps are repeated.
-//! 5. Versions and memtables are installed with the sequence number that they end at.
+//!    removed meanwhile, it may have been recycled while it was read, and all steps are repeated. So
+//!    they are if a log seems damaged: the primary may write or truncate it while it is read, and
+//!    a recycled one has other records behind. Damage stays through all repetitions.
+//! 5. Versions and memtables are installed with the sequence number that they end at, and the
+//!    undecided prepared transactions of the logs.
 //!
 //! The primary does not know the snapshots and readers of a secondary, so a later version may lack
 //! entries that an earlier sequence number sees. Each super-version therefore has its own sequence
@@ -33,6 +36,7 @@ use koeldb_lsm::version::ManifestTail;
 use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
 use crate::options::ColumnFamilyOptions;
+use crate::prepared::PreparedTransactions;
 use crate::super_version::SuperVersion;
 use crate::visibility::{SnapshotPurpose, Visibility};
 use crate::write::commit::CommitPipeline;
@@ -140,7 +144,7 @@ impl Secondary {
                 "the last catch-up failed halfway: call try_catch_up_with_primary first",
             ));
         }
-        if state.logs.has_undecided() {
+        if !state.logs.undecided().is_empty() {
             return Err(Error::not_supported(
                 "a copy of a secondary while prepared transactions are undecided: copy the primary",
             ));
@@ -169,21 +173,30 @@ impl Secondary {
 
 impl Secondary {
     /// Catches up with the primary: see [`crate::Db::try_catch_up_with_primary`].
-    pub(crate) fn catch_up(&self, commit: &CommitPipeline) -> Result<CatchUpReport> {
+    pub(crate) fn catch_up(
+        &self,
+        commit: &CommitPipeline,
+        prepared: &PreparedTransactions,
+    ) -> Result<CatchUpReport> {
         commit.health.check_open()?;
         let _foreground = commit.slots.enter()?;
-        self.follow(commit)
+        self.follow(commit, prepared)
     }
 
     /// Refreshes the view periodically, if asked for, until the database is closed.
-    pub(crate) fn begin_following(self: &Arc<Self>, commit: &Arc<CommitPipeline>) {
+    pub(crate) fn begin_following(
+        self: &Arc<Self>,
+        commit: &Arc<CommitPipeline>,
+        prepared: &Arc<PreparedTransactions>,
+    ) {
         let Some(period) = self.options.refresh else {
             return;
         };
         let (secondary, owners) = (Arc::clone(self), Arc::clone(commit));
+        let prepared = Arc::clone(prepared);
         commit.context.env.pool.submit_waiting(move || {
             while owners.background.pause(period) {
-                match secondary.catch_up(&owners) {
+                match secondary.catch_up(&owners, &prepared) {
                     Err(error) if error.kind() != ErrorKind::ShutdownInProgress => {
                         owners
                             .context

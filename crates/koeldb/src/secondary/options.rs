@@ -64,7 +64,8 @@ impl SecondaryOptions {
         self
     }
 
-    /// Sets how often a catch-up begins again because the primary removed a file meanwhile.
+    /// Sets how often a catch-up begins again because the primary removed or overwrote a file
+    /// meanwhile. With 0, a record that is read while it is written can look like damage.
     pub fn set_retries(&mut self, retries: u64) -> &mut Self {
         self.retries = retries;
         self

@@ -161,7 +161,7 @@ impl fmt::Debug for PreparedTransaction {
 impl Db {
     /// The prepared transactions that are neither committed nor rolled back, by name.
     ///
-    /// A read-only database lists them, too.
+    /// A read-only database and a secondary list them, too.
     #[must_use]
     pub fn prepared_transactions(&self) -> Vec<PreparedTransaction> {
         let entries = self.inner().prepared.entries().into_iter();

@@ -190,6 +190,17 @@ fn golden_directories_list_the_undecided_and_are_left_alone_by_readers() {
         assert_eq!(found, undecided(name), "{name}");
         db.close().unwrap();
         drop(db);
+        let own = ScratchDir::new();
+        let other = ColumnFamilyDescriptor::new("other", ColumnFamilyOptions::new());
+        let mut builder = Db::builder(&Options::new());
+        let secondary = builder.column_family(other).secondary(own.path());
+        let secondary = secondary.open(dir.path()).unwrap();
+        let mut found = names(&secondary);
+        found.sort_unstable();
+        assert_eq!(found, undecided(name), "{name}");
+        golden_content(name).check(&secondary, name);
+        secondary.close().unwrap();
+        drop(secondary);
         // So is a database without pessimistic transactions, which could not keep their locks.
         let refused = open_as(&Options::new(), dir.path()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::NotSupported, "{name}: {refused}");

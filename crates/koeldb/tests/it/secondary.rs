@@ -430,6 +430,81 @@ fn a_prepared_transaction_shows_when_it_is_committed() {
     assert_eq!(secondary.get("a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
+#[test]
+fn a_secondary_lists_the_undecided_transactions_of_its_primary() {
+    let storage = Storage::new();
+    let mut options = storage.options();
+    options.set_transactions(&TransactionDbOptions::new());
+    let primary = Db::open(&options, HERE).unwrap();
+    let prepare = |name: &str, value: &str| {
+        let mut transaction = primary.transaction();
+        transaction.put(name, value).unwrap();
+        transaction.prepare(name).unwrap()
+    };
+    let listed = |db: &Db| {
+        let all = db.prepared_transactions().into_iter();
+        let mut all: Vec<_> = all
+            .map(|one| (one.name().to_vec(), one.batch().data().to_vec()))
+            .collect();
+        all.sort();
+        all
+    };
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let mut prepared = Vec::new();
+    let secondary = open(&storage.options());
+    for (at, name) in names.into_iter().enumerate() {
+        prepared.push(prepare(name, "1"));
+        if at % 2 == 0 {
+            primary.put("other", "1").unwrap();
+            primary.flush().unwrap();
+        }
+    }
+    assert_eq!(listed(&secondary), []);
+    secondary.try_catch_up_with_primary().unwrap();
+    assert_eq!(listed(&secondary).len(), names.len());
+    assert_eq!(listed(&secondary), listed(&primary));
+    // It decides nothing.
+    let there = secondary.prepared_transaction("a").unwrap();
+    for refused in [there.commit().map(drop), there.rollback()] {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotSupported);
+    }
+    prepared[0].commit().unwrap();
+    prepared[1].rollback().unwrap();
+    prepare("b", "2");
+    secondary.try_catch_up_with_primary().unwrap();
+    assert_eq!(listed(&secondary).len(), 5);
+    assert_eq!(listed(&secondary), listed(&primary));
+    // One that opens later finds them as well.
+    secondary.close().unwrap();
+    drop(secondary);
+    let secondary = open(&storage.options());
+    assert_eq!(listed(&secondary), listed(&primary));
+}
+
+#[test]
+fn a_log_that_changes_while_it_is_read_is_read_again() {
+    for action in [FaultAction::FlipReadBits(1), FaultAction::ShortRead] {
+        let storage = Storage::new();
+        let options = storage.options();
+        let primary = Db::open(&options, HERE).unwrap();
+        primary.put("a", "1").unwrap();
+        let strike = || {
+            let rule = FaultRule::new(action.clone()).on(&[Operation::Read]);
+            storage.faults.add_rule(rule.suffix(".log").limit(1));
+        };
+        strike();
+        let secondary = open(&options);
+        assert_eq!(contents(&secondary), contents(&primary));
+        for round in 0..5_u64 {
+            primary.put(format!("b{round}"), "1").unwrap();
+            strike();
+            secondary.try_catch_up_with_primary().unwrap();
+            assert_eq!(contents(&secondary), contents(&primary));
+            assert_eq!(storage.faults.injection_count(), round + 2);
+        }
+    }
+}
+
 fn index(random: &mut Random, count: usize) -> usize {
     usize::try_from(random.below(count as u64)).unwrap()
 }

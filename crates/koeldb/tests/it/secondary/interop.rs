@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use koeldb::{CompactRangeOptions, Db, ErrorKind, Options, WriteBatch};
 use koeldb_testkit::Random;
@@ -178,6 +179,35 @@ fn our_secondary_follows_a_primary_of_rocksdb_that_works_and_is_killed() {
     }
     rocks.execute(&["close"]).unwrap();
     std::fs::remove_dir_all(&copy).unwrap();
+}
+
+#[test]
+fn recycled_logs_of_a_busy_primary_of_rocksdb_are_never_damage() {
+    let Some(java) = Java::find() else { return };
+    let (dir, own) = (ScratchDir::new(), ScratchDir::new());
+    let mut rocks = RocksDb::start(java);
+    open_theirs(&mut rocks, dir.path(), &[]);
+    let mut model = Model::new(5);
+    let options = Options::new();
+    let mut builder = Db::builder(&options);
+    builder.other_column_families(options.cf_options());
+    let secondary = builder.secondary(own.path()).open(dir.path()).unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..3_000 {
+                let batch = hex(&model.batch());
+                rocks.execute(&["write", "", &batch]).unwrap();
+            }
+            is_done.store(true, Ordering::Release);
+        });
+        while !is_done.load(Ordering::Acquire) {
+            catch_up(&secondary);
+        }
+    });
+    catch_up(&secondary);
+    check(&secondary, &model);
+    rocks.execute(&["close"]).unwrap();
 }
 
 #[test]
