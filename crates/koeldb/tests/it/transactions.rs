@@ -9,6 +9,7 @@
 mod checker;
 mod conflicts;
 mod save_points;
+mod scenarios;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
