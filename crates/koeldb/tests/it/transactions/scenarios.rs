@@ -7,6 +7,8 @@ mod snapshots;
 mod two_phase;
 mod writes;
 
+use std::path::{Path, PathBuf};
+
 use koeldb::{
     Db, Env, ErrorDetail, ErrorKind, LockMode, Options, Result, StringAppend, Transaction,
     TransactionDbOptions, TransactionOptions, WriteOptions,
@@ -88,4 +90,45 @@ fn undo(transaction: &mut Transaction, keys: &str) {
 
 fn kind<T: std::fmt::Debug>(done: Result<T>) -> ErrorKind {
     done.unwrap_err().kind()
+}
+
+/// The Rust files below a directory.
+fn sources(below: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(below).unwrap() {
+        let path = entry.unwrap().path();
+        match path.extension() {
+            _ if path.is_dir() => sources(&path, found),
+            Some(extension) if extension == "rs" => found.push(path),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn the_page_of_scenarios_names_tests_that_exist() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(here.join("../../docs/transaction-scenarios.md")).unwrap();
+    let mut files = Vec::new();
+    for folder in ["src", "tests"] {
+        sources(&here.join(folder), &mut files);
+    }
+    let texts: Vec<String> = files
+        .iter()
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    let named = page.split('`').skip(1).step_by(2);
+    let names: Vec<&str> = named
+        .filter_map(|name| name.rsplit_once("::"))
+        .map(|(_, name)| name)
+        .collect();
+    for name in &names {
+        let function = format!("fn {name}(");
+        // The others are names of the library.
+        let is_test = name.len() > 20;
+        assert!(
+            !is_test || texts.iter().any(|text| text.contains(&function)),
+            "{name}"
+        );
+    }
+    assert!(names.len() > 50, "{}", names.len());
 }

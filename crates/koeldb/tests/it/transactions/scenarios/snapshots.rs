@@ -153,6 +153,13 @@ fn a_cleared_snapshot_shows_the_latest_state() {
         transaction.set_snapshot();
         db.put("foo", "2").unwrap();
         assert_eq!(seen(&transaction, "foo").as_deref(), Some("1"));
+        let options = koeldb::ReadOptions::new();
+        let many = transaction.multi_get(db.default_cf(), &["foo", "none"], &options);
+        let many: Vec<_> = many
+            .iter()
+            .map(|one| text(one.as_ref().unwrap().as_deref()))
+            .collect();
+        assert_eq!(many, [Some("1".to_owned()), None]);
         transaction.clear_snapshot();
         assert!(transaction.snapshot().is_none());
         assert_eq!(seen(&transaction, "foo").as_deref(), Some("2"));
