@@ -260,6 +260,7 @@ fn a_write_at_the_snapshot_is_no_conflict_and_the_next_one_is() {
 enum Step {
     Put(u8),
     Delete(u8),
+    SingleDelete(u8),
     Merge(u8),
     DeleteRange(u8, u8),
     Flush,
@@ -275,6 +276,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => key().prop_map(Step::Put),
         2 => key().prop_map(Step::Delete),
+        2 => key().prop_map(Step::SingleDelete),
         1 => key().prop_map(Step::Merge),
         1 => (key(), key()).prop_map(|(a, b)| Step::DeleteRange(a.min(b), a.max(b))),
         2 => Just(Step::Flush),
@@ -304,6 +306,10 @@ proptest! {
                 }
                 Step::Delete(key) => {
                     db.delete([key]).unwrap();
+                    (from, to) = (usize::from(key), usize::from(key) + 1);
+                }
+                Step::SingleDelete(key) => {
+                    db.default_cf().single_delete([key]).unwrap();
                     (from, to) = (usize::from(key), usize::from(key) + 1);
                 }
                 Step::Merge(key) => {
