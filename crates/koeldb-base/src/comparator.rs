@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 use crate::key::{FOOTER_BYTES, footer_of};
 
+/// The lower and upper bound of the keys with a prefix, in the order of a comparator.
+pub type PrefixBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// A total order of user keys. Its name is stored with the data: opening under another name fails.
 pub trait Comparator: Send + Sync + 'static {
     /// The name of the order, recorded in the MANIFEST.
@@ -33,7 +36,7 @@ pub trait Comparator: Send + Sync + 'static {
     ///
     /// The bounds are in this order: all keys with the prefix, and no others, are between them. All
     /// keys begin with the empty prefix; no comparator is asked for it.
-    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+    fn prefix_bounds(&self, prefix: &[u8]) -> Option<PrefixBounds> {
         let _ = prefix;
         None
     }
@@ -110,7 +113,7 @@ impl Comparator for BytewiseComparator {
         }
     }
 
-    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+    fn prefix_bounds(&self, prefix: &[u8]) -> Option<PrefixBounds> {
         let end = bytewise_prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
         Some((Bound::Included(prefix.to_vec()), end))
     }
@@ -145,7 +148,7 @@ impl Comparator for ReverseBytewiseComparator {
 
     // The prefix itself is the last of its keys, and none is the first: it can be continued by any
     // number of 0xff.
-    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+    fn prefix_bounds(&self, prefix: &[u8]) -> Option<PrefixBounds> {
         let end = bytewise_prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
         Some((end, Bound::Included(prefix.to_vec())))
     }

@@ -103,7 +103,7 @@ mod write_buffers;
 mod write_stall;
 
 pub use koeldb_base::comparator::{
-    BytewiseComparator, Comparator, ReverseBytewiseComparator, Uint64Comparator,
+    BytewiseComparator, Comparator, PrefixBounds, ReverseBytewiseComparator, Uint64Comparator,
 };
 pub use koeldb_base::error::{
     BoxError, Error, ErrorDetail, ErrorKind, FileContext, Result, Severity, WriteOutcome,

@@ -18,6 +18,7 @@ use koeldb_testkit::Random;
 
 use super::Flags;
 use super::expected::Version;
+use super::own::with_own;
 use super::worker::{Life, NamedFamily, number_of};
 
 /// The number of backups that stay.
@@ -28,6 +29,7 @@ pub(super) struct Copies {
     directory: PathBuf,
     options: Options,
     families: Vec<NamedFamily>,
+    threads: u64,
     /// One thread makes copies at a time.
     secondary: Mutex<Option<Db>>,
 }
@@ -43,6 +45,7 @@ impl Copies {
             directory: directory.into(),
             options,
             families: families.to_vec(),
+            threads: flags.threads,
             secondary: Mutex::default(),
         }
     }
@@ -53,7 +56,8 @@ impl Copies {
 
     fn open(&self, path: &Path, is_read_only: bool) -> koeldb::Result<Db> {
         let mut builder = Db::builder(&self.options);
-        builder.column_families(self.families.clone());
+        let families = with_own(&self.options, path, &self.families, self.threads);
+        builder.column_families(families);
         if is_read_only {
             builder.read_only();
         }

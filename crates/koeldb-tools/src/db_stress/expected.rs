@@ -8,7 +8,8 @@
 //!
 //! ```text
 //! slot of a key: owed, acknowledged, begun, the last acknowledged deletion,
-//!                the last begun without log (8 bytes each, little-endian)
+//!                the last begun without log, the one in its thread's column family
+//!                (8 bytes each, little-endian)
 //! version: counter << 1 | 1 if the key is deleted; 0 if it was never written
 //! ```
 
@@ -22,7 +23,8 @@ const ACKNOWLEDGED: usize = 1;
 const BEGUN: usize = 2;
 const DELETED: usize = 3;
 const UNLOGGED: usize = 4;
-const NUMBERS: usize = 5;
+const IMPORTED: usize = 5;
+const NUMBERS: usize = 6;
 const SLOT_BYTES: u64 = 8 * NUMBERS as u64;
 
 /// A version of a key.
@@ -131,6 +133,16 @@ impl Expected {
         self.version(key, OWED)
     }
 
+    /// The version in the column family of the key's thread.
+    pub(crate) fn imported(&self, key: u64) -> Version {
+        self.version(key, IMPORTED)
+    }
+
+    /// Records that the column family of the key's thread gets the acknowledged version.
+    pub(crate) fn import(&self, key: u64) -> std::io::Result<()> {
+        self.set(key, IMPORTED, self.acknowledged(key))
+    }
+
     /// Whether the last version was written without log.
     pub(crate) fn is_unlogged(&self, key: u64) -> bool {
         let version = self.acknowledged(key);
@@ -139,7 +151,7 @@ impl Expected {
 
     /// Returns a description of the versions that the key has and may have.
     pub(crate) fn describe(&self, key: u64) -> String {
-        let [owed, acknowledged, begun, deleted, unlogged] =
+        let [owed, acknowledged, begun, deleted, unlogged, _] =
             std::array::from_fn(|which| self.version(key, which));
         format!(
             "owed {owed:?}, acknowledged {acknowledged:?}, begun {begun:?}, last deletion {deleted:?}, last without log {unlogged:?}"

@@ -15,13 +15,15 @@
 //!
 //! - `expected`: the expected versions of every key. `worker`: the operations. `copies`: checkpoints,
 //!   backups, exports and secondaries, each opened and compared. `ingestion`: tables of new versions.
-//!   `feed`: the change feed, compared with the writes. `driver`: starts and kills.
+//!   `own`: a column family of each thread, imported, clipped and dropped. `feed`: the change feed,
+//!   compared with the writes. `driver`: starts and kills.
 
 mod copies;
 mod driver;
 mod expected;
 mod feed;
 mod ingestion;
+mod own;
 mod worker;
 
 use std::path::PathBuf;
@@ -75,7 +77,8 @@ pub(crate) struct Flags {
     #[arg(long, requires = "sync", requires = "expected")]
     power_cut: Option<PathBuf>,
     /// One operation in this many is a checkpoint, a backup, an export or a look at a secondary, or
-    /// an ingestion, or compares the change feed; 0 for none.
+    /// an ingestion, or imports, clips or drops a column family, or compares the change feed; 0 for
+    /// none.
     #[arg(long, default_value_t = 250)]
     copy_one_in: u64,
     /// Makes a background thread of each worker panic, which the driver must report.

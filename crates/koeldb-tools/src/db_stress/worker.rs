@@ -26,6 +26,7 @@ use super::Flags;
 use super::copies::Copies;
 use super::expected::{Expected, Version};
 use super::feed::Feed;
+use super::own::{OwnFamilies, with_own};
 
 /// The exit status of a worker after an injected fault that it cannot recover from.
 pub(super) const GAVE_UP: i32 = 3;
@@ -45,6 +46,7 @@ pub(super) struct Life {
     pub(super) expected: Expected,
     pub(super) flags: Flags,
     pub(super) copies: Copies,
+    pub(super) own_families: OwnFamilies,
     /// The file system with injected faults, if any.
     pub(super) faults: Option<Arc<FaultFileSystem>>,
     /// Whether half of the writes are not logged.
@@ -146,13 +148,17 @@ pub(super) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
     let (mut options, families, drawn) = options(flags, number, fs)?;
     let copies = Copies::new(flags, &options, &families);
     slow_removals(&mut options, flags, number);
+    let own_families = OwnFamilies::open(&flags.expected(), flags.threads);
+    let own_families = own_families.map_err(|error| error.to_string())?;
     let mut builder = Db::builder(&options);
-    builder.column_families(families);
+    builder.column_families(with_own(&options, &flags.db, &families, flags.threads));
     let context = |error: &dyn Display| format!("life {number} with {drawn}\n  {error}");
     let db = builder.open(&flags.db).map_err(|error| context(&error))?;
+    let handles = families.iter().map(|(name, _)| db.cf_handle(name));
     let life = Life {
-        families: db.cf_handles(),
+        families: handles.collect::<Option<_>>().unwrap_or_default(),
         db,
+        own_families,
         expected,
         flags: flags.clone(),
         copies,
@@ -205,6 +211,8 @@ impl Life {
         }
         for thread in 0..self.flags.threads {
             self.scan(thread, None)?;
+            let settled = self.settle_own(thread)?;
+            settled.map_err(|error| format!("thread {thread}'s family: {error}"))?;
         }
         Ok(())
     }
@@ -389,14 +397,16 @@ impl Life {
         Ok(true)
     }
 
-    /// Runs a call that takes files out of the database or into it, or compares the feed.
+    /// Runs a call that takes files out of the database or into it, or drops them, or compares the
+    /// feed.
     fn copy(
         &self,
         thread: u64,
         random: &mut Random,
         feed: &mut Option<Feed>,
     ) -> Result<bool, String> {
-        match random.below(10) {
+        match random.below(12) {
+            10.. => self.change_own(thread, random),
             0..4 => self.follow(thread, feed),
             4..6 => {
                 // Ingested entries are in no log.

@@ -1,7 +1,6 @@
 //! Options of scans: limits of skipped entries, seeks in place of steps, filters of prefixes.
 
 use std::cmp::Ordering;
-use std::ops::Bound;
 
 use koeldb::statistics::{Statistics, Ticker};
 use koeldb::{
@@ -135,7 +134,7 @@ impl Comparator for OwnOrder {
         }
     }
 
-    fn prefix_bounds(&self, prefix: &[u8]) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+    fn prefix_bounds(&self, prefix: &[u8]) -> Option<koeldb::PrefixBounds> {
         let bounds = || BytewiseComparator.prefix_bounds(prefix);
         self.keeps_prefixes.then(bounds).flatten()
     }
