@@ -10,46 +10,45 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::listener::Event;
 use crate::memtables::write_buffer_bytes;
 use crate::options::{ColumnFamilyOptions, log_lines, mutable, sanitize};
-use crate::tree::add_family;
+use crate::tree::{NewFamily, add_families};
 use crate::ttl;
 use crate::write::commit::ColumnFamilyMemtable;
 use crate::write::commit::CommitPipeline;
 
 impl CommitPipeline {
-    pub(crate) fn create_family(
+    /// Creates column families: all of them, or none if an error is returned before the OPTIONS file
+    /// is written.
+    pub(crate) fn create_families(
         &self,
-        name: &str,
-        options: &ColumnFamilyOptions,
+        families: Vec<(String, ColumnFamilyOptions)>,
         ttl: Duration,
-    ) -> Result<Arc<ColumnFamilyData>> {
+    ) -> Result<Vec<Arc<ColumnFamilyData>>> {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;
-        let mut options = options.clone();
-        {
+        if families.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ttl = self.context.table_files.ttl.as_ref().map(|_| ttl);
+        let mut new = Vec::with_capacity(families.len());
+        for (name, mut options) in families {
             let mut db = self.context.db_options.clone();
             let context = sanitize::OpenContext {
                 path: Some(&self.context.path),
                 ..sanitize::OpenContext::default()
             };
-            sanitize::sanitize(&mut db, &mut [(name, &mut options)], &context)?;
+            sanitize::sanitize(&mut db, &mut [(&name, &mut options)], &context)?;
+            if ttl.is_some() {
+                ttl::check_family(&name, &options)?;
+            }
+            new.push(NewFamily { name, options, ttl });
         }
-        if self.context.table_files.ttl.is_some() {
-            ttl::check_family(name, &options)?;
-        }
-        let family = {
-            // No write runs now, so that the column family starts with the current log.
+        let added = {
+            // No write runs now, so that the column families start with the current log.
             let mut leadership = self.queue.lead();
             let log = leadership.commit.wal()?.number;
-            let added = add_family(
-                &mut self.tree.versions(),
-                &self.context.table_files,
-                name,
-                options,
-                log,
-                self.context.table_files.ttl.as_ref().map(|_| ttl),
-            );
-            let family = match added {
-                Ok(family) => family,
+            let tables = &self.context.table_files;
+            let added = match add_families(&mut self.tree.versions(), tables, log, new) {
+                Ok(added) => added,
                 Err(error) => {
                     let error = self.health.manifest_failed(error);
                     drop(leadership);
@@ -58,62 +57,80 @@ impl CommitPipeline {
                 }
             };
             let families = Arc::make_mut(&mut leadership.commit.families);
-            families.push(ColumnFamilyMemtable::of(&family));
+            families.extend(added.iter().map(ColumnFamilyMemtable::of));
             families.sort_by_key(|active| active.family.id);
             leadership.commit.wal_check_bytes = 0;
-            self.families.insert(&family);
-            family
+            for family in &added {
+                self.families.insert(family);
+            }
+            added
         };
-        self.context.info_log.info(format_args!(
-            "created column family {:?} with id {}",
-            family.name, family.id
-        ));
-        for line in log_lines::of_family(name, &family.options()) {
-            self.context.info_log.info(format_args!("{line}"));
-        }
-        for setting in family.options().settings_without_effect(name) {
-            self.context
-                .info_log
-                .warn(format_args!("setting without effect: {setting}"));
+        let older = self.families.by_id().len().saturating_sub(added.len());
+        for (index, family) in added.iter().enumerate() {
+            self.context.info_log.info(format_args!(
+                "created column family {:?} with id {}",
+                family.name, family.id
+            ));
+            if older.saturating_add(index) < log_lines::FAMILIES_MAX {
+                for line in log_lines::of_family(&family.name, &family.options()) {
+                    self.context.info_log.info(format_args!("{line}"));
+                }
+            }
+            for setting in family.options().settings_without_effect(&family.name) {
+                self.context
+                    .info_log
+                    .warn(format_args!("setting without effect: {setting}"));
+            }
         }
         self.tree.write_options_file()?;
-        Ok(family)
+        Ok(added)
     }
 
-    pub(crate) fn drop_family(&self, family: &Arc<ColumnFamilyData>) -> Result<()> {
+    /// Drops column families: all of them, or none if an error is returned before the OPTIONS file
+    /// is written.
+    pub(crate) fn drop_families(&self, dropped: &[Arc<ColumnFamilyData>]) -> Result<()> {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;
-        if family.id == 0 {
-            return Err(Error::invalid_argument(
-                "the default column family cannot be dropped",
-            ));
-        }
-        if family.is_dropped() {
-            return Err(Error::with_kind(
-                ErrorKind::ColumnFamilyDropped,
-                format!("column family {:?} was dropped already", family.name),
-            ));
+        if dropped.is_empty() {
+            return Ok(());
         }
         {
             let mut leadership = self.queue.lead();
-            if let Err(error) = self.tree.drop_family(family) {
+            for family in dropped {
+                if family.id == 0 {
+                    return Err(Error::invalid_argument(
+                        "the default column family cannot be dropped",
+                    ));
+                }
+                if family.is_dropped() {
+                    return Err(Error::with_kind(
+                        ErrorKind::ColumnFamilyDropped,
+                        format!("column family {:?} was dropped already", family.name),
+                    ));
+                }
+            }
+            if let Err(error) = self.tree.drop_families(dropped) {
                 drop(leadership);
                 self.health.report_failures();
                 return Err(error);
             }
-            family.dropped.store(true, Ordering::Release);
-            family.forget_successor();
+            for family in dropped {
+                family.dropped.store(true, Ordering::Release);
+                family.forget_successor();
+                self.families.remove(family.id);
+            }
             Arc::make_mut(&mut leadership.commit.families)
-                .retain(|active| active.family.id != family.id);
-            self.families.remove(family.id);
+                .retain(|active| !active.family.is_dropped());
         }
-        self.tree
-            .retire(family.version().files().map(|(_, file)| file));
-        self.context
-            .info_log
-            .info(format_args!("dropped column family {:?}", family.name));
-        self.context
-            .notify(&Event::ColumnFamilyDropped(&family.name));
+        for family in dropped {
+            self.tree
+                .retire(family.version().files().map(|(_, file)| file));
+            self.context
+                .info_log
+                .info(format_args!("dropped column family {:?}", family.name));
+            self.context
+                .notify(&Event::ColumnFamilyDropped(&family.name));
+        }
         self.tree.remove_obsolete_files();
         self.tree.write_options_file()
     }

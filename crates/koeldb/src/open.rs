@@ -41,7 +41,7 @@ use crate::table_files::TableFiles;
 use crate::ttl::{self, TtlOptions};
 use crate::write::commit::{ColumnFamilyMemtable, CommitState};
 
-use crate::tree::add_family;
+use crate::tree::{NewFamily, add_families};
 use families::{ColumnFamilyToOpen, family_list, refuse_embedded_blobs};
 use replay::Recovered;
 use secondary::SecondaryToOpen;
@@ -127,7 +127,7 @@ impl Opening {
         self.check_direct_writes()?;
         let info_log = Arc::new(self.info_log());
         let identity = self.create_or_check()?;
-        let mut to_create = self.resolve_families()?;
+        let to_create = self.resolve_families()?;
         let tail = match &self.secondary {
             Some(_) => Some(self.tail()?),
             None => None,
@@ -166,10 +166,12 @@ impl Opening {
             Some(self.commit_recovery(&mut versions, &families, &recovered, &table_files)?)
         };
         if !self.read_only {
-            for (name, options) in std::mem::take(&mut to_create) {
-                let log = wal.as_ref().map_or(0, |wal| wal.number);
+            let log = wal.as_ref().map_or(0, |wal| wal.number);
+            let missing = to_create.into_iter().map(|(name, options)| {
                 let ttl = self.ttl.as_ref().map(|ttl| ttl.of(&name));
-                let family = add_family(&mut versions, &table_files, &name, options, log, ttl)?;
+                NewFamily { name, options, ttl }
+            });
+            for family in add_families(&mut versions, &table_files, log, missing.collect())? {
                 families.insert(family.id, family);
             }
         }

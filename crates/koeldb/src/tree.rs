@@ -26,8 +26,11 @@ use crate::job_slots::JobSlots;
 use crate::visibility::Visibility;
 use crate::wal_set::WalSet;
 
-pub(crate) use families::{TableToOpen, add_family, descriptor, new_family, open_tables};
+pub(crate) use families::{
+    NewFamily, TableToOpen, add_families, descriptor, new_family, open_tables,
+};
 pub(crate) use holds::Holds;
+use options_file::OptionsFiles;
 use purge::Purge;
 
 /// The version set of a database and its obsolete files.
@@ -40,8 +43,10 @@ pub(crate) struct Tree {
     wals: Arc<WalSet>,
     versions: Mutex<VersionSet>,
     purge: Purge,
-    /// The lock held while the OPTIONS file is rewritten.
-    options_file: Mutex<()>,
+    /// The OPTIONS files; locked while a new one is written.
+    options_file: Mutex<OptionsFiles>,
+    /// The number of changes of options that were to be written.
+    options_changes: AtomicU64,
     /// The number of the newest OPTIONS file.
     options_number: AtomicU64,
 }
@@ -67,7 +72,8 @@ impl Tree {
             wals: Arc::clone(parts.wals),
             versions: Mutex::new(versions),
             purge: Purge::default(),
-            options_file: Mutex::new(()),
+            options_file: Mutex::default(),
+            options_changes: AtomicU64::new(0),
             options_number: AtomicU64::new(0),
         }
     }
@@ -104,16 +110,17 @@ impl Tree {
         Ok(true)
     }
 
-    /// Drops a column family from the tree.
-    pub(crate) fn drop_family(&self, family: &ColumnFamilyData) -> Result<()> {
+    /// Drops column families from the tree.
+    pub(crate) fn drop_families(&self, dropped: &[Arc<ColumnFamilyData>]) -> Result<()> {
         let mut versions = self.versions();
         for (empty, first) in self.families.without_data() {
             versions.set_needed_from(empty, first);
         }
         // Later logs begin behind the writes to the column family.
         versions.raise_last_seqno(self.visibility.seqno());
+        let ids: Vec<u32> = dropped.iter().map(|family| family.id).collect();
         versions
-            .drop_family(family.id)
+            .drop_families(&ids)
             .map_err(|error| self.health.manifest_failed(error))
     }
 

@@ -17,7 +17,7 @@
 //! next edit begins a new MANIFEST. If CURRENT cannot be replaced, both MANIFESTs are kept
 //! ([`VersionSet::oldest_manifest`]) until a later one is in force.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -429,66 +429,109 @@ impl VersionSet {
     /// Creates a family.
     ///
     /// # Errors
+    /// See [`VersionSet::add_families`].
+    pub fn add_family(&mut self, spec: &ColumnFamilySpec, log_number: FileNumber) -> Result<u32> {
+        let ids = self.add_families(std::slice::from_ref(spec), log_number)?;
+        Ok(ids.first().copied().unwrap_or(0))
+    }
+
+    /// Creates families with one sync, and returns their ids; after a crash, the first of them may
+    /// exist.
+    ///
+    /// # Errors
     /// `InvalidArgument` for a name that is taken, empty or too long; otherwise see
     /// [`VersionSet::log_and_apply`].
-    pub fn add_family(&mut self, spec: &ColumnFamilySpec, log_number: FileNumber) -> Result<u32> {
-        let name = &spec.name;
-        if self.family_named(name).is_some() {
-            return Err(Error::invalid_argument(format!(
-                "Column family already exists: {name}"
-            )));
+    pub fn add_families(
+        &mut self,
+        specs: &[ColumnFamilySpec],
+        log_number: FileNumber,
+    ) -> Result<Vec<u32>> {
+        let mut names = BTreeSet::new();
+        for ColumnFamilySpec { name, .. } in specs {
+            if self.family_named(name).is_some() || !names.insert(name) {
+                return Err(Error::invalid_argument(format!(
+                    "Column family already exists: {name}"
+                )));
+            }
+            if name.is_empty() || name.len() > FAMILY_NAME_BYTES_MAX {
+                return Err(Error::invalid_argument(format!(
+                    "the name of a column family has 1 to {FAMILY_NAME_BYTES_MAX} bytes, not {}",
+                    name.len()
+                )));
+            }
         }
-        if name.is_empty() || name.len() > FAMILY_NAME_BYTES_MAX {
-            return Err(Error::invalid_argument(format!(
-                "the name of a column family has 1 to {FAMILY_NAME_BYTES_MAX} bytes, not {}",
-                name.len()
-            )));
+        if specs.is_empty() {
+            return Ok(Vec::new());
         }
-        let Some(id) = self.max_column_family.checked_add(1) else {
+        let count = u32::try_from(specs.len()).ok();
+        let Some(last) = count.and_then(|count| self.max_column_family.checked_add(count)) else {
             return Err(Error::invalid_argument("all column family ids are used up"));
         };
-        // Even if the edit fails, the id may have reached the disk.
-        self.max_column_family = id;
-        let edit = VersionEdit {
-            family_change: Some(ColumnFamilyChange::Add(name.clone())),
+        let ids = self.max_column_family.saturating_add(1)..=last;
+        // Even if the edits fail, the ids may have reached the disk.
+        self.max_column_family = last;
+        let edits = ids.clone().zip(specs).map(|(id, spec)| VersionEdit {
+            family_change: Some(ColumnFamilyChange::Add(spec.name.clone())),
             comparator: Some(spec.order.name().to_owned()),
             persist_timestamps: Some(true),
             log_number: Some(log_number),
             ..VersionEdit::of(id)
+        });
+        let edits = edits.collect();
+        let has_other_comparator = |spec: &ColumnFamilySpec| {
+            let dropped = self.dropped_comparators.get(&spec.name);
+            dropped.is_some_and(|comparator| comparator != spec.order.name())
         };
-        let version = Version::empty(spec.order.clone(), spec.level_count);
-        let family = ColumnFamilyVersions::new(id, name.clone(), log_number, Arc::new(version));
-        let dropped = self.dropped_comparators.get(name);
-        if dropped.is_some_and(|comparator| comparator != spec.order.name()) {
+        if specs.iter().any(has_other_comparator) {
             // COMPAT: RocksDB compares the comparators of all families with that name in a
             // MANIFEST, including dropped ones, so this one must not be in the same MANIFEST.
             self.manifest = None;
         }
-        self.write(vec![edit], &[])?;
-        self.versions.push(Arc::downgrade(&family.current));
-        self.families.insert(id, family);
-        Ok(id)
+        self.write(edits, &[])?;
+        for (id, spec) in ids.clone().zip(specs) {
+            let version = Arc::new(Version::empty(spec.order.clone(), spec.level_count));
+            let family = ColumnFamilyVersions::new(id, spec.name.clone(), log_number, version);
+            self.versions.push(Arc::downgrade(&family.current));
+            self.families.insert(id, family);
+        }
+        Ok(ids.collect())
     }
 
-    /// Drops a family. Its versions in use keep their files.
+    /// Drops families with one sync. Their versions in use keep their files.
+    ///
+    /// After a crash, the first of them may be dropped.
     ///
     /// # Errors
     /// `InvalidArgument` for the default family; `ColumnFamilyDropped` if there is no such family;
     /// otherwise see [`VersionSet::log_and_apply`].
-    pub fn drop_family(&mut self, id: u32) -> Result<()> {
-        if id == 0 {
-            return Err(Error::invalid_argument("Can't drop default column family"));
+    pub fn drop_families(&mut self, ids: &[u32]) -> Result<()> {
+        let mut edits: Vec<VersionEdit> = Vec::new();
+        let mut versions = Vec::new();
+        for &id in ids {
+            if edits.iter().any(|edit| edit.family == id) {
+                return Err(Error::invalid_argument(format!(
+                    "column family {id} is to be dropped twice"
+                )));
+            }
+            if id == 0 {
+                return Err(Error::invalid_argument("Can't drop default column family"));
+            }
+            versions.push(Arc::clone(&self.existing(id)?.current));
+            edits.push(VersionEdit {
+                family_change: Some(ColumnFamilyChange::Drop),
+                max_column_family: Some(self.max_column_family),
+                ..VersionEdit::of(id)
+            });
         }
-        let current = Arc::clone(&self.existing(id)?.current);
-        let edit = VersionEdit {
-            family_change: Some(ColumnFamilyChange::Drop),
-            max_column_family: Some(self.max_column_family),
-            ..VersionEdit::of(id)
-        };
-        self.write(vec![edit], &[current])?;
-        if let Some(dropped) = self.families.remove(&id) {
-            let comparator = dropped.current.order.name().to_owned();
-            self.dropped_comparators.insert(dropped.name, comparator);
+        if edits.is_empty() {
+            return Ok(());
+        }
+        self.write(edits, &versions)?;
+        for id in ids {
+            if let Some(dropped) = self.families.remove(id) {
+                let comparator = dropped.current.order.name().to_owned();
+                self.dropped_comparators.insert(dropped.name, comparator);
+            }
         }
         Ok(())
     }
@@ -775,12 +818,14 @@ impl VersionSet {
         let is_ordinary =
             |edit: &VersionEdit| edit.wal_deletion.is_none() || edit.log_number.is_some();
         let count = edits.iter().filter(|edit| is_ordinary(edit)).count();
+        // COMPAT: RocksDB writes no groups that create or drop families.
+        let is_group = count > 1 && edits.iter().all(|edit| edit.family_change.is_none());
         let next_file_number = self.numbers.peek();
         for (index, edit) in edits.iter_mut().take(count).enumerate() {
             edit.prev_log_number = Some(0);
             edit.next_file_number = Some(next_file_number);
             edit.last_seqno = Some(self.last_seqno);
-            edit.remaining_in_group = if count > 1 {
+            edit.remaining_in_group = if is_group {
                 u32::try_from(count - 1 - index).ok()
             } else {
                 None

@@ -37,9 +37,10 @@ impl Opening {
         for (name, text) in others.filter(|(name, _)| *name != "wal_dir") {
             log_lines::push_option(&mut lines, name, &text);
         }
-        for (family, options) in &self.families {
-            lines.extend(log_lines::of_family(family, options));
-        }
+        let families = self.families.iter();
+        lines.extend(log_lines::of_families(
+            families.map(|(family, options)| (family.as_str(), options)),
+        ));
         lines.extend(log_lines::of_build());
         lines
     }

@@ -12,6 +12,26 @@ use super::{ColumnFamilyOptions, TablePropertiesCollector, grammar};
 /// The width in which names of options are aligned.
 pub(crate) const NAME_WIDTH: usize = 46;
 
+/// The number of column families whose options are written, as in RocksDB.
+pub(crate) const FAMILIES_MAX: usize = 10;
+
+/// Returns the lines for the options of the first column families.
+pub(crate) fn of_families<'a>(
+    families: impl ExactSizeIterator<Item = (&'a str, &'a ColumnFamilyOptions)>,
+) -> Vec<String> {
+    let left_out = families.len().saturating_sub(FAMILIES_MAX);
+    let first = families.take(FAMILIES_MAX);
+    let mut lines: Vec<String> = first
+        .flat_map(|(name, options)| of_family(name, options))
+        .collect();
+    if left_out > 0 {
+        lines.push(format!(
+            "the options of {left_out} more column families are in the OPTIONS file only"
+        ));
+    }
+    lines
+}
+
 /// Returns the lines for the options of the column family `name`.
 pub(crate) fn of_family(name: &str, options: &ColumnFamilyOptions) -> Vec<String> {
     let mut lines = vec![format!(

@@ -22,6 +22,7 @@
 //! back and compared.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileKind};
 use koeldb_base::{Error, ErrorKind, Result};
@@ -385,16 +386,37 @@ fn print_database(db: &DbOptions) -> String {
     out
 }
 
-/// Returns the sections of a column family.
-fn print_family(name: &str, family: &ColumnFamilyOptions) -> String {
-    let mut out = String::new();
-    let name = grammar::escape(name);
-    header(&mut out, ColumnFamilyOptions::SECTION, &name);
-    print_statements(&mut out, registry::written(family, Style::Portable));
-    let table = &family.table_factory;
-    header(&mut out, table.section(), &name);
-    print_statements(&mut out, table.written(Style::Portable));
-    out
+/// The sections of a column family, without its name. Clones share the text.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct FamilyText {
+    statements: Arc<str>,
+    table_section: &'static str,
+    table_statements: Arc<str>,
+}
+
+impl FamilyText {
+    fn of(family: &ColumnFamilyOptions) -> Self {
+        let statements = |written| {
+            let mut out = String::new();
+            print_statements(&mut out, written);
+            out.into()
+        };
+        let table = &family.table_factory;
+        FamilyText {
+            statements: statements(registry::written(family, Style::Portable)),
+            table_section: table.section(),
+            table_statements: statements(table.written(Style::Portable)),
+        }
+    }
+
+    /// Appends the sections of the column family `name`.
+    pub(crate) fn append_to(&self, out: &mut String, name: &str) {
+        let name = grammar::escape(name);
+        header(out, ColumnFamilyOptions::SECTION, &name);
+        out.push_str(&self.statements);
+        header(out, self.table_section, &name);
+        out.push_str(&self.table_statements);
+    }
 }
 
 /// Returns the text of a file with these sanitized options; the default column family comes first.
@@ -405,7 +427,7 @@ pub(crate) fn print<'a>(
 ) -> String {
     let mut out = print_database(db);
     for (name, family) in families {
-        out.push_str(&print_family(name, family));
+        FamilyText::of(family).append_to(&mut out, name);
     }
     out
 }
@@ -465,8 +487,10 @@ pub(crate) fn checked_database(db: &DbOptions) -> Result<String> {
 ///
 /// # Errors
 /// `Corruption` with the first option whose value differs.
-pub(crate) fn checked_family(name: &str, family: &ColumnFamilyOptions) -> Result<String> {
-    let text = print_family(name, family);
+pub(crate) fn checked_family(name: &str, family: &ColumnFamilyOptions) -> Result<FamilyText> {
+    let sections = FamilyText::of(family);
+    let mut text = String::new();
+    sections.append_to(&mut text, name);
     let how = settings_of_checks();
     let mut parser = Parser::new(&how);
     parser.reading.own = OwnObjects::of(family);
@@ -492,7 +516,7 @@ pub(crate) fn checked_family(name: &str, family: &ColumnFamilyOptions) -> Result
         &registry::written(read, Style::Full),
         &parser.reading.ignored,
     )?;
-    Ok(text)
+    Ok(sections)
 }
 
 /// Prints the options, each part with its check.
@@ -506,7 +530,7 @@ pub(crate) fn print_checked(
 ) -> Result<String> {
     let mut text = checked_database(db)?;
     for (name, family) in families {
-        text.push_str(&checked_family(name, family)?);
+        checked_family(name, family)?.append_to(&mut text, name);
     }
     Ok(text)
 }

@@ -48,23 +48,35 @@ fn family_with_ttl(
     ColumnFamilyData::new(family, options, tables, memtables, log, ttl)
 }
 
-/// Records a new column family and creates its state in memory.
-pub(crate) fn add_family(
+/// A column family to create.
+pub(crate) struct NewFamily {
+    pub(crate) name: String,
+    pub(crate) options: ColumnFamilyOptions,
+    pub(crate) ttl: Option<Duration>,
+}
+
+/// Records new column families and creates their states in memory.
+pub(crate) fn add_families(
     versions: &mut VersionSet,
     table_files: &TableFiles,
-    name: &str,
-    options: ColumnFamilyOptions,
     log: FileNumber,
-    ttl: Option<Duration>,
-) -> Result<Arc<ColumnFamilyData>> {
-    let id = versions.add_family(&descriptor(name, &options), log)?;
-    let family = versions.family(id).ok_or_else(|| {
-        Error::corruption(format!(
-            "column family {id} was dropped during its creation"
-        ))
-    })?;
-    let family = family_with_ttl(family, options, table_files, log, ttl);
-    Ok(Arc::new(family))
+    new: Vec<NewFamily>,
+) -> Result<Vec<Arc<ColumnFamilyData>>> {
+    let specs: Vec<ColumnFamilySpec> = new
+        .iter()
+        .map(|new| descriptor(&new.name, &new.options))
+        .collect();
+    let ids = versions.add_families(&specs, log)?;
+    let added = ids.into_iter().zip(new).map(|(id, new)| {
+        let family = versions.family(id).ok_or_else(|| {
+            Error::corruption(format!(
+                "column family {id} was dropped during its creation"
+            ))
+        })?;
+        let family = family_with_ttl(family, new.options, table_files, log, new.ttl);
+        Ok(Arc::new(family))
+    });
+    added.collect()
 }
 
 /// A table to open, with the opener of its column family and its level.

@@ -33,6 +33,7 @@ mod examples;
 mod export;
 mod failover;
 mod failure_classes;
+mod family_costs;
 mod file_options;
 mod files;
 mod golden;

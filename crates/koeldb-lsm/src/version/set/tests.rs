@@ -131,7 +131,7 @@ fn what_was_committed_is_there_after_reopening() {
         &installed[0].1,
         set.family(0).unwrap().current()
     ));
-    set.drop_family(beta).unwrap();
+    set.drop_families(&[beta]).unwrap();
     let moved = {
         let (_, file) = set.family(0).unwrap().current().files().next().unwrap();
         VersionEdit {
@@ -162,6 +162,34 @@ fn what_was_committed_is_there_after_reopening() {
 }
 
 #[test]
+fn families_are_created_and_dropped_together_by_separate_records() {
+    let fs = created();
+    let mut set = recover(fs.clone(), &["default"]).unwrap();
+    let spec = |name: &str| ColumnFamilySpec::new(name);
+    assert!(set.add_families(&[spec("a"), spec("a")], 3).is_err());
+    assert!(set.add_families(&[spec("a"), spec("default")], 3).is_err());
+    let ids = set.add_families(&[spec("a"), spec("b"), spec("c")], 3);
+    let ids = ids.unwrap();
+    assert_eq!(ids, [1, 2, 3]);
+    assert!(set.drop_families(&[1, 1]).is_err());
+    assert!(set.drop_families(&[1, 0]).is_err());
+    assert!(set.add_families(&[], 3).unwrap().is_empty());
+    set.drop_families(&[]).unwrap();
+    set.drop_families(&[3, 1]).unwrap();
+    let mut reader = ManifestReader::open(&*fs, directory(), set.manifest_number()).unwrap();
+    while let Some(edits) = reader.next_edits().unwrap() {
+        for edit in edits {
+            assert_eq!(edit.remaining_in_group, None);
+        }
+    }
+    drop(set);
+    assert_eq!(
+        VersionSet::list_families(&*fs, directory()).unwrap(),
+        ["default", "b"]
+    );
+}
+
+#[test]
 fn families_must_be_the_ones_that_exist() {
     let fs = created();
     let mut set = recover(fs.clone(), &["default"]).unwrap();
@@ -174,8 +202,8 @@ fn families_must_be_the_ones_that_exist() {
     let error = set.add_family(&reverse, 3).unwrap_err();
     assert!(error.message().contains("already exists"), "{error}");
     assert!(set.add_family(&ColumnFamilySpec::new(""), 3).is_err());
-    assert!(set.drop_family(0).is_err());
-    let error = set.drop_family(9).unwrap_err();
+    assert!(set.drop_families(&[0]).is_err());
+    let error = set.drop_families(&[9]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ColumnFamilyDropped);
     drop(set);
 
@@ -228,10 +256,10 @@ fn a_name_used_again_with_another_comparator_begins_a_manifest_that_rocksdb_read
     let fs = created();
     let mut set = recover(fs.clone(), &["default"]).unwrap();
     let first = set.add_family(&ColumnFamilySpec::new("a"), 3).unwrap();
-    set.drop_family(first).unwrap();
+    set.drop_families(&[first]).unwrap();
     let number = set.manifest_number();
     let second = set.add_family(&ColumnFamilySpec::new("a"), 3).unwrap();
-    set.drop_family(second).unwrap();
+    set.drop_families(&[second]).unwrap();
     assert_eq!(set.manifest_number(), number, "the same comparator");
     set.add_family(&reversed("a"), 3).unwrap();
     let mut reader = ManifestReader::open(&*fs, directory(), set.manifest_number()).unwrap();
@@ -372,7 +400,7 @@ fn logs_are_needed_until_every_family_is_past_them() {
     assert_eq!(set.family(alpha).unwrap().log_number(), 10);
     set.log_and_apply(vec![past(0, 21)]).unwrap();
     assert_eq!(set.min_log_number_to_keep(), 15);
-    set.drop_family(alpha).unwrap();
+    set.drop_families(&[alpha]).unwrap();
     assert_eq!(set.min_log_number_to_keep(), 21);
     let set = recover(fs, &["default"]).unwrap();
     assert_eq!(set.min_log_number_to_keep(), 21);
@@ -439,7 +467,7 @@ fn the_deletion_of_tracked_logs_is_an_edit_of_its_own() {
     for edits in edits {
         set.log_and_apply(edits).unwrap();
     }
-    set.drop_family(alpha).unwrap();
+    set.drop_families(&[alpha]).unwrap();
     assert!(set.tracked_wals().is_empty());
     let mut reader = ManifestReader::open(&*fs, directory(), set.manifest_number()).unwrap();
     let mut deletions = Vec::new();
@@ -587,7 +615,7 @@ fn step(set: &mut VersionSet, index: u32) -> bool {
             set.log_and_apply(edits).map(drop)
         }
         3 => set.add_family(&ColumnFamilySpec::new("beta"), 3).map(drop),
-        5 => set.drop_family(beta),
+        5 => set.drop_families(&[beta]),
         _ => {
             let edit = flush(set, 0, &format!("key {index}"));
             set.log_and_apply(vec![edit]).map(drop)
