@@ -8,7 +8,6 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::{Error, Fault, Lookup, Result, file_name};
@@ -179,22 +178,7 @@ impl TableOpener {
         if self.examines {
             reader.examine(&context.order)?;
         }
-        let properties = reader.properties();
-        let stats = &file.entry_stats;
-        for (counter, value) in [
-            (&stats.entries, properties.entry_count),
-            (&stats.deletions, properties.deletion_count),
-            (&stats.key_bytes, properties.raw_key_bytes),
-            (&stats.value_bytes, properties.raw_value_bytes),
-            (&stats.ancestor_time, properties.creation_time),
-            (&stats.oldest_key_time, properties.oldest_key_time),
-            (&stats.newest_key_time, properties.newest_key_time),
-        ] {
-            counter.store(value, Ordering::Relaxed);
-        }
-        stats
-            .embedded_blobs
-            .store(properties.has_embedded_blobs(), Ordering::Relaxed);
+        file.entry_stats.record(reader.properties());
         file.tombstones.get_or_init(|| reader.tombstones().cloned());
         Ok(reader)
     }

@@ -11,7 +11,7 @@ use koeldb_base::stats::Statistics;
 use koeldb_base::{KeyOrder, Result};
 use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority, RateLimiter};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
-use koeldb_lsm::job::{FlushJob, FlushResult, LiveSnapshots, OutputSpec};
+use koeldb_lsm::job::{FlushJob, FlushResult, HiddenTables, LiveSnapshots, OutputSpec};
 use koeldb_lsm::version::FileNumbers;
 use koeldb_lsm::{OpenTables, TableOpener};
 use koeldb_memtable::Memtable;
@@ -229,6 +229,7 @@ impl TableFiles {
         let checks = OutputChecks::of_flush(&options);
         let reporter = TableReporter::new(self, job_id, &family.name, reason);
         let next_file_number = || -> FileNumber { reporter.begin() };
+        let version = family.version();
         let verifies_count = self.options().flush_verify_memtable_count;
         let job = FlushJob {
             order: family.order.clone(),
@@ -253,6 +254,11 @@ impl TableFiles {
                 max_grandparent_bytes: u64::MAX,
                 snapshots: &snapshots.all,
                 bottommost: false,
+                hidden: Some(HiddenTables {
+                    version: &version,
+                    tables: &family.tables,
+                    first_level: 0,
+                }),
                 epoch,
                 file_checksums: self.file_checksums,
                 partition_bytes: None,

@@ -21,6 +21,7 @@ use koeldb_table::builder::{TableBuildContext, TableBuilder};
 
 use super::deletion_trigger::{DeletionCounter, DeletionTrigger};
 use super::entry_hash::EntryHash;
+use super::hidden_tables::HiddenTables;
 use super::snapshots::stripe_of;
 use crate::file_checksum::{self, SummedFile};
 use crate::version::FileMeta;
@@ -53,6 +54,8 @@ pub struct OutputSpec<'a> {
     pub snapshots: &'a [SeqNo],
     /// Whether there is nothing below the output.
     pub bottommost: bool,
+    /// The tables whose entries the range tombstones of the output hide; `None` if they are unknown.
+    pub hidden: Option<HiddenTables<'a>>,
     /// The epoch of the new files.
     pub epoch: u64,
     /// Whether to compute a checksum of each file.
@@ -279,6 +282,22 @@ impl<'a> TableOutputs<'a> {
         kept
     }
 
+    /// Estimates the bytes that these range tombstones free; several over one range count once.
+    fn freed_by(&self, tombstones: &[RangeTombstone]) -> u64 {
+        let Some(hidden) = self.spec.hidden.filter(|_| !self.spec.bottommost) else {
+            return 0;
+        };
+        let mut last_start = None;
+        let mut bytes = 0_u64;
+        for tombstone in tombstones {
+            if last_start.replace(&tombstone.start) != Some(&tombstone.start) {
+                let of_range = hidden.bytes_between(&tombstone.start, &tombstone.end);
+                bytes = bytes.saturating_add(of_range);
+            }
+        }
+        bytes
+    }
+
     /// Finishes the current table before `next_key`, or as the last one.
     fn finish_table(
         &mut self,
@@ -311,6 +330,7 @@ impl<'a> TableOutputs<'a> {
                 current.largest = last;
             }
         }
+        let freed_bytes = self.freed_by(&part);
         let smallest = current.smallest.unwrap_or_default();
         let table = current.builder.finish()?;
         let mut file = FileMeta::new(current.number, table.file_bytes, smallest, current.largest);
@@ -323,6 +343,8 @@ impl<'a> TableOutputs<'a> {
         // A bottommost table has only deletions that a snapshot needs: it would be marked again.
         file.marked_for_compaction =
             !self.spec.bottommost && current.deletions.iter().any(DeletionCounter::marks);
+        file.compensated_range_deletion_bytes = freed_bytes;
+        file.entry_stats.record(&table.properties);
         file.unique_id = table.unique_id;
         file.tail_bytes = table.tail_bytes;
         if let Some(sum) = &current.sum {

@@ -1,6 +1,8 @@
 //! Leveled compaction: each level below 0 is one run, about ten times as large as the one above.
 //!
 //! A level's score is its size over its target (for level 0, its file count over the trigger too).
+//! The size includes what the deletions in the level are estimated to free below it, so that they
+//! go down although they are small.
 //! The level with the highest score of at least 1 provides a file, which is compacted with all it
 //! overlaps in the level below. With dynamic level sizes the targets are derived from the last
 //! level's actual size upwards, and data skips the empty levels above the base level (RocksDB:
@@ -126,6 +128,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 /// Computes the score of each level: 1 and above calls for a compaction. The last level has none.
 #[must_use]
 pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets) -> Vec<f64> {
+    version.compensate();
     let count = version.levels.len();
     let idle = |level: usize| -> (u64, u64) {
         version.levels[level]
@@ -133,7 +136,10 @@ pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets
             .iter()
             .filter(|file| !file.is_being_compacted())
             .fold((0, 0), |(files, bytes), file| {
-                (files + 1, bytes + file.bytes)
+                (
+                    files + 1,
+                    u64::saturating_add(bytes, file.compensated_bytes()),
+                )
             })
     };
     let mut scores = vec![0.0; count];
@@ -146,7 +152,7 @@ pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets
         true => version
             .levels
             .get(targets.base_level)
-            .map_or(0, Level::bytes),
+            .map_or(0, Level::compensated_bytes),
         false => 0,
     };
     let by_size = ratio(bytes, settings.max_bytes_for_level_base.max(base_bytes));
@@ -395,7 +401,8 @@ fn next_cursor(version: &Version, level: usize, plan: &CompactionPlan) -> Option
     Some((level, next.smallest.clone()))
 }
 
-/// Returns the bytes of the level below that a file overlaps, per thousand bytes of its own.
+/// Returns the bytes of the level below that a file overlaps, per thousand bytes of its own with the
+/// weight of its deletions.
 fn overlap_per_mille(version: &Version, below: usize, file: &Arc<FileMeta>) -> u64 {
     let files = &version.levels[below].files;
     let order = &version.order;
@@ -413,7 +420,7 @@ fn overlap_per_mille(version: &Version, below: usize, file: &Arc<FileMeta>) -> u
         })
         .map(|f| f.bytes)
         .sum();
-    overlapped.saturating_mul(1000) / file.bytes.max(1)
+    overlapped.saturating_mul(1000) / file.compensated_bytes().max(1)
 }
 
 /// Plans the compaction of `inputs` of `level` unless a conflicting one is running.

@@ -47,7 +47,7 @@ pub enum CompactionReason {
     ManualCompaction,
     /// Files marked for compaction.
     FilesMarkedForCompaction,
-    /// Bottommost files whose deletions no snapshot needs.
+    /// Bottommost files whose deletions or old versions no snapshot needs.
     BottommostFiles,
     /// Files with data older than `ttl`.
     Ttl,

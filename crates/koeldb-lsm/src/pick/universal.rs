@@ -68,13 +68,19 @@ struct Run {
     level: usize,
     files: Vec<Arc<FileMeta>>,
     bytes: u64,
+    /// The bytes with the weight of the deletions.
+    compensated_bytes: u64,
     being_compacted: bool,
 }
 
 fn runs(version: &Version) -> Vec<Run> {
+    version.compensate();
     let run = |level: usize, files: Vec<Arc<FileMeta>>| Run {
         level,
         bytes: files.iter().map(|file| file.bytes).sum(),
+        compensated_bytes: (files.iter()).fold(0, |bytes, file| {
+            bytes.saturating_add(file.compensated_bytes())
+        }),
         being_compacted: files.iter().any(|file| file.is_being_compacted()),
         files,
     };
@@ -205,7 +211,9 @@ fn pick_by_amplification(
         .iter()
         .rposition(|run| run.being_compacted)
         .map_or(0, |index| index + 1);
-    let newer_bytes: u64 = newer[start..].iter().map(|run| run.bytes).sum();
+    let newer_bytes = (newer[start..].iter()).fold(0, |bytes: u64, run| {
+        bytes.saturating_add(run.compensated_bytes)
+    });
     let limit = u64::from(settings.universal.max_size_amplification_percent);
     if start >= newer.len() || newer_bytes.saturating_mul(100) < limit.saturating_mul(oldest.bytes)
     {
@@ -236,7 +244,7 @@ fn similar_runs(
             start += 1;
             continue;
         }
-        let mut candidate = runs[start].bytes;
+        let mut candidate = runs[start].compensated_bytes;
         let mut end = start + 1;
         while end < runs.len() && end - start < max_width && !runs[end].being_compacted {
             let allowed = candidate.saturating_mul(100 + u64::from(ratio)) / 100;
@@ -248,9 +256,9 @@ fn similar_runs(
                 if back < candidate {
                     break;
                 }
-                candidate = runs[end].bytes;
+                candidate = runs[end].compensated_bytes;
             } else {
-                candidate += runs[end].bytes;
+                candidate = candidate.saturating_add(runs[end].compensated_bytes);
             }
             end += 1;
         }

@@ -16,8 +16,8 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
 use koeldb_base::range_del::{FragmentedTombstones, RunTombstones};
 use koeldb_base::{KeyOrder, SeqNo};
-use koeldb_table::TableReader;
 use koeldb_table::cuckoo::level::CuckooLevel;
+use koeldb_table::{TableProperties, TableReader};
 
 use crate::open_tables::ReaderSlot;
 use crate::pick::running::RunningCompactions;
@@ -74,8 +74,10 @@ pub struct FileMeta {
     pub is_settled: AtomicBool,
     /// Whether a compaction of the table was suggested since the database was opened.
     pub suggested: AtomicBool,
-    /// Entry statistics, known once the table was opened.
+    /// Entry statistics, known once the table was written or opened.
     pub entry_stats: EntryStats,
+    /// The size with the weight of its deletions ([`Version::compensate`]); 0 until it is known.
+    pub compensated: AtomicU64,
     /// A hook for the moment when no reader can access the file through this metadata any more.
     pub drop_hook: DropHook,
 }
@@ -112,13 +114,15 @@ impl fmt::Debug for DropHook {
     }
 }
 
-/// Entry statistics from a table's properties; zero until it was opened.
+/// Entry statistics from a table's properties; zero until it was written or opened.
 #[derive(Debug, Default)]
 pub struct EntryStats {
     /// The number of entries.
     pub entries: AtomicU64,
-    /// The number of deletions.
+    /// The number of deletions, including range tombstones.
     pub deletions: AtomicU64,
+    /// The number of range tombstones.
+    pub range_deletions: AtomicU64,
     /// The total size of keys.
     pub key_bytes: AtomicU64,
     /// The total size of values.
@@ -134,11 +138,30 @@ pub struct EntryStats {
 }
 
 impl EntryStats {
+    /// Sets the statistics from the properties of the table.
+    pub(crate) fn record(&self, properties: &TableProperties) {
+        for (counter, value) in [
+            (&self.entries, properties.entry_count),
+            (&self.deletions, properties.deletion_count),
+            (&self.range_deletions, properties.range_deletion_count),
+            (&self.key_bytes, properties.raw_key_bytes),
+            (&self.value_bytes, properties.raw_value_bytes),
+            (&self.ancestor_time, properties.creation_time),
+            (&self.oldest_key_time, properties.oldest_key_time),
+            (&self.newest_key_time, properties.newest_key_time),
+        ] {
+            counter.store(value, Relaxed);
+        }
+        self.embedded_blobs
+            .store(properties.has_embedded_blobs(), Relaxed);
+    }
+
     /// Takes over the statistics of the same table.
     pub(crate) fn copy_from(&self, other: &EntryStats) {
         for (to, from) in [
             (&self.entries, &other.entries),
             (&self.deletions, &other.deletions),
+            (&self.range_deletions, &other.range_deletions),
             (&self.key_bytes, &other.key_bytes),
             (&self.value_bytes, &other.value_bytes),
             (&self.ancestor_time, &other.ancestor_time),
@@ -195,6 +218,7 @@ impl FileMeta {
             is_settled: AtomicBool::new(false),
             suggested: AtomicBool::new(false),
             entry_stats: EntryStats::default(),
+            compensated: AtomicU64::new(0),
             drop_hook: DropHook::default(),
         }
     }
@@ -228,18 +252,33 @@ impl FileMeta {
 
     /// The size of the file and of the data that its deletions are estimated to free.
     ///
-    /// A deletion counts if there are more deletions than other entries: then as twice the mean
-    /// size of the file's values (RocksDB: `ComputeCompensatedSizes`; 11.9).
+    /// Point deletions count once [`Version::compensate`] has weighed them.
     #[must_use]
     pub fn compensated_bytes(&self) -> u64 {
-        let stats = &self.entry_stats;
+        match self.compensated.load(Relaxed) {
+            0 => self
+                .bytes
+                .saturating_add(self.compensated_range_deletion_bytes),
+            known => known,
+        }
+    }
+
+    /// Sets the compensated size, if each value of the tree takes `value_bytes` in its tables.
+    ///
+    /// Point deletions count if they are at least as many as the other entries: in a steady state
+    /// they are fewer, and the tree must keep its shape.
+    fn compensate(&self, value_bytes: u64) {
         let of = |counter: &AtomicU64| counter.load(Relaxed);
+        let stats = &self.entry_stats;
         let (entries, deletions) = (of(&stats.entries), of(&stats.deletions));
-        let value_bytes = of(&stats.value_bytes) / entries.saturating_sub(deletions).max(1);
-        let excess = deletions.saturating_mul(2).saturating_sub(entries);
-        self.bytes
-            .saturating_add(excess.saturating_mul(value_bytes).saturating_mul(2))
-            .saturating_add(self.compensated_range_deletion_bytes)
+        let points = deletions.saturating_sub(of(&stats.range_deletions));
+        let excess = points.saturating_mul(2).saturating_sub(entries);
+        let freed = excess
+            .saturating_mul(value_bytes)
+            .saturating_mul(DELETION_WEIGHT);
+        let bytes = self.bytes.saturating_add(freed);
+        let bytes = bytes.saturating_add(self.compensated_range_deletion_bytes);
+        self.compensated.store(bytes, Relaxed);
     }
 
     /// The first user key.
@@ -300,6 +339,10 @@ impl FileMeta {
     }
 }
 
+/// The weight of a deletion among the bytes that decide on compactions (RocksDB:
+/// `kDeletionWeightOnCompaction`).
+const DELETION_WEIGHT: u64 = 2;
+
 /// The tables of one level.
 #[derive(Clone, Debug, Default)]
 pub struct Level {
@@ -312,6 +355,15 @@ impl Level {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// The bytes of all files with the weight of their deletions.
+    #[must_use]
+    pub fn compensated_bytes(&self) -> u64 {
+        let files = self.files.iter();
+        files.fold(0, |bytes, file| {
+            bytes.saturating_add(file.compensated_bytes())
+        })
     }
 
     /// Returns the index of the first file whose largest key is at or after `target`.
@@ -430,6 +482,46 @@ impl Version {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.levels.iter().map(Level::bytes).sum()
+    }
+
+    /// Weighs the deletions of files that are new since the last call (RocksDB:
+    /// `ComputeCompensatedSizes`; 11.9).
+    ///
+    /// A file keeps its weight: what it was written to delete does not depend on later versions.
+    /// Pickers call this before they compare sizes.
+    pub fn compensate(&self) {
+        let is_new = |file: &FileMeta| {
+            file.compensated.load(Relaxed) == 0 && file.entry_stats.entries.load(Relaxed) > 0
+        };
+        if !self.files().any(|(_, file)| is_new(file)) {
+            return;
+        }
+        let value_bytes = self.stored_value_bytes();
+        // Without values in open tables the weight is not known yet.
+        if value_bytes > 0 {
+            for (_, file) in self.files().filter(|(_, file)| is_new(file)) {
+                file.compensate(value_bytes);
+            }
+        }
+    }
+
+    /// Estimates the bytes that a value takes in its table; 0 if no open table has values.
+    fn stored_value_bytes(&self) -> u64 {
+        let (mut values, mut value_bytes, mut raw_bytes, mut bytes) = (0, 0, 0, 0_u128);
+        for (_, file) in self.files() {
+            let stats = &file.entry_stats;
+            let of = |counter: &AtomicU64| u128::from(counter.load(Relaxed));
+            if of(&stats.entries) > 0 {
+                values += of(&stats.entries).saturating_sub(of(&stats.deletions));
+                value_bytes += of(&stats.value_bytes);
+                raw_bytes += of(&stats.key_bytes) + of(&stats.value_bytes);
+                bytes += u128::from(file.bytes);
+            }
+        }
+        if values == 0 || raw_bytes == 0 {
+            return 0;
+        }
+        u64::try_from(value_bytes / values * bytes / raw_bytes).unwrap_or(u64::MAX)
     }
 
     /// The deepest level with files; 0 for an empty tree.

@@ -4,6 +4,7 @@
 //! L0
 //!   12:[a-z] 64M                  keys with the file's number as sequence number, type SET
 //!   11:[a#5,SET-c#inf,RANGEDEL] 1K seqs=3-5 epoch=2 created=100 compacting marked
+//!   13:[a-z] 1M entries=2K deletions=1K values=1M frees=2M
 //!   10:[a-c) 1K                   `)` for an exclusive end: that of a range tombstone
 //! ```
 
@@ -48,6 +49,23 @@ pub(crate) fn file(line: &str) -> FileMeta {
             Some(("seqs", seqs)) => {
                 let (from, to) = seqs.split_once('-').expect("seqs=FROM-TO");
                 (file.smallest_seqno, file.largest_seqno) = (number(from), number(to));
+            }
+            Some(("frees", freed)) => file.compensated_range_deletion_bytes = bytes(freed),
+            Some(("entries", entries)) => {
+                let entries = bytes(entries);
+                file.entry_stats.entries.store(entries, Ordering::Relaxed);
+            }
+            Some(("deletions", deletions)) => {
+                let deletions = bytes(deletions);
+                file.entry_stats
+                    .deletions
+                    .store(deletions, Ordering::Relaxed);
+            }
+            Some(("values", value_bytes)) => {
+                let value_bytes = bytes(value_bytes);
+                file.entry_stats
+                    .value_bytes
+                    .store(value_bytes, Ordering::Relaxed);
             }
             Some(("epoch", epoch)) => file.epoch = number(epoch),
             Some(("created", time)) => file.creation_time = number(time),

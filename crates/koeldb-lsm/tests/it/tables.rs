@@ -45,6 +45,7 @@ pub(crate) fn output_spec<'a>(
         max_grandparent_bytes: u64::MAX,
         snapshots: &[],
         bottommost: false,
+        hidden: None,
         epoch: 0,
         file_checksums: false,
         partition_bytes: None,

@@ -11,8 +11,8 @@ use koeldb_base::stats::Ticker;
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_lsm::job::{
-    CompactionFilterContext, CompactionJob, CompactionResult, DeletionTrigger, LiveSnapshots,
-    OutputSpec, Outputs,
+    CompactionFilterContext, CompactionJob, CompactionResult, DeletionTrigger, HiddenTables,
+    LiveSnapshots, OutputSpec, Outputs,
 };
 use koeldb_lsm::pick::{CompactionPlan, CompactionReason, leveled, universal};
 use koeldb_lsm::version::Version;
@@ -229,6 +229,11 @@ impl<'a> Merge<'a> {
             max_grandparent_bytes: plan.max_grandparent_bytes,
             snapshots: &self.snapshots.all,
             bottommost: plan.bottommost,
+            hidden: Some(HiddenTables {
+                version: &self.version,
+                tables: &self.family.tables,
+                first_level: plan.output_level + 1,
+            }),
             epoch: plan.output_epoch(),
             file_checksums: context.table_files.file_checksums,
             // Level 0 is not divided.

@@ -78,6 +78,7 @@ impl Merger<'_> {
             max_grandparent_bytes: u64::MAX,
             snapshots: &[],
             bottommost: false,
+            hidden: None,
             epoch: 0,
             file_checksums: false,
             partition_bytes: None,

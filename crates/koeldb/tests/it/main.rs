@@ -26,6 +26,7 @@ mod clip;
 mod cuckoo;
 mod defaults;
 mod deleted_ranges;
+mod deleted_space;
 mod disallowed_writes;
 mod equal_keys;
 mod errors;
