@@ -230,7 +230,8 @@ impl CommitPipeline {
 
     /// Waits until flushes, of any database that shares the memory limit, have freed memory.
     ///
-    /// Returns immediately if there is nothing to flush.
+    /// Returns immediately if no flush can free much: readers may hold the memory of memtables that
+    /// were flushed before, and writes do not wait for readers.
     #[cold]
     fn wait_for_memory(self: &Arc<Self>, commit: &mut CommitState, mode: CommitMode) -> Result<()> {
         let Some(manager) = &self.write_buffers else {
@@ -244,7 +245,7 @@ impl CommitPipeline {
             for database in manager.databases() {
                 is_flushing |= database.flush_all_sealed();
             }
-            if !is_flushing && !self.seal_largest_of_all(commit)? {
+            if !is_flushing && !(manager.should_flush() && self.seal_largest_of_all(commit)?) {
                 break;
             }
             let slice = left.min(Duration::from_millis(100));

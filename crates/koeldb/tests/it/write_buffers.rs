@@ -177,3 +177,34 @@ fn values_pinned_in_a_memtable_keep_its_charge() {
     drop(clone);
     until("the memory is freed", || manager.get_usage() < held);
 }
+
+/// Memory that cursors hold is not freed by a flush of other memtables.
+#[test]
+fn memtables_that_cursors_hold_cause_no_flush_of_a_few_entries() {
+    const BUDGET: u64 = 4 << 20;
+    for allow_stall in [false, true] {
+        let manager = WriteBufferManager::new(BUDGET, allow_stall);
+        let db = Db::open(&options(&manager), "/held").unwrap();
+        let mut cursors = Vec::new();
+        let put = |number: u32| db.put(number.to_be_bytes(), [1; 1000]).unwrap();
+        let mut number = 0;
+        while manager.get_usage() <= BUDGET {
+            put(number);
+            number += 1;
+            if number.is_multiple_of(1000) {
+                let mut cursor = db.cursor();
+                cursor.seek_to_first().unwrap();
+                cursors.push(cursor);
+                db.flush().unwrap();
+            }
+        }
+        let tables = table_count(&db);
+        (number..number + 4000).for_each(put);
+        db.flush().unwrap();
+        // A flush frees about half of the budget, and memory grows by whole blocks.
+        let more = table_count(&db) - tables;
+        assert!(more <= 8, "{allow_stall}: {more} tables");
+        drop(cursors);
+        db.close().unwrap();
+    }
+}
