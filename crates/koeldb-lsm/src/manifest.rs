@@ -370,7 +370,9 @@ pub fn install(
 /// `Corruption` if the directory holds files of a database that lost its CURRENT; otherwise if the
 /// system fails.
 pub fn create(fs: &dyn FileSystem, directory: &Path, db_id: Option<&str>) -> Result<()> {
-    refuse_remains(fs, directory)?;
+    if let Some(found) = remains(fs, directory)? {
+        return Err(lost_current(directory, &found));
+    }
     let first = VersionEdit {
         db_id: db_id.map(|id| id.as_bytes().to_vec()),
         log_number: Some(0),
@@ -399,24 +401,46 @@ pub fn create(fs: &dyn FileSystem, directory: &Path, db_id: Option<&str>) -> Res
 
 const FIRST_MANIFEST: FileNumber = 1;
 
-/// Refuses to create a database over the files of another one.
-fn refuse_remains(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
+/// Describes the files from which a database without CURRENT can be rebuilt; `None` without any.
+///
+/// A lone first MANIFEST is none of them: a creation that was interrupted leaves it.
+///
+/// # Errors
+/// If the directory cannot be listed.
+pub fn remains(fs: &dyn FileSystem, directory: &Path) -> Result<Option<String>> {
     use file_name::FileKind::{Blob, Manifest, Table, Wal};
+    let (mut tables, mut logs, mut blobs) = (0_usize, 0_usize, 0_usize);
+    let mut manifest = None;
     for entry in fs.list(directory)? {
-        let remains = match file_name::parse(&entry.name) {
-            Some(Table(_) | Blob(_) | Wal(_)) => true,
-            Some(Manifest(number)) => number != FIRST_MANIFEST,
-            _ => false,
+        let count = match file_name::parse(&entry.name) {
+            Some(Table(_)) => &mut tables,
+            Some(Wal(_)) => &mut logs,
+            Some(Blob(_)) => &mut blobs,
+            Some(Manifest(number)) if number != FIRST_MANIFEST => {
+                manifest = manifest.max(Some(entry.name));
+                continue;
+            }
+            _ => continue,
         };
-        if remains {
-            return Err(Error::corruption(format!(
-                "CURRENT file is missing, but the directory holds {}: repair or restore the database",
-                entry.name
-            ))
-            .in_file(directory, None, "create"));
-        }
+        *count = count.saturating_add(1);
     }
-    Ok(())
+    let counts = [(tables, "table"), (logs, "log"), (blobs, "blob file")];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let found: Vec<String> = counts
+        .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
+        .chain(manifest)
+        .collect();
+    Ok((!found.is_empty()).then(|| found.join(", ")))
+}
+
+/// The error for the remains of a database that lost its CURRENT.
+#[must_use]
+pub fn lost_current(directory: &Path, found: &str) -> Error {
+    Error::corruption(format!(
+        "CURRENT is missing, but the directory holds {found}: \
+         repair the database (`ldb repair`, `Db::repair`), or restore a backup"
+    ))
+    .in_file(directory, None, "open")
 }
 
 #[cfg(test)]

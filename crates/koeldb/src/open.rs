@@ -340,8 +340,6 @@ impl Opening {
         }
         let given = Path::new(&self.db.db_log_dir);
         let log_dir = self.fs.absolute(given).unwrap_or_else(|_| given.to_owned());
-        // Without the directory there is no LOG, as after other failures.
-        let _ = self.fs.create_dir_all(&log_dir);
         // The name of LOG has the whole path of the database, in every file system.
         let absolute = std::path::absolute(directory);
         file_name::info_log_in(&log_dir, absolute.as_deref().unwrap_or(directory))
@@ -355,6 +353,10 @@ impl Opening {
         let secondary = self.secondary.as_ref();
         let directory = secondary.map_or(&self.path, |secondary| &secondary.own);
         let path = self.info_log_path(directory);
+        if !self.db.db_log_dir.is_empty() {
+            // Without the directory there is no LOG, as after other failures.
+            let _ = path.parent().map(|log_dir| self.fs.create_dir_all(log_dir));
+        }
         match &self.options.plugins.logger {
             Some(logger) => InfoLog::to_logger(Arc::clone(logger), clock, self.db.info_log_level),
             None => InfoLog::create(

@@ -6,9 +6,11 @@
 mod files;
 mod options;
 
+use std::path::Path;
+
 use super::args::{Doctor, Global};
 use super::database::{Settings, directory};
-use super::manifest::current_state;
+use super::manifest::{ManifestState, current_state, only_state};
 use super::output::Output;
 use super::tree::Tree;
 use super::{Failure, Outcome};
@@ -136,52 +138,22 @@ pub(super) fn examine(global: &Global, flags: &Doctor, out: &mut Output) -> Outc
     let path = directory(global)?;
     let mut report = Report::default();
     match current_state(&path) {
-        Ok(state) => {
-            let settings = match Settings::load(global, &path) {
-                Ok(settings) => {
-                    options::examine_database(&settings.options, &mut report);
-                    Some(settings)
+        Ok(state) => examine_state(global, &path, &state, flags, &mut report)?,
+        Err(Failure::Message(message)) => {
+            let is_whole = match only_state(&path) {
+                Ok(Some(state)) => {
+                    examine_state(global, &path, &state, flags, &mut report)?;
+                    report.count(Severity::Error) == 0
                 }
-                Err(Failure::Message(message)) => {
-                    report.error(
-                        "options",
-                        format!("the newest OPTIONS file cannot be read: {message}"),
-                        "Give the options in code; the next open writes a new OPTIONS file.",
-                    );
-                    None
-                }
+                Ok(None) | Err(Failure::Message(_)) => false,
                 Err(failure) => return Err(failure),
             };
-            let mut trees = Vec::new();
-            for (&id, family) in &state.families {
-                report.families += 1;
-                let options = settings
-                    .as_ref()
-                    .map(|settings| settings.of_family(&family.name));
-                match Tree::open(&path, id, family, options) {
-                    Ok(tree) => {
-                        if let Some(options) = options {
-                            options::examine_family(&tree, options, &mut report);
-                        }
-                        files::examine_tables(&tree, !flags.skip_checksums, &mut report);
-                        trees.push(tree);
-                    }
-                    Err(Failure::Message(message)) => report.error(
-                        "manifest",
-                        format!("column family \"{}\": {message}", family.name),
-                        "Its tables were not examined. A comparator of the application is only known to it: run verify_checksums there.",
-                    ),
-                    Err(failure) => return Err(failure),
-                }
-            }
-            files::examine_logs(&path, settings.as_ref(), &trees, &mut report)?;
-            files::examine_directory(&path, &trees, &mut report)?;
+            report.error(
+                "manifest",
+                format!("CURRENT or the MANIFEST cannot be read: {message}"),
+                if is_whole { REPAIR_KEEPS_ALL } else { REPAIR },
+            );
         }
-        Err(Failure::Message(message)) => report.error(
-            "manifest",
-            format!("CURRENT or the MANIFEST cannot be read: {message}"),
-            "Restore a backup; without one, `ldb repair` rebuilds the MANIFEST from the tables.",
-        ),
         Err(failure) => return Err(failure),
     }
     report.findings.sort_by_key(|finding| finding.severity);
@@ -190,4 +162,59 @@ pub(super) fn examine(global: &Global, flags: &Doctor, out: &mut Output) -> Outc
         0 => Ok(()),
         errors => Err(Failure::Message(format!("{errors} errors were found"))),
     }
+}
+
+const REPAIR_KEEPS_ALL: &str = "Run `ldb repair`: it keeps everything, since the only MANIFEST, its tables and the logs are whole.";
+
+const REPAIR: &str =
+    "Restore a backup; without one, `ldb repair` rebuilds the MANIFEST from the tables.";
+
+/// Examines a database in the state of its MANIFEST.
+fn examine_state(
+    global: &Global,
+    path: &Path,
+    state: &ManifestState,
+    flags: &Doctor,
+    report: &mut Report,
+) -> Outcome {
+    let settings = match Settings::load(global, path) {
+        Ok(settings) => {
+            options::examine_database(&settings.options, report);
+            Some(settings)
+        }
+        Err(Failure::Message(message)) => {
+            report.error(
+                "options",
+                format!("the newest OPTIONS file cannot be read: {message}"),
+                "Give the options in code; the next open writes a new OPTIONS file.",
+            );
+            None
+        }
+        Err(failure) => return Err(failure),
+    };
+    let mut trees = Vec::new();
+    for (&id, family) in &state.families {
+        report.families += 1;
+        let options = settings
+            .as_ref()
+            .map(|settings| settings.of_family(&family.name));
+        match Tree::open(path, id, family, options) {
+            Ok(tree) => {
+                if let Some(options) = options {
+                    options::examine_family(&tree, options, report);
+                }
+                files::examine_tables(&tree, !flags.skip_checksums, report);
+                trees.push(tree);
+            }
+            Err(Failure::Message(message)) => report.error(
+                "manifest",
+                format!("column family \"{}\": {message}", family.name),
+                "Its tables were not examined. A comparator of the application is only known to it: run verify_checksums there.",
+            ),
+            Err(failure) => return Err(failure),
+        }
+    }
+    files::examine_logs(path, settings.as_ref(), &trees, report)?;
+    files::examine_directory(path, &trees, report)?;
+    Ok(())
 }

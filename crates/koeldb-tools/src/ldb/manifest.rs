@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{KeyOrder, SeqNo};
+use koeldb_fs::FileSystem;
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_lsm::current::read_current;
 use koeldb_lsm::manifest::ManifestReader;
@@ -114,7 +115,25 @@ impl ManifestState {
 
 /// Returns the state after all edits of the current MANIFEST.
 pub(super) fn current_state(directory: &Path) -> Outcome<ManifestState> {
-    let number = read_current(&PosixFileSystem::new(), directory)?;
+    state_in(directory, read_current(&PosixFileSystem::new(), directory)?)
+}
+
+/// Returns the state after all edits of the only MANIFEST in the directory, whatever CURRENT says.
+///
+/// With several, `None`: the newest may be of a change that was interrupted.
+pub(super) fn only_state(directory: &Path) -> Outcome<Option<ManifestState>> {
+    let entries = PosixFileSystem::new().list(directory)?.into_iter();
+    let mut numbers = entries.filter_map(|entry| match file_name::parse(&entry.name) {
+        Some(FileKind::Manifest(number)) => Some(number),
+        _ => None,
+    });
+    match (numbers.next(), numbers.next()) {
+        (Some(number), None) => state_in(directory, number).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn state_in(directory: &Path, number: FileNumber) -> Outcome<ManifestState> {
     let mut state = ManifestState::default();
     visit_edits(directory, number, |edit| {
         state.apply(edit);

@@ -316,6 +316,63 @@ fn doctor_finds_nothing_in_a_sound_database_and_a_flipped_bit_in_another() {
 }
 
 #[test]
+fn a_lost_current_is_refused_by_name_and_doctor_says_what_repair_keeps() {
+    let scratch = Scratch::new();
+    two_levels(&scratch);
+    let entries = ldb(&scratch, &["scan"]);
+    let db = scratch.0.join("db");
+    std::fs::remove_file(db.join("CURRENT")).unwrap();
+    let before = names(&db);
+    for words in [
+        &["put", "k", "v"][..],
+        &["--create_if_missing", "put", "k", "v"],
+        &["get", "k"],
+    ] {
+        let err = fail("ldb", &[&[&*scratch.db()], words].concat());
+        for part in ["CURRENT is missing", "table", "MANIFEST-0", "ldb repair"] {
+            assert!(err.contains(part), "{words:?}: {err}");
+        }
+        assert_eq!(names(&db), before, "{words:?}");
+    }
+    let (success, out, _) = run("ldb", &[&scratch.db(), "doctor"]);
+    assert!(!success && out.contains("it keeps everything"), "{out}");
+    ldb(&scratch, &["repair"]);
+    assert_eq!(ldb(&scratch, &["scan"]), entries);
+
+    // A table is missing besides: a repair would lose its entries.
+    std::fs::remove_file(db.join("CURRENT")).unwrap();
+    let is_table = |name: &&String| name.ends_with(".sst");
+    let table = names(&db).iter().find(is_table).unwrap().clone();
+    std::fs::remove_file(db.join(table)).unwrap();
+    let (success, out, _) = run("ldb", &[&scratch.db(), "doctor"]);
+    assert!(!success && out.contains("Restore a backup"), "{out}");
+    assert!(!out.contains("it keeps everything"), "{out}");
+}
+
+/// The names in a directory.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn no_database_is_created_among_the_files_of_others() {
+    let scratch = Scratch::new();
+    let db = scratch.0.join("db");
+    std::fs::create_dir(&db).unwrap();
+    std::fs::write(db.join("main.rs"), "fn main() {}").unwrap();
+    std::fs::create_dir(db.join("src")).unwrap();
+    let before = names(&db);
+    let put = ["--create_if_missing", "put", "k", "v"];
+    let err = fail("ldb", &[&[&*scratch.db()], &put[..]].concat());
+    assert!(err.contains("\"main.rs\" and 1 more"), "{err}");
+    assert_eq!(names(&db), before);
+}
+
+#[test]
 fn doctor_examines_every_database_of_rocksdb() {
     for entry in std::fs::read_dir(golden()).unwrap() {
         let path = entry.unwrap().path();

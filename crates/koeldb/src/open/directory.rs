@@ -9,6 +9,7 @@ use koeldb_fs::directory_lock::lock_directory;
 use koeldb_fs::small_file::{create_dir_durably, parent};
 use koeldb_fs::{EntryKind, FileLock, FileSystem, Purpose, WriteOptions};
 use koeldb_lsm::current::{db_id_from, read_identity, write_identity};
+use koeldb_lsm::manifest;
 use koeldb_lsm::version::VersionSet;
 
 use super::{Opening, random};
@@ -21,15 +22,8 @@ impl Opening {
     /// Creates and locks the directory.
     pub(super) fn prepare_directory(&self) -> Result<Box<dyn FileLock>> {
         let exists = self.fs.exists(&file_name::current(&self.path))?;
-        if !exists && !self.db.create_if_missing {
-            let fault = match self.fs.exists(&self.path)? {
-                true => "holds no database: CURRENT is missing",
-                false => "does not exist",
-            };
-            return Err(Error::invalid_argument(format!(
-                "{}: {fault} (create_if_missing is false)",
-                self.path.display()
-            )));
+        if !exists {
+            self.check_vacancy()?;
         }
         for directory in [&self.path, &self.wal_dir] {
             create_dir_durably(&*self.fs, directory)?;
@@ -39,6 +33,69 @@ impl Opening {
             }
         }
         lock_directory(&*self.fs, &self.path)
+    }
+
+    /// Checks that a database may be created in the directory, which has no CURRENT.
+    ///
+    /// Files of others, and those from which a lost database can be rebuilt, refuse it. Nothing is
+    /// written before.
+    fn check_vacancy(&self) -> Result<()> {
+        let path = self.path.display();
+        let may_create = self.db.create_if_missing;
+        let refused = if !self.fs.exists(&self.path)? {
+            (!may_create).then(|| {
+                Error::invalid_argument(format!(
+                    "{path}: does not exist (create_if_missing is false)"
+                ))
+            })
+        } else if let Some(found) = manifest::remains(&*self.fs, &self.path)? {
+            Some(manifest::lost_current(&self.path, &found))
+        } else if !may_create {
+            Some(Error::invalid_argument(format!(
+                "{path}: holds no database: CURRENT is missing (create_if_missing is false)"
+            )))
+        } else {
+            self.strangers()?.map(|found| {
+                Error::invalid_argument(format!(
+                    "{path}: a database is created only in an empty directory, and this one holds \
+                     {found}: choose another directory, or move them away"
+                ))
+            })
+        };
+        match refused {
+            // Another open may have created the database meanwhile, which then holds the lock.
+            Some(error) if !self.fs.exists(&file_name::current(&self.path))? => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Describes the entries of the directory that are not of a database; `None` without any.
+    ///
+    /// Hidden ones do not count, nor those that an interrupted creation, a destroyed database or a
+    /// new file system leaves.
+    fn strangers(&self) -> Result<Option<String>> {
+        let info_log = self.info_log_path(&self.path);
+        let info_log_name = info_log.file_name().and_then(|name| name.to_str());
+        let is_known = |name: &str| {
+            let path = self.path.join(name);
+            file_name::parse(name).is_some()
+                || file_name::is_trash(name)
+                || name.starts_with('.')
+                || matches!(name, "archive" | "lost" | "lost+found")
+                || info_log_name.is_some_and(|known| name.starts_with(known))
+                || self.wal_dir.starts_with(&path)
+                || info_log.starts_with(&path)
+        };
+        let entries = self.fs.list(&self.path)?.into_iter();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.name)
+            .filter(|name| !is_known(name))
+            .collect();
+        names.sort_unstable();
+        Ok(names.first().map(|first| match names.len() - 1 {
+            0 => format!("{first:?}"),
+            others => format!("{first:?} and {others} more"),
+        }))
     }
 
     /// Creates the database or checks that it exists; returns the identity recorded in the
@@ -55,6 +112,9 @@ impl Opening {
             return read_identity(&*self.fs, &self.path);
         }
         if self.read_only {
+            if let Some(found) = manifest::remains(&*self.fs, &self.path).unwrap_or_default() {
+                return Err(manifest::lost_current(&self.path, &found));
+            }
             return Err(Error::invalid_argument(format!(
                 "{}: there is no database to open read-only (CURRENT is missing)",
                 self.path.display()

@@ -215,7 +215,7 @@ option_section! {
         /// Keep WALs needed by prepared, uncommitted transactions.
         [accepted fixed "<=5.4"] allow_2pc: bool = false, "Turns avoid_flush_during_recovery off.",
             set_allow_2pc(on: bool), get_allow_2pc;
-        /// Create the database if it does not exist.
+        /// Create the database if it does not exist. Its directory must be empty, hidden files aside.
         [honoured fixed "<=5.4"] create_if_missing: bool = false, "",
             create_if_missing(on: bool), get_create_if_missing;
         /// Create families named at open that do not exist.

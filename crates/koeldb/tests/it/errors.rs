@@ -99,6 +99,108 @@ fn a_missing_directory_is_not_created_unless_asked() {
 }
 
 #[test]
+fn a_database_is_created_only_in_a_directory_without_files_of_others() {
+    let mut options = Options::new();
+    options.create_if_missing(true);
+    for stranger in ["notes.txt", "data/", "000001.txt", "MANIFEST"] {
+        let dir = ScratchDir::new();
+        match stranger.strip_suffix('/') {
+            Some(name) => std::fs::create_dir(dir.join(name)).unwrap(),
+            None => std::fs::write(dir.join(stranger), "mine").unwrap(),
+        }
+        let error = refusal(&options, dir.path());
+        let name = stranger.trim_end_matches('/');
+        assert_says(
+            &error,
+            ErrorKind::InvalidArgument,
+            &[&format!("{name:?}"), "empty directory"],
+        );
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        // They may come later.
+        std::fs::remove_dir_all(dir.path()).unwrap();
+        drop(Db::open(&options, dir.path()).unwrap());
+        std::fs::write(dir.join("notes.txt"), "mine").unwrap();
+        drop(Db::open(&options, dir.path()).unwrap());
+        assert!(dir.join("notes.txt").exists());
+    }
+}
+
+#[test]
+fn remains_of_an_interrupted_creation_and_own_directories_are_no_files_of_others() {
+    let dir = ScratchDir::new();
+    for name in [
+        ".hidden",
+        "IDENTITY",
+        "LOCK",
+        "LOG",
+        "LOG.old.1700000000000000",
+        "MANIFEST-000001",
+        "000000.dbtmp",
+        "OPTIONS-000005.dbtmp",
+        "OPTIONS-000005",
+        "000009.sst.trash",
+    ] {
+        std::fs::write(dir.join(name), "").unwrap();
+    }
+    for name in ["lost+found", "archive", "lost", "logs/new", "info"] {
+        std::fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_wal_dir(dir.join("logs/new"))
+        .set_db_log_dir(dir.join("info"));
+    let db = Db::open(&options, dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+
+    // LOG has another name if its directory is given, though it is that of the database.
+    let dir = ScratchDir::new();
+    options.set_wal_dir("").set_db_log_dir(dir.path());
+    let db = Db::open(&options, dir.path()).unwrap();
+    db.close().unwrap();
+    for name in ["CURRENT", "IDENTITY"] {
+        std::fs::remove_file(dir.join(name)).unwrap();
+    }
+    let is_remains = |name: &str| name.ends_with(".log") || name.starts_with("MANIFEST");
+    for (name, _) in data_files(dir.path()) {
+        if is_remains(&name) {
+            std::fs::remove_file(dir.join(name)).unwrap();
+        }
+    }
+    Db::open(&options, dir.path()).unwrap();
+}
+
+#[test]
+fn a_lost_current_is_refused_with_the_remains_and_the_remedy() {
+    let dir = ScratchDir::copy_of(&golden("block-v6"));
+    std::fs::remove_file(dir.join("CURRENT")).unwrap();
+    let before = data_files(dir.path());
+    let mut creating = Options::new();
+    creating.create_if_missing(true);
+    for options in [Options::new(), creating] {
+        let errors = [
+            refusal(&options, dir.path()),
+            Db::builder(&options)
+                .read_only()
+                .open(dir.path())
+                .unwrap_err(),
+        ];
+        for error in errors {
+            assert_says(
+                &error,
+                ErrorKind::Corruption,
+                &["CURRENT is missing", "1 table", "MANIFEST-0", "repair"],
+            );
+        }
+    }
+    assert!(data_files(dir.path()) == before);
+    assert!(!dir.join("LOCK").exists());
+    Db::repair(&Options::new(), dir.path()).unwrap();
+    Db::open(&Options::new(), dir.path()).unwrap();
+}
+
+#[test]
 fn an_existing_database_is_left_alone_if_asked() {
     let dir = ScratchDir::copy_of(&golden("block-v6"));
     let mut options = Options::new();

@@ -114,7 +114,7 @@ fn a_new_database_opens_empty_and_its_files_have_rocksdbs_bytes() {
     );
     remains.unwrap().close().unwrap();
     let error = VersionSet::create(&*fs, directory(), None).unwrap_err();
-    assert!(error.to_string().contains("000007.sst"), "{error}");
+    assert!(error.to_string().contains("1 table:"), "{error}");
 }
 
 #[test]
