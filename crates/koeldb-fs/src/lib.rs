@@ -12,7 +12,7 @@
 //! - [`read_driver`]: parallel reads, by io_uring or threads.
 //! - [`aligned`]: memory for direct reads. [`resident`]: files held in memory. [`huge_pages`]:
 //!   huge-page statistics. [`small_file`]: files that are replaced atomically. [`directory_lock`]:
-//!   the lock of a database directory.
+//!   the lock of a database directory. [`origin`]: the process that an object belongs to.
 //!
 //! File systems and random-access files are shared by threads; a writable file has one owner.
 
@@ -26,6 +26,7 @@ pub mod huge_pages;
 pub mod latency;
 pub mod layer;
 pub mod memory;
+pub mod origin;
 #[cfg(unix)]
 pub mod posix;
 mod random;
@@ -47,6 +48,7 @@ pub use host::host_name;
 pub use latency::LatencyFileSystem;
 pub use layer::Operation;
 pub use memory::{MemoryFileSystem, SurvivalPolicy};
+pub use origin::Origin;
 #[cfg(unix)]
 pub use posix::{PosixFileSystem, allocator_figures};
 pub use rate_limit::{IoPriority, RateLimiter, RateLimiterBuilder, RateLimiterMode};

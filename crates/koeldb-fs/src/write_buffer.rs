@@ -1,8 +1,9 @@
 //! The buffer that combines small appends into large writes, and the file that uses it.
 
-use koeldb_base::{Error, Result};
+use koeldb_base::{Error, ErrorKind, Result};
 
 use crate::file::{FileSync, WritableFile};
+use crate::origin::Origin;
 
 /// The destination of bytes that leave the buffer.
 pub(crate) trait Sink: Send + std::fmt::Debug {
@@ -33,8 +34,9 @@ pub(crate) struct BufferedFile<S: Sink> {
     sink: S,
     failure: Option<Error>,
     closed: bool,
-    /// The process that created the file: a forked child must not write the inherited buffer.
-    process: u32,
+    /// A forked child must not write: it shares the position with its parent, and has a copy of
+    /// the buffer.
+    origin: Origin,
 }
 
 impl<S: Sink> BufferedFile<S> {
@@ -44,13 +46,17 @@ impl<S: Sink> BufferedFile<S> {
             sink,
             failure: None,
             closed: false,
-            process: std::process::id(),
+            origin: Origin::here(),
         }
     }
 
     fn attempt(&mut self, step: impl FnOnce(&mut WriteBuffer, &mut S) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.failure {
             return Err(error.clone());
+        }
+        if !self.origin.is_here() {
+            let error = "a forked child cannot write a file that its parent opened";
+            return Err(Error::with_kind(ErrorKind::Aborted, error));
         }
         let result = step(&mut self.buffer, &mut self.sink);
         if let Err(error) = &result {
@@ -107,7 +113,7 @@ impl<S: Sink> WritableFile for BufferedFile<S> {
 
 impl<S: Sink> Drop for BufferedFile<S> {
     fn drop(&mut self) {
-        if !self.closed && self.process == std::process::id() {
+        if !self.closed && self.origin.is_here() {
             let _ = self.end();
         }
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use koeldb_base::sync::lock_plain as lock;
+use koeldb_fs::Origin;
 
 /// The time between two checks, unless a database asks for an earlier one.
 const PERIOD: Duration = match cfg!(test) {
@@ -25,6 +26,8 @@ pub(crate) trait Watched: Send + Sync {
 }
 
 struct Watches {
+    /// The process of the databases and of the thread: a forked child has neither.
+    origin: Option<Origin>,
     databases: Vec<Weak<dyn Watched>>,
     has_thread: bool,
     /// The time until the next check.
@@ -32,6 +35,7 @@ struct Watches {
 }
 
 static WATCHES: Mutex<Watches> = Mutex::new(Watches {
+    origin: None,
     databases: Vec::new(),
     has_thread: false,
     pause: PERIOD,
@@ -45,6 +49,11 @@ static SLEEP: Condvar = Condvar::new();
 /// If the thread cannot be started, files are checked when something else happens.
 pub(crate) fn watch(database: Weak<dyn Watched>, pause: Option<Duration>) {
     let mut watches = lock(&WATCHES);
+    if !watches.origin.is_some_and(Origin::is_here) {
+        watches.origin = Some(Origin::here());
+        watches.databases.clear();
+        watches.has_thread = false;
+    }
     watches.databases.push(database);
     if !watches.has_thread {
         watches.pause = PERIOD;

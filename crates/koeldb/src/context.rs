@@ -11,7 +11,7 @@ use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_fs::{Clock, FileSystem};
+use koeldb_fs::{Clock, FileSystem, Origin};
 use koeldb_memtable::Memtable;
 
 use crate::env::Env;
@@ -48,8 +48,8 @@ pub(crate) struct Context {
     pub(crate) opened: Duration,
     pub(crate) seqno_at_open: SeqNo,
     pub(crate) recovery_report: RecoveryReport,
-    /// The id of the process that opened the database.
-    pub(crate) process: u32,
+    /// The process that opened the database.
+    pub(crate) origin: Origin,
     /// The number of background jobs that have begun.
     pub(crate) jobs: AtomicU64,
     pub(crate) periodic: PeriodicReports,
@@ -146,6 +146,6 @@ impl Context {
 
     /// Whether this process is a forked child, which has none of the threads of the database.
     pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        !self.origin.is_here()
     }
 }

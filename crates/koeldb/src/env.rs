@@ -10,7 +10,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_fs::{Clock, FileSystem, MemoryFileSystem, PosixFileSystem, SystemClock};
+use koeldb_fs::{Clock, FileSystem, MemoryFileSystem, Origin, PosixFileSystem, SystemClock};
 
 use crate::thread_status::ThreadList;
 
@@ -75,12 +75,27 @@ impl Queues {
     }
 }
 
-#[derive(Default)]
 struct PoolShared {
+    /// The process that has the threads.
+    origin: Origin,
+    /// The environment that takes the place of this one in a forked child.
+    heir: OnceLock<(Pool, ThreadList)>,
     queues: Mutex<Queues>,
     work: Condvar,
     /// The simulated pool, in place of threads.
     steps: Option<SteppedPool>,
+}
+
+impl Default for PoolShared {
+    fn default() -> Self {
+        PoolShared {
+            origin: Origin::here(),
+            heir: OnceLock::new(),
+            queues: Mutex::default(),
+            work: Condvar::new(),
+            steps: None,
+        }
+    }
 }
 
 /// A simulated pool: jobs run in the threads that wait for them, one at a time in each.
@@ -385,6 +400,19 @@ impl Env {
             clock,
             threads: ThreadList::default(),
         }
+    }
+
+    /// Returns the environment in this process: in a forked child, with threads of its own.
+    ///
+    /// The threads of the parent do not exist in the child, which may even have inherited a locked
+    /// mutex of the pool.
+    pub(crate) fn of_this_process(&self) -> Env {
+        let mut env = self.clone();
+        while !env.pool.is_stepped() && !env.pool.shared.origin.is_here() {
+            let (pool, threads) = env.pool.shared.heir.get_or_init(Default::default).clone();
+            (env.pool, env.threads) = (pool, threads);
+        }
+        env
     }
 
     /// Runs one background job of an environment created by [`Env::stepped`].

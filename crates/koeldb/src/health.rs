@@ -100,7 +100,7 @@ impl Health {
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_open()?;
-        if !self.context.read_only && !self.failures.is_any() {
+        if !self.context.read_only && !self.failures.is_any() && !self.context.is_forked() {
             return Ok(());
         }
         Err(self.write_refusal())
@@ -110,6 +110,12 @@ impl Health {
     fn write_refusal(&self) -> Error {
         if self.context.read_only {
             return Error::not_supported("the database was opened read-only")
+                .with_outcome(WriteOutcome::NotApplied);
+        }
+        if self.context.is_forked() {
+            // Its threads and its place in the files are those of the parent.
+            let error = "a forked child cannot write to a database that its parent opened";
+            return Error::with_kind(ErrorKind::Aborted, error)
                 .with_outcome(WriteOutcome::NotApplied);
         }
         match self.failures.first() {

@@ -67,7 +67,9 @@ struct Opening {
 
 impl Opening {
     fn new(builder: &DbBuilder, path: &Path) -> Result<Self> {
-        let env = builder.options.plugins.env.clone();
+        let env = builder.options.plugins.env.of_this_process();
+        let mut options = builder.options.clone();
+        options.plugins.env = env.clone();
         let mut db = builder.options.db.clone();
         let mut families = family_list(builder);
         let mut others = builder.others.clone();
@@ -105,7 +107,7 @@ impl Opening {
             path,
             wal_dir,
             db,
-            options: builder.options.clone(),
+            options,
             families,
             others,
             read_only: builder.is_read_only(),

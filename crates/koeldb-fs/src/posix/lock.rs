@@ -19,22 +19,36 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::{Error, ErrorKind, Result};
 
 use super::system::identity;
 use crate::file::FileLock;
+use crate::origin::Origin;
 
 /// The files this process holds locks on, by device and inode.
 ///
 /// Record locks do not exclude their own process.
-static LOCKED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+static LOCKED: Mutex<Option<Locked>> = Mutex::new(None);
 
-fn locked_files() -> MutexGuard<'static, BTreeSet<(u64, u64)>> {
+#[derive(Debug)]
+struct Locked {
+    /// A forked child holds none of the locks of its parent.
+    origin: Origin,
+    files: BTreeSet<(u64, u64)>,
+}
+
+fn with_locked_files<T>(use_files: impl FnOnce(&mut BTreeSet<(u64, u64)>) -> T) -> T {
     // No code panics while it is held, and the set is never partially changed.
-    LOCKED.lock().unwrap_or_else(PoisonError::into_inner)
+    let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let inherited = locked.take().filter(|locked| locked.origin.is_here());
+    let locked = locked.insert(inherited.unwrap_or_else(|| Locked {
+        origin: Origin::here(),
+        files: BTreeSet::new(),
+    }));
+    use_files(&mut locked.files)
 }
 
 /// A record lock over a whole file, or an advisory lock on a directory.
@@ -43,15 +57,19 @@ pub(super) struct PosixLock {
     file: File,
     identity: (u64, u64),
     is_directory: bool,
-    process: u32,
+    origin: Origin,
 }
 
 impl FileLock for PosixLock {}
 
 impl PosixLock {
     pub(super) fn take(path: &Path) -> Result<Self> {
+        with_locked_files(|locked| Self::take_beside(path, locked))
+    }
+
+    /// Takes the lock, unless it is one of `locked`.
+    fn take_beside(path: &Path, locked: &mut BTreeSet<(u64, u64)>) -> Result<Self> {
         let failed = |error| Error::io(error, "lock", path);
-        let mut locked = locked_files();
         // Checked before the file is opened: where locks belong to processes, closing it again
         // would release a lock of this process.
         let before = match fs::metadata(path) {
@@ -113,7 +131,7 @@ impl PosixLock {
             file,
             identity,
             is_directory,
-            process: std::process::id(),
+            origin: Origin::here(),
         })
     }
 }
@@ -121,18 +139,19 @@ impl PosixLock {
 impl Drop for PosixLock {
     fn drop(&mut self) {
         // In a forked child the lock belongs to the parent; closing the descriptor leaves it held.
-        if self.process != std::process::id() {
+        if !self.origin.is_here() {
             return;
         }
-        let mut locked = locked_files();
-        // Unlocked explicitly, because a forked child's copy of the descriptor would keep the lock
-        // held.
-        if self.is_directory {
-            let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
-        } else {
-            let _ = set_record_lock(&self.file, libc::F_UNLCK);
-        }
-        locked.remove(&self.identity);
+        with_locked_files(|locked| {
+            // Unlocked explicitly, because a forked child's copy of the descriptor would keep the
+            // lock held.
+            if self.is_directory {
+                let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
+            } else {
+                let _ = set_record_lock(&self.file, libc::F_UNLCK);
+            }
+            locked.remove(&self.identity);
+        });
     }
 }
 

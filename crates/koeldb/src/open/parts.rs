@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use koeldb_base::{SeqNo, file_name};
+use koeldb_fs::Origin;
 use koeldb_fs::rate_limit::RateLimiter;
 use koeldb_fs::read_driver::{AsyncReadOptions, AsyncReads};
 use koeldb_lsm::OpenTables;
@@ -78,7 +79,7 @@ impl Opening {
             opened: self.env.clock.now(),
             seqno_at_open,
             recovery_report,
-            process: std::process::id(),
+            origin: Origin::here(),
             jobs: AtomicU64::new(0),
             periodic: PeriodicReports::beginning_at(self.env.clock.now()),
             fs: Arc::clone(&self.fs),

@@ -77,10 +77,10 @@ impl Tree {
     pub(crate) fn begin_purging(self: &Arc<Self>) {
         let (tree, pool) = (Arc::downgrade(self), self.context.env.pool.clone());
         let is_requested = Arc::new(AtomicBool::new(false));
-        let process = self.context.process;
+        let origin = self.context.origin;
         let on_unused = move || {
             // A forked child has no background threads and leaves the directory alone.
-            if std::process::id() != process {
+            if !origin.is_here() {
                 return;
             }
             if is_requested.swap(true, Ordering::AcqRel) {

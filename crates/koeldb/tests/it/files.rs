@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use koeldb::fs::{FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock};
-use koeldb::{CompactRangeOptions, Db, Env, ErrorKind, Options, RecoveryMode};
+use koeldb::{
+    CompactRangeOptions, Db, Env, ErrorDetail, ErrorKind, Options, RecoveryMode, WriteOptions,
+};
 
 use crate::golden::{expected, golden};
 use crate::scratch::{ScratchDir, files};
@@ -205,6 +207,123 @@ fn a_forked_child_leaves_the_database_to_its_parent() {
     for key in 1..=keys {
         assert!(db.get(key.to_le_bytes()).unwrap().is_some(), "key {key}");
     }
+}
+
+/// Runs `child` in a forked child, which must end without a panic.
+///
+/// The alarm ends a child that waits for a thread that it does not have.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "neither the standard library nor rustix forks")]
+fn in_a_forked_child(child: impl FnOnce()) {
+    // SAFETY: the child continues with only this thread, and takes no lock of the test harness.
+    let process = unsafe { libc::fork() };
+    if process == 0 {
+        // SAFETY: a signal with its default action.
+        unsafe { libc::alarm(300) };
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(i32::from(ended.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child, and writes to a number of this function.
+    let waited = unsafe { libc::waitpid(process, &raw mut status, 0) };
+    assert_eq!((waited, status), (process, 0), "a signal or a panic");
+}
+
+/// Uses background threads: flushes, compactions, an asynchronous read, the removal of tables.
+#[cfg(target_os = "linux")]
+fn use_threads(db: &Db) {
+    for round in 0..4 {
+        db.put("key", format!("{round}")).unwrap();
+        db.flush().unwrap();
+    }
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    let mut cursor = db.cursor();
+    cursor.seek_to_first().unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"3"[..]));
+    assert_eq!(db.multi_get(&["key", "none"]).len(), 2);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_forked_child_works_with_databases_of_its_own() {
+    let (dir, other, third) = (ScratchDir::new(), ScratchDir::new(), ScratchDir::new());
+    let mut options = Options::new();
+    options.create_if_missing(true);
+    let db = Db::open(&options, dir.path()).unwrap();
+    use_threads(&db);
+    in_a_forked_child(|| {
+        let own = Db::open(&options, other.path()).unwrap();
+        use_threads(&own);
+        let shared = Db::open(&options, dir.path()).unwrap_err();
+        assert_eq!(shared.detail(), Some(ErrorDetail::LockHeld), "{shared}");
+        in_a_forked_child(|| {
+            let own = Db::open(&Options::new().create_if_missing(true), third.path()).unwrap();
+            use_threads(&own);
+            own.close().unwrap();
+        });
+        use_threads(&own);
+        own.close().unwrap();
+        let own = Db::open(&options, other.path()).unwrap();
+        use_threads(&own);
+        drop(own);
+    });
+    use_threads(&db);
+    db.close().unwrap();
+    for dir in [&dir, &other, &third] {
+        let db = Db::open(&Options::new(), dir.path()).unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"3"[..]));
+    }
+    drop(db);
+    // The parent has closed it: a child may open it.
+    in_a_forked_child(|| use_threads(&Db::open(&options, dir.path()).unwrap()));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_forked_child_reads_an_inherited_database_and_cannot_change_it() {
+    let (dir, elsewhere) = (ScratchDir::new(), ScratchDir::new());
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_write_buffer_size(64 << 10)
+        .set_disable_auto_compactions(true);
+    let db = Db::open(&options, dir.path()).unwrap();
+    db.put("flushed", "value").unwrap();
+    db.flush().unwrap();
+    db.put("logged", "value").unwrap();
+    let before = files(dir.path());
+    in_a_forked_child(|| {
+        for key in ["flushed", "logged"] {
+            assert_eq!(db.get(key).unwrap().as_deref(), Some(&b"value"[..]));
+        }
+        assert_eq!(db.range(..).count(), 2);
+        let mut unlogged = WriteOptions::new();
+        unlogged.disable_wal(true);
+        let options = db.default_cf().options();
+        for refused in [
+            db.put("key", "value"),
+            db.default_cf().put_opt("key", "value", &unlogged),
+            db.flush(),
+            db.flush_wal(true),
+            db.compact_all(&CompactRangeOptions::new()),
+            db.create_cf("family", &options).map(drop),
+            db.create_checkpoint(elsewhere.join("checkpoint")).map(drop),
+            db.close(),
+        ] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
+            assert!(error.to_string().contains("forked child"), "{error}");
+        }
+        drop(db.clone());
+    });
+    assert!(files(dir.path()) == before);
+    for number in 0..1000 {
+        db.put(format!("{number}"), [1; 200]).unwrap();
+    }
+    db.close().unwrap();
+    let db = Db::open(&Options::new(), dir.path()).unwrap();
+    assert_eq!(db.range(..).map(Result::unwrap).count(), 1002);
 }
 
 /// Waits until there are this many tables while the database is idle.

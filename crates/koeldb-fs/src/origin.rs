@@ -1,0 +1,37 @@
+//! The process that an object belongs to.
+//!
+//! A forked child has a copy of all objects of its parent and none of its threads; open files are
+//! shared. Objects with threads or written files compare their origin with the process.
+
+#[cfg(unix)]
+use crate::posix::{count_forks, forks};
+
+#[cfg(not(unix))]
+fn count_forks() {}
+
+#[cfg(not(unix))]
+fn forks() -> u32 {
+    0
+}
+
+/// The process that created an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    forks: u32,
+}
+
+impl Origin {
+    /// Returns this process.
+    #[must_use]
+    pub fn here() -> Self {
+        count_forks();
+        Origin { forks: forks() }
+    }
+
+    /// Whether it is this process; otherwise this is a forked child. Costs one load.
+    #[inline]
+    #[must_use]
+    pub fn is_here(self) -> bool {
+        self.forks == forks()
+    }
+}
