@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use koeldb::{BottommostLevelCompaction, CompactRangeOptions};
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_fs::FileLock;
 use koeldb_fs::directory_lock::lock_directory;
 use koeldb_fs::posix::PosixFileSystem;
+use koeldb_fs::{FileLock, FileSystem};
 use koeldb_lsm::version::{ColumnFamilySpec, Version, VersionEdit, VersionSet, VersionSetOptions};
 
 use super::args::Global;
