@@ -271,6 +271,31 @@ fn a_service_without_workers_is_asked_ever_more_rarely_and_used_when_they_come_b
     db.close().unwrap();
 }
 
+/// The message to a worker does not tell which snapshots are of transactions.
+#[test]
+fn a_worker_keeps_the_traces_of_writes_that_a_transaction_checks_for() {
+    let storage = Storage::new();
+    let mut options = options(&storage);
+    let service = InProcess::honest(&options);
+    options.set_compaction_service(service.clone());
+    let db = Db::open(&options, HERE).unwrap();
+    db.put("k", "old").unwrap();
+    db.flush().unwrap();
+    let mut transaction = db.transaction();
+    transaction.get_for_update("k").unwrap();
+    db.default_cf().single_delete("k").unwrap();
+    db.put("k", "new").unwrap();
+    db.flush().unwrap();
+    db.default_cf().single_delete("k").unwrap();
+    db.flush().unwrap();
+    compact(&db).unwrap();
+    let ended = service.ended.lock().unwrap().clone();
+    assert_eq!(ended, [CompactionServiceJobStatus::Success]);
+    transaction.put("k", "mine").unwrap();
+    assert_eq!(transaction.commit().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(db.get("k").unwrap(), None);
+}
+
 /// A database with tables to compact, and its contents.
 fn prepared(options: &Options) -> (Db, Contents) {
     let db = Db::open(options, HERE).unwrap();

@@ -520,6 +520,9 @@ struct Histories {
     snapshots: Vec<(Snapshot, Vec<ColumnFamily>, Contents)>,
     secondary: Option<Db>,
     copies: u32,
+    /// The undecided transactions by name: each puts its name at one key of the default family.
+    undecided: BTreeMap<String, String>,
+    prepared_count: u32,
 }
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
@@ -535,6 +538,10 @@ impl Histories {
             .set_max_manifest_space_amp_pct(0)
             .set_merge_operator(Arc::new(StringAppend::new(",")))
             .set_enable_pipelined_write(random.chance(1, 4));
+        // Range deletions cannot lock their keys.
+        let mut locks = TransactionDbOptions::new();
+        locks.set_skip_concurrency_control(true);
+        options.set_transactions(&locks);
         let primary = Db::open(&options, HERE).unwrap();
         let now = Contents::from([("default".to_owned(), BTreeMap::new())]);
         Histories {
@@ -547,6 +554,40 @@ impl Histories {
             snapshots: Vec::new(),
             secondary: None,
             copies: 0,
+            undecided: BTreeMap::new(),
+            prepared_count: 0,
+        }
+    }
+
+    fn prepare(&mut self) {
+        let primary = self.primary.clone().unwrap();
+        self.prepared_count += 1;
+        let key = format!("of a transaction {}", self.random.below(6));
+        if self.undecided.values().any(|taken| *taken == key) {
+            return;
+        }
+        // Names return, once they are decided.
+        let name = format!("{}", self.prepared_count % 5);
+        let mut transaction = primary.transaction();
+        transaction.put(&key, &name).unwrap();
+        match transaction.prepare(&name) {
+            Ok(_) => drop(self.undecided.insert(name, key)),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}"),
+        }
+    }
+
+    fn decide(&mut self) {
+        let primary = self.primary.clone().unwrap();
+        let Some((name, key)) = self.undecided.pop_first() else {
+            return;
+        };
+        let prepared = primary.prepared_transaction(&name).unwrap();
+        if self.random.chance(1, 3) {
+            prepared.rollback().unwrap();
+        } else {
+            prepared.commit().unwrap();
+            let entries = self.now.get_mut("default").unwrap();
+            entries.insert(key.into(), name.into());
         }
     }
 
@@ -630,6 +671,15 @@ impl Histories {
         let seqno = secondary.latest_sequence_number();
         assert_eq!(seqno, primary.latest_sequence_number());
         assert_eq!(contents(&secondary), self.now, "at {seqno}");
+        let listed = secondary.prepared_transactions().into_iter();
+        let listed: Vec<_> = listed.map(|one| one.name().to_vec()).collect();
+        assert!(
+            listed
+                .iter()
+                .map(Vec::as_slice)
+                .eq(self.undecided.keys().map(String::as_bytes)),
+            "{listed:?} at {seqno}"
+        );
         self.record.insert(seqno, self.now.clone());
         if self.random.chance(1, 3) {
             let snapshot = secondary.snapshot();
@@ -663,6 +713,11 @@ impl Histories {
         let Some(secondary) = &self.secondary else {
             return;
         };
+        if !secondary.prepared_transactions().is_empty() {
+            let refused = secondary.create_checkpoint("/refused").unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::NotSupported, "{refused}");
+            return;
+        }
         self.copies += 1;
         let target = format!("/copies/{}", self.copies);
         let report = secondary.create_checkpoint(&target).unwrap();
@@ -679,7 +734,9 @@ impl Histories {
         for _ in 0..steps {
             let primary = self.primary.clone().unwrap();
             match self.random.below(100) {
-                0..60 => self.write(),
+                0..52 => self.write(),
+                52..56 => self.prepare(),
+                56..60 => self.decide(),
                 60..68 => {
                     let families = primary.cf_handles();
                     let family = &families[index(&mut self.random, families.len())];
