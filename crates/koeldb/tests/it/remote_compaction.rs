@@ -279,11 +279,8 @@ fn a_worker_keeps_the_traces_of_writes_that_a_transaction_checks_for() {
     let service = InProcess::honest(&options);
     options.set_compaction_service(service.clone());
     let db = Db::open(&options, HERE).unwrap();
-    db.put("k", "old").unwrap();
-    db.flush().unwrap();
     let mut transaction = db.transaction();
     transaction.get_for_update("k").unwrap();
-    db.default_cf().single_delete("k").unwrap();
     db.put("k", "new").unwrap();
     db.flush().unwrap();
     db.default_cf().single_delete("k").unwrap();
