@@ -310,14 +310,22 @@ impl UpdateIterator {
 /// `Incomplete` if the section of a commit was not read.
 fn applied(record: &[u8], sections: &mut BTreeMap<Box<[u8]>, Section>) -> Result<WriteBatch> {
     let pieces = two_phase::pieces(record)?;
-    if matches!(pieces[..], [] | [Piece::Plain(..)]) {
+    if pieces.has_shared_numbers() {
+        return Err(Error::not_supported(
+            "the log has batches whose operations share a sequence number, as of transactions under \
+             the write policy write-prepared: start over from a checkpoint",
+        ));
+    }
+    if matches!(pieces.list[..], [] | [Piece::Plain(..)]) {
         return WriteBatch::from_data(record);
     }
     let mut data = record[..HEADER_BYTES].to_vec();
     let mut total = 0_u32;
     let mut missing = None;
-    for piece in pieces {
+    for piece in pieces.list {
         match piece {
+            // Its operations would share numbers.
+            Piece::Applied(..) => {}
             Piece::Plain(records, count) => {
                 data.extend_from_slice(records);
                 total += count;

@@ -92,7 +92,30 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Converts the problem to an error about `file`.
+    /// Whether the checksums of the record match, so that it was written as it is.
+    #[must_use]
+    pub fn is_of_intact_record(&self) -> bool {
+        match self.kind {
+            ProblemKind::UnknownType(_)
+            | ProblemKind::BadCompression
+            | ProblemKind::TooLarge
+            | ProblemKind::BadMetadata(_) => true,
+            ProblemKind::TruncatedHeader
+            | ProblemKind::TruncatedBody
+            | ProblemKind::TruncatedRecord
+            | ProblemKind::BadLength
+            | ProblemKind::ChecksumMismatch
+            | ProblemKind::MissingEnd
+            | ProblemKind::MissingStart
+            | ProblemKind::Interrupted
+            | ProblemKind::ZerosBeforeRecords
+            | ProblemKind::OldRecord
+            | ProblemKind::MixedHeaders
+            | ProblemKind::Unreadable(_) => false,
+        }
+    }
+
+    /// Converts the problem to an error about `file`: `NotSupported` for an intact record.
     #[must_use]
     pub fn to_error(&self, file: &dyn RandomAccessFile) -> Error {
         let Problem {
@@ -100,10 +123,13 @@ impl Problem {
             dropped_bytes,
             offset,
         } = self;
-        Error::corruption(format!("{kind}; {dropped_bytes} bytes dropped")).in_file(
-            file.path(),
-            Some(*offset),
-            "read",
-        )
+        let error = match self.is_of_intact_record() {
+            true => Error::not_supported(format!(
+                "{kind}, of {dropped_bytes} bytes whose checksum matches: the release that wrote the \
+                 record may read it"
+            )),
+            false => Error::corruption(format!("{kind}; {dropped_bytes} bytes dropped")),
+        };
+        error.in_file(file.path(), Some(*offset), "read")
     }
 }

@@ -9,7 +9,7 @@ mod options;
 use std::path::Path;
 
 use super::args::{Doctor, Global};
-use super::database::{Settings, directory};
+use super::database::{Settings, directory, open_to_read};
 use super::manifest::{ManifestState, current_state, only_state};
 use super::output::Output;
 use super::tree::Tree;
@@ -138,7 +138,20 @@ pub(super) fn examine(global: &Global, flags: &Doctor, out: &mut Output) -> Outc
     let path = directory(global)?;
     let mut report = Report::default();
     match current_state(&path) {
-        Ok(state) => examine_state(global, &path, &state, flags, &mut report)?,
+        Ok(state) => {
+            examine_state(global, &path, &state, flags, &mut report)?;
+            // Records with matching checksums may be refused: only a replay shows that.
+            if report.logs > 0
+                && report.count(Severity::Error) == 0
+                && let Err(Failure::Message(message)) = open_to_read(global)
+            {
+                report.error(
+                    "log",
+                    message,
+                    "The next open fails too, and changes nothing: the message says how to go on.",
+                );
+            }
+        }
         Err(Failure::Message(message)) => {
             let is_whole = match only_state(&path) {
                 Ok(Some(state)) => {

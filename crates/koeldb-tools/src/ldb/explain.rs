@@ -71,6 +71,7 @@ impl Read {
         let mut entries: Vec<(SeqNo, ValueType, Vec<u8>)> = Vec::new();
         let mut tombstone = 0;
         let mut logs = Vec::new();
+        let mut next = 0;
         for number in koeldb_log::wal::list(&fs, &tree.directory)? {
             if number < tree.log_number {
                 continue;
@@ -79,7 +80,7 @@ impl Read {
             let mut records = wal::open(&file_name::wal(&tree.directory, number))?;
             while let Some(record) = records.next_record()? {
                 let batch = WriteBatch::from_data(record)?;
-                collect(&batch, tree, key, &mut entries, &mut tombstone)?;
+                collect(&batch, tree, key, &mut next, &mut entries, &mut tombstone)?;
             }
         }
         entries.sort_by_key(|(seqno, ..)| std::cmp::Reverse(*seqno));
@@ -327,10 +328,12 @@ fn collect(
     batch: &WriteBatch,
     tree: &Tree,
     wanted: &[u8],
+    next: &mut SeqNo,
     entries: &mut Vec<(SeqNo, ValueType, Vec<u8>)>,
     tombstone: &mut SeqNo,
 ) -> Outcome {
-    let mut seqno = wal::sequence(batch);
+    // A later batch is newer, also where the operations of the one before share a number.
+    let mut seqno = wal::sequence(batch).max(*next);
     for entry in batch.iter() {
         let entry = entry?;
         let point = match entry {
@@ -362,6 +365,7 @@ fn collect(
             seqno += 1;
         }
     }
+    *next = seqno;
     Ok(())
 }
 

@@ -543,3 +543,43 @@ fn a_database_opens_with_fewer_levels_after_their_reduction() {
     assert_eq!(ldb(&scratch, &[few, "put", "n", "7"]), "OK\n");
     assert_eq!(ldb(&scratch, &["get", "n"]), "7\n");
 }
+
+#[test]
+fn every_command_refuses_a_log_that_cannot_be_replayed_and_changes_nothing() {
+    let scratch = Scratch::new();
+    let directory = scratch.db();
+    let directory = Path::new(directory.trim_start_matches("--db="));
+    std::fs::create_dir_all(directory).unwrap();
+    for entry in std::fs::read_dir(golden().join("write-prepared-undecided")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), directory.join(entry.file_name())).unwrap();
+    }
+    let files = || {
+        let mut files: Vec<_> = std::fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .filter(|entry| !entry.file_name().to_string_lossy().starts_with("LO"))
+            .map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap()))
+            .collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    for words in [
+        &["put", "a", "1"][..],
+        &["get", "a"],
+        &["scan"],
+        &["compact"],
+        &["doctor"],
+        &["repair"],
+    ] {
+        let db = scratch.db();
+        let words = [&[db.as_str()][..], words].concat();
+        let (success, out, err) = run("ldb", &words);
+        assert!(!success, "{words:?}: {out}");
+        let text = out + &err;
+        let is_named = text.contains("write-prepared") || text.contains("two-phase transaction");
+        assert!(is_named, "{words:?}: {text}");
+        assert!(files() == before, "{words:?} changed the directory");
+    }
+}

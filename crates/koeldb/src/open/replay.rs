@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{RecordReader, RecoveryMode, survey};
@@ -19,14 +18,14 @@ use koeldb_lsm::job::LiveSnapshots;
 use koeldb_lsm::version::VersionSet;
 use koeldb_table::builder::TableReason;
 
-use crate::batch::{self, BatchIter, Link, LinkKind, Operation};
+use crate::batch::{self, BatchIter, Link, LinkKind, Record};
 use crate::column_family_data::ColumnFamilyData;
 use crate::info_log::RECOVERY_JOB;
 use crate::options::DbOptions;
 use crate::options::limits;
 use crate::report::{LogReport, RecoveryReport};
 use crate::table_files::TableFiles;
-use crate::write::two_phase::{self, Piece, Section};
+use crate::write::two_phase::{self, Numbering, Piece, Pieces, Section, refused_undecided};
 
 /// The recovered state, before it is recorded.
 #[derive(Default)]
@@ -48,13 +47,21 @@ pub(crate) struct Recovered {
     pub(crate) undecided: Vec<Section>,
 }
 
-/// Prepared sections by name, with the logs that contain them.
-type Sections = BTreeMap<Box<[u8]>, (FileNumber, Section)>;
+/// Undecided prepared sections.
+#[derive(Default)]
+struct Sections {
+    /// Those that take effect at their commit, by name, with the logs that contain them.
+    prepared: BTreeMap<Box<[u8]>, (FileNumber, Section)>,
+    /// The transactions whose sections took effect at their position.
+    applied: BTreeMap<Box<[u8]>, FileNumber>,
+}
 
 /// An irregularity in the logs that replay found.
+///
+/// A record with a matching checksum is none: if its content cannot be replayed, the open fails.
 #[derive(Clone, Copy, Debug)]
 enum Irregularity {
-    /// A damaged record, or an intact record that contains a damaged batch.
+    /// A damaged record.
     Damage,
     /// A missing or short log without damage, found by the link of the next log.
     Gap,
@@ -130,8 +137,9 @@ struct Replay<'a> {
     last_seqno: SeqNo,
     /// The sequence number of the next batch if nothing is missing.
     next_seqno: Option<SeqNo>,
-    /// The sequence number after the latest record, which is lower after repeated sections.
-    end_of_record: Option<SeqNo>,
+    /// The sequence number after the latest record, which is lower after repeated sections, and the
+    /// one if each of its operations took a number.
+    end_of_record: Option<(SeqNo, SeqNo)>,
     /// The log number below which all data is in tables.
     oldest_needed: FileNumber,
     /// Whether the oldest needed log is missing.
@@ -145,6 +153,9 @@ struct Replay<'a> {
     sections: Sections,
     /// Whether a transaction was committed in another log than that of its section.
     spans_logs: bool,
+    /// Whether a log has operations that share a sequence number. RocksDB does not read such a log
+    /// beside one of ours.
+    has_shared_numbers: bool,
 }
 
 /// Replays the logs of `directory` that `versions` needs into the memtables of `families`.
@@ -187,61 +198,17 @@ pub(crate) fn replay_logs(
         flushed: Vec::new(),
         sections: retained_sections(fs, directory, kept_from..unflushed_from)?,
         spans_logs: false,
+        has_shared_numbers: false,
     };
-    let mut report = RecoveryReport::default();
-    let mut archive = Vec::new();
-    let logs = needed_logs(fs, directory, oldest_needed, read_only)?;
-    let log = &table_files.info_log;
-    log.log_event(
-        log.event(Some(RECOVERY_JOB), "recovery_started")
-            .numbers("wal_files", logs.iter().map(|(number, _)| number)),
-    );
-    for (number, file) in logs {
-        let file = match file {
-            Some(file) => file,
-            None => koeldb_log::wal::open_file(fs, directory, number)?,
-        };
-        let mut log = replay.replay(&file, number)?;
-        if let Some(offset) = log.problem_offset
-            && db.wal_recovery_mode != RecoveryMode::SkipAnyCorruptedRecords
-        {
-            log.intact_behind = survey::intact_behind(&*file, number, offset)?;
+    let recovered = replay.run(fs, directory, db, versions, decides);
+    if recovered.is_err() {
+        // An open that fails leaves the directory as it was.
+        for (_, file) in &replay.flushed {
+            let table = file_name::table(&table_files.directory, file.number);
+            let _ = table_files.fs.remove_file(&table);
         }
-        if log.ignored || log.dropped_bytes > 0 {
-            archive.push(number);
-        }
-        report.logs.push(log);
     }
-    replay.check_consistency(versions)?;
-    if !read_only && !decides {
-        refuse_undecided(directory, &replay.sections)?;
-    }
-    let mut in_memory = BTreeMap::new();
-    if !read_only && db.avoid_flush_during_recovery && replay.may_keep_memtables(&report) {
-        in_memory = replay.unflushed();
-    } else if !read_only {
-        replay.flush_all()?;
-    }
-    let oldest_kept = in_memory.values().min().copied().unwrap_or(FileNumber::MAX);
-    let kept = report.logs.iter().map(|log| (log.number, log.bytes));
-    let kept = kept.filter(|(number, _)| *number >= oldest_kept).collect();
-    report.last_seqno = replay.last_seqno;
-    report.tables_written = replay.flushed.iter().map(|(_, file)| file.number).collect();
-    Ok(Recovered {
-        report,
-        last_seqno: replay.last_seqno,
-        next_seqno: replay.next_seqno.unwrap_or(replay.last_seqno + 1),
-        stopped_early: replay.stop.is_some(),
-        flushed: replay.flushed,
-        in_memory,
-        kept,
-        archive,
-        undecided: replay
-            .sections
-            .into_values()
-            .map(|(_, section)| section)
-            .collect(),
-    })
+    recovered
 }
 
 /// Returns the undecided sections of logs that no column family needs.
@@ -253,7 +220,7 @@ fn retained_sections(
     directory: &Path,
     retained: Range<FileNumber>,
 ) -> Result<Sections> {
-    let mut sections = Sections::new();
+    let mut sections = Sections::default();
     if retained.is_empty() {
         return Ok(sections);
     }
@@ -267,17 +234,27 @@ fn retained_sections(
         let mut reader = koeldb_log::wal::open(fs, directory, number, mode)?;
         while let Some(record) = reader.next_record()? {
             let path = file_name::wal(directory, number);
-            let pieces = two_phase::pieces(record);
-            for piece in pieces.map_err(|error| error.in_file(&path, None, "replay"))? {
+            let pieces = two_phase::pieces(record).map_err(refused_though_intact);
+            for piece in pieces
+                .map_err(|error| error.in_file(&path, None, "replay"))?
+                .list
+            {
                 match piece {
                     Piece::Plain(..) => {}
-                    Piece::Prepare(section) => {
-                        sections.insert(section.name.clone(), (number, section));
+                    Piece::Prepare(section) => sections.prepare(section, number),
+                    Piece::Applied(_, _, name) => {
+                        sections.applied.insert(name.into(), number);
                     }
                     Piece::Commit(name) | Piece::Rollback(name) => {
-                        sections.remove(name);
+                        sections.prepared.remove(name);
+                        sections.applied.remove(name);
                     }
                 }
+            }
+        }
+        while let Some(problem) = reader.take_problem() {
+            if problem.is_of_intact_record() {
+                return Err(problem.to_error(&**reader.file()));
             }
         }
     }
@@ -285,7 +262,10 @@ fn retained_sections(
 }
 
 /// Fails if there are prepared transactions that were neither committed nor rolled back.
-fn refuse_undecided(directory: &Path, sections: &Sections) -> Result<()> {
+fn refuse_undecided(
+    directory: &Path,
+    sections: &BTreeMap<Box<[u8]>, (FileNumber, Section)>,
+) -> Result<()> {
     let Some((name, (number, _))) = sections.iter().next() else {
         return Ok(());
     };
@@ -295,6 +275,26 @@ fn refuse_undecided(directory: &Path, sections: &Sections) -> Result<()> {
         name.escape_ascii()
     ));
     Err(error.in_file(&file_name::wal(directory, *number), None, "replay"))
+}
+
+/// Returns the error for a record whose checksum matches, but whose content cannot be replayed.
+///
+/// It is not damage, which a recovery mode might drop: whatever wrote it acknowledged it.
+pub(crate) fn refused_though_intact(error: Error) -> Error {
+    if !error.is_corruption() {
+        return error;
+    }
+    Error::not_supported(format!(
+        "{}: the checksum of the record matches, so no recovery mode drops it; open the database with \
+         the release that wrote it, or move this log and the later ones away to open it without them",
+        error.message()
+    ))
+}
+
+impl Sections {
+    fn prepare(&mut self, section: Section, log: FileNumber) {
+        self.prepared.insert(section.name.clone(), (log, section));
+    }
 }
 
 /// A log to be replayed, and its file if it is already open.
@@ -333,6 +333,74 @@ fn needed_logs(
 }
 
 impl Replay<'_> {
+    /// Replays the logs of `directory`.
+    fn run(
+        &mut self,
+        fs: &dyn FileSystem,
+        directory: &Path,
+        db: &DbOptions,
+        versions: &VersionSet,
+        decides: bool,
+    ) -> Result<Recovered> {
+        let mut report = RecoveryReport::default();
+        let mut archive = Vec::new();
+        let logs = needed_logs(fs, directory, self.oldest_needed, self.read_only)?;
+        let log = &self.table_files.info_log;
+        log.log_event(
+            log.event(Some(RECOVERY_JOB), "recovery_started")
+                .numbers("wal_files", logs.iter().map(|(number, _)| number)),
+        );
+        for (number, file) in logs {
+            let file = match file {
+                Some(file) => file,
+                None => koeldb_log::wal::open_file(fs, directory, number)?,
+            };
+            let mut log = self.replay(&file, number)?;
+            if let Some(offset) = log.problem_offset
+                && db.wal_recovery_mode != RecoveryMode::SkipAnyCorruptedRecords
+            {
+                log.intact_behind = survey::intact_behind(&*file, number, offset)?;
+            }
+            if log.ignored || log.dropped_bytes > 0 {
+                archive.push(number);
+            }
+            report.logs.push(log);
+        }
+        self.check_consistency(versions)?;
+        if let Some((name, number)) = self.sections.applied.first_key_value() {
+            let log = file_name::wal(directory, *number);
+            return Err(refused_undecided(name).in_file(&log, None, "replay"));
+        }
+        if !self.read_only && !decides {
+            refuse_undecided(directory, &self.sections.prepared)?;
+        }
+        let mut in_memory = BTreeMap::new();
+        if !self.read_only && db.avoid_flush_during_recovery && self.may_keep_memtables(&report) {
+            in_memory = self.unflushed();
+        } else if !self.read_only {
+            self.flush_all()?;
+        }
+        let oldest_kept = in_memory.values().min().copied().unwrap_or(FileNumber::MAX);
+        let kept = report.logs.iter().map(|log| (log.number, log.bytes));
+        let kept = kept.filter(|(number, _)| *number >= oldest_kept).collect();
+        report.last_seqno = self.last_seqno;
+        report.tables_written = self.flushed.iter().map(|(_, file)| file.number).collect();
+        Ok(Recovered {
+            report,
+            last_seqno: self.last_seqno,
+            next_seqno: self.next_seqno.unwrap_or(self.last_seqno + 1),
+            stopped_early: self.stop.is_some(),
+            flushed: std::mem::take(&mut self.flushed),
+            in_memory,
+            kept,
+            archive,
+            undecided: std::mem::take(&mut self.sections.prepared)
+                .into_values()
+                .map(|(_, section)| section)
+                .collect(),
+        })
+    }
+
     /// Replays one log and reports its damage.
     fn replay(
         &mut self,
@@ -377,8 +445,11 @@ impl Replay<'_> {
                 }
                 Some(record) => self.replay_record(record, log),
             };
-            if let Some(problem) = reader.take_problem() {
+            while let Some(problem) = reader.take_problem() {
                 let error = problem.to_error(&*file);
+                if problem.is_of_intact_record() {
+                    return Err(error);
+                }
                 log.add_problem(problem.offset, || error.to_string());
                 log.dropped_bytes = log.dropped_bytes.max(reader.dropped_bytes());
                 if !self.passes_damage(log, error)? {
@@ -393,15 +464,6 @@ impl Replay<'_> {
                     log.ignored = true;
                     log.dropped_bytes = log.bytes;
                     return Ok(false);
-                }
-                Err(error) if error.is_corruption() => {
-                    let start = reader.last_record().start;
-                    let error = error.in_file(file.path(), Some(start), "replay");
-                    log.add_problem(start, || error.to_string());
-                    if !self.passes_damage(log, error)? {
-                        log.dropped_bytes = log.bytes.saturating_sub(start);
-                        return Ok(false);
-                    }
                 }
                 Err(error) => {
                     let start = reader.last_record().start;
@@ -459,7 +521,9 @@ impl Replay<'_> {
     /// assumed to be contiguous unless the log before it is damaged.
     fn gap_before(&self, record: &[u8]) -> Option<FileNumber> {
         let (first, _) = batch::header(record).ok()?;
-        let continues = self.end_of_record == Some(first);
+        let continues = self
+            .end_of_record
+            .is_some_and(|(end, longest)| first == end || first == longest);
         match Link::decode(record) {
             Some(link) if link.before < self.oldest_needed => self.stopped_in(),
             Some(link) if self.is_link_of_early_version(link) => self.stopped_in(),
@@ -506,103 +570,126 @@ impl Replay<'_> {
 
     /// Applies a batch.
     fn replay_record(&mut self, record: &[u8], log: &mut LogReport) -> Result<RecordOutcome> {
-        let (first, _) = batch::header(record)?;
-        let pieces = two_phase::pieces(record)?;
-        let count = batch::check_count(record, two_phase::count_of(&pieces))?;
-        if first > MAX_SEQNO || first + SeqNo::from(count) > MAX_SEQNO {
-            return Err(Error::corruption(format!(
-                "batch has the invalid sequence number {first}"
-            )));
-        }
-        // Checked before anything is applied: duplicates would be found only after half of a batch.
-        // Sections and rollbacks take no numbers. A log that replaces a failed one repeats sections
-        // under the number of the batch that failed, which may be in the older log.
-        let takes_numbers = pieces.iter().any(Piece::takes_numbers);
+        let (first, pieces) = self.decode(record).map_err(refused_though_intact)?;
+        let takes_numbers = pieces.takes_numbers();
         let is_older = self.next_seqno.is_some_and(|next| first < next);
-        let goes_back = takes_numbers && is_older;
-        if goes_back && self.mode != RecoveryMode::SkipAnyCorruptedRecords {
-            return Err(Error::corruption(format!(
-                "batch goes back to sequence number {first}"
-            )));
-        }
-        let end = self.replay_pieces(pieces, first, log.number)?;
+        let longest = first + SeqNo::from(pieces.count());
+        let (next, is_known) = self.replay_pieces(pieces, first, log.number)?;
         log.batches += 1;
-        let last = end.unwrap_or(first).saturating_sub(1);
-        if last >= first {
-            self.last_seqno = self.last_seqno.max(last);
-            log.last_seqno = last;
+        if next > first {
+            self.last_seqno = self.last_seqno.max(next - 1);
+            log.last_seqno = next - 1;
         }
-        self.end_of_record = end;
+        let end = is_known.then_some(next);
+        self.end_of_record = end.map(|end| (end, end.max(longest)));
         if takes_numbers || !is_older {
             self.next_seqno = end;
         }
         Ok(RecordOutcome::Applied)
     }
 
-    /// Applies the pieces of a batch; returns the next sequence number, if it is known.
+    /// Decodes a batch that can follow the records before; returns its sequence number too.
+    fn decode<'r>(&self, record: &'r [u8]) -> Result<(SeqNo, Pieces<'r>)> {
+        let (first, pieces) = two_phase::decode(record)?;
+        // Sections and rollbacks take no numbers. A log that replaces a failed one repeats sections
+        // under the number of the batch that failed, which may be in the older log.
+        match self.next_seqno.filter(|&next| first < next) {
+            Some(next) if pieces.takes_numbers() => Err(Error::corruption(format!(
+                "batch goes back to sequence number {first}, where {next} or more is due"
+            ))),
+            _ => Ok((first, pieces)),
+        }
+    }
+
+    /// Applies the pieces of a batch.
+    ///
+    /// Returns the number after the last one given, and whether the next batch may have it: unless a
+    /// section that is committed here was not read.
     fn replay_pieces(
         &mut self,
-        pieces: Vec<Piece<'_>>,
+        pieces: Pieces<'_>,
         first: SeqNo,
         log: FileNumber,
-    ) -> Result<Option<SeqNo>> {
-        let mut next = first;
+    ) -> Result<(SeqNo, bool)> {
+        let prepared = &self.sections.prepared;
+        let mut numbering = pieces.numbering(first, |name| prepared.contains_key(name));
+        self.has_shared_numbers |= numbering.is_per_batch() && pieces.count() > 1;
         let mut is_known = true;
-        for piece in pieces {
+        for piece in pieces.list {
             match piece {
-                Piece::Plain(records, count) => {
-                    self.apply(records, next, log)?;
-                    next += SeqNo::from(count);
+                Piece::Plain(records, _) => self.apply(records, &mut numbering, log)?,
+                Piece::Prepare(section) => self.sections.prepare(section, log),
+                Piece::Applied(records, _, name) => {
+                    self.apply(records, &mut numbering, log)?;
+                    numbering.end_decision();
+                    self.sections.applied.insert(name.into(), log);
+                    self.has_shared_numbers = true;
                 }
-                Piece::Prepare(section) => {
-                    self.sections.insert(section.name.clone(), (log, section));
+                Piece::Commit(name) | Piece::Rollback(name)
+                    if self.sections.applied.remove(name).is_some() =>
+                {
+                    numbering.end_decision();
                 }
-                Piece::Commit(name) => match self.sections.remove(name) {
+                Piece::Commit(name) => match self.sections.prepared.remove(name) {
                     Some((prepared_in, section)) => {
                         self.spans_logs |= prepared_in != log;
-                        self.apply(&section.records, next, log)?;
-                        next += SeqNo::from(section.count);
+                        let mut numbers = Numbering::per_operation(numbering.next());
+                        self.apply(&section.records, &mut numbers, log)?;
+                        numbering.skip(section.count);
                     }
                     // The log of its section was removed, since its entries are in tables.
                     None => {
+                        numbering.end_batch();
                         self.spans_logs = true;
                         is_known = false;
                     }
                 },
                 Piece::Rollback(name) => {
-                    self.sections.remove(name);
+                    numbering.end_batch();
+                    self.sections.prepared.remove(name);
                 }
             }
         }
-        Ok(is_known.then_some(next))
+        Ok((numbering.next(), is_known))
     }
 
-    fn apply(&mut self, records: &[u8], first: SeqNo, number: FileNumber) -> Result<()> {
-        let mut seqno = first;
-        let mut operations = BatchIter::new(records);
-        while let Some(operation) = operations.next_operation()? {
-            let Operation {
-                cf,
-                value_type,
-                key,
-                value,
-            } = operation;
+    fn apply<'r>(
+        &mut self,
+        records: &'r [u8],
+        numbering: &mut Numbering<'r>,
+        log: FileNumber,
+    ) -> Result<()> {
+        let mut rest = BatchIter::new(records);
+        while !rest.records().is_empty() {
+            let operation = match rest.decode()? {
+                Record::Operation(operation) => operation,
+                Record::Noop => {
+                    numbering.end_batch();
+                    continue;
+                }
+                Record::LogData(_) => continue,
+            };
+            let mut seqno = numbering.number(&operation);
             let is_needed = self
                 .log_numbers
-                .get(&cf)
-                .is_some_and(|&from| number >= from);
-            if is_needed && let Some(family) = self.families.get(&cf) {
+                .get(&operation.cf)
+                .is_some_and(|&from| log >= from);
+            if is_needed && let Some(family) = self.families.get(&operation.cf) {
                 let memtable = family.read(|state| Arc::clone(&state.active.memtable));
-                memtable
-                    .insert(seqno, value_type, key, value)
-                    .map_err(|error| match error.kind() {
-                        ErrorKind::TryAgain => Error::corruption(format!(
-                            "a second entry of a key with sequence number {seqno}"
-                        )),
-                        _ => error,
-                    })?;
+                while let Err(error) =
+                    memtable.insert(seqno, operation.value_type, operation.key, operation.value)
+                {
+                    seqno = match (error.kind(), numbering.number_again()) {
+                        (ErrorKind::TryAgain, Some(next)) => next,
+                        (ErrorKind::TryAgain, None) => {
+                            return Err(refused_though_intact(Error::corruption(format!(
+                                "a second entry of a key with sequence number {seqno}"
+                            ))));
+                        }
+                        _ => return Err(refused_though_intact(error)),
+                    };
+                }
             }
-            seqno += 1;
         }
         self.flush_full()
     }
@@ -651,9 +738,11 @@ impl Replay<'_> {
     fn may_keep_memtables(&self, report: &RecoveryReport) -> bool {
         let is_whole = report.logs.iter().all(|log| log.problem.is_none())
             && !report.dropped_anything()
-            && !self.spans_logs;
-        let is_in_step = self.next_seqno.is_some() && self.end_of_record == self.next_seqno;
-        is_whole && is_in_step && self.flushed.is_empty() && self.sections.is_empty()
+            && !self.spans_logs
+            && !self.has_shared_numbers;
+        let end_of_record = self.end_of_record.map(|(end, _)| end);
+        let is_in_step = self.next_seqno.is_some() && end_of_record == self.next_seqno;
+        is_whole && is_in_step && self.flushed.is_empty() && self.sections.prepared.is_empty()
     }
 
     /// The column families with data in memtables, and the first log that may have some of it.

@@ -7,12 +7,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use koeldb_base::file_name::FileNumber;
-use koeldb_base::{ErrorKind, Result, SeqNo};
+use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::{Result, SeqNo};
 use koeldb_fs::FileSystem;
 use koeldb_log::RecoveryMode;
 
-use crate::batch::{self, BatchEntry, BatchIter, HEADER_BYTES};
+use crate::batch::{self, BatchIter, HEADER_BYTES, Record};
+use crate::open::refused_though_intact;
+use crate::write::two_phase;
 
 #[derive(Debug, Default)]
 struct Log {
@@ -110,11 +112,17 @@ impl Log {
             number,
             ..Log::default()
         };
+        let path = file_name::wal(directory, number);
         while let Some(record) = reader.next_record()? {
-            match log.take(record) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::NotSupported => return Err(error),
-                Err(_) => log.is_damaged = true,
+            let taken = log.take(record);
+            if let Err(error) = taken {
+                let start = reader.last_record().start;
+                return Err(refused_though_intact(error).in_file(&path, Some(start), "repair"));
+            }
+        }
+        while let Some(problem) = reader.take_problem() {
+            if problem.is_of_intact_record() {
+                return Err(problem.to_error(&**reader.file()));
             }
         }
         log.is_damaged |= reader.problem_count() > 0;
@@ -124,20 +132,17 @@ impl Log {
     fn take(&mut self, record: &[u8]) -> Result<()> {
         let (first, _) = batch::header(record)?;
         batch::check(record)?;
-        let mut seqno = first;
-        for entry in BatchIter::new(&record[HEADER_BYTES..]) {
-            let cf = match entry? {
-                BatchEntry::Put { cf, .. }
-                | BatchEntry::Delete { cf, .. }
-                | BatchEntry::SingleDelete { cf, .. }
-                | BatchEntry::Merge { cf, .. }
-                | BatchEntry::DeleteRange { cf, .. }
-                | BatchEntry::PutEntity { cf, .. } => cf,
-                BatchEntry::LogData(_) => continue,
-            };
-            let last = self.last.entry(cf).or_default();
-            *last = seqno.max(*last);
-            seqno = seqno.saturating_add(1);
+        let mut numbering = two_phase::pieces(record)?.numbering(first, |_| false);
+        let mut rest = BatchIter::new(&record[HEADER_BYTES..]);
+        while !rest.records().is_empty() {
+            match rest.decode()? {
+                Record::Operation(operation) => {
+                    let last = self.last.entry(operation.cf).or_default();
+                    *last = numbering.number(&operation).max(*last);
+                }
+                Record::Noop => numbering.end_batch(),
+                Record::LogData(_) => {}
+            }
         }
         Ok(())
     }

@@ -80,8 +80,9 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
         .collect();
     manifests.sort_unstable();
     let history = History::read(fs, path, &manifests);
-    let found = read_tables(fs, path, options, &names, &mut lost)?;
+    // First, as a log that cannot be replayed refuses the repair, which has changed nothing then.
     let logs = Logs::read(fs, &wal_dir)?;
+    let found = read_tables(fs, path, options, &names, &mut lost)?;
     let next_number = AtomicU64::new(1 + largest_number(fs, path, &wal_dir)?);
 
     let mut families =

@@ -3,20 +3,20 @@
 //! An incomplete record at the end of a log is not written yet, unless a later log has records: a
 //! writer continues in a new log only after the record of the old one, or gave it up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{RecordReader, RecoveryMode};
 use koeldb_memtable::Memtable;
 
-use crate::batch::{self, BatchIter, Operation};
+use crate::batch::{BatchIter, Record};
 use crate::column_family_data::ColumnFamilyData;
-use crate::write::two_phase::{self, Piece, Section};
+use crate::open::refused_though_intact;
+use crate::write::two_phase::{self, Numbering, Piece, Section, refused_undecided};
 
 /// A log of the primary, opened at its present length.
 pub(crate) struct OpenedLog {
@@ -74,6 +74,8 @@ pub(crate) struct LogTail {
     current: Option<(FileNumber, RecordReader)>,
     /// The prepared sections read so far that are undecided, by name.
     sections: BTreeMap<Box<[u8]>, Section>,
+    /// The undecided transactions whose sections took effect at their position.
+    applied: BTreeSet<Box<[u8]>>,
     /// The largest sequence number applied so far.
     pub(crate) last_seqno: SeqNo,
     /// The number of batches applied so far.
@@ -115,7 +117,8 @@ impl LogTail {
     /// # Errors
     /// `Corruption` for damage; errors of the file system. `Aborted` if the logs do not continue the
     /// view: nothing of the batch that does not is applied. If a part of a batch was applied, or a
-    /// batch is malformed, later calls fail too.
+    /// batch is malformed, later calls fail too. `NotSupported`, until a later call, if a transaction
+    /// is undecided whose operations the logs and tables have already.
     pub(crate) fn apply(
         &mut self,
         logs: &[OpenedLog],
@@ -133,6 +136,7 @@ impl LogTail {
         {
             // A later commit of these sections is in tables, or is of other sections of that name.
             self.sections.clear();
+            self.applied.clear();
             self.current = None;
             self.last_in_current = 0;
         }
@@ -162,7 +166,10 @@ impl LogTail {
             };
             self.apply_log(log.number, reader, families, view)?;
         }
-        Ok(())
+        match self.applied.first() {
+            Some(name) => Err(refused_undecided(name)),
+            None => Ok(()),
+        }
     }
 
     /// Stores an error after which the position in the logs is unknown.
@@ -209,45 +216,47 @@ impl LogTail {
     }
 
     fn apply_record(&mut self, record: &[u8], log: &mut Log<'_>) -> Result<()> {
-        let (first, _) = batch::header(record)?;
-        let pieces = two_phase::pieces(record)?;
-        let count = batch::check_count(record, two_phase::count_of(&pieces))?;
-        if first > MAX_SEQNO || first + SeqNo::from(count) > MAX_SEQNO {
-            return Err(Error::corruption(format!(
-                "batch has the invalid sequence number {first}"
-            )));
-        }
+        let (first, pieces) = two_phase::decode(record).map_err(refused_though_intact)?;
         // Checked before anything is applied, as in recovery.
         let newest = self.last_seqno.max(log.view.unwrap_or(0));
-        if newest > 0 && first <= newest && pieces.iter().any(Piece::takes_numbers) {
-            let kind = log
-                .view
-                .map_or(ErrorKind::Corruption, |_| ErrorKind::Aborted);
+        if newest > 0 && first <= newest && pieces.takes_numbers() {
             let message = format!("a batch goes back to sequence number {first}, after {newest}");
-            return Err(Error::with_kind(kind, message));
+            return Err(match log.view {
+                Some(_) => Error::with_kind(ErrorKind::Aborted, message),
+                None => refused_though_intact(Error::corruption(message)),
+            });
         }
-        let mut next = first;
-        for piece in pieces {
+        let mut numbering = pieces.numbering(first, |name| self.sections.contains_key(name));
+        for piece in pieces.list {
             match piece {
-                Piece::Plain(records, count) => {
-                    log.apply(records, next)?;
-                    next += SeqNo::from(count);
-                }
+                Piece::Plain(records, _) => log.apply(records, &mut numbering)?,
                 Piece::Prepare(section) => {
                     self.sections.insert(section.name.clone(), section);
                 }
-                Piece::Commit(name) => {
-                    // Without its section, its entries are in tables.
-                    if let Some(section) = self.sections.remove(name) {
-                        log.apply(&section.records, next)?;
-                        next += SeqNo::from(section.count);
-                    }
+                Piece::Applied(records, _, name) => {
+                    log.apply(records, &mut numbering)?;
+                    numbering.end_decision();
+                    self.applied.insert(name.into());
                 }
+                Piece::Commit(name) | Piece::Rollback(name) if self.applied.remove(name) => {
+                    numbering.end_decision();
+                }
+                Piece::Commit(name) => match self.sections.remove(name) {
+                    Some(section) => {
+                        let mut numbers = Numbering::per_operation(numbering.next());
+                        log.apply(&section.records, &mut numbers)?;
+                        numbering.skip(section.count);
+                    }
+                    // Without its section, its entries are in tables.
+                    None => numbering.end_batch(),
+                },
                 Piece::Rollback(name) => {
+                    numbering.end_batch();
                     self.sections.remove(name);
                 }
             }
         }
+        let next = numbering.next();
         if next > first {
             self.last_seqno = self.last_seqno.max(next - 1);
             self.last_in_current = self.last_in_current.max(next - 1);
@@ -267,32 +276,39 @@ struct Log<'f> {
 }
 
 impl Log<'_> {
-    fn apply(&mut self, records: &[u8], first: SeqNo) -> Result<()> {
-        let mut seqno = first;
-        let mut operations = BatchIter::new(records);
-        while let Some(operation) = operations.next_operation()? {
-            let Operation {
-                cf,
-                value_type,
-                key,
-                value,
-            } = operation;
+    fn apply<'r>(&mut self, records: &'r [u8], numbering: &mut Numbering<'r>) -> Result<()> {
+        let mut rest = BatchIter::new(records);
+        while !rest.records().is_empty() {
+            let operation = match rest.decode()? {
+                Record::Operation(operation) => operation,
+                Record::Noop => {
+                    numbering.end_batch();
+                    continue;
+                }
+                Record::LogData(_) => continue,
+            };
+            let mut seqno = numbering.number(&operation);
             let (number, families) = (self.number, self.families);
             let memtable = self
                 .memtables
-                .entry(cf)
-                .or_insert_with(|| memtable_of(families.get(&cf)?, number));
-            if let Some(memtable) = memtable {
-                memtable
-                    .insert(seqno, value_type, key, value)
-                    .map_err(|error| match error.kind() {
-                        ErrorKind::TryAgain => Error::corruption(format!(
+                .entry(operation.cf)
+                .or_insert_with(|| memtable_of(families.get(&operation.cf)?, number));
+            let Some(memtable) = memtable else {
+                continue;
+            };
+            while let Err(error) =
+                memtable.insert(seqno, operation.value_type, operation.key, operation.value)
+            {
+                seqno = match (error.kind(), numbering.number_again()) {
+                    (ErrorKind::TryAgain, Some(next)) => next,
+                    (ErrorKind::TryAgain, None) => {
+                        return Err(refused_though_intact(Error::corruption(format!(
                             "a second entry of a key with sequence number {seqno}"
-                        )),
-                        _ => error,
-                    })?;
+                        ))));
+                    }
+                    _ => return Err(error),
+                };
             }
-            seqno += 1;
         }
         Ok(())
     }

@@ -162,7 +162,7 @@ fn first_seqno(context: &Context, number: FileNumber) -> Result<Option<SeqNo>> {
     while let Some(record) = reader.next_record()? {
         let (seqno, count) = header(record)?;
         // A commit has the count 0 if there is nothing else in its batch.
-        if count > 0 || !two_phase::pieces(record)?.is_empty() {
+        if count > 0 || !two_phase::pieces(record)?.list.is_empty() {
             return Ok(Some(seqno));
         }
     }

@@ -2,18 +2,26 @@
 //!
 //! ```text
 //! 09 | operations … | 0a lp name     a prepared section: its operations are counted, and not applied
+//! 12 | operations … | 0a lp name     a section of the policy write-prepared, applied at its position
+//! 13 | operations … | 0a lp name     a section of the policy write-unprepared, applied at its position
 //! 0b lp name                         commit: the section takes effect here
 //! 0c lp name                         rollback: the section is forgotten
 //! ```
 //!
-//! A section takes no sequence numbers where it stands. A commit takes as many as its section has
-//! operations. Tags 12 and 13 begin sections of RocksDB's policies write-prepared and write-unprepared,
-//! which are refused. (`docs/formats/write-batch.md`; RocksDB 11.9: `db/write_batch.cc`.)
+//! A section that is not applied takes no sequence numbers where it stands. A commit takes as many as
+//! its section has operations.
+//!
+//! Under RocksDB's policies write-prepared and write-unprepared, a transaction writes its operations
+//! when it is prepared, a rollback writes the former values, and the sequence numbers are those of
+//! [`Numbering::per_batch`]. (`docs/formats/write-batch.md`; RocksDB 11.9: `db/write_batch.cc`.)
+
+use std::collections::BTreeSet;
 
 use koeldb_base::coding::{put_length_prefixed, take_length_prefixed};
-use koeldb_base::{Error, Result};
+use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::{Error, Result, SeqNo, ValueType};
 
-use crate::batch::{BatchIter, HEADER_BYTES, Record, tag};
+use crate::batch::{self, BatchIter, HEADER_BYTES, Operation, Record, tag};
 
 /// The prepared section of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +78,8 @@ pub(crate) enum Piece<'a> {
     /// Operations outside of transactions: their records and their number.
     Plain(&'a [u8], u32),
     Prepare(Section),
+    /// A section whose operations are applied at its position: their records, number and transaction.
+    Applied(&'a [u8], u32, &'a [u8]),
     Commit(&'a [u8]),
     Rollback(&'a [u8]),
 }
@@ -77,50 +87,226 @@ pub(crate) enum Piece<'a> {
 impl Piece<'_> {
     /// Whether the operations of the piece take sequence numbers at its position.
     pub(crate) fn takes_numbers(&self) -> bool {
-        matches!(self, Piece::Plain(..) | Piece::Commit(_))
+        matches!(
+            self,
+            Piece::Plain(..) | Piece::Applied(..) | Piece::Commit(_)
+        )
+    }
+}
+
+/// The pieces of a batch in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pieces<'a> {
+    pub(crate) list: Vec<Piece<'a>>,
+    /// Whether a RocksDB database with one sequence number a batch would write these bytes.
+    ///
+    /// It ends each batch of a record with a mark or a no-op, and has no range deletions. Writers
+    /// with a number for each operation end a record so only where a transaction without operations
+    /// follows in its group. The shorter numbering of the record is as good then: its order is the
+    /// same, and later records have higher numbers.
+    is_per_batch: bool,
+}
+
+impl<'a> Pieces<'a> {
+    /// The number of operations.
+    pub(crate) fn count(&self) -> u32 {
+        let counts = self.list.iter().map(|piece| match piece {
+            Piece::Plain(_, count) | Piece::Applied(_, count, _) => *count,
+            Piece::Prepare(section) => section.count,
+            Piece::Commit(_) | Piece::Rollback(_) => 0,
+        });
+        counts.sum()
+    }
+
+    /// Whether any operation takes a sequence number.
+    pub(crate) fn takes_numbers(&self) -> bool {
+        self.list.iter().any(Piece::takes_numbers)
+    }
+
+    /// Whether several operations have the same sequence number.
+    ///
+    /// Records with decisions are not counted: others of their log show how it is numbered.
+    pub(crate) fn has_shared_numbers(&self) -> bool {
+        let has_applied = self
+            .list
+            .iter()
+            .any(|piece| matches!(piece, Piece::Applied(..)));
+        let is_plain = matches!(self.list[..], [Piece::Plain(_, 2..)]);
+        has_applied || is_plain && self.is_per_batch
+    }
+
+    /// Returns the numbering of the record from `first` on.
+    ///
+    /// `is_prepared` says whether a section that is not applied has this name: its decision shows that
+    /// each operation takes a number.
+    pub(crate) fn numbering(
+        &self,
+        first: SeqNo,
+        is_prepared: impl Fn(&[u8]) -> bool,
+    ) -> Numbering<'a> {
+        let decides_prepared = || {
+            self.list.iter().any(|piece| match piece {
+                Piece::Commit(name) | Piece::Rollback(name) => is_prepared(name),
+                _ => false,
+            })
+        };
+        if self.is_per_batch && !decides_prepared() {
+            Numbering::per_batch(first)
+        } else {
+            Numbering::per_operation(first)
+        }
+    }
+}
+
+/// The assignment of sequence numbers to the operations of a log record.
+#[derive(Debug)]
+pub(crate) struct Numbering<'a> {
+    next: SeqNo,
+    is_per_batch: bool,
+    /// Whether the current batch has no operation yet.
+    is_empty: bool,
+    /// The keys with the current number, and their column families.
+    keys: BTreeSet<(u32, &'a [u8])>,
+}
+
+impl<'a> Numbering<'a> {
+    /// Gives each operation a number.
+    pub(crate) fn per_operation(first: SeqNo) -> Self {
+        Numbering {
+            next: first,
+            is_per_batch: false,
+            is_empty: true,
+            keys: BTreeSet::new(),
+        }
+    }
+
+    /// Gives the operations of a batch one number, and the next one from a repeated key on.
+    pub(crate) fn per_batch(first: SeqNo) -> Self {
+        Numbering {
+            is_per_batch: true,
+            ..Self::per_operation(first)
+        }
+    }
+
+    pub(crate) fn is_per_batch(&self) -> bool {
+        self.is_per_batch
+    }
+
+    /// The number after the last one given.
+    pub(crate) fn next(&self) -> SeqNo {
+        match self.is_empty || !self.is_per_batch {
+            true => self.next,
+            false => self.next + 1,
+        }
+    }
+
+    /// Returns the number of the next operation.
+    pub(crate) fn number(&mut self, operation: &Operation<'a>) -> SeqNo {
+        if !self.is_per_batch {
+            let number = self.next;
+            self.next += 1;
+            return number;
+        }
+        self.is_empty = false;
+        if !self.keys.insert((operation.cf, operation.key)) {
+            self.advance();
+            self.is_empty = false;
+            self.keys.insert((operation.cf, operation.key));
+        }
+        self.next
+    }
+
+    /// Returns another number for the last operation, whose key equals another one of this number.
+    ///
+    /// `None` if the operation has a number of its own.
+    pub(crate) fn number_again(&mut self) -> Option<SeqNo> {
+        if !self.is_per_batch {
+            return None;
+        }
+        self.advance();
+        self.is_empty = false;
+        Some(self.next)
+    }
+
+    /// Ends a batch at a no-op, which means nothing before the first operation.
+    pub(crate) fn end_batch(&mut self) {
+        if self.is_per_batch && !self.is_empty {
+            self.advance();
+        }
+    }
+
+    /// Ends a batch at the decision of a section that was applied, which takes a number itself.
+    pub(crate) fn end_decision(&mut self) {
+        if self.is_per_batch {
+            self.advance();
+        }
+    }
+
+    /// Skips the numbers of a section that is committed here.
+    pub(crate) fn skip(&mut self, count: u32) {
+        self.next += SeqNo::from(count);
+    }
+
+    fn advance(&mut self) {
+        self.next += 1;
+        self.is_empty = true;
+        self.keys.clear();
     }
 }
 
 /// Decodes a serialized batch, which is validated completely, except for the count in its header.
 ///
 /// # Errors
-/// `Corruption` if the bytes are not a batch; `NotSupported` for the sections of other write policies
-/// and for commits with timestamps.
-pub(crate) fn pieces(rep: &[u8]) -> Result<Vec<Piece<'_>>> {
+/// `Corruption` if the bytes are not a batch; `NotSupported` for commits with timestamps.
+pub(crate) fn pieces(rep: &[u8]) -> Result<Pieces<'_>> {
     let records = rep.get(HEADER_BYTES..).unwrap_or_default();
     let mut rest = BatchIter::new(records);
     let mut pieces = Vec::new();
     // The operations since the last mark: where they begin, and their number.
     let (mut begin, mut count) = (records, 0_u32);
-    let mut is_in_section = false;
+    // The mark that began the section, if one is open.
+    let mut section = None;
+    let (mut ends_in_mark, mut deletes_ranges) = (false, false);
     while let Some((&tag, mut behind)) = rest.records().split_first() {
         if !is_mark(tag) {
-            if let Record::Operation(_) = rest.decode()? {
-                count += 1;
+            match rest.decode()? {
+                Record::Operation(operation) => {
+                    count += 1;
+                    ends_in_mark = false;
+                    deletes_ranges |= operation.value_type == ValueType::RangeDeletion;
+                }
+                Record::LogData(_) => ends_in_mark = false,
+                Record::Noop => ends_in_mark = true,
             }
             continue;
         }
+        ends_in_mark = true;
         let before = &begin[..begin.len() - rest.records().len()];
-        match tag {
-            tag::END_PREPARE if is_in_section => {
-                pieces.push(Piece::Prepare(Section {
-                    name: take_length_prefixed(&mut behind)?.into(),
-                    records: before.to_vec(),
-                    count,
-                }));
-                is_in_section = false;
+        match (tag, section.take()) {
+            (tag::END_PREPARE, Some(mark)) => {
+                let name = take_length_prefixed(&mut behind)?;
+                pieces.push(match mark {
+                    tag::BEGIN_PREPARE => Piece::Prepare(Section {
+                        name: name.into(),
+                        records: before.to_vec(),
+                        count,
+                    }),
+                    _ => Piece::Applied(before, count, name),
+                });
             }
-            _ if is_in_section => {
+            (_, Some(_)) => {
                 return Err(Error::corruption(
                     "a two-phase commit mark inside a prepared section",
                 ));
             }
-            _ => {
+            (_, None) => {
                 if count > 0 {
                     pieces.push(Piece::Plain(before, count));
                 }
                 match tag {
-                    tag::BEGIN_PREPARE => is_in_section = true,
+                    tag::BEGIN_PREPARE | tag::BEGIN_PERSISTED_PREPARE | tag::BEGIN_UNPREPARE => {
+                        section = Some(tag);
+                    }
                     tag::COMMIT => pieces.push(Piece::Commit(take_length_prefixed(&mut behind)?)),
                     tag::ROLLBACK => {
                         pieces.push(Piece::Rollback(take_length_prefixed(&mut behind)?));
@@ -132,13 +318,40 @@ pub(crate) fn pieces(rep: &[u8]) -> Result<Vec<Piece<'_>>> {
         (begin, count) = (behind, 0);
         rest = BatchIter::new(behind);
     }
-    if is_in_section {
+    if section.is_some() {
         return Err(Error::corruption("a prepared section without its end mark"));
     }
     if count > 0 {
         pieces.push(Piece::Plain(begin, count));
     }
-    Ok(pieces)
+    let has = |wanted: fn(&Piece<'_>) -> bool| pieces.iter().any(wanted);
+    let has_prepared = has(|piece| matches!(piece, Piece::Prepare(_)));
+    let has_applied = has(|piece| matches!(piece, Piece::Applied(..)));
+    if has_prepared && has_applied {
+        return Err(Error::corruption(
+            "prepared sections of different write policies in a batch",
+        ));
+    }
+    Ok(Pieces {
+        list: pieces,
+        is_per_batch: has_applied || ends_in_mark && !has_prepared && !deletes_ranges,
+    })
+}
+
+/// Decodes a record of a log with its count and sequence numbers; returns the first number too.
+///
+/// # Errors
+/// See [`pieces`].
+pub(crate) fn decode(record: &[u8]) -> Result<(SeqNo, Pieces<'_>)> {
+    let (first, _) = batch::header(record)?;
+    let pieces = pieces(record)?;
+    let count = batch::check_count(record, pieces.count())?;
+    if first > MAX_SEQNO || first + SeqNo::from(count) > MAX_SEQNO {
+        return Err(Error::corruption(format!(
+            "batch has the invalid sequence number {first}"
+        )));
+    }
+    Ok((first, pieces))
 }
 
 fn is_mark(tag: u8) -> bool {
@@ -155,26 +368,25 @@ fn is_mark(tag: u8) -> bool {
 }
 
 fn refused(tag: u8) -> Error {
-    let what = match tag {
-        tag::BEGIN_PERSISTED_PREPARE => "is of the write policy write-prepared",
-        tag::BEGIN_UNPREPARE => "is of the write policy write-unprepared",
-        tag::COMMIT_WITH_TIMESTAMP => "commits with a timestamp",
-        _ => return Error::corruption("the end mark of a prepared section without its begin mark"),
-    };
-    Error::not_supported(format!(
-        "a transaction in the log {what}, which is not supported: close it with RocksDB so that its \
-         logs are empty"
-    ))
+    match tag {
+        tag::COMMIT_WITH_TIMESTAMP => Error::not_supported(
+            "a transaction in the log commits with a timestamp, which is not supported: close it \
+             with RocksDB so that its logs are empty",
+        ),
+        _ => Error::corruption("the end mark of a prepared section without its begin mark"),
+    }
 }
 
-/// The number of operations in the pieces of a batch.
-pub(crate) fn count_of(pieces: &[Piece<'_>]) -> u32 {
-    let counts = pieces.iter().map(|piece| match piece {
-        Piece::Plain(_, count) => *count,
-        Piece::Prepare(section) => section.count,
-        Piece::Commit(_) | Piece::Rollback(_) => 0,
-    });
-    counts.sum()
+/// Returns the error for an undecided transaction whose operations are applied already.
+///
+/// Tables may have them too, so they cannot be left out.
+pub(crate) fn refused_undecided(name: &[u8]) -> Error {
+    Error::not_supported(format!(
+        "transaction '{}' of the write policy write-prepared or write-unprepared is neither committed \
+         nor rolled back: open the database with RocksDB as a TransactionDB of that policy, and \
+         commit it or roll it back",
+        name.escape_ascii()
+    ))
 }
 
 #[cfg(test)]
@@ -219,27 +431,24 @@ mod tests {
             Piece::Plain(b"\x00\x01b\x03\x04note", 1),
             Piece::Commit(b"t1"),
         ];
-        assert_eq!(found, expected);
-        assert_eq!(count_of(&found), 3);
+        assert_eq!(found.list, expected);
+        assert_eq!(found.count(), 3);
     }
 
     #[test]
-    fn other_policies_are_refused_by_name_and_torn_sections_are_corruption() {
+    fn commits_with_timestamps_are_refused_by_name_and_torn_sections_are_corruption() {
         let header = [0; HEADER_BYTES];
-        for (tag, word) in [
-            (0x12, "write-prepared"),
-            (0x13, "write-unprepared"),
-            (0x15, "timestamp"),
-        ] {
-            let error = pieces(&[&header[..], &[tag]].concat()).unwrap_err();
-            assert!(error.message().contains(word), "{error}");
-        }
+        let error = pieces(&[&header[..], &[0x15]].concat()).unwrap_err();
+        assert!(error.message().contains("timestamp"), "{error}");
         for torn in [
             &b"\x09\x00\x01k"[..],
             b"\x0a\x01t",
             b"\x09\x09",
             b"\x09\x0b\x01t",
             b"\x0b\x05t",
+            b"\x12\x00\x01k",
+            b"\x13\x12",
+            b"\x09\x0a\x01t\x12\x0a\x01u",
         ] {
             assert!(
                 pieces(&[&header[..], torn].concat())
@@ -247,6 +456,58 @@ mod tests {
                     .is_corruption()
             );
         }
+    }
+
+    /// The numbers of the operations of a record that begins with number 10, and the number after it.
+    fn numbers(records: &[u8], prepared: &[u8]) -> (Vec<SeqNo>, SeqNo) {
+        let rep = [&[0; HEADER_BYTES][..], records].concat();
+        let found = pieces(&rep).unwrap();
+        let mut numbering = found.numbering(10, |name| name == prepared);
+        let mut numbers = Vec::new();
+        for piece in &found.list {
+            match piece {
+                Piece::Plain(records, _) | Piece::Applied(records, ..) => {
+                    let mut records = BatchIter::new(records);
+                    while !records.records().is_empty() {
+                        match records.decode().unwrap() {
+                            Record::Operation(operation) => {
+                                numbers.push(numbering.number(&operation));
+                            }
+                            Record::Noop => numbering.end_batch(),
+                            Record::LogData(_) => {}
+                        }
+                    }
+                    if matches!(piece, Piece::Applied(..)) {
+                        numbering.end_batch();
+                    }
+                }
+                Piece::Commit(_) | Piece::Rollback(_) => numbering.end_batch(),
+                Piece::Prepare(_) => {}
+            }
+        }
+        (numbers, numbering.next())
+    }
+
+    #[test]
+    fn a_batch_that_ends_in_a_mark_takes_one_number_and_one_more_for_each_repeated_key() {
+        const A: &[u8] = b"\x00\x01a";
+        const B: &[u8] = b"\x00\x01b";
+        let of = |parts: &[&[u8]]| numbers(&parts.concat(), b"c");
+        assert_eq!(of(&[A, B]), (vec![10, 11], 12));
+        assert_eq!(of(&[b"\x0d", A, B]), (vec![10, 11], 12));
+        assert_eq!(of(&[b"\x0d", A, B, b"\x0d"]), (vec![10, 10], 11));
+        assert_eq!(of(&[A, B, b"\x0d\x0d", B, b"\x0d"]), (vec![10, 10, 11], 12));
+        assert_eq!(
+            of(&[A, B, A, B, A, b"\x0d"]),
+            (vec![10, 10, 11, 11, 12], 13)
+        );
+        for begin in [&b"\x12"[..], b"\x13"] {
+            let record = [begin, A, B, b"\x0a\x01t", A, b"\x0c\x01u"];
+            assert_eq!(of(&record), (vec![10, 10, 11], 12));
+        }
+        // The commit of a section that was not applied, and a range deletion.
+        assert_eq!(of(&[A, B, b"\x0b\x01c"]), (vec![10, 11], 12));
+        assert_eq!(of(&[A, b"\x0f\x01a\x01b\x0d"]), (vec![10, 11], 12));
     }
 
     proptest! {

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use koeldb::{
-    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, ErrorKind,
-    Options, TransactionDbOptions, TransactionOptions, WriteOptions,
+    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbBuilder,
+    ErrorKind, Options, RecoveryMode, StringAppend, TransactionDbOptions, TransactionOptions,
+    WriteOptions,
 };
 
 use crate::golden::{expected as golden_content, golden};
@@ -18,6 +19,11 @@ pub(crate) const GOLDEN: &[&str] = &[
     "prepared-killed",
     "prepared-grouped",
     "write-prepared",
+    "write-prepared-undecided",
+    "write-prepared-closed",
+    "write-prepared-killed",
+    "write-prepared-two-queues",
+    "write-unprepared-killed",
 ];
 
 fn open_as(options: &Options, dir: &Path) -> koeldb::Result<(Db, ColumnFamily)> {
@@ -248,18 +254,142 @@ fn golden_directories_are_decided_transaction_by_transaction() {
     }
 }
 
-#[test]
-fn a_log_of_another_write_policy_is_refused_by_its_name() {
-    let dir = ScratchDir::copy_of(&golden("write-prepared"));
-    let before = data_files(dir.path());
-    let mut options = Options::new();
-    for has_locks in [false, true] {
-        if has_locks {
-            options.set_transactions(&TransactionDbOptions::new());
-        }
-        let refused = open_as(&options, dir.path()).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::NotSupported, "{refused}");
-        assert!(refused.message().contains("write-prepared"), "{refused}");
+/// Opens a directory of both column families, whose operands are appended.
+fn builder_of_history(options: &Options) -> DbBuilder {
+    let mut appending = ColumnFamilyOptions::new();
+    appending.set_merge_operator(StringAppend::new(","));
+    let mut builder = Db::builder(options);
+    for name in ["default", "other"] {
+        builder.column_family(ColumnFamilyDescriptor::new(name, appending.clone()));
     }
-    assert!(data_files(dir.path()) == before);
+    builder
+}
+
+fn content_of(db: &Db) -> BTreeSet<String> {
+    content(db, &db.cf_handle("other").unwrap())
+}
+
+const MODES: [RecoveryMode; 4] = [
+    RecoveryMode::TolerateCorruptedTailRecords,
+    RecoveryMode::AbsoluteConsistency,
+    RecoveryMode::PointInTime,
+    RecoveryMode::SkipAnyCorruptedRecords,
+];
+
+/// Checks that a directory is read in every way, written, and read by RocksDB again.
+fn is_read_in_every_way(java: &Java, dir: &Path, entries: &BTreeSet<String>, when: &str) {
+    let mut options = Options::new();
+    for mode in MODES {
+        let copy = ScratchDir::copy_of(dir);
+        options.set_wal_recovery_mode(mode);
+        let mut builder = builder_of_history(&options);
+        let before = data_files(copy.path());
+        let db = builder.read_only().open(copy.path()).unwrap();
+        assert_eq!(&content_of(&db), entries, "{when}, {mode:?}, read-only");
+        drop(db);
+        let own = ScratchDir::new();
+        let mut builder = builder_of_history(&options);
+        let db = builder.secondary(own.path()).open(copy.path()).unwrap();
+        assert_eq!(&content_of(&db), entries, "{when}, secondary");
+        drop(db);
+        assert!(data_files(copy.path()) == before, "{when} changed");
+        for keeps_memtables in [false, true] {
+            if keeps_memtables != (mode == RecoveryMode::PointInTime) {
+                continue;
+            }
+            let copy = ScratchDir::copy_of(dir);
+            options.set_avoid_flush_during_recovery(keeps_memtables);
+            let mut mine = entries.clone();
+            for round in ["0", "1"] {
+                let db = builder_of_history(&options).open(copy.path()).unwrap();
+                assert_eq!(content_of(&db), mine, "{when}, {mode:?}, round {round}");
+                db.put("mine", round).unwrap();
+                mine.retain(|line| !line.contains("\tmine\t"));
+                mine.insert(format!("entry\tdefault\tmine\t{round}"));
+            }
+            if mode == RecoveryMode::PointInTime {
+                let found = java.prepared("decide", copy.path(), &[]);
+                let found: BTreeSet<String> = found.lines().map(str::to_owned).collect();
+                assert_eq!(found, mine, "{when}, RocksDB afterwards");
+            }
+        }
+    }
+}
+
+#[test]
+fn random_histories_under_each_write_policy_are_read_as_rocksdb_left_them() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    let mut seed = 100;
+    for policy in ["WRITE_PREPARED", "WRITE_UNPREPARED", "WRITE_COMMITTED"] {
+        for how in ["close", "kill"] {
+            for queues in ["one-queue", "two-queues"] {
+                seed += 1;
+                let dir = ScratchDir::new();
+                let settings = [policy, &seed.to_string(), how, queues];
+                let entries = java.prepared("history", dir.path(), &settings);
+                let entries: BTreeSet<String> = entries.lines().map(str::to_owned).collect();
+                is_read_in_every_way(java, dir.path(), &entries, &settings.join(" "));
+            }
+        }
+    }
+}
+
+/// Checks that a directory is refused by every open and by a repair, and not changed.
+fn is_refused_everywhere(dir: &Path, word: &str) {
+    let before = data_files(dir);
+    let mut options = Options::new();
+    for mode in MODES {
+        options.set_wal_recovery_mode(mode);
+        for has_locks in [false, true] {
+            if has_locks {
+                options.set_transactions(&TransactionDbOptions::new());
+            }
+            let own = ScratchDir::new();
+            let mut read_only = builder_of_history(&options);
+            let mut secondary = builder_of_history(&options);
+            for refused in [
+                builder_of_history(&options).open(dir),
+                read_only.read_only().open(dir),
+                secondary.secondary(own.path()).open(dir),
+            ] {
+                let refused = refused.unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::NotSupported, "{refused}");
+                assert!(refused.message().contains(word), "{refused}");
+            }
+        }
+    }
+    let refused = Db::repair(&Options::new(), dir).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotSupported, "{refused}");
+    assert!(data_files(dir) == before);
+}
+
+#[test]
+fn an_undecided_transaction_that_wrote_its_entries_is_refused_by_its_policy() {
+    for name in ["write-prepared", "write-prepared-undecided"] {
+        let dir = ScratchDir::copy_of(&golden(name));
+        is_refused_everywhere(dir.path(), "write-prepared");
+    }
+}
+
+#[test]
+fn golden_directories_of_write_policies_are_read_and_written() {
+    for &name in &GOLDEN[4..] {
+        if name.ends_with("undecided") {
+            continue;
+        }
+        let dir = ScratchDir::copy_of(&golden(name));
+        let mut content = golden_content(name);
+        let db = builder_of_history(&Options::new())
+            .open(dir.path())
+            .unwrap();
+        content.check(&db, name);
+        db.put("mine", "1").unwrap();
+        content
+            .family("default")
+            .insert(b"mine".to_vec(), b"1".to_vec());
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        content.check(&db, name);
+    }
 }

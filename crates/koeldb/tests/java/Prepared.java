@@ -2,6 +2,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -16,6 +17,9 @@ import org.rocksdb.*;
  * Prepared group DIRECTORY    leaves `t16` to `t23` prepared, `t00` to `t11` committed and the others rolled back, by
  *     threads whose records share log writes; `t00` to `t07` were committed with a write to `time`; ends without a close
  * Prepared write-prepared DIRECTORY    leaves `one` prepared under the write policy of this name
+ * Prepared history DIRECTORY POLICY SEED close|kill|undecided [two-queues]
+ *     runs a random history of transactions under a write policy of one sequence number a batch, or WRITE_COMMITTED;
+ *     prints `entry FAMILY KEY VALUE` for each entry it leaves; `undecided` leaves `last` prepared and ends without a close
  * Prepared decide DIRECTORY NAME=commit|rollback ...
  *     prints `prepared NAME` for each transaction found, decides those that are named, and prints
  *     `entry FAMILY KEY VALUE` for each entry
@@ -31,12 +35,29 @@ public final class Prepared {
         if (args[0].equals("write-prepared")) {
             locks.setWritePolicy(TxnDBWritePolicy.WRITE_PREPARED);
         }
+        boolean hasTwoQueues = false;
+        if (args[0].equals("history")) {
+            locks.setWritePolicy(TxnDBWritePolicy.valueOf(args[2]));
+            hasTwoQueues = args.length > 5 && args[5].equals("two-queues");
+        }
+        if (args[0].equals("history") || args[0].equals("decide")) {
+            families.forEach(family -> family.getOptions().setMergeOperatorName("stringappend"));
+        }
         try (locks;
-                DBOptions options = new DBOptions().setCreateIfMissing(true).setCreateMissingColumnFamilies(true);
+                DBOptions options = new DBOptions().setCreateIfMissing(true).setCreateMissingColumnFamilies(true)
+                        .setTwoWriteQueues(hasTwoQueues).setDbWriteBufferSize(1 << 20).setStatsDumpPeriodSec(0);
                 TransactionDB db = TransactionDB.open(options, locks, args[1], families, handles)) {
             switch (args[0]) {
                 case "leave" -> leave(db, handles, args[2]);
                 case "group" -> group(db, handles);
+                case "history" -> {
+                    history(db, handles, new Random(Long.parseLong(args[3])), args[4].equals("undecided"));
+                    printEntries(db, handles);
+                    System.out.flush();
+                    if (!args[4].equals("close")) {
+                        Runtime.getRuntime().halt(0);
+                    }
+                }
                 case "write-prepared" -> {
                     prepare(db, handles, "one");
                     Runtime.getRuntime().halt(0);
@@ -44,7 +65,10 @@ public final class Prepared {
                 default -> decide(db, handles, args);
             }
             handles.forEach(ColumnFamilyHandle::close);
-            db.closeE();
+            if (!args[0].equals("history")) {
+                // The write policy write-unprepared leaves a snapshot, with which this fails.
+                db.closeE();
+            }
         }
     }
 
@@ -143,6 +167,87 @@ public final class Prepared {
                 default -> { }
             }
         }
+        printEntries(db, handles);
+    }
+
+    /** Changes a random key through a transaction. */
+    private static void change(Transaction transaction, ColumnFamilyHandle family, Random random) throws Exception {
+        byte[] key = String.format("k%02d", random.nextInt(20)).getBytes();
+        byte[] value = Integer.toString(random.nextInt(10000)).getBytes();
+        switch (random.nextInt(4)) {
+            case 0 -> transaction.delete(family, key);
+            case 1 -> transaction.merge(family, key, value);
+            default -> transaction.put(family, key, value);
+        }
+    }
+
+    /** Runs transactions that overlap, with flushes of single families between their steps. */
+    private static void history(TransactionDB db, List<ColumnFamilyHandle> handles, Random random, boolean leavesOne)
+            throws Exception {
+        try (WriteOptions plain = new WriteOptions(); FlushOptions flush = new FlushOptions().setWaitForFlush(true);
+                TransactionOptions quick = new TransactionOptions().setLockTimeout(0)) {
+            List<Transaction> begun = new ArrayList<>();
+            List<Transaction> prepared = new ArrayList<>();
+            int steps = 20 + random.nextInt(80);
+            for (int step = 0; step < steps; step++) {
+                ColumnFamilyHandle family = handles.get(random.nextInt(handles.size()));
+                switch (random.nextInt(12)) {
+                    case 0 -> db.flush(flush, family);
+                    case 1, 2, 3 -> {
+                        try (WriteBatch batch = new WriteBatch()) {
+                            for (int count = random.nextInt(6); count >= 0; count--) {
+                                byte[] key = String.format("p%02d", random.nextInt(20)).getBytes();
+                                batch.put(handles.get(random.nextInt(handles.size())), key,
+                                        Integer.toString(step).getBytes());
+                            }
+                            db.write(plain, batch);
+                        }
+                    }
+                    case 4, 5, 6 -> {
+                        if (!prepared.isEmpty()) {
+                            Transaction transaction = prepared.remove(random.nextInt(prepared.size()));
+                            if (random.nextInt(3) == 0) {
+                                transaction.rollback();
+                            } else {
+                                transaction.commit();
+                            }
+                        }
+                    }
+                    default -> {
+                        Transaction transaction = db.beginTransaction(plain, quick);
+                        begun.add(transaction);
+                        try {
+                            for (int count = random.nextInt(6); count >= 0; count--) {
+                                change(transaction, handles.get(random.nextInt(handles.size())), random);
+                            }
+                            if (random.nextBoolean()) {
+                                transaction.commit();
+                            } else {
+                                transaction.setName("t" + step);
+                                transaction.prepare();
+                                prepared.add(transaction);
+                            }
+                        } catch (RocksDBException locked) {
+                            transaction.rollback();
+                        }
+                    }
+                }
+            }
+            for (Transaction transaction : prepared) {
+                if (random.nextBoolean()) {
+                    transaction.commit();
+                } else {
+                    transaction.rollback();
+                }
+            }
+            begun.forEach(Transaction::close);
+            if (leavesOne) {
+                prepare(db, handles, "last");
+            }
+        }
+    }
+
+    private static void printEntries(TransactionDB db, List<ColumnFamilyHandle> handles) throws Exception {
         for (ColumnFamilyHandle handle : handles) {
             try (RocksIterator entries = db.newIterator(handle)) {
                 for (entries.seekToFirst(); entries.isValid(); entries.next()) {
