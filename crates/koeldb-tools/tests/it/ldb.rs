@@ -545,6 +545,43 @@ fn a_database_opens_with_fewer_levels_after_their_reduction() {
 }
 
 #[test]
+fn objects_that_only_another_program_knows_do_not_keep_a_directory_closed() {
+    let scratch = Scratch::new();
+    ldb(&scratch, &["--create_if_missing", "put", "a", "1"]);
+    let directory = scratch.db();
+    let directory = Path::new(directory.trim_start_matches("--db="));
+    let options = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().contains("OPTIONS-"))
+        .max()
+        .unwrap();
+    let text = std::fs::read_to_string(&options).unwrap();
+    // The lines of a database that RocksDB's `ldb --ttl` created.
+    let text = text
+        .replace(
+            "merge_operator=nullptr",
+            "merge_operator={id=TtlMergeOperator;user_operator={id=StringAppendOperator;delimiter=\\:;};}",
+        )
+        .replace(
+            "compaction_filter_factory=nullptr",
+            "compaction_filter_factory={id=TtlCompactionFilterFactory;user_filter_factory=nullptr;ttl=0;}",
+        );
+    assert!(text.contains("TtlMergeOperator") && text.contains("TtlCompactionFilterFactory"));
+    std::fs::write(&options, &text).unwrap();
+    let (success, out, err) = run("ldb", &[&scratch.db(), "get", "a"]);
+    assert!(success && out == "1\n", "{out}{err}");
+    assert!(err.contains("TtlMergeOperator"), "{err}");
+    for command in [
+        ["scan", "--max_keys=1"],
+        ["--ignore_unknown_options", "list_column_families"],
+    ] {
+        std::fs::write(&options, &text).unwrap();
+        ldb(&scratch, &command);
+    }
+}
+
+#[test]
 fn every_command_refuses_a_log_that_cannot_be_replayed_and_changes_nothing() {
     let scratch = Scratch::new();
     let directory = scratch.db();

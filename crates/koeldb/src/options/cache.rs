@@ -7,6 +7,7 @@ use koeldb_table::source::CachedBlock;
 
 use super::declare::option_section;
 use super::grammar;
+use super::object::{Description, set_members, unknown_id};
 use super::registry::{self, OptionValue, Reading, Refusal, Settings, Style};
 use super::value::read_scalar;
 
@@ -170,7 +171,21 @@ impl OptionValue for Option<Cache> {
             )));
         }
         let mut settings = CacheSettings::default();
-        settings.read(name, text, reading)?;
+        let names_id = |members: Vec<(&str, &str)>| members.iter().any(|(name, _)| *name == "id");
+        if text.starts_with('{') && grammar::pairs(text).is_ok_and(names_id) {
+            match Description::parse(name, text)? {
+                Some(description) if description.id == "LRUCache" => {
+                    set_members(&mut settings, name, &description, reading)?;
+                }
+                Some(_) => return Err(unknown_id("Cache", name, text, "LRUCache")),
+                None => {
+                    *self = None;
+                    return Ok(());
+                }
+            }
+        } else {
+            settings.read(name, text, reading)?;
+        }
         let mut cache = settings.make(name)?;
         registry::without_effect(&settings, "", &mut cache.without_effect);
         *self = Some(cache);

@@ -16,7 +16,7 @@ use super::column_family::ColumnFamilyOptions;
 use super::declare::option_section;
 use super::grammar;
 use super::registry::{self, OptionValue, Reading, Refusal, Style};
-use super::value::{option_enum, read_scalar};
+use super::value::read_scalar;
 
 /// The text of an object: its id and its members.
 pub(crate) struct Description<'a> {
@@ -46,15 +46,18 @@ impl<'a> Description<'a> {
         Ok((!matches!(id, "" | "nullptr")).then_some(Description { id, members }))
     }
 
-    /// Rejects members, for an object without any.
-    pub(crate) fn without_members(&self, name: &str) -> Result<(), Refusal> {
-        match self.members.first() {
-            None => Ok(()),
-            Some((member, _)) => Err(Refusal::unknown(format!(
+    /// Rejects members, for a known object without any, unless unknown ones are ignored.
+    ///
+    /// The members of an unknown object are its own: its id is what is refused, or skipped.
+    pub(crate) fn without_members(&self, name: &str, reading: &mut Reading) -> Result<(), Refusal> {
+        for (member, value) in &self.members {
+            let refusal = Refusal::unknown(format!(
                 "Unrecognized option: {name}.{member}: {} has no options",
                 self.id
-            ))),
+            ));
+            reading.tolerate(name, member, value, Err(refusal))?;
         }
+        Ok(())
     }
 }
 
@@ -173,13 +176,15 @@ impl OptionValue for KeyOrder {
                 "{name}={text}: a column family always has a comparator; built in are {KNOWN}"
             )));
         };
-        description.without_members(name)?;
         if description.is_named(self.name()) {
             return Ok(());
         }
         if description.is_named(reading.own.comparator.name()) {
             *self = reading.own.comparator.clone();
             return Ok(());
+        }
+        if description.id == self.name() {
+            return description.without_members(name, reading);
         }
         if description.id.ends_with(".u64ts") {
             return Err(Refusal::unsupported(format!(
@@ -188,7 +193,7 @@ impl OptionValue for KeyOrder {
         }
         *self = KeyOrder::from_name(description.id)
             .ok_or_else(|| unknown_id("Comparator", name, text, KNOWN))?;
-        Ok(())
+        description.without_members(name, reading)
     }
 
     fn write(&self, _: Style) -> Option<String> {
@@ -210,18 +215,21 @@ impl Object for Arc<dyn MergeOperator> {
         if let Some(own) = own.filter(|own| description.is_named(own.name())) {
             return Ok(Some(Arc::clone(own)));
         }
+        if merge_operator::by_id(description.id, None).is_none() {
+            return Ok(None);
+        }
         let mut delimiter = None;
         let appends = description
             .id
             .to_ascii_lowercase()
             .starts_with("stringappend");
         for (member, value) in &description.members {
-            if !appends || *member != "delimiter" {
-                return Err(Refusal::unknown(format!(
-                    "Extra option not recognized: {name}.{member}"
-                )));
+            if appends && *member == "delimiter" {
+                delimiter = Some(read_scalar::<String>(name, value)?);
+                continue;
             }
-            delimiter = Some(read_scalar::<String>(name, value)?);
+            let refusal = Refusal::unknown(format!("Extra option not recognized: {name}.{member}"));
+            reading.tolerate(name, member, value, Err(refusal))?;
         }
         let found = merge_operator::by_id(description.id, delimiter.as_deref());
         let is_ours = |found: &Self| !reading.recorded_names || found.name() == description.id;
@@ -250,13 +258,16 @@ impl Object for Arc<dyn PrefixExtractor> {
         description: &Description<'_>,
         reading: &mut Reading,
     ) -> Result<Option<Self>, Refusal> {
-        description.without_members(name)?;
         let own = reading.own.prefix_extractor.as_ref();
         if let Some(own) = own.filter(|own| description.is_named(own.name())) {
             return Ok(Some(Arc::clone(own)));
         }
         let is_ours = |found: &Self| !reading.recorded_names || found.name() == description.id;
-        Ok(prefix::by_id(description.id).filter(is_ours))
+        let found = prefix::by_id(description.id).filter(is_ours);
+        if found.is_some() {
+            description.without_members(name, reading)?;
+        }
+        Ok(found)
     }
 
     fn text(&self, _: Style) -> String {
@@ -402,13 +413,14 @@ macro_rules! plain_objects {
             fn make(
                 name: &str,
                 description: &Description<'_>,
-                _: &mut Reading,
+                reading: &mut Reading,
             ) -> Result<Option<Self>, Refusal> {
-                description.without_members(name)?;
-                Ok(match description.id {
-                    $($id => Some($Type::$Variant),)*
-                    _ => None,
-                })
+                let found = match description.id {
+                    $($id => $Type::$Variant,)*
+                    _ => return Ok(None),
+                };
+                description.without_members(name, reading)?;
+                Ok(Some(found))
             }
 
             fn text(&self, _: Style) -> String {
@@ -455,13 +467,33 @@ plain_objects! {
     }
 }
 
-option_enum! {
+plain_objects! {
     /// The rule that ends a data block.
-    pub(crate) enum FlushBlockPolicy {
+    #[derive(Default)]
+    pub(crate) enum FlushBlockPolicy, "FlushBlockPolicyFactory" {
         /// By size.
+        #[default]
         BySize = "FlushBlockBySizePolicyFactory",
         /// After each key.
         EveryKey = "FlushBlockEveryKeyPolicyFactory",
+    }
+}
+
+/// A block always has a rule: no object means the rule by size.
+impl OptionValue for FlushBlockPolicy {
+    fn kind() -> String {
+        Option::<Self>::kind()
+    }
+
+    fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal> {
+        let mut found = Some(*self);
+        found.read(name, text, reading)?;
+        *self = found.unwrap_or_default();
+        Ok(())
+    }
+
+    fn write(&self, style: Style) -> Option<String> {
+        Some(self.text(style))
     }
 }
 

@@ -614,3 +614,96 @@ fn a_value_that_an_open_refuses_is_mended_in_a_file() {
             .unwrap_or_else(|error| panic!("{text}: {error}"));
     }
 }
+
+/// The text of an OPTIONS file of RocksDB with one more statement.
+fn file_with(info: &crate::options::OptionInfo, value: &str) -> Option<String> {
+    let statement = format!("  {}={value}\n", info.name);
+    let place = |section: &str| match info.section == section {
+        true => statement.as_str(),
+        false => "",
+    };
+    let table = ["BlockBasedTable", "PlainTable", "CuckooTable"]
+        .into_iter()
+        .find(|table| info.section == format!("TableOptions/{table}"));
+    let is_there = table.is_some() || ["DBOptions", "CFOptions"].contains(&info.section);
+    is_there.then(|| {
+        format!(
+            "[Version]\n  rocksdb_version=7.8.3\n  options_file_version=1.1\n[DBOptions]\n{}[CFOptions \
+             \"default\"]\n{}[TableOptions/{} \"default\"]\n{}",
+            place("DBOptions"),
+            place("CFOptions"),
+            table.unwrap_or("BlockBasedTable"),
+            if table.is_some() { statement.as_str() } else { "" },
+        )
+    })
+}
+
+#[test]
+fn an_unknown_object_of_any_kind_is_skipped_with_its_parts_or_refused_by_its_id() {
+    let mut skips = ConfigOptions::new();
+    skips.set_ignore_unsupported_options(true);
+    let mut refuses = ConfigOptions::new();
+    refuses.set_ignore_unsupported_options(false);
+    let mut tried = 0;
+    for info in crate::Options::registry() {
+        if !info.kind.contains("object id") && !info.kind.contains("cache string") {
+            continue;
+        }
+        for value in [
+            "Unheard",
+            "{id=Unheard;size=3;}",
+            "{id=Unheard;inner={id=Other;delimiter=\\:;};ttl=0;}",
+        ] {
+            let Some(text) = file_with(info, value) else {
+                continue;
+            };
+            if info.kind.contains("cache string") && value == "Unheard" {
+                continue;
+            }
+            tried += 1;
+            let file = parse(&text, &skips)
+                .unwrap_or_else(|error| panic!("{} = {value}: {error}", info.name));
+            let ignored: Vec<&str> = file.ignored.iter().map(|option| &*option.name).collect();
+            assert_eq!(ignored, [info.name], "{value}");
+            let error = parse(&text, &refuses).map(|_| ()).unwrap_err();
+            assert_eq!(
+                error.kind(),
+                ErrorKind::NotSupported,
+                "{}: {error}",
+                info.name
+            );
+            assert!(error.message().contains("Unheard"), "{error}");
+        }
+    }
+    assert!(tried > 30, "{tried}");
+}
+
+#[test]
+fn a_known_object_stays_where_a_part_of_it_is_unknown_to_this_release() {
+    let mut skips = ConfigOptions::new();
+    skips.set_ignore_unknown_options(true);
+    let text = "[Version]\n  rocksdb_version=99.0.0\n[DBOptions]\n[CFOptions \"default\"]\n  \
+                merge_operator={id=StringAppendOperator;fresh=1;delimiter=;;}\n  \
+                prefix_extractor={id=rocksdb.FixedPrefix.4;fresh=1;}\n  \
+                comparator={id=rocksdb.ReverseBytewiseComparator;fresh=1;}\n"
+        .replace("delimiter=;;", "delimiter=+;");
+    let file = parse(&text, &skips).unwrap();
+    let family = &file.families[0].1;
+    assert_eq!(
+        family.get_comparator().name(),
+        "rocksdb.ReverseBytewiseComparator"
+    );
+    let names: Vec<String> = [
+        family
+            .get_merge_operator()
+            .map(|found| found.name().to_owned()),
+        family
+            .get_prefix_extractor()
+            .map(|found| found.name().to_owned()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    assert_eq!(names, ["StringAppendOperator", "rocksdb.FixedPrefix.4"]);
+    assert_eq!(file.ignored.len(), 3);
+}
