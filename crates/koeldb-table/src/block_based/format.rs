@@ -386,11 +386,6 @@ impl Footer {
             TableKind::Plain => 0..=1,
             TableKind::Cuckoo | TableKind::CuckooVersions => 1..=1,
         };
-        if !supported.contains(&format_version) {
-            return Err(Error::corruption(format!(
-                "Corrupt or unsupported format_version: {format_version}"
-            )));
-        }
         let mut footer = Footer {
             kind,
             format_version,
@@ -401,6 +396,23 @@ impl Footer {
             metaindex: BlockHandle::NULL,
             index: BlockHandle::NULL,
         };
+        if !supported.contains(&format_version) {
+            // A footer whose checksum holds was written with this version.
+            let newest = *supported.end();
+            let is_newer = format_version > newest.max(CONTEXT_CHECKSUM_VERSION);
+            return Err(
+                if is_newer && footer.take_extended(part2, bytes, offset).is_ok() {
+                    Error::not_supported(format!(
+                        "format_version {format_version} is newer than {newest}, the newest that this \
+                         release reads: read the table with the release that wrote it"
+                    ))
+                } else {
+                    Error::corruption(format!(
+                        "Corrupt or unsupported format_version: {format_version}"
+                    ))
+                },
+            );
+        }
         if format_version < CONTEXT_CHECKSUM_VERSION {
             footer.metaindex = BlockHandle::take(&mut part2)?;
             footer.index = BlockHandle::take(&mut part2)?;
@@ -426,11 +438,7 @@ impl Footer {
         self.checksum.base = coding::take_fixed32(&mut part2)?;
         let size = u64::from(coding::take_fixed32(&mut part2)?);
         coding::take_bytes(&mut part2, 16)?;
-        if coding::take_fixed64(&mut part2)? != 0 {
-            return Err(Error::corruption(
-                "File uses a future feature not supported in this version",
-            ));
-        }
+        let features = coding::take_fixed64(&mut part2)?;
         if self.checksum.kind != ChecksumKind::None {
             let mut cleared = *bytes;
             if let Some(place) = cleared.get_mut(5..9) {
@@ -442,6 +450,11 @@ impl Footer {
                     "Footer at {offset} checksum mismatch: stored = {stored}, computed = {computed}"
                 )));
             }
+        }
+        if features != 0 {
+            return Err(Error::not_supported(
+                "File uses a future feature not supported in this version",
+            ));
         }
         let start = size
             .checked_add(BLOCK_TRAILER_BYTES as u64)
@@ -581,6 +594,82 @@ mod tests {
         future[41] = 8;
         let error = Footer::decode(&future, 1 << 41).unwrap_err();
         assert_eq!(error.message(), "Corrupt or unsupported format_version: 8");
+    }
+
+    #[test]
+    fn a_footer_of_a_newer_format_is_not_supported_if_its_checksum_holds_and_damaged_if_not() {
+        for kind in [
+            ChecksumKind::Crc32c,
+            ChecksumKind::XxHash64,
+            ChecksumKind::Xxh3,
+        ] {
+            let footer = Footer {
+                kind: TableKind::BlockBased,
+                format_version: 8,
+                checksum: ChecksumContext { kind, base: 77 },
+                metaindex: BlockHandle {
+                    offset: (1 << 20) - 305,
+                    size: 300,
+                },
+                index: BlockHandle::NULL,
+            };
+            let bytes = footer.encode(1 << 20).unwrap();
+            let file_bytes = (1 << 20) + FOOTER_BYTES as u64;
+            let error = Footer::decode(&bytes, file_bytes).unwrap_err();
+            assert_eq!(
+                error.kind(),
+                koeldb_base::ErrorKind::NotSupported,
+                "{error}"
+            );
+            assert!(
+                error.message().contains("format_version 8 is newer than 7"),
+                "{error}"
+            );
+            for at in 1..41 {
+                let mut damaged = bytes;
+                damaged[at] ^= 1;
+                assert!(
+                    Footer::decode(&damaged, file_bytes)
+                        .unwrap_err()
+                        .is_corruption(),
+                    "{at}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_footer_with_an_unknown_feature_is_not_supported_if_its_checksum_holds() {
+        let footer = Footer {
+            kind: TableKind::BlockBased,
+            format_version: 7,
+            checksum: ChecksumContext {
+                kind: ChecksumKind::Xxh3,
+                base: 77,
+            },
+            metaindex: BlockHandle {
+                offset: 100,
+                size: 300,
+            },
+            index: BlockHandle::NULL,
+        };
+        let mut bytes = footer.encode(405).unwrap();
+        let file_bytes = 405 + FOOTER_BYTES as u64;
+        bytes[33] = 1;
+        assert!(
+            Footer::decode(&bytes, file_bytes)
+                .unwrap_err()
+                .is_corruption()
+        );
+        bytes[5..9].fill(0);
+        let checksum = footer.own_checksum(&bytes, 405);
+        bytes[5..9].copy_from_slice(&checksum.to_le_bytes());
+        let error = Footer::decode(&bytes, file_bytes).unwrap_err();
+        assert_eq!(
+            error.kind(),
+            koeldb_base::ErrorKind::NotSupported,
+            "{error}"
+        );
     }
 
     #[test]

@@ -273,7 +273,7 @@ flag_table! {
     enable_index_compression: bool = true, Table, Sets(Scope::Table, "enable_index_compression"), "Compress index blocks too.";
     enable_pipelined_write: bool = true, Engine, Sets(Scope::Db, "enable_pipelined_write"), "The log and the memtables of consecutive write groups overlap.";
     enable_write_thread_adaptive_yield: bool = true, Engine, Sets(Scope::Db, "enable_write_thread_adaptive_yield"), "Waiting writers spin before they block.";
-    env_uri: String = "", Run, Bench, "A remote store in RocksDB. KoelDB runs on the local file system, with a notice.";
+    env_uri: String = "", Run, Bench, "Default. Other environments, such as remote stores, are refused.";
     expand_range_tombstones: bool = false, Work, Bench, "Deletes the keys of a range one by one instead.";
     experimental_mempurge_threshold: f64 = 0.0, Engine, Sets(Scope::Family, "experimental_mempurge_threshold"), "Removed. Moved to the family option of the same name.";
     expire_style: String = "none", Work, Bench, "timeseries: none, compaction_filter or delete removes expired entries.";
@@ -289,7 +289,7 @@ flag_table! {
     finish_after_writes: bool = false, Work, Bench, "The background writer stops after writes operations instead of when the readers end.";
     force_consistency_checks: bool = true, Engine, Sets(Scope::Family, "force_consistency_checks"), "Check the order of files at every version change, also in release builds.";
     format_version: i32 = 7, Table, Sets(Scope::Table, "format_version"), "Version of the block-based format; options files default to 6.";
-    fs_uri: String = "", Run, Bench, "A remote file system in RocksDB. KoelDB runs on the local one, with a notice.";
+    fs_uri: String = "", Run, Bench, "PosixFileSystem or posix://. Other file systems are refused.";
     hard_pending_compaction_bytes_limit: u64 = 137_438_953_472, Compaction, Sets(Scope::Family, "hard_pending_compaction_bytes_limit"), "Compaction debt at which writes stop.";
     hash_bucket_count: i64 = 1_048_576, Memtable, Custom, "Buckets of prefix_hash and hash_linkedlist.";
     histogram: bool = false, Run, Bench, "Prints a latency histogram per kind of operation, with percentiles to p99.99. Costs a clock reading per operation.";

@@ -83,8 +83,12 @@ pub(crate) fn reference() -> String {
 fn measure(line: &mut CommandLine) -> Outcome {
     let flags = &mut line.flags;
     for (name, uri) in [("env_uri", &flags.env_uri), ("fs_uri", &flags.fs_uri)] {
-        if !uri.is_empty() {
-            eprintln!("Note: --{name}={uri} names a remote store; the local file system is used");
+        // The names of the file system that RocksDB has built in, which is the one here.
+        let is_local = matches!(uri.as_str(), "Default" | "DefaultEnv" | "PosixFileSystem");
+        if !uri.is_empty() && !is_local && !uri.starts_with("posix://") {
+            return Err(Failure::new(format!(
+                "--{name}={uri} is not supported: only the local file system is built in; leave the flag out"
+            )));
         }
     }
     flags.use_existing_db |= flags.readonly;

@@ -305,3 +305,25 @@ fn counters_of_threads_and_figures_of_the_allocator_are_printed_on_request() {
     let has_figures = cfg!(all(target_os = "linux", target_env = "gnu"));
     assert_eq!(out.contains("allocated bytes: "), has_figures, "{out}");
 }
+
+#[test]
+fn a_file_system_that_is_not_built_in_is_refused_by_its_name_before_anything_is_written() {
+    let scratch = Scratch::new();
+    for flag in ["--env_uri=hdfs://host/", "--fs_uri=zenfs://dev:nvme0n1"] {
+        let err = fail(
+            "db_bench",
+            &[&scratch.db(), "--benchmarks=fillseq", "--num=10", flag],
+        );
+        assert!(err.contains(flag), "{err}");
+        let out = succeed(
+            "db_bench",
+            &[
+                &scratch.db(),
+                "--benchmarks=fillseq",
+                "--num=10",
+                "--fs_uri=posix://",
+            ],
+        );
+        assert!(out.contains("fillseq"), "{out}");
+    }
+}

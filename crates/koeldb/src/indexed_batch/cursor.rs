@@ -60,6 +60,8 @@ impl BatchCursor {
             database: {
                 let mut options = options.clone();
                 options.set_prefix_same_as_start(false);
+                // Operands of the batch are merged with them.
+                options.set_keys_only(false);
                 family.cursor_opt(&options)
             },
             visible: 0..view.len(),

@@ -241,7 +241,7 @@ impl Target for Options {
         {
             registry::set(&mut self.cf, "", name, value, reading)
         } else {
-            Ok(())
+            registry::set(&mut self.db, "", name, value, reading)
         }
     }
 }

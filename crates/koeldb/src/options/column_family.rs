@@ -399,7 +399,7 @@ option_section! {
         [mutable] memtable_prefix_bloom_probes "Removed. Number of probes, now fixed.";
         [mutable] min_partial_merge_operands "Removed. Operands before partial merging.";
         [mutable] snap_refresh_nanos "Removed. Refresh of the snapshot list in compactions.";
-        [mutable] bottommost_temperature "Removed. Renamed last_level_temperature.";
+        [mutable] bottommost_temperature -> last_level_temperature "Removed. Renamed last_level_temperature.";
         [fixed] compaction_measure_io_stats "Removed. See report_bg_io_stats.";
         [fixed] purge_redundant_kvs_while_flush "Removed. Always on.";
         [fixed] level_compaction_dynamic_file_size "Removed. Always on.";

@@ -445,7 +445,7 @@ option_section! {
         [fixed] use_clean_delete_during_flush "Speedb's: drop deletes early during flush.";
         [mutable] allow_os_buffer "Removed. Page cache use of data files; see use_direct_reads.";
         [mutable] base_background_compactions "Removed. Lower bound of compaction slots.";
-        [fixed] use_direct_writes "Removed. Renamed use_direct_io_for_flush_and_compaction.";
+        [fixed] use_direct_writes -> use_direct_io_for_flush_and_compaction "Removed. Renamed use_direct_io_for_flush_and_compaction.";
         [fixed] disableDataSync "Removed. Do not sync data files.";
         [fixed] disable_data_sync "Removed. Do not sync data files.";
         [fixed] experimental_allow_mempurge "Removed. Moved to the family option experimental_mempurge_threshold.";
@@ -458,7 +458,7 @@ option_section! {
         [fixed] fail_if_options_file_error "Removed. Whether failing to write OPTIONS fails the call.";
         [fixed] access_hint_on_compaction_start "Removed. fadvise hint for compaction inputs (NONE, NORMAL, SEQUENTIAL, WILLNEED).";
         [fixed] preserve_deletes "Removed. Keep deletions for external readers.";
-        [fixed] concurrent_prepare "Removed. Renamed two_write_queues.";
+        [fixed] concurrent_prepare -> two_write_queues "Removed. Renamed two_write_queues.";
         [fixed] seq_per_batch "Removed. Internal to transactions.";
         [fixed] rate_limiter "Removed. Written by no release; see rate_limiter_bytes_per_sec.";
     }

@@ -89,7 +89,7 @@ macro_rules! option_section {
         $vis:vis struct $Type:ident, $section:literal;
         options $rows:tt
         declined $declined:tt
-        removed { $([$removed_mutability:ident] $removed:ident $removed_doc:literal;)* }
+        removed { $([$removed_mutability:ident] $removed:ident $(-> $successor:ident)? $removed_doc:literal;)* }
         aliases { $($alias:ident = $name:ident;)* }
         accessors { $($Target:ident $place:tt;)* }
         $(short_form $short:path;)?
@@ -108,6 +108,7 @@ macro_rules! option_section {
                     $crate::options::registry::Removed {
                         name: stringify!($removed),
                         mutable: option_section!(@mutable $removed_mutability),
+                        successor: option_section!(@successor $($successor)?),
                         documentation: $removed_doc,
                     },
                 )*];
@@ -273,6 +274,8 @@ macro_rules! option_section {
     };
     (@setter) => { None };
     (@setter $setter:ident) => { Some(stringify!($setter)) };
+    (@successor) => { None };
+    (@successor $successor:ident) => { Some(stringify!($successor)) };
     (@mutable mutable) => { true };
     (@mutable fixed) => { false };
     (@effect honoured) => { $crate::options::registry::Effect::Honoured };

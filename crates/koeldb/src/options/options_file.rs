@@ -291,6 +291,19 @@ impl<'a> Parser<'a> {
             });
             return Ok(());
         }
+        if let Err(refusal) = &outcome
+            && (registry::was_renamed::<DbOptions>(name)
+                || registry::was_renamed::<ColumnFamilyOptions>(name))
+        {
+            // A file of an older release, whose other options are as good.
+            self.reading.ignored.push(IgnoredOption {
+                section,
+                name: name.to_owned(),
+                value: value.to_owned(),
+                reason: refusal.message.clone(),
+            });
+            return Ok(());
+        }
         self.reading.tolerate(&section, name, value, outcome)
     }
 

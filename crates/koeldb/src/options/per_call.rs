@@ -120,6 +120,7 @@ const CALLS: &[Call] = &[
                 "true",
                 "Trims the readahead to the bounds.",
             ),
+            ("keys_only", "bool", "false", "Scans return empty values."),
             (
                 "table_filter",
                 "function",
@@ -133,20 +134,12 @@ const CALLS: &[Call] = &[
                 "Charges reads to the rate limiter.",
             ),
         ],
-        accepted: &[
-            (
-                "pin_data",
-                "bool",
-                "false",
-                "Pins blocks; values pin theirs without it.",
-            ),
-            (
-                "keys_only",
-                "bool",
-                "false",
-                "Permits empty values; scans return them all.",
-            ),
-        ],
+        accepted: &[(
+            "pin_data",
+            "bool",
+            "false",
+            "Pins blocks; values pin theirs without it.",
+        )],
         refused: &[
             (
                 "timestamp",

@@ -230,6 +230,8 @@ pub(crate) struct Row<S: 'static> {
 pub(crate) struct Removed {
     pub(crate) name: &'static str,
     pub(crate) mutable: bool,
+    /// The option of another name that took over its meaning.
+    pub(crate) successor: Option<&'static str>,
     pub(crate) documentation: &'static str,
 }
 
@@ -281,6 +283,28 @@ pub(crate) fn was_removed<S: Section>(name: &str) -> bool {
     S::removed().iter().any(|removed| removed.name == name)
 }
 
+/// Returns the refusal of an older name with a value other than the default of its successor.
+///
+/// It would have no effect, although the caller asks for one.
+fn refused_renamed<S: Section>(removed: &Removed, text: &str) -> Option<Refusal> {
+    let successor = removed.successor?;
+    let row = S::rows().iter().find(|row| row.name == successor)?;
+    let is_default = (row.write)(&S::default(), Style::Full).as_deref() == Some(text);
+    (!is_default).then(|| {
+        Refusal::invalid(format!(
+            "{}={text} has no effect: the option was renamed; set {successor}",
+            removed.name
+        ))
+    })
+}
+
+/// Whether an option of this name of older releases has another name today.
+pub(crate) fn was_renamed<S: Section>(name: &str) -> bool {
+    S::removed()
+        .iter()
+        .any(|removed| removed.name == name && removed.successor.is_some())
+}
+
 /// Sets an option or member by name; `path` precedes the name in messages.
 pub(crate) fn set<S: Section>(
     target: &mut S,
@@ -324,7 +348,7 @@ pub(crate) fn set<S: Section>(
                 full(name)
             )))
         } else {
-            Ok(())
+            refused_renamed::<S>(removed, grammar::trim(text)).map_or(Ok(()), Err)
         };
     }
     let hint = suggestion::<S>(name);

@@ -591,13 +591,19 @@ impl DbCursor {
         self.scan
             .as_ref()
             .filter(|scan| scan.valid())
-            .map(|scan| self.shown(scan.value()))
+            .map(|scan| match self.options.keys_only {
+                true => &[],
+                false => self.shown(scan.value()),
+            })
     }
 
     /// An owned key and value of the current entry; a long value is not copied.
     #[must_use]
     pub fn pinned_entry(&self) -> Option<(PinnedSlice, PinnedSlice)> {
         let scan = self.scan.as_ref().filter(|scan| scan.valid())?;
+        if self.options.keys_only {
+            return Some((PinnedSlice::copy_of(scan.key()), PinnedSlice::default()));
+        }
         let value = scan.pinned_value();
         let value = match self.hidden_bytes {
             0 => value,

@@ -481,3 +481,39 @@ fn prefix_filters_are_used_as_the_options_say() {
         }
     }
 }
+
+#[test]
+fn a_scan_of_keys_only_returns_every_key_and_empty_values() {
+    let db = open(&base_options());
+    let long = "x".repeat(10_000);
+    for key in ["a", "b", "c"] {
+        db.put(key, &long).unwrap();
+    }
+    db.flush().unwrap();
+    db.put("b", "newer").unwrap();
+    db.delete("c").unwrap();
+    db.put("d", &long).unwrap();
+    let mut options = ReadOptions::new();
+    options.set_keys_only(true);
+    let mut cursor = db.cursor_opt(&options);
+    let mut keys = Vec::new();
+    let mut is_valid = cursor.seek_to_first().unwrap();
+    while is_valid {
+        keys.push(cursor.key().unwrap().to_vec());
+        assert_eq!(cursor.value(), Some(&[][..]));
+        is_valid = cursor.next().unwrap();
+    }
+    assert_eq!(keys, [b"a", b"b", b"d"]);
+    for mode in [IteratorMode::Start, IteratorMode::End] {
+        let found: Vec<_> = db
+            .iterator_opt(mode, &options)
+            .map(|entry| entry.unwrap())
+            .collect();
+        assert_eq!(found.len(), 3);
+        assert!(found.iter().all(|(_, value)| value.is_empty()));
+    }
+    assert_eq!(
+        db.get_opt("a", &options).unwrap().as_deref(),
+        Some(long.as_bytes())
+    );
+}

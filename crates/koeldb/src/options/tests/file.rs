@@ -707,3 +707,46 @@ fn a_known_object_stays_where_a_part_of_it_is_unknown_to_this_release() {
     assert_eq!(names, ["StringAppendOperator", "rocksdb.FixedPrefix.4"]);
     assert_eq!(file.ignored.len(), 3);
 }
+
+#[test]
+fn an_older_name_whose_value_asks_for_something_is_refused_by_its_new_one_and_noted_in_files() {
+    for (name, value, default, successor) in [
+        (
+            "bottommost_temperature",
+            "kCold",
+            "kUnknown",
+            "last_level_temperature",
+        ),
+        ("concurrent_prepare", "true", "false", "two_write_queues"),
+        (
+            "use_direct_writes",
+            "true",
+            "false",
+            "use_direct_io_for_flush_and_compaction",
+        ),
+    ] {
+        let apply = |value: &str| {
+            Options::new()
+                .apply_str(&format!("{name}={value}"), &ConfigOptions::new())
+                .map(|_| ())
+        };
+        apply(default).unwrap();
+        let error = apply(value).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.message().contains(name), "{error}");
+        assert!(error.message().contains(successor), "{error}");
+        let of_family = name == "bottommost_temperature";
+        for (value, noted) in [(default, 0), (value, 1)] {
+            let statement = format!("{name}={value}\n");
+            let (db, family) = match of_family {
+                true => ("", statement.as_str()),
+                false => (statement.as_str(), ""),
+            };
+            let file = read(&format!("[DBOptions]\n{db}{CF}{family}")).unwrap();
+            assert_eq!(file.ignored.len(), noted, "{name}={value}");
+            if let Some(option) = file.ignored.first() {
+                assert!(option.reason.contains(successor), "{option}");
+            }
+        }
+    }
+}
