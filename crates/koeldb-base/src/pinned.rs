@@ -2,7 +2,8 @@
 //!
 //! A [`PinnedSlice`] is 24 bytes. Up to 16 bytes are stored inline; a longer value is a position
 //! and a reference to the [`Buffer`] that contains it: a block, a memtable's arena, a mapped file,
-//! or its own memory after a merge. Small values never touch a shared reference count: cloning one
+//! or its own memory after a merge. Where the buffer is much larger than a value of up to
+//! [`COPIED_BYTES_MAX`] bytes, as an arena is, the value is copied to memory of its own. Small values never touch a shared reference count: cloning one
 //! that two threads share costs more than a batched lookup. The inline bytes are two whole words:
 //! loads whose size differs from that of the stores before them stall on store forwarding.
 
@@ -86,6 +87,10 @@ impl fmt::Debug for Buffer {
 
 const INLINE_BYTES: usize = 16;
 
+/// The length up to which a copy costs about as much as a reference: two locked instructions, or an
+/// allocation and its release (measured: 17 ns and 16 to 19 ns; 30 ns for 1000 bytes).
+pub const COPIED_BYTES_MAX: usize = 256;
+
 /// Inline bytes, aligned to a word.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
@@ -104,6 +109,7 @@ enum Repr {
         start: u64,
         owner: Arc<Buffer>,
     },
+    Owned(Box<[u8]>),
 }
 
 /// Loads up to 16 bytes as a little-endian number, padded with zeros.
@@ -184,10 +190,13 @@ impl PinnedSlice {
     #[inline]
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
-        if bytes.len() <= INLINE_BYTES {
-            Self::inline(bytes)
-        } else {
-            Self::from(bytes.to_vec())
+        match bytes.len() {
+            0..=INLINE_BYTES => Self::inline(bytes),
+            0..=COPIED_BYTES_MAX => PinnedSlice {
+                repr: Repr::Owned(bytes.into()),
+            },
+            // Its clones share it.
+            _ => Self::from(bytes.to_vec()),
         }
     }
 
@@ -209,10 +218,11 @@ impl PinnedSlice {
         match &self.repr {
             Repr::Inline { len, bytes } => &bytes.0[..*len as usize],
             Repr::Shared { len, start, owner } => owner.slice(*start, *len),
+            Repr::Owned(bytes) => bytes,
         }
     }
 
-    /// The part of the value in `range`, pinned in the same memory.
+    /// The part of the value in `range`, pinned in the same memory or copied.
     ///
     /// # Panics
     /// If the range is not inside the value.
@@ -220,6 +230,7 @@ impl PinnedSlice {
     pub fn subslice(&self, range: std::ops::Range<usize>) -> Self {
         match &self.repr {
             Repr::Inline { .. } => Self::inline(&self.as_slice()[range]),
+            Repr::Owned(bytes) => Self::copy_of(&bytes[range]),
             Repr::Shared { len, start, owner } => {
                 assert!(
                     range.start <= range.end && range.end <= *len as usize,
@@ -271,7 +282,7 @@ impl From<PinnedSlice> for bytes::Bytes {
     fn from(slice: PinnedSlice) -> Self {
         match &slice.repr {
             Repr::Inline { .. } => bytes::Bytes::copy_from_slice(&slice),
-            Repr::Shared { .. } => bytes::Bytes::from_owner(slice),
+            Repr::Shared { .. } | Repr::Owned(_) => bytes::Bytes::from_owner(slice),
         }
     }
 }
@@ -335,6 +346,19 @@ mod tests {
         let value = PinnedSlice::from(b"koel".to_vec());
         assert!(value == "koel" && value == b"koel" && value == b"koel"[..]);
         assert!(value == b"koel".to_vec() && value != "cuckoo");
+    }
+
+    #[test]
+    fn copied_values_of_every_length_are_equal_to_their_bytes() {
+        for len in [0, 16, 17, 255, COPIED_BYTES_MAX, COPIED_BYTES_MAX + 1] {
+            let bytes = vec![7; len];
+            let value = PinnedSlice::copy_of(&bytes);
+            assert_eq!(value, bytes);
+            assert_eq!(value.clone(), bytes);
+            assert_eq!(value.subslice(len / 2..len), bytes[len / 2..]);
+            assert_eq!(bytes::Bytes::from(value.clone()), bytes);
+            assert_eq!(Vec::from(value), bytes);
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use koeldb_base::coding::to_usize;
-use koeldb_base::pinned::{Buffer, PinnedSlice, Region};
+use koeldb_base::pinned::{Buffer, COPIED_BYTES_MAX, PinnedSlice, Region};
 use koeldb_base::{SeqNo, ValueType};
 
 use crate::memtable::MemtableOptions;
@@ -660,12 +660,16 @@ impl SharedArena {
         &self.arena
     }
 
-    /// Pins the value, which keeps the arena alive if it is too long to be copied inline.
+    /// Pins the value, which keeps the arena alive if it is too long to be copied.
     ///
     /// # Safety
     /// `value` must lie in memory that this arena allocated, initialized and never writes again.
     #[inline]
     pub(crate) unsafe fn pin(&self, value: &[u8]) -> PinnedSlice {
+        // A value of some bytes would hold an arena of megabytes.
+        if value.len() <= COPIED_BYTES_MAX {
+            return PinnedSlice::copy_of(value);
+        }
         let len = u32::try_from(value.len()).expect("values are under 4 GiB");
         PinnedSlice::pin(&self.buffer, value.as_ptr().addr() as u64, len)
     }

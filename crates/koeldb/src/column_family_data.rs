@@ -21,7 +21,9 @@ use koeldb_lsm::{TableOpener, Version};
 
 use crate::counters::ColumnFamilyCounters;
 use crate::listener::FlushReason;
-use crate::memtables::{LoggedMemtable, MemtableMaker, StandbyMemtable, write_buffer_bytes};
+use crate::memtables::{
+    HeldMemtables, LoggedMemtable, MemtableMaker, StandbyMemtable, write_buffer_bytes,
+};
 use crate::options::{ColumnFamilyOptions, CompactionStyle, age_limits, pick_settings};
 use crate::super_version::{SuperVersion, SuperVersionCell};
 use crate::ttl::Ttl;
@@ -35,6 +37,8 @@ pub(crate) struct ColumnFamilyState {
     pub(crate) active: LoggedMemtable,
     /// Sealed memtables, oldest first.
     pub(crate) sealed: Vec<LoggedMemtable>,
+    /// Memtables that were flushed, as far as readers hold them.
+    pub(crate) held: HeldMemtables,
     pub(crate) version: Arc<Version>,
     /// The value of [`SuperVersion::seqno_max`] in the next super-version.
     pub(crate) seqno_max: SeqNo,
@@ -129,6 +133,7 @@ impl ColumnFamilyData {
         let state = ColumnFamilyState {
             active,
             sealed: Vec::new(),
+            held: HeldMemtables::default(),
             version,
             seqno_max: SeqNo::MAX,
             options,
@@ -516,6 +521,18 @@ impl ColumnFamilyData {
 }
 
 impl ColumnFamilyState {
+    /// Removes the `count` oldest sealed memtables, which are in a table now.
+    pub(crate) fn take_flushed(&mut self, count: usize) {
+        self.held.add(self.sealed.drain(..count));
+    }
+
+    /// The memory of the memtables that are not flushed.
+    pub(crate) fn unflushed_bytes(&self) -> usize {
+        let sealed = self.sealed.iter().map(|sealed| &sealed.memtable);
+        let all = sealed.chain([&self.active.memtable]);
+        all.map(|memtable| memtable.memory_bytes()).sum()
+    }
+
     /// Whether entries are in memtables only.
     pub(crate) fn has_unflushed(&self) -> bool {
         !self.sealed.is_empty() || !self.active.memtable.is_empty()

@@ -479,12 +479,8 @@ impl Db {
         let mut report = MemoryReport::default();
         for family in self.inner().families.all() {
             family.read(|state| {
-                report.memtables += state.active.memtable.memory_bytes() as u64;
-                report.memtables += state
-                    .sealed
-                    .iter()
-                    .map(|m| m.memtable.memory_bytes() as u64)
-                    .sum::<u64>();
+                report.memtables += state.unflushed_bytes() as u64;
+                report.held_memtables += state.held.bytes() as u64;
                 report.table_readers += state
                     .version
                     .files()
@@ -513,8 +509,11 @@ impl ColumnFamily {
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct MemoryReport {
-    /// Memtables.
+    /// Memtables that are not flushed.
     pub memtables: u64,
+    /// Memtables that are flushed, and still held by cursors, snapshots of a secondary database, or
+    /// values: one longer than 256 bytes that was read from a memtable holds all of it.
+    pub held_memtables: u64,
     /// Blocks in the cache.
     pub block_cache: u64,
     /// Pinned blocks of the block cache.
@@ -527,7 +526,7 @@ impl MemoryReport {
     /// The total memory.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.memtables + self.block_cache + self.table_readers
+        self.memtables + self.held_memtables + self.block_cache + self.table_readers
     }
 }
 

@@ -6,7 +6,7 @@
 //! like any memtable and is dropped with its column family.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use koeldb_base::KeyOrder;
 use koeldb_base::coding::to_usize;
@@ -24,6 +24,36 @@ pub(crate) struct LoggedMemtable {
     pub(crate) memtable: Arc<Memtable>,
     pub(crate) first_log: FileNumber,
     pub(crate) charge: Option<Arc<Charge>>,
+    /// The memory of the entries, while anything refers to it.
+    pub(crate) memory: Weak<EntryMemory>,
+}
+
+/// A mark of the memory of a memtable's entries, dropped with it, and the charge for it.
+#[derive(Debug)]
+pub(crate) struct EntryMemory(
+    #[expect(dead_code, reason = "held until the memory is freed")] Option<Arc<Charge>>,
+);
+
+/// The memtables that are flushed, and held by readers: super-versions, cursors and long values.
+#[derive(Debug, Default)]
+pub(crate) struct HeldMemtables(Vec<(Weak<EntryMemory>, usize)>);
+
+impl HeldMemtables {
+    /// Adds memtables that were flushed, and forgets those that were freed.
+    pub(crate) fn add(&mut self, flushed: impl Iterator<Item = LoggedMemtable>) {
+        self.0.retain(|(memory, _)| memory.strong_count() > 0);
+        self.0
+            .extend(flushed.map(|flushed| (flushed.memory, flushed.memtable.memory_bytes())));
+    }
+
+    /// The memory of those that are still held.
+    pub(crate) fn bytes(&self) -> usize {
+        let held = self
+            .0
+            .iter()
+            .filter(|(memory, _)| memory.strong_count() > 0);
+        held.map(|(_, bytes)| bytes).sum()
+    }
 }
 
 impl LoggedMemtable {
@@ -89,16 +119,12 @@ impl MemtableMaker {
         manager.map(|manager| Charge::new(manager, 0))
     }
 
-    fn options(
-        &self,
-        options: &ColumnFamilyOptions,
-        charge: Option<&Arc<Charge>>,
-    ) -> MemtableOptions {
+    fn options(&self, options: &ColumnFamilyOptions, memory: &Arc<EntryMemory>) -> MemtableOptions {
         MemtableOptions {
             recycler: Some(Arc::clone(&self.recycler)),
             sorter: Some(Arc::clone(&self.sorter)),
             fixed_hash_seed: self.is_stepped,
-            charge: charge.map(|charge| Arc::clone(charge) as _),
+            charge: Some(Arc::clone(memory) as _),
             ..options.memtable_options()
         }
     }
@@ -106,8 +132,9 @@ impl MemtableMaker {
     /// Creates an empty memtable that is not active yet.
     pub(crate) fn make(&self, order: &KeyOrder, options: &ColumnFamilyOptions) -> LoggedMemtable {
         let charge = self.charge();
-        let memtable = Memtable::new(order.clone(), &self.options(options, charge.as_ref()));
-        self.logged(memtable, charge)
+        let memory = Arc::new(EntryMemory(charge.clone()));
+        let memtable = Memtable::new(order.clone(), &self.options(options, &memory));
+        self.logged(memtable, charge, &memory)
     }
 
     /// Creates an empty memtable as the successor of the active one.
@@ -117,16 +144,23 @@ impl MemtableMaker {
         options: &ColumnFamilyOptions,
     ) -> LoggedMemtable {
         let charge = self.charge();
-        let memtable = active.successor(&self.options(options, charge.as_ref()));
-        self.logged(memtable, charge)
+        let memory = Arc::new(EntryMemory(charge.clone()));
+        let memtable = active.successor(&self.options(options, &memory));
+        self.logged(memtable, charge, &memory)
     }
 
-    fn logged(&self, memtable: Arc<Memtable>, charge: Option<Arc<Charge>>) -> LoggedMemtable {
+    fn logged(
+        &self,
+        memtable: Arc<Memtable>,
+        charge: Option<Arc<Charge>>,
+        memory: &Arc<EntryMemory>,
+    ) -> LoggedMemtable {
         if let Some(charge) = &self.recycler_charge {
             charge.set(self.recycler.memory_bytes());
         }
         let logged = LoggedMemtable {
             charge,
+            memory: Arc::downgrade(memory),
             first_log: 0,
             memtable,
         };

@@ -118,7 +118,7 @@ impl Background {
                 versions.set_needed_from(empty, first);
             }
             self.tree.log_edit(&mut versions, family, edit, |state| {
-                state.sealed.drain(..taken.len());
+                state.take_flushed(taken.len());
                 state.flushing = 0;
             })?
         };
@@ -307,7 +307,7 @@ impl Background {
                 let version = installed.iter().find(|(id, _)| *id == family.id);
                 family.update_and_install(self.context.delayed_write_rate(), |state| {
                     if is_live {
-                        state.sealed.drain(..memtables.len());
+                        state.take_flushed(memtables.len());
                     }
                     state.flushing = 0;
                     if let Some((_, version)) = version {

@@ -145,14 +145,10 @@ fn numeric_property(
         "num-unscheduled-compactions" => commit.families.queue().count(WorkKind::Compaction),
         "background-errors" => commit.health.error_count(),
         "cur-size-active-mem-table" => state(|state| state.active.memtable.memory_bytes() as u64),
-        "cur-size-all-mem-tables" | "size-all-mem-tables" => state(|state| {
-            let sealed: usize = state
-                .sealed
-                .iter()
-                .map(|sealed| sealed.memtable.memory_bytes())
-                .sum();
-            (state.active.memtable.memory_bytes() + sealed) as u64
-        }),
+        "cur-size-all-mem-tables" => state(|state| state.unflushed_bytes() as u64),
+        "size-all-mem-tables" => {
+            state(|state| (state.unflushed_bytes() + state.held.bytes()) as u64)
+        }
         "num-entries-active-mem-table" => state(|state| state.active.memtable.entry_count()),
         "num-entries-imm-mem-tables" => state(|state| {
             state

@@ -38,6 +38,7 @@ mod family_costs;
 mod file_options;
 mod files;
 mod golden;
+mod held_memtables;
 mod history;
 mod info_log;
 mod ingest;
