@@ -190,13 +190,15 @@ impl PinnedSlice {
     #[inline]
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
-        match bytes.len() {
-            0..=INLINE_BYTES => Self::inline(bytes),
-            0..=COPIED_BYTES_MAX => PinnedSlice {
+        if bytes.len() <= INLINE_BYTES {
+            Self::inline(bytes)
+        } else if bytes.len() <= COPIED_BYTES_MAX {
+            PinnedSlice {
                 repr: Repr::Owned(bytes.into()),
-            },
+            }
+        } else {
             // Its clones share it.
-            _ => Self::from(bytes.to_vec()),
+            Self::from(bytes.to_vec())
         }
     }
 

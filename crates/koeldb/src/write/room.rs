@@ -237,16 +237,22 @@ impl CommitPipeline {
         let Some(manager) = &self.write_buffers else {
             return Ok(());
         };
-        let begun = self.context.clock.now();
-        self.counters.stopped_by_memory();
+        let mut begun = None;
         while manager.should_stall() {
-            let left = self.remaining_wait(mode)?;
             let mut is_flushing = false;
             for database in manager.databases() {
                 is_flushing |= database.flush_all_sealed();
             }
-            if !is_flushing && !(manager.should_flush() && self.seal_largest_of_all(commit)?) {
+            if !is_flushing {
+                is_flushing = manager.should_flush() && self.seal_largest_of_all(commit)?;
+            }
+            if !is_flushing {
                 break;
+            }
+            let left = self.remaining_wait(mode)?;
+            if begun.is_none() {
+                begun = Some(self.context.clock.now());
+                self.counters.stopped_by_memory();
             }
             let slice = left.min(Duration::from_millis(100));
             if !self.context.env.pool.wait(slice) {
@@ -254,7 +260,9 @@ impl CommitPipeline {
             }
             self.health.check_writable()?;
         }
-        self.record_stall(begun);
+        if let Some(begun) = begun {
+            self.record_stall(begun);
+        }
         Ok(())
     }
 

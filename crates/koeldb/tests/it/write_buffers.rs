@@ -186,7 +186,7 @@ fn memtables_that_cursors_hold_cause_no_flush_of_a_few_entries() {
         let manager = WriteBufferManager::new(BUDGET, allow_stall);
         let db = Db::open(&options(&manager), "/held").unwrap();
         let mut cursors = Vec::new();
-        let put = |number: u32| db.put(number.to_be_bytes(), [1; 1000]).unwrap();
+        let put = |number: u32| db.put(number.to_le_bytes(), [1; 1000]).unwrap();
         let mut number = 0;
         while manager.get_usage() <= BUDGET {
             put(number);
