@@ -56,6 +56,11 @@ pub(crate) struct Wal {
 }
 
 impl Wal {
+    /// Whether no record was appended.
+    fn is_unwritten(&self) -> bool {
+        !self.has_unsynced && self.writer.is_empty()
+    }
+
     /// Records that the previous log is durable, if the log does not do so yet.
     fn confirm_previous(&mut self) -> Result<()> {
         let Some(before) = self.unconfirmed.take() else {
@@ -208,6 +213,10 @@ impl WalSet {
         let turn = self.unsynced.take_turn();
         turn.sync(|| self.context.fs.sync_dir(&self.context.wal_dir))?;
         wal.take_over_syncs();
+        if wal.is_unwritten() {
+            // Whether a log without records survives a crash does not matter.
+            return Ok(());
+        }
         if wal.has_unsynced || !wal.is_entry_synced {
             // The first sync of a log records that the logs before it are durable. If they are
             // missing nevertheless, no crash explains it.
@@ -256,7 +265,7 @@ impl WalSet {
         wal.follows = Some(previous_number);
         lock(&self.closed).push((previous_number, previous.len()));
         if !is_durable {
-            self.unsynced.add(previous);
+            self.unsynced.add(previous_number, previous);
         } else if let Err(error) = previous.close() {
             self.context
                 .info_log
@@ -329,6 +338,12 @@ impl WalSet {
             self.pinned.retire(old)
         };
         let limits = ArchiveLimits::of(&self.context.db_options);
+        if limits.is_none() {
+            for log in self.unsynced.take_before(min_needed) {
+                // A failure loses nothing: the entries are in tables.
+                let _ = log.close();
+            }
+        }
         let is_any = !unused.is_empty();
         for (number, _) in unused {
             self.remove(number, limits.is_some());

@@ -70,7 +70,10 @@ impl Opening {
         Ok(Wal {
             writer,
             number,
-            is_entry_synced: recovered.stopped_early || !recovered.undecided.is_empty(),
+            // The edit began a MANIFEST, whose name in CURRENT was synced with its directory.
+            is_entry_synced: self.wal_dir == self.path
+                || recovered.stopped_early
+                || !recovered.undecided.is_empty(),
             has_unsynced: false,
             follows: recovered.kept.last().map(|(number, _)| *number),
             unconfirmed: None,

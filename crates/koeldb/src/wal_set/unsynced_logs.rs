@@ -2,7 +2,8 @@
 //!
 //! The leader adds to them when it starts a new log; the leader, flushes and syncs beside writers
 //! sync them. The latter two do so without leadership, since the leader may be waiting for that
-//! flush. A thread that finds none may proceed, so it waits for logs that are being synced.
+//! flush. A thread that finds none may proceed, so it waits for logs that are being synced. A log that
+//! became obsolete before its sync is never synced.
 //!
 //! # Invariants
 //! - **S1** One thread syncs logs at a time, the one being written included: the system reports a
@@ -12,6 +13,7 @@
 //!   it was chosen acknowledges nothing.
 
 use koeldb_base::Result;
+use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use koeldb_log::RecordWriter;
 
@@ -35,8 +37,9 @@ impl ClosedLog for RecordWriter {
 
 /// The closed logs that are not durable yet, oldest first.
 pub(crate) struct UnsyncedLogs<L> {
-    /// The logs, oldest first. A thread locks them after it took write leadership, or without it.
-    logs: Mutex<Vec<L>>,
+    /// The logs with their numbers, oldest first. A thread locks them after it took write
+    /// leadership, or without it.
+    logs: Mutex<Vec<(FileNumber, L)>>,
     /// The lock held during a sync, so that no thread assumes its completion too early.
     syncing: Mutex<()>,
     /// The number of times that logs were given up.
@@ -55,8 +58,15 @@ impl<L> Default for UnsyncedLogs<L> {
 
 impl<L: ClosedLog> UnsyncedLogs<L> {
     /// Adds the log that was closed last.
-    pub(crate) fn add(&self, log: L) {
-        lock(&self.logs).push(log);
+    pub(crate) fn add(&self, number: FileNumber, log: L) {
+        lock(&self.logs).push((number, log));
+    }
+
+    /// Takes the logs before `min_needed`, which need no sync: their entries are in tables.
+    pub(crate) fn take_before(&self, min_needed: FileNumber) -> Vec<L> {
+        let mut logs = lock(&self.logs);
+        let count = logs.partition_point(|(number, _)| *number < min_needed);
+        logs.drain(..count).map(|(_, log)| log).collect()
     }
 
     /// Syncs all closed logs, and then their directory entries.
@@ -101,14 +111,14 @@ impl<L: ClosedLog> SyncTurn<'_, L> {
         }
         let synced = unsynced
             .iter_mut()
-            .try_for_each(ClosedLog::sync)
+            .try_for_each(|(_, log)| log.sync())
             .and_then(|()| sync_directory());
         if let Err(error) = synced {
             // They are kept, before those that were closed in the meantime.
             lock(logs).splice(..0, unsynced);
             return Err(error);
         }
-        unsynced.into_iter().try_for_each(ClosedLog::close)
+        unsynced.into_iter().try_for_each(|(_, log)| log.close())
     }
 
     /// Gives up the log being written, and removes all closed ones.

@@ -5,7 +5,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use koeldb::fs::{
-    Clock, Failure, FaultAction, FaultRule, Operation, Purpose, SurvivalPolicy, SystemClock,
+    Clock, Failure, FaultAction, FaultRule, FileSystem, MemoryFileSystem, Operation, Purpose,
+    SurvivalPolicy, SystemClock, TraceDetail, TraceFileSystem,
 };
 use koeldb::{Db, WriteOptions};
 
@@ -129,4 +130,68 @@ fn a_failed_sync_beside_writers_stops_them_and_is_not_repeated() {
     db.resume().unwrap();
     db.put_opt("after", "value", &synced).unwrap();
     assert_left(&storage, &["before", "lost", "after"]);
+}
+
+#[test]
+fn a_close_syncs_only_what_was_logged_and_not_synced() {
+    let memory = MemoryFileSystem::new();
+    let trace = Arc::new(TraceFileSystem::new(
+        Arc::new(memory.clone()),
+        TraceDetail::Events,
+    ));
+    let options = over(Arc::clone(&trace) as Arc<dyn FileSystem>);
+    let mut synced = WriteOptions::new();
+    synced.set_sync(true);
+    type Writes<'a> = &'a dyn Fn(&Db);
+    let cases: [(Writes<'_>, usize); 6] = [
+        (&|_| (), 0),
+        (&|db| db.put("a", "value").unwrap(), 1),
+        (&|db| db.put_opt("b", "value", &synced).unwrap(), 0),
+        (
+            &|db| {
+                db.put("c", "value").unwrap();
+                db.flush_wal(true).unwrap();
+            },
+            0,
+        ),
+        (
+            &|db| {
+                db.put("d", "value").unwrap();
+                db.flush().unwrap();
+            },
+            0,
+        ),
+        (
+            &|db| {
+                for n in 0..100 {
+                    db.put(format!("e{n}"), "value").unwrap();
+                }
+            },
+            1,
+        ),
+    ];
+    let mut keys = 0;
+    for (number, (writes, expected)) in cases.iter().enumerate() {
+        let db = Db::open(&options, HERE).unwrap();
+        assert_eq!(db.range(..).count(), keys, "case {number}");
+        writes(&db);
+        keys = db.range(..).count();
+        let _ = trace.take_events();
+        drop(db);
+        let events = trace.take_events();
+        let syncs: Vec<_> = events
+            .iter()
+            .filter(|event| {
+                let operation = event.operation;
+                matches!(
+                    operation,
+                    Operation::SyncData | Operation::SyncAll | Operation::SyncDir
+                )
+            })
+            .collect();
+        assert_eq!(syncs.len(), *expected, "case {number}: {syncs:?}");
+        let left = memory.crash_image(SurvivalPolicy::Strict, 0);
+        let db = Db::open(&over(Arc::new(left)), HERE).unwrap();
+        assert_eq!(db.range(..).count(), keys, "case {number}");
+    }
 }

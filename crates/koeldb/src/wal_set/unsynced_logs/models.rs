@@ -36,7 +36,7 @@ fn model(name: &str, failures: usize) {
             durable: Arc::clone(&durable),
             failures,
         };
-        unsynced.add(log(failures));
+        unsynced.add(1, log(failures));
         let flushes = [(); 2].map(|()| {
             let (unsynced, durable) = (Arc::clone(&unsynced), Arc::clone(&durable));
             spawn(move || {
@@ -47,7 +47,7 @@ fn model(name: &str, failures: usize) {
             })
         });
         // The leader starts a log, and then syncs a write to it.
-        unsynced.add(log(0));
+        unsynced.add(2, log(0));
         let synced = unsynced.sync(|| Ok(()));
         assert!(synced.is_err() || durable.load(Ordering::Relaxed) >= 2);
         let mut failed = usize::from(synced.is_err());
@@ -75,10 +75,11 @@ fn logs_given_up_are_given_up_under_nobodys_hands() {
     explore("logs owed and given up", || {
         let unsynced = Arc::new(UnsyncedLogs::default());
         let durable = Arc::new(AtomicUsize::new(0));
-        unsynced.add(Log {
+        let log = Log {
             durable: Arc::clone(&durable),
             failures: 1,
-        });
+        };
+        unsynced.add(1, log);
         let flush = {
             let unsynced = Arc::clone(&unsynced);
             spawn(move || unsynced.sync(|| Ok(())).is_err())
@@ -104,10 +105,11 @@ fn a_sync_beside_the_leader_vouches_for_no_log_that_was_given_up() {
         let unsynced = Arc::new(UnsyncedLogs::default());
         let older = Arc::new(AtomicUsize::new(0));
         let leader = Arc::new(Mutex::new(Current::default()));
-        unsynced.add(Log {
+        let log = Log {
             durable: Arc::clone(&older),
             failures: 0,
-        });
+        };
+        unsynced.add(1, log);
         let sync = {
             let (unsynced, leader) = (Arc::clone(&unsynced), Arc::clone(&leader));
             let older = Arc::clone(&older);
