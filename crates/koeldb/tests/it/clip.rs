@@ -60,10 +60,10 @@ fn fill(family: &ColumnFamily, seed: u64, removal: Removal) {
     };
     for round in 0..4 {
         for number in 0..100 {
-            if mix(seed ^ (round << 8) ^ number) % 3 == 0 {
+            if mix(seed ^ (round << 8) ^ number).is_multiple_of(3) {
                 family.put(key(number), format!("{round}")).unwrap();
             }
-            if mix(seed ^ (round << 8) ^ number) % 7 == 0 {
+            if mix(seed ^ (round << 8) ^ number).is_multiple_of(7) {
                 family.merge(key(number), "more").unwrap();
             }
         }
@@ -98,7 +98,7 @@ fn clipped_is_exact(style: CompactionStyle, removal: Removal, seed: u64, with_lo
     options
         .set_compaction_style(style)
         .set_disable_auto_compactions(seed.is_multiple_of(2))
-        .set_level_compaction_dynamic_level_bytes(seed % 3 != 0)
+        .set_level_compaction_dynamic_level_bytes(!seed.is_multiple_of(3))
         .set_target_file_size_base(1 << 10)
         .set_merge_operator(StringAppend::new(","));
     let db = Db::open(&options, HERE).unwrap();
