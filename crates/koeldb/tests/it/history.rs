@@ -12,15 +12,18 @@
 //!
 //! - `draw`: column families, keys, values and changes. `options`: option strings.
 //! - `operations`: the steps of a turn. `turns`: turns and hand-overs.
+//! - `copies`: checkpoints, backups and secondaries. `transactions`: prepared and settled by either.
 //! - `theirs` and `ours`: the engines. `child`: KoelDB in a process that is killed.
 
 mod child;
+mod copies;
 mod draw;
 pub(crate) mod model;
 mod operations;
 mod options;
 mod ours;
 pub(crate) mod theirs;
+mod transactions;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -128,6 +131,11 @@ struct History<'h> {
     in_flight: Option<Vec<Family>>,
     /// The puts of transactions that are prepared and not settled.
     prepared: Vec<Prepared>,
+    /// The copies that KoelDB made in this turn.
+    copies: Vec<copies::Copy>,
+    copies_made: u64,
+    /// A secondary of KoelDB, in a turn of RocksDB.
+    secondary: Option<Ours>,
     /// Options of the last open by RocksDB.
     latest: Latest,
     /// Whether a column family was recreated with another comparator.
@@ -205,6 +213,9 @@ fn run(seed: u64, rocks: &mut RocksDb, figures: &Figures, is_verbose: bool) -> R
         may_lose: false,
         in_flight: None,
         prepared: Vec::new(),
+        copies: Vec::new(),
+        copies_made: 0,
+        secondary: None,
         latest: Latest::default(),
         is_remade: false,
         is_theirs: false,

@@ -34,6 +34,8 @@ import org.rocksdb.*;
  * compact NAME FROM TO FLAGS LEVEL    '-': no bound; flags: f (force the bottommost level), x (exclusive)
  * compact_files NAME LEVEL PICK       compacts a part of the live files, which PICK chooses
  * ingest NAME FLAGS FILE [KIND KEY VALUE]...   flags: b (behind), m (move); kinds: p, m, d
+ * checkpoint DIR
+ * backup DIR FLUSH                    adds a backup to those in DIR
  * snapshot / release INDEX            snapshots are numbered as in a list
  * dump NAME SNAPSHOT DIRECTIONS       entry lines `e KEY VALUE`, then ok; snapshot -1: none; directions 1: forward only
  * verify                              verifies the checksums of all tables
@@ -147,6 +149,17 @@ public final class History {
                 Snapshot snapshot = snapshots.remove(Integer.parseInt(fields[1]));
                 db.releaseSnapshot(snapshot);
                 snapshot.close();
+            }
+            case "checkpoint" -> {
+                try (Checkpoint checkpoint = Checkpoint.create(db)) {
+                    checkpoint.createCheckpoint(fields[1]);
+                }
+            }
+            case "backup" -> {
+                try (BackupEngineOptions options = new BackupEngineOptions(fields[1]);
+                        BackupEngine engine = BackupEngine.open(Env.getDefault(), options)) {
+                    engine.createNewBackup(db, fields[2].equals("1"));
+                }
             }
             case "dump" -> dump(fields[1], Integer.parseInt(fields[2]), fields[3].equals("2"));
             case "verify" -> db.verifyChecksum();

@@ -315,7 +315,9 @@ impl History<'_> {
                         .map(drop),
                 }
             }
-            94..96 => {
+            94 => self.copy(engine),
+            95 => self.look_by_our_secondary(engine),
+            96 => {
                 let pause = Duration::from_millis(self.random.below(20));
                 self.note(&format!("sleep {pause:?}"));
                 SystemClock.sleep(pause);

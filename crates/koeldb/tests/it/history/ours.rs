@@ -5,9 +5,10 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use koeldb::{
-    BottommostLevelCompaction, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions,
-    CompactRangeOptions, Comparator, ConfigOptions, Db, FlushOptions, KeyBounds, Options,
-    ReadOptions, Snapshot, WriteBatch, WriteOptions,
+    BackupEngine, BackupEngineOptions, BottommostLevelCompaction, CheckpointOptions, ColumnFamily,
+    ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Comparator, ConfigOptions,
+    CreateBackupOptions, Db, FlushOptions, FlushPolicy, KeyBounds, Options, ReadOptions,
+    RestoreOptions, Snapshot, TransactionDbOptions, WriteBatch, WriteOptions,
 };
 
 use super::model::{Order, Scan};
@@ -41,6 +42,9 @@ fn say(error: &koeldb::Error) -> String {
 #[derive(Clone, Debug, Default)]
 pub(super) struct How {
     pub(super) read_only: bool,
+    pub(super) transactions: bool,
+    /// The directory of a secondary, if it is one.
+    pub(super) secondary: Option<PathBuf>,
     /// Options that replace those of the OPTIONS file: of the database, and of families by name.
     pub(super) database: String,
     pub(super) families: BTreeMap<String, String>,
@@ -58,6 +62,9 @@ impl Ours {
             let loaded = Options::load_latest(dir, &reading)?;
             let mut options = loaded.options;
             options.apply_str(&how.database, &reading)?;
+            if how.transactions {
+                options.set_transactions(&TransactionDbOptions::new());
+            }
             let mut builder = Db::builder(&options);
             for (name, mut family) in loaded.column_families {
                 if let Some(text) = how.families.get(&name) {
@@ -70,6 +77,9 @@ impl Ours {
             }
             if how.read_only {
                 builder.read_only();
+            }
+            if let Some(path) = &how.secondary {
+                builder.secondary(path);
             }
             builder.open(dir)
         };
@@ -91,6 +101,62 @@ impl Ours {
     fn family(&self, name: &str) -> Answer<ColumnFamily> {
         let family = self.db.cf_handle(name);
         family.ok_or_else(|| format!("KoelDB: no family {name}"))
+    }
+
+    pub(super) fn id_of(&self, name: &str) -> Option<u32> {
+        self.db.cf_handle(name).map(|family| family.id())
+    }
+
+    pub(super) fn catch_up(&self) -> Answer<()> {
+        let caught_up = self.db.try_catch_up_with_primary();
+        caught_up.map(drop).map_err(|error| say(&error))
+    }
+
+    pub(super) fn checkpoint(&self, path: &Path, flush: bool) -> Answer<()> {
+        let mut how = CheckpointOptions::new();
+        if flush {
+            how.set_flush(FlushPolicy::Always);
+        }
+        let made = self.db.create_checkpoint_opt(path, &how);
+        made.map(drop).map_err(|error| say(&error))
+    }
+
+    /// Adds a backup to those in the directory.
+    pub(super) fn backup(&self, backups: &Path, flush: bool) -> Answer<()> {
+        let engine = BackupEngine::open(backups, &BackupEngineOptions::new());
+        let engine = engine.map_err(|error| say(&error))?;
+        let mut how = CreateBackupOptions::new();
+        how.set_flush_before_backup(flush);
+        let made = engine.create_new_backup_opt(&self.db, &how);
+        made.map(drop).map_err(|error| say(&error))
+    }
+
+    /// Prepares a transaction of puts.
+    pub(super) fn prepare<'p>(
+        &self,
+        name: &str,
+        puts: impl Iterator<Item = (&'p str, &'p [u8], &'p [u8])>,
+    ) -> Answer<()> {
+        let mut transaction = self.db.transaction();
+        for (family, key, value) in puts {
+            let family = self.family(family)?;
+            let put = transaction.put_cf(&family, key, value);
+            put.map_err(|error| say(&error))?;
+        }
+        let prepared = transaction.prepare(name);
+        prepared.map(drop).map_err(|error| say(&error))
+    }
+
+    /// Commits or rolls back all prepared transactions.
+    pub(super) fn settle(&self, commits: bool) -> Answer<()> {
+        for transaction in self.db.prepared_transactions() {
+            match commits {
+                true => transaction.commit().map(drop),
+                false => transaction.rollback(),
+            }
+            .map_err(|error| say(&error))?;
+        }
+        Ok(())
     }
 
     pub(super) fn write(&self, batch: &[u8], sync: bool, unlogged: bool) -> Answer<()> {
@@ -280,6 +346,18 @@ fn collect<K: AsRef<[u8]>>(entries: impl Iterator<Item = koeldb::Result<(K, K)>>
             Err(error) => Err(say(&error)),
         })
         .collect()
+}
+
+/// Restores the newest backup, after checking the checksums of all.
+pub(super) fn restore(backups: &Path, path: &Path) -> Answer<()> {
+    let restore = || {
+        let engine = BackupEngine::open(backups, &BackupEngineOptions::new())?;
+        let newest = engine.backups().last().map(|backup| backup.backup_id);
+        let newest = newest.ok_or_else(|| koeldb::Error::corruption("no backup"))?;
+        engine.verify_backup(newest, true)?;
+        engine.restore(newest, path, path, &RestoreOptions::new())
+    };
+    restore().map(drop).map_err(|error| say(&error))
 }
 
 /// Fails with the first difference between a scan and the expected one.

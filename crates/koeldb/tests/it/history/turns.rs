@@ -9,10 +9,10 @@ use koeldb::fs::{Clock, SystemClock};
 
 use super::child::{self, Operation};
 use super::draw::show;
-use super::model::{Change, Dump, Family, Format, Order, encode};
+use super::model::{Dump, Format, Order, encode};
 use super::ours::{How, Ours, agree};
 use super::theirs::{REFUSES_ITS_OWN, RocksDb, hex};
-use super::{Engine, History, Prepared, options};
+use super::{Engine, History, options};
 
 /// Parts of the messages of permitted open failures in KoelDB.
 const REFUSALS: &[&str] = &[
@@ -62,7 +62,7 @@ impl History<'_> {
     }
 
     /// Reopens the directory in RocksDB with the same options.
-    fn reopen_theirs(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
+    pub(super) fn reopen_theirs(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
         let dir = self.db.display().to_string();
         let latest = self.latest.clone();
         let mode = match (latest.as_written, latest.for_transactions) {
@@ -99,7 +99,7 @@ impl History<'_> {
     }
 
     /// Opens the directory in KoelDB; `None` if that failed for a permitted reason.
-    fn open_ours(&mut self, how: &How) -> Result<Option<Ours>, String> {
+    pub(super) fn open_ours(&mut self, how: &How) -> Result<Option<Ours>, String> {
         self.note(&format!("KoelDB opens: {how:?}"));
         let ours = match Ours::open(&self.db, how) {
             Ok(ours) => ours,
@@ -113,12 +113,12 @@ impl History<'_> {
         if found != names {
             return Err(format!("KoelDB opened {found:?}, not {names:?}"));
         }
-        self.is_theirs = false;
+        self.is_theirs &= how.read_only;
         Ok(Some(ours))
     }
 
     /// Returns the parameters of an open with the options of the OPTIONS file.
-    fn how(&self) -> How {
+    pub(super) fn how(&self) -> How {
         let families = self.families.iter();
         let ignoring = families.filter(|family| family.order == Order::NoCase);
         How {
@@ -144,7 +144,7 @@ impl History<'_> {
     }
 
     /// Dumps the directory without changing it, by a read-only open in KoelDB.
-    fn look_on(&mut self) -> Result<Option<Dump>, String> {
+    pub(super) fn look_on(&mut self) -> Result<Option<Dump>, String> {
         let how = How {
             read_only: true,
             ..self.how()
@@ -152,8 +152,11 @@ impl History<'_> {
         let ours = self.open_ours(&how)?;
         let dump = ours.map(|ours| Engine::Ours(ours).dump_all(&self.families));
         match dump.transpose() {
-            // A read-only open reads around them.
-            Err(error) if !self.fixed_of_families.is_empty() && error.contains("blob file") => {
+            // A read-only open reads around them, and entities have them from version 2 on.
+            Err(error)
+                if !self.fixed_of_families.is_empty()
+                    && (error.contains("blob file") || error.contains("unknown version 2")) =>
+            {
                 self.note(&format!("  {error}"));
                 self.figures.refusals.fetch_add(1, Ordering::Relaxed);
                 Ok(None)
@@ -163,7 +166,7 @@ impl History<'_> {
     }
 
     /// Whether RocksDB rejected an open because of a recreated column family.
-    fn is_refusal_of_remade(&mut self, error: &str) -> bool {
+    pub(super) fn is_refusal_of_remade(&mut self, error: &str) -> bool {
         let is_expected = self.is_remade && error.contains("does not match existing comparator");
         if is_expected {
             self.note(&format!("  {error}"));
@@ -172,7 +175,7 @@ impl History<'_> {
     }
 
     /// Dumps the directory by an open in RocksDB, and restores it.
-    fn look_by_theirs(&mut self, rocks: &mut RocksDb) -> Result<Option<Dump>, String> {
+    pub(super) fn look_by_theirs(&mut self, rocks: &mut RocksDb) -> Result<Option<Dump>, String> {
         let kept = self.base.with_extension("kept");
         copy_tree(&self.base, &kept);
         let dump = match self.reopen_theirs(rocks) {
@@ -190,7 +193,7 @@ impl History<'_> {
     }
 
     /// Dumps the directory by both engines, which must agree, and checks the result.
-    fn look_by_both(&mut self, what: &str, rocks: &mut RocksDb) -> Result<(), String> {
+    pub(super) fn look_by_both(&mut self, what: &str, rocks: &mut RocksDb) -> Result<(), String> {
         let ours = self.look_on()?;
         let theirs = self.look_by_theirs(rocks)?;
         if let (Some(ours), Some(theirs)) = (&ours, &theirs) {
@@ -233,6 +236,7 @@ impl History<'_> {
             self.step(&mut engine)?;
         }
         self.snapshots.clear();
+        self.secondary = None;
         let Engine::Theirs(rocks) = engine else {
             unreachable!("the engine stays the same")
         };
@@ -268,7 +272,7 @@ impl History<'_> {
         self.look_by_both("after RocksDB was killed", rocks)
     }
 
-    fn our_turn(&mut self) -> Result<(), String> {
+    fn our_turn(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
         let how = self.draw_how();
         let Some(ours) = self.open_ours(&how)? else {
             return Ok(());
@@ -289,16 +293,19 @@ impl History<'_> {
         if self.random.chance(1, 2) {
             ours.verify()?;
         }
+        if self.random.chance(1, 3) {
+            self.look_by_their_secondary(&ours, rocks)?;
+        }
         if self.random.chance(2, 3) {
             self.note("KoelDB closes");
             self.may_lose &= loses_at_close;
-            ours.close()
+            ours.close()?;
         } else {
             self.note("KoelDB is dropped");
             self.may_lose |= loses_without_close;
             drop(ours);
-            Ok(())
         }
+        self.look_at_copies_by_theirs(rocks)
     }
 
     /// Runs KoelDB in a process of its own, which is killed while it writes; RocksDB takes over.
@@ -347,104 +354,13 @@ impl History<'_> {
     }
 
     /// Whether KoelDB may refuse the directory for this reason.
-    fn is_permitted(&mut self, error: &str) -> bool {
+    pub(super) fn is_permitted(&mut self, error: &str) -> bool {
         let is_permitted = REFUSALS.iter().any(|reason| error.contains(reason));
         if is_permitted {
             self.note(&format!("  {error}"));
             self.figures.refusals.fetch_add(1, Ordering::Relaxed);
         }
         is_permitted
-    }
-
-    // Transactions of RocksDB.
-
-    fn open_for_transactions(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
-        self.latest.as_written = false;
-        self.latest.for_transactions = true;
-        self.latest.database = options::transactional(&mut self.random, &self.fixed);
-        for index in 0..self.families.len() {
-            let family = self.families[index].clone();
-            let text = self.family_text(&family);
-            self.latest.families.insert(family.name, text);
-        }
-        self.reopen_theirs(rocks)
-    }
-
-    /// Leaves transactions that RocksDB prepared and did not settle.
-    fn leave_prepared(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
-        self.open_for_transactions(rocks)?;
-        for number in 0..=self.random.below(2) {
-            let mut command = vec!["prepare".to_owned(), format!("transaction{number}")];
-            for _ in 0..=self.random.below(3) {
-                let family = self.index(self.families.len());
-                let Family {
-                    name,
-                    order,
-                    merge,
-                    format,
-                    ..
-                } = self.families[family].clone();
-                // The keys of one transaction are locked for the others.
-                let key = self.key(order, format);
-                let is_taken = |prepared: &Prepared| {
-                    prepared.family == name
-                        && order.canonical(&prepared.key) == order.canonical(&key)
-                };
-                if self.prepared.iter().any(is_taken) {
-                    continue;
-                }
-                let value = self.value(merge, format);
-                command.extend([name.clone(), hex(&key), hex(&value)]);
-                self.prepared.push(Prepared {
-                    family: name,
-                    key,
-                    value,
-                });
-            }
-            self.note(&command.join(" "));
-            let command: Vec<&str> = command.iter().map(String::as_str).collect();
-            if command.len() > 2 {
-                rocks.execute(&command)?;
-            }
-        }
-        if self.random.chance(1, 2) {
-            self.flush_theirs(rocks)?;
-        }
-        match self.random.chance(1, 2) {
-            true => rocks.execute(&["close"]).map(drop)?,
-            false => rocks.kill(),
-        }
-        self.note("RocksDB leaves prepared transactions");
-        self.figures.transactions.fetch_add(1, Ordering::Relaxed);
-        self.look_by_both("with prepared transactions", rocks)
-    }
-
-    fn flush_theirs(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
-        let names: Vec<String> = self.families.iter().map(|f| f.name.clone()).collect();
-        self.note(&format!("flush {names:?}"));
-        let mut command = vec!["flush", "1"];
-        command.extend(names.iter().map(String::as_str));
-        rocks.execute(&command).map(drop)
-    }
-
-    /// Commits or rolls back, in RocksDB, what was prepared.
-    fn settle(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
-        self.open_for_transactions(rocks)?;
-        let commits = self.random.chance(2, 3);
-        self.note(&format!("settle: commit {commits}"));
-        rocks.execute(&["resolve", if commits { "1" } else { "0" }])?;
-        for prepared in std::mem::take(&mut self.prepared) {
-            let mut families = self.families.iter_mut();
-            let family = families.find(|family| family.name == prepared.family);
-            if let Some(family) = family.filter(|_| commits) {
-                family.apply(&Change::Put(prepared.key, prepared.value));
-            }
-        }
-        let dump = Engine::Theirs(rocks).dump_all(&self.families)?;
-        self.judge("after transactions were settled: the scan", &dump)?;
-        // An open that is not for transactions skips logs of prepared sections that were committed.
-        self.flush_theirs(rocks)?;
-        rocks.execute(&["close"]).map(drop)
     }
 
     pub(super) fn run(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
@@ -457,7 +373,10 @@ impl History<'_> {
             }
             match self.random.chance(1, 4) {
                 true => self.our_killed_turn(rocks)?,
-                false => self.our_turn()?,
+                false => self.our_turn(rocks)?,
+            }
+            if self.prepared.is_empty() && self.random.chance(1, 8) {
+                self.leave_prepared_by_ours(rocks)?;
             }
             if !self.prepared.is_empty() {
                 self.settle(rocks)?;
