@@ -351,8 +351,10 @@ fn a_lost_current_is_refused_by_name_and_doctor_says_what_repair_keeps() {
 
 /// The names in a directory.
 fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let entries = std::fs::read_dir(directory).expect("a directory");
+    let name =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
+    let names = entries.map(|entry| name(entry).expect("a name"));
     let mut names: Vec<String> = names.collect();
     names.sort();
     names

@@ -258,7 +258,7 @@ fn a_forked_child_works_with_databases_of_its_own() {
         let shared = Db::open(&options, dir.path()).unwrap_err();
         assert_eq!(shared.detail(), Some(ErrorDetail::LockHeld), "{shared}");
         in_a_forked_child(|| {
-            let own = Db::open(&Options::new().create_if_missing(true), third.path()).unwrap();
+            let own = Db::open(Options::new().create_if_missing(true), third.path()).unwrap();
             use_threads(&own);
             own.close().unwrap();
         });
