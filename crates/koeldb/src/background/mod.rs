@@ -56,8 +56,7 @@ pub(crate) struct Background {
     visibility: Arc<Visibility>,
     wals: Arc<WalSet>,
     tree: Arc<Tree>,
-    /// The failure of a compaction, to be retried after a pause; no compaction starts until then.
-    compaction_failure: Mutex<Option<Error>>,
+    compaction_failures: Mutex<CompactionFailures>,
     /// The number of failed compactions since the last success.
     failed_compactions: AtomicU32,
     /// The number of calls of `Db::resume`.
@@ -67,6 +66,19 @@ pub(crate) struct Background {
     manual: ManualState,
     /// The state of the compaction service.
     offers: Offers,
+}
+
+/// The failures of compactions that are retried after a pause.
+#[derive(Default)]
+struct CompactionFailures {
+    /// The failure of the pause that is running; no compaction starts until it ends.
+    pausing: Option<Error>,
+    /// The newest failure, and the number of failures.
+    ///
+    /// A thread that waits for background work may run the failing job itself, and sees it only
+    /// after the pause.
+    newest: Option<Error>,
+    count: u64,
 }
 
 impl Background {
@@ -80,7 +92,7 @@ impl Background {
             visibility: Arc::clone(parts.visibility),
             wals: Arc::clone(parts.wals),
             tree: Arc::clone(tree),
-            compaction_failure: Mutex::default(),
+            compaction_failures: Mutex::default(),
             failed_compactions: AtomicU32::new(0),
             resume_calls: AtomicU64::new(0),
             waits_for_space: AtomicBool::new(false),
@@ -89,8 +101,12 @@ impl Background {
         }
     }
 
-    fn compaction_failure(&self) -> Option<Error> {
-        lock(&self.compaction_failure).clone()
+    /// Returns the failure that is being paused after, or else the newest one after the first
+    /// `seen`.
+    fn compaction_failure_since(&self, seen: u64) -> Option<Error> {
+        let failures = lock(&self.compaction_failures);
+        let new = failures.newest.as_ref().filter(|_| failures.count > seen);
+        failures.pausing.as_ref().or(new).cloned()
     }
 
     fn slots(&self) -> (u32, u32) {
@@ -109,7 +125,7 @@ impl Background {
             return;
         }
         self.start_flush(&mut running, flush_slots);
-        let is_paused = self.compaction_failure().is_some();
+        let is_paused = lock(&self.compaction_failures).pausing.is_some();
         if running.compactions < compaction_slots
             && !is_paused
             && self.families.queue().has(WorkKind::Compaction)
@@ -257,7 +273,12 @@ impl Background {
     fn retry_compaction_later(self: &Arc<Self>, error: &Error) {
         let background = &**self;
         let calls = background.resume_calls.load(Ordering::Acquire);
-        *lock(&background.compaction_failure) = Some(error.clone());
+        {
+            let mut failures = lock(&background.compaction_failures);
+            failures.pausing = Some(error.clone());
+            failures.newest = Some(error.clone());
+            failures.count += 1;
+        }
         self.slots.notify();
         let failures = background
             .failed_compactions
@@ -272,7 +293,7 @@ impl Background {
             interval.saturating_mul(failures.min(BACKOFF_MAX)),
             Some(calls),
         );
-        *lock(&background.compaction_failure) = None;
+        lock(&background.compaction_failures).pausing = None;
     }
 
     /// Waits while `condition` holds, or until writes are stopped or the database closes.
@@ -302,10 +323,11 @@ impl Background {
     /// Waits until no background work is running or due.
     pub(crate) fn wait_for_compact(self: &Arc<Self>, timeout: Option<Duration>) -> Result<()> {
         let deadline = timeout.map(|timeout| self.context.clock.now() + timeout);
+        let seen = lock(&self.compaction_failures).count;
         loop {
             self.health.check_open()?;
             let failure = self.health.failure();
-            if let Some(failure) = failure.or_else(|| self.compaction_failure()) {
+            if let Some(failure) = failure.or_else(|| self.compaction_failure_since(seen)) {
                 return Err(failure);
             }
             self.schedule();

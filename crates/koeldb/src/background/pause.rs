@@ -10,7 +10,7 @@ use super::Background;
 impl Background {
     /// Ends the pause after a failed compaction, because the user called `Db::resume`.
     pub(crate) fn retry_immediately(&self) {
-        *lock(&self.compaction_failure) = None;
+        lock(&self.compaction_failures).pausing = None;
         self.resume_calls.fetch_add(1, Ordering::AcqRel);
         self.slots.notify();
     }

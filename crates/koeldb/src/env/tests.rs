@@ -114,6 +114,30 @@ fn a_thread_that_helps_runs_no_job_that_waits_for_others() {
 }
 
 #[test]
+fn a_wait_without_threads_tells_that_a_compaction_fails() {
+    let faults = FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 1);
+    let env = Env::new(Arc::new(faults.clone()), Arc::new(SystemClock));
+    env.pool.allow_threads(Some(0));
+    let db = Db::open(&options(&env), "/db").unwrap();
+    faults.add_rule(FaultRule::fail(Failure::TooManyFiles).purpose(Purpose::Compaction));
+    in_time("the failure of a compaction", move || {
+        for _ in 0..4 {
+            // Overlapping tables, which are not only moved.
+            put(&db, 0).unwrap();
+            put(&db, 9).unwrap();
+            db.flush().unwrap();
+        }
+        // The waiting thread runs the compaction and its pause.
+        for _ in 0..2 {
+            let error = db.wait_for_compact(None).unwrap_err();
+            assert_eq!(error.kind(), koeldb_base::ErrorKind::IoError, "{error}");
+        }
+        faults.clear_rules();
+        db.wait_for_compact(None).unwrap();
+    });
+}
+
+#[test]
 fn a_stream_needs_no_thread() {
     let env = env_with_threads(0);
     let db = Db::open(&options(&env), "/db").unwrap();
