@@ -36,8 +36,7 @@ struct Queues {
     calls_running: usize,
     /// Whether the system refused to start a thread for a job that is still queued.
     is_short: bool,
-    /// The number of threads that the system allows, for tests.
-    #[cfg(test)]
+    /// The number of threads that a simulated system allows.
     threads_allowed: Option<usize>,
 }
 
@@ -209,7 +208,6 @@ impl Pool {
 
     /// Starts a thread; `false` if the system refuses.
     fn start_thread(&self, queues: &mut Queues) -> bool {
-        #[cfg(test)]
         if queues
             .threads_allowed
             .is_some_and(|allowed| queues.threads >= allowed)
@@ -249,7 +247,6 @@ impl Pool {
     }
 
     /// Simulates a system that allows only this many threads.
-    #[cfg(test)]
     pub(crate) fn allow_threads(&self, allowed: Option<usize>) {
         lock(&self.shared.queues).threads_allowed = allowed;
     }
@@ -420,6 +417,13 @@ impl Env {
     /// Returns `false` if none waits or the environment is of another kind.
     pub fn step(&self) -> bool {
         self.pool.step_any()
+    }
+
+    /// Simulates a system that refuses more than `threads` background threads, for tests.
+    ///
+    /// Threads that run stay until they are idle for long. `None` ends the simulation.
+    pub fn simulate_thread_limit(&self, threads: Option<usize>) {
+        self.pool.allow_threads(threads);
     }
 
     /// Creates an environment with files in memory, which are dropped with it.

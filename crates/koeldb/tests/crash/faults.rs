@@ -9,6 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use koeldb::fs::fault::Injection;
 use koeldb::fs::{
     Clock, Failure, FaultAction, FaultRule, Operation, Purpose, SurvivalPolicy, SystemClock,
 };
@@ -37,6 +38,24 @@ struct Spoiling {
 const WHOLE_SCRIPTS: u64 = 7;
 
 const ANY: fn(FaultRule) -> FaultRule = |rule| rule;
+
+/// The calls that need a descriptor.
+const DESCRIPTORS: fn(FaultRule) -> FaultRule = |rule| {
+    rule.on(&[
+        Operation::Create,
+        Operation::OpenAppend,
+        Operation::Open,
+        Operation::List,
+        Operation::SyncDir,
+        Operation::Lock,
+    ])
+};
+
+/// Logs are rotated, and there is no descriptor for the next one.
+const LOGS: fn(FaultRule) -> FaultRule = |rule| {
+    rule.on(&[Operation::Create, Operation::OpenAppend])
+        .purpose(Purpose::Wal)
+};
 
 const SPOILINGS: &[Spoiling] = &[
     Spoiling {
@@ -99,6 +118,24 @@ const SPOILINGS: &[Spoiling] = &[
         lasts: true,
         name: "ENOSPC for the MANIFEST",
     },
+    Spoiling {
+        action: || FaultAction::Fail(Failure::TooManyFiles),
+        aim: DESCRIPTORS,
+        lasts: false,
+        name: "no descriptor once",
+    },
+    Spoiling {
+        action: || FaultAction::Fail(Failure::TooManyFiles),
+        aim: DESCRIPTORS,
+        lasts: true,
+        name: "no descriptor from there on",
+    },
+    Spoiling {
+        action: || FaultAction::Fail(Failure::TooManyFiles),
+        aim: LOGS,
+        lasts: true,
+        name: "no descriptor for logs",
+    },
 ];
 
 impl Spoiling {
@@ -121,20 +158,33 @@ struct Case {
     seed: u64,
 }
 
+impl Case {
+    /// The number of background threads that the system allows; `None` without a limit.
+    fn thread_limit(&self) -> Option<usize> {
+        let drawn = mix(self.seed ^ 1);
+        let limit = usize::try_from(drawn / 2 % 3).ok();
+        limit.filter(|_| drawn.is_multiple_of(2))
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
     injected: u64,
     resumed: u64,
     reopened: u64,
     images: u64,
+    short_of_threads: u64,
 }
 
 /// Failures without an effect on callers: the operation is repeated or not needed.
-fn is_harmless(operation: Operation) -> bool {
-    matches!(
-        operation,
-        Operation::RemoveFile | Operation::RemoveDir | Operation::Close
-    )
+fn is_harmless(injection: &Injection) -> bool {
+    match injection.operation {
+        // A directory is listed to remove files from it.
+        Operation::RemoveFile | Operation::RemoveDir | Operation::Close | Operation::List => true,
+        // The engine of asynchronous reads tries itself on it. An open reports other failures.
+        Operation::Open => injection.path.ends_with("CURRENT"),
+        _ => false,
+    }
 }
 
 fn run(case: Case) -> Result<Outcome, String> {
@@ -142,6 +192,10 @@ fn run(case: Case) -> Result<Outcome, String> {
     session.lenient = true;
     session.faults.add_rule(case.spoiling.rule(case.n));
     let mut outcome = Outcome::default();
+    if let Some(limit) = case.thread_limit() {
+        session.limit_threads(limit);
+        outcome.short_of_threads += 1;
+    }
     if session.open().is_err() {
         session.surfaced.store(true, Ordering::Release);
         go_on(&mut session, &mut outcome)?;
@@ -168,11 +222,7 @@ fn run(case: Case) -> Result<Outcome, String> {
     go_on(&mut session, &mut outcome)?;
     let is_told = session.surfaced.load(Ordering::Acquire);
     let injections = session.faults.injections();
-    if !is_told
-        && !injections
-            .iter()
-            .all(|injection| is_harmless(injection.operation))
-    {
+    if !is_told && !injections.iter().all(is_harmless) {
         return Err(format!("nobody was told of {injections:?}"));
     }
     session.check_order().map_err(|Trouble(text)| text)?;
@@ -394,6 +444,7 @@ fn failing_storage_loses_nothing_owed_and_hangs_nobody() {
                             sum.0.resumed += outcome.resumed;
                             sum.0.reopened += outcome.reopened;
                             sum.0.images += outcome.images;
+                            sum.0.short_of_threads += outcome.short_of_threads;
                         }
                         Err(text) => {
                             sum.1 += 1;
@@ -419,6 +470,7 @@ fn failing_storage_loses_nothing_owed_and_hangs_nobody() {
             ("resumed", outcome.resumed),
             ("reopened", outcome.reopened),
             ("images", outcome.images),
+            ("short_of_threads", outcome.short_of_threads),
         ],
         seconds: crate::seconds() - begun,
         failures,

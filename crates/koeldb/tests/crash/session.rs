@@ -172,6 +172,12 @@ impl<'s> Session<'s> {
         options
     }
 
+    /// Lets the system refuse more background threads than these, until the session is abandoned.
+    pub(crate) fn limit_threads(&self, threads: usize) {
+        let env = self.options.get_env();
+        env.simulate_thread_limit(Some(threads));
+    }
+
     /// Has images taken from now on.
     pub(crate) fn film(&mut self, camera: &Arc<Camera>) {
         camera.attach(&self.memory);
