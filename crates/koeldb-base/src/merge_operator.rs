@@ -270,8 +270,8 @@ fn fits(key_bytes: usize, bytes: usize) -> bool {
 
 /// Combines operands without their base; `None` if they stay separate.
 ///
-/// They do without an operator, if it cannot combine them, fails or panics, and if they are too
-/// large together.
+/// They stay separate if there is no operator, if it refuses, fails or panics, and if their
+/// combination is too large.
 #[must_use]
 pub fn merge_operands(merger: Merger<'_>, key: &[u8], newest_first: &[&[u8]]) -> Option<Vec<u8>> {
     let operator = merger.operator?;

@@ -3,9 +3,10 @@
 //! A [`PinnedSlice`] is 24 bytes. Up to 16 bytes are stored inline; a longer value is a position
 //! and a reference to the [`Buffer`] that contains it: a block, a memtable's arena, a mapped file,
 //! or its own memory after a merge. Where the buffer is much larger than a value of up to
-//! [`COPIED_BYTES_MAX`] bytes, as an arena is, the value is copied to memory of its own. Small values never touch a shared reference count: cloning one
-//! that two threads share costs more than a batched lookup. The inline bytes are two whole words:
-//! loads whose size differs from that of the stores before them stall on store forwarding.
+//! [`COPIED_BYTES_MAX`] bytes, as an arena is, the value is copied to memory of its own. Small
+//! values never touch a shared reference count: cloning one that two threads share costs more than
+//! a batched lookup. The inline bytes are two whole words: loads whose size differs from that of
+//! the stores before them stall on store forwarding.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! The lock of a database directory.
 //!
-//! The file LOCK excludes RocksDB too, but only as long as it keeps its name: after its removal, the
-//! next open creates and locks another file. The directory itself is therefore locked as well; its
-//! lock belongs to the directory's identity (rules L1 to L3 of `docs/reliability.md`).
+//! The file LOCK excludes RocksDB too, but only as long as it keeps its name: after its removal,
+//! the next open creates and locks another file. The directory itself is therefore locked as well;
+//! its lock belongs to the directory's identity (rules L1 to L3 of `docs/reliability.md`).
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ impl FileLock for DirectoryLock {}
 /// # Errors
 /// `IoError` with detail `LockHeld` if another holder has one of the locks.
 pub fn lock_directory(fs: &dyn FileSystem, directory: &Path) -> Result<Box<dyn FileLock>> {
-    // First: it names a RocksDB process that holds it.
+    // LOCK first: its error names the process that holds it, also one of RocksDB.
     let file = fs.lock(&file_name::lock(directory))?;
     let directory = fs.lock(directory).map_err(|error| match error.detail() {
         Some(ErrorDetail::LockHeld) => error.context(

@@ -28,7 +28,7 @@ impl Origin {
         Origin { forks: forks() }
     }
 
-    /// Whether it is this process; otherwise this is a forked child. Costs one load.
+    /// Whether this process created the object; false in a forked child of it. Costs one load.
     #[inline]
     #[must_use]
     pub fn is_here(self) -> bool {

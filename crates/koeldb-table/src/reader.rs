@@ -321,8 +321,9 @@ impl TableReader {
         }
     }
 
-    /// Removes the data blocks of a table from the block cache; gives up after `misses_max` blocks in
-    /// a row that are not there.
+    /// Removes the data blocks of a table from the block cache.
+    ///
+    /// Gives up after `misses_max` blocks in a row that are not there.
     ///
     /// # Errors
     /// If the index cannot be read.

@@ -1,7 +1,7 @@
 //! The clip of a column family to a range of keys (RocksDB: `ClipColumnFamily`).
 //!
-//! One write deletes all keys outside of the range: no reader, crash, checkpoint or secondary sees a
-//! part of it. A flush and compactions then remove the deleted keys and their tombstones from the
+//! One write deletes all keys outside of the range: no reader, crash, checkpoint or secondary sees
+//! a part of it. A flush and compactions then remove the deleted keys and their tombstones from the
 //! tables, which no reader notices. RocksDB first drops whole tables, also those that a snapshot
 //! reads, and deletes the rest by up to three writes.
 
@@ -20,21 +20,23 @@ use crate::read::ReadOptions;
 use crate::write::commit::CommitPipeline;
 
 impl ColumnFamily {
-    /// Removes all keys outside of `from..to`, so that no table reaches outside of the range (RocksDB's
-    /// `ClipColumnFamily`).
+    /// Removes all keys outside of `from..to` (RocksDB's `ClipColumnFamily`).
     ///
-    /// One write deletes all of them; it locks no keys and conflicts with no transaction. Each write by
-    /// another thread or a transaction is either before it, and its keys outside of the range go, or
-    /// after it, and they stay. A caller that needs an empty outside stops such writes first.
+    /// Tables that reach outside of the range are compacted until none does.
+    ///
+    /// One write deletes all of the keys; it locks no keys and conflicts with no transaction. Each
+    /// write by another thread or a transaction is either before it, and its keys outside of the
+    /// range go, or after it, and they stay. A caller that needs an empty outside stops such writes
+    /// first.
     ///
     /// A snapshot keeps what it shows. While one is older than the removal, tables may still reach
     /// outside; another call after its release compacts them. They also do under FIFO compaction,
     /// which rewrites no tables.
     ///
     /// # Errors
-    /// `InvalidArgument` if `from` is after `to`; errors of writes and compactions. If the compaction
-    /// failed or manual compactions are disabled (`Incomplete`), the keys are removed, and another
-    /// call compacts the tables.
+    /// `InvalidArgument` if `from` is after `to`; errors of writes and compactions. If the
+    /// compaction failed or manual compactions are disabled (`Incomplete`), the keys are removed,
+    /// and another call compacts the tables.
     pub fn clip(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let family = self.data();

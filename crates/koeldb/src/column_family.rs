@@ -427,7 +427,8 @@ impl ColumnFamily {
 
     /// Returns the entries whose keys begin with `prefix`, regardless of the prefix extractor.
     ///
-    /// The iterator returns `NotSupported` under a comparator that does not keep such keys together.
+    /// The iterator returns `NotSupported` under a comparator that does not keep such keys
+    /// together.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> DbIterator {
         self.prefix_opt(prefix, &ReadOptions::new())

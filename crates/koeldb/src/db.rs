@@ -183,7 +183,7 @@ impl Db {
     /// families may exist. (RocksDB's `CreateColumnFamilies`.)
     ///
     /// # Errors
-    /// See [`Db::create_cf`]; none is created unless the OPTIONS file alone could not be written.
+    /// See [`Db::create_cf`]. An error creates none, or all if only the OPTIONS file is not written.
     pub fn create_cfs(
         &self,
         families: impl IntoIterator<Item = ColumnFamilyDescriptor>,
@@ -220,7 +220,7 @@ impl Db {
     /// `DropColumnFamilies`.)
     ///
     /// # Errors
-    /// See [`Db::drop_cf`]; none is dropped unless the OPTIONS file alone could not be written.
+    /// See [`Db::drop_cf`]. An error drops none, or all if only the OPTIONS file is not written.
     pub fn drop_cfs<'f>(&self, families: impl IntoIterator<Item = &'f ColumnFamily>) -> Result<()> {
         let families = families.into_iter().map(|family| Arc::clone(family.data()));
         let families: Vec<_> = families.collect();

@@ -77,7 +77,9 @@ fn key_of(bound: &Bound<Vec<u8>>) -> &[u8] {
     }
 }
 
-/// The keys with a prefix, for comparators that sort such keys together; all keys with an empty one.
+/// The keys with a prefix, for comparators that sort such keys together.
+///
+/// All keys have the empty prefix.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefixRange<P>(
     /// The prefix of the keys.

@@ -16,8 +16,7 @@ use crate::write::commit::ColumnFamilyMemtable;
 use crate::write::commit::CommitPipeline;
 
 impl CommitPipeline {
-    /// Creates column families: all of them, or none if an error is returned before the OPTIONS file
-    /// is written.
+    /// Creates column families, all or none; all if only the OPTIONS file cannot be written.
     pub(crate) fn create_families(
         &self,
         families: Vec<(String, ColumnFamilyOptions)>,
@@ -86,8 +85,7 @@ impl CommitPipeline {
         Ok(added)
     }
 
-    /// Drops column families: all of them, or none if an error is returned before the OPTIONS file
-    /// is written.
+    /// Drops column families, all or none; all if only the OPTIONS file cannot be written.
     pub(crate) fn drop_families(&self, dropped: &[Arc<ColumnFamilyData>]) -> Result<()> {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;

@@ -24,11 +24,11 @@ pub(crate) struct LoggedMemtable {
     pub(crate) memtable: Arc<Memtable>,
     pub(crate) first_log: FileNumber,
     pub(crate) charge: Option<Arc<Charge>>,
-    /// The memory of the entries, while anything refers to it.
+    /// The memory of the entries, which readers may hold longer than the memtable.
     pub(crate) memory: Weak<EntryMemory>,
 }
 
-/// A mark of the memory of a memtable's entries, dropped with it, and the charge for it.
+/// The memory of a memtable's entries: exists until that is freed, and holds its charge.
 #[derive(Debug)]
 pub(crate) struct EntryMemory(
     #[expect(dead_code, reason = "held until the memory is freed")] Option<Arc<Charge>>,

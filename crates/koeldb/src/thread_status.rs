@@ -10,7 +10,7 @@ use koeldb_base::sync::lock_plain as lock;
 use crate::context::Context;
 use crate::env::Env;
 
-/// What a background thread does.
+/// The operation of a background thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ThreadOperation {

@@ -45,7 +45,7 @@ pub(crate) struct Tree {
     purge: Purge,
     /// The OPTIONS files; locked while a new one is written.
     options_file: Mutex<OptionsFiles>,
-    /// The number of changes of options that were to be written.
+    /// The number of changes of options so far.
     options_changes: AtomicU64,
     /// The number of the newest OPTIONS file.
     options_number: AtomicU64,

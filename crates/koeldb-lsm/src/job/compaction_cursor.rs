@@ -10,9 +10,9 @@
 //!   hidden or not; the pair hides no older deletion. If a transaction checks for conflicts from
 //!   before the single deletion, and no newer entry of the key remains, both stay as the trace of
 //!   the write, the value without its bytes.
-//! - Merge operands of a stripe are combined with their base, or with each other. If that fails, they
-//!   stay as they are, with their base: reads of the key fail, and nothing else does (RocksDB: the
-//!   scope `kMustMerge`).
+//! - Merge operands of a stripe are combined with their base, or with each other. If that fails,
+//!   they stay as they are, with their base: reads of the key fail, and nothing else does (RocksDB:
+//!   the scope `kMustMerge`).
 //! - The compaction filter is called for the newest value of each key, unless a snapshot still
 //!   needs it.
 //! - On the bottommost level a value visible to every reader gets sequence number 0.

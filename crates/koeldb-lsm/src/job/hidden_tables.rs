@@ -1,4 +1,4 @@
-//! Estimates the data that a range tombstone hides in older tables.
+//! An estimate of the data that a range tombstone hides in older tables.
 //!
 //! The estimate is the weight of the tombstone's table in compaction scores (RocksDB:
 //! `compensated_range_deletion_size`, from `VersionSet::ApproximateSize`; 11.9).
@@ -59,7 +59,8 @@ impl HiddenTables<'_> {
                 }
             }
         }
-        // A tenth is precise enough, and needs no index.
+        // Within a tenth, half of the partly covered tables is precise enough, and no index is
+        // read.
         if cut_bytes <= whole_bytes / 10 {
             return whole_bytes.saturating_add(cut_bytes / 2);
         }

@@ -54,7 +54,8 @@ pub struct OutputSpec<'a> {
     pub snapshots: &'a [SeqNo],
     /// Whether there is nothing below the output.
     pub bottommost: bool,
-    /// The tables whose entries the range tombstones of the output hide; `None` if they are unknown.
+    /// The tables whose entries the range tombstones of the output hide; `None` if they are
+    /// unknown.
     pub hidden: Option<HiddenTables<'a>>,
     /// The epoch of the new files.
     pub epoch: u64,

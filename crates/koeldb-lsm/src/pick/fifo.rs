@@ -19,7 +19,7 @@ pub struct FifoSettings {
     pub ttl_secs: u64,
     /// Whether to merge small files of level 0.
     pub allow_compaction: bool,
-    /// The temperature byte of tables from each age in seconds on, ages ascending.
+    /// Ages in seconds, ascending, with the temperature byte of tables of at least that age.
     pub temperature_ages: Vec<(u64, u8)>,
 }
 

@@ -401,8 +401,9 @@ fn next_cursor(version: &Version, level: usize, plan: &CompactionPlan) -> Option
     Some((level, next.smallest.clone()))
 }
 
-/// Returns the bytes of the level below that a file overlaps, per thousand bytes of its own with the
-/// weight of its deletions.
+/// Returns the bytes of the level below that a file overlaps, per thousand bytes of its own.
+///
+/// The file's own bytes include the weight of its deletions.
 fn overlap_per_mille(version: &Version, below: usize, file: &Arc<FileMeta>) -> u64 {
     let files = &version.levels[below].files;
     let order = &version.order;

@@ -25,7 +25,7 @@ pub struct ManualRange<'a> {
     pub from: Option<&'a [u8]>,
     /// The last user key; `None` for no bound.
     pub to: Option<&'a [u8]>,
-    /// Whether `to` is the first key behind the range instead.
+    /// Whether the range ends before `to`.
     pub excludes_to: bool,
     /// The largest internal key of the previous part of this compaction.
     pub after: Option<&'a [u8]>,

@@ -170,8 +170,8 @@ impl CompactionPlan {
 
 /// Whether a compaction of the column family runs.
 ///
-/// It runs until [`CompactionPlan::end`], which comes after its result has become part of `version`:
-/// its inputs are gone from there by then, but it still claims its output range.
+/// It runs until [`CompactionPlan::end`], which comes after its result has become part of
+/// `version`: its inputs are gone from there by then, but it still claims its output range.
 #[must_use]
 pub fn is_compacting(version: &Version) -> bool {
     version.files().any(|(_, file)| file.is_being_compacted()) || !version.running.is_empty()

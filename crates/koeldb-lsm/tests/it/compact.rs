@@ -9,11 +9,11 @@
 //! ----
 //! ```
 //!
-//! `conflicts` is the oldest snapshot of a transaction. `below` names user keys that may exist below
-//! the output; `merge` joins operands with commas; `merge-fails` does without their base only, unless
-//! one is `apart`; a compaction filter removes the values in `remove` and replaces those in `change`.
-//! With `nocase`
-//! the comparator ignores the case of letters. Values may have escapes like `\x01`.
+//! `conflicts` is the oldest snapshot of a transaction. `below` names user keys that may exist
+//! below the output; `merge` joins operands with commas; `merge-fails` does without their base
+//! only, unless one is `apart`; a compaction filter removes the values in `remove` and replaces
+//! those in `change`. With `nocase` the comparator ignores the case of letters. Values may have
+//! escapes like `\x01`.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

@@ -29,7 +29,7 @@ pub struct BlockBasedWriteOptions {
     pub block_align: bool,
     /// The multiples of the file offset that no data block should cross, a power of two; 0 for any.
     pub super_block_bytes: u64,
-    /// A data block is moved behind such a multiple only if less than this is padded; 0 never moves.
+    /// The bytes of padding below which a data block moves behind such a multiple; 0 never moves.
     pub super_block_padding_max: u64,
     /// One of this many data blocks is compressed by other codecs for an estimate; 0 for none.
     pub compression_sample_period: u64,

@@ -2,9 +2,9 @@
 //!
 //! A thread exports a shared column family when it knows the versions of its own keys, and imports
 //! the tables as a column family that nobody else uses. That has exactly these versions, and some
-//! of the keys of other threads until it is clipped to keys of its own. A file has the state of each,
-//! so that the next worker knows what a kill may have left: all of an import or nothing, all of a
-//! clip or nothing.
+//! of the keys of other threads until it is clipped to keys of its own. A file has the state of
+//! each, so that the next worker knows what a kill may have left: all of an import or nothing, all
+//! of a clip or nothing.
 //!
 //! ```text
 //! slot of a thread: phase, the own keys kept (from, to), those that the next clip keeps (from, to),
@@ -30,7 +30,7 @@ const NEXT: usize = 3;
 const OTHERS: usize = 5;
 const NUMBERS: usize = 6;
 
-/// What a thread does with its column family.
+/// The operation on a column family, as a kill may have interrupted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Absent,
@@ -184,7 +184,7 @@ impl Life {
         Ok(Ok(content))
     }
 
-    /// What the column family of a thread has if these of the imported keys are kept.
+    /// Returns the content of a thread's column family that keeps these of the imported keys.
     fn kept(&self, keys: Range<u64>, others: u64) -> Content {
         let value = |number: u64| Some((number, self.expected.imported(number).value(number)?));
         Content {

@@ -58,8 +58,8 @@ fn tools() -> PathBuf {
     path.parent().expect("the directory of binaries").to_owned()
 }
 
-/// Runs commands as a reader would: with the tools in `PATH`, a database in `$DB`, and `$OUT` and the
-/// working directory for what they write.
+/// Runs commands as a reader would: with the tools in `PATH`, a database in `$DB`, and `$OUT` and
+/// the working directory for what they write.
 fn run_commands(place: &str, commands: &str) {
     let scratch = Scratch::new();
     let (db, out) = (scratch.file("db"), scratch.file("out"));

@@ -216,11 +216,11 @@ impl Background {
         Ok(last)
     }
 
-    /// Compacts the tables of `family` that reach outside of `from..to` to the last level, and rewrites
-    /// them there.
+    /// Compacts the tables of `family` that reach outside of `from..to` to the last level.
     ///
-    /// Deleted keys outside of the range then have no trace in a table, unless a snapshot needs them.
-    /// The caller has flushed the column family. No automatic compaction runs concurrently.
+    /// Those of the last level are rewritten there. Deleted keys outside of the range then have no
+    /// trace in a table, unless a snapshot needs them. The caller has flushed the column family. No
+    /// automatic compaction runs concurrently.
     pub(crate) fn compact_outside(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,

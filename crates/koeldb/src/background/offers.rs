@@ -13,7 +13,7 @@ use koeldb_base::sync::lock_plain as lock;
 /// The maximum of jobs given up in succession that lengthen the pause.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// The decisions which compactions are offered to the service.
+/// The jobs offered to a compaction service, and the pauses between them.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     state: Mutex<State>,

@@ -23,7 +23,7 @@ impl Opening {
     pub(super) fn prepare_directory(&self) -> Result<Box<dyn FileLock>> {
         let exists = self.fs.exists(&file_name::current(&self.path))?;
         if !exists {
-            self.check_vacancy()?;
+            self.check_may_create()?;
         }
         for directory in [&self.path, &self.wal_dir] {
             create_dir_durably(&*self.fs, directory)?;
@@ -37,9 +37,9 @@ impl Opening {
 
     /// Checks that a database may be created in the directory, which has no CURRENT.
     ///
-    /// Files of others, and those from which a lost database can be rebuilt, refuse it. Nothing is
-    /// written before.
-    fn check_vacancy(&self) -> Result<()> {
+    /// Fails if there are foreign files, or files from which a lost database can be rebuilt. Writes
+    /// nothing.
+    fn check_may_create(&self) -> Result<()> {
         let path = self.path.display();
         let may_create = self.db.create_if_missing;
         let refused = if !self.fs.exists(&self.path)? {
@@ -55,7 +55,7 @@ impl Opening {
                 "{path}: holds no database: CURRENT is missing (create_if_missing is false)"
             )))
         } else {
-            self.strangers()?.map(|found| {
+            self.foreign_entries()?.map(|found| {
                 Error::invalid_argument(format!(
                     "{path}: a database is created only in an empty directory, and this one holds \
                      {found}: choose another directory, or move them away"
@@ -69,11 +69,11 @@ impl Opening {
         }
     }
 
-    /// Describes the entries of the directory that are not of a database; `None` without any.
+    /// Describes the entries of the directory that belong to no database; `None` if there are none.
     ///
     /// Hidden ones do not count, nor those that an interrupted creation, a destroyed database or a
     /// new file system leaves.
-    fn strangers(&self) -> Result<Option<String>> {
+    fn foreign_entries(&self) -> Result<Option<String>> {
         let info_log = self.info_log_path(&self.path);
         let info_log_name = info_log.file_name().and_then(|name| name.to_str());
         let is_known = |name: &str| {

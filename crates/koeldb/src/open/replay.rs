@@ -58,7 +58,8 @@ struct Sections {
 
 /// An irregularity in the logs that replay found.
 ///
-/// A record with a matching checksum is none: if its content cannot be replayed, the open fails.
+/// A record with a matching checksum is not among them: if its content cannot be replayed, the open
+/// fails.
 #[derive(Clone, Copy, Debug)]
 enum Irregularity {
     /// A damaged record.
@@ -137,8 +138,8 @@ struct Replay<'a> {
     last_seqno: SeqNo,
     /// The sequence number of the next batch if nothing is missing.
     next_seqno: Option<SeqNo>,
-    /// The sequence number after the latest record, which is lower after repeated sections, and the
-    /// one if each of its operations took a number.
+    /// The sequence number after the latest record, and the larger one that follows if each of its
+    /// operations took a number. Lower than `next_seqno` after a record that repeats sections.
     end_of_record: Option<(SeqNo, SeqNo)>,
     /// The log number below which all data is in tables.
     oldest_needed: FileNumber,
@@ -279,7 +280,7 @@ fn refuse_undecided(
 
 /// Returns the error for a record whose checksum matches, but whose content cannot be replayed.
 ///
-/// It is not damage, which a recovery mode might drop: whatever wrote it acknowledged it.
+/// It is not damage, which a recovery mode might drop: its writer acknowledged it.
 pub(crate) fn refused_though_intact(error: Error) -> Error {
     if !error.is_corruption() {
         return error;
@@ -603,8 +604,8 @@ impl Replay<'_> {
 
     /// Applies the pieces of a batch.
     ///
-    /// Returns the number after the last one given, and whether the next batch may have it: unless a
-    /// section that is committed here was not read.
+    /// Returns the next sequence number, and whether it is known: not if the batch commits a section
+    /// that was not read.
     fn replay_pieces(
         &mut self,
         pieces: Pieces<'_>,

@@ -50,7 +50,7 @@ impl CompressionOptions {
 }
 
 impl FifoCompactionOptions {
-    /// Returns ages in seconds and the temperatures from then on, ages ascending.
+    /// Returns ages in seconds, ascending, with the temperature of tables of at least that age.
     fn temperature_ages(&self) -> Vec<(u64, u8)> {
         let ages = self.file_temperature_age_thresholds.iter();
         let ages: Vec<_> = ages

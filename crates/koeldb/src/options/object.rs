@@ -48,7 +48,7 @@ impl<'a> Description<'a> {
 
     /// Rejects members, for a known object without any, unless unknown ones are ignored.
     ///
-    /// The members of an unknown object are its own: its id is what is refused, or skipped.
+    /// The members of an unknown object are not checked: its id decides, and is refused or skipped.
     pub(crate) fn without_members(&self, name: &str, reading: &mut Reading) -> Result<(), Refusal> {
         for (member, value) in &self.members {
             let refusal = Refusal::unknown(format!(

@@ -115,7 +115,7 @@ pub(crate) struct Reading {
     pub(crate) ignore_unsupported: bool,
     /// Whether only mutable options are accepted.
     pub(crate) mutable_only: bool,
-    /// Whether ids are names that an object gave itself, so that a nickname is none of ours.
+    /// Whether an id is the full name of an object, never the nickname of a built-in one.
     pub(crate) recorded_names: bool,
     /// Objects of the caller, which precede built-in ones of the same name.
     pub(crate) own: OwnObjects,
@@ -230,7 +230,7 @@ pub(crate) struct Row<S: 'static> {
 pub(crate) struct Removed {
     pub(crate) name: &'static str,
     pub(crate) mutable: bool,
-    /// The option of another name that took over its meaning.
+    /// The option that replaced it.
     pub(crate) successor: Option<&'static str>,
     pub(crate) documentation: &'static str,
 }

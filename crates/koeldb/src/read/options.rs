@@ -304,8 +304,8 @@ impl ReadOptions {
         adaptive_readahead: bool, set_adaptive_readahead, get_adaptive_readahead;
         /// Sets whether the readahead is trimmed to the bounds and to uncached blocks.
         auto_readahead_size: bool, set_auto_readahead_size, get_auto_readahead_size;
-        /// Sets whether scans return empty values, which are neither pinned nor copied. Operations of
-        /// a transaction or an indexed batch keep theirs.
+        /// Sets whether scans return empty values, which are neither pinned nor copied. Operations
+        /// of a transaction or an indexed batch keep theirs.
         keys_only: bool, set_keys_only, get_keys_only;
     }
 }

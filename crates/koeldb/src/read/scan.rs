@@ -226,7 +226,7 @@ impl<C: RunsCursor> Scan<C> {
 
     /// Moves to the first entry; as in RocksDB, a lower bound counts as the key sought.
     ///
-    /// One that is excluded does not: in the order of the comparator, it may be the last key before
+    /// An excluded bound does not: in the order of the comparator, it may be the last key before
     /// those of a prefix.
     pub(crate) fn seek_to_first(&mut self) -> Step<C> {
         self.at = Position::Nowhere;

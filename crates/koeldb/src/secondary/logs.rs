@@ -115,10 +115,10 @@ impl LogTail {
     /// of the installed view; `None` if no view was installed yet.
     ///
     /// # Errors
-    /// `Corruption` for damage; errors of the file system. `Aborted` if the logs do not continue the
-    /// view: nothing of the batch that does not is applied. If a part of a batch was applied, or a
-    /// batch is malformed, later calls fail too. `NotSupported`, until a later call, if a transaction
-    /// is undecided whose operations the logs and tables have already.
+    /// `Corruption` for damage; errors of the file system. `Aborted` if the logs do not continue
+    /// the view: nothing of the batch that does not is applied. If a part of a batch was applied,
+    /// or a batch is malformed, later calls fail too. `NotSupported`, until a later call, if a
+    /// transaction is undecided whose operations the logs and tables have already.
     pub(crate) fn apply(
         &mut self,
         logs: &[OpenedLog],

@@ -8,10 +8,11 @@
 //!    secondary ([`links`]), so that the primary can remove them.
 //! 3. The logs that these versions need are opened. Steps 1 to 3 are repeated until the MANIFEST
 //!    did not change meanwhile: the primary had then removed nothing that the versions need.
-//! 4. The batches of the logs are inserted into memtables ([`logs`]), one memtable a log. If one was
-//!    removed meanwhile, it may have been recycled while it was read, and all steps are repeated. So
-//!    they are if a log seems damaged: the primary may write or truncate it while it is read, and
-//!    a recycled one has other records behind. Damage stays through all repetitions.
+//! 4. The batches of the logs are inserted into memtables ([`logs`]), one memtable a log. If one
+//!    was removed meanwhile, it may have been recycled while it was read, and all steps are
+//!    repeated. A log that seems damaged also repeats them: the primary may write or truncate it
+//!    while it is read, and a recycled one has other records behind. Damage stays through all
+//!    repetitions.
 //! 5. Versions and memtables are installed with the sequence number that they end at, and the
 //!    undecided prepared transactions of the logs.
 //!

@@ -177,8 +177,8 @@ impl Transaction {
             return Ok(());
         };
         let since = snapshot.sequence_number();
-        // Nobody has written a locked key since an earlier check. A rollback may have brought back a
-        // snapshot that is older than the check.
+        // Nobody has written a locked key since an earlier check. A rollback may have brought back
+        // a snapshot that is older than the check.
         if self
             .tracker
             .at(at)
@@ -203,8 +203,8 @@ impl Transaction {
             let cf = target.family.id();
             self.tracker.add(id, cf, target.key, target.mode())
         });
-        // A later use does not forget writes since the first one; a snapshot that a rollback brought
-        // back may be older than that.
+        // A later use does not forget writes since the first one; a snapshot that a rollback
+        // brought back may be older than that.
         let tracked = self.tracker.at(at).since;
         if self.snapshot.is_some() || tracked.is_none() {
             let since = self.hold_history();

@@ -66,8 +66,7 @@ pub(super) struct Tracker {
     by_id: ById<usize>,
     /// Whether two keys had one hash, and with it one lock.
     has_equal_hashes: bool,
-    /// The uses since each save point and before the next, by position. Each has a key without
-    /// uses removed.
+    /// The uses between each save point and the next, by position. Keys without uses are removed.
     save_points: Vec<BTreeMap<usize, NewUses>>,
 }
 

@@ -21,7 +21,7 @@ const KEPT: usize = 2;
 /// The OPTIONS files of a database.
 #[derive(Default)]
 pub(super) struct OptionsFiles {
-    /// The number of changes that the newest file has.
+    /// The number of changes of options that the newest file contains.
     changes: u64,
     /// The files in the directory, oldest first; `None` until they were listed.
     numbers: Option<Vec<FileNumber>>,
@@ -43,7 +43,7 @@ impl Tree {
 
     /// Writes the current options to a new OPTIONS file, and removes all but the two newest.
     ///
-    /// Returns without a write if another thread has written the caller's change meanwhile.
+    /// Writes nothing if another thread has written the caller's change meanwhile.
     pub(crate) fn write_options_file(&self) -> Result<()> {
         let change = self.options_changes.fetch_add(1, Ordering::AcqRel) + 1;
         // Serialized: the newest file has the newest options, and removals do not conflict.

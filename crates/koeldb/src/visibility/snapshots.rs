@@ -16,8 +16,9 @@ pub(crate) struct SnapshotList {
 /// The use of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SnapshotPurpose {
+    /// Reads alone.
     Reads,
-    /// A transaction reads it, and checks for writes since.
+    /// Reads of a transaction, and its checks for writes since.
     Conflicts,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The leader adds to them when it starts a new log; the leader, flushes and syncs beside writers
 //! sync them. The latter two do so without leadership, since the leader may be waiting for that
-//! flush. A thread that finds none may proceed, so it waits for logs that are being synced. A log that
-//! became obsolete before its sync is never synced.
+//! flush. A thread that finds none may proceed, so it waits for logs that are being synced. A log
+//! that became obsolete before its sync is never synced.
 //!
 //! # Invariants
 //! - **S1** One thread syncs logs at a time, the one being written included: the system reports a

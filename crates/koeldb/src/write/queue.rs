@@ -564,9 +564,9 @@ impl WriteQueue {
         self.commit_alone(inner, leadership, records, count, mode)
     }
 
-    /// Commits alone the batch that `make` returns when its turn comes; none if it has no operation.
+    /// Commits a batch that `make` creates while no other write runs; nothing if it is empty.
     ///
-    /// All earlier writes are then in the memtables and visible.
+    /// All earlier writes are in the memtables and visible when `make` is called.
     pub(crate) fn write_made(
         &self,
         inner: &Arc<impl CommitEnv>,

@@ -8,12 +8,13 @@
 //! 0c lp name                         rollback: the section is forgotten
 //! ```
 //!
-//! A section that is not applied takes no sequence numbers where it stands. A commit takes as many as
-//! its section has operations.
+//! A section that is not applied takes no sequence numbers where it stands. A commit takes as many
+//! as its section has operations.
 //!
-//! Under RocksDB's policies write-prepared and write-unprepared, a transaction writes its operations
-//! when it is prepared, a rollback writes the former values, and the sequence numbers are those of
-//! [`Numbering::per_batch`]. (`docs/formats/write-batch.md`; RocksDB 11.9: `db/write_batch.cc`.)
+//! Under RocksDB's policies write-prepared and write-unprepared, a transaction writes its
+//! operations when it is prepared, a rollback writes the former values, and the sequence numbers
+//! are those of [`Numbering::per_batch`]. (`docs/formats/write-batch.md`; RocksDB 11.9:
+//! `db/write_batch.cc`.)
 
 use std::collections::BTreeSet;
 
@@ -78,7 +79,8 @@ pub(crate) enum Piece<'a> {
     /// Operations outside of transactions: their records and their number.
     Plain(&'a [u8], u32),
     Prepare(Section),
-    /// A section whose operations are applied at its position: their records, number and transaction.
+    /// A section whose operations are applied at its position: their records, number and
+    /// transaction.
     Applied(&'a [u8], u32, &'a [u8]),
     Commit(&'a [u8]),
     Rollback(&'a [u8]),
@@ -137,8 +139,8 @@ impl<'a> Pieces<'a> {
 
     /// Returns the numbering of the record from `first` on.
     ///
-    /// `is_prepared` says whether a section that is not applied has this name: its decision shows that
-    /// each operation takes a number.
+    /// `is_prepared` says whether a section that is not applied has this name: its decision shows
+    /// that each operation takes a number.
     pub(crate) fn numbering(
         &self,
         first: SeqNo,
@@ -458,7 +460,8 @@ mod tests {
         }
     }
 
-    /// The numbers of the operations of a record that begins with number 10, and the number after it.
+    /// The numbers of the operations of a record that begins with number 10, and the number after
+    /// it.
     fn numbers(records: &[u8], prepared: &[u8]) -> (Vec<SeqNo>, SeqNo) {
         let rep = [&[0; HEADER_BYTES][..], records].concat();
         let found = pieces(&rep).unwrap();

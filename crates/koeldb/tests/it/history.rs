@@ -12,7 +12,8 @@
 //!
 //! - `draw`: column families, keys, values and changes. `options`: option strings.
 //! - `operations`: the steps of a turn. `turns`: turns and hand-overs.
-//! - `copies`: checkpoints, backups and secondaries. `transactions`: prepared and settled by either.
+//! - `copies`: checkpoints, backups and secondaries. `transactions`: prepared and settled by
+//!   either.
 //! - `theirs` and `ours`: the engines. `child`: KoelDB in a process that is killed.
 
 mod child;

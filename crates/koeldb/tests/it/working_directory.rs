@@ -1,4 +1,4 @@
-//! Relative paths: an object that keeps one finds its files after the process changes its directory.
+//! Relative paths: objects that keep one find their files after a change of the directory.
 
 use std::path::Path;
 use std::process::Command;

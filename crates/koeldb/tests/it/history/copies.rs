@@ -34,7 +34,8 @@ impl History<'_> {
         std::fs::create_dir_all(&backups).unwrap();
         // Of unlogged changes, a copy has those that were flushed.
         let flush = self.may_lose || self.random.chance(1, 2);
-        // RocksDB's backups crash at range tombstones in tables of comparators that it does not find.
+        // RocksDB's backups crash at range tombstones in tables of comparators that it does not
+        // find.
         let mut families = self.families.iter();
         let has_backups = engine.is_ours()
             || families.all(|f| f.order.is_found_by_name() && f.format == Format::BlockBased);

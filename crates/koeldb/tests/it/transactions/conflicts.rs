@@ -1,8 +1,8 @@
 //! Write conflicts of every sequence of writes, with every job between them, from every snapshot.
 //!
-//! The keys of one database have all sequences of three kinds of writes. Every transaction writes one
-//! key at the end: it conflicts if and only if the key was written after the transaction's snapshot,
-//! whichever entries flushes and compactions removed meanwhile.
+//! The keys of one database have all sequences of three kinds of writes. Every transaction writes
+//! one key at the end: it conflicts if and only if the key was written after the transaction's
+//! snapshot, whichever entries flushes and compactions removed meanwhile.
 
 use koeldb::{
     BottommostLevelCompaction, CompactRangeOptions, Db, Env, ErrorKind, Options, Snapshot,
