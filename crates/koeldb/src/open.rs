@@ -44,7 +44,7 @@ use crate::write::commit::{ColumnFamilyMemtable, CommitState};
 use crate::tree::{NewFamily, add_families};
 use families::{ColumnFamilyToOpen, family_list, refuse_embedded_blobs};
 use replay::Recovered;
-pub(crate) use replay::refused_though_intact;
+pub(crate) use replay::{insert_operations, refused_though_intact};
 use secondary::SecondaryToOpen;
 
 pub use builder::DbBuilder;

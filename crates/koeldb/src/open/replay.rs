@@ -16,6 +16,7 @@ use koeldb_log::{RecordReader, RecoveryMode, survey};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::job::LiveSnapshots;
 use koeldb_lsm::version::VersionSet;
+use koeldb_memtable::Memtable;
 use koeldb_table::builder::TableReason;
 
 use crate::batch::{self, BatchIter, Link, LinkKind, Record};
@@ -290,6 +291,45 @@ pub(crate) fn refused_though_intact(error: Error) -> Error {
          the release that wrote it, or move this log and the later ones away to open it without them",
         error.message()
     ))
+}
+
+/// Inserts the operations of a log into memtables.
+///
+/// `memtable_of` returns the memtable for a column family, or `None` if it needs none of them.
+pub(crate) fn insert_operations<'r>(
+    records: &'r [u8],
+    numbering: &mut Numbering<'r>,
+    mut memtable_of: impl FnMut(u32) -> Option<Arc<Memtable>>,
+) -> Result<()> {
+    let mut rest = BatchIter::new(records);
+    while !rest.records().is_empty() {
+        let operation = match rest.decode()? {
+            Record::Operation(operation) => operation,
+            Record::Noop => {
+                numbering.end_batch();
+                continue;
+            }
+            Record::LogData(_) => continue,
+        };
+        let mut seqno = numbering.number(&operation);
+        let Some(memtable) = memtable_of(operation.cf) else {
+            continue;
+        };
+        while let Err(error) =
+            memtable.insert(seqno, operation.value_type, operation.key, operation.value)
+        {
+            seqno = match (error.kind(), numbering.number_again()) {
+                (ErrorKind::TryAgain, Some(next)) => next,
+                (ErrorKind::TryAgain, None) => {
+                    return Err(refused_though_intact(Error::corruption(format!(
+                        "a second entry of a key with sequence number {seqno}"
+                    ))));
+                }
+                _ => return Err(error),
+            };
+        }
+    }
+    Ok(())
 }
 
 impl Sections {
@@ -660,38 +700,11 @@ impl Replay<'_> {
         numbering: &mut Numbering<'r>,
         log: FileNumber,
     ) -> Result<()> {
-        let mut rest = BatchIter::new(records);
-        while !rest.records().is_empty() {
-            let operation = match rest.decode()? {
-                Record::Operation(operation) => operation,
-                Record::Noop => {
-                    numbering.end_batch();
-                    continue;
-                }
-                Record::LogData(_) => continue,
-            };
-            let mut seqno = numbering.number(&operation);
-            let is_needed = self
-                .log_numbers
-                .get(&operation.cf)
-                .is_some_and(|&from| log >= from);
-            if is_needed && let Some(family) = self.families.get(&operation.cf) {
-                let memtable = family.read(|state| Arc::clone(&state.active.memtable));
-                while let Err(error) =
-                    memtable.insert(seqno, operation.value_type, operation.key, operation.value)
-                {
-                    seqno = match (error.kind(), numbering.number_again()) {
-                        (ErrorKind::TryAgain, Some(next)) => next,
-                        (ErrorKind::TryAgain, None) => {
-                            return Err(refused_though_intact(Error::corruption(format!(
-                                "a second entry of a key with sequence number {seqno}"
-                            ))));
-                        }
-                        _ => return Err(refused_though_intact(error)),
-                    };
-                }
-            }
-        }
+        insert_operations(records, numbering, |cf| {
+            let is_needed = self.log_numbers.get(&cf).is_some_and(|&from| log >= from);
+            let family = self.families.get(&cf).filter(|_| is_needed)?;
+            Some(family.read(|state| Arc::clone(&state.active.memtable)))
+        })?;
         self.flush_full()
     }
 

@@ -13,9 +13,8 @@ use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{RecordReader, RecoveryMode};
 use koeldb_memtable::Memtable;
 
-use crate::batch::{BatchIter, Record};
 use crate::column_family_data::ColumnFamilyData;
-use crate::open::refused_though_intact;
+use crate::open::{insert_operations, refused_though_intact};
 use crate::write::two_phase::{self, Numbering, Piece, Section, refused_undecided};
 
 /// A log of the primary, opened at its present length.
@@ -277,40 +276,13 @@ struct Log<'f> {
 
 impl Log<'_> {
     fn apply<'r>(&mut self, records: &'r [u8], numbering: &mut Numbering<'r>) -> Result<()> {
-        let mut rest = BatchIter::new(records);
-        while !rest.records().is_empty() {
-            let operation = match rest.decode()? {
-                Record::Operation(operation) => operation,
-                Record::Noop => {
-                    numbering.end_batch();
-                    continue;
-                }
-                Record::LogData(_) => continue,
-            };
-            let mut seqno = numbering.number(&operation);
-            let (number, families) = (self.number, self.families);
-            let memtable = self
-                .memtables
-                .entry(operation.cf)
-                .or_insert_with(|| memtable_of(families.get(&operation.cf)?, number));
-            let Some(memtable) = memtable else {
-                continue;
-            };
-            while let Err(error) =
-                memtable.insert(seqno, operation.value_type, operation.key, operation.value)
-            {
-                seqno = match (error.kind(), numbering.number_again()) {
-                    (ErrorKind::TryAgain, Some(next)) => next,
-                    (ErrorKind::TryAgain, None) => {
-                        return Err(refused_though_intact(Error::corruption(format!(
-                            "a second entry of a key with sequence number {seqno}"
-                        ))));
-                    }
-                    _ => return Err(error),
-                };
-            }
-        }
-        Ok(())
+        let (number, families) = (self.number, self.families);
+        insert_operations(records, numbering, |cf| {
+            let memtable = self.memtables.entry(cf);
+            memtable
+                .or_insert_with(|| memtable_of(families.get(&cf)?, number))
+                .clone()
+        })
     }
 }
 

@@ -9,16 +9,8 @@ use koeldb::{
 };
 use koeldb_testkit::random::mix;
 
+use crate::export::{Entries, entries};
 use crate::storage::{HERE, Storage};
-
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
-
-fn entries(family: &ColumnFamily) -> Entries {
-    let entries = family.range(..).map(Result::unwrap);
-    entries
-        .map(|(key, value)| (key.to_vec(), value.to_vec()))
-        .collect()
-}
 
 fn key(number: u64) -> String {
     format!("key{number:05}")

@@ -1,4 +1,4 @@
-//! Export, import and clip of column families.
+//! Export and import of column families.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use koeldb::{
 
 use crate::storage::{HERE, Storage, over};
 
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn entries(family: &ColumnFamily) -> Entries {
+pub(crate) fn entries(family: &ColumnFamily) -> Entries {
     let entries = family.range(..).map(Result::unwrap);
     entries
         .map(|(key, value)| (key.to_vec(), value.to_vec()))
