@@ -27,20 +27,7 @@ impl CommitPipeline {
         if families.is_empty() {
             return Ok(Vec::new());
         }
-        let ttl = self.context.table_files.ttl.as_ref().map(|_| ttl);
-        let mut new = Vec::with_capacity(families.len());
-        for (name, mut options) in families {
-            let mut db = self.context.db_options.clone();
-            let context = sanitize::OpenContext {
-                path: Some(&self.context.path),
-                ..sanitize::OpenContext::default()
-            };
-            sanitize::sanitize(&mut db, &mut [(&name, &mut options)], &context)?;
-            if ttl.is_some() {
-                ttl::check_family(&name, &options)?;
-            }
-            new.push(NewFamily { name, options, ttl });
-        }
+        let new = self.sanitized_families(families, ttl)?;
         let added = {
             // No write runs now, so that the column families start with the current log.
             let mut leadership = self.queue.lead();
@@ -64,25 +51,52 @@ impl CommitPipeline {
             }
             added
         };
+        self.log_created_families(&added);
+        self.tree.write_options_file()?;
+        Ok(added)
+    }
+
+    /// Checks the options of new column families, and adapts them to the database.
+    fn sanitized_families(
+        &self,
+        families: Vec<(String, ColumnFamilyOptions)>,
+        ttl: Duration,
+    ) -> Result<Vec<NewFamily>> {
+        let ttl = self.context.table_files.ttl.as_ref().map(|_| ttl);
+        let mut new = Vec::with_capacity(families.len());
+        for (name, mut options) in families {
+            let mut db = self.context.db_options.clone();
+            let context = sanitize::OpenContext {
+                path: Some(&self.context.path),
+                ..sanitize::OpenContext::default()
+            };
+            sanitize::sanitize(&mut db, &mut [(&name, &mut options)], &context)?;
+            if ttl.is_some() {
+                ttl::check_family(&name, &options)?;
+            }
+            new.push(NewFamily { name, options, ttl });
+        }
+        Ok(new)
+    }
+
+    /// Logs new column families, with the options of the first ones of the database.
+    fn log_created_families(&self, added: &[Arc<ColumnFamilyData>]) {
+        let info_log = &self.context.info_log;
         let older = self.families.by_id().len().saturating_sub(added.len());
         for (index, family) in added.iter().enumerate() {
-            self.context.info_log.info(format_args!(
+            info_log.info(format_args!(
                 "created column family {:?} with id {}",
                 family.name, family.id
             ));
             if older.saturating_add(index) < log_lines::FAMILIES_MAX {
                 for line in log_lines::of_family(&family.name, &family.options()) {
-                    self.context.info_log.info(format_args!("{line}"));
+                    info_log.info(format_args!("{line}"));
                 }
             }
             for setting in family.options().settings_without_effect(&family.name) {
-                self.context
-                    .info_log
-                    .warn(format_args!("setting without effect: {setting}"));
+                info_log.warn(format_args!("setting without effect: {setting}"));
             }
         }
-        self.tree.write_options_file()?;
-        Ok(added)
     }
 
     /// Drops column families, all or none; all if only the OPTIONS file cannot be written.

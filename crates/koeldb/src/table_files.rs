@@ -1,12 +1,12 @@
 //! Opens and writes the tables of a column family according to its options.
 
-use koeldb_base::merge_operator::Merger;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::range_del::union_of;
+use koeldb_base::merge_operator::Merger;
+use koeldb_base::range_del::{FragmentedTombstones, union_of};
 use koeldb_base::stats::Statistics;
 use koeldb_base::{KeyOrder, Result};
 use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority, RateLimiter};
@@ -201,17 +201,7 @@ impl TableFiles {
         reason: TableReason,
     ) -> Result<FlushResult> {
         let options = family.options();
-        let mut tombstones = Vec::new();
-        for memtable in memtables {
-            if let MemtableFactory::HashLinkList(list) = &options.memtable_factory {
-                self.log_buckets(&family.name, memtable, list);
-            }
-            if reason == TableReason::Flush {
-                // A sealed memtable is sorted here, not by its first reader.
-                memtable.finalise();
-            }
-            tombstones.extend(memtable.tombstones());
-        }
+        let tombstones = self.prepare_memtables(family, &options, memtables, reason);
         let mut context = self.build_context(
             family,
             &options,
@@ -292,6 +282,28 @@ impl TableFiles {
             ..JobTotals::default()
         });
         Ok(flush)
+    }
+
+    /// Sorts memtables for their flush, and logs their buckets; returns their range tombstones.
+    fn prepare_memtables(
+        &self,
+        family: &ColumnFamilyData,
+        options: &ColumnFamilyOptions,
+        memtables: &[Arc<Memtable>],
+        reason: TableReason,
+    ) -> Vec<Arc<FragmentedTombstones>> {
+        let mut tombstones = Vec::new();
+        for memtable in memtables {
+            if let MemtableFactory::HashLinkList(list) = &options.memtable_factory {
+                self.log_buckets(&family.name, memtable, list);
+            }
+            if reason == TableReason::Flush {
+                // A sealed memtable is sorted here, not by its first reader.
+                memtable.finalise();
+            }
+            tombstones.extend(memtable.tombstones());
+        }
+        tombstones
     }
 
     /// Logs the buckets of a hash table of linked lists before its flush.

@@ -383,30 +383,10 @@ impl Replay<'_> {
         versions: &VersionSet,
         decides: bool,
     ) -> Result<Recovered> {
-        let mut report = RecoveryReport::default();
-        let mut archive = Vec::new();
-        let logs = needed_logs(fs, directory, self.oldest_needed, self.read_only)?;
-        let log = &self.table_files.info_log;
-        log.log_event(
-            log.event(Some(RECOVERY_JOB), "recovery_started")
-                .numbers("wal_files", logs.iter().map(|(number, _)| number)),
-        );
-        for (number, file) in logs {
-            let file = match file {
-                Some(file) => file,
-                None => koeldb_log::wal::open_file(fs, directory, number)?,
-            };
-            let mut log = self.replay(&file, number)?;
-            if let Some(offset) = log.problem_offset
-                && db.wal_recovery_mode != RecoveryMode::SkipAnyCorruptedRecords
-            {
-                log.intact_behind = survey::intact_behind(&*file, number, offset)?;
-            }
-            if log.ignored || log.dropped_bytes > 0 {
-                archive.push(number);
-            }
-            report.logs.push(log);
-        }
+        let mut report = RecoveryReport {
+            logs: self.replay_needed_logs(fs, directory)?,
+            ..RecoveryReport::default()
+        };
         self.check_consistency(versions)?;
         if let Some((name, number)) = self.sections.applied.first_key_value() {
             let log = file_name::wal(directory, *number);
@@ -424,6 +404,9 @@ impl Replay<'_> {
         let oldest_kept = in_memory.values().min().copied().unwrap_or(FileNumber::MAX);
         let kept = report.logs.iter().map(|log| (log.number, log.bytes));
         let kept = kept.filter(|(number, _)| *number >= oldest_kept).collect();
+        let damaged = report.logs.iter();
+        let damaged = damaged.filter(|log| log.ignored || log.dropped_bytes > 0);
+        let archive = damaged.map(|log| log.number).collect();
         report.last_seqno = self.last_seqno;
         report.tables_written = self.flushed.iter().map(|(_, file)| file.number).collect();
         Ok(Recovered {
@@ -440,6 +423,36 @@ impl Replay<'_> {
                 .map(|(_, section)| section)
                 .collect(),
         })
+    }
+
+    /// Replays all logs that may have needed data, oldest first, and reports the damage of each.
+    fn replay_needed_logs(
+        &mut self,
+        fs: &dyn FileSystem,
+        directory: &Path,
+    ) -> Result<Vec<LogReport>> {
+        let logs = needed_logs(fs, directory, self.oldest_needed, self.read_only)?;
+        let info_log = &self.table_files.info_log;
+        info_log.log_event(
+            info_log
+                .event(Some(RECOVERY_JOB), "recovery_started")
+                .numbers("wal_files", logs.iter().map(|(number, _)| number)),
+        );
+        let mut reports = Vec::with_capacity(logs.len());
+        for (number, file) in logs {
+            let file = match file {
+                Some(file) => file,
+                None => koeldb_log::wal::open_file(fs, directory, number)?,
+            };
+            let mut log = self.replay(&file, number)?;
+            if let Some(offset) = log.problem_offset
+                && self.mode != RecoveryMode::SkipAnyCorruptedRecords
+            {
+                log.intact_behind = survey::intact_behind(&*file, number, offset)?;
+            }
+            reports.push(log);
+        }
+        Ok(reports)
     }
 
     /// Replays one log and reports its damage.
