@@ -426,17 +426,9 @@ impl VersionSet {
         }
     }
 
-    /// Creates a family.
+    /// Creates families with one sync, and returns their ids.
     ///
-    /// # Errors
-    /// See [`VersionSet::add_families`].
-    pub fn add_family(&mut self, spec: &ColumnFamilySpec, log_number: FileNumber) -> Result<u32> {
-        let ids = self.add_families(std::slice::from_ref(spec), log_number)?;
-        Ok(ids.first().copied().unwrap_or(0))
-    }
-
-    /// Creates families with one sync, and returns their ids; after a crash, the first of them may
-    /// exist.
+    /// After a crash, the first of them may exist.
     ///
     /// # Errors
     /// `InvalidArgument` for a name that is taken, empty or too long; otherwise see
@@ -548,8 +540,8 @@ impl VersionSet {
     /// the edits are on disk is unknown until a later call succeeds.
     ///
     /// # Panics
-    /// If an edit adds or drops a family: use [`VersionSet::add_family`] and
-    /// [`VersionSet::drop_family`].
+    /// If an edit adds or drops a family: use [`VersionSet::add_families`] and
+    /// [`VersionSet::drop_families`].
     pub fn log_and_apply(&mut self, edits: Vec<VersionEdit>) -> Result<Vec<(u32, Arc<Version>)>> {
         assert!(
             edits.iter().all(|edit| edit.family_change.is_none()),

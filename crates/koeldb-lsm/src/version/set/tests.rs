@@ -14,6 +14,14 @@ use crate::version::version::FileMeta;
 
 const DIRECTORY: &str = "/db";
 
+impl VersionSet {
+    /// Creates a family, and returns its id.
+    fn add_family(&mut self, spec: &ColumnFamilySpec, log_number: FileNumber) -> Result<u32> {
+        let ids = self.add_families(std::slice::from_ref(spec), log_number)?;
+        Ok(ids[0])
+    }
+}
+
 fn directory() -> &'static Path {
     Path::new(DIRECTORY)
 }
