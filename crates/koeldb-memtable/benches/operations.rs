@@ -8,11 +8,11 @@
     reason = "a benchmark measures with the system's clock, and may panic"
 )]
 
-use koeldb_base::merge_operator::Merger;
 use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use koeldb_base::merge_operator::Merger;
 use koeldb_base::{Cursor, KeyOrder, Lookup, SeqNo, ValueType};
 use koeldb_memtable::{Memtable, MemtableOptions, RepKind};
 

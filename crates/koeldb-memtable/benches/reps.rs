@@ -14,13 +14,13 @@
     reason = "a benchmark has no interface, measures with the system's clock, and may panic"
 )]
 
-use koeldb_base::merge_operator::Merger;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
 use koeldb_base::key::{MAX_SEQNO, encode};
+use koeldb_base::merge_operator::Merger;
 use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::{Cursor, KeyOrder, Lookup, ValueType};
 use koeldb_memtable::{BatchEntry, Memtable, MemtableOptions, Recycler, RepKind, SortTask, Sorter};

@@ -3,13 +3,13 @@
 //! `cargo bench -p koeldb-table --bench reads`
 #![expect(clippy::unwrap_used, reason = "a benchmark may panic")]
 
-use koeldb_base::merge_operator::Merger;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::codec::Compression;
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
+use koeldb_base::merge_operator::Merger;
 use koeldb_base::{Blocking, Cursor, Fault, Lookup, Result};
 use koeldb_cache::{Cache, CacheOptions};
 use koeldb_fs::{

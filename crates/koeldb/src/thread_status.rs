@@ -68,8 +68,9 @@ impl Drop for Tracked {
 }
 
 impl Env {
-    /// Returns the flushes and compactions that now run in databases of this environment which have
-    /// the option `enable_thread_tracking`, those that began first before others.
+    /// Returns the running flushes and compactions of databases of this environment, oldest first.
+    ///
+    /// Only databases with the option `enable_thread_tracking` are listed.
     #[must_use]
     pub fn thread_list(&self) -> Vec<ThreadStatus> {
         let now = self.clock.now();

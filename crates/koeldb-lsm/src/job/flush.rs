@@ -1,5 +1,6 @@
 //! The flush job, which writes memtables to one table of level 0.
 
+use koeldb_base::merge_operator::Merger;
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{Blocking, Cursor, Error, KeyOrder, Result};
 use koeldb_table::TableProperties;
@@ -10,7 +11,6 @@ use super::output::{Fallback, OutputSpec, TableOutputs};
 use super::snapshots::LiveSnapshots;
 use crate::cursor::MergingCursor;
 use crate::version::FileMeta;
-use koeldb_base::merge_operator::Merger;
 
 /// The result of a flush.
 #[derive(Debug)]

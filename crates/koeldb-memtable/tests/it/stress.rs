@@ -1,11 +1,11 @@
 //! Concurrent writers and readers: every reader finds acknowledged writes from then on.
 
-use koeldb_base::merge_operator::Merger;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
 use koeldb_base::key::{self, MAX_SEQNO};
+use koeldb_base::merge_operator::Merger;
 use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::{Cursor, KeyOrder, Lookup, PinnedSlice, SeqNo, ValueType};
 use koeldb_memtable::{Memtable, MemtableOptions, Recycler, RepKind, SortTask};

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_do_not_cross_super_blocks_unless_much_were_lost() {
+    fn blocks_cross_super_blocks_only_where_padding_is_too_large() {
         let (super_block, padding_max) = (4096, 512);
         let fs = MemoryFileSystem::new();
         let options = WriteOptions::new(Purpose::Flush);

@@ -1,9 +1,9 @@
 //! Cuckoo tables: reads RocksDB's, and compares ours with what RocksDB would write.
 
-use koeldb_base::merge_operator::Merger;
 use std::sync::Arc;
 
 use koeldb_base::key::{InternalKey, MAX_SEQNO};
+use koeldb_base::merge_operator::Merger;
 use koeldb_base::{KeyOrder, Lookup};
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_fs::{FileSystem, OpenOptions};

@@ -1,12 +1,12 @@
 //! Read settings: caches, readahead, prefixes, external files.
 
-use koeldb_base::merge_operator::Merger;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::codec::Compression;
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
+use koeldb_base::merge_operator::Merger;
 use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::range_del::RangeTombstone;
 use koeldb_base::stats::{HistogramKind, Statistics, Ticker};

@@ -1,11 +1,11 @@
 //! `explain_get`: the memtables, tables, filters and blocks that a point read consults, and why.
 
-use koeldb_base::merge_operator::Merger;
 use std::sync::Arc;
 
 use koeldb::BatchEntry;
 use koeldb::WriteBatch;
 use koeldb_base::key::{InternalKey, MAX_SEQNO, SeqNo, ValueType, encode};
+use koeldb_base::merge_operator::Merger;
 use koeldb_base::{Blocking, Cursor, Error, Fault, Lookup, PinnedSlice, file_name};
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_lsm::version::FileMeta;

@@ -1,12 +1,12 @@
 //! The merge of a compaction: the settings of its [`CompactionJob`], its run, and its figures.
 
-use koeldb_base::merge_operator::Merger;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use koeldb_base::Result;
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::merge_operator::Merger;
 use koeldb_base::stats::Ticker;
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_fs::{Purpose, WriteOptions};

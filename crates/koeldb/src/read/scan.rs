@@ -7,6 +7,7 @@
 
 mod deleted_run;
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use koeldb_base::entity::default_column;
@@ -25,7 +26,6 @@ use self::deleted_run::{DELETED_RUN, DELETED_STEPS};
 use super::scan_tombstones::ScanTombstones;
 use crate::deleted_ranges::{DeletedRanges, DeletedRun};
 use crate::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
-use std::ops::Bound;
 
 /// The position of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

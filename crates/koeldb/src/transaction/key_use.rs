@@ -146,7 +146,7 @@ impl Transaction {
         at: Option<usize>,
         acquired: Acquired,
     ) -> Result<()> {
-        // Behind the writes of those who held the lock meanwhile.
+        // After the writes of earlier holders of the lock.
         self.set_snapshot_if_due();
         let at = at.unwrap_or_else(|| {
             let cf = target.family.id();

@@ -165,7 +165,7 @@ fn a_log_that_recovery_gave_up_is_not_kept() {
 }
 
 #[test]
-fn recovery_keeps_the_memory_limit_if_it_has_to() {
+fn recovery_keeps_the_memory_limit_if_that_is_enforced() {
     for (enforces, limit) in [(false, 200_000), (true, 0), (true, 200_000)] {
         let dir = ScratchDir::new();
         let mut options = Options::new();

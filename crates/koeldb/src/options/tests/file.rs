@@ -406,7 +406,7 @@ fn a_plug_in_of_the_user_may_have_any_name() {
 }
 
 #[test]
-fn a_nickname_in_a_file_of_the_engine_is_no_object_of_ours() {
+fn a_nickname_in_an_options_file_means_no_built_in_object() {
     for name in [
         "max",
         "put",

@@ -2,7 +2,7 @@
 //!
 //! The keys of one database have all sequences of three kinds of writes. Every transaction writes
 //! one key at the end: it conflicts if and only if the key was written after the transaction's
-//! snapshot, whichever entries flushes and compactions removed meanwhile.
+//! snapshot, regardless of the entries that flushes and compactions removed meanwhile.
 
 use koeldb::{
     BottommostLevelCompaction, CompactRangeOptions, Db, Env, ErrorKind, Options, Snapshot,

@@ -85,7 +85,7 @@ fn a_deferred_snapshot_is_set_by_the_next_use_of_a_key() {
 }
 
 #[test]
-fn a_deferred_snapshot_replaces_the_older_one_only_then() {
+fn a_deferred_snapshot_replaces_the_older_one_at_the_next_use_of_a_key() {
     for is_pessimistic in [false, true] {
         let db = open(is_pessimistic);
         let mut transaction = begin(&db, true);
@@ -213,7 +213,7 @@ fn a_rollback_restores_the_writes_before_the_save_point() {
 }
 
 #[test]
-fn a_rollback_unlocks_the_keys_that_were_first_used_since() {
+fn a_rollback_unlocks_the_keys_first_used_since_the_save_point() {
     let db = open(true);
     let mut transaction = begin(&db, false);
     transaction.put("A", "").unwrap();
