@@ -29,7 +29,7 @@ struct State {
     is_probing: bool,
 }
 
-/// A job offered to the service. Its drop without an answer changes nothing.
+/// A job offered to the service. Dropping it without an answer changes no pause.
 #[derive(Debug)]
 pub(super) struct Offer<'a> {
     offers: &'a Offers,
