@@ -457,6 +457,7 @@ impl RecordReader {
             Part::Full | Part::First => {
                 self.close_open(ProblemKind::MissingEnd);
                 self.record.clear();
+                self.restore_compression(&payload)?;
                 if let Some(decompressor) = &mut self.decompressor {
                     decompressor.reset()?;
                 }

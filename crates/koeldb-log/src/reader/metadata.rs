@@ -13,7 +13,22 @@ use koeldb_base::{Error, Result};
 use super::{Problem, ProblemKind, RecordReader};
 use crate::format::{self, PredecessorInfo, ZSTD};
 
+/// The first bytes of each compressed record: the magic number of a zstd frame.
+const ZSTD_FRAME: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
+
 impl RecordReader {
+    /// Decompresses the log from its first record on if damage took the compression record.
+    ///
+    /// The compressed bytes would pass for a record with a matching checksum otherwise.
+    pub(super) fn restore_compression(&mut self, payload: &Range<usize>) -> Result<()> {
+        let may_be_lost = self.problem_count > 0 && !self.data_seen && !self.compression_seen;
+        if may_be_lost && self.blocks.get(payload.clone()).starts_with(&ZSTD_FRAME) {
+            self.decompressor = Some(StreamDecompressor::new()?);
+            self.compression_seen = true;
+        }
+        Ok(())
+    }
+
     pub(super) fn set_compression(&mut self, offset: u64, payload: Range<usize>) -> Result<()> {
         if self.compression_seen {
             self.bad_metadata("second compression record", offset, &payload);

@@ -494,6 +494,26 @@ fn compression_is_announced_once_and_first() {
 
 #[cfg(feature = "zstd")]
 #[test]
+fn a_damaged_compression_record_loses_only_its_block() {
+    let compressed = log_of((0..2_000).map(payload), ZSTD_RECORDS);
+    let in_first_block = BLOCK_BYTES / 30;
+    for at in 0..11 {
+        let mut bytes = compressed.clone();
+        bytes[at] ^= 1;
+        let (count, problem) = read(&bytes, SkipAnyCorruptedRecords);
+        assert!((2_000 - in_first_block..2_000).contains(&count), "{count}");
+        assert!(problem.is_some());
+        let mut reader = reader(&bytes, SkipAnyCorruptedRecords);
+        let mut last = Vec::new();
+        while let Some(record) = reader.next_record().unwrap() {
+            last = record.to_vec();
+        }
+        assert_eq!(last, payload(1_999), "byte {at}");
+    }
+}
+
+#[cfg(feature = "zstd")]
+#[test]
 fn what_decompresses_beyond_the_limit_is_refused() {
     let bomb = log_of([vec![0; 1 << 20]], ZSTD_RECORDS);
     let mut limited = reader(&bomb, PointInTime);
@@ -671,11 +691,17 @@ proptest! {
 
     #[test]
     fn damage_never_invents_a_record(
-        flips in prop::collection::vec((0..5000_usize, 0..8_u32), 1..4),
+        flips in prop::collection::vec((prop_oneof![0..30_usize, 0..100_000_usize], 0..8_u32), 1..4),
         mode in 0..4_usize,
-        recycled: bool,
+        kind in 0..3,
+        count in prop_oneof![Just(100_usize), Just(1_500)],
     ) {
-        let mut bytes = if recycled { recycled_records(100, 9) } else { records(100) };
+        let mut bytes = match kind {
+            0 => records(count),
+            1 => recycled_records(count, 9),
+            _ if cfg!(feature = "zstd") => log_of((0..count).map(payload), ZSTD_RECORDS),
+            _ => records(count),
+        };
         for (at, bit) in flips {
             let at = at % bytes.len();
             bytes[at] ^= 1 << bit;
@@ -683,7 +709,7 @@ proptest! {
         let mut reader = reader(&bytes, MODES[mode]);
         let mut next = 0;
         while let Some(record) = reader.next_record().unwrap() {
-            let index = (next..100).find(|&index| record == payload(index));
+            let index = (next..count).find(|&index| record == payload(index));
             prop_assert!(index.is_some(), "a record that was never written");
             next = index.unwrap() + 1;
         }
