@@ -199,6 +199,16 @@ impl TableBuilder {
         }
     }
 
+    /// Counts the last entry as an older version of the key before it, for the properties of a
+    /// block-based table.
+    #[inline]
+    pub fn count_older_version(&mut self) {
+        match self {
+            TableBuilder::BlockBased(builder) => builder.count_older_version(),
+            TableBuilder::Cuckoo(_) | TableBuilder::Plain(_) => {}
+        }
+    }
+
     /// Adds a range tombstone; the order of the calls does not matter. They are written sorted and
     /// fragmented.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {

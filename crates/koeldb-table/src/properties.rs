@@ -184,6 +184,8 @@ table_properties! {
         index_block_restart_interval = "rocksdb.index.block.restart.interval", NotZero;
         /// 1 if data blocks may store keys and values in separate sections.
         separate_key_value_in_data_block = "rocksdb.separate.key.value.in.data.block", NotZero;
+        /// The number of entries with a newer entry of their key in the table; 0 also if unknown.
+        older_version_count = "koeldb.older.versions", NotZero;
     }
     texts {
         /// The identity of the database that wrote the file.

@@ -182,6 +182,9 @@ impl<'a> TableOutputs<'a> {
             }
         };
         current.builder.add(key, value)?;
+        if !starts_key {
+            current.builder.count_older_version();
+        }
         if self.spec.hash_entries {
             current.entry_hash.add(key, value);
         }

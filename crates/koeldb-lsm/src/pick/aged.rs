@@ -7,7 +7,7 @@
 //! ancestor file, which moves and rewrites preserve. A file from the future counts as new.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb_base::SeqNo;
 use koeldb_base::key::MAX_SEQNO;
@@ -93,15 +93,17 @@ fn periodic_expiry(limits: &AgeLimits, moment: PickMoment, file: &FileMeta) -> O
 
 /// Whether a rewrite of a file frees space once no snapshot needs its deletions or old versions.
 ///
-/// A compaction into the bottommost level sets the sequence numbers of what every snapshot sees to
-/// 0. A file with other numbers beside that 0 was written while a snapshot needed more than one
-/// version of a key. A file that was only moved there may have larger numbers, and is left alone.
-/// (RocksDB rewrites both; 11.9.)
+/// The writer of a file counts its old versions. If another engine wrote it: a compaction into the
+/// bottommost level sets the sequence numbers of what every snapshot sees to 0, so a file with other
+/// numbers beside that 0 was written while a snapshot needed more than one version of a key. A file
+/// without either that was only moved there may have larger numbers, and is left alone. (RocksDB
+/// rewrites it; 11.9.)
 fn holds_hidden_entries(version: &Version, level: usize, file: &Arc<FileMeta>) -> bool {
-    let deletions = file.entry_stats.deletions.load(Ordering::Relaxed);
+    let stats = &file.entry_stats;
+    let is_any = |counter: &AtomicU64| counter.load(Ordering::Relaxed) > 0;
     level > 0
         && file.largest_seqno > 0
-        && (deletions > 0 || file.smallest_seqno == 0)
+        && (file.smallest_seqno == 0 || is_any(&stats.deletions) || is_any(&stats.older_versions))
         && !file.is_settled.load(Ordering::Relaxed)
         && KeyRange::of(&version.order, [file])
             .is_some_and(|range| is_bottommost(version, level, &range))

@@ -123,6 +123,8 @@ pub struct EntryStats {
     pub deletions: AtomicU64,
     /// The number of range tombstones.
     pub range_deletions: AtomicU64,
+    /// The number of entries with a newer entry of their key in the table; 0 also if unknown.
+    pub older_versions: AtomicU64,
     /// The total size of keys.
     pub key_bytes: AtomicU64,
     /// The total size of values.
@@ -144,6 +146,7 @@ impl EntryStats {
             (&self.entries, properties.entry_count),
             (&self.deletions, properties.deletion_count),
             (&self.range_deletions, properties.range_deletion_count),
+            (&self.older_versions, properties.older_version_count),
             (&self.key_bytes, properties.raw_key_bytes),
             (&self.value_bytes, properties.raw_value_bytes),
             (&self.ancestor_time, properties.creation_time),
@@ -162,6 +165,7 @@ impl EntryStats {
             (&self.entries, &other.entries),
             (&self.deletions, &other.deletions),
             (&self.range_deletions, &other.range_deletions),
+            (&self.older_versions, &other.older_versions),
             (&self.key_bytes, &other.key_bytes),
             (&self.value_bytes, &other.value_bytes),
             (&self.ancestor_time, &other.ancestor_time),

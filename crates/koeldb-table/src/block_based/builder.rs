@@ -174,6 +174,12 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
+    /// Counts the last entry as an older version of the key before it, for the properties.
+    #[inline]
+    pub fn count_older_version(&mut self) {
+        self.properties.older_version_count += 1;
+    }
+
     /// Adds a range tombstone; the order of the calls does not matter.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         self.tombstones.push(tombstone.clone());

@@ -145,6 +145,43 @@ fn old_versions_that_a_snapshot_held_go_after_its_release() {
     assert!(left < 4_000_000, "{left} bytes");
 }
 
+/// A database whose keys have four versions each, all newer than an old snapshot. Snapshots need them.
+fn versions_above_a_snapshot(options: &Options) -> (Db, Vec<koeldb::Snapshot>) {
+    let db = Db::open(options, HERE).unwrap();
+    db.put("a", "before all snapshots").unwrap();
+    let mut snapshots = vec![db.snapshot()];
+    for _ in 0..4 {
+        fill(&db);
+        snapshots.push(db.snapshot());
+    }
+    db.flush().unwrap();
+    db.compact_range(..).unwrap();
+    assert!(settled_bytes(&db) > 12_000_000);
+    (db, snapshots)
+}
+
+#[test]
+fn old_versions_above_the_oldest_snapshot_go_after_the_release_of_all() {
+    let storage = Storage::new();
+    let (db, snapshots) = versions_above_a_snapshot(&options(&storage));
+    drop(snapshots);
+    let left = settled_bytes(&db);
+    assert!(left < 4_000_000, "{left} bytes");
+}
+
+#[test]
+fn old_versions_above_the_oldest_snapshot_go_after_a_reopen() {
+    let storage = Storage::new();
+    let mut waiting = options(&storage);
+    waiting.set_disable_auto_compactions(true);
+    let (db, snapshots) = versions_above_a_snapshot(&waiting);
+    drop(snapshots);
+    db.close().unwrap();
+    let db = Db::open(&options(&storage), HERE).unwrap();
+    let left = settled_bytes(&db);
+    assert!(left < 4_000_000, "{left} bytes");
+}
+
 #[test]
 fn universal_runs_weigh_their_deletions() {
     for deletion in DELETIONS {
