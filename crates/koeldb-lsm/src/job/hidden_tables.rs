@@ -23,10 +23,23 @@ pub struct HiddenTables<'a> {
 }
 
 impl HiddenTables<'_> {
+    /// Estimates the bytes that range tombstones free, given their start and end keys in the order of
+    /// the starts; several over one range count once.
+    pub fn freed_by<'k>(&self, ranges: impl IntoIterator<Item = (&'k [u8], &'k [u8])>) -> u64 {
+        let mut last_start = None;
+        let mut bytes = 0_u64;
+        for (start, end) in ranges {
+            if last_start.replace(start) != Some(start) {
+                bytes = bytes.saturating_add(self.bytes_between(start, end));
+            }
+        }
+        bytes
+    }
+
     /// Estimates the bytes of tables between two user keys.
     ///
     /// Tables that cannot be read count as empty: an estimate does not fail a job.
-    pub(crate) fn bytes_between(&self, from: &[u8], to: &[u8]) -> u64 {
+    fn bytes_between(&self, from: &[u8], to: &[u8]) -> u64 {
         let order = &self.version.order;
         let from = encode(from, MAX_SEQNO, ValueType::FOR_SEEK);
         let to = encode(to, MAX_SEQNO, ValueType::FOR_SEEK);

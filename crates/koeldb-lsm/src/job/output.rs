@@ -286,20 +286,14 @@ impl<'a> TableOutputs<'a> {
         kept
     }
 
-    /// Estimates the bytes that these range tombstones free; several over one range count once.
+    /// Estimates the bytes that these range tombstones free.
     fn freed_by(&self, tombstones: &[RangeTombstone]) -> u64 {
-        let Some(hidden) = self.spec.hidden.filter(|_| !self.spec.bottommost) else {
-            return 0;
-        };
-        let mut last_start = None;
-        let mut bytes = 0_u64;
-        for tombstone in tombstones {
-            if last_start.replace(&tombstone.start) != Some(&tombstone.start) {
-                let of_range = hidden.bytes_between(&tombstone.start, &tombstone.end);
-                bytes = bytes.saturating_add(of_range);
+        match self.spec.hidden {
+            Some(hidden) if !self.spec.bottommost => {
+                hidden.freed_by(tombstones.iter().map(|t| (&*t.start, &*t.end)))
             }
+            _ => 0,
         }
-        bytes
     }
 
     /// Finishes the current table before `next_key`, or as the last one.

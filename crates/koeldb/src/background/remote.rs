@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::{Purpose, WriteOptions};
-use koeldb_lsm::job::{LiveSnapshots, Outputs, PartRange};
+use koeldb_lsm::job::{HiddenTables, LiveSnapshots, Outputs, PartRange};
 use koeldb_lsm::pick::CompactionPlan;
 use koeldb_table::builder::TableReason;
 
@@ -238,6 +238,13 @@ impl Background {
             paths: Vec::new(),
         };
         let mut output = Outputs::default();
+        // The worker does not know the tables below its output.
+        let version = family.version();
+        let hidden = HiddenTables {
+            version: &version,
+            tables: &family.tables,
+            first_level: plan.output_level + 1,
+        };
         let mut take = || -> Result<()> {
             for table in &tables {
                 let number: FileNumber = reporter.begin();
@@ -246,6 +253,11 @@ impl Background {
                 self.take_file(&table.path, &target, table.file.bytes)?;
                 let mut file = table.file.with_epoch(plan.output_epoch());
                 file.number = number;
+                if let Some(tombstones) = table.tombstones.as_ref().filter(|_| !plan.bottommost) {
+                    let fragments = tombstones.fragments().iter();
+                    let ranges = fragments.map(|fragment| (&*fragment.start, &*fragment.end));
+                    file.compensated_range_deletion_bytes = hidden.freed_by(ranges);
+                }
                 file.tail_bytes = match table.properties.tail_start_offset {
                     0 => 0,
                     start => file.bytes.saturating_sub(start),

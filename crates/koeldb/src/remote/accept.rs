@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{Cursor, Error, KeyOrder, Result, SeqNo};
 use koeldb_lsm::job::input_entry_count;
 use koeldb_lsm::pick::CompactionPlan;
@@ -28,6 +29,8 @@ pub(crate) struct AcceptedTable {
     /// The metadata, with the number that the worker chose.
     pub(crate) file: FileMeta,
     pub(crate) properties: TableProperties,
+    /// The range tombstones.
+    pub(crate) tombstones: Option<Arc<FragmentedTombstones>>,
 }
 
 /// The tables and figures of a job that have passed all checks.
@@ -160,9 +163,11 @@ impl RemoteJob<'_> {
         )?;
         reader.verify_checksums(&mut |_| ())?;
         check_entries(&reader, &file, order)?;
+        let tombstones = reader.tombstones().cloned();
         Ok(AcceptedTable {
             path,
             properties,
+            tombstones,
             file,
         })
     }

@@ -294,6 +294,51 @@ fn a_worker_keeps_the_traces_of_writes_that_a_transaction_checks_for() {
 }
 
 /// A database with tables to compact, and its contents.
+/// A worker does not know the tables below its output: the primary weighs range deletions.
+#[test]
+fn range_deletions_that_a_worker_compacts_give_space_back_without_further_writes() {
+    let storage = Storage::new();
+    let mut worker = options(&storage);
+    worker
+        .set_disable_auto_compactions(false)
+        .set_write_buffer_size(128 << 10)
+        .set_target_file_size_base(64 << 10)
+        .set_max_bytes_for_level_base(256 << 10);
+    let service = InProcess::honest(&worker);
+    let mut options = worker.clone();
+    options.set_compaction_service(service.clone());
+    let db = Db::open(&options, HERE).unwrap();
+    let key = |number: u32| format!("key{number:06}");
+    let mut random = Random::new(1);
+    for number in 0..3000 {
+        let value: Vec<u64> = (0..125).map(|_| random.below(u64::MAX)).collect();
+        let value: Vec<u8> = value.iter().flat_map(|word| word.to_le_bytes()).collect();
+        db.put(key(number), value).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range(..).unwrap();
+    // Entries above the last level, so that the range deletion cannot be moved there.
+    for number in 0..4 {
+        db.put(key(number), "above").unwrap();
+        db.put(key(2999 - number), "above").unwrap();
+        db.flush().unwrap();
+    }
+    db.wait_for_compact(None).unwrap();
+    let bytes = || db.property_int_value("rocksdb.live-sst-files-size");
+    let bytes = || bytes().unwrap().unwrap();
+    assert!(bytes() > 3_000_000);
+    service.ended();
+    db.delete_range("key", "l").unwrap();
+    db.flush().unwrap();
+    db.wait_for_compact(None).unwrap();
+    assert!(
+        service
+            .ended()
+            .contains(&CompactionServiceJobStatus::Success)
+    );
+    assert!(bytes() < 100_000, "{} bytes", bytes());
+}
+
 fn prepared(options: &Options) -> (Db, Contents) {
     let db = Db::open(options, HERE).unwrap();
     write(&db, &mut Random::new(3), 400);
