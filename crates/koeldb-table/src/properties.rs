@@ -38,6 +38,8 @@ pub mod names {
     pub const GLOBAL_SEQNO: &str = "rocksdb.external_sst_file.global_seqno";
     /// Present if values of the table are in the table's own blob records.
     pub const EMBEDDED_BLOBS: &str = "rocksdb.embedded.blob.stats";
+    /// KoelDB: `1` if another rewrite of the table would remove no old version or deletion.
+    pub const SETTLED: &str = "koeldb.settled";
 }
 
 /// The condition under which a numeric property is written.

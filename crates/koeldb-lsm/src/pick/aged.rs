@@ -104,7 +104,7 @@ fn holds_hidden_entries(version: &Version, level: usize, file: &Arc<FileMeta>) -
     level > 0
         && file.largest_seqno > 0
         && (file.smallest_seqno == 0 || is_any(&stats.deletions) || is_any(&stats.older_versions))
-        && !file.is_settled.load(Ordering::Relaxed)
+        && !stats.is_settled.load(Ordering::Relaxed)
         && KeyRange::of(&version.order, [file])
             .is_some_and(|range| is_bottommost(version, level, &range))
 }

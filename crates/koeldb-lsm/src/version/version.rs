@@ -17,6 +17,7 @@ use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
 use koeldb_base::range_del::{FragmentedTombstones, RunTombstones};
 use koeldb_base::{KeyOrder, SeqNo};
 use koeldb_table::cuckoo::level::CuckooLevel;
+use koeldb_table::properties::names;
 use koeldb_table::{TableProperties, TableReader};
 
 use crate::open_tables::ReaderSlot;
@@ -70,8 +71,6 @@ pub struct FileMeta {
     pub tombstones: OnceLock<Option<Arc<FragmentedTombstones>>>,
     /// Whether a running compaction has this file among its inputs.
     pub being_compacted: AtomicBool,
-    /// Whether the table was written after every snapshot that needed its deletions was released.
-    pub is_settled: AtomicBool,
     /// Whether a compaction of the table was suggested since the database was opened.
     pub suggested: AtomicBool,
     /// Entry statistics, known once the table was written or opened.
@@ -137,6 +136,9 @@ pub struct EntryStats {
     pub newest_key_time: AtomicU64,
     /// Whether the table has blobs of its own.
     pub embedded_blobs: AtomicBool,
+    /// Whether the table was written after the release of every snapshot that needed its deletions and
+    /// old versions: another rewrite would remove nothing.
+    pub is_settled: AtomicBool,
 }
 
 impl EntryStats {
@@ -157,6 +159,10 @@ impl EntryStats {
         }
         self.embedded_blobs
             .store(properties.has_embedded_blobs(), Relaxed);
+        // The table of a worker does not record it.
+        if properties.user_flag(names::SETTLED) == Some(true) {
+            self.is_settled.store(true, Relaxed);
+        }
     }
 
     /// Takes over the statistics of the same table.
@@ -176,6 +182,8 @@ impl EntryStats {
         }
         let embedded_blobs = other.embedded_blobs.load(Relaxed);
         self.embedded_blobs.store(embedded_blobs, Relaxed);
+        let is_settled = other.is_settled.load(Relaxed);
+        self.is_settled.store(is_settled, Relaxed);
     }
 }
 
@@ -219,7 +227,6 @@ impl FileMeta {
             slot: OnceLock::new(),
             tombstones: OnceLock::new(),
             being_compacted: AtomicBool::new(false),
-            is_settled: AtomicBool::new(false),
             suggested: AtomicBool::new(false),
             entry_stats: EntryStats::default(),
             compensated: AtomicU64::new(0),

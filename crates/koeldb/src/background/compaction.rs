@@ -181,7 +181,7 @@ impl Background {
     ) -> Result<()> {
         if plan.reason == CompactionReason::BottommostFiles {
             for file in files {
-                file.is_settled.store(true, Ordering::Relaxed);
+                file.entry_stats.is_settled.store(true, Ordering::Relaxed);
             }
         }
         let mut edit = VersionEdit::of(family.id);

@@ -17,6 +17,7 @@ use koeldb_lsm::job::{
 use koeldb_lsm::pick::{CompactionPlan, CompactionReason, leveled, universal};
 use koeldb_lsm::version::Version;
 use koeldb_table::builder::{TableBuildContext, TableReason};
+use koeldb_table::properties::names;
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
 use super::Background;
@@ -269,6 +270,10 @@ impl<'a> Merge<'a> {
         }
         if let Some(job) = self.request.worker {
             context.db_id.clone_from(&job.db_id);
+        }
+        if plan.reason == CompactionReason::BottommostFiles {
+            let settled = (names::SETTLED.into(), b"1".to_vec());
+            context.user_properties.extend([settled]);
         }
         context
     }

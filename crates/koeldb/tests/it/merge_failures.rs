@@ -162,6 +162,32 @@ fn ingest(db: &Db, dir: &ScratchDir, operand: &str) {
     db.ingest_external_file(&[file]).unwrap();
 }
 
+/// Their sequence numbers remain, as do those of entries for a snapshot, but a rewrite frees nothing.
+#[test]
+fn tables_with_operands_that_cannot_be_merged_are_rewritten_only_once() {
+    let storage = Storage::new();
+    let mut options = storage.options();
+    options.set_merge_operator(Picky);
+    let mut seen = Vec::new();
+    for round in 0..4 {
+        let db = Db::open(&options, HERE).unwrap();
+        if round == 0 {
+            for operand in ["y", "fail"] {
+                db.put("a", "1").unwrap();
+                db.merge("sick", operand).unwrap();
+                db.flush().unwrap();
+            }
+            db.compact_all(&CompactRangeOptions::new()).unwrap();
+        }
+        db.wait_for_compact(None).unwrap();
+        let tables: Vec<String> = db.live_files().into_iter().map(|file| file.name).collect();
+        seen.push(tables);
+        db.close().unwrap();
+    }
+    assert_eq!(seen[1], seen[2]);
+    assert_eq!(seen[2], seen[3]);
+}
+
 #[test]
 fn operands_without_an_operator_stop_no_job() {
     let dir = ScratchDir::new();
