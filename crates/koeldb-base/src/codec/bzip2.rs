@@ -33,12 +33,30 @@ impl Encoder {
     }
 }
 
+/// The size below which the declared size is reserved immediately.
+const TRUSTED_BYTES: usize = 1 << 20;
+
+/// Decompresses a block of `raw_bytes`.
+///
+/// The format bounds no ratio, so memory above [`TRUSTED_BYTES`] grows as the decoder fills it.
 pub(super) fn decompress(stored: &[u8], _: &[u8], raw_bytes: usize) -> Result<Vec<u8>> {
-    let mut raw = reserved(raw_bytes.max(1))?;
-    match Decompress::new(false).decompress_vec(stored, &mut raw) {
-        Ok(Status::StreamEnd) => Ok(raw),
-        Ok(_) => Err(Error::corruption("bzip2 block: the stream does not end")),
-        Err(error) => Err(damaged(&error)),
+    let raw_bytes = raw_bytes.max(1);
+    let mut raw = reserved(raw_bytes.min(TRUSTED_BYTES))?;
+    let mut stream = Decompress::new(false);
+    loop {
+        let rest = usize::try_from(stream.total_in()).ok();
+        let rest = rest.and_then(|read| stored.get(read..)).unwrap_or_default();
+        let status = stream.decompress_vec(rest, &mut raw);
+        match status.map_err(|error| damaged(&error))? {
+            Status::StreamEnd => return Ok(raw),
+            _ if raw.len() == raw.capacity() && raw.len() < raw_bytes => {
+                let larger = raw.len().saturating_mul(2).min(raw_bytes);
+                let mut grown = reserved(larger)?;
+                grown.extend_from_slice(&raw);
+                raw = grown;
+            }
+            _ => return Err(Error::corruption("bzip2 block: the stream does not end")),
+        }
     }
 }
 

@@ -2,8 +2,7 @@
 //!
 //! Invariant: a size from the file allocates memory only once it is known to be at most the
 //! caller's limit and, for codecs with a bounded ratio, at most the size that the stored bytes can
-//! expand to. bzip2 has no useful bound: its memory is reserved, and touched only as the decoder
-//! fills it.
+//! expand to. bzip2 has no useful bound: its memory grows as the decoder fills it.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
