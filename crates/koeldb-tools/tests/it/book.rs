@@ -102,7 +102,7 @@ fn every_command_of_the_book_works() {
     assert!(count >= 10, "{count} blocks of commands");
 }
 
-/// What a test runs for a command of the README: the built tools instead of a build of them, fewer
+/// Adapts a command of the README to a test: the built tools instead of a build of them, fewer
 /// keys, and for cargo's own commands one that resolves the same packages and features.
 fn cheaper(command: &str) -> String {
     const BENCH: &str = "cargo run --release --bin db_bench -- ";

@@ -115,7 +115,7 @@ fn the_weight_of_deletions_outlives_a_reopen() {
     }
 }
 
-/// What a snapshot needed goes after its release.
+/// Entries that only a snapshot needed are removed after its release.
 #[test]
 fn space_that_a_snapshot_held_comes_back_after_its_release() {
     for deletion in DELETIONS {

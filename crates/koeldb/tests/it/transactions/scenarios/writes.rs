@@ -199,7 +199,7 @@ fn keys_of_different_column_families_do_not_conflict() {
         second.commit().unwrap();
         assert_eq!(one.get("k").unwrap().as_deref(), Some(&b"1"[..]));
         assert_eq!(two.get("k").unwrap().as_deref(), Some(&b"2"[..]));
-        // The same key of the same family does.
+        // A write of the same key in the same column family conflicts.
         let (mut first, mut second) = (begin(&db, true), begin(&db, true));
         first.put_cf(&one, "k", "3").unwrap();
         let refused = second.put_cf(&one, "k", "4");
