@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::error::ErrorDetail;
-use koeldb_base::{Error, Fault, Lookup, Result, file_name};
+use koeldb_base::{Error, Fault, KeyOrder, Lookup, Result, file_name};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_table::reader::{TableReadContext, TableReader};
 use koeldb_table::source::BlockSource;
@@ -107,6 +107,28 @@ impl TableOpener {
     #[must_use]
     pub fn context(&self) -> &TableReadContext {
         &self.context
+    }
+
+    /// Estimates the bytes of a table before an internal key.
+    ///
+    /// Only a table with the key between its bounds is opened.
+    ///
+    /// # Errors
+    /// See [`TableOpener::reader`].
+    pub fn bytes_before(
+        &self,
+        order: &KeyOrder,
+        file: &FileMeta,
+        level: usize,
+        key: &[u8],
+    ) -> Result<u64> {
+        if order.compare_internal(key, &file.smallest).is_le() {
+            return Ok(0);
+        }
+        if order.compare_internal(key, &file.largest).is_gt() {
+            return Ok(file.bytes);
+        }
+        self.reader(file, level)?.approximate_offset(key)
     }
 
     /// Returns the reader of `file` on `level`; opens the table on first use.

@@ -3,10 +3,8 @@
 //! The estimate is the weight of the tombstone's table in compaction scores (RocksDB:
 //! `compensated_range_deletion_size`, from `VersionSet::ApproximateSize`; 11.9).
 
-use std::sync::Arc;
-
+use koeldb_base::KeyOrder;
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
-use koeldb_base::{KeyOrder, Result};
 
 use crate::table_opener::TableOpener;
 use crate::version::{FileMeta, Version};
@@ -78,22 +76,13 @@ impl HiddenTables<'_> {
             return whole_bytes.saturating_add(cut_bytes / 2);
         }
         let of_cut = cut.into_iter().map(|(level, file)| {
-            let offset = |key: &[u8]| self.offset_in(level, file, key).unwrap_or(0);
+            let offset = |key: &[u8]| {
+                let before = self.tables.bytes_before(order, file, level, key);
+                before.unwrap_or(0)
+            };
             offset(&to).saturating_sub(offset(&from))
         });
         of_cut.fold(whole_bytes, u64::saturating_add)
-    }
-
-    /// The bytes of a table before an internal key.
-    fn offset_in(&self, level: usize, file: &Arc<FileMeta>, key: &[u8]) -> Result<u64> {
-        let order = &self.version.order;
-        if order.compare_internal(key, &file.smallest).is_le() {
-            return Ok(0);
-        }
-        if order.compare_internal(key, &file.largest).is_gt() {
-            return Ok(file.bytes);
-        }
-        self.tables.reader(file, level)?.approximate_offset(key)
     }
 }
 

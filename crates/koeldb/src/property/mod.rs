@@ -432,22 +432,7 @@ pub(crate) fn approximate_size(family: &ColumnFamilyData, bounds: &KeyBounds) ->
         let target = encode(key, MAX_SEQNO, ValueType::FOR_SEEK);
         let mut bytes = 0;
         for (level, file) in version.files() {
-            if version
-                .order
-                .compare_internal(&file.largest, &target)
-                .is_lt()
-            {
-                bytes += file.bytes;
-            } else if version
-                .order
-                .compare_internal(&file.smallest, &target)
-                .is_lt()
-            {
-                bytes += family
-                    .tables
-                    .reader(file, level)?
-                    .approximate_offset(&target)?;
-            }
+            bytes += (family.tables).bytes_before(&version.order, file, level, &target)?;
         }
         Ok(bytes)
     };
