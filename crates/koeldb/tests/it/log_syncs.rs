@@ -139,7 +139,9 @@ fn a_close_syncs_only_what_was_logged_and_not_synced() {
         Arc::new(memory.clone()),
         TraceDetail::Events,
     ));
-    let options = over(Arc::clone(&trace) as Arc<dyn FileSystem>);
+    let mut options = over(Arc::clone(&trace) as Arc<dyn FileSystem>);
+    // A compaction beside the close would sync the MANIFEST.
+    options.set_disable_auto_compactions(true);
     let mut synced = WriteOptions::new();
     synced.set_sync(true);
     type Writes<'a> = &'a dyn Fn(&Db);
