@@ -6,13 +6,13 @@ use std::sync::Arc;
 use koeldb_base::codec::{Compression, CompressionOptions};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::RangeTombstone;
-use koeldb_base::{KeyOrder, Result};
+use koeldb_base::{KeyOrder, Result, SeqNo};
 use koeldb_fs::WritableFile;
 
 use crate::block_based::builder::{BlockBasedTableBuilder, BlockBasedWriteOptions};
 use crate::cuckoo::builder::{CuckooTableBuilder, CuckooWriteOptions};
 use crate::plain::builder::{PlainTableBuilder, PlainWriteOptions};
-use crate::properties::{TableProperties, UNKNOWN_COLUMN_FAMILY_ID};
+use crate::properties::{TableProperties, UNKNOWN_COLUMN_FAMILY_ID, names};
 
 /// The reason for writing a table, which determines its filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -87,6 +87,15 @@ pub struct TableBuildContext {
     pub property_collector_names: String,
     /// Additional properties to record.
     pub user_properties: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl TableBuildContext {
+    /// Records the sequence number up to which all entries of the column family are in tables.
+    pub fn set_flushed_seqno(&mut self, seqno: SeqNo) {
+        let value = seqno.to_le_bytes().to_vec();
+        self.user_properties
+            .insert(names::FLUSHED_SEQNO.into(), value);
+    }
 }
 
 impl Default for TableBuildContext {

@@ -40,6 +40,9 @@ pub mod names {
     pub const EMBEDDED_BLOBS: &str = "rocksdb.embedded.blob.stats";
     /// KoelDB: `1` if another rewrite of the table would remove no old version or deletion.
     pub const SETTLED: &str = "koeldb.settled";
+    /// KoelDB: the sequence number up to which all entries of the column family were in tables when
+    /// the table was written: fixed64.
+    pub const FLUSHED_SEQNO: &str = "koeldb.flushed.seqno";
 }
 
 /// The condition under which a numeric property is written.
@@ -346,6 +349,23 @@ impl TableProperties {
         self.user(names::EXTERNAL_VERSION)
             .map(|value| fixed32(value, names::EXTERNAL_VERSION))
             .transpose()
+    }
+
+    /// Returns the sequence number up to which all entries of the column family were in tables when
+    /// the table was written, as table `number` of database `db_id`.
+    ///
+    /// A table of RocksDB does not record it, and what a table from elsewhere records has another
+    /// meaning: then it is at least `largest`, that of the table's entries, unless the table was
+    /// written outside a database.
+    #[must_use]
+    pub fn flushed_seqno(&self, db_id: &str, number: u64, largest: SeqNo) -> SeqNo {
+        let is_own = self.db_id == db_id.as_bytes() && self.original_file_number == number;
+        let recorded = self.user(names::FLUSHED_SEQNO).filter(|_| is_own);
+        match recorded.and_then(|value| value.try_into().ok()) {
+            Some(value) => SeqNo::from_le_bytes(value),
+            None if self.user(names::EXTERNAL_VERSION).is_some() => 0,
+            None => largest,
+        }
     }
 
     /// Whether values lie in blob records of the table itself.

@@ -20,6 +20,7 @@ use crate::key_locks::KeyLocks;
 use crate::key_locks::table::{Answer, LockId, LockMode, Owner};
 use crate::options::WriteOptions;
 use crate::write::commit::{CarriedRecords, CommitPipeline, CommitState};
+use crate::write::sections::Sections;
 use crate::write::two_phase::Section;
 
 /// The state of a prepared transaction: prepared, committed, rolled back, or in between.
@@ -154,11 +155,11 @@ impl PreparedTransactions {
     /// Replaces all transactions by those that a secondary found undecided in its primary's logs.
     ///
     /// They lock nothing: a secondary has no writes.
-    pub(crate) fn follow(&self, undecided: &BTreeMap<Box<[u8]>, Section>) {
+    pub(crate) fn follow(&self, undecided: &Sections) {
         let mut entries = lock(&self.entries);
-        entries.retain(|name, entry| undecided.get(name) == Some(&entry.section));
-        for (name, section) in undecided {
-            entries.entry(name.clone()).or_insert_with(|| {
+        entries.retain(|name, entry| undecided.section(name) == Some(&entry.section));
+        for section in undecided.prepared() {
+            entries.entry(section.name.clone()).or_insert_with(|| {
                 let owner = Owner::new(self.key_locks.new_id(), None);
                 let write = WriteOptions::new();
                 Prepared::new(section.clone(), &write, &owner, Vec::new(), Decision::None)

@@ -216,6 +216,8 @@ impl TableFiles {
         if options.compressed_percent().is_some() {
             context.compression = Compression::None;
         }
+        let flushed = memtables.iter().map(|memtable| memtable.largest_seqno());
+        context.set_flushed_seqno(flushed.max().unwrap_or(0));
         let checks = OutputChecks::of_flush(&options);
         let reporter = TableReporter::new(self, job_id, &family.name, reason);
         let next_file_number = || -> FileNumber { reporter.begin() };

@@ -161,7 +161,7 @@ impl<'a> Merge<'a> {
             snapshots: self.snapshots.clone(),
             merger: Merger::new(self.options.merge_operator.as_deref(), &self.family.name),
             new_filter: &new_filter,
-            output: self.output(next_file_number, checks.entries),
+            output: self.output(next_file_number, checks.entries)?,
             cancelled: &cancelled,
             parts_max: jobs.parts_max(&self.options, plan, requested_parts),
             run_parts: &run_parts,
@@ -200,14 +200,14 @@ impl<'a> Merge<'a> {
         &'o self,
         next_file_number: &'o (dyn Fn() -> FileNumber + Sync),
         hash_entries: bool,
-    ) -> OutputSpec<'o> {
+    ) -> Result<OutputSpec<'o>> {
         let (context, plan) = (&self.jobs.context, self.plan);
         // A table ends a little behind its target.
         let bytes_expected = self
             .target_file_bytes
             .saturating_add(self.target_file_bytes / 10)
             .min(plan.input_bytes());
-        OutputSpec {
+        Ok(OutputSpec {
             fs: &*context.fs,
             directory: match self.request.worker {
                 Some(job) => &job.directory,
@@ -222,7 +222,7 @@ impl<'a> Merge<'a> {
                     .write_options(Purpose::Compaction, bytes_expected)
             },
             charge: context.table_files.charge(IoPriority::Low, IoKind::Write),
-            context: self.table_context(),
+            context: self.table_context()?,
             next_file_number,
             target_file_bytes: self.target_file_bytes,
             target_is_upper_bound: self.options.target_file_size_is_upper_bound,
@@ -244,11 +244,11 @@ impl<'a> Merge<'a> {
                 .filter(|_| plan.output_level > 0),
             deletion_triggers: &self.deletion_triggers,
             hash_entries,
-        }
+        })
     }
 
     /// The settings of the table builder.
-    fn table_context(&self) -> TableBuildContext {
+    fn table_context(&self) -> Result<TableBuildContext> {
         let plan = self.plan;
         let targets = leveled::level_targets(&self.version, &pick_settings(&self.options));
         let destination = TableDestination {
@@ -275,7 +275,16 @@ impl<'a> Merge<'a> {
             let settled = (names::SETTLED.into(), b"1".to_vec());
             context.user_properties.extend([settled]);
         }
-        context
+        let mut flushed = 0;
+        for (level, file) in plan.files() {
+            let table = self.family.tables.reader(file, level)?;
+            let properties = table.properties();
+            let of_table =
+                properties.flushed_seqno(&context.db_id, file.number, file.largest_seqno);
+            flushed = of_table.max(flushed);
+        }
+        context.set_flushed_seqno(flushed);
+        Ok(context)
     }
 
     /// Runs one part in the calling thread, announces it and measures its CPU time.

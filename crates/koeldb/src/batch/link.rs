@@ -73,7 +73,8 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::{WriteBatch, check, header};
+    use crate::batch::format::check;
+    use crate::batch::{WriteBatch, header};
 
     #[test]
     fn a_link_is_a_batch_without_operations() {

@@ -7,7 +7,7 @@ mod write_batch;
 
 pub use format::BatchEntry;
 pub(crate) use format::{
-    BatchIter, HEADER_BYTES, Operation, Record, check, check_count, entry_at, header, tag,
+    BatchIter, HEADER_BYTES, Operation, Record, check_count, entry_at, header, tag,
 };
 pub(crate) use link::{Link, LinkKind};
 pub(crate) use protection::{sum_of, verify};

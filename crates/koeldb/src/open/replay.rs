@@ -26,7 +26,8 @@ use crate::options::DbOptions;
 use crate::options::limits;
 use crate::report::{LogReport, RecoveryReport};
 use crate::table_files::TableFiles;
-use crate::write::two_phase::{self, Numbering, Piece, Pieces, Section, refused_undecided};
+use crate::write::sections::{RecordNumbers, Sections};
+use crate::write::two_phase::{self, Numbering, Pieces, Section, refused_undecided};
 
 /// The recovered state, before it is recorded.
 #[derive(Default)]
@@ -46,15 +47,6 @@ pub(crate) struct Recovered {
     pub(crate) archive: Vec<FileNumber>,
     /// The prepared transactions that were neither committed nor rolled back.
     pub(crate) undecided: Vec<Section>,
-}
-
-/// Undecided prepared sections.
-#[derive(Default)]
-struct Sections {
-    /// Those that take effect at their commit, by name, with the logs that contain them.
-    prepared: BTreeMap<Box<[u8]>, (FileNumber, Section)>,
-    /// The transactions whose sections took effect at their position.
-    applied: BTreeMap<Box<[u8]>, FileNumber>,
 }
 
 /// An irregularity in the logs that replay found.
@@ -236,23 +228,9 @@ fn retained_sections(
         let mut reader = koeldb_log::wal::open(fs, directory, number, mode)?;
         while let Some(record) = reader.next_record()? {
             let path = file_name::wal(directory, number);
-            let pieces = two_phase::pieces(record).map_err(refused_though_intact);
-            for piece in pieces
-                .map_err(|error| error.in_file(&path, None, "replay"))?
-                .list
-            {
-                match piece {
-                    Piece::Plain(..) => {}
-                    Piece::Prepare(section) => sections.prepare(section, number),
-                    Piece::Applied(_, _, name) => {
-                        sections.applied.insert(name.into(), number);
-                    }
-                    Piece::Commit(name) | Piece::Rollback(name) => {
-                        sections.prepared.remove(name);
-                        sections.applied.remove(name);
-                    }
-                }
-            }
+            two_phase::pieces(record)
+                .and_then(|pieces| sections.apply(pieces, 0, number, |_, _| Ok(())))
+                .map_err(|error| refused_though_intact(error).in_file(&path, None, "replay"))?;
         }
         while let Some(problem) = reader.take_problem() {
             if problem.is_of_intact_record() {
@@ -264,11 +242,8 @@ fn retained_sections(
 }
 
 /// Fails if there are prepared transactions that were neither committed nor rolled back.
-fn refuse_undecided(
-    directory: &Path,
-    sections: &BTreeMap<Box<[u8]>, (FileNumber, Section)>,
-) -> Result<()> {
-    let Some((name, (number, _))) = sections.iter().next() else {
+fn refuse_undecided(directory: &Path, sections: &Sections) -> Result<()> {
+    let Some((name, log)) = sections.first_prepared() else {
         return Ok(());
     };
     let error = Error::not_supported(format!(
@@ -276,7 +251,7 @@ fn refuse_undecided(
          Options::set_transactions, or with RocksDB as a TransactionDB, and commit it or roll it back",
         name.escape_ascii()
     ));
-    Err(error.in_file(&file_name::wal(directory, *number), None, "replay"))
+    Err(error.in_file(&file_name::wal(directory, log), None, "replay"))
 }
 
 /// Returns the error for a record whose checksum matches, but whose content cannot be replayed.
@@ -295,11 +270,12 @@ pub(crate) fn refused_though_intact(error: Error) -> Error {
 
 /// Inserts the operations of a log into memtables.
 ///
-/// `memtable_of` returns the memtable for a column family, or `None` if it needs none of them.
+/// `memtable_of` returns the memtable for an operation, by its column family and sequence number, or
+/// `None` if it is not needed.
 pub(crate) fn insert_operations<'r>(
     records: &'r [u8],
     numbering: &mut Numbering<'r>,
-    mut memtable_of: impl FnMut(u32) -> Option<Arc<Memtable>>,
+    mut memtable_of: impl FnMut(u32, SeqNo) -> Option<Arc<Memtable>>,
 ) -> Result<()> {
     let mut rest = BatchIter::new(records);
     while !rest.records().is_empty() {
@@ -312,7 +288,7 @@ pub(crate) fn insert_operations<'r>(
             Record::LogData(_) => continue,
         };
         let mut seqno = numbering.number(&operation);
-        let Some(memtable) = memtable_of(operation.cf) else {
+        let Some(memtable) = memtable_of(operation.cf, seqno) else {
             continue;
         };
         while let Err(error) =
@@ -330,12 +306,6 @@ pub(crate) fn insert_operations<'r>(
         }
     }
     Ok(())
-}
-
-impl Sections {
-    fn prepare(&mut self, section: Section, log: FileNumber) {
-        self.prepared.insert(section.name.clone(), (log, section));
-    }
 }
 
 /// A log to be replayed, and its file if it is already open.
@@ -388,12 +358,12 @@ impl Replay<'_> {
             ..RecoveryReport::default()
         };
         self.check_consistency(versions)?;
-        if let Some((name, number)) = self.sections.applied.first_key_value() {
-            let log = file_name::wal(directory, *number);
+        if let Some((name, number)) = self.sections.first_applied() {
+            let log = file_name::wal(directory, number);
             return Err(refused_undecided(name).in_file(&log, None, "replay"));
         }
         if !self.read_only && !decides {
-            refuse_undecided(directory, &self.sections.prepared)?;
+            refuse_undecided(directory, &self.sections)?;
         }
         let mut in_memory = BTreeMap::new();
         if !self.read_only && db.avoid_flush_during_recovery && self.may_keep_memtables(&report) {
@@ -418,10 +388,7 @@ impl Replay<'_> {
             in_memory,
             kept,
             archive,
-            undecided: std::mem::take(&mut self.sections.prepared)
-                .into_values()
-                .map(|(_, section)| section)
-                .collect(),
+            undecided: self.sections.take_prepared(),
         })
     }
 
@@ -628,7 +595,7 @@ impl Replay<'_> {
         let takes_numbers = pieces.takes_numbers();
         let is_older = self.next_seqno.is_some_and(|next| first < next);
         let longest = first + SeqNo::from(pieces.count());
-        let (next, is_known) = self.replay_pieces(pieces, first, log.number)?;
+        let RecordNumbers { next, is_known, .. } = self.replay_pieces(pieces, first, log.number)?;
         log.batches += 1;
         if next > first {
             self.last_seqno = self.last_seqno.max(next - 1);
@@ -655,56 +622,22 @@ impl Replay<'_> {
         }
     }
 
-    /// Applies the pieces of a batch.
-    ///
-    /// Returns the next sequence number, and whether it is known: not if the batch commits a section
-    /// that was not read.
+    /// Applies the pieces of a batch; returns their sequence numbers.
     fn replay_pieces(
         &mut self,
         pieces: Pieces<'_>,
         first: SeqNo,
         log: FileNumber,
-    ) -> Result<(SeqNo, bool)> {
-        let prepared = &self.sections.prepared;
-        let mut numbering = pieces.numbering(first, |name| prepared.contains_key(name));
-        self.has_shared_numbers |= numbering.is_per_batch() && pieces.count() > 1;
-        let mut is_known = true;
-        for piece in pieces.list {
-            match piece {
-                Piece::Plain(records, _) => self.apply(records, &mut numbering, log)?,
-                Piece::Prepare(section) => self.sections.prepare(section, log),
-                Piece::Applied(records, _, name) => {
-                    self.apply(records, &mut numbering, log)?;
-                    numbering.end_decision();
-                    self.sections.applied.insert(name.into(), log);
-                    self.has_shared_numbers = true;
-                }
-                Piece::Commit(name) | Piece::Rollback(name)
-                    if self.sections.applied.remove(name).is_some() =>
-                {
-                    numbering.end_decision();
-                }
-                Piece::Commit(name) => match self.sections.prepared.remove(name) {
-                    Some((prepared_in, section)) => {
-                        self.spans_logs |= prepared_in != log;
-                        let mut numbers = Numbering::per_operation(numbering.next());
-                        self.apply(&section.records, &mut numbers, log)?;
-                        numbering.skip(section.count);
-                    }
-                    // The log of its section was removed, since its entries are in tables.
-                    None => {
-                        numbering.end_batch();
-                        self.spans_logs = true;
-                        is_known = false;
-                    }
-                },
-                Piece::Rollback(name) => {
-                    numbering.end_batch();
-                    self.sections.prepared.remove(name);
-                }
-            }
-        }
-        Ok((numbering.next(), is_known))
+    ) -> Result<RecordNumbers> {
+        let mut sections = std::mem::take(&mut self.sections);
+        let applied = sections.apply(pieces, first, log, |records, numbering| {
+            self.apply(records, numbering, log)
+        });
+        self.sections = sections;
+        let numbers = applied?;
+        self.has_shared_numbers |= numbers.are_shared;
+        self.spans_logs |= numbers.spans_logs;
+        Ok(numbers)
     }
 
     fn apply<'r>(
@@ -713,7 +646,7 @@ impl Replay<'_> {
         numbering: &mut Numbering<'r>,
         log: FileNumber,
     ) -> Result<()> {
-        insert_operations(records, numbering, |cf| {
+        insert_operations(records, numbering, |cf, _| {
             let is_needed = self.log_numbers.get(&cf).is_some_and(|&from| log >= from);
             let family = self.families.get(&cf).filter(|_| is_needed)?;
             Some(family.read(|state| Arc::clone(&state.active.memtable)))
@@ -769,7 +702,10 @@ impl Replay<'_> {
             && !self.has_shared_numbers;
         let end_of_record = self.end_of_record.map(|(end, _)| end);
         let is_in_step = self.next_seqno.is_some() && end_of_record == self.next_seqno;
-        is_whole && is_in_step && self.flushed.is_empty() && self.sections.prepared.is_empty()
+        is_whole
+            && is_in_step
+            && self.flushed.is_empty()
+            && self.sections.first_prepared().is_none()
     }
 
     /// The column families with data in memtables, and the first log that may have some of it.

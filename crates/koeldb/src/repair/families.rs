@@ -28,10 +28,10 @@ struct RebuiltColumnFamily {
     tables: Vec<FoundTable>,
     /// The levels and the order of the tables, once determined.
     arrangement: Arrangement,
-    /// The largest sequence number up to which all entries are in tables.
-    flushed: SeqNo,
     /// The first log with data of the column family, according to a reliable MANIFEST.
     log_number: FileNumber,
+    /// The first log that the next open has to replay; `None` if there is none.
+    replayed_from: Option<FileNumber>,
     /// Whether the tables are those of the MANIFEST, which then knows best what logs are needed.
     is_as_recorded: bool,
 }
@@ -88,8 +88,8 @@ impl RebuiltColumnFamilies {
                                 order: table.order.clone(),
                                 tables: Vec::new(),
                                 arrangement: Arrangement::default(),
-                                flushed: 0,
                                 log_number: 0,
+                                replayed_from: None,
                                 is_as_recorded: false,
                             });
                     family.tables.push(table);
@@ -99,7 +99,7 @@ impl RebuiltColumnFamilies {
         }
         for (id, family) in &mut families.families {
             if let Some(past) = history.families.get(id) {
-                family.apply_history(past, lost)?;
+                family.apply_history(*id, past, logs, lost)?;
             }
         }
         Ok(families)
@@ -111,8 +111,8 @@ impl RebuiltColumnFamilies {
             order: order.clone(),
             tables: Vec::new(),
             arrangement: Arrangement::default(),
-            flushed: 0,
             log_number: 0,
+            replayed_from: None,
             is_as_recorded: false,
         };
         self.families.insert(id, family);
@@ -172,6 +172,27 @@ impl RebuiltColumnFamilies {
         unknown.into_iter().collect()
     }
 
+    /// Determines the logs that the next open has to replay.
+    ///
+    /// Entries of a log that has others too, which are in tables, are written into new tables.
+    pub(super) fn find_needed_logs(&mut self, logs: &Logs, merger: &Merger<'_>) -> Result<()> {
+        for (&id, family) in &mut self.families {
+            if family.is_as_recorded {
+                family.replayed_from = logs.first_with(id, family.log_number);
+                continue;
+            }
+            let flushed = family.flushed();
+            let needed = logs.needed(id, flushed, family.log_number);
+            family.replayed_from = needed.whole_from;
+            let Some(log) = needed.in_part else { continue };
+            let (order, name) = (&family.order, family.name.as_str());
+            let entries = logs.entries_after(merger.fs, log, (id, order), flushed)?;
+            let tables = merger.write_memtable(order, (id, name), &entries)?;
+            family.tables.extend(tables);
+        }
+        Ok(())
+    }
+
     /// Determines the levels of all tables; merges tables of uncertain order, and sets the
     /// originals aside.
     pub(super) fn arrange(
@@ -181,7 +202,6 @@ impl RebuiltColumnFamilies {
         lost: &mut LostFiles<'_>,
     ) -> Result<()> {
         for (&id, family) in &mut self.families {
-            family.flushed = family.flushed();
             let mut levels = match history.families.get(&id) {
                 Some(past) => past.live.clone(),
                 None => BTreeMap::new(),
@@ -237,12 +257,7 @@ impl RebuiltColumnFamilies {
             snapshot.families.push(ColumnFamilySnapshot {
                 id,
                 name: family.name,
-                log_number: match family.is_as_recorded {
-                    true => logs.first_with(id, family.log_number, behind_all_logs),
-                    false => logs
-                        .first_needed(id, family.flushed, behind_all_logs)
-                        .max(family.log_number),
-                },
+                log_number: family.replayed_from.unwrap_or(behind_all_logs),
                 version: Arc::new(Version::new(family.order, levels)),
             });
         }
@@ -252,12 +267,8 @@ impl RebuiltColumnFamilies {
 impl RebuiltColumnFamily {
     /// The largest sequence number up to which all entries are in tables.
     fn flushed(&self) -> SeqNo {
-        self.tables
-            .iter()
-            .filter(|table| !table.is_external)
-            .map(|table| table.file.largest_seqno)
-            .max()
-            .unwrap_or(0)
+        let flushed = self.tables.iter().map(|table| table.flushed);
+        flushed.max().unwrap_or(0)
     }
 
     /// Applies the last state of the column family in a MANIFEST.
@@ -265,10 +276,13 @@ impl RebuiltColumnFamily {
     /// If all its tables exist, tables that had left the tree earlier are obsolete, and so are the
     /// logs before its log number; otherwise they may hold the only copy. If there are no others,
     /// the logs from that number on are needed, although a table that was ingested and compacted
-    /// may have later sequence numbers.
+    /// may have later sequence numbers. A table of a flush that was not recorded is obsolete if its
+    /// logs exist: tables of older memtables, flushed at the same time, may be missing.
     fn apply_history(
         &mut self,
+        id: u32,
         past: &ColumnFamilyHistory,
+        logs: &Logs,
         lost: &mut LostFiles<'_>,
     ) -> Result<()> {
         let there: BTreeSet<FileNumber> =
@@ -278,8 +292,13 @@ impl RebuiltColumnFamily {
         }
         self.log_number = past.log_number;
         for table in std::mem::take(&mut self.tables) {
+            let seqnos = (table.file.smallest_seqno, table.file.largest_seqno);
             if past.has_removed(table.file.number) {
                 lost.set_aside(&table.path, "it had left the tree")?;
+            } else if !past.live.contains_key(&table.file.number)
+                && logs.have_all(id, past.log_number, seqnos)
+            {
+                lost.set_aside(&table.path, "its entries are in logs")?;
             } else {
                 self.tables.push(table);
             }

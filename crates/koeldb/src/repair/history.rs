@@ -38,6 +38,8 @@ pub(super) struct History {
     pub(super) db_id: Option<String>,
     pub(super) max_column_family: u32,
     pub(super) last_seqno: SeqNo,
+    /// The log number below which no prepared section is undecided; 0 if unknown.
+    pub(super) min_log_number_to_keep: FileNumber,
 }
 
 impl History {
@@ -63,6 +65,9 @@ impl History {
             self.db_id = String::from_utf8(id.clone()).ok();
         }
         self.last_seqno = self.last_seqno.max(edit.last_seqno.unwrap_or(0));
+        self.min_log_number_to_keep = self
+            .min_log_number_to_keep
+            .max(edit.min_log_number_to_keep.unwrap_or(0));
         self.max_column_family = self
             .max_column_family
             .max(edit.family)

@@ -1,26 +1,29 @@
-//! The contents of logs: the last sequence number of each column family.
+//! The contents of logs: the sequence numbers of each column family.
 //!
-//! It shows which logs the tables already contain. Each column family starts a new memtable with a
-//! new log: the entries of one column family in a log went into tables together or not at all. So a
-//! column family needs the logs from the first one whose entries are not in its tables.
+//! They show what the tables already contain. The entries of a column family went into tables in the
+//! order of their sequence numbers, so it needs those after the last one flushed. Mostly these are
+//! whole logs, as each memtable begins with a log of its own. A log with others too, of an
+//! interrupted recovery for instance, gives the needed ones to a new table.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::{Result, SeqNo};
+use koeldb_base::{KeyOrder, Result, SeqNo};
 use koeldb_fs::FileSystem;
 use koeldb_log::RecoveryMode;
+use koeldb_memtable::{Memtable, MemtableOptions};
 
-use crate::batch::{self, BatchIter, HEADER_BYTES, Record};
-use crate::open::refused_though_intact;
-use crate::write::two_phase;
+use crate::open::{insert_operations, refused_though_intact};
+use crate::write::sections::Sections;
+use crate::write::two_phase::{self, refused_undecided};
 
 #[derive(Debug, Default)]
 struct Log {
     number: FileNumber,
-    /// The last sequence number of each column family.
-    last: BTreeMap<u32, SeqNo>,
+    /// The first and the last sequence number of each column family.
+    seqnos: BTreeMap<u32, (SeqNo, SeqNo)>,
     /// Whether the log is damaged, so that it may have more entries.
     is_damaged: bool,
 }
@@ -28,55 +31,122 @@ struct Log {
 /// The logs of a database, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Logs {
+    directory: PathBuf,
     logs: Vec<Log>,
 }
 
+/// The logs that a column family needs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct NeededLogs {
+    /// A log some of whose entries are needed.
+    pub(super) in_part: Option<FileNumber>,
+    /// The first log behind it, or of all, that is needed as a whole; `None` if no log is.
+    pub(super) whole_from: Option<FileNumber>,
+}
+
 impl Logs {
+    /// Reads all logs of a directory.
+    ///
+    /// # Errors
+    /// `NotSupported` for an intact record that cannot be replayed.
     pub(super) fn read(fs: &dyn FileSystem, directory: &Path) -> Result<Self> {
-        let mut logs = Vec::new();
+        let mut logs = Logs {
+            directory: directory.to_owned(),
+            logs: Vec::new(),
+        };
         if !fs.exists(directory)? {
-            return Ok(Logs::default());
+            return Ok(logs);
         }
+        let mut sections = Sections::default();
         for number in koeldb_log::wal::list(fs, directory)? {
-            logs.push(Log::read(fs, directory, number)?);
+            let mut seqnos: BTreeMap<u32, (SeqNo, SeqNo)> = BTreeMap::new();
+            let note = |family, seqno| {
+                let (first, last) = seqnos.entry(family).or_insert((seqno, seqno));
+                (*first, *last) = (seqno.min(*first), seqno.max(*last));
+                None
+            };
+            let is_damaged = read_log(fs, directory, number, &mut sections, note)?;
+            logs.logs.push(Log {
+                number,
+                seqnos,
+                is_damaged,
+            });
         }
-        Ok(Logs { logs })
+        if let Some((name, log)) = sections.first_applied() {
+            let path = file_name::wal(directory, log);
+            return Err(refused_undecided(name).in_file(&path, None, "repair"));
+        }
+        Ok(logs)
     }
 
-    /// Returns the first log with entries of a column family after `flushed`, which its tables
-    /// contain.
-    ///
-    /// Returns `behind_all` if it needs none.
-    pub(super) fn first_needed(
-        &self,
-        family: u32,
-        flushed: SeqNo,
-        behind_all: FileNumber,
-    ) -> FileNumber {
-        let mut needed = behind_all;
-        for log in self.logs.iter().rev() {
-            match log.last.get(&family) {
-                Some(&last) if last <= flushed => break,
-                Some(_) => needed = log.number,
-                None if log.is_damaged => needed = log.number,
+    /// Returns the logs with entries of a column family after `flushed`, from log `first` on.
+    pub(super) fn needed(&self, family: u32, flushed: SeqNo, first: FileNumber) -> NeededLogs {
+        let mut needed = NeededLogs::default();
+        for log in self.logs.iter().rev().filter(|log| log.number >= first) {
+            match log.seqnos.get(&family) {
+                Some(&(first, last)) if first <= flushed => {
+                    let is_in_part = last > flushed || log.is_damaged;
+                    needed.in_part = is_in_part.then_some(log.number);
+                    break;
+                }
+                Some(_) => needed.whole_from = Some(log.number),
+                None if log.is_damaged => needed.whole_from = Some(log.number),
                 None => {}
             }
         }
         needed
     }
 
-    /// Returns the first log from `first` on that may have entries of a column family.
+    /// Returns the entries of a column family in a log after the sequence number `flushed`.
     ///
-    /// Returns `behind_all` if there is none.
-    pub(super) fn first_with(
+    /// A damaged log is kept in the archive, as the next open does not read it for them.
+    pub(super) fn entries_after(
+        &self,
+        fs: &dyn FileSystem,
+        log: FileNumber,
+        (family, order): (u32, &KeyOrder),
+        flushed: SeqNo,
+    ) -> Result<Arc<Memtable>> {
+        let memtable = Memtable::new(order.clone(), &MemtableOptions::default());
+        let mut sections = Sections::default();
+        let mut is_damaged = false;
+        // Older logs have sections that this one may commit.
+        for number in self.logs.iter().map(|log| log.number) {
+            if number > log {
+                break;
+            }
+            let memtable_of = |cf, seqno| {
+                let is_needed = number == log && cf == family && seqno > flushed;
+                is_needed.then(|| Arc::clone(&memtable))
+            };
+            is_damaged = read_log(fs, &self.directory, number, &mut sections, memtable_of)?;
+        }
+        if is_damaged {
+            koeldb_log::wal::keep_in_archive(fs, &self.directory, log)?;
+        }
+        Ok(memtable)
+    }
+
+    /// Whether the logs from `first` on have all entries of a column family with these sequence
+    /// numbers.
+    pub(super) fn have_all(
         &self,
         family: u32,
         first: FileNumber,
-        behind_all: FileNumber,
-    ) -> FileNumber {
-        let may_have = |log: &&Log| log.is_damaged || log.last.contains_key(&family);
+        (smallest, largest): (SeqNo, SeqNo),
+    ) -> bool {
         let mut logs = self.logs.iter().filter(|log| log.number >= first);
-        logs.find(may_have).map_or(behind_all, |log| log.number)
+        let seqnos = || logs.clone().filter_map(|log| log.seqnos.get(&family));
+        let begins = seqnos().any(|&(first, _)| first <= smallest);
+        let ends = seqnos().any(|&(_, last)| last >= largest);
+        begins && ends && logs.all(|log| !log.is_damaged)
+    }
+
+    /// Returns the first log from `first` on that may have entries of a column family.
+    pub(super) fn first_with(&self, family: u32, first: FileNumber) -> Option<FileNumber> {
+        let may_have = |log: &&Log| log.is_damaged || log.seqnos.contains_key(&family);
+        let mut logs = self.logs.iter().filter(|log| log.number >= first);
+        logs.find(may_have).map(|log| log.number)
     }
 
     /// The logs from `first` on.
@@ -90,12 +160,16 @@ impl Logs {
 
     /// Returns all column families that have entries.
     pub(super) fn families(&self) -> impl Iterator<Item = u32> {
-        self.logs.iter().flat_map(|log| log.last.keys().copied())
+        self.logs.iter().flat_map(|log| log.seqnos.keys().copied())
     }
 
     /// Returns the logs with entries of one of these column families.
     pub(super) fn with_any_of(&self, families: &[u32]) -> Vec<FileNumber> {
-        let has_any = |log: &&Log| families.iter().any(|family| log.last.contains_key(family));
+        let has_any = |log: &&Log| {
+            families
+                .iter()
+                .any(|family| log.seqnos.contains_key(family))
+        };
         self.logs
             .iter()
             .filter(has_any)
@@ -104,46 +178,34 @@ impl Logs {
     }
 }
 
-impl Log {
-    fn read(fs: &dyn FileSystem, directory: &Path, number: FileNumber) -> Result<Self> {
-        let mode = RecoveryMode::SkipAnyCorruptedRecords;
-        let mut reader = koeldb_log::wal::open(fs, directory, number, mode)?;
-        let mut log = Log {
-            number,
-            ..Log::default()
-        };
-        let path = file_name::wal(directory, number);
-        while let Some(record) = reader.next_record()? {
-            let taken = log.take(record);
-            if let Err(error) = taken {
-                let start = reader.last_record().start;
-                return Err(refused_though_intact(error).in_file(&path, Some(start), "repair"));
-            }
+/// Inserts the operations that take effect in a log; returns whether the log is damaged.
+///
+/// `memtable_of` returns the memtable for an operation, by its column family and sequence number.
+fn read_log(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: FileNumber,
+    sections: &mut Sections,
+    mut memtable_of: impl FnMut(u32, SeqNo) -> Option<Arc<Memtable>>,
+) -> Result<bool> {
+    let mode = RecoveryMode::SkipAnyCorruptedRecords;
+    let mut reader = koeldb_log::wal::open(fs, directory, number, mode)?;
+    let path = file_name::wal(directory, number);
+    while let Some(record) = reader.next_record()? {
+        let applied = two_phase::decode(record).and_then(|(first, pieces)| {
+            sections.apply(pieces, first, number, |records, numbering| {
+                insert_operations(records, numbering, &mut memtable_of)
+            })
+        });
+        if let Err(error) = applied {
+            let start = reader.last_record().start;
+            return Err(refused_though_intact(error).in_file(&path, Some(start), "repair"));
         }
-        while let Some(problem) = reader.take_problem() {
-            if problem.is_of_intact_record() {
-                return Err(problem.to_error(&**reader.file()));
-            }
-        }
-        log.is_damaged |= reader.problem_count() > 0;
-        Ok(log)
     }
-
-    fn take(&mut self, record: &[u8]) -> Result<()> {
-        let (first, _) = batch::header(record)?;
-        batch::check(record)?;
-        let mut numbering = two_phase::pieces(record)?.numbering(first, |_| false);
-        let mut rest = BatchIter::new(&record[HEADER_BYTES..]);
-        while !rest.records().is_empty() {
-            match rest.decode()? {
-                Record::Operation(operation) => {
-                    let last = self.last.entry(operation.cf).or_default();
-                    *last = numbering.number(&operation).max(*last);
-                }
-                Record::Noop => numbering.end_batch(),
-                Record::LogData(_) => {}
-            }
+    while let Some(problem) = reader.take_problem() {
+        if problem.is_of_intact_record() {
+            return Err(problem.to_error(&**reader.file()));
         }
-        Ok(())
     }
+    Ok(reader.problem_count() > 0)
 }

@@ -1,4 +1,5 @@
-//! Merges tables of uncertain order into tables that share no keys.
+//! Writes tables: merges those of uncertain order into tables that share no keys, and entries of
+//! logs.
 //!
 //! Every version of every key is kept; entries in both tables are written once. The caller sets the
 //! merged tables aside, so that nothing is lost if a merge was unnecessary.
@@ -9,11 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::user_key;
-use koeldb_base::range_del::union_of;
-use koeldb_base::{Cursor, KeyOrder, Result};
+use koeldb_base::range_del::{FragmentedTombstones, union_of};
+use koeldb_base::{Blocking, Cursor, KeyOrder, Result};
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_lsm::cursor::MergingCursor;
 use koeldb_lsm::job::{OutputSpec, TableOutputs};
+use koeldb_memtable::Memtable;
 use koeldb_table::builder::TableBuildContext;
 use koeldb_table::reader::TableCursorOptions;
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
@@ -26,6 +28,8 @@ pub(super) struct Merger<'a> {
     pub(super) fs: &'a dyn FileSystem,
     pub(super) path: &'a Path,
     pub(super) options: &'a Options,
+    /// The id of the database; empty if unknown.
+    pub(super) db_id: &'a str,
     /// The number for the next new file.
     pub(super) next_number: &'a AtomicU64,
 }
@@ -51,7 +55,29 @@ impl Merger<'_> {
                 &TableCursorOptions::default(),
             ));
         }
-        let tombstones = union_of(order, &tombstones);
+        let cursor = MergingCursor::new(order.clone(), cursors);
+        self.write(order, family, cursor, &tombstones)
+    }
+
+    /// Writes all entries of a column family in a memtable into tables.
+    pub(super) fn write_memtable(
+        &self,
+        order: &KeyOrder,
+        family: (u32, &str),
+        memtable: &Arc<Memtable>,
+    ) -> Result<Vec<FoundTable>> {
+        let tombstones: Vec<_> = memtable.tombstones().into_iter().collect();
+        self.write(order, family, memtable.cursor(), &tombstones)
+    }
+
+    fn write(
+        &self,
+        order: &KeyOrder,
+        family: (u32, &str),
+        mut cursor: impl Cursor<Suspend = Blocking>,
+        tombstones: &[Arc<FragmentedTombstones>],
+    ) -> Result<Vec<FoundTable>> {
+        let tombstones = union_of(order, tombstones);
         let cf = &self.options.cf;
         let (compression, compression_options) = cf.compression_at(0, 0, false);
         let next_file_number =
@@ -85,7 +111,6 @@ impl Merger<'_> {
             deletion_triggers: &[],
             hash_entries: false,
         });
-        let mut cursor = MergingCursor::new(order.clone(), cursors);
         cursor.seek_to_first()?;
         let mut last = Vec::new();
         while cursor.valid() {
@@ -103,7 +128,7 @@ impl Merger<'_> {
         made.iter()
             .map(|file| {
                 let path = file_name::table(self.path, file.number);
-                tables::examine(self.fs, &path, file.number, self.options)
+                tables::examine(self.fs, &path, (self.db_id, file.number), self.options)
             })
             .collect()
     }

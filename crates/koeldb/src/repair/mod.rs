@@ -4,7 +4,7 @@
 //! and logs ([`logs`]). They determine the column families ([`families`]), and an order of their
 //! tables that cannot give stale reads: by the levels in a MANIFEST, otherwise on level 0, where
 //! tables of uncertain order are merged ([`order`]). Logs stay in place for replay by the next
-//! open, from the first one with entries that are not in tables.
+//! open, from the first one without entries that are in tables.
 //!
 //! Unusable files are moved to the directory `lost` ([`lost`]): they get a second name there before
 //! the new MANIFEST is current, and lose the first one afterwards. So nothing is ever deleted, an
@@ -82,7 +82,8 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     let history = History::read(fs, path, &manifests);
     // First, as a log that cannot be replayed refuses the repair, which has changed nothing then.
     let logs = Logs::read(fs, &wal_dir)?;
-    let found = read_tables(fs, path, options, &names, &mut lost)?;
+    let db_id = read_identity(fs, path)?.or_else(|| history.db_id.clone());
+    let found = read_tables(fs, path, db_id.as_deref(), options, &names, &mut lost)?;
     let next_number = AtomicU64::new(1 + largest_number(fs, path, &wal_dir)?);
 
     let mut families =
@@ -91,8 +92,10 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
         fs,
         path,
         options,
+        db_id: db_id.as_deref().unwrap_or_default(),
         next_number: &next_number,
     };
+    families.find_needed_logs(&logs, &merger)?;
     families.arrange(&history, &merger, &mut lost)?;
     let number = next_number.into_inner();
     report.unknown_families = families.unknown_in(&logs, &history);
@@ -104,14 +107,16 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
         lost.set_aside(&path, "replaced by the repaired MANIFEST")?;
     }
     let mut snapshot = ManifestSnapshot {
-        db_id: read_identity(fs, path)?.or_else(|| history.db_id.clone()),
+        db_id,
         max_column_family: history.max_column_family,
         last_seqno: history.last_seqno,
         ..ManifestSnapshot::default()
     };
     families.describe(&mut snapshot, &logs, number, &mut report);
     let log_numbers = snapshot.families.iter().map(|family| family.log_number);
-    report.logs = logs.logs_from(log_numbers.min().unwrap_or(number));
+    let first_log = log_numbers.min().unwrap_or(number);
+    report.logs = logs.logs_from(first_log);
+    snapshot.min_log_number_to_keep = history.min_log_number_to_keep.min(first_log);
     for &table in &report.tables {
         make_durable(fs, &file_name::table(path, table))?;
     }
@@ -160,6 +165,7 @@ fn largest_number(fs: &dyn FileSystem, path: &Path, wal_dir: &Path) -> Result<Fi
 fn read_tables(
     fs: &dyn FileSystem,
     path: &Path,
+    db_id: Option<&str>,
     options: &Options,
     names: &[String],
     lost: &mut LostFiles<'_>,
@@ -170,7 +176,7 @@ fn read_tables(
             continue;
         };
         let file = path.join(name);
-        match tables::examine(fs, &file, number, options) {
+        match tables::examine(fs, &file, (db_id.unwrap_or_default(), number), options) {
             Ok(table) => found.push(table),
             Err(error) if error.kind() == ErrorKind::NotSupported => {
                 return Err(error.in_file(&file, None, "repair"));

@@ -171,7 +171,7 @@ mod tests {
             order: KeyOrder::Bytewise,
             file,
             entries: 1,
-            is_external: false,
+            flushed: seqnos.1,
             is_recorded: true,
         }
     }

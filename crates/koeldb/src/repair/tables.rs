@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
-use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result};
+use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result, SeqNo};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::blob_files_not_supported;
@@ -27,8 +27,9 @@ pub(super) struct FoundTable {
     pub(super) order: KeyOrder,
     pub(super) file: FileMeta,
     pub(super) entries: u64,
-    /// Whether the table was written outside of a database: its sequence numbers are meaningless.
-    pub(super) is_external: bool,
+    /// The sequence number up to which all entries of the column family were in tables when this
+    /// one was written.
+    pub(super) flushed: SeqNo,
     /// Whether a MANIFEST records the table.
     pub(super) is_recorded: bool,
 }
@@ -98,11 +99,11 @@ pub(super) fn reopen(
     Ok(reader)
 }
 
-/// Reads table `number` completely and returns its metadata.
+/// Reads table `number` of the database `db_id` completely and returns its metadata.
 pub(super) fn examine(
     fs: &dyn FileSystem,
     path: &Path,
-    number: FileNumber,
+    (db_id, number): (&str, FileNumber),
     options: &Options,
 ) -> Result<FoundTable> {
     let file = open_file(fs, path)?;
@@ -138,6 +139,7 @@ pub(super) fn examine(
     let properties = reader.properties();
     bounds.file.oldest_ancestor_time = properties.creation_time;
     bounds.file.creation_time = properties.file_creation_time;
+    let largest_seqno = bounds.file.largest_seqno;
     Ok(FoundTable {
         path: path.to_owned(),
         family: u32::try_from(properties.column_family_id)
@@ -147,7 +149,7 @@ pub(super) fn examine(
         order,
         file: bounds.file,
         entries: bounds.entries,
-        is_external: properties.external_version()?.is_some(),
+        flushed: properties.flushed_seqno(db_id, number, largest_seqno),
         is_recorded: false,
     })
 }

@@ -3,7 +3,7 @@
 //! An incomplete record at the end of a log is not written yet, unless a later log has records: a
 //! writer continues in a new log only after the record of the old one, or gave it up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use koeldb_memtable::Memtable;
 
 use crate::column_family_data::ColumnFamilyData;
 use crate::open::{insert_operations, refused_though_intact};
-use crate::write::two_phase::{self, Numbering, Piece, Section, refused_undecided};
+use crate::write::sections::Sections;
+use crate::write::two_phase::{self, Numbering, refused_undecided};
 
 /// A log of the primary, opened at its present length.
 pub(crate) struct OpenedLog {
@@ -71,10 +72,8 @@ pub(crate) struct Target {
 pub(crate) struct LogTail {
     /// The log being read, with a reader after the last record that was applied.
     current: Option<(FileNumber, RecordReader)>,
-    /// The prepared sections read so far that are undecided, by name.
-    sections: BTreeMap<Box<[u8]>, Section>,
-    /// The undecided transactions whose sections took effect at their position.
-    applied: BTreeSet<Box<[u8]>>,
+    /// The prepared transactions read so far that are undecided.
+    sections: Sections,
     /// The largest sequence number applied so far.
     pub(crate) last_seqno: SeqNo,
     /// The number of batches applied so far.
@@ -85,8 +84,8 @@ pub(crate) struct LogTail {
 }
 
 impl LogTail {
-    /// The undecided prepared transactions, by name.
-    pub(crate) fn undecided(&self) -> &BTreeMap<Box<[u8]>, Section> {
+    /// The undecided prepared transactions.
+    pub(crate) fn undecided(&self) -> &Sections {
         &self.sections
     }
 
@@ -134,8 +133,7 @@ impl LogTail {
                 .is_some_and(|(number, _)| *number < first.number)
         {
             // A later commit of these sections is in tables, or is of other sections of that name.
-            self.sections.clear();
-            self.applied.clear();
+            self.sections = Sections::default();
             self.current = None;
             self.last_in_current = 0;
         }
@@ -165,8 +163,8 @@ impl LogTail {
             };
             self.apply_log(log.number, reader, families, view)?;
         }
-        match self.applied.first() {
-            Some(name) => Err(refused_undecided(name)),
+        match self.sections.first_applied() {
+            Some((name, _)) => Err(refused_undecided(name)),
             None => Ok(()),
         }
     }
@@ -225,37 +223,12 @@ impl LogTail {
                 None => refused_though_intact(Error::corruption(message)),
             });
         }
-        let mut numbering = pieces.numbering(first, |name| self.sections.contains_key(name));
-        for piece in pieces.list {
-            match piece {
-                Piece::Plain(records, _) => log.apply(records, &mut numbering)?,
-                Piece::Prepare(section) => {
-                    self.sections.insert(section.name.clone(), section);
-                }
-                Piece::Applied(records, _, name) => {
-                    log.apply(records, &mut numbering)?;
-                    numbering.end_decision();
-                    self.applied.insert(name.into());
-                }
-                Piece::Commit(name) | Piece::Rollback(name) if self.applied.remove(name) => {
-                    numbering.end_decision();
-                }
-                Piece::Commit(name) => match self.sections.remove(name) {
-                    Some(section) => {
-                        let mut numbers = Numbering::per_operation(numbering.next());
-                        log.apply(&section.records, &mut numbers)?;
-                        numbering.skip(section.count);
-                    }
-                    // Without its section, its entries are in tables.
-                    None => numbering.end_batch(),
-                },
-                Piece::Rollback(name) => {
-                    numbering.end_batch();
-                    self.sections.remove(name);
-                }
-            }
-        }
-        let next = numbering.next();
+        let applied = self
+            .sections
+            .apply(pieces, first, log.number, |records, numbering| {
+                log.apply(records, numbering)
+            });
+        let next = applied?.next;
         if next > first {
             self.last_seqno = self.last_seqno.max(next - 1);
             self.last_in_current = self.last_in_current.max(next - 1);
@@ -277,7 +250,7 @@ struct Log<'f> {
 impl Log<'_> {
     fn apply<'r>(&mut self, records: &'r [u8], numbering: &mut Numbering<'r>) -> Result<()> {
         let (number, families) = (self.number, self.families);
-        insert_operations(records, numbering, |cf| {
+        insert_operations(records, numbering, |cf, _| {
             let memtable = self.memtables.entry(cf);
             memtable
                 .or_insert_with(|| memtable_of(families.get(&cf)?, number))

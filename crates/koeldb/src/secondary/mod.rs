@@ -145,7 +145,7 @@ impl Secondary {
                 "the last catch-up failed halfway: call try_catch_up_with_primary first",
             ));
         }
-        if !state.logs.undecided().is_empty() {
+        if state.logs.undecided().first_prepared().is_some() {
             return Err(Error::not_supported(
                 "a copy of a secondary while prepared transactions are undecided: copy the primary",
             ));

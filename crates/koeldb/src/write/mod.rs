@@ -18,4 +18,5 @@ mod pipeline;
 pub(crate) mod queue;
 mod room;
 mod seal;
+pub(crate) mod sections;
 pub(crate) mod two_phase;

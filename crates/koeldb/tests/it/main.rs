@@ -74,6 +74,7 @@ mod reference;
 mod regressions;
 mod remote_compaction;
 mod repair;
+mod repaired_histories;
 mod representations;
 mod resume;
 mod scan_options;

@@ -72,7 +72,7 @@ fn families_keep_their_ids_so_that_logs_find_them() {
 
 #[test]
 fn operands_that_are_in_tables_are_not_taken_from_logs_again() {
-    for is_lost in [true, false] {
+    for (is_lost, is_compacted) in [(true, false), (true, true), (false, true)] {
         let dir = ScratchDir::new();
         let (db, [merged, unflushed]) =
             Db::open_cf(&options(), dir.path(), ["merged", "unflushed"]).unwrap();
@@ -82,10 +82,13 @@ fn operands_that_are_in_tables_are_not_taken_from_logs_again() {
         unflushed.put("in the first log", "value").unwrap();
         for operand in ["a", "b"] {
             merged.merge("list", operand).unwrap();
+            // The newest entries of the log, which the flush drops.
+            merged.put("once", "value").unwrap();
+            merged.single_delete("once").unwrap();
             merged.flush().unwrap();
         }
-        if !is_lost {
-            // The table that remains has no sequence numbers, but the MANIFEST knows.
+        if is_compacted {
+            // The entries that remain have no sequence numbers.
             merged.compact_range(..).unwrap();
         }
         merged.merge("list", "c").unwrap();
@@ -103,31 +106,96 @@ fn operands_that_are_in_tables_are_not_taken_from_logs_again() {
     }
 }
 
+/// Copies the newest file with this extension to the same name in another directory.
+fn copy_newest(from: &ScratchDir, extension: &str, to: &ScratchDir) {
+    let newest = from.all(extension).into_iter().max().unwrap();
+    std::fs::copy(&newest, to.join(newest.file_name().unwrap())).unwrap();
+}
+
+#[test]
+fn a_log_that_is_in_tables_in_part_gives_the_rest_to_a_table() {
+    for is_damaged in [false, true] {
+        let dir = ScratchDir::new();
+        let db = Db::open(&options(), dir.path()).unwrap();
+        db.merge("list", "a").unwrap();
+        let recovered = ScratchDir::copy_of(dir.path());
+        db.merge("list", "b").unwrap();
+        drop(db);
+        // A recovery writes tables in the middle of a log.
+        drop(Db::open(&options(), recovered.path()).unwrap());
+        copy_newest(&recovered, "sst", &dir);
+        let log = dir.all("log").pop().unwrap();
+        if is_damaged {
+            let mut bytes = std::fs::read(&log).unwrap();
+            *bytes.last_mut().unwrap() ^= 1;
+            std::fs::write(&log, bytes).unwrap();
+        }
+        let bytes = std::fs::read(&log).unwrap();
+        lose_the_manifest(&dir);
+        let report = repair(&dir);
+        assert!(report.logs.is_empty(), "{report:?}");
+        let db = Db::open(&options(), dir.path()).unwrap();
+        let list = value(db.default_cf(), "list");
+        assert_eq!(list.as_deref(), Some(if is_damaged { "a" } else { "a,b" }));
+        drop(db);
+        let archived = dir.join("archive").join(log.file_name().unwrap());
+        assert_eq!(
+            std::fs::read(archived).is_ok_and(|kept| kept == bytes),
+            is_damaged
+        );
+    }
+}
+
 #[test]
 fn logs_behind_a_compacted_ingested_table_are_kept() {
+    for is_lost in [false, true] {
+        let dir = ScratchDir::new();
+        let db = Db::open(&options(), dir.path()).unwrap();
+        db.put("a", "old").unwrap();
+        db.flush().unwrap();
+        db.compact_range(..).unwrap();
+        let snapshot = db.snapshot();
+        db.put("z", "in the log").unwrap();
+        let file = dir.join("external.sst");
+        let mut writer = SstFileWriter::create(&ColumnFamilyOptions::new(), &file).unwrap();
+        writer.put("a", "ingested").unwrap();
+        writer.finish().unwrap();
+        db.ingest_external_file(&[file]).unwrap();
+        let newest = db.live_files().into_iter().max_by_key(|file| file.number);
+        let newest = newest.map(|file| file.directory.join(file.name.trim_start_matches('/')));
+        let compacted = db
+            .default_cf()
+            .compact_files(&newest.into_iter().collect::<Vec<_>>(), 6);
+        assert_eq!(compacted.unwrap().len(), 1);
+        drop((snapshot, db));
+        if is_lost {
+            lose_the_manifest(&dir);
+        }
+        repair(&dir);
+        let db = Db::open(&options(), dir.path()).unwrap();
+        assert_eq!(value(db.default_cf(), "a").as_deref(), Some("ingested"));
+        assert_eq!(value(db.default_cf(), "z").as_deref(), Some("in the log"));
+    }
+}
+
+#[test]
+fn a_table_of_an_unrecorded_flush_hides_no_log_of_an_older_memtable() {
     let dir = ScratchDir::new();
     let db = Db::open(&options(), dir.path()).unwrap();
-    db.put("a", "old").unwrap();
+    db.put("in a table", "value").unwrap();
     db.flush().unwrap();
-    db.compact_range(..).unwrap();
-    let snapshot = db.snapshot();
-    db.put("z", "in the log").unwrap();
-    let file = dir.join("external.sst");
-    let mut writer = SstFileWriter::create(&ColumnFamilyOptions::new(), &file).unwrap();
-    writer.put("a", "ingested").unwrap();
-    writer.finish().unwrap();
-    db.ingest_external_file(&[file]).unwrap();
-    let newest = db.live_files().into_iter().max_by_key(|file| file.number);
-    let newest = newest.map(|file| file.directory.join(file.name.trim_start_matches('/')));
-    let compacted = db
-        .default_cf()
-        .compact_files(&newest.into_iter().collect::<Vec<_>>(), 6);
-    assert_eq!(compacted.unwrap().len(), 1);
-    drop((snapshot, db));
-    repair(&dir);
-    let db = Db::open(&options(), dir.path()).unwrap();
-    assert_eq!(value(db.default_cf(), "a").as_deref(), Some("ingested"));
-    assert_eq!(value(db.default_cf(), "z").as_deref(), Some("in the log"));
+    db.merge("list", "a").unwrap();
+    let killed = ScratchDir::copy_of(dir.path());
+    db.flush().unwrap();
+    db.merge("list", "b").unwrap();
+    copy_newest(&dir, "log", &killed);
+    db.flush().unwrap();
+    // RocksDB flushes both memtables at the same time: the second flush may end first.
+    copy_newest(&dir, "sst", &killed);
+    let report = repair(&killed);
+    let db = Db::open(&options(), killed.path()).unwrap();
+    let list = value(db.default_cf(), "list");
+    assert_eq!(list.as_deref(), Some("a,b"), "{report:?}");
 }
 
 #[test]
