@@ -1,16 +1,19 @@
 //! Clips of column families: the keys that go, the tables that stay, and what others see meanwhile.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
+use koeldb::fs::layer::{Call, Layer, Layered};
+use koeldb::fs::{FileSystem, MemoryFileSystem, SurvivalPolicy};
 use koeldb::{
     ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle, Db, ErrorKind,
-    ImportColumnFamilyOptions, ReadOptions, ReverseBytewiseComparator, StringAppend,
+    ImportColumnFamilyOptions, ReadOptions, Result, ReverseBytewiseComparator, StringAppend,
     TransactionDbOptions,
 };
 use koeldb_testkit::random::mix;
 
 use crate::export::{Entries, entries};
-use crate::storage::{HERE, Storage};
+use crate::storage::{HERE, Storage, over};
 
 fn key(number: u64) -> String {
     format!("key{number:05}")
@@ -251,7 +254,7 @@ fn writers_beside_a_clip_lose_their_earlier_keys_and_none_of_the_later_ones() {
     let family = db.default_cf();
     for clips in 1..=5_u32 {
         let written = [const { AtomicU32::new(0) }; 3];
-        let is_done = std::sync::atomic::AtomicBool::new(false);
+        let is_done = AtomicBool::new(false);
         let name = |writer: usize, number: u32| {
             // Before and behind the range, and beyond all keys so far.
             let side = if number.is_multiple_of(2) { "a" } else { "z" };
@@ -326,4 +329,114 @@ fn a_clip_whose_compaction_was_refused_is_completed_by_the_next() {
     family.clip(key(30), key(60)).unwrap();
     assert!(reaching_outside(&db, family, &key(30), &key(60)).is_empty());
     assert_eq!(entries(family), inside);
+}
+
+/// Keeps what a crash would leave before each change of a file.
+#[derive(Debug)]
+struct Crashes {
+    memory: MemoryFileSystem,
+    is_armed: AtomicBool,
+    images: Mutex<Vec<MemoryFileSystem>>,
+}
+
+impl Layer for Crashes {
+    fn around<T>(&self, call: &Call<'_>, proceed: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.is_armed.load(Ordering::SeqCst) && call.operation.is_mutating() {
+            let mut images = self.images.lock().unwrap();
+            for survival in [SurvivalPolicy::Generous, SurvivalPolicy::Strict] {
+                images.push(self.memory.crash_image(survival, 0));
+            }
+        }
+        proceed()
+    }
+}
+
+#[test]
+fn a_crash_within_a_clip_leaves_all_keys_or_those_of_the_range() {
+    for removal in [Removal::None, Removal::ByWiderRange] {
+        let memory = MemoryFileSystem::new();
+        let layer = Crashes {
+            memory: memory.clone(),
+            is_armed: AtomicBool::new(false),
+            images: Mutex::default(),
+        };
+        let fs = Layered::with_layer(Arc::new(memory), layer);
+        let mut options = over(Arc::new(fs.clone()));
+        options
+            .set_disable_auto_compactions(true)
+            .set_target_file_size_base(1 << 10)
+            .set_merge_operator(StringAppend::new(","));
+        let db = Db::open(&options, HERE).unwrap();
+        fill(db.default_cf(), 5, removal);
+        // A key behind the range, if a history removed them all.
+        db.put("z", "1").unwrap();
+        db.flush_wal(true).unwrap();
+        let before = entries(db.default_cf());
+        fs.layer().is_armed.store(true, Ordering::SeqCst);
+        db.default_cf().clip(key(30), key(60)).unwrap();
+        fs.layer().is_armed.store(false, Ordering::SeqCst);
+        let after = entries(db.default_cf());
+        let mut seen = [0, 0];
+        for image in fs.layer().images.lock().unwrap().drain(..) {
+            let fs: Arc<dyn FileSystem> = Arc::new(image);
+            let mut options = over(fs);
+            options.set_merge_operator(StringAppend::new(","));
+            let secondary = Db::open_as_secondary(&options, HERE, "/own").unwrap();
+            let shown = entries(secondary.default_cf());
+            drop(secondary);
+            let db = Db::open(&options, HERE).unwrap();
+            assert_eq!(entries(db.default_cf()), shown);
+            assert!(shown == before || shown == after, "{removal:?}: {shown:?}");
+            seen[usize::from(shown == after)] += 1;
+        }
+        assert!(seen.iter().all(|&count| count > 0), "{seen:?}");
+    }
+}
+
+#[test]
+fn readers_secondaries_and_checkpoints_beside_a_clip_have_all_keys_or_those_of_the_range() {
+    let storage = Storage::new();
+    let db = Db::open(&storage.options(), HERE).unwrap();
+    let family = db.default_cf();
+    let secondary = Db::open_as_secondary(&storage.options(), HERE, "/own").unwrap();
+    let count = |family: &ColumnFamily| entries(family).len();
+    for round in 0..6 {
+        for number in 0..100 {
+            family.put(key(number), "value").unwrap();
+        }
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watch = |watched: &dyn Fn(u32) -> usize| {
+                for step in 0.. {
+                    let is_last = is_done.load(Ordering::SeqCst);
+                    let found = watched(step);
+                    assert!(found == 100 || found == 30, "{found} keys");
+                    if is_last {
+                        assert_eq!(found, 30);
+                        break;
+                    }
+                }
+            };
+            let (db, secondary, storage) = (&db, &secondary, &storage);
+            secondary.try_catch_up_with_primary().unwrap();
+            scope.spawn(move || watch(&|_| count(family)));
+            scope.spawn(move || {
+                watch(&|_| {
+                    secondary.try_catch_up_with_primary().unwrap();
+                    count(secondary.default_cf())
+                });
+            });
+            scope.spawn(move || {
+                watch(&|step| {
+                    let path = format!("/checkpoint{round}/{step}");
+                    db.create_checkpoint(&path).unwrap();
+                    let mut options = storage.options();
+                    options.create_if_missing(false);
+                    count(Db::open(&options, &path).unwrap().default_cf())
+                });
+            });
+            family.clip(key(30), key(60)).unwrap();
+            is_done.store(true, Ordering::SeqCst);
+        });
+    }
 }
