@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use koeldb::fs::{FileSystem, MemoryFileSystem, Operation, Purpose, TraceDetail, TraceFileSystem};
 use koeldb::{
-    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, ConfigOptions, Db, Options,
+    BoxError, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, ConfigOptions, Db,
+    MergeOperands, MergeOperator, Options,
 };
 use koeldb_testkit::Random;
 
@@ -67,7 +69,8 @@ impl Traced {
 
     /// The text of the newest OPTIONS file.
     fn options_text(&self) -> String {
-        let how = ConfigOptions::new();
+        let mut how = ConfigOptions::new();
+        how.set_ignore_unsupported_options(true);
         let env = self.options.get_env();
         let file = Options::load_latest_in(env, HERE, &how).unwrap().file;
         let bytes = self.trace.read_all(&file, 1 << 20, Purpose::Other);
@@ -222,4 +225,68 @@ fn the_options_file_has_the_options_of_all_column_families_after_any_changes() {
             .unwrap();
         assert_eq!(traced.options_text(), before, "round {round}");
     }
+}
+
+#[test]
+fn an_open_logs_the_options_of_ten_column_families_and_the_number_of_the_others() {
+    const HEADING: &str = "Options for column family [";
+    for (others, left_out) in [(4, None), (9, None), (10, Some(1)), (60, Some(51))] {
+        let traced = Traced::new();
+        for n in 0..others {
+            traced.create(&format!("family{n}"));
+        }
+        traced.db.close().unwrap();
+        let loaded = Options::load_latest_in(traced.options.get_env(), HERE, &ConfigOptions::new());
+        let db = Db::builder(&traced.options)
+            .column_families(loaded.unwrap().column_families)
+            .open(HERE)
+            .unwrap();
+        assert_eq!(db.cf_handles().len(), others + 1);
+        let log = traced
+            .trace
+            .read_all(format!("{HERE}/LOG").as_ref(), 1 << 24, Purpose::Other);
+        let log = String::from_utf8(log.unwrap()).unwrap();
+        assert_eq!(log.matches(HEADING).count(), (others + 1).min(10), "{log}");
+        let told = left_out.map(|count| format!("the options of {count} more column families"));
+        assert!(told.is_none_or(|told| log.contains(&told)), "{log}");
+    }
+}
+
+/// Counts how often it is named, as each printing of options does.
+struct Named(Arc<AtomicUsize>);
+
+impl MergeOperator for Named {
+    fn name(&self) -> &str {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        "Named"
+    }
+
+    fn full_merge(
+        &self,
+        _: &[u8],
+        _: Option<&[u8]>,
+        _: MergeOperands<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_change_of_one_column_family_prints_the_options_of_no_other() {
+    let traced = Traced::new();
+    let named = Arc::new(AtomicUsize::new(0));
+    let mut options = ColumnFamilyOptions::new();
+    options.set_merge_operator(Named(Arc::clone(&named)));
+    for n in 0..20 {
+        traced.db.create_cf(&format!("named{n}"), &options).unwrap();
+    }
+    let before = named.load(Ordering::SeqCst);
+    let family = traced.create("another");
+    family
+        .set_options([("write_buffer_size", "1000000")])
+        .unwrap();
+    traced.db.drop_cf(&family).unwrap();
+    assert_eq!(named.load(Ordering::SeqCst), before);
+    assert!(traced.options_text().contains("merge_operator=Named"));
 }
