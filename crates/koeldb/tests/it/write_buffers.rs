@@ -178,6 +178,32 @@ fn values_pinned_in_a_memtable_keep_its_charge() {
     until("the memory is freed", || manager.get_usage() < held);
 }
 
+#[test]
+fn short_values_read_from_a_memtable_keep_nothing_of_it_charged() {
+    let dir = ScratchDir::new();
+    let manager = WriteBufferManager::new(0, false);
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_write_buffer_manager(&manager);
+    let db = Db::open(&options, dir.path()).unwrap();
+    for index in 0..20_000_u32 {
+        db.put(index.to_le_bytes(), [7; 20]).unwrap();
+    }
+    let before = manager.get_usage();
+    let values: Vec<_> = [1_u32, 2, 3, 4]
+        .iter()
+        .map(|index| db.get(index.to_le_bytes()).unwrap().unwrap())
+        .collect();
+    db.flush().unwrap();
+    until("the memory is freed", || {
+        // Reads release what their thread has cached.
+        db.get("absent").unwrap();
+        manager.get_usage() < before / 2
+    });
+    assert!(values.iter().all(|value| **value == [7; 20]));
+}
+
 /// Memory that cursors hold is not freed by a flush of other memtables.
 #[test]
 fn memtables_that_cursors_hold_cause_no_flush_of_a_few_entries() {
