@@ -5,8 +5,9 @@ use std::process::Command;
 
 use koeldb::{
     BlockBasedOptions, ConfigOptions, Db, Error, ErrorDetail, ErrorKind, Options, RecoveryMode,
-    ReverseBytewiseComparator,
+    ReverseBytewiseComparator, SstFileReader,
 };
+use koeldb_table::block_based::format::{FOOTER_BYTES, FORMAT_VERSION_MAX, Footer};
 
 use crate::golden::{expected, golden, is_readable};
 use crate::rocksdb::Holder;
@@ -638,5 +639,64 @@ fn a_plain_table_without_its_prefix_extractor_is_named() {
         let words = [".sst", "Prefix extractor is missing"];
         assert_says(&error, ErrorKind::InvalidArgument, &words);
         assert_unchanged(dir.path(), &before);
+    }
+}
+
+/// Gives a table the footer of the next format version, with a checksum that matches.
+fn make_newer(table: &Path) {
+    let mut bytes = std::fs::read(table).unwrap();
+    let start = bytes.len() - FOOTER_BYTES;
+    let mut footer = Footer::decode(&bytes, bytes.len() as u64).unwrap();
+    footer.format_version = FORMAT_VERSION_MAX + 1;
+    let footer = footer.encode(start as u64).unwrap();
+    bytes[start..].copy_from_slice(&footer);
+    std::fs::write(table, bytes).unwrap();
+}
+
+#[test]
+fn a_table_of_a_newer_format_is_refused_by_its_version_wherever_it_is_read() {
+    let says = |error: &Error| {
+        assert_says(
+            error,
+            ErrorKind::NotSupported,
+            &["format_version 8", "newer than 7", ".sst"],
+        );
+    };
+    let dir = ScratchDir::copy_of(&golden("block-v6"));
+    let tables = data_files(dir.path());
+    for (name, _) in tables.iter().filter(|(name, _)| name.ends_with(".sst")) {
+        make_newer(&dir.join(name));
+    }
+    let before = data_files(dir.path());
+    let options = Options::new();
+    for is_read_only in [true, false] {
+        let mut builder = Db::builder(&options);
+        builder.other_column_families(options.cf_options());
+        if is_read_only {
+            builder.read_only();
+        }
+        // An open need not open all tables.
+        match builder.open(dir.path()) {
+            Err(error) => says(&error),
+            Ok(db) => {
+                says(&db.get("any").unwrap_err());
+                says(&db.range(..).next().unwrap().unwrap_err());
+                if !is_read_only {
+                    says(&db.compact_range(..).unwrap_err());
+                }
+            }
+        }
+    }
+    for (name, bytes) in before.iter().filter(|(name, _)| name.ends_with(".sst")) {
+        assert!(std::fs::read(dir.join(name)).unwrap() == *bytes, "{name}");
+        let table = dir.join(name);
+        says(
+            &SstFileReader::open(options.cf_options(), &table)
+                .err()
+                .unwrap(),
+        );
+        let other = ScratchDir::new();
+        let db = Db::open(Options::new().create_if_missing(true), other.path()).unwrap();
+        says(&db.ingest_external_file(&[&table]).unwrap_err());
     }
 }
