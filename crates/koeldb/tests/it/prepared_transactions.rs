@@ -334,7 +334,27 @@ fn random_histories_under_each_write_policy_are_read_as_rocksdb_left_them() {
         let entries = java.prepared("history", dir.path(), &settings);
         let entries: BTreeSet<String> = entries.lines().map(str::to_owned).collect();
         is_read_in_every_way(java, dir.path(), &entries, &settings.join(" "));
+        if is_repaired(dir.path()) {
+            let db = builder_of_history(&Options::new())
+                .open(dir.path())
+                .unwrap();
+            assert_eq!(content_of(&db), entries, "{settings:?}, repaired");
+        }
     }
+}
+
+/// Repairs a directory; returns whether that is not refused, which changes nothing.
+fn is_repaired(dir: &Path) -> bool {
+    let mut options = Options::new();
+    options.set_merge_operator(StringAppend::new(","));
+    let before = data_files(dir);
+    let Err(refused) = Db::repair(&options, dir) else {
+        return true;
+    };
+    assert_eq!(refused.kind(), ErrorKind::NotSupported, "{refused}");
+    assert!(refused.message().contains("transaction"), "{refused}");
+    assert!(data_files(dir) == before, "changed: {refused}");
+    false
 }
 
 /// Checks that a directory is refused by every open and by a repair, and not changed.
