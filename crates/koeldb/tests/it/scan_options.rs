@@ -6,7 +6,7 @@ use koeldb::statistics::{Statistics, Ticker};
 use koeldb::{
     BlockBasedOptions, BytewiseComparator, CompactRangeOptions, Comparator, ConfigOptions, Db,
     ErrorKind, FixedPrefix, IteratorMode, Options, PrefixExtractor, PrefixRange, ReadOptions,
-    ReverseBytewiseComparator, Uint64Comparator,
+    ReverseBytewiseComparator, StringAppend, TransactionDbOptions, Uint64Comparator,
 };
 use koeldb_testkit::Random;
 use koeldb_testkit::random::mix;
@@ -516,4 +516,28 @@ fn a_scan_of_keys_only_returns_every_key_and_empty_values() {
         db.get_opt("a", &options).unwrap().as_deref(),
         Some(long.as_bytes())
     );
+}
+
+#[test]
+fn a_transaction_merges_with_the_values_that_a_scan_of_keys_only_leaves_out() {
+    let mut options = base_options();
+    options
+        .set_merge_operator(StringAppend::new(","))
+        .set_transactions(&TransactionDbOptions::new());
+    let db = open(&options);
+    for key in ["a", "b"] {
+        db.put(key, "old").unwrap();
+    }
+    let mut transaction = db.transaction();
+    transaction.merge("a", "new").unwrap();
+    let mut read = ReadOptions::new();
+    read.set_keys_only(true);
+    let mut cursor = transaction.cursor_opt(db.default_cf(), &read);
+    assert!(cursor.seek_to_first().unwrap());
+    assert_eq!(cursor.value(), Some(&b"old,new"[..]));
+    assert!(cursor.next().unwrap());
+    assert_eq!(cursor.value(), Some(&b"old"[..]));
+    drop(cursor);
+    transaction.commit().unwrap();
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"old,new"[..]));
 }
