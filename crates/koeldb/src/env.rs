@@ -172,6 +172,9 @@ impl Pool {
     ///
     /// Only a part of the threads runs calls, so that the jobs they wait for have threads.
     pub(crate) fn submit_call(&self, call: impl FnOnce() + Send + 'static) {
+        if let Some((heir, _)) = self.heir() {
+            return heir.submit_call(call);
+        }
         if self.is_stepped() {
             return self.submit_waiting(call);
         }
@@ -180,6 +183,9 @@ impl Pool {
 
     /// Submits a job that no thread waits for, or runs it if there is no background thread.
     pub(crate) fn submit_or_run(&self, job: impl FnOnce() + Send + 'static) {
+        if let Some((heir, _)) = self.heir() {
+            return heir.submit_or_run(job);
+        }
         let mut queues = lock(&self.shared.queues);
         if self.is_stepped() || (queues.threads == 0 && !self.start_thread(&mut queues)) {
             drop(queues);
@@ -187,6 +193,16 @@ impl Pool {
         }
         queues.high.push_back(Box::new(job));
         self.provide_thread(queues);
+    }
+
+    /// Returns what takes the place of this pool in a forked child, `None` in its own process.
+    ///
+    /// The threads of the parent do not exist in the child, which may even have inherited a locked
+    /// mutex of the pool. Calls of users on inherited databases run there; other jobs of such
+    /// databases belong to the parent.
+    fn heir(&self) -> Option<&(Pool, ThreadList)> {
+        let is_inherited = !self.is_stepped() && !self.shared.origin.is_here();
+        is_inherited.then(|| self.shared.heir.get_or_init(Default::default))
     }
 
     fn enqueue(&self, job: Job, queue: impl FnOnce(&mut Queues) -> &mut VecDeque<Job>) {
@@ -400,14 +416,10 @@ impl Env {
     }
 
     /// Returns the environment in this process: in a forked child, with threads of its own.
-    ///
-    /// The threads of the parent do not exist in the child, which may even have inherited a locked
-    /// mutex of the pool.
     pub(crate) fn of_this_process(&self) -> Env {
         let mut env = self.clone();
-        while !env.pool.is_stepped() && !env.pool.shared.origin.is_here() {
-            let (pool, threads) = env.pool.shared.heir.get_or_init(Default::default).clone();
-            (env.pool, env.threads) = (pool, threads);
+        while let Some(heir) = env.pool.heir().cloned() {
+            (env.pool, env.threads) = heir;
         }
         env
     }

@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use koeldb::fs::{FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock};
 use koeldb::{
-    CompactRangeOptions, Db, Env, ErrorDetail, ErrorKind, Options, RecoveryMode, WriteOptions,
+    BackupEngine, BackupEngineOptions, CompactRangeOptions, Db, Env, ErrorDetail, ErrorKind,
+    FlushOptions, Options, RecoveryMode, RestoreOptions, SstFileWriter, WriteOptions,
 };
 
+use crate::async_reads::block_on;
 use crate::golden::{expected, golden};
 use crate::scratch::{ScratchDir, files};
 
@@ -373,4 +375,49 @@ fn the_last_reader_of_obsolete_tables_has_them_removed_from_an_idle_database() {
         drop((entries, snapshot));
         wait_for_tables(&dir, 1);
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_forked_child_uses_inherited_readers_and_objects_of_its_own_beside_them() {
+    let (dir, own, backups) = (ScratchDir::new(), ScratchDir::new(), ScratchDir::new());
+    let mut options = Options::new();
+    options.create_if_missing(true);
+    let db = Db::open(&options, dir.path()).unwrap();
+    use_threads(&db);
+    let read_only = Db::builder(&options).read_only().open(dir.path()).unwrap();
+    let secondary = Db::open_as_secondary(&options, dir.path(), own.path()).unwrap();
+    let engine = BackupEngine::open(backups.path(), &BackupEngineOptions::new()).unwrap();
+    engine.create_new_backup(&db).unwrap();
+    in_a_forked_child(|| {
+        for reader in [&read_only, &secondary] {
+            assert_eq!(reader.get("key").unwrap().as_deref(), Some(&b"3"[..]));
+            assert_eq!(reader.range(..).map(Result::unwrap).count(), 1);
+            let mut stream = reader.range(..).into_stream();
+            assert!(block_on(stream.next()).unwrap().is_ok());
+            let values = block_on(reader.multi_get_async(&["key", "none"]));
+            assert_eq!(values.get(0).unwrap(), Some(&b"3"[..]));
+            let value = block_on(reader.get_async("key")).unwrap();
+            assert_eq!(value.as_deref(), Some(&b"3"[..]));
+        }
+        // Refused by a thread of the child.
+        let refused = block_on(db.flush_async(&FlushOptions::new())).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Aborted, "{refused}");
+        secondary.try_catch_up_with_primary().unwrap();
+        let refused = engine.create_new_backup(&db).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Aborted, "{refused}");
+        engine.verify_backup(1, true).unwrap();
+        let restored = own.join("restored");
+        engine
+            .restore(1, &restored, &restored, &RestoreOptions::new())
+            .unwrap();
+        let table = own.join("own.sst");
+        let mut writer = SstFileWriter::create(options.cf_options(), &table).unwrap();
+        writer.put("key", "value").unwrap();
+        writer.finish().unwrap();
+        drop((read_only.clone(), secondary.clone()));
+    });
+    use_threads(&db);
+    secondary.try_catch_up_with_primary().unwrap();
+    engine.create_new_backup(&db).unwrap();
 }
