@@ -114,7 +114,8 @@ pub struct UpdateIterator {
     reader: RecordReader,
     /// Whether no more records will be appended to the log of the reader.
     is_whole: bool,
-    /// The sequence number after the last record that was read of the log.
+    /// The sequence number after the last record that was read of the log, if each of its
+    /// operations took one.
     read_to: SeqNo,
     /// The sequence number after the last operation of the reader's log, if it is archived.
     end: Option<SeqNo>,
@@ -214,6 +215,10 @@ impl UpdateIterator {
             };
             let (first, _) = header(record)?;
             let batch = applied(record, &mut self.sections)?;
+            // The operations before took fewer numbers than one each.
+            if first < self.read_to && !batch.is_empty() {
+                return Err(shares_numbers());
+            }
             self.read_to = first + SeqNo::from(batch.count());
             if batch.is_empty() || first + SeqNo::from(batch.count()) <= self.next_seqno {
                 continue;
@@ -244,6 +249,7 @@ impl UpdateIterator {
             }
             self.reader = next_log_reader(&inner.context, next)?;
             self.end = self.archived.pop_front().map(|log| log.end);
+            self.read_to = 0;
             self.pin = LogPin::new(&inner.commit, next);
             self.is_whole = false;
             return Ok(true);
@@ -303,18 +309,24 @@ impl UpdateIterator {
     }
 }
 
+/// The error for a log whose sequence numbers do not tell the place of an operation.
+fn shares_numbers() -> Error {
+    Error::not_supported(
+        "the log has batches whose operations share a sequence number, as of transactions under the \
+         write policy write-prepared: start over from a checkpoint",
+    )
+}
+
 /// Returns the operations to which a record gives effect: without prepared sections, and with those
 /// that it commits. `sections` are the undecided ones before the record, and after it.
 ///
 /// # Errors
-/// `Incomplete` if the section of a commit was not read.
+/// `Incomplete` if the section of a commit was not read; `NotSupported` if sections are applied at
+/// their position.
 fn applied(record: &[u8], sections: &mut BTreeMap<Box<[u8]>, Section>) -> Result<WriteBatch> {
     let pieces = two_phase::pieces(record)?;
-    if pieces.has_shared_numbers() {
-        return Err(Error::not_supported(
-            "the log has batches whose operations share a sequence number, as of transactions under \
-             the write policy write-prepared: start over from a checkpoint",
-        ));
+    if pieces.has_applied() {
+        return Err(shares_numbers());
     }
     if matches!(pieces.list[..], [] | [Piece::Plain(..)]) {
         return WriteBatch::from_data(record);

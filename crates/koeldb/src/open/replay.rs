@@ -129,6 +129,9 @@ struct Replay<'a> {
     table_files: &'a TableFiles,
     read_only: bool,
     last_seqno: SeqNo,
+    /// The largest sequence number that the latest record can have taken. The writer may have
+    /// shown it to readers, so new entries come after it.
+    last_possible: SeqNo,
     /// The sequence number of the next batch if nothing is missing.
     next_seqno: Option<SeqNo>,
     /// The sequence number after the latest record, and the larger one that follows if each of its
@@ -183,6 +186,7 @@ pub(crate) fn replay_logs(
         table_files,
         read_only,
         last_seqno: versions.last_seqno(),
+        last_possible: 0,
         next_seqno: None,
         end_of_record: None,
         oldest_needed,
@@ -377,12 +381,13 @@ impl Replay<'_> {
         let damaged = report.logs.iter();
         let damaged = damaged.filter(|log| log.ignored || log.dropped_bytes > 0);
         let archive = damaged.map(|log| log.number).collect();
-        report.last_seqno = self.last_seqno;
+        let last_seqno = self.last_seqno.max(self.last_possible);
+        report.last_seqno = last_seqno;
         report.tables_written = self.flushed.iter().map(|(_, file)| file.number).collect();
         Ok(Recovered {
             report,
-            last_seqno: self.last_seqno,
-            next_seqno: self.next_seqno.unwrap_or(self.last_seqno + 1),
+            last_seqno,
+            next_seqno: self.next_seqno.unwrap_or(last_seqno + 1),
             stopped_early: self.stop.is_some(),
             flushed: std::mem::take(&mut self.flushed),
             in_memory,
@@ -595,11 +600,17 @@ impl Replay<'_> {
         let takes_numbers = pieces.takes_numbers();
         let is_older = self.next_seqno.is_some_and(|next| first < next);
         let longest = first + SeqNo::from(pieces.count());
-        let RecordNumbers { next, is_known, .. } = self.replay_pieces(pieces, first, log.number)?;
+        let RecordNumbers {
+            next,
+            largest,
+            is_known,
+            ..
+        } = self.replay_pieces(pieces, first, log.number)?;
         log.batches += 1;
         if next > first {
             self.last_seqno = self.last_seqno.max(next - 1);
-            log.last_seqno = next - 1;
+            self.last_possible = largest - 1;
+            log.last_seqno = largest - 1;
         }
         let end = is_known.then_some(next);
         self.end_of_record = end.map(|end| (end, end.max(longest)));

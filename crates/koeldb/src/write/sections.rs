@@ -21,6 +21,8 @@ pub(crate) struct Sections {
 pub(crate) struct RecordNumbers {
     /// The number after the last one.
     pub(crate) next: SeqNo,
+    /// The number after the last one that the writer of the record can have given.
+    pub(crate) largest: SeqNo,
     /// Whether `next` is certain: not if the record commits a section that was not read.
     pub(crate) is_known: bool,
     /// Whether several operations may have one number.
@@ -44,6 +46,7 @@ impl Sections {
         let mut numbering = pieces.numbering(first, |name| prepared.contains_key(name));
         let mut numbers = RecordNumbers {
             next: first,
+            largest: first,
             is_known: true,
             are_shared: numbering.is_per_batch() && pieces.count() > 1,
             spans_logs: false,
@@ -85,7 +88,7 @@ impl Sections {
                 }
             }
         }
-        numbers.next = numbering.next();
+        (numbers.next, numbers.largest) = (numbering.next(), numbering.longest());
         Ok(numbers)
     }
 

@@ -104,8 +104,9 @@ pub(crate) struct Pieces<'a> {
     ///
     /// It ends each batch of a record with a mark or a no-op, and has no range deletions. Writers
     /// with a number for each operation end a record so only where a transaction without operations
-    /// follows in its group. The shorter numbering of the record is as good then: its order is the
-    /// same, and later records have higher numbers.
+    /// follows in its group. The shorter numbering of the entries is as good then: their order is
+    /// the same, and later records have higher numbers. Only the next record shows how many numbers
+    /// the record took, and if there is none, [`Numbering::longest`] is safe.
     is_per_batch: bool,
 }
 
@@ -125,16 +126,10 @@ impl<'a> Pieces<'a> {
         self.list.iter().any(Piece::takes_numbers)
     }
 
-    /// Whether several operations have the same sequence number.
-    ///
-    /// Records with decisions are not counted: others of their log show how it is numbered.
-    pub(crate) fn has_shared_numbers(&self) -> bool {
-        let has_applied = self
-            .list
-            .iter()
-            .any(|piece| matches!(piece, Piece::Applied(..)));
-        let is_plain = matches!(self.list[..], [Piece::Plain(_, 2..)]);
-        has_applied || is_plain && self.is_per_batch
+    /// Whether sections are applied at their position, so that operations share sequence numbers.
+    pub(crate) fn has_applied(&self) -> bool {
+        let is_applied = |piece: &Piece<'_>| matches!(piece, Piece::Applied(..));
+        self.list.iter().any(is_applied)
     }
 
     /// Returns the numbering of the record from `first` on.
@@ -164,6 +159,8 @@ impl<'a> Pieces<'a> {
 #[derive(Debug)]
 pub(crate) struct Numbering<'a> {
     next: SeqNo,
+    /// The number after the last one, if each operation takes one.
+    longest: SeqNo,
     is_per_batch: bool,
     /// Whether the current batch has no operation yet.
     is_empty: bool,
@@ -176,6 +173,7 @@ impl<'a> Numbering<'a> {
     pub(crate) fn per_operation(first: SeqNo) -> Self {
         Numbering {
             next: first,
+            longest: first,
             is_per_batch: false,
             is_empty: true,
             keys: BTreeSet::new(),
@@ -202,8 +200,17 @@ impl<'a> Numbering<'a> {
         }
     }
 
+    /// The number after the last one that the writer of the record can have given.
+    ///
+    /// It is larger than [`Numbering::next`] if the bytes leave open whether operations share a
+    /// number.
+    pub(crate) fn longest(&self) -> SeqNo {
+        self.longest.max(self.next())
+    }
+
     /// Returns the number of the next operation.
     pub(crate) fn number(&mut self, operation: &Operation<'a>) -> SeqNo {
+        self.longest += 1;
         if !self.is_per_batch {
             let number = self.next;
             self.next += 1;
@@ -241,12 +248,15 @@ impl<'a> Numbering<'a> {
     pub(crate) fn end_decision(&mut self) {
         if self.is_per_batch {
             self.advance();
+            // Such decisions are only in records whose batches take one number each.
+            self.longest = self.next;
         }
     }
 
     /// Skips the numbers of a section that is committed here.
     pub(crate) fn skip(&mut self, count: u32) {
         self.next += SeqNo::from(count);
+        self.longest += SeqNo::from(count);
     }
 
     fn advance(&mut self) {
@@ -460,9 +470,9 @@ mod tests {
         }
     }
 
-    /// The numbers of the operations of a record that begins with number 10, and the number after
-    /// it.
-    fn numbers(records: &[u8], prepared: &[u8]) -> (Vec<SeqNo>, SeqNo) {
+    /// The numbers of the operations of a record that begins with number 10, the number after it,
+    /// and the largest one that can be after it.
+    fn numbers(records: &[u8], prepared: &[u8]) -> (Vec<SeqNo>, SeqNo, SeqNo) {
         let rep = [&[0; HEADER_BYTES][..], records].concat();
         let found = pieces(&rep).unwrap();
         let mut numbering = found.numbering(10, |name| name == prepared);
@@ -481,14 +491,14 @@ mod tests {
                         }
                     }
                     if matches!(piece, Piece::Applied(..)) {
-                        numbering.end_batch();
+                        numbering.end_decision();
                     }
                 }
                 Piece::Commit(_) | Piece::Rollback(_) => numbering.end_batch(),
                 Piece::Prepare(_) => {}
             }
         }
-        (numbers, numbering.next())
+        (numbers, numbering.next(), numbering.longest())
     }
 
     #[test]
@@ -496,21 +506,25 @@ mod tests {
         const A: &[u8] = b"\x00\x01a";
         const B: &[u8] = b"\x00\x01b";
         let of = |parts: &[&[u8]]| numbers(&parts.concat(), b"c");
-        assert_eq!(of(&[A, B]), (vec![10, 11], 12));
-        assert_eq!(of(&[b"\x0d", A, B]), (vec![10, 11], 12));
-        assert_eq!(of(&[b"\x0d", A, B, b"\x0d"]), (vec![10, 10], 11));
-        assert_eq!(of(&[A, B, b"\x0d\x0d", B, b"\x0d"]), (vec![10, 10, 11], 12));
+        assert_eq!(of(&[A, B]), (vec![10, 11], 12, 12));
+        assert_eq!(of(&[b"\x0d", A, B]), (vec![10, 11], 12, 12));
+        // Whether the operations share a number is open.
+        assert_eq!(of(&[b"\x0d", A, B, b"\x0d"]), (vec![10, 10], 11, 12));
+        assert_eq!(
+            of(&[A, B, b"\x0d\x0d", B, b"\x0d"]),
+            (vec![10, 10, 11], 12, 13)
+        );
         assert_eq!(
             of(&[A, B, A, B, A, b"\x0d"]),
-            (vec![10, 10, 11, 11, 12], 13)
+            (vec![10, 10, 11, 11, 12], 13, 15)
         );
         for begin in [&b"\x12"[..], b"\x13"] {
             let record = [begin, A, B, b"\x0a\x01t", A, b"\x0c\x01u"];
-            assert_eq!(of(&record), (vec![10, 10, 11], 12));
+            assert_eq!(of(&record), (vec![10, 10, 11], 12, 12));
         }
         // The commit of a section that was not applied, and a range deletion.
-        assert_eq!(of(&[A, B, b"\x0b\x01c"]), (vec![10, 11], 12));
-        assert_eq!(of(&[A, b"\x0f\x01a\x01b\x0d"]), (vec![10, 11], 12));
+        assert_eq!(of(&[A, B, b"\x0b\x01c"]), (vec![10, 11], 12, 12));
+        assert_eq!(of(&[A, b"\x0f\x01a\x01b\x0d"]), (vec![10, 11], 12, 12));
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb::fs::{FileSystem, ManualClock, MemoryFileSystem, Purpose, WriteOptions};
-use koeldb::{BatchEntry, Db, Env, ErrorKind, Options};
+use koeldb::{BatchEntry, Db, Env, ErrorKind, Options, WriteBatch};
 
 /// A database in memory with a clock that the test moves.
 struct Archived {
@@ -156,6 +156,35 @@ fn a_feed_begins_in_the_archive_also_in_that_of_the_last_open() {
     assert_eq!(keys_since(&db, 10).unwrap(), keys(9..14));
     let gone = keys_since(&db, 7).unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NotFound, "{gone}");
+}
+
+/// A batch of puts of the keys that ends with a no-op, as a group does whose last member is a
+/// transaction without operations.
+fn ends_in_noop(keys: std::ops::Range<u32>) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for key in keys {
+        batch.put(format!("{key:03}"), "value");
+    }
+    let mut data = batch.into_data();
+    data.push(0x0d);
+    WriteBatch::from_data(data).unwrap()
+}
+
+#[test]
+fn operations_before_a_noop_keep_a_number_each_in_the_feed_and_across_an_open() {
+    let archived = Archived::new(&[("WAL_ttl_seconds", "3600")]);
+    let db = archived.open();
+    db.write(&ends_in_noop(0..3)).unwrap();
+    db.write(&ends_in_noop(3..5)).unwrap();
+    assert_eq!(keys_since(&db, 1).unwrap(), keys(0..5));
+    assert_eq!(db.latest_sequence_number(), 5);
+    drop(db);
+    let db = archived.open();
+    assert_eq!(db.latest_sequence_number(), 5);
+    assert_eq!(keys_since(&db, 1).unwrap(), keys(0..5));
+    db.put("005", "value").unwrap();
+    assert_eq!(keys_since(&db, 5).unwrap(), keys(3..6));
+    assert_eq!(keys_since(&db, 6).unwrap(), keys(5..6));
 }
 
 #[test]

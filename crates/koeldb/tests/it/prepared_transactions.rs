@@ -448,3 +448,55 @@ fn a_repair_keeps_committed_and_undecided_transactions() {
         }
     }
 }
+
+/// Options of a database that archives its logs.
+fn archiving() -> Options {
+    let mut options = Options::new();
+    let config = koeldb::ConfigOptions::new();
+    options.apply_str("WAL_ttl_seconds=3600", &config).unwrap();
+    options
+}
+
+#[test]
+fn the_feed_refuses_logs_whose_operations_share_numbers() {
+    for name in [
+        "write-prepared-killed",
+        "write-prepared-two-queues",
+        "write-unprepared-killed",
+    ] {
+        let dir = ScratchDir::copy_of(&golden(name));
+        let db = builder_of_history(&archiving()).open(dir.path()).unwrap();
+        let latest = db.latest_sequence_number();
+        db.put("mine", "1").unwrap();
+        let feeds = (1..=latest).filter_map(|seqno| db.get_updates_since(seqno).ok());
+        let errors = feeds.flat_map(|feed| feed.take(200).filter_map(Result::err));
+        let errors: Vec<_> = errors.map(|error| error.kind()).collect();
+        assert!(
+            errors.contains(&ErrorKind::NotSupported),
+            "{name}: {errors:?}"
+        );
+    }
+}
+
+#[test]
+fn the_feed_reads_groups_of_rocksdb_that_end_in_a_transaction_without_operations() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    let dir = ScratchDir::new();
+    let printed = java.prepared("empty", dir.path(), &[]);
+    let number = printed.trim().strip_prefix("number\t").unwrap();
+    let latest: u64 = number.parse().unwrap();
+    assert_eq!(latest, 800);
+    let options = archiving();
+    let (db, _other) = open_as(&options, dir.path()).unwrap();
+    assert_eq!(db.latest_sequence_number(), latest);
+    db.put("mine", "1").unwrap();
+    let mut next = 1;
+    for update in db.get_updates_since(1).unwrap() {
+        let update = update.unwrap();
+        assert_eq!(update.sequence_number, next);
+        next += update.batch.len() as u64;
+    }
+    assert_eq!(next, latest + 2);
+}

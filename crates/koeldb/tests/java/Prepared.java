@@ -16,6 +16,8 @@ import org.rocksdb.*;
  * Prepared leave DIRECTORY close|kill    leaves `one` and `two` prepared, `three` committed and `four` rolled back
  * Prepared group DIRECTORY    leaves `t16` to `t23` prepared, `t00` to `t11` committed and the others rolled back, by
  *     threads whose records share log writes; `t00` to `t07` were committed with a write to `time`; ends without a close
+ * Prepared empty DIRECTORY    writes 400 batches of two puts, by threads that share log writes with commits of empty
+ *     transactions; prints `number LATEST_SEQUENCE_NUMBER`; ends without a close
  * Prepared write-prepared DIRECTORY    leaves `one` prepared under the write policy of this name
  * Prepared history DIRECTORY POLICY SEED close|kill|undecided [two-queues]
  *     runs a random history of transactions under a write policy of one sequence number a batch, or WRITE_COMMITTED;
@@ -45,11 +47,13 @@ public final class Prepared {
         }
         try (locks;
                 DBOptions options = new DBOptions().setCreateIfMissing(true).setCreateMissingColumnFamilies(true)
-                        .setTwoWriteQueues(hasTwoQueues).setDbWriteBufferSize(1 << 20).setStatsDumpPeriodSec(0);
+                        .setTwoWriteQueues(hasTwoQueues)
+                        .setDbWriteBufferSize(args[0].equals("empty") ? 0 : 1 << 20).setStatsDumpPeriodSec(0);
                 TransactionDB db = TransactionDB.open(options, locks, args[1], families, handles)) {
             switch (args[0]) {
                 case "leave" -> leave(db, handles, args[2]);
                 case "group" -> group(db, handles);
+                case "empty" -> empty(db, handles.get(1));
                 case "history" -> {
                     history(db, handles, new Random(Long.parseLong(args[3])), args[4].equals("undecided"));
                     printEntries(db, handles);
@@ -150,6 +154,40 @@ public final class Prepared {
             together(decide.subList(4, 16));
             db.flush(flush, handles.get(1));
         }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void empty(TransactionDB db, ColumnFamilyHandle family) throws Exception {
+        List<Callable<Void>> steps = new ArrayList<>();
+        for (int at = 0; at < 8; at++) {
+            int number = at;
+            steps.add(() -> {
+                try (WriteOptions sync = new WriteOptions().setSync(true)) {
+                    for (int round = 0; round < 50; round++) {
+                        byte[] value = Integer.toString(round).getBytes();
+                        try (WriteBatch batch = new WriteBatch()) {
+                            batch.put(String.format("%d-%02d", number, round).getBytes(), value);
+                            batch.put(family, String.format("%d-%02d", number, round).getBytes(), value);
+                            db.write(sync, batch);
+                        }
+                    }
+                }
+                return null;
+            });
+            steps.add(() -> {
+                try (WriteOptions sync = new WriteOptions().setSync(true)) {
+                    for (int round = 0; round < 50; round++) {
+                        try (Transaction transaction = db.beginTransaction(sync)) {
+                            transaction.commit();
+                        }
+                    }
+                }
+                return null;
+            });
+        }
+        together(steps);
+        System.out.println("number\t" + db.getLatestSequenceNumber());
+        System.out.flush();
         Runtime.getRuntime().halt(0);
     }
 
