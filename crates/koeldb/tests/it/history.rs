@@ -13,7 +13,7 @@
 //! - `draw`: column families, keys, values and changes. `options`: option strings.
 //! - `operations`: the steps of a turn. `turns`: turns and hand-overs.
 //! - `copies`: checkpoints, backups and secondaries. `transactions`: prepared and settled by
-//!   either.
+//!   either. `policies`: RocksDB under each of its write policies.
 //! - `theirs` and `ours`: the engines. `child`: KoelDB in a process that is killed.
 
 mod child;
@@ -23,6 +23,7 @@ pub(crate) mod model;
 mod operations;
 mod options;
 mod ours;
+mod policies;
 pub(crate) mod theirs;
 mod transactions;
 mod turns;
@@ -53,6 +54,8 @@ struct Figures {
     our_kills: AtomicU64,
     /// Directories with prepared transactions.
     transactions: AtomicU64,
+    /// Turns of RocksDB under a write policy.
+    policies: AtomicU64,
     refusals: AtomicU64,
     entries: AtomicU64,
     /// Histories that ended early, in a call of RocksDB that waits for ever.
@@ -66,6 +69,8 @@ struct Latest {
     as_written: bool,
     /// Whether it was opened as a `TransactionDB`.
     for_transactions: bool,
+    /// The write policy of a `TransactionDB`.
+    policy: &'static str,
     database: String,
     /// By name of the column family.
     families: BTreeMap<String, String>,
@@ -326,6 +331,7 @@ fn rocksdb_and_we_agree_on_random_histories() {
             ("kills", figure(&figures.kills)),
             ("our_kills", figure(&figures.our_kills)),
             ("transactions", figure(&figures.transactions)),
+            ("policies", figure(&figures.policies)),
             ("refusals", figure(&figures.refusals)),
             ("entries", figure(&figures.entries)),
             ("unanswered", figure(&figures.unanswered)),

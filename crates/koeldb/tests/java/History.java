@@ -20,7 +20,7 @@ import org.rocksdb.*;
  *
  * <pre>
  * open MODE DIR DB_OPTIONS [NAME COMPARATOR FAMILY_OPTIONS]...   ok [NAME:ID]...
- *     MODE: strings, latest (the options of the newest OPTIONS file), transactions (TransactionDB)
+ *     MODE: strings, latest (the options of the newest OPTIONS file), or the write policy of a TransactionDB
  * secondary DIR OWN DB_OPTIONS [NAME COMPARATOR FAMILY_OPTIONS]...   opens a secondary of DIR
  * catch_up                            catches up with the primary
  * number                              ok LATEST_SEQUENCE_NUMBER
@@ -41,6 +41,8 @@ import org.rocksdb.*;
  * verify                              verifies the checksums of all tables
  * set NAME OPTIONS / set_db OPTIONS
  * prepare TRANSACTION [NAME KEY VALUE]...
+ * transact TRANSACTION prepare|commit [NAME KIND KEY VALUE]...     kinds: p, m, d
+ * decide TRANSACTION COMMIT           commits or rolls back one prepared transaction
  * resolve COMMIT                      commits or rolls back all prepared transactions
  * sleep MILLISECONDS
  * halt                                ends the process without any clean-up
@@ -52,6 +54,7 @@ public final class History {
 
     private RocksDB db;
     private TransactionDB transactions;
+    private TxnDBWritePolicy policy;
     private final Map<String, ColumnFamilyHandle> families = new LinkedHashMap<>();
     private final Map<String, String> comparators = new LinkedHashMap<>();
     private final List<AutoCloseable> owned = new ArrayList<>();
@@ -166,6 +169,16 @@ public final class History {
             case "set" -> db.setOptions(family(fields[1]), MutableColumnFamilyOptions.parse(fields[2], true).build());
             case "set_db" -> db.setDBOptions(MutableDBOptions.parse(fields[1], true).build());
             case "prepare" -> prepare(fields);
+            case "transact" -> transact(fields);
+            case "decide" -> {
+                try (Transaction transaction = transactions.getTransactionByName(fields[1])) {
+                    if (fields[2].equals("1")) {
+                        transaction.commit();
+                    } else {
+                        transaction.rollback();
+                    }
+                }
+            }
             case "resolve" -> {
                 for (Transaction transaction : transactions.getAllPreparedTransactions()) {
                     if (fields[1].equals("1")) {
@@ -278,8 +291,10 @@ public final class History {
                 }
             }
             List<ColumnFamilyHandle> handles = new ArrayList<>();
-            if (fields[1].equals("transactions")) {
-                transactions = TransactionDB.open(options, own(new TransactionDBOptions()), dir, descriptors, handles);
+            if (fields[1].startsWith("WRITE_")) {
+                policy = TxnDBWritePolicy.valueOf(fields[1]);
+                TransactionDBOptions locks = own(new TransactionDBOptions()).setWritePolicy(policy);
+                transactions = TransactionDB.open(options, locks, dir, descriptors, handles);
                 db = transactions;
             } else {
                 db = RocksDB.open(options, dir, descriptors, handles);
@@ -320,7 +335,12 @@ public final class History {
         comparators.clear();
         familyOptions.clear();
         if (transactions != null) {
-            transactions.closeE();
+            if (policy == TxnDBWritePolicy.WRITE_COMMITTED) {
+                transactions.closeE();
+            } else {
+                // The other policies leave snapshots, with which closeE fails.
+                transactions.close();
+            }
             transactions = null;
         } else {
             db.closeE();
@@ -391,6 +411,29 @@ public final class History {
         } finally {
             if (file.exists() && !file.delete()) {
                 throw new IllegalStateException("cannot remove " + file);
+            }
+        }
+    }
+
+    private void transact(String[] fields) throws RocksDBException {
+        try (WriteOptions options = new WriteOptions()) {
+            Transaction transaction = transactions.beginTransaction(options);
+            transaction.setName(fields[1]);
+            for (int at = 3; at < fields.length; at += 4) {
+                byte[] key = HEX.parseHex(fields[at + 2]);
+                byte[] value = HEX.parseHex(fields[at + 3]);
+                switch (fields[at + 1]) {
+                    case "p" -> transaction.put(family(fields[at]), key, value);
+                    case "m" -> transaction.merge(family(fields[at]), key, value);
+                    case "d" -> transaction.delete(family(fields[at]), key);
+                    default -> throw new IllegalArgumentException(fields[at + 1]);
+                }
+            }
+            if (fields[2].equals("prepare")) {
+                transaction.prepare();
+            } else {
+                transaction.commit();
+                transaction.close();
             }
         }
     }

@@ -228,6 +228,16 @@ pub(super) fn transactional(random: &mut Random, fixed: &str) -> String {
     format!("{}{none}", database(random, fixed))
 }
 
+/// Returns the write queues of a database that is opened for transactions.
+///
+/// With pipelined writes RocksDB removes logs of prepared transactions too early.
+pub(super) fn queues_of_policy(random: &mut Random) -> &'static str {
+    match random.chance(1, 2) {
+        true => "enable_pipelined_write=false;two_write_queues=true;",
+        false => "enable_pipelined_write=false;two_write_queues=false;",
+    }
+}
+
 /// Options of a database that replace those of its OPTIONS file.
 pub(super) fn redrawn_database(random: &mut Random) -> String {
     let none = "enable_pipelined_write=false;unordered_write=false;two_write_queues=false;manual_wal_flush=false;";

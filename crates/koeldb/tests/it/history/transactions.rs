@@ -8,11 +8,24 @@ use super::ours::Ours;
 use super::theirs::{RocksDb, hex};
 use super::{Engine, History, Prepared, options};
 
+/// The default write policy of a `TransactionDB`.
+pub(super) const WRITE_COMMITTED: &str = "WRITE_COMMITTED";
+
 impl History<'_> {
-    fn open_for_transactions(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
+    /// Opens the directory in RocksDB as a `TransactionDB` of a write policy.
+    ///
+    /// `queues` are options that replace drawn ones.
+    pub(super) fn open_for_transactions(
+        &mut self,
+        rocks: &mut RocksDb,
+        policy: &'static str,
+        queues: &str,
+    ) -> Result<(), String> {
         self.latest.as_written = false;
         self.latest.for_transactions = true;
+        self.latest.policy = policy;
         self.latest.database = options::transactional(&mut self.random, &self.fixed);
+        self.latest.database.push_str(queues);
         for index in 0..self.families.len() {
             let family = self.families[index].clone();
             let text = self.family_text(&family);
@@ -23,7 +36,7 @@ impl History<'_> {
 
     /// Leaves transactions that RocksDB prepared and did not settle.
     pub(super) fn leave_prepared(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
-        self.open_for_transactions(rocks)?;
+        self.open_for_transactions(rocks, WRITE_COMMITTED, "")?;
         for (name, puts) in self.draw_prepared() {
             let mut command = vec!["prepare".to_owned(), name];
             for Prepared { family, key, value } in &puts {
@@ -145,6 +158,7 @@ impl History<'_> {
         // RocksDB recovers them only where it opens for transactions.
         let dump = self.look_on()?;
         self.latest.for_transactions = true;
+        self.latest.policy = WRITE_COMMITTED;
         self.latest.as_written = false;
         self.latest.database = options::transactional(&mut self.random, &self.fixed);
         for index in 0..self.families.len() {
@@ -227,7 +241,7 @@ impl History<'_> {
             }
             return Ok(());
         }
-        self.open_for_transactions(rocks)?;
+        self.open_for_transactions(rocks, WRITE_COMMITTED, "")?;
         self.note(&format!("settle: commit {commits}"));
         rocks.execute(&["resolve", if commits { "1" } else { "0" }])?;
         self.apply_prepared(commits);

@@ -67,7 +67,7 @@ impl History<'_> {
         let latest = self.latest.clone();
         let mode = match (latest.as_written, latest.for_transactions) {
             (true, _) => "latest",
-            (_, true) => "transactions",
+            (_, true) => latest.policy,
             _ => "strings",
         };
         let mut command = vec!["open".to_owned(), mode.to_owned(), dir];
@@ -272,7 +272,7 @@ impl History<'_> {
         self.look_by_both("after RocksDB was killed", rocks)
     }
 
-    fn our_turn(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
+    pub(super) fn our_turn(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
         let how = self.draw_how();
         let Some(ours) = self.open_ours(&how)? else {
             return Ok(());
@@ -368,6 +368,9 @@ impl History<'_> {
         self.families.push(default);
         self.their_turn(rocks, true)?;
         for _ in 0..1 + self.random.below(3) {
+            if self.random.chance(1, 3) {
+                self.turn_of_policy(rocks)?;
+            }
             if !self.is_remade && self.random.chance(1, 10) {
                 self.leave_prepared(rocks)?;
             }
