@@ -83,6 +83,9 @@ impl Db {
     ///
     /// Later calls return `ShutdownInProgress`; closing again does nothing.
     ///
+    /// A close waits for running jobs, and for one sync of the log if it has unsynced writes. Closes
+    /// of different databases do not wait for each other: many are closed fastest by a thread each.
+    ///
     /// # Errors
     /// If acknowledged data could not be made durable; `Aborted` in a forked child, which leaves a
     /// database to its parent.
