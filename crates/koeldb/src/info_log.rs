@@ -158,20 +158,27 @@ impl InfoLog {
     }
 
     /// Logs lines that describe the database; every later file begins with them too.
-    pub(crate) fn header(&self, messages: &[String]) {
+    pub(crate) fn header(&self, messages: impl FnOnce() -> Vec<String>) {
         match &self.sink {
             Sink::Nowhere => {}
+            Sink::Logger(logger) if !logger.is_enabled(LogLevel::Header) => {}
             Sink::Logger(logger) => {
-                for message in messages {
+                for message in messages() {
                     logger.log(LogLevel::Header, format_args!("{message}"));
                 }
             }
             Sink::File(file) => {
                 let micros = self.clock.unix_micros();
-                let lines = messages
-                    .iter()
-                    .map(|message| line(micros, LogLevel::Header, format_args!("{message}")));
-                lock(file).append_header(&lines.collect::<String>());
+                let begin = begin_line(micros, LogLevel::Header);
+                let messages = messages();
+                let bytes = |message: &String| begin.len() + message.len() + 1;
+                let mut lines = String::with_capacity(messages.iter().map(bytes).sum());
+                for message in &messages {
+                    lines.push_str(&begin);
+                    escape(&mut lines, message);
+                    lines.push('\n');
+                }
+                lock(file).append_header(&lines);
             }
         }
     }
@@ -206,6 +213,10 @@ fn begin_line(micros: u64, level: LogLevel) -> String {
 /// A line end stays if the next line is indented: it continues the message, and cannot be mistaken
 /// for another one.
 fn escape(line: &mut String, text: &str) {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        line.push_str(text);
+        return;
+    }
     for (at, c) in text.char_indices() {
         if c.is_control() && !text[at..].starts_with("\n  ") {
             line.extend(c.escape_default());

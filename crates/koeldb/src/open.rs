@@ -143,7 +143,7 @@ impl Opening {
         self.check_logs(&versions)?;
         let identity = self.resolve_identity(&mut versions, identity.as_deref())?;
         let session_id = new_session_id();
-        info_log.header(&self.summary(&session_id, &versions));
+        info_log.header(|| self.summary(&session_id, &versions));
         let numbers = versions.file_numbers().clone();
         let table_files =
             self.table_files(identity, session_id, numbers, Arc::clone(&info_log), &links);

@@ -1,7 +1,7 @@
 //! The content of one in-memory file: its bytes, the synced image, and the unsynced changes.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use koeldb_base::coding::to_usize;
 
@@ -50,10 +50,10 @@ pub(super) enum Change {
 
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    /// The content that readers see.
-    pub(super) bytes: Vec<u8>,
+    /// The content that readers see. Crash images share it until either side changes it.
+    pub(super) bytes: Arc<Vec<u8>>,
     /// The content that survives every power cut.
-    pub(super) synced: Vec<u8>,
+    pub(super) synced: Arc<Vec<u8>>,
     /// The changes from `synced` to `bytes`.
     pub(super) pending: Vec<PendingChange>,
     /// The former bytes at truncated or overwritten positions; undefined at other positions.
@@ -63,9 +63,9 @@ pub(super) struct Content {
 
 impl Content {
     /// Creates a fully durable file.
-    pub(super) fn durable(bytes: Vec<u8>, modified_unix_secs: u64) -> Self {
+    pub(super) fn durable(bytes: Arc<Vec<u8>>, modified_unix_secs: u64) -> Self {
         Content {
-            synced: bytes.clone(),
+            synced: Arc::clone(&bytes),
             bytes,
             modified_unix_secs,
             ..Content::default()
@@ -84,13 +84,17 @@ impl Content {
         if let Some(lost) = self.bytes.get(from..until.min(self.bytes.len())) {
             put(&mut self.stale, from, lost);
         }
-        change.apply(&mut self.bytes);
+        change.apply(Arc::make_mut(&mut self.bytes));
         self.pending.push(PendingChange { sequence, change });
     }
 
     pub(super) fn sync(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let synced = Arc::make_mut(&mut self.synced);
         for pending in self.pending.drain(..) {
-            pending.change.apply(&mut self.synced);
+            pending.change.apply(synced);
         }
     }
 }

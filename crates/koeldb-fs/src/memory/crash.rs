@@ -135,29 +135,33 @@ impl Survival {
         }
     }
 
-    fn content(&mut self, file: &MemoryFile) -> Vec<u8> {
+    fn content(&mut self, file: &MemoryFile) -> Arc<Vec<u8>> {
         let content = file.read();
         if content.pending.is_empty() {
-            return content.synced.clone();
+            return Arc::clone(&content.synced);
         }
         match self.policy {
-            SurvivalPolicy::Strict | SurvivalPolicy::EntriesWithoutData => content.synced.clone(),
-            SurvivalPolicy::Generous | SurvivalPolicy::DataWithoutEntries => content.bytes.clone(),
+            SurvivalPolicy::Strict | SurvivalPolicy::EntriesWithoutData => {
+                Arc::clone(&content.synced)
+            }
+            SurvivalPolicy::Generous | SurvivalPolicy::DataWithoutEntries => {
+                Arc::clone(&content.bytes)
+            }
             SurvivalPolicy::Pages {
                 unit_bytes,
                 percent,
-            } => pages(
+            } => Arc::new(pages(
                 &content,
                 u64::from(unit_bytes.max(1)),
                 u64::from(percent),
                 &mut self.random,
-            ),
-            SurvivalPolicy::TornPrefix => torn(&content, self.torn_at, &mut self.random),
+            )),
+            SurvivalPolicy::TornPrefix => Arc::new(torn(&content, self.torn_at, &mut self.random)),
             SurvivalPolicy::LengthFirst => {
                 over_unsynced(&content, |image, range| image[range].fill(0))
             }
-            SurvivalPolicy::Reordered if file.id >= self.kept_from => content.bytes.clone(),
-            SurvivalPolicy::Reordered => content.synced.clone(),
+            SurvivalPolicy::Reordered if file.id >= self.kept_from => Arc::clone(&content.bytes),
+            SurvivalPolicy::Reordered => Arc::clone(&content.synced),
             SurvivalPolicy::StaleReuse => over_unsynced(&content, |image, range| {
                 let end = range.end.min(content.stale.len());
                 if let Some(stale) = content.stale.get(range.start..end) {
@@ -194,8 +198,8 @@ fn dirty_files(state: &TreeState) -> BTreeMap<u64, Arc<MemoryFile>> {
 fn over_unsynced(
     content: &Content,
     mut spoil: impl FnMut(&mut [u8], std::ops::Range<usize>),
-) -> Vec<u8> {
-    let mut image = content.bytes.clone();
+) -> Arc<Vec<u8>> {
+    let mut image = content.bytes.to_vec();
     for pending in &content.pending {
         if let Change::Write { offset, bytes } = &pending.change {
             let start = to_usize(*offset).min(image.len());
@@ -203,11 +207,11 @@ fn over_unsynced(
             spoil(&mut image, start..end);
         }
     }
-    image
+    Arc::new(image)
 }
 
 fn torn(content: &Content, torn_at: u64, random: &mut Random) -> Vec<u8> {
-    let mut image = content.synced.clone();
+    let mut image = content.synced.to_vec();
     for pending in &content.pending {
         if pending.sequence < torn_at {
             pending.change.apply(&mut image);
@@ -222,7 +226,7 @@ fn torn(content: &Content, torn_at: u64, random: &mut Random) -> Vec<u8> {
 }
 
 fn pages(content: &Content, unit: u64, percent: u64, random: &mut Random) -> Vec<u8> {
-    let mut image = content.synced.clone();
+    let mut image = content.synced.to_vec();
     let mut dirty = BTreeSet::new();
     for pending in &content.pending {
         match &pending.change {

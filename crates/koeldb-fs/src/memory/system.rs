@@ -251,7 +251,7 @@ impl FileSystem for MemoryFileSystem {
         let content = file.read();
         let mapped = options
             .mmap
-            .then(|| Arc::new(Buffer::from_vec(content.bytes.clone())));
+            .then(|| Arc::new(Buffer::from_vec(content.bytes.to_vec())));
         let len = content.len();
         drop(content);
         Ok(Arc::new(MemoryRandomAccessFile {

@@ -38,6 +38,10 @@ struct NoLog;
 
 impl Logger for NoLog {
     fn log(&self, _level: LogLevel, _message: std::fmt::Arguments<'_>) {}
+
+    fn is_enabled(&self, _: LogLevel) -> bool {
+        false
+    }
 }
 
 pub(super) struct Life {

@@ -29,7 +29,7 @@ fn log_with(limits: LogFileLimits) -> Vec<(String, String)> {
     let fs: Arc<dyn FileSystem> = Arc::new(MemoryFileSystem::new());
     fs.create_dir_all(Path::new("/db")).unwrap();
     let info_log = InfoLog::create(&fs, Path::new("/db/LOG"), Arc::clone(&clock) as _, limits);
-    info_log.header(&["opened /db".to_owned()]);
+    info_log.header(|| vec!["opened /db".to_owned()]);
     for index in 0..12 {
         clock.advance(std::time::Duration::from_secs(1));
         info_log.info(format_args!("line {index}"));

@@ -115,6 +115,12 @@ macro_rules! option_section {
                 REMOVED
             }
 
+            fn default_texts() -> &'static [(&'static str, String)] {
+                static TEXTS: std::sync::OnceLock<Vec<(&'static str, String)>> =
+                    std::sync::OnceLock::new();
+                TEXTS.get_or_init($crate::options::registry::portable_defaults::<Self>)
+            }
+
             fn aliases() -> &'static [(&'static str, &'static str)] {
                 &[$((stringify!($alias), stringify!($name)),)*]
             }

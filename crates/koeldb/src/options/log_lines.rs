@@ -92,8 +92,8 @@ pub(crate) fn push_option(lines: &mut Vec<String>, name: &str, text: &str) {
                 None => text,
             },
         };
-        let name = format!("Options.{name}");
-        lines.push(format!("{name:>NAME_WIDTH$}: {value}"));
+        let blanks = NAME_WIDTH.saturating_sub("Options.".len() + name.len());
+        lines.push([&" ".repeat(blanks), "Options.", name, ": ", value].concat());
     }
 }
 

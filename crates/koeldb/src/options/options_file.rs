@@ -18,11 +18,12 @@
 //!
 //! Names that RocksDB 7.8 does not know are written only if the value is not the default, so that
 //! tools of 7.8 to 11.9 can read the file as long as no newer option is used. Additions of KoelDB
-//! are under `[Version]`, where every reader skips unknown names. After writing, the text is read
-//! back and compared.
+//! are under `[Version]`, where every reader skips unknown names. A text is read back and compared
+//! when a process writes it for the first time.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use koeldb_base::file_name::{self, FileKind};
 use koeldb_base::{Error, ErrorKind, Result};
@@ -474,6 +475,28 @@ fn just_written(error: Error) -> Error {
     error.context("the OPTIONS file just written")
 }
 
+/// The last texts that this process read back, the newest first.
+///
+/// Reading back takes longer than the rest of the open of a small database, and most databases of a
+/// process have the same options. A text leaves out only defaults, so it has one meaning.
+static CHECKED: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+
+/// The number of texts that are kept.
+const CHECKED_MAX: usize = 32;
+
+/// Runs `check`, unless this process has checked the same text.
+fn check_once(text: &str, check: impl FnOnce() -> Result<()>) -> Result<()> {
+    let list = || CHECKED.lock().unwrap_or_else(PoisonError::into_inner);
+    if list().iter().any(|known| known == text) {
+        return Ok(());
+    }
+    check()?;
+    let mut list = list();
+    list.truncate(CHECKED_MAX.saturating_sub(1));
+    list.push_front(text.to_owned());
+    Ok(())
+}
+
 /// Prints the options of the database, reads the text back, and compares the results.
 ///
 /// Objects without a text form are not compared.
@@ -482,15 +505,17 @@ fn just_written(error: Error) -> Error {
 /// `Corruption` with the first option whose value differs.
 pub(crate) fn checked_database(db: &DbOptions) -> Result<String> {
     let text = print_database(db);
-    let how = settings_of_checks();
-    let mut parser = Parser::new(&how);
-    parser.lines(&text).map_err(just_written)?;
-    compare(
-        DbOptions::SECTION,
-        &registry::written(db, Style::Full),
-        &registry::written(&parser.file.db, Style::Full),
-        &parser.reading.ignored,
-    )?;
+    check_once(&text, || {
+        let how = settings_of_checks();
+        let mut parser = Parser::new(&how);
+        parser.lines(&text).map_err(just_written)?;
+        compare(
+            DbOptions::SECTION,
+            &registry::written(db, Style::Full),
+            &registry::written(&parser.file.db, Style::Full),
+            &parser.reading.ignored,
+        )
+    })?;
     Ok(text)
 }
 
@@ -504,6 +529,11 @@ pub(crate) fn checked_family(name: &str, family: &ColumnFamilyOptions) -> Result
     let sections = FamilyText::of(family);
     let mut text = String::new();
     sections.append_to(&mut text, name);
+    check_once(&text, || check_family(name, family, &text))?;
+    Ok(sections)
+}
+
+fn check_family(name: &str, family: &ColumnFamilyOptions, text: &str) -> Result<()> {
     let how = settings_of_checks();
     let mut parser = Parser::new(&how);
     parser.reading.own = OwnObjects::of(family);
@@ -511,7 +541,7 @@ pub(crate) fn checked_family(name: &str, family: &ColumnFamilyOptions) -> Result
         // The first family of a file is the default one.
         parser.family_header(DEFAULT_FAMILY.to_owned())?;
     }
-    parser.lines(&text).map_err(just_written)?;
+    parser.lines(text).map_err(just_written)?;
     let Some((read_name, read)) = parser.file.families.last() else {
         return Err(Error::corruption(
             "the OPTIONS file just written lacks a column family",
@@ -522,14 +552,12 @@ pub(crate) fn checked_family(name: &str, family: &ColumnFamilyOptions) -> Result
             "the OPTIONS file just written calls a column family \"{read_name}\" instead of \"{name}\""
         )));
     }
-    let section = format!("{} \"{name}\"", ColumnFamilyOptions::SECTION);
     compare(
-        &section,
+        &format!("{} \"{name}\"", ColumnFamilyOptions::SECTION),
         &registry::written(family, Style::Full),
         &registry::written(read, Style::Full),
         &parser.reading.ignored,
-    )?;
-    Ok(sections)
+    )
 }
 
 /// Prints the options, each part with its check.

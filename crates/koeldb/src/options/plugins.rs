@@ -20,6 +20,12 @@ use super::transaction::TransactionDbOptions;
 pub trait Logger: Send + Sync + 'static {
     /// Handles one line.
     fn log(&self, level: LogLevel, message: fmt::Arguments<'_>);
+
+    /// Whether it handles lines of this level. Other lines may be left out before they are formatted.
+    fn is_enabled(&self, level: LogLevel) -> bool {
+        let _ = level;
+        true
+    }
 }
 
 /// The plug-ins of a database.

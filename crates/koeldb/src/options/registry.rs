@@ -246,6 +246,9 @@ pub(crate) trait Section: Default + Clone + 'static {
     /// The names of older releases.
     fn removed() -> &'static [Removed];
 
+    /// The names and portable texts of the defaults of options that RocksDB 7.8 does not know.
+    fn default_texts() -> &'static [(&'static str, String)];
+
     /// Alternative names of options.
     fn aliases() -> &'static [(&'static str, &'static str)];
 
@@ -376,16 +379,28 @@ fn suggestion<S: Section>(name: &str) -> String {
 
 /// The names and texts of a section that are to be written.
 pub(crate) fn written<S: Section>(source: &S, style: Style) -> Vec<(&'static str, String)> {
-    let default = S::default();
+    let is_left_out = |row: &Row<S>, text: &str| {
+        style == Style::Portable
+            && !is_known_to_7_8(row.since)
+            && (S::default_texts().iter())
+                .any(|(name, default)| *name == row.name && default == text)
+    };
     S::rows()
         .iter()
         .filter_map(|row| {
             let text = (row.write)(source, style)?;
-            let leave_out = style == Style::Portable
-                && !is_known_to_7_8(row.since)
-                && (row.write)(&default, style).as_ref() == Some(&text);
-            (!leave_out).then_some((row.name, text))
+            (!is_left_out(row, &text)).then_some((row.name, text))
         })
+        .collect()
+}
+
+/// See [`Section::default_texts`].
+pub(crate) fn portable_defaults<S: Section>() -> Vec<(&'static str, String)> {
+    let default = S::default();
+    S::rows()
+        .iter()
+        .filter(|row| !is_known_to_7_8(row.since))
+        .filter_map(|row| Some((row.name, (row.write)(&default, Style::Portable)?)))
         .collect()
 }
 

@@ -39,6 +39,10 @@ struct NoLog;
 
 impl Logger for NoLog {
     fn log(&self, _level: LogLevel, _message: std::fmt::Arguments<'_>) {}
+
+    fn is_enabled(&self, _: LogLevel) -> bool {
+        false
+    }
 }
 
 /// A simulated machine: its disk, and the layers between it and the database.
