@@ -32,6 +32,26 @@ fn program() -> PathBuf {
     program
 }
 
+/// Listens on ports that no outgoing connection has: the system takes those from a range above.
+///
+/// One of that range may be that of somebody's connection while its node is down, even of a
+/// connection to itself.
+fn listen(count: usize) -> Vec<TcpListener> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let range = range.unwrap_or_default();
+    let lowest = range.split_whitespace().next();
+    let lowest = lowest.and_then(|port| port.parse().ok()).unwrap_or(32_768);
+    let ports = 2_048..u16::max(lowest, 4_096);
+    // Another run begins elsewhere.
+    let begin = usize::try_from(std::process::id()).unwrap() % ports.len();
+    let listeners: Vec<_> = (ports.clone().skip(begin).chain(ports))
+        .filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok())
+        .take(count)
+        .collect();
+    assert_eq!(listeners.len(), count, "no ports are free");
+    listeners
+}
+
 struct Cluster {
     scratch: Scratch,
     addresses: Vec<String>,
@@ -41,11 +61,13 @@ struct Cluster {
 impl Cluster {
     fn start() -> Self {
         // The ports are free now, and most likely remain so.
-        let listeners = [0; 3].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        let addresses = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+        let addresses = listen(3)
+            .iter()
+            .map(|listener| listener.local_addr().unwrap().to_string())
+            .collect();
         let mut cluster = Cluster {
             scratch: Scratch::new("processes"),
-            addresses: addresses.to_vec(),
+            addresses,
             children: Vec::new(),
         };
         for number in 0..3 {

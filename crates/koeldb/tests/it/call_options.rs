@@ -2,10 +2,11 @@
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use koeldb::fs::{
-    FaultAction, FaultFileSystem, FaultRule, MemoryFileSystem, Operation, Purpose, SystemClock,
+    Clock, FaultAction, FaultFileSystem, FaultRule, ManualClock, MemoryFileSystem, Operation,
+    Purpose, SystemClock,
 };
 use koeldb::{Db, Env, ErrorKind, FlushOptions, Options, ReadOptions, WriteBatch, WriteOptions};
 
@@ -13,7 +14,7 @@ use crate::model::base_options;
 
 /// An environment in which syncs of files of `purpose` end when something is sent, or at the drop
 /// of the sender.
-fn standing_still(purpose: Purpose) -> (Env, Sender<()>) {
+fn standing_still(purpose: Purpose, clock: Arc<dyn Clock>) -> (Env, Sender<()>) {
     let (go_on, gone_on) = channel::<()>();
     let gone_on = Mutex::new(gone_on);
     let faults = FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 1);
@@ -25,7 +26,7 @@ fn standing_still(purpose: Purpose) -> (Env, Sender<()>) {
     }));
     let rule = FaultRule::new(stand_still).on(&[Operation::SyncData, Operation::SyncAll]);
     faults.add_rule(rule.purpose(purpose));
-    (Env::new(Arc::new(faults), Arc::new(SystemClock)), go_on)
+    (Env::new(Arc::new(faults), clock), go_on)
 }
 
 fn options() -> Options {
@@ -61,7 +62,8 @@ fn a_write_skips_dropped_families_if_it_says_so() {
 
 #[test]
 fn a_write_of_low_priority_waits_while_compactions_lag() {
-    let (env, go_on) = standing_still(Purpose::Compaction);
+    let clock = ManualClock::new();
+    let (env, go_on) = standing_still(Purpose::Compaction, Arc::new(clock.clone()));
     let mut options = options();
     options
         .set_level_zero_file_num_compaction_trigger(2)
@@ -87,9 +89,9 @@ fn a_write_of_low_priority_waits_while_compactions_lag() {
     let error = db.put_opt("b", vec![0; 300_000], &low).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     low.set_stall_timeout(None);
-    let begun = Instant::now();
+    let begun = clock.now();
     db.put_opt("b", vec![0; 100_000], &low).unwrap();
-    assert!(begun.elapsed() > Duration::from_millis(90));
+    assert!(clock.now() - begun > Duration::from_millis(90));
     // Others do not wait.
     low.set_low_pri(false).set_no_slowdown(true);
     db.put_opt("c", vec![0; 100_000], &low).unwrap();
@@ -98,7 +100,7 @@ fn a_write_of_low_priority_waits_while_compactions_lag() {
 
 #[test]
 fn a_flush_waits_until_it_stalls_no_write() {
-    let (env, open) = standing_still(Purpose::Flush);
+    let (env, open) = standing_still(Purpose::Flush, Arc::new(SystemClock));
     let mut options = Options::new();
     options.create_if_missing(true).set_env(&env);
     let db = Db::open(&options, "/stall").unwrap();
