@@ -352,20 +352,23 @@ impl TableProperties {
     }
 
     /// Returns the sequence number up to which all entries of the column family were in tables when
-    /// the table was written, as table `number` of database `db_id`.
+    /// the table was written, if it records it as table `number` of database `db_id`.
     ///
-    /// A table of RocksDB does not record it, and what a table from elsewhere records has another
-    /// meaning: then it is at least `largest`, that of the table's entries, unless the table was
-    /// written outside a database.
+    /// Under another number the record may be of another database.
+    #[must_use]
+    pub fn recorded_flushed_seqno(&self, db_id: &str, number: u64) -> Option<SeqNo> {
+        let is_own = self.db_id == db_id.as_bytes() && self.original_file_number == number;
+        let recorded = self.user(names::FLUSHED_SEQNO).filter(|_| is_own)?;
+        recorded.try_into().ok().map(SeqNo::from_le_bytes)
+    }
+
+    /// Like [`Self::recorded_flushed_seqno`]; of a table that does not record it `largest`, that of
+    /// its entries, unless it was written outside a database.
     #[must_use]
     pub fn flushed_seqno(&self, db_id: &str, number: u64, largest: SeqNo) -> SeqNo {
-        let is_own = self.db_id == db_id.as_bytes() && self.original_file_number == number;
-        let recorded = self.user(names::FLUSHED_SEQNO).filter(|_| is_own);
-        match recorded.and_then(|value| value.try_into().ok()) {
-            Some(value) => SeqNo::from_le_bytes(value),
-            None if self.user(names::EXTERNAL_VERSION).is_some() => 0,
-            None => largest,
-        }
+        let is_external = self.user(names::EXTERNAL_VERSION).is_some();
+        let recorded = self.recorded_flushed_seqno(db_id, number);
+        recorded.unwrap_or(if is_external { 0 } else { largest })
     }
 
     /// Whether values lie in blob records of the table itself.

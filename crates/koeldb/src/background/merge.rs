@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use koeldb_base::Result;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::merge_operator::Merger;
 use koeldb_base::stats::Ticker;
+use koeldb_base::{Result, SeqNo};
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_lsm::job::{
@@ -275,16 +275,26 @@ impl<'a> Merge<'a> {
             let settled = (names::SETTLED.into(), b"1".to_vec());
             context.user_properties.extend([settled]);
         }
+        context.set_flushed_seqno(self.flushed_seqno(&context.db_id)?);
+        Ok(context)
+    }
+
+    /// Returns a sequence number up to which all entries of the column family are in tables.
+    fn flushed_seqno(&self, db_id: &str) -> Result<SeqNo> {
         let mut flushed = 0;
-        for (level, file) in plan.files() {
+        for (level, file) in self.plan.files() {
             let table = self.family.tables.reader(file, level)?;
             let properties = table.properties();
-            let of_table =
-                properties.flushed_seqno(&context.db_id, file.number, file.largest_seqno);
+            let of_table = properties.flushed_seqno(db_id, file.number, file.largest_seqno);
             flushed = of_table.max(flushed);
         }
-        context.set_flushed_seqno(flushed);
-        Ok(context)
+        // What RocksDB's tables show may be the number of an ingestion.
+        let unflushed = self.family.read(|state| {
+            let memtables = state.sealed.iter().chain([&state.active]);
+            let firsts = memtables.filter_map(|logged| logged.memtable.first_seqno());
+            firsts.min()
+        });
+        Ok(unflushed.map_or(flushed, |first| flushed.min(first.saturating_sub(1))))
     }
 
     /// Runs one part in the calling thread, announces it and measures its CPU time.

@@ -45,12 +45,16 @@ pub(super) struct RebuiltColumnFamilies {
 impl RebuiltColumnFamilies {
     /// Assigns every table to its column family; tables without one are lost.
     pub(super) fn from_evidence(
-        found: Vec<FoundTable>,
+        mut tables: Vec<FoundTable>,
         history: &History,
         logs: &Logs,
-        options: &Options,
+        merger: &Merger<'_>,
         lost: &mut LostFiles<'_>,
     ) -> Result<Self> {
+        let options = merger.options;
+        for table in &mut tables {
+            history.describe(table);
+        }
         let mut families = RebuiltColumnFamilies {
             families: BTreeMap::new(),
             level_count: usize::try_from(options.cf.num_levels).unwrap_or(7).max(1),
@@ -63,20 +67,13 @@ impl RebuiltColumnFamilies {
             let has_successor = |table: &FoundTable| {
                 table.family_name == *name && table.family.is_some_and(|other| other > id)
             };
-            if !found.iter().any(has_successor) {
+            if !tables.iter().any(has_successor) {
                 families.add(id, name.clone(), &order);
             }
         }
-        let mut tables = found;
         // Newest column family first: of several with one name, it gets the name.
         tables.sort_by_key(|table| std::cmp::Reverse((table.family, table.file.number)));
-        for mut table in tables {
-            if let Some(recorded) = history.tables.get(&table.file.number)
-                && recorded.bytes == table.file.bytes
-            {
-                table.file = recorded.with_epoch(recorded.epoch);
-                table.is_recorded = true;
-            }
+        for table in tables {
             match families.family_of(&table, history, logs) {
                 Ok(id) => {
                     let family =
@@ -99,7 +96,7 @@ impl RebuiltColumnFamilies {
         }
         for (id, family) in &mut families.families {
             if let Some(past) = history.families.get(id) {
-                family.apply_history(*id, past, logs, lost)?;
+                family.apply_history(*id, past, logs, merger, lost)?;
             }
         }
         Ok(families)
@@ -177,15 +174,23 @@ impl RebuiltColumnFamilies {
     /// Entries of a log that has others too, which are in tables, are written into new tables.
     pub(super) fn find_needed_logs(&mut self, logs: &Logs, merger: &Merger<'_>) -> Result<()> {
         for (&id, family) in &mut self.families {
+            for table in family
+                .tables
+                .iter_mut()
+                .filter(|table| table.flushed.is_none())
+            {
+                table.flushed = Some(logs.flushed_by(id, table, merger)?);
+            }
             if family.is_as_recorded {
                 family.replayed_from = logs.first_with(id, family.log_number);
                 continue;
             }
-            let flushed = family.flushed();
-            let needed = logs.needed(id, flushed, family.log_number);
+            let flushed_of = |log| family.flushed_of(log);
+            let needed = logs.needed(id, flushed_of, family.log_number);
             family.replayed_from = needed.whole_from;
             let Some(log) = needed.in_part else { continue };
             let (order, name) = (&family.order, family.name.as_str());
+            let flushed = family.flushed_of(log);
             let entries = logs.entries_after(merger.fs, log, (id, order), flushed)?;
             let tables = merger.write_memtable(order, (id, name), &entries)?;
             family.tables.extend(tables);
@@ -237,7 +242,9 @@ impl RebuiltColumnFamilies {
         for (id, family) in self.families {
             let mut levels = vec![Level::default(); self.level_count];
             for ((level, table), epoch) in family.arrangement.oldest_first().zip(1..) {
-                snapshot.last_seqno = snapshot.last_seqno.max(table.file.largest_seqno);
+                // A compaction zeroed sequence numbers that no later entry may have again.
+                let last_seqno = table.file.largest_seqno.max(table.flushed.unwrap_or(0));
+                snapshot.last_seqno = snapshot.last_seqno.max(last_seqno);
                 report.tables.push(table.file.number);
                 report.entries += table.entries;
                 levels[level]
@@ -265,10 +272,13 @@ impl RebuiltColumnFamilies {
 }
 
 impl RebuiltColumnFamily {
-    /// The largest sequence number up to which all entries are in tables.
-    fn flushed(&self) -> SeqNo {
-        let flushed = self.tables.iter().map(|table| table.flushed);
-        flushed.max().unwrap_or(0)
+    /// The largest sequence number up to which all entries of a log are in tables.
+    ///
+    /// Only tables written after the log have entries of it: a repair that did not know what was
+    /// flushed, such as RocksDB's, may have let sequence numbers begin again.
+    fn flushed_of(&self, log: FileNumber) -> SeqNo {
+        let later = self.tables.iter().filter(|table| table.file.number > log);
+        later.filter_map(|table| table.flushed).max().unwrap_or(0)
     }
 
     /// Applies the last state of the column family in a MANIFEST.
@@ -283,6 +293,7 @@ impl RebuiltColumnFamily {
         id: u32,
         past: &ColumnFamilyHistory,
         logs: &Logs,
+        merger: &Merger<'_>,
         lost: &mut LostFiles<'_>,
     ) -> Result<()> {
         let there: BTreeSet<FileNumber> =
@@ -292,11 +303,10 @@ impl RebuiltColumnFamily {
         }
         self.log_number = past.log_number;
         for table in std::mem::take(&mut self.tables) {
-            let seqnos = (table.file.smallest_seqno, table.file.largest_seqno);
             if past.has_removed(table.file.number) {
                 lost.set_aside(&table.path, "it had left the tree")?;
             } else if !past.live.contains_key(&table.file.number)
-                && logs.have_all(id, past.log_number, seqnos)
+                && logs.have_all(id, past.log_number, &table, merger)?
             {
                 lost.set_aside(&table.path, "its entries are in logs")?;
             } else {

@@ -16,6 +16,8 @@ use koeldb_lsm::manifest::ManifestReader;
 use koeldb_lsm::version::VersionEdit;
 use koeldb_lsm::version::edit::ColumnFamilyChange;
 
+use super::tables::FoundTable;
+
 /// A column family at the end of the readable part of a MANIFEST.
 #[derive(Debug, Default)]
 pub(super) struct ColumnFamilyHistory {
@@ -33,8 +35,8 @@ pub(super) struct ColumnFamilyHistory {
 pub(super) struct History {
     pub(super) families: BTreeMap<u32, ColumnFamilyHistory>,
     pub(super) dropped: BTreeSet<u32>,
-    /// The tables as the MANIFESTs record them.
-    pub(super) tables: BTreeMap<FileNumber, Arc<FileMeta>>,
+    /// The tables as the MANIFESTs record them, with the ids of their column families.
+    pub(super) tables: BTreeMap<FileNumber, (u32, Arc<FileMeta>)>,
     pub(super) db_id: Option<String>,
     pub(super) max_column_family: u32,
     pub(super) last_seqno: SeqNo,
@@ -58,6 +60,26 @@ impl History {
             }
         }
         history
+    }
+
+    /// Completes the description of a table by what the MANIFESTs record.
+    ///
+    /// An ingested table names no column family, and an imported one the family it was exported
+    /// from.
+    pub(super) fn describe(&self, table: &mut FoundTable) {
+        let Some((family, recorded)) = self.tables.get(&table.file.number) else {
+            return;
+        };
+        if recorded.bytes != table.file.bytes {
+            return;
+        }
+        table.file = recorded.with_epoch(recorded.epoch);
+        table.is_recorded = true;
+        table.family = Some(*family);
+        let past = self.families.get(family);
+        if let Some(name) = past.and_then(|past| past.name.as_ref()) {
+            table.family_name.clone_from(name);
+        }
     }
 
     fn take(&mut self, edit: &VersionEdit) {
@@ -94,7 +116,8 @@ impl History {
         for (level, file) in &edit.added_files {
             family.live.insert(file.number, *level);
             family.removed.remove(&file.number);
-            self.tables.insert(file.number, Arc::clone(file));
+            self.tables
+                .insert(file.number, (edit.family, Arc::clone(file)));
         }
     }
 }

@@ -15,6 +15,8 @@ use koeldb_fs::FileSystem;
 use koeldb_log::RecoveryMode;
 use koeldb_memtable::{Memtable, MemtableOptions};
 
+use super::merge::Merger;
+use super::tables::FoundTable;
 use crate::open::{insert_operations, refused_though_intact};
 use crate::write::sections::Sections;
 use crate::write::two_phase::{self, refused_undecided};
@@ -22,10 +24,42 @@ use crate::write::two_phase::{self, refused_undecided};
 #[derive(Debug, Default)]
 struct Log {
     number: FileNumber,
-    /// The first and the last sequence number of each column family.
-    seqnos: BTreeMap<u32, (SeqNo, SeqNo)>,
+    /// The sequence numbers of each column family.
+    seqnos: BTreeMap<u32, Seqnos>,
     /// Whether the log is damaged, so that it may have more entries.
     is_damaged: bool,
+}
+
+/// Sequence numbers, at least one: the first and the last one of each run, in ascending order.
+#[derive(Debug)]
+struct Seqnos(Vec<(SeqNo, SeqNo)>);
+
+impl Seqnos {
+    fn first(&self) -> SeqNo {
+        self.0.first().map_or(0, |&(first, _)| first)
+    }
+
+    fn last(&self) -> SeqNo {
+        self.0.last().map_or(0, |&(_, last)| last)
+    }
+
+    fn contain(&self, seqno: SeqNo) -> bool {
+        let behind = self.0.partition_point(|&(first, _)| first <= seqno);
+        behind > 0 && self.0[behind - 1].1 >= seqno
+    }
+
+    fn add(&mut self, seqno: SeqNo) {
+        if self.contain(seqno) {
+            return;
+        }
+        match self.0.last_mut() {
+            Some((_, last)) if seqno == *last + 1 => *last = seqno,
+            _ => {
+                let at = self.0.partition_point(|&(first, _)| first < seqno);
+                self.0.insert(at, (seqno, seqno));
+            }
+        }
+    }
 }
 
 /// The logs of a database, the oldest first.
@@ -59,10 +93,10 @@ impl Logs {
         }
         let mut sections = Sections::default();
         for number in koeldb_log::wal::list(fs, directory)? {
-            let mut seqnos: BTreeMap<u32, (SeqNo, SeqNo)> = BTreeMap::new();
+            let mut seqnos = BTreeMap::new();
             let note = |family, seqno| {
-                let (first, last) = seqnos.entry(family).or_insert((seqno, seqno));
-                (*first, *last) = (seqno.min(*first), seqno.max(*last));
+                let of_family = seqnos.entry(family).or_insert_with(|| Seqnos(Vec::new()));
+                of_family.add(seqno);
                 None
             };
             let is_damaged = read_log(fs, directory, number, &mut sections, note)?;
@@ -79,13 +113,22 @@ impl Logs {
         Ok(logs)
     }
 
-    /// Returns the logs with entries of a column family after `flushed`, from log `first` on.
-    pub(super) fn needed(&self, family: u32, flushed: SeqNo, first: FileNumber) -> NeededLogs {
+    /// Returns the logs with entries of a column family that are not in tables, from log `first`
+    /// on.
+    ///
+    /// `flushed_of` returns the sequence number up to which all entries of a log are in tables.
+    pub(super) fn needed(
+        &self,
+        family: u32,
+        flushed_of: impl Fn(FileNumber) -> SeqNo,
+        first: FileNumber,
+    ) -> NeededLogs {
         let mut needed = NeededLogs::default();
         for log in self.logs.iter().rev().filter(|log| log.number >= first) {
+            let flushed = flushed_of(log.number);
             match log.seqnos.get(&family) {
-                Some(&(first, last)) if first <= flushed => {
-                    let is_in_part = last > flushed || log.is_damaged;
+                Some(seqnos) if seqnos.first() <= flushed => {
+                    let is_in_part = seqnos.last() > flushed || log.is_damaged;
                     needed.in_part = is_in_part.then_some(log.number);
                     break;
                 }
@@ -127,19 +170,49 @@ impl Logs {
         Ok(memtable)
     }
 
-    /// Whether the logs from `first` on have all entries of a column family with these sequence
-    /// numbers.
+    /// Whether the logs from `first` on are intact and have all entries of a table.
     pub(super) fn have_all(
         &self,
         family: u32,
         first: FileNumber,
-        (smallest, largest): (SeqNo, SeqNo),
-    ) -> bool {
-        let mut logs = self.logs.iter().filter(|log| log.number >= first);
-        let seqnos = || logs.clone().filter_map(|log| log.seqnos.get(&family));
-        let begins = seqnos().any(|&(first, _)| first <= smallest);
-        let ends = seqnos().any(|&(_, last)| last >= largest);
-        begins && ends && logs.all(|log| !log.is_damaged)
+        table: &FoundTable,
+        merger: &Merger<'_>,
+    ) -> Result<bool> {
+        let logs = || self.logs.iter().filter(|log| log.number >= first);
+        let seqnos = || logs().filter_map(|log| log.seqnos.get(&family));
+        let contain = |seqno| seqnos().any(|seqnos| seqnos.contain(seqno));
+        let mut have_all = contain(table.file.smallest_seqno)
+            && contain(table.file.largest_seqno)
+            && !logs().any(|log| log.is_damaged);
+        if have_all {
+            merger.each_seqno(table, |seqno| have_all &= contain(seqno))?;
+        }
+        Ok(have_all)
+    }
+
+    /// Returns the sequence number up to which a table that does not record it shows that all
+    /// entries of its column family are in tables.
+    ///
+    /// Of its sequence numbers, that of an ingestion is in no log and shows nothing.
+    pub(super) fn flushed_by(
+        &self,
+        family: u32,
+        table: &FoundTable,
+        merger: &Merger<'_>,
+    ) -> Result<SeqNo> {
+        let seqnos = || self.logs.iter().filter_map(|log| log.seqnos.get(&family));
+        let first = seqnos().map(Seqnos::first).min();
+        let is_older = |seqno| first.is_none_or(|first| seqno < first);
+        if is_older(table.file.largest_seqno) {
+            return Ok(table.file.largest_seqno);
+        }
+        let mut flushed = 0;
+        merger.each_seqno(table, |seqno| {
+            if is_older(seqno) || seqnos().any(|seqnos| seqnos.contain(seqno)) {
+                flushed = seqno.max(flushed);
+            }
+        })?;
+        Ok(flushed)
     }
 
     /// Returns the first log from `first` on that may have entries of a column family.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::user_key;
 use koeldb_base::range_del::{FragmentedTombstones, union_of};
-use koeldb_base::{Blocking, Cursor, KeyOrder, Result};
+use koeldb_base::{Blocking, Cursor, KeyOrder, Result, SeqNo};
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_lsm::cursor::MergingCursor;
 use koeldb_lsm::job::{OutputSpec, TableOutputs};
@@ -56,7 +56,8 @@ impl Merger<'_> {
             ));
         }
         let cursor = MergingCursor::new(order.clone(), cursors);
-        self.write(order, family, cursor, &tombstones)
+        let flushed = merged.iter().filter_map(|table| table.flushed).max();
+        self.write(order, family, cursor, &tombstones, flushed.unwrap_or(0))
     }
 
     /// Writes all entries of a column family in a memtable into tables.
@@ -67,7 +68,13 @@ impl Merger<'_> {
         memtable: &Arc<Memtable>,
     ) -> Result<Vec<FoundTable>> {
         let tombstones: Vec<_> = memtable.tombstones().into_iter().collect();
-        self.write(order, family, memtable.cursor(), &tombstones)
+        let flushed = memtable.largest_seqno();
+        self.write(order, family, memtable.cursor(), &tombstones, flushed)
+    }
+
+    /// Passes the sequence number of each entry of a table to `take`.
+    pub(super) fn each_seqno(&self, table: &FoundTable, take: impl FnMut(SeqNo)) -> Result<()> {
+        tables::each_seqno(self.fs, table, self.options, take)
     }
 
     fn write(
@@ -76,27 +83,31 @@ impl Merger<'_> {
         family: (u32, &str),
         mut cursor: impl Cursor<Suspend = Blocking>,
         tombstones: &[Arc<FragmentedTombstones>],
+        flushed: SeqNo,
     ) -> Result<Vec<FoundTable>> {
         let tombstones = union_of(order, tombstones);
         let cf = &self.options.cf;
         let (compression, compression_options) = cf.compression_at(0, 0, false);
         let next_file_number =
             || -> FileNumber { self.next_number.fetch_add(1, Ordering::Relaxed) };
+        let mut context = TableBuildContext {
+            order: order.clone(),
+            format: cf.block_based_write_options(false),
+            compression,
+            compression_options,
+            column_family_id: u64::from(family.0),
+            column_family_name: family.1.to_owned(),
+            db_id: self.db_id.to_owned(),
+            level: Some(0),
+            ..TableBuildContext::default()
+        };
+        context.set_flushed_seqno(flushed);
         let mut outputs = TableOutputs::new(OutputSpec {
             fs: self.fs,
             directory: self.path,
             write_options: WriteOptions::new(Purpose::Compaction),
             charge: None,
-            context: TableBuildContext {
-                order: order.clone(),
-                format: cf.block_based_write_options(false),
-                compression,
-                compression_options,
-                column_family_id: u64::from(family.0),
-                column_family_name: family.1.to_owned(),
-                level: Some(0),
-                ..TableBuildContext::default()
-            },
+            context,
             next_file_number: &next_file_number,
             target_file_bytes: cf.target_file_size_base,
             target_is_upper_bound: false,

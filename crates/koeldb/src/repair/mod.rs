@@ -82,12 +82,12 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     let history = History::read(fs, path, &manifests);
     // First, as a log that cannot be replayed refuses the repair, which has changed nothing then.
     let logs = Logs::read(fs, &wal_dir)?;
-    let db_id = read_identity(fs, path)?.or_else(|| history.db_id.clone());
+    let db_id = read_identity(fs, path)?
+        .or_else(|| history.db_id.clone())
+        .or_else(|| identity_in_tables(fs, path, options, &names));
     let found = read_tables(fs, path, db_id.as_deref(), options, &names, &mut lost)?;
     let next_number = AtomicU64::new(1 + largest_number(fs, path, &wal_dir)?);
 
-    let mut families =
-        RebuiltColumnFamilies::from_evidence(found, &history, &logs, options, &mut lost)?;
     let merger = Merger {
         fs,
         path,
@@ -95,6 +95,8 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
         db_id: db_id.as_deref().unwrap_or_default(),
         next_number: &next_number,
     };
+    let mut families =
+        RebuiltColumnFamilies::from_evidence(found, &history, &logs, &merger, &mut lost)?;
     families.find_needed_logs(&logs, &merger)?;
     families.arrange(&history, &merger, &mut lost)?;
     let number = next_number.into_inner();
@@ -156,6 +158,24 @@ fn largest_number(fs: &dyn FileSystem, path: &Path, wal_dir: &Path) -> Result<Fi
         }
     }
     Ok(largest)
+}
+
+/// Returns the id of the database that wrote the newest table under the number that it has.
+fn identity_in_tables(
+    fs: &dyn FileSystem,
+    path: &Path,
+    options: &Options,
+    names: &[String],
+) -> Option<String> {
+    let mut numbers: Vec<FileNumber> = kinds(names)
+        .filter_map(|kind| match kind {
+            FileKind::Table(number) => Some(number),
+            _ => None,
+        })
+        .collect();
+    numbers.sort_unstable_by_key(|&number| std::cmp::Reverse(number));
+    let identity = |number| tables::identity(fs, &file_name::table(path, number), number, options);
+    numbers.into_iter().find_map(identity)
 }
 
 /// Reads every table completely.

@@ -171,7 +171,7 @@ mod tests {
             order: KeyOrder::Bytewise,
             file,
             entries: 1,
-            flushed: seqnos.1,
+            flushed: Some(seqnos.1),
             is_recorded: true,
         }
     }

@@ -28,8 +28,8 @@ pub(super) struct FoundTable {
     pub(super) file: FileMeta,
     pub(super) entries: u64,
     /// The sequence number up to which all entries of the column family were in tables when this
-    /// one was written.
-    pub(super) flushed: SeqNo,
+    /// one was written, if recorded.
+    pub(super) flushed: Option<SeqNo>,
     /// Whether a MANIFEST records the table.
     pub(super) is_recorded: bool,
 }
@@ -99,6 +99,44 @@ pub(super) fn reopen(
     Ok(reader)
 }
 
+/// Passes the sequence number of each entry of a table to `take`.
+pub(super) fn each_seqno(
+    fs: &dyn FileSystem,
+    table: &FoundTable,
+    options: &Options,
+    mut take: impl FnMut(SeqNo),
+) -> Result<()> {
+    let reader = reopen(fs, table, options)?;
+    let mut cursor = reader.cursor(
+        BlockingSource::new(BlockReadOptions::default()),
+        &TableCursorOptions::default(),
+    );
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        take(InternalKey::parse(cursor.key())?.seqno);
+        cursor.next()?;
+    }
+    for tombstone in reader.tombstones().iter().flat_map(|all| all.tombstones()) {
+        take(tombstone.seqno);
+    }
+    Ok(())
+}
+
+/// Returns the id of the database that wrote a table under this number, if it is readable.
+pub(super) fn identity(
+    fs: &dyn FileSystem,
+    path: &Path,
+    number: FileNumber,
+    options: &Options,
+) -> Option<String> {
+    let file = open_file(fs, path).ok()?;
+    let (reader, _) = open(&file, number, None, options).ok()?;
+    let properties = reader.properties();
+    let is_own = properties.original_file_number == number && !properties.db_id.is_empty();
+    let id = || String::from_utf8(properties.db_id.clone()).ok();
+    is_own.then(id).flatten()
+}
+
 /// Reads table `number` of the database `db_id` completely and returns its metadata.
 pub(super) fn examine(
     fs: &dyn FileSystem,
@@ -139,7 +177,6 @@ pub(super) fn examine(
     let properties = reader.properties();
     bounds.file.oldest_ancestor_time = properties.creation_time;
     bounds.file.creation_time = properties.file_creation_time;
-    let largest_seqno = bounds.file.largest_seqno;
     Ok(FoundTable {
         path: path.to_owned(),
         family: u32::try_from(properties.column_family_id)
@@ -149,7 +186,7 @@ pub(super) fn examine(
         order,
         file: bounds.file,
         entries: bounds.entries,
-        flushed: properties.flushed_seqno(db_id, number, largest_seqno),
+        flushed: properties.recorded_flushed_seqno(db_id, number),
         is_recorded: false,
     })
 }

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use koeldb::fs::{
-    FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock, WriteOptions,
-};
+use koeldb::fs::{FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock};
 use koeldb::{
-    ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, ConfigOptions, Db, Env, Options,
-    RepairReport, SstFileWriter, StringAppend,
+    BlockBasedOptions, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, ConfigOptions, Db,
+    Env, ImportColumnFamilyOptions, Options, RepairReport, SstFileWriter, StringAppend,
+    WriteOptions,
 };
 
 use crate::golden::{expected, golden, is_readable, open_as_written};
+use crate::rocksdb::Tool;
 use crate::scratch::ScratchDir;
 
 /// Options without background work that keep unflushed data in the logs.
@@ -196,6 +196,158 @@ fn a_table_of_an_unrecorded_flush_hides_no_log_of_an_older_memtable() {
     let db = Db::open(&options(), killed.path()).unwrap();
     let list = value(db.default_cf(), "list");
     assert_eq!(list.as_deref(), Some("a,b"), "{report:?}");
+}
+
+#[test]
+fn a_table_of_an_unrecorded_flush_is_kept_if_the_logs_lack_one_of_its_entries() {
+    let dir = ScratchDir::new();
+    let (db, [other]) = Db::open_cf(&options(), dir.path(), ["other"]).unwrap();
+    // It keeps the log.
+    other.put("key", "value").unwrap();
+    let manifest = dir.all("MANIFEST").pop().unwrap();
+    let recorded = std::fs::metadata(&manifest).unwrap().len();
+    db.put("a", "in the log").unwrap();
+    let mut unlogged = WriteOptions::new();
+    unlogged.disable_wal(true);
+    db.put_opt("b", "in no log", &unlogged).unwrap();
+    db.put("c", "in the log").unwrap();
+    db.default_cf().flush().unwrap();
+    drop((db, other));
+    let file = std::fs::File::options().write(true).open(manifest).unwrap();
+    file.set_len(recorded).unwrap();
+    let report = repair(&dir);
+    let (db, [_other]) = Db::open_cf(&options(), dir.path(), ["other"]).unwrap();
+    let found = value(db.default_cf(), "b");
+    assert_eq!(found.as_deref(), Some("in no log"), "{report:?}");
+}
+
+#[test]
+fn writes_after_a_repair_are_in_the_next_one_although_a_compaction_zeroed_sequence_numbers() {
+    let dir = ScratchDir::new();
+    let db = Db::open(&options(), dir.path()).unwrap();
+    for value in ["old", "new"] {
+        db.put("a", value).unwrap();
+        db.flush().unwrap();
+    }
+    db.compact_range(..).unwrap();
+    drop(db);
+    lose_the_manifest(&dir);
+    repair(&dir);
+    let db = Db::open(&options(), dir.path()).unwrap();
+    db.put("b", "in the log").unwrap();
+    drop(db);
+    lose_the_manifest(&dir);
+    let report = repair(&dir);
+    let db = Db::open(&options(), dir.path()).unwrap();
+    let found = value(db.default_cf(), "b");
+    assert_eq!(found.as_deref(), Some("in the log"), "{report:?}");
+}
+
+#[test]
+fn a_log_newer_than_the_tables_is_kept_although_rocksdb_let_sequence_numbers_begin_again() {
+    let Some(ldb) = Tool::ldb() else {
+        return;
+    };
+    let mut options = options();
+    options.set_block_based_table_factory(BlockBasedOptions::new().set_format_version(5));
+    for is_compacted in [false, true] {
+        let dir = ScratchDir::new();
+        let db = Db::open(&options, dir.path()).unwrap();
+        for value in ["old", "new"] {
+            db.put("a", value).unwrap();
+            db.flush().unwrap();
+        }
+        db.compact_range(..).unwrap();
+        drop(db);
+        lose_the_manifest(&dir);
+        ldb.run(&[&format!("--db={}", dir.path().display()), "repair"]);
+        let db = Db::open(&options, dir.path()).unwrap();
+        db.put("b", "in the log").unwrap();
+        assert_eq!(db.latest_sequence_number(), 1);
+        if is_compacted {
+            let tables = db.live_files();
+            let tables = tables
+                .iter()
+                .map(|table| dir.join(table.name.trim_start_matches('/')));
+            let tables: Vec<_> = tables.collect();
+            db.default_cf().compact_files(&tables, 6).unwrap();
+        }
+        drop(db);
+        lose_the_manifest(&dir);
+        let report = repair(&dir);
+        let db = Db::open(&options, dir.path()).unwrap();
+        let found = value(db.default_cf(), "b");
+        assert_eq!(found.as_deref(), Some("in the log"), "{report:?}");
+    }
+}
+
+#[test]
+fn operands_are_not_taken_again_after_a_merge_of_tables_and_without_the_identity() {
+    for is_identity_lost in [false, true] {
+        let dir = ScratchDir::new();
+        let (db, [other]) = Db::open_cf(&options(), dir.path(), ["other"]).unwrap();
+        let merged = db.default_cf();
+        for key in ["a", "z"] {
+            merged.put(key, "in a table").unwrap();
+        }
+        merged.flush().unwrap();
+        // It keeps the next log.
+        other.put("key", "value").unwrap();
+        merged.merge("a", "merged").unwrap();
+        merged.flush().unwrap();
+        merged.compact_range(..).unwrap();
+        let only_one = || dir.all("sst").len() == 1;
+        crate::wait::until("the deletion of obsolete tables", only_one);
+        drop((db, other));
+        // A copy of the table is tangled with it.
+        let table = dir.all("sst").pop().unwrap();
+        std::fs::copy(&table, dir.join("000900.sst")).unwrap();
+        for _ in 0..2 {
+            lose_the_manifest(&dir);
+            if is_identity_lost {
+                let _ = std::fs::remove_file(dir.join("IDENTITY"));
+            }
+            repair(&dir);
+        }
+        let db = Db::open(&options(), dir.path()).unwrap();
+        let found = value(db.default_cf(), "a");
+        assert_eq!(found.as_deref(), Some("in a table,merged"));
+    }
+}
+
+#[test]
+fn ingested_and_imported_tables_stay_in_the_family_that_a_manifest_names() {
+    let dir = ScratchDir::new();
+    let (db, [exported, other]) =
+        Db::open_cf(&options(), dir.path(), ["exported", "other"]).unwrap();
+    let file = dir.join("external.sst");
+    let mut writer = SstFileWriter::create(&ColumnFamilyOptions::new(), &file).unwrap();
+    writer.put("a", "ingested").unwrap();
+    writer.finish().unwrap();
+    other.ingest_external_file(&[file]).unwrap();
+    exported.put("a", "imported").unwrap();
+    let elsewhere = ScratchDir::new();
+    let files = exported.export(elsewhere.join("export")).unwrap();
+    db.drop_cf(&exported).unwrap();
+    let how = ImportColumnFamilyOptions::new();
+    let family = ColumnFamilyOptions::new();
+    let imported = db.create_column_family_with_import("imported", &family, &[files], &how);
+    drop((db, exported, other, imported.unwrap()));
+    std::fs::remove_file(dir.join("CURRENT")).unwrap();
+    let report = repair(&dir);
+    let (db, [imported, other]) =
+        Db::open_cf(&options(), dir.path(), ["imported", "other"]).unwrap();
+    assert_eq!(
+        value(&other, "a").as_deref(),
+        Some("ingested"),
+        "{report:?}"
+    );
+    assert_eq!(
+        value(&imported, "a").as_deref(),
+        Some("imported"),
+        "{report:?}"
+    );
+    assert_eq!(value(db.default_cf(), "a"), None);
 }
 
 #[test]
@@ -529,7 +681,9 @@ fn damaged_database(has_manifest: bool) -> (MemoryFileSystem, Vec<u8>) {
     let mut bytes = read(&fs, &table).unwrap();
     bytes[3] ^= 1;
     fs.remove_file(&table).unwrap();
-    let mut file = fs.create(&table, &WriteOptions::default()).unwrap();
+    let mut file = fs
+        .create(&table, &koeldb::fs::WriteOptions::default())
+        .unwrap();
     file.append(&bytes).unwrap();
     file.close().unwrap();
     if !has_manifest {

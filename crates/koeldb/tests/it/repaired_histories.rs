@@ -9,7 +9,20 @@ use koeldb::{
 };
 use koeldb_testkit::{Floors, Random};
 
+use crate::wait;
+
 const HERE: &str = "/db";
+
+/// Beginnings of the names of files that list tables or name the database.
+const LOSSES: &[&str] = &["CURRENT", "MANIFEST", "IDENTITY"];
+
+fn lose(fs: &MemoryFileSystem, names: &[&str]) {
+    for entry in fs.list(Path::new(HERE)).unwrap() {
+        if names.iter().any(|name| entry.name.starts_with(name)) {
+            fs.remove_file(&Path::new(HERE).join(entry.name)).unwrap();
+        }
+    }
+}
 
 fn options(fs: &MemoryFileSystem) -> Options {
     let mut options = Options::new();
@@ -112,6 +125,7 @@ impl History {
             13 => self.prepare(&key),
             14 => self.decide(),
             15 => self.restart(),
+            16 => self.go_on_repaired(),
             _ => drop(family.put(&key, format!("put {step}"))),
         }
     }
@@ -148,17 +162,36 @@ impl History {
         (self.fs, self.db, self.other) = (left, db, other);
     }
 
+    /// Repairs the directory up to three times and goes on in it.
+    fn go_on_repaired(&mut self) {
+        let expected = state(&self.db, &self.other);
+        let left = self.left();
+        for _ in 0..=self.below(3) {
+            let count = usize::try_from(1 + self.below(3)).unwrap();
+            lose(&left, &LOSSES[..count]);
+            Db::repair(&options(&left), HERE).unwrap();
+        }
+        let (db, other) = open(&left).unwrap();
+        assert_eq!(state(&db, &other), expected, "{:#?}", self.log);
+        (self.fs, self.db, self.other) = (left, db, other);
+    }
+
+    /// Returns what a killed process leaves, once obsolete tables are deleted: without a MANIFEST
+    /// nothing tells them from others.
+    fn left(&self) -> MemoryFileSystem {
+        wait::until("the deletion of obsolete tables", || {
+            let entries = self.fs.list(Path::new(HERE)).unwrap();
+            let tables = entries.iter().filter(|entry| entry.name.ends_with(".sst"));
+            tables.count() == self.db.live_files().len()
+        });
+        self.fs.crash_image(SurvivalPolicy::Generous, 0)
+    }
+
     /// Repairs a copy of the directory that lost CURRENT, and the MANIFEST too if asked.
     fn check_repair(&self, loses_manifest: bool, what: &str) {
         let expected = state(&self.db, &self.other);
-        let left = self.fs.crash_image(SurvivalPolicy::Generous, 0);
-        let here = Path::new(HERE);
-        for entry in left.list(here).unwrap() {
-            let is_manifest = entry.name.starts_with("MANIFEST");
-            if entry.name == "CURRENT" || loses_manifest && is_manifest {
-                left.remove_file(&here.join(entry.name)).unwrap();
-            }
-        }
+        let left = self.left();
+        lose(&left, &LOSSES[..1 + usize::from(loses_manifest)]);
         let what = format!("{what}, MANIFEST lost: {loses_manifest}");
         for round in ["once", "again"] {
             let report = Db::repair(&options(&left), HERE)
