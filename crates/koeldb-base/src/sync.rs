@@ -111,6 +111,22 @@ pub fn park_timeout(_: std::time::Duration) {
 /// If the model panics under one of them, or its threads deadlock.
 #[cfg(loom)]
 pub fn explore(name: &str, model: impl Fn() + Send + Sync + 'static) {
+    explore_up_to(name, 3, model);
+}
+
+/// Runs a large `model` with up to two preemptions; otherwise as [`explore`].
+///
+/// `KOELDB_FLOORS=long` allows three.
+///
+/// # Panics
+/// See [`explore`].
+#[cfg(loom)]
+pub fn explore_large(name: &str, model: impl Fn() + Send + Sync + 'static) {
+    explore_up_to(name, 2, model);
+}
+
+#[cfg(loom)]
+fn explore_up_to(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     use std::sync::Arc;
     use std::sync::atomic::AtomicU64 as Count;
 
@@ -118,7 +134,7 @@ pub fn explore(name: &str, model: impl Fn() + Send + Sync + 'static) {
     let runs = Arc::new(Count::new(0));
     let counted = Arc::clone(&runs);
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(if is_long { 4 } else { 3 });
+    builder.preemption_bound = Some(preemptions + usize::from(is_long));
     builder.max_branches = 10_000;
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);

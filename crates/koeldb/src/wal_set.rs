@@ -37,6 +37,9 @@ use standby_log::StandbyLog;
 pub(crate) use sync_beside::SyncBeside;
 use unsynced_logs::UnsyncedLogs;
 
+/// The largest number of batches in a record.
+pub(crate) const BATCHES_MAX: usize = 64;
+
 /// The log being written.
 pub(crate) struct Wal {
     pub(crate) writer: RecordWriter,
@@ -130,7 +133,7 @@ impl WalSet {
         self.first.get().copied()
     }
 
-    /// Writes the records of a group as one record, and syncs the log if `sync`.
+    /// Writes the records of a group's batches as one record, and syncs the log if `sync`.
     ///
     /// `counts` are the number of operations in it and of sequence numbers that it takes. A failure
     /// stops writes: the group may be in the log, unless the log had failed before; then it is not.
@@ -138,7 +141,7 @@ impl WalSet {
         &self,
         wal: &mut Wal,
         first: SeqNo,
-        records: &[u8],
+        records: &[&[u8]],
         counts: (u32, u32),
         sync: bool,
     ) -> Result<()> {
@@ -157,7 +160,14 @@ impl WalSet {
                 let link = Link { before, kind };
                 wal.writer.add_record(&link.encode(wal.next_seqno))?;
             }
-            wal.writer.add_record_of(&[&header, records])?;
+            match records {
+                [records] => wal.writer.add_record_of(&[&header, records])?,
+                _ => {
+                    let mut parts = [&header[..]; 1 + BATCHES_MAX];
+                    parts[1..=records.len()].copy_from_slice(records);
+                    wal.writer.add_record_of(&parts[..=records.len()])?;
+                }
+            }
             wal.next_seqno = first + SeqNo::from(taken);
             if sync {
                 self.sync_after_closed(wal)
@@ -168,8 +178,9 @@ impl WalSet {
             }
         })();
         if self.context.statistics.is_some() {
+            let bytes: usize = records.iter().map(|records| records.len()).sum();
             self.context
-                .count(Ticker::WalFileBytes, (records.len() + HEADER_BYTES) as u64);
+                .count(Ticker::WalFileBytes, (bytes + HEADER_BYTES) as u64);
             self.context.count(Ticker::WriteWithWal, 1);
         }
         written.map_err(|error| {

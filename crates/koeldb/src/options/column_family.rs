@@ -168,8 +168,7 @@ option_section! {
             set_inplace_update_num_locks(value: u64), get_inplace_update_num_locks;
         /// Merge operands of one key in the memtable at which a write stores the merged value instead
         /// of one more operand. The operand is kept if a file would have to be read (without the
-        /// strict form), if the operator fails, for wide columns, in TTL databases, and, with
-        /// enable_pipelined_write, while an earlier group is being inserted.
+        /// strict form), if the operator fails, for wide columns, and in TTL databases.
         [honoured mutable "<=5.4"] max_successive_merges: u64 = 0, "0 = off.",
             set_max_successive_merges(value: u64), get_max_successive_merges;
         /// Allow file reads while max_successive_merges folds operands.

@@ -1,14 +1,6 @@
-//! Insertion of a group's entries into memtables, by its leader and by awake members.
-//!
-//! The parts of a group, one per member, are claimed in order: by the leader, which takes all that
-//! are left, and by members that still spin. No thread is woken for it: a hand-off costs as much as
-//! twenty inserts. The leader publishes when every claimed part is done.
-
-use std::ops::Range;
-use std::sync::OnceLock;
+//! Insertion of the entries of a batch into memtables.
 
 use koeldb_base::error::ErrorDetail;
-use koeldb_base::sync::{AtomicBool, AtomicUsize, Ordering, spin_loop, yield_now};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
 use koeldb_memtable::BatchEntry as MemtableEntry;
 
@@ -17,75 +9,6 @@ use crate::batch::{BatchIter, Operation};
 
 /// The maximum number of entries that are inserted into a memtable as one batch.
 const BATCH_MAX: usize = 16;
-
-/// The entries of one member of a group.
-#[derive(Clone, Debug)]
-pub(crate) struct Part {
-    /// The range of the member's records in those of the group.
-    pub(crate) records: Range<usize>,
-    /// The index in the group of the member's first operation.
-    pub(crate) first: SeqNo,
-    /// The sum of the checksums of the member's operations, if they are protected.
-    pub(crate) protection: Option<u64>,
-}
-
-/// A function that inserts a member's entries; returns whether a memtable has reached its check
-/// size.
-type InsertPart = Box<dyn Fn(&Part) -> Result<bool> + Send + Sync>;
-
-/// An insertion of a group into the memtables, which its members share.
-pub(crate) struct SharedApply {
-    parts: Vec<Part>,
-    insert: InsertPart,
-    claimed: AtomicUsize,
-    finished: AtomicUsize,
-    should_check: AtomicBool,
-    failure: OnceLock<Error>,
-}
-
-impl SharedApply {
-    pub(crate) fn new(parts: Vec<Part>, insert: InsertPart) -> Self {
-        SharedApply {
-            parts,
-            insert,
-            claimed: AtomicUsize::new(0),
-            finished: AtomicUsize::new(0),
-            should_check: AtomicBool::new(false),
-            failure: OnceLock::new(),
-        }
-    }
-
-    /// Inserts unclaimed parts until none is left.
-    pub(crate) fn help(&self) {
-        while let Some(part) = self.parts.get(self.claimed.fetch_add(1, Ordering::Relaxed)) {
-            match (self.insert)(part) {
-                Ok(true) => self.should_check.store(true, Ordering::Relaxed),
-                Ok(false) => {}
-                Err(error) => {
-                    let _ = self.failure.set(error);
-                }
-            }
-            self.finished.fetch_add(1, Ordering::Release);
-        }
-    }
-
-    /// Waits for the claimed parts; returns whether a memtable has reached its check size.
-    pub(crate) fn wait(&self) -> Result<bool> {
-        let mut spins = 0_u32;
-        while self.finished.load(Ordering::Acquire) < self.parts.len() {
-            spins += 1;
-            if spins.is_multiple_of(1 << 10) {
-                yield_now();
-            } else {
-                spin_loop();
-            }
-        }
-        match self.failure.get() {
-            Some(error) => Err(error.clone()),
-            None => Ok(self.should_check.load(Ordering::Relaxed)),
-        }
-    }
-}
 
 /// Returns the index of the column family with this id, in a list by ascending id.
 #[inline]
@@ -199,6 +122,3 @@ fn insert_all(
     }
     Ok(should_check)
 }
-
-#[cfg(all(test, loom))]
-mod models;

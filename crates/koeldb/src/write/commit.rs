@@ -195,7 +195,7 @@ impl CommitPipeline {
         &self,
         commit: &mut CommitState,
         first: SeqNo,
-        records: &[u8],
+        records: &[&[u8]],
         counts: (u32, u32),
         sync: bool,
     ) -> Result<()> {
@@ -360,10 +360,11 @@ impl CommitEnv for CommitPipeline {
     fn commit_group(
         self: &Arc<Self>,
         commit: &mut CommitState,
-        records: &[u8],
+        records: &[&[u8]],
         count: u32,
         mode: CommitMode,
     ) -> Result<SeqNo> {
+        let bytes = || records.iter().map(|records| records.len()).sum::<usize>();
         self.make_room(commit, mode).map_err(not_applied)?;
         let first = commit.last_seqno + 1;
         if commit.last_seqno + SeqNo::from(count) > MAX_SEQNO {
@@ -371,7 +372,7 @@ impl CommitEnv for CommitPipeline {
                 "the sequence numbers of the database are exhausted",
             )));
         }
-        if !mode.disable_wal && !records.is_empty() {
+        if !mode.disable_wal && bytes() > 0 {
             self.write_log(commit, first, records, (count, count), mode.sync)?;
         } else if mode.sync {
             self.wals.sync(commit.wal()?)?;
@@ -382,11 +383,10 @@ impl CommitEnv for CommitPipeline {
         if self.context.statistics.is_some() {
             self.context
                 .count(Ticker::NumberKeysWritten, u64::from(count));
-            self.context
-                .count(Ticker::BytesWritten, records.len() as u64);
+            self.context.count(Ticker::BytesWritten, bytes() as u64);
             self.context.count(Ticker::WriteDoneBySelf, 1);
             self.context
-                .record(HistogramKind::BytesPerWrite, records.len() as u64);
+                .record(HistogramKind::BytesPerWrite, bytes() as u64);
         }
         Ok(first)
     }

@@ -58,7 +58,7 @@ impl CommitPipeline {
         self.write_log(
             commit,
             first,
-            write.logged,
+            &[write.logged],
             (present, write.taken),
             mode.sync,
         )
@@ -83,7 +83,7 @@ impl CommitPipeline {
         self.make_room(commit, mode)
             .map_err(|error| error.with_outcome(WriteOutcome::NotApplied))?;
         let next = commit.last_seqno + 1;
-        self.write_log(commit, next, section, (batch.count(), 0), mode.sync)?;
+        self.write_log(commit, next, &[section], (batch.count(), 0), mode.sync)?;
         note();
         Ok(())
     }

@@ -20,3 +20,4 @@ mod room;
 mod seal;
 pub(crate) mod sections;
 pub(crate) mod two_phase;
+mod writer;

@@ -1,54 +1,65 @@
-//! Leader election: a queue of groups of writers, the first of which has the right to commit.
+//! Leader election: a list of writers, one of which has the right to commit.
 //!
-//! A writer that finds no leader immediately leads alone, with its batch borrowed. Otherwise it
-//! copies its records into the last group of the queue, or creates one; the creator leads the group
-//! when it is first, and the others wait for its result. A waiting thread spins briefly before it
-//! parks: every blocking hand-off costs some 20 us, and a log write takes one. The number of
-//! spinning threads is limited to that of spare cores, and spinning is shorter without a log to
-//! wait for; members that spin help to insert.
+//! A writer that finds no leader leads at once, with its batch borrowed. Otherwise it fills a place of
+//! its own ([`Writers`]) and links it to the list by one exchange, which takes no lock. The leader
+//! takes the writers that wait into its group, writes all of them to the log as one record, and
+//! passes leadership to the next writer before the insertion, unless nobody waits. Then each member
+//! inserts its own entries, and the [`Pipeline`] publishes groups in order. Leadership is passed in the
+//! order in which writers were linked.
 //!
-//! With pipelined or unordered writes a leader with successors passes on leadership before it
-//! inserts, and its group uses the [`Pipeline`]. A leader without successors keeps it: there is
-//! nothing to overlap with.
+//! A waiting thread spins briefly before it sleeps: a blocking hand-off costs some 20 us, and a log
+//! write takes one. Only as many writers spin as there are spare cores, and spinning is shorter without
+//! a log to wait for. A member that sleeps is not woken to insert: the
+//! leader inserts for it.
+//!
+//! # Invariants
+//! - **Q1** There is at most one leader. While there is one, the word `newest` is not [`EMPTY`].
+//! - **Q2** Only the leader unlinks writers; it serves them in the order in which they were linked.
+//! - **Q3** Whoever passes leadership or gives it up has looked for writers after its last access to
+//!   the state of the leader.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::sync::{
-    AtomicU8, AtomicUsize, Mutex, MutexGuard, Ordering, SPINS, Thread, cores, current, lock, park,
-    park_timeout, spin_loop,
+    AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, SPINS, cores, lock, yield_now,
 };
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::Clock;
 
-use super::apply::{Part, SharedApply};
 use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
-use super::pipeline::{Pipeline, PipelineSlot};
+use super::pipeline::{Pipeline, PipelineEnv, PipelineSlot};
+use super::writer::{InsertionOrder, Phase, Writer, WriterId, Writers};
 use crate::batch::{WriteBatch, verify};
 use crate::options::DbOptions;
+use crate::wal_set::BATCHES_MAX;
 
-/// The number of spins of a member of a group whose batches are small and not logged.
+/// The number of spins of a writer whose batch is small and not logged.
 ///
-/// Such a group takes a microsecond or two: if it takes longer, its leader is not running, and
+/// Its group takes a microsecond or two: if it takes longer, its leader is not running, and
 /// spinning threads may occupy the processor it needs.
 const SPINS_SMALL: u32 = if cfg!(loom) { 1 } else { 300 };
 /// The number of spins in a microsecond, at least, on present processors.
 const SPINS_PER_MICRO: u64 = 20;
 /// The size of the records of a small batch.
 const SMALL_BYTES: usize = 4 << 10;
+/// The number of operations of a group below which its leader inserts all: another thread would
+/// begin later than the leader ends.
+const SHARED_MIN: u32 = if cfg!(loom) { 2 } else { 8 };
 
 /// The operations on which a write queue relies: log, memtables, publication.
 pub(crate) trait CommitEnv: Send + Sync + 'static {
     /// Makes room for a group and writes it to the log; called by the leader.
     ///
+    /// `records` are those of each member, in order.
     /// The group gets the sequence numbers from the returned one to the resulting `last_seqno`.
     fn commit_group(
         self: &Arc<Self>,
         commit: &mut CommitState,
-        records: &[u8],
+        records: &[&[u8]],
         count: u32,
         mode: CommitMode,
     ) -> Result<SeqNo>;
@@ -74,33 +85,6 @@ pub(crate) trait CommitEnv: Send + Sync + 'static {
 
     /// Returns how long a write may wait before it calls again; an error if it must not wait.
     fn remaining_wait(&self, mode: CommitMode) -> Result<Duration>;
-}
-
-/// The operations of one or several writers, to be committed as one log record.
-#[derive(Debug, Default)]
-pub(crate) struct GroupRecords {
-    pub(crate) records: Vec<u8>,
-    pub(crate) count: u32,
-    pub(crate) mode: CommitMode,
-    /// The records of each member.
-    pub(crate) parts: Vec<Part>,
-}
-
-/// The records of one batch or group on the way through [`WriteQueue::commit`].
-#[derive(Clone, Copy)]
-struct CommitBatch<'r> {
-    records: &'r [u8],
-    count: u32,
-    /// The number of batches that `records` consists of.
-    members: usize,
-    mode: CommitMode,
-}
-
-/// Compares the records of each member of a group with its checksums.
-fn verify_parts(records: &[u8], parts: &[Part]) -> Result<()> {
-    parts
-        .iter()
-        .try_for_each(|part| verify(&records[part.records.clone()], part.protection))
 }
 
 /// The write options that the members of a group have in common.
@@ -150,163 +134,24 @@ impl CommitMode {
     }
 }
 
-/// The states of a ticket after the initial one, in which its members wait.
-const LEADING: u8 = 1;
-const APPLYING: u8 = 2;
-const DONE: u8 = 3;
-
-/// The state of a group, on which its members wait.
-pub(crate) struct Ticket {
-    state: AtomicU8,
-    /// The number of spins before parking.
-    spins: u32,
-    failure: OnceLock<Error>,
-    /// The insertion with which awake members can help, set before the state `APPLYING`.
-    shared: OnceLock<Arc<SharedApply>>,
-    parked: Mutex<Vec<Thread>>,
-}
-
-impl Default for Ticket {
-    fn default() -> Self {
-        Ticket::new(SPINS)
-    }
-}
-
-impl Ticket {
-    fn new(spins: u32) -> Self {
-        Ticket {
-            state: AtomicU8::new(0),
-            spins,
-            failure: OnceLock::new(),
-            shared: OnceLock::new(),
-            parked: Mutex::default(),
-        }
-    }
-
-    /// Returns the result of the group, which must be finished.
-    pub(crate) fn outcome(&self) -> Result<()> {
-        self.failure
-            .get()
-            .map_or(Ok(()), |error| Err(error.clone()))
-    }
-
-    /// Waits until the group is done, without spinning.
-    #[cfg(test)]
-    #[cfg(not(loom))]
-    pub(crate) fn wait(&self) {
-        self.wait_until(DONE, &AtomicUsize::new(0), 0);
-    }
-
-    /// Sets the result of the group and wakes the waiting members.
-    pub(crate) fn finish(&self, outcome: Result<()>) {
-        if let Err(error) = outcome {
-            let _ = self.failure.set(error);
-        }
-        self.set(DONE);
-    }
-
-    /// Lets spinning members help with the insertion; parked ones are not woken.
-    fn share(&self, shared: Arc<SharedApply>) {
-        if self.shared.set(shared).is_ok() {
-            self.state.store(APPLYING, Ordering::Release);
-        }
-    }
-
-    fn set(&self, state: u8) {
-        self.state.store(state, Ordering::SeqCst);
-        for thread in lock(&self.parked).drain(..) {
-            thread.unpark();
-        }
-    }
-
-    fn wait_until(&self, state: u8, spinning: &AtomicUsize, spinners_max: usize) {
-        // Without a time limit the wait does not fail.
-        let _ = self.wait_until_timeout(state, spinning, spinners_max, || Ok(Duration::MAX));
-    }
-
-    /// Waits for a state of the ticket, as long as `left` permits.
-    fn wait_until_timeout(
-        &self,
-        state: u8,
-        spinning: &AtomicUsize,
-        spinners_max: usize,
-        left: impl Fn() -> Result<Duration>,
-    ) -> Result<()> {
-        let _timer = perf::timer(PerfMetric::WriteThreadWaitNanos);
-        let reached = || self.state.load(Ordering::Acquire) >= state;
-        if spinning.fetch_add(1, Ordering::Relaxed) < spinners_max {
-            for _ in 0..self.spins {
-                if reached() {
-                    break;
-                }
-                if state == DONE
-                    && self.state.load(Ordering::Acquire) == APPLYING
-                    && let Some(shared) = self.shared.get()
-                {
-                    shared.help();
-                }
-                spin_loop();
-            }
-        }
-        spinning.fetch_sub(1, Ordering::Relaxed);
-        while !reached() {
-            let mut parked = lock(&self.parked);
-            if self.state.load(Ordering::SeqCst) >= state {
-                break;
-            }
-            parked.push(current());
-            drop(parked);
-            match left()? {
-                Duration::MAX => park(),
-                left => park_timeout(left),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A guard that fails a group on drop, in case its leader panics.
-struct FinishOnDrop<'t>(&'t Ticket);
-
-impl FinishOnDrop<'_> {
-    fn done(self) {
-        self.0.set(DONE);
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for FinishOnDrop<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.failure.set(
-            Error::with_kind(ErrorKind::Aborted, "the leader of the write group panicked")
-                .with_outcome(WriteOutcome::Indeterminate),
-        );
-        self.0.set(DONE);
-    }
-}
-
-struct Group {
-    /// The records of the group; `None` for an exclusive turn, which no writer joins.
-    records: Option<GroupRecords>,
-    ticket: Arc<Ticket>,
-}
-
-#[derive(Default)]
-struct QueueState {
-    is_led: bool,
-    groups: VecDeque<Group>,
-}
+/// The word `newest` without a leader.
+const EMPTY: u32 = 0;
+/// The word `newest` with a leader and no writer in the list.
+const LED: u32 = 1;
+/// The number of the first place in the word `newest`.
+const FIRST_PLACE: u32 = 2;
 
 /// The way in which groups are inserted into the memtables and published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Insertion {
     /// The leader alone inserts (`allow_concurrent_memtable_write` is off).
     Alone,
-    /// The leader and members of its group insert, before the leader hands on leadership.
+    /// Members insert their own entries. The next group is logged meanwhile if there are spare
+    /// cores, and published in order.
     Shared,
-    /// Several groups insert concurrently and publish in order (`enable_pipelined_write`).
+    /// The next group is always logged meanwhile (`enable_pipelined_write`).
     Pipelined,
-    /// Several groups publish first and insert concurrently (`unordered_write`).
+    /// Groups publish first and are inserted concurrently (`unordered_write`).
     Unordered,
 }
 
@@ -324,26 +169,40 @@ impl Insertion {
     }
 }
 
+/// A member of a group, with its records.
+struct Member {
+    writer: WriterId,
+    records: Vec<u8>,
+    count: u32,
+    protection: Option<u64>,
+}
+
+/// A value on a pair of cache lines of its own.
+#[repr(align(128))]
+struct Apart<T>(T);
+
 /// The queue of writers, and the state of the leader.
 pub(crate) struct WriteQueue {
-    state: Mutex<QueueState>,
-    commit: Mutex<CommitState>,
-    /// The approximate number of queued groups and turns.
-    waiting: AtomicUsize,
-    spinning: AtomicUsize,
-    /// The number of waiting writers that spin.
+    /// [`EMPTY`], [`LED`], or the writer that was linked last.
+    newest: Apart<AtomicU32>,
+    commit: Apart<Mutex<CommitState>>,
+    /// The writers that the leader has unlinked and not served, oldest first.
+    unlinked: Mutex<VecDeque<WriterId>>,
+    /// Whether `unlinked` has any; only the leader changes it.
+    has_unlinked: AtomicBool,
+    writers: Writers,
+    /// The number of waiting writers that spin, and its bound.
+    spinning: Apart<AtomicUsize>,
     pub(crate) spinners_max: usize,
     /// The bound of the spins of one wait.
     pub(crate) spins_max: u32,
-    is_pipelined: bool,
-    /// Whether members help with the insertion of their group.
-    is_shared: bool,
+    insertion: Insertion,
     /// The number of bytes of records at which a group accepts no more members.
     group_bytes_max: usize,
     pub(crate) pipeline: Pipeline,
 }
 
-/// Leadership: the right to commit; dropping it passes it to the next group.
+/// Leadership: the right to commit; dropping it passes it to the next writer.
 pub(crate) struct Leadership<'q> {
     // Dropped first, so that the next leader can lock it.
     pub(crate) commit: MutexGuard<'q, CommitState>,
@@ -354,10 +213,59 @@ struct HandOff<'q>(&'q WriteQueue);
 
 impl Drop for HandOff<'_> {
     fn drop(&mut self) {
-        let mut state = lock(&self.0.state);
-        match state.groups.front() {
-            Some(next) => next.ticket.set(LEADING),
-            None => state.is_led = false,
+        self.0.hand_off();
+    }
+}
+
+/// The view of the pipeline on a queue and its database.
+struct Env<'q, E> {
+    queue: &'q WriteQueue,
+    inner: &'q E,
+}
+
+impl<E: CommitEnv> PipelineEnv for Env<'_, E> {
+    fn publish(&self, seqno: SeqNo) {
+        self.inner.publish(seqno);
+    }
+
+    fn finish(&self, writer: WriterId, failure: Option<Error>) -> bool {
+        self.queue.writers.get(writer).finish(failure)
+    }
+
+    fn wake(&self, writer: WriterId) {
+        self.queue.writers.get(writer).wake();
+    }
+}
+
+/// The members of a group until they are in the pipeline: a guard that fails them on drop, in case
+/// their leader panics.
+struct Members<'q> {
+    queue: &'q WriteQueue,
+    list: Vec<Member>,
+}
+
+impl Members<'_> {
+    /// Ends the group before it enters the pipeline; the leader is its first member.
+    fn fail(mut self, error: &Error) {
+        self.finish(error);
+    }
+
+    fn finish(&mut self, error: &Error) {
+        for member in self.list.drain(..).skip(1) {
+            let writer = self.queue.writers.get(member.writer);
+            if writer.finish(Some(error.clone())) {
+                writer.wake();
+            }
+        }
+    }
+}
+
+impl Drop for Members<'_> {
+    fn drop(&mut self) {
+        if !self.list.is_empty() {
+            let error =
+                Error::with_kind(ErrorKind::Aborted, "the leader of the write group panicked");
+            self.finish(&error.with_outcome(WriteOutcome::Indeterminate));
         }
     }
 }
@@ -365,14 +273,15 @@ impl Drop for HandOff<'_> {
 impl WriteQueue {
     pub(crate) fn new(commit: CommitState, insertion: Insertion, group_bytes_max: usize) -> Self {
         WriteQueue {
-            state: Mutex::new(QueueState::default()),
-            commit: Mutex::new(commit),
-            waiting: AtomicUsize::new(0),
-            spinning: AtomicUsize::new(0),
+            newest: Apart(AtomicU32::new(EMPTY)),
+            commit: Apart(Mutex::new(commit)),
+            unlinked: Mutex::default(),
+            has_unlinked: AtomicBool::new(false),
+            writers: Writers::new(),
+            spinning: Apart(AtomicUsize::new(0)),
             spinners_max: cores().saturating_sub(1),
             spins_max: u32::MAX,
-            is_pipelined: matches!(insertion, Insertion::Pipelined | Insertion::Unordered),
-            is_shared: insertion != Insertion::Alone,
+            insertion,
             group_bytes_max,
             pipeline: Pipeline::new(insertion != Insertion::Unordered),
         }
@@ -389,77 +298,189 @@ impl WriteQueue {
         }
     }
 
-    /// Makes waiting writers park immediately.
+    /// Makes waiting writers sleep immediately.
     #[must_use]
     pub(crate) fn without_spinning(mut self) -> Self {
         self.spinners_max = 0;
         self
     }
 
+    // Leadership.
+
     #[inline]
     fn leadership(&self) -> Leadership<'_> {
         Leadership {
-            commit: lock(&self.commit),
+            commit: lock(&self.commit.0),
             _hand_off: HandOff(self),
         }
     }
 
-    /// Whether the leader hands on leadership before the insertion, and uses the pipeline.
-    ///
-    /// It does if others wait to lead or earlier groups are still inside.
+    /// Takes leadership if there is no leader.
     #[inline]
-    fn hands_off_early(&self) -> bool {
-        self.is_pipelined && (self.waiting.load(Ordering::Relaxed) > 0 || !self.pipeline.is_empty())
+    fn try_lead(&self) -> bool {
+        let newest = &self.newest.0;
+        newest
+            .compare_exchange(EMPTY, LED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
-    /// Removes the first group from the queue.
-    fn take_turn(&self) -> Option<GroupRecords> {
-        let mut state = lock(&self.state);
-        let front = state.groups.pop_front();
-        self.waiting.store(state.groups.len(), Ordering::Relaxed);
-        front.and_then(|group| group.records)
+    /// Links a writer to the list; false if it leads since there is no leader.
+    fn link(&self, id: WriterId, writer: &Writer) -> bool {
+        let newest = &self.newest.0;
+        let mut found = newest.load(Ordering::Relaxed);
+        loop {
+            writer.older.store(found, Ordering::Relaxed);
+            let linked = match found {
+                EMPTY => LED,
+                _ => id + FIRST_PLACE,
+            };
+            match newest.compare_exchange_weak(found, linked, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(before) => return before != EMPTY,
+                Err(now) => found = now,
+            }
+        }
     }
 
-    /// Completes a group whose insertion has ended, and waits for earlier groups.
-    fn complete(
+    /// Whether others wait for leadership; called by the leader.
+    #[inline]
+    fn is_awaited(&self) -> bool {
+        self.has_unlinked.load(Ordering::Relaxed) || self.newest.0.load(Ordering::Relaxed) != LED
+    }
+
+    /// Whether the leader passes leadership before it inserts.
+    ///
+    /// Without a spare core the next leader would only take the processor of this one, and one that
+    /// sleeps would begin later than this one ends.
+    fn passes_early(&self) -> bool {
+        match self.insertion {
+            Insertion::Alone => false,
+            Insertion::Shared => {
+                self.spinners_max > 1 && (!self.is_awaited() || self.is_next_awake())
+            }
+            Insertion::Pipelined | Insertion::Unordered => true,
+        }
+    }
+
+    /// Whether the writer that leads next is awake; called by the leader.
+    fn is_next_awake(&self) -> bool {
+        let mut unlinked = lock(&self.unlinked);
+        if unlinked.is_empty() {
+            self.unlink_all(&mut unlinked);
+            self.has_unlinked
+                .store(!unlinked.is_empty(), Ordering::Relaxed);
+        }
+        let next = unlinked.front();
+        next.is_some_and(|&next| !self.writers.get(next).is_asleep())
+    }
+
+    /// Unlinks all writers of the list; called by the leader.
+    fn unlink_all(&self, unlinked: &mut VecDeque<WriterId>) {
+        let mut place = self.newest.0.swap(LED, Ordering::AcqRel);
+        let served = unlinked.len();
+        while place >= FIRST_PLACE {
+            unlinked.insert(served, place - FIRST_PLACE);
+            let writer = self.writers.get(place - FIRST_PLACE);
+            place = writer.older.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Passes leadership to the writer that has waited longest, or gives it up.
+    #[inline]
+    fn hand_off(&self) {
+        if !self.has_unlinked.load(Ordering::Relaxed) {
+            let newest = &self.newest.0;
+            let given_up = newest.compare_exchange(LED, EMPTY, Ordering::AcqRel, Ordering::Relaxed);
+            if given_up.is_ok() {
+                return;
+            }
+        }
+        self.hand_on();
+    }
+
+    #[inline(never)]
+    fn hand_on(&self) {
+        let newest = &self.newest.0;
+        loop {
+            let next = {
+                let mut unlinked = lock(&self.unlinked);
+                if unlinked.is_empty() {
+                    self.unlink_all(&mut unlinked);
+                }
+                let next = unlinked.pop_front();
+                self.has_unlinked
+                    .store(!unlinked.is_empty(), Ordering::Relaxed);
+                next
+            };
+            match next.map(|next| self.writers.get(next)) {
+                Some(writer) if writer.let_lead() => return,
+                // It gave up.
+                Some(writer) => writer.release(),
+                None => {
+                    let given_up =
+                        newest.compare_exchange(LED, EMPTY, Ordering::AcqRel, Ordering::Relaxed);
+                    if given_up.is_ok() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Claims a place for a writer, or takes leadership if there is no leader.
+    ///
+    /// There are more places than threads usually; beyond them a writer waits here.
+    fn claim_or_lead(&self) -> Option<(WriterId, &Writer)> {
+        loop {
+            match self.writers.claim() {
+                Some(claimed) => return Some(claimed),
+                None if self.try_lead() => return None,
+                None => yield_now(),
+            }
+        }
+    }
+
+    /// Waits until a phase for which `is_over` holds, as long as `left` permits.
+    ///
+    /// It spins at most `spins` times before it sleeps.
+    fn wait(
         &self,
-        inner: &impl CommitEnv,
-        slot: PipelineSlot,
-        inserted: Result<bool>,
-        ticket: impl FnOnce() -> Arc<Ticket>,
-    ) -> Result<()> {
-        self.pipeline.complete(
-            slot,
-            inner.handle_insertion(inserted),
-            ticket,
-            |seqno| inner.publish(seqno),
-            |ticket| ticket.wait_until(DONE, &self.spinning, self.spinners_max),
-        )
+        writer: &Writer,
+        spins: u32,
+        is_over: impl Fn(Phase) -> bool,
+        left: impl Fn(Phase) -> Result<Duration>,
+    ) -> Result<Phase> {
+        let _timer = perf::timer(PerfMetric::WriteThreadWaitNanos);
+        let spinning = &self.spinning.0;
+        let may_spin = spinning.fetch_add(1, Ordering::Relaxed) < self.spinners_max;
+        let reached = may_spin.then(|| writer.spin(spins.min(self.spins_max), &is_over));
+        spinning.fetch_sub(1, Ordering::Relaxed);
+        match reached.flatten() {
+            Some(phase) => Ok(phase),
+            None => writer.sleep(is_over, left),
+        }
     }
 
     /// Takes leadership for an operation other than a write.
     pub(crate) fn lead(&self) -> Leadership<'_> {
-        let ticket = {
-            let mut state = lock(&self.state);
-            if !state.is_led {
-                state.is_led = true;
-                None
-            } else {
-                let ticket = Arc::new(Ticket::default());
-                state.groups.push_back(Group {
-                    records: None,
-                    ticket: Arc::clone(&ticket),
-                });
-                self.waiting.store(state.groups.len(), Ordering::Relaxed);
-                Some(ticket)
-            }
-        };
-        if let Some(ticket) = ticket {
-            ticket.wait_until(LEADING, &self.spinning, self.spinners_max);
-            self.take_turn();
+        if self.try_lead() {
+            return self.leadership();
         }
+        let Some((id, writer)) = self.claim_or_lead() else {
+            return self.leadership();
+        };
+        lock(&writer.request).is_turn = true;
+        writer.begin(Phase::Waiting);
+        if self.link(id, writer) {
+            let is_over = |phase| phase == Phase::Leading;
+            // Without a time limit the wait does not fail.
+            let _ = self.wait(writer, SPINS, is_over, |_| Ok(Duration::MAX));
+        }
+        lock(&writer.request).is_turn = false;
+        writer.release();
         self.leadership()
     }
+
+    // Writes.
 
     /// Commits `count` operations, alone or as a member of a group.
     #[inline]
@@ -470,76 +491,270 @@ impl WriteQueue {
         count: u32,
         mode: CommitMode,
     ) -> Result<()> {
-        let joined = {
-            let mut state = lock(&self.state);
-            if state.is_led {
-                let joined = self.join(&mut state, records, count, mode);
-                self.waiting.store(state.groups.len(), Ordering::Relaxed);
-                Some(joined)
-            } else {
-                state.is_led = true;
-                None
-            }
-        };
-        let Some((ticket, opened)) = joined else {
+        if self.try_lead() {
+            let alone = self.commit_alone(inner, self.leadership(), records, count, mode);
+            return alone.map(|_| ());
+        }
+        self.write_queued(inner, records, count, mode)
+    }
+
+    #[inline(never)]
+    fn write_queued(
+        &self,
+        inner: &Arc<impl CommitEnv>,
+        records: &[u8],
+        count: u32,
+        mode: CommitMode,
+    ) -> Result<()> {
+        let Some((id, writer)) = self.claim_or_lead() else {
             let alone = self.commit_alone(inner, self.leadership(), records, count, mode);
             return alone.map(|_| ());
         };
-        if !opened {
-            ticket.wait_until(DONE, &self.spinning, self.spinners_max);
-            return ticket.outcome();
+        {
+            let mut request = lock(&writer.request);
+            request.records.clear();
+            request.records.extend_from_slice(records);
+            (request.count, request.mode) = (count, mode);
         }
-        let finish = FinishOnDrop(&ticket);
-        if let Err(error) = self.wait_to_lead(&**inner, &ticket, mode) {
-            let _ = ticket.failure.set(error.clone());
-            finish.done();
-            return Err(error);
+        writer.begin(Phase::Waiting);
+        if !self.link(id, writer) {
+            writer.release();
+            let alone = self.commit_alone(inner, self.leadership(), records, count, mode);
+            return alone.map(|_| ());
         }
-        let group = self.take_turn().unwrap_or_default();
-        let led = self.commit_members(inner, group, &ticket);
-        if let Err(error) = &led {
-            let _ = ticket.failure.set(error.clone());
+        let spins = spins_for(records, mode);
+        // If it fails, the leader that unlinks the writer releases its place.
+        match self.wait_for_leader(&**inner, writer, spins, mode)? {
+            Phase::Leading => self.lead_group(inner, (id, writer)),
+            Phase::Inserting => {
+                let order = lock(&writer.request).insertion.take();
+                if let Some(order) = order {
+                    let inserted = insert_part(&**inner, &order, records, mode.protection);
+                    self.complete(&**inner, order.slot, inserted);
+                }
+            }
+            _ => {}
         }
-        finish.done();
-        led
+        self.wait_for_end(writer, spins);
+        let failure = lock(&writer.request).failure.take();
+        writer.release();
+        failure.map_or(Ok(()), Err)
     }
 
-    /// Commits the records of a group, whose members wait at `ticket`.
-    fn commit_members(
+    /// Waits until the writer leads, is to insert, or its group has ended.
+    ///
+    /// Fails if its time limit is reached first; the writer has left the queue then.
+    fn wait_for_leader(
         &self,
-        inner: &Arc<impl CommitEnv>,
-        group: GroupRecords,
-        ticket: &Arc<Ticket>,
-    ) -> Result<()> {
-        let GroupRecords {
-            records,
-            count,
-            mode,
-            parts,
-        } = group;
-        let records = Arc::new(records);
-        let members = parts.len();
-        let batch = CommitBatch {
-            records: &records,
-            count,
-            members,
-            mode,
+        inner: &impl CommitEnv,
+        writer: &Writer,
+        spins: u32,
+        mode: CommitMode,
+    ) -> Result<Phase> {
+        let is_over = |phase| !matches!(phase, Phase::Waiting | Phase::Taken);
+        let left = |phase| match phase {
+            Phase::Waiting => inner.remaining_wait(mode),
+            _ => Ok(Duration::MAX),
         };
-        let leadership = self.leadership();
-        verify_parts(&records, &parts).map_err(not_applied)?;
-        let insert = |families: &Arc<Vec<ColumnFamilyMemtable>>, first| {
-            // The entries of a family that folds operands are inserted in order.
-            let folds = || families.iter().any(|active| active.folding.is_some());
-            if members == 1 || !self.is_shared || folds() {
-                verify_parts(&records, &parts)?;
-                inner.insert(families, &records, first)
-            } else {
-                Self::insert_parts(inner, families, &records, parts, first, ticket)
+        match self.wait(writer, spins, is_over, left) {
+            Err(error) if writer.leave() => Err(error),
+            Err(_) => writer.sleep(is_over, |_| Ok(Duration::MAX)),
+            Ok(phase) => Ok(phase),
+        }
+    }
+
+    /// Waits until the group of a writer has ended.
+    fn wait_for_end(&self, writer: &Writer, spins: u32) {
+        let is_over = |phase| phase == Phase::Done;
+        // Without a time limit the wait does not fail.
+        let _ = self.wait(writer, spins, is_over, |_| Ok(Duration::MAX));
+    }
+
+    fn complete(&self, inner: &impl CommitEnv, slot: PipelineSlot, inserted: Result<bool>) {
+        let outcome = inner.handle_insertion(inserted);
+        self.pipeline
+            .complete(&Env { queue: self, inner }, slot, outcome);
+    }
+
+    /// Takes the writers that wait into the group of a leader.
+    fn gather(&self, (id, writer): (WriterId, &Writer)) -> (Members<'_>, CommitMode) {
+        let take = |writer: WriterId, request: &mut super::writer::Request| Member {
+            writer,
+            records: std::mem::take(&mut request.records),
+            count: request.count,
+            protection: request.mode.protection,
+        };
+        let mut own = lock(&writer.request);
+        let mut mode = own.mode;
+        let mut members = Members {
+            queue: self,
+            list: vec![take(id, &mut own)],
+        };
+        drop(own);
+        let mut bytes = members.list[0].records.len();
+        let bytes_max = self.bytes_max_of(bytes);
+        let mut unlinked = lock(&self.unlinked);
+        self.unlink_all(&mut unlinked);
+        while let Some(&next) = unlinked.front()
+            && members.list.len() < BATCHES_MAX
+        {
+            let writer = self.writers.get(next);
+            let mut request = lock(&writer.request);
+            let is_member = !request.is_turn
+                && request.mode.may_join(mode)
+                && bytes + request.records.len() <= bytes_max;
+            if !is_member {
+                break;
+            }
+            unlinked.pop_front();
+            if !writer.take() {
+                drop(request);
+                writer.release();
+                continue;
+            }
+            bytes += request.records.len();
+            mode.sync |= request.mode.sync;
+            members.list.push(take(next, &mut request));
+        }
+        self.has_unlinked
+            .store(!unlinked.is_empty(), Ordering::Relaxed);
+        (members, mode)
+    }
+
+    /// Returns the number of bytes of records at which a group accepts no more members.
+    ///
+    /// A group that a small batch opened stays small, so that its leader is not delayed much.
+    fn bytes_max_of(&self, first: usize) -> usize {
+        let share = self.group_bytes_max / 8;
+        match first <= share {
+            true => first + share,
+            false => self.group_bytes_max,
+        }
+    }
+
+    /// Commits the group of a leader; all its writers, the leader too, are told when it has ended.
+    fn lead_group(&self, inner: &Arc<impl CommitEnv>, leader: (WriterId, &Writer)) {
+        let mut leadership = self.leadership();
+        let (mut members, mode) = self.gather(leader);
+        let first = match self.log_group(inner, &mut leadership.commit, &members.list, mode) {
+            Ok(first) => first,
+            Err(error) => {
+                drop(leadership);
+                members.fail(&error);
+                leader.1.finish(Some(error));
+                return;
             }
         };
-        let ticket = || Arc::clone(ticket);
-        let committed = self.commit(inner, leadership, batch, insert, ticket);
-        committed.map(|_| ())
+        let last = leadership.commit.last_seqno;
+        let families = Arc::clone(&leadership.commit.families);
+        let env = Env {
+            queue: self,
+            inner: &**inner,
+        };
+        let ids = members.list.iter().map(|member| member.writer);
+        if !self.inserts_concurrently(&families) {
+            self.pipeline.drain();
+            let slot = self.pipeline.enter(&env, last, 1, ids);
+            let inserted = insert_members(&**inner, &families, &members.list, first);
+            let list = std::mem::take(&mut members.list);
+            self.give_back(list);
+            self.complete(&**inner, slot, inserted);
+            return;
+        }
+        let insertions = members.list.len();
+        let slot = self.pipeline.enter(&env, last, insertions, ids);
+        let _held = (!self.passes_early()).then_some(leadership);
+        self.insert_members_beside(
+            inner,
+            slot,
+            &families,
+            std::mem::take(&mut members.list),
+            first,
+        );
+    }
+
+    /// Whether the entries of a group may be inserted beside those of other groups.
+    ///
+    /// The entries of a family that folds operands are inserted in order.
+    fn inserts_concurrently(&self, families: &[ColumnFamilyMemtable]) -> bool {
+        self.insertion != Insertion::Alone
+            && !families.iter().any(|active| active.folding.is_some())
+    }
+
+    /// Writes a group to the log; returns its first sequence number.
+    fn log_group(
+        &self,
+        inner: &Arc<impl CommitEnv>,
+        commit: &mut CommitState,
+        members: &[Member],
+        mode: CommitMode,
+    ) -> Result<SeqNo> {
+        let mut records = [&[][..]; BATCHES_MAX];
+        let (mut count, mut bytes) = (0, 0);
+        for (at, member) in members.iter().enumerate() {
+            verify(&member.records, member.protection).map_err(not_applied)?;
+            records[at] = &member.records;
+            count += member.count;
+            bytes += member.records.len();
+        }
+        let first = inner.commit_group(commit, &records[..members.len()], count, mode)?;
+        inner.count_committed(members.len(), bytes, mode);
+        Ok(first)
+    }
+
+    /// Inserts the entries of a group, with the help of its members that are awake.
+    fn insert_members_beside(
+        &self,
+        inner: &Arc<impl CommitEnv>,
+        slot: PipelineSlot,
+        families: &Arc<Vec<ColumnFamilyMemtable>>,
+        members: Vec<Member>,
+        first: SeqNo,
+    ) {
+        let count: u32 = members.iter().map(|member| member.count).sum();
+        let is_shared = count >= SHARED_MIN;
+        let mut own = Vec::with_capacity(members.len());
+        let mut next = first;
+        for (at, mut member) in members.into_iter().enumerate() {
+            let order = InsertionOrder {
+                slot,
+                first: next,
+                families: Arc::clone(families),
+            };
+            next += SeqNo::from(member.count);
+            let writer = self.writers.get(member.writer);
+            if is_shared && at > 0 {
+                {
+                    let mut request = lock(&writer.request);
+                    request.insertion = Some(order);
+                    request.records = std::mem::take(&mut member.records);
+                }
+                if writer.let_insert() {
+                    continue;
+                }
+                // It sleeps.
+                let mut request = lock(&writer.request);
+                member.records = std::mem::take(&mut request.records);
+                if let Some(order) = request.insertion.take() {
+                    drop(request);
+                    own.push((member, order));
+                }
+            } else {
+                own.push((member, order));
+            }
+        }
+        for (member, order) in own {
+            let inserted = insert_part(&**inner, &order, &member.records, member.protection);
+            self.give_back([member]);
+            self.complete(&**inner, slot, inserted);
+        }
+    }
+
+    /// Gives writers back the memory of their records.
+    fn give_back(&self, members: impl IntoIterator<Item = Member>) {
+        for member in members {
+            lock(&self.writers.get(member.writer).request).records = member.records;
+        }
     }
 
     /// Commits a batch alone, if `check` accepts the last sequence number when its turn comes.
@@ -583,165 +798,110 @@ impl WriteQueue {
             .map(drop)
     }
 
-    /// Commits a batch as the leader, without copying it.
+    /// Commits a batch as the leader (log, memtables, readers), without copying it.
+    ///
+    /// Returns its last sequence number. If others wait to lead, they do so from the moment that the
+    /// log is written.
     #[inline(always)]
     fn commit_alone(
         &self,
         inner: &Arc<impl CommitEnv>,
-        leadership: Leadership<'_>,
+        mut leadership: Leadership<'_>,
         records: &[u8],
         count: u32,
         mode: CommitMode,
     ) -> Result<SeqNo> {
-        let batch = CommitBatch {
-            records,
-            count,
-            members: 1,
-            mode,
-        };
         verify(records, mode.protection).map_err(not_applied)?;
-        let insert = |families: &Arc<Vec<_>>, first| {
-            verify(records, mode.protection)?;
-            inner.insert(families, records, first)
-        };
-        self.commit(inner, leadership, batch, insert, Arc::default)
-    }
-
-    /// Commits one batch or group (log, memtables, readers); returns its last sequence number.
-    ///
-    /// `insert` inserts into the memtables of the given column families, with sequence numbers from
-    /// the given one. If others wait to lead, they do so from the moment that the log is written,
-    /// and `ticket` gives the place where this thread waits for earlier groups.
-    #[inline(always)]
-    fn commit(
-        &self,
-        inner: &Arc<impl CommitEnv>,
-        mut leadership: Leadership<'_>,
-        batch: CommitBatch<'_>,
-        insert: impl FnOnce(&Arc<Vec<ColumnFamilyMemtable>>, SeqNo) -> Result<bool>,
-        ticket: impl FnOnce() -> Arc<Ticket>,
-    ) -> Result<SeqNo> {
         let commit = &mut *leadership.commit;
-        let first = inner.commit_group(commit, batch.records, batch.count, batch.mode)?;
-        inner.count_committed(batch.members, batch.records.len(), batch.mode);
+        let first = inner.commit_group(commit, &[records], count, mode)?;
+        inner.count_committed(1, records.len(), mode);
         let last = commit.last_seqno;
-        if !self.hands_off_early() {
-            inner.handle_insertion(insert(&commit.families, first))?;
+        if self.pipeline.is_idle() && !(self.is_awaited() && self.passes_early()) {
+            let inserted = verify(records, mode.protection)
+                .and_then(|()| inner.insert(&commit.families, records, first));
+            inner.handle_insertion(inserted)?;
             inner.publish(last);
             return Ok(last);
         }
-        let families = Arc::clone(&commit.families);
-        let slot = self.pipeline.enter(last, |seqno| inner.publish(seqno));
-        drop(leadership);
-        self.complete(&**inner, slot, insert(&families, first), ticket)?;
+        self.insert_alone(inner, leadership, (records, first), mode)?;
         Ok(last)
     }
 
-    /// Waits until the group of `ticket` is at the head of the queue.
-    ///
-    /// Removes the group if its time limit is reached.
-    fn wait_to_lead(
+    /// Inserts a batch that was logged while others wait or earlier groups are in the pipeline.
+    #[inline(never)]
+    fn insert_alone(
         &self,
-        inner: &impl CommitEnv,
-        ticket: &Arc<Ticket>,
+        inner: &Arc<impl CommitEnv>,
+        leadership: Leadership<'_>,
+        (records, first): (&[u8], SeqNo),
         mode: CommitMode,
     ) -> Result<()> {
-        let left = || inner.remaining_wait(mode);
-        let waited = ticket.wait_until_timeout(LEADING, &self.spinning, self.spinners_max, left);
-        if waited.is_ok() {
-            return Ok(());
+        let last = leadership.commit.last_seqno;
+        let families = Arc::clone(&leadership.commit.families);
+        let is_concurrent = self.inserts_concurrently(&families);
+        if !is_concurrent {
+            self.pipeline.drain();
         }
-        let mut state = lock(&self.state);
-        // Under the lock that passes on leadership: a group that has it by now continues.
-        if ticket.state.load(Ordering::SeqCst) < LEADING {
-            state
-                .groups
-                .retain(|group| !Arc::ptr_eq(&group.ticket, ticket));
-            self.waiting.store(state.groups.len(), Ordering::Relaxed);
-            return waited;
-        }
-        Ok(())
-    }
-
-    /// Inserts the parts of a group with the help of its members, who wait at `ticket`.
-    fn insert_parts(
-        inner: &Arc<impl CommitEnv>,
-        families: &Arc<Vec<ColumnFamilyMemtable>>,
-        records: &Arc<Vec<u8>>,
-        parts: Vec<Part>,
-        first: SeqNo,
-        ticket: &Ticket,
-    ) -> Result<bool> {
-        let engine = Arc::clone(inner);
-        let (families, records) = (Arc::clone(families), Arc::clone(records));
-        let insert_part = move |part: &Part| {
-            let records = &records[part.records.clone()];
-            verify(records, part.protection)?;
-            engine.insert(&families, records, first + part.first)
+        let passes_early = is_concurrent && self.passes_early();
+        let (id, writer) = loop {
+            match self.writers.claim() {
+                Some(claimed) => break claimed,
+                None => yield_now(),
+            }
         };
-        let shared = Arc::new(SharedApply::new(parts, Box::new(insert_part)));
-        ticket.share(Arc::clone(&shared));
-        shared.help();
-        shared.wait()
+        writer.begin(Phase::Leading);
+        let env = Env {
+            queue: self,
+            inner: &**inner,
+        };
+        let slot = self.pipeline.enter(&env, last, 1, [id].into_iter());
+        let leadership = (!passes_early).then_some(leadership);
+        let order = InsertionOrder {
+            slot,
+            first,
+            families,
+        };
+        let inserted = insert_part(&**inner, &order, records, mode.protection);
+        self.complete(&**inner, slot, inserted);
+        drop(leadership);
+        self.wait_for_end(writer, spins_for(records, mode));
+        let failure = lock(&writer.request).failure.take();
+        writer.release();
+        failure.map_or(Ok(()), Err)
     }
+}
 
-    /// Returns the number of bytes of records at which `group` accepts no more members.
-    ///
-    /// A group that a small batch opened stays small, so that its leader is not delayed much.
-    fn bytes_max_of(&self, group: &GroupRecords) -> usize {
-        let first = group.parts.first().map_or(0, |part| part.records.len());
-        let share = self.group_bytes_max / 8;
-        if first <= share {
-            first + share
-        } else {
-            self.group_bytes_max
-        }
-    }
+/// The spins of a writer of `records`.
+fn spins_for(records: &[u8], mode: CommitMode) -> u32 {
+    let is_short = mode.disable_wal && records.len() <= SMALL_BYTES;
+    if is_short { SPINS_SMALL } else { SPINS }
+}
 
-    /// Adds operations to the last group, or to a new one; returns whether a new one was created.
-    fn join(
-        &self,
-        state: &mut QueueState,
-        records: &[u8],
-        count: u32,
-        mode: CommitMode,
-    ) -> (Arc<Ticket>, bool) {
-        if let Some(Group {
-            records: Some(group),
-            ticket,
-        }) = state.groups.back_mut()
-            && mode.may_join(group.mode)
-            && group.records.len() + records.len() <= self.bytes_max_of(group)
-        {
-            let from = group.records.len();
-            group.records.extend_from_slice(records);
-            group.parts.push(Part {
-                records: from..group.records.len(),
-                first: SeqNo::from(group.count),
-                protection: mode.protection,
-            });
-            group.count += count;
-            group.mode.sync |= mode.sync;
-            return (Arc::clone(ticket), false);
-        }
-        let is_short = mode.disable_wal && records.len() <= SMALL_BYTES;
-        let spins = if is_short { SPINS_SMALL } else { SPINS };
-        let ticket = Arc::new(Ticket::new(spins.min(self.spins_max)));
-        state.groups.push_back(Group {
-            records: Some(GroupRecords {
-                records: records.to_vec(),
-                count,
-                mode,
-                parts: vec![Part {
-                    records: 0..records.len(),
-                    first: 0,
-                    protection: mode.protection,
-                }],
-            }),
-            ticket: Arc::clone(&ticket),
-        });
-        (ticket, true)
+/// Inserts the entries of one writer.
+fn insert_part(
+    inner: &impl CommitEnv,
+    order: &InsertionOrder,
+    records: &[u8],
+    protection: Option<u64>,
+) -> Result<bool> {
+    verify(records, protection)?;
+    inner.insert(&order.families, records, order.first)
+}
+
+/// Inserts the entries of a whole group in order.
+fn insert_members(
+    inner: &impl CommitEnv,
+    families: &[ColumnFamilyMemtable],
+    members: &[Member],
+    first: SeqNo,
+) -> Result<bool> {
+    let (mut next, mut should_check) = (first, false);
+    for member in members {
+        verify(&member.records, member.protection)?;
+        should_check |= inner.insert(families, &member.records, next)?;
+        next += SeqNo::from(member.count);
     }
+    Ok(should_check)
 }
 
 #[cfg(all(test, loom))]

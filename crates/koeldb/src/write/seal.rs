@@ -135,7 +135,7 @@ impl CommitPipeline {
         }
         for (records, count) in carried {
             let next = commit.last_seqno + 1;
-            self.write_log(commit, next, &records, (count, 0), false)?;
+            self.write_log(commit, next, &[&records], (count, 0), false)?;
         }
         self.wals.sync(commit.wal()?)
     }

@@ -1,6 +1,6 @@
 //! Loom models of queued writers: leadership, results, and visibility to readers.
 
-use koeldb_base::sync::{AtomicBool, AtomicU64, explore, spawn};
+use koeldb_base::sync::{AtomicBool, AtomicU8, AtomicU64, explore, explore_large, spawn};
 
 use super::*;
 use crate::health::failures::Failures;
@@ -34,7 +34,7 @@ impl CommitEnv for Model {
     fn commit_group(
         self: &Arc<Self>,
         commit: &mut CommitState,
-        records: &[u8],
+        records: &[&[u8]],
         count: u32,
         _how: CommitMode,
     ) -> Result<SeqNo> {
@@ -48,7 +48,7 @@ impl CommitEnv for Model {
         if self
             .fault
             .log
-            .is_some_and(|number| records.contains(&number))
+            .is_some_and(|number| records.concat().contains(&number))
         {
             let error = Error::invalid_argument("a log that fails");
             self.failures.store(&error);
@@ -157,7 +157,7 @@ impl Model {
 
 /// Runs two writers besides the current thread; the last writer has number 3.
 fn three_writers(name: &'static str, insertion: Insertion) {
-    explore(name, move || {
+    explore_large(name, move || {
         let model = Model::new(insertion, Fault::default());
         let writers = [1, 2].map(|number| {
             let model = Arc::clone(&model);
@@ -178,12 +178,12 @@ fn a_leader_alone_inserts_and_hands_on() {
 }
 
 #[test]
-fn members_help_and_groups_are_published_whole() {
+fn members_insert_while_their_leader_keeps_leadership() {
     three_writers("write queue, shared", Insertion::Shared);
 }
 
 #[test]
-fn groups_in_the_pipeline_are_published_in_order() {
+fn members_insert_their_own_and_groups_are_published_in_order() {
     three_writers("write queue, pipelined", Insertion::Pipelined);
 }
 
@@ -304,7 +304,7 @@ fn nothing_is_published_behind_a_group_that_was_not_inserted() {
         insert: Some(1),
     };
     for insertion in [Insertion::Shared, Insertion::Pipelined] {
-        explore("write queue, an insert that fails", move || {
+        explore_large("write queue, an insert that fails", move || {
             let model = three_writers_of_whom_the_first_fails(insertion, fault);
             model.read();
         });
