@@ -2,21 +2,19 @@
 //!
 //! A writer that finds no leader leads at once, with its batch borrowed. Otherwise it fills a place of
 //! its own ([`Writers`]) and links it to the list by one exchange, which takes no lock. The leader
-//! takes the writers that wait into its group, writes all of them to the log as one record, and
-//! passes leadership to the next writer before the insertion, unless nobody waits. Then each member
-//! inserts its own entries, and the [`Pipeline`] publishes groups in order. Leadership is passed in the
-//! order in which writers were linked.
+//! takes the writers that wait into its group and writes all of them to the log as one record. Then
+//! each member inserts its own entries, and the [`Pipeline`] publishes groups in order. Leadership is
+//! passed in the order in which writers were linked: before the insertion if a spare core can log the
+//! next group meanwhile, and after it otherwise.
 //!
 //! A waiting thread spins briefly before it sleeps: a blocking hand-off costs some 20 us, and a log
 //! write takes one. Only as many writers spin as there are spare cores, and spinning is shorter without
-//! a log to wait for. A member that sleeps is not woken to insert: the
-//! leader inserts for it.
+//! a log to wait for. A member that sleeps is not woken to insert: the leader inserts for it.
 //!
 //! # Invariants
 //! - **Q1** There is at most one leader. While there is one, the word `newest` is not [`EMPTY`].
 //! - **Q2** Only the leader unlinks writers; it serves them in the order in which they were linked.
-//! - **Q3** Whoever passes leadership or gives it up has looked for writers after its last access to
-//!   the state of the leader.
+//! - **Q3** A leader gives leadership up only by an exchange of `newest` that finds no writer linked.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +30,7 @@ use koeldb_fs::Clock;
 
 use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
 use super::pipeline::{Pipeline, PipelineEnv, PipelineSlot};
-use super::writer::{InsertionOrder, Phase, Writer, WriterId, Writers};
+use super::writer::{InsertionOrder, Phase, Request, Writer, WriterId, Writers};
 use crate::batch::{WriteBatch, verify};
 use crate::options::DbOptions;
 use crate::wal_set::BATCHES_MAX;
@@ -449,6 +447,9 @@ impl WriteQueue {
         is_over: impl Fn(Phase) -> bool,
         left: impl Fn(Phase) -> Result<Duration>,
     ) -> Result<Phase> {
+        if let Some(phase) = writer.spin(1, &is_over) {
+            return Ok(phase);
+        }
         let _timer = perf::timer(PerfMetric::WriteThreadWaitNanos);
         let spinning = &self.spinning.0;
         let may_spin = spinning.fetch_add(1, Ordering::Relaxed) < self.spinners_max;
@@ -578,7 +579,7 @@ impl WriteQueue {
 
     /// Takes the writers that wait into the group of a leader.
     fn gather(&self, (id, writer): (WriterId, &Writer)) -> (Members<'_>, CommitMode) {
-        let take = |writer: WriterId, request: &mut super::writer::Request| Member {
+        let take = |writer: WriterId, request: &mut Request| Member {
             writer,
             records: std::mem::take(&mut request.records),
             count: request.count,
