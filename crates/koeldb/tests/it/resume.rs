@@ -1,13 +1,11 @@
 //! Writes are accepted again after storage failed and works again, without a reopen.
 
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use koeldb::fs::{
-    Failure, FaultRule, FileSystem, MemoryFileSystem, Operation, Purpose, SystemClock,
-};
-use koeldb::{Db, Env, ErrorDetail, ErrorKind, Event, Options, Severity, WriteOptions};
+use koeldb::fs::{Failure, FaultRule, FileSystem, MemoryFileSystem, Operation, Purpose};
+use koeldb::{Db, ErrorDetail, ErrorKind, Event, Options, Severity, WriteOptions};
 
 use crate::storage::{HERE, Storage};
 use crate::wait::until;
@@ -305,6 +303,11 @@ fn a_compaction_that_storage_failed_is_done_again_and_writes_go_on() {
 #[cfg(feature = "zstd")]
 #[test]
 fn a_log_that_followed_a_failed_batch_is_recovered_whole() {
+    use std::sync::Arc;
+
+    use koeldb::Env;
+    use koeldb::fs::SystemClock;
+
     let storage = Storage::new();
     let (mut options, told) = listening(&storage);
     options.set_wal_compression(koeldb::Compression::Zstd);
