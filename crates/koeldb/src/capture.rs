@@ -152,7 +152,7 @@ impl CommitPipeline {
         let begun = self.context.clock.now();
         let mut leadership = self.queue.lead();
         self.health.check_writable()?;
-        self.queue.pipeline.drain();
+        self.queue.pipeline.drain()?;
         let seqno = leadership.commit.last_seqno;
         let wal = leadership.commit.wal()?;
         wal.writer

@@ -391,7 +391,7 @@ fn install_import(
     let mut leadership = pipeline.queue.lead();
     let commit = &mut *leadership.commit;
     pipeline.health.check_writable()?;
-    pipeline.queue.pipeline.drain();
+    pipeline.queue.pipeline.drain()?;
     // Memtables must hold newer entries than tables. An entry that another thread wrote since the
     // import began may have a smaller sequence number than the imported ones.
     let is_untouched =

@@ -29,7 +29,7 @@ impl CommitPipeline {
         }
         let new = self.sanitized_families(families, ttl)?;
         let added = {
-            // No write runs now, so that the column families start with the current log.
+            // No write is logged now, so that the column families start with the current log.
             let mut leadership = self.queue.lead();
             let log = leadership.commit.wal()?.number;
             let tables = &self.context.table_files;

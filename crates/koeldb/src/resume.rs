@@ -84,7 +84,7 @@ impl Resume {
         {
             let mut leadership = self.commit.queue.lead();
             // Groups before the failure may still be inserted, and publish their numbers.
-            self.commit.queue.pipeline.drain();
+            self.commit.queue.pipeline.drain()?;
             self.health.set_gave_up_logs(true);
             self.commit.abandon_wal(&mut leadership.commit)?;
             self.prepared

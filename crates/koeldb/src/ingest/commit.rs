@@ -121,7 +121,7 @@ impl PreparedIngest {
         let mut leadership = pipeline.queue.lead();
         let commit = &mut *leadership.commit;
         pipeline.health.check_writable()?;
-        pipeline.queue.pipeline.drain();
+        pipeline.queue.pipeline.drain()?;
         for family in self.overlapped()? {
             if let Some(index) = commit.position_of(family.id)
                 && !commit.families[index].memtable.is_empty()

@@ -308,8 +308,8 @@ option_section! {
         /// with a later one.
         [honoured fixed "<=5.4"] WAL_ttl_seconds: u64 = 0, "Seconds; 0 = off.",
             set_wal_ttl_seconds(time: Duration as Seconds), get_wal_ttl_seconds;
-        /// Overlap one group's WAL write with the previous group's memtable insert also without spare
-        /// processors.
+        /// Overlap one group's WAL write with the previous group's memtable insert even without spare
+        /// processors; with them this is the default.
         [honoured fixed "5.5"] enable_pipelined_write: bool = false, "Not with unordered_write or atomic_flush.",
             set_enable_pipelined_write(on: bool), get_enable_pipelined_write;
         /// Publish writes before they are in the memtables: a snapshot may gain entries, a read may

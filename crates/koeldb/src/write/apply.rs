@@ -23,15 +23,14 @@ pub(crate) fn position_of(families: &[ColumnFamilyMemtable], id: u32) -> Option<
 
 /// Inserts operations, numbered from `first`, into the memtables of their column families.
 ///
-/// `has_all_earlier` tells whether the memtables have all entries below `first`. Returns whether a
-/// memtable has reached its check size. A panic, of a comparator for example, is an error.
+/// If a column family folds operands, the memtables must have all entries below `first`. Returns
+/// whether a memtable has reached its check size. A panic, of a comparator for example, is an error.
 pub(crate) fn insert(
     families: &[ColumnFamilyMemtable],
     records: &[u8],
     first: SeqNo,
-    has_all_earlier: &dyn Fn() -> bool,
 ) -> Result<bool> {
-    let insert = || insert_all(families, records, first, has_all_earlier);
+    let insert = || insert_all(families, records, first);
     let run = std::panic::AssertUnwindSafe(insert);
     std::panic::catch_unwind(run).unwrap_or_else(|_| {
         Err(
@@ -64,12 +63,7 @@ fn note_writes(active: &ColumnFamilyMemtable, entries: &[MemtableEntry<'_>]) {
     }
 }
 
-fn insert_all(
-    families: &[ColumnFamilyMemtable],
-    records: &[u8],
-    first: SeqNo,
-    has_all_earlier: &dyn Fn() -> bool,
-) -> Result<bool> {
+fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -> Result<bool> {
     let mut operations = BatchIter::new(records);
     let mut should_check = false;
     let mut next = operations.next_operation()?;
@@ -87,7 +81,7 @@ fn insert_all(
         let active = &families[index];
         if let Some(rule) = active.folding {
             note_writes(active, &[entry]);
-            let folds = entry.value_type == ValueType::Merge && has_all_earlier();
+            let folds = entry.value_type == ValueType::Merge;
             let folded = folds.then(|| active.folded(rule, entry.key, entry.value, entry.seqno));
             let (value_type, value) = match folded.as_ref().and_then(Option::as_ref) {
                 Some(value) => (ValueType::Value, &value[..]),

@@ -409,8 +409,7 @@ impl CommitEnv for CommitPipeline {
         first: SeqNo,
     ) -> Result<bool> {
         let _timer = perf::timer(PerfMetric::WriteMemtableTime);
-        let has_all_earlier = || self.visibility.seqno() + 1 == first;
-        insert(families, records, first, &has_all_earlier)
+        insert(families, records, first)
     }
 
     /// Handles the result of the insertion of a group.

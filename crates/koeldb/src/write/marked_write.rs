@@ -47,7 +47,7 @@ impl CommitPipeline {
         let section = write.applied.get(write.batch.records().len()..);
         self.wait_out_stall(section.unwrap_or_default(), mode)?;
         let mut leadership = self.queue.lead();
-        self.queue.pipeline.drain();
+        self.queue.pipeline.drain()?;
         let commit = &mut *leadership.commit;
         self.make_room(commit, mode)
             .map_err(|error| error.with_outcome(WriteOutcome::NotApplied))?;
@@ -89,6 +89,8 @@ impl CommitPipeline {
     }
 
     /// Inserts entries whose record is in the log already, or in no log, and makes them visible.
+    ///
+    /// The pipeline must be empty, since the number is published immediately.
     pub(crate) fn apply_unlogged(
         &self,
         commit: &mut CommitState,

@@ -3,8 +3,8 @@
 //! The next group is logged while earlier ones are inserted into the memtables. A group *enters* when
 //! it is in the log and *leaves* when its entries, and those of all groups that entered before it, are
 //! in the memtables. Groups are in a ring. The thread that inserts the last entries of a group lets
-//! all finished groups at the front leave, unless another thread is doing that: which then looks
-//! once more.
+//! all finished groups at the front leave, unless another thread is doing so; that thread then
+//! looks once more.
 //!
 //! # Invariants
 //! - **L1** Groups enter under leadership, so in the order of their sequence numbers.
@@ -22,16 +22,20 @@
 
 use std::sync::OnceLock;
 
+use koeldb_base::error::WriteOutcome;
 use koeldb_base::sync::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, SPINS, Thread, current, lock,
     park, spin_loop,
 };
 use koeldb_base::{Error, Result, SeqNo};
 
-use super::writer::WriterId;
+use super::writer::{Apart, WriterId};
 
 /// The number of groups that fit in the pipeline.
 const SLOTS: usize = if cfg!(loom) { 2 } else { 256 };
+
+/// The number of groups that a thread lets leave before it wakes their writers.
+const LEAVE_MAX: usize = 8;
 
 /// A thread lets groups leave.
 const LEAVING: u32 = 1;
@@ -59,10 +63,6 @@ struct Waiting {
     writers: Vec<WriterId>,
     failure: Option<Error>,
 }
-
-/// A value on a pair of cache lines of its own.
-#[repr(align(128))]
-struct Apart<T>(T);
 
 /// The pipeline of groups that are being inserted.
 pub(crate) struct Pipeline {
@@ -128,8 +128,8 @@ impl Pipeline {
 
     /// Adds a group whose last sequence number is `last`; called by the leader.
     ///
-    /// The group leaves after `insertions` calls of [`complete`](Self::complete); its `writers` are
-    /// told then.
+    /// The group leaves after `insertions` calls of [`complete`](Self::complete), which the caller must
+    /// guarantee; its `writers` are told then.
     pub(super) fn enter(
         &self,
         env: &impl PipelineEnv,
@@ -162,17 +162,15 @@ impl Pipeline {
             group.has_failed.store(true, Ordering::Relaxed);
         }
         let mut open = group.open.fetch_sub(1, Ordering::AcqRel) - 1;
-        // Wakes come last: a thread that is woken may take the processor of this one.
         let mut asleep = Vec::new();
         if !self.is_ordered && open == 1 {
             self.tell(env, group, None, &mut asleep);
             open = group.open.fetch_sub(1, Ordering::AcqRel) - 1;
         }
         if open == 0 {
-            self.leave(env, &mut asleep);
-        }
-        for writer in asleep {
-            env.wake(writer);
+            self.leave(env, asleep);
+        } else {
+            asleep.into_iter().for_each(|writer| env.wake(writer));
         }
     }
 
@@ -194,20 +192,27 @@ impl Pipeline {
     }
 
     /// Lets the finished groups at the front leave, up to the first unfinished one.
-    fn leave(&self, env: &impl PipelineEnv, asleep: &mut Vec<WriterId>) {
-        loop {
-            if self.state.0.fetch_or(LEAVING, Ordering::AcqRel) & LEAVING != 0 {
-                return;
+    ///
+    /// Wakes come last, also those of `asleep`: a thread that is woken may take the processor of this
+    /// one.
+    fn leave(&self, env: &impl PipelineEnv, mut asleep: Vec<WriterId>) {
+        let mut is_any = true;
+        while is_any {
+            if self.state.0.fetch_or(LEAVING, Ordering::AcqRel) & LEAVING == 0 {
+                for _ in 0..LEAVE_MAX {
+                    let Some(number) = self.first_finished() else {
+                        break;
+                    };
+                    self.let_leave(env, number, &mut asleep);
+                }
+                if self.state.0.swap(0, Ordering::AcqRel) & AWAITED != 0 {
+                    self.wake_leader();
+                }
+                is_any = self.first_finished().is_some();
+            } else {
+                is_any = false;
             }
-            while let Some(number) = self.first_finished() {
-                self.let_leave(env, number, asleep);
-            }
-            if self.state.0.swap(0, Ordering::AcqRel) & AWAITED != 0 {
-                self.wake_leader();
-            }
-            if self.first_finished().is_none() {
-                return;
-            }
+            asleep.drain(..).for_each(|writer| env.wake(writer));
         }
     }
 
@@ -247,9 +252,17 @@ impl Pipeline {
     /// Waits until the pipeline is empty.
     ///
     /// Called by the leader, so that no group enters. The groups inside finish without leadership.
-    pub(crate) fn drain(&self) {
+    ///
+    /// # Errors
+    /// If a group could not be inserted: its entries may be in memtables in part, and must neither be
+    /// published nor flushed.
+    pub(crate) fn drain(&self) -> Result<()> {
         if !self.is_empty() {
             self.wait_until(|| self.is_empty());
+        }
+        match self.broken.get() {
+            Some(error) => Err(error.clone().with_outcome(WriteOutcome::NotApplied)),
+            None => Ok(()),
         }
     }
 

@@ -30,7 +30,7 @@ use koeldb_fs::Clock;
 
 use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
 use super::pipeline::{Pipeline, PipelineEnv, PipelineSlot};
-use super::writer::{InsertionOrder, Phase, Request, Writer, WriterId, Writers};
+use super::writer::{Apart, InsertionOrder, Phase, Request, Writer, WriterId, Writers};
 use crate::batch::{WriteBatch, verify};
 use crate::options::DbOptions;
 use crate::wal_set::BATCHES_MAX;
@@ -175,10 +175,6 @@ struct Member {
     protection: Option<u64>,
 }
 
-/// A value on a pair of cache lines of its own.
-#[repr(align(128))]
-struct Apart<T>(T);
-
 /// The queue of writers, and the state of the leader.
 pub(crate) struct WriteQueue {
     /// [`EMPTY`], [`LED`], or the writer that was linked last.
@@ -189,8 +185,9 @@ pub(crate) struct WriteQueue {
     /// Whether `unlinked` has any; only the leader changes it.
     has_unlinked: AtomicBool,
     writers: Writers,
-    /// The number of waiting writers that spin, and its bound.
+    /// The number of waiting writers that spin.
     spinning: Apart<AtomicUsize>,
+    /// The bound of `spinning`.
     pub(crate) spinners_max: usize,
     /// The bound of the spins of one wait.
     pub(crate) spins_max: u32,
@@ -424,17 +421,40 @@ impl WriteQueue {
         }
     }
 
-    /// Claims a place for a writer, or takes leadership if there is no leader.
+    /// Claims a place for a writer, or takes leadership if there is no leader (`None`).
     ///
-    /// There are more places than threads usually; beyond them a writer waits here.
-    fn claim_or_lead(&self) -> Option<(WriterId, &Writer)> {
+    /// There are more places than threads usually; beyond them a writer waits here, as long as `left`
+    /// permits.
+    fn claim_or_lead(
+        &self,
+        left: impl Fn() -> Result<Duration>,
+    ) -> Result<Option<(WriterId, &Writer)>> {
         loop {
             match self.writers.claim() {
-                Some(claimed) => return Some(claimed),
-                None if self.try_lead() => return None,
-                None => yield_now(),
+                Some(claimed) => return Ok(Some(claimed)),
+                None if self.try_lead() => return Ok(None),
+                None => {
+                    left()?;
+                    yield_now();
+                }
             }
         }
+    }
+
+    /// Gives back the places of writers that gave up; called by a leader that waits.
+    pub(crate) fn release_left(&self) {
+        let mut unlinked = lock(&self.unlinked);
+        self.unlink_all(&mut unlinked);
+        unlinked.retain(|&id| {
+            let writer = self.writers.get(id);
+            let has_left = writer.has_left();
+            if has_left {
+                writer.release();
+            }
+            !has_left
+        });
+        self.has_unlinked
+            .store(!unlinked.is_empty(), Ordering::Relaxed);
     }
 
     /// Waits until a phase for which `is_over` holds, as long as `left` permits.
@@ -466,7 +486,9 @@ impl WriteQueue {
         if self.try_lead() {
             return self.leadership();
         }
-        let Some((id, writer)) = self.claim_or_lead() else {
+        // Without a time limit the claim does not fail.
+        let claimed = self.claim_or_lead(|| Ok(Duration::MAX));
+        let Ok(Some((id, writer))) = claimed else {
             return self.leadership();
         };
         lock(&writer.request).is_turn = true;
@@ -507,7 +529,11 @@ impl WriteQueue {
         count: u32,
         mode: CommitMode,
     ) -> Result<()> {
-        let Some((id, writer)) = self.claim_or_lead() else {
+        let left = || inner.remaining_wait(mode);
+        if mode.no_slowdown || mode.stall_timeout.is_some() {
+            left()?;
+        }
+        let Some((id, writer)) = self.claim_or_lead(left)? else {
             let alone = self.commit_alone(inner, self.leadership(), records, count, mode);
             return alone.map(|_| ());
         };
@@ -537,9 +563,7 @@ impl WriteQueue {
             _ => {}
         }
         self.wait_for_end(writer, spins);
-        let failure = lock(&writer.request).failure.take();
-        writer.release();
-        failure.map_or(Ok(()), Err)
+        writer.take_outcome()
     }
 
     /// Waits until the writer leads, is to insert, or its group has ended.
@@ -654,7 +678,8 @@ impl WriteQueue {
         };
         let ids = members.list.iter().map(|member| member.writer);
         if !self.inserts_concurrently(&families) {
-            self.pipeline.drain();
+            // After a failure the pipeline publishes nothing.
+            let _ = self.pipeline.drain();
             let slot = self.pipeline.enter(&env, last, 1, ids);
             let inserted = insert_members(&**inner, &families, &members.list, first);
             let list = std::mem::take(&mut members.list);
@@ -771,7 +796,7 @@ impl WriteQueue {
         check: impl FnOnce(SeqNo) -> Result<()>,
     ) -> Result<SeqNo> {
         let leadership = self.lead();
-        self.pipeline.drain();
+        self.pipeline.drain()?;
         let last = leadership.commit.last_seqno;
         check(last)?;
         if records.is_empty() {
@@ -790,7 +815,7 @@ impl WriteQueue {
         make: impl FnOnce() -> Result<WriteBatch>,
     ) -> Result<()> {
         let leadership = self.lead();
-        self.pipeline.drain();
+        self.pipeline.drain()?;
         let batch = make()?;
         if batch.is_empty() {
             return Ok(());
@@ -840,16 +865,22 @@ impl WriteQueue {
         let last = leadership.commit.last_seqno;
         let families = Arc::clone(&leadership.commit.families);
         let is_concurrent = self.inserts_concurrently(&families);
-        if !is_concurrent {
-            self.pipeline.drain();
-        }
-        let passes_early = is_concurrent && self.passes_early();
-        let (id, writer) = loop {
-            match self.writers.claim() {
-                Some(claimed) => break claimed,
-                None => yield_now(),
+        // Only a leader frees the places of writers that gave up, so this one must not wait for one.
+        let claimed = self.writers.claim();
+        if !is_concurrent || claimed.is_none() {
+            let drained = self.pipeline.drain();
+            if claimed.is_none() {
+                drained.map_err(|error| error.with_outcome(WriteOutcome::Indeterminate))?;
             }
+        }
+        let Some((id, writer)) = claimed else {
+            let inserted = verify(records, mode.protection)
+                .and_then(|()| inner.insert(&families, records, first));
+            inner.handle_insertion(inserted)?;
+            inner.publish(last);
+            return Ok(());
         };
+        let passes_early = is_concurrent && self.passes_early();
         writer.begin(Phase::Leading);
         let env = Env {
             queue: self,
@@ -863,12 +894,11 @@ impl WriteQueue {
             families,
         };
         let inserted = insert_part(&**inner, &order, records, mode.protection);
+        drop(order);
         self.complete(&**inner, slot, inserted);
         drop(leadership);
         self.wait_for_end(writer, spins_for(records, mode));
-        let failure = lock(&writer.request).failure.take();
-        writer.release();
-        failure.map_or(Ok(()), Err)
+        writer.take_outcome()
     }
 }
 

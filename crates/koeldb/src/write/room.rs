@@ -149,7 +149,7 @@ impl CommitPipeline {
             }
             self.background.schedule_flushes();
         }
-        self.watch_deleted_ranges(commit);
+        self.watch_deleted_ranges(commit)?;
         self.check_wal_size(commit)?;
         if is_any_half_full && is_logged {
             self.wals.request_standby();
@@ -162,7 +162,7 @@ impl CommitPipeline {
     }
 
     /// Lets writes watch the ranges of deleted keys that scans have proposed.
-    fn watch_deleted_ranges(&self, commit: &mut CommitState) {
+    fn watch_deleted_ranges(&self, commit: &mut CommitState) -> Result<()> {
         let mut is_drained = false;
         // Out of order a number is published before its entries are inserted: a scan at the last
         // one may have begun before they were. The next one is published after the drain.
@@ -176,13 +176,14 @@ impl CommitPipeline {
             }
             if !is_drained {
                 // Groups that are being inserted do not watch new ranges.
-                self.queue.pipeline.drain();
+                self.queue.pipeline.drain()?;
                 is_drained = true;
             }
             let order = active.family.order.clone();
             let renewed = active.watched.renewed(&current, &order, unwatched);
             Arc::make_mut(&mut commit.families)[index].watched = renewed;
         }
+        Ok(())
     }
 
     /// Seals the memtables that keep the oldest log, if the logs exceed `max_total_wal_size`.
@@ -254,6 +255,7 @@ impl CommitPipeline {
                 begun = Some(self.context.clock.now());
                 self.counters.stopped_by_memory();
             }
+            self.queue.release_left();
             let slice = left.min(Duration::from_millis(100));
             if !self.context.env.pool.wait(slice) {
                 manager.wait(slice);

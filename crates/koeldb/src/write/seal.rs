@@ -80,7 +80,7 @@ impl CommitPipeline {
 
     /// Seals the nonempty memtables; the empty ones get the current log as their first.
     pub(crate) fn seal_memtables(&self, commit: &mut CommitState) -> Result<()> {
-        self.queue.pipeline.drain();
+        self.queue.pipeline.drain()?;
         for index in 0..commit.families.len() {
             if !commit.families[index].memtable.is_empty() {
                 self.switch_memtable(commit, index, FlushReason::ErrorRecovery)?;
@@ -100,7 +100,7 @@ impl CommitPipeline {
     /// Starts a new log, unless the current one is empty; the entries of the old one are in
     /// memtables.
     fn switch_wal(&self, commit: &mut CommitState) -> Result<()> {
-        self.queue.pipeline.drain();
+        self.queue.pipeline.drain()?;
         let wal = commit.wal()?;
         if !self.wals.switch(wal)? {
             return Ok(());
@@ -167,7 +167,7 @@ impl CommitPipeline {
             return Ok(Vec::new());
         }
         // Earlier writes that are still being inserted must be flushed as well.
-        self.queue.pipeline.drain();
+        self.queue.pipeline.drain()?;
         for index in 0..commit.families.len() {
             if !commit.families[index].memtable.is_empty() {
                 self.switch_memtable(commit, index, FlushReason::ShutDown)?;

@@ -36,6 +36,13 @@ fn segment() -> Box<[Writer]> {
     (0..SEGMENT_PLACES).map(|_| Writer::new()).collect()
 }
 
+/// The capacity for records that a place keeps.
+const RECORDS_KEPT: usize = 64 << 10;
+
+/// A value on a pair of cache lines of its own.
+#[repr(align(128))]
+pub(super) struct Apart<T>(pub(super) T);
+
 /// The phases of a waiting writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -125,8 +132,11 @@ impl Writer {
     }
 
     fn try_claim(&self) -> bool {
-        let is_free = !self.is_claimed.load(Ordering::Relaxed);
-        is_free && !self.is_claimed.swap(true, Ordering::Acquire)
+        let claimed = &self.is_claimed;
+        !claimed.load(Ordering::Relaxed)
+            && claimed
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Gives the place back.
@@ -206,8 +216,33 @@ impl Writer {
     }
 
     /// Gives up waiting; false if a leader was faster.
+    ///
+    /// The place no longer belongs to the writer then, so its records are freed under the lock, which
+    /// the next owner takes before it fills the place.
     pub(super) fn leave(&self) -> bool {
-        self.advance(Phase::Waiting, Phase::Left).is_some()
+        let mut request = lock(&self.request);
+        let has_left = self.advance(Phase::Waiting, Phase::Left).is_some();
+        if has_left {
+            request.records = Vec::new();
+        }
+        has_left
+    }
+
+    /// Whether the writer gave up while it was queued.
+    pub(super) fn has_left(&self) -> bool {
+        Phase::of(self.signal.state.load(Ordering::Acquire)) == Phase::Left
+    }
+
+    /// Takes the outcome of the writer's group, and gives the place back.
+    pub(super) fn take_outcome(&self) -> Result<()> {
+        let failure = {
+            let mut request = lock(&self.request);
+            request.records.clear();
+            request.records.shrink_to(RECORDS_KEPT);
+            request.failure.take()
+        };
+        self.release();
+        failure.map_or(Ok(()), Err)
     }
 
     /// Wakes the thread of a writer that slept.

@@ -332,3 +332,81 @@ fn a_replica_of_the_feed_equals_the_source() {
     assert!(all(&db) == all(&replica));
     assert!(db.log_files().unwrap().len() < 20);
 }
+
+/// Orders by bytes; the first comparison with `held` waits at the gate and panics.
+struct Fails {
+    gate: Arc<Gate>,
+    was_held: AtomicBool,
+}
+
+impl Comparator for Fails {
+    fn name(&self) -> &str {
+        "Fails"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        if [a, b].contains(&&b"held"[..]) && !self.was_held.swap(true, Memory::SeqCst) {
+            self.gate.pass();
+            panic!("planted");
+        }
+        a.cmp(b)
+    }
+}
+
+#[test]
+fn an_ingestion_behind_a_group_that_fails_shows_nothing_of_it() {
+    let limit = Duration::from_secs(60);
+    let storage = Storage::new();
+    let (at_sync, is_logged, log) = gate();
+    let (at_insertion, is_inserting, insert) = gate();
+    let mut options = storage.options();
+    options
+        .set_enable_pipelined_write(true)
+        .set_comparator(Fails {
+            gate: at_insertion,
+            was_held: AtomicBool::new(false),
+        });
+    let db = Db::open(&options, HERE).unwrap();
+    db.put("before", "value").unwrap();
+    storage.memory.create_dir_all("/in".as_ref()).unwrap();
+    let mut how = SstFileWriterOptions::new();
+    how.set_env(&koeldb::Env::new(
+        Arc::clone(&storage.faults) as _,
+        Arc::new(SystemClock),
+    ));
+    let mut table = SstFileWriter::create_opt(&db.default_cf().options(), "/in/x", &how).unwrap();
+    table.put("x", "1").unwrap();
+    table.put("y", "1").unwrap();
+    let path = table.finish().unwrap().path;
+    let hold = FaultRule::new(FaultAction::Call(Arc::new(move |_| at_sync.pass())));
+    let hold = hold.on(&[Operation::SyncData]).purpose(Purpose::Wal);
+    storage.faults.add_rule(hold.limit(1));
+    let writer = std::thread::spawn({
+        let db = db.clone();
+        move || {
+            let mut sync = WriteOptions::new();
+            sync.set_sync(true);
+            let mut batch = WriteBatch::new();
+            for at in 0..16 {
+                batch.put(format!("a{at:02}"), "value");
+            }
+            batch.put("held", "value");
+            db.write_opt(&batch, &sync)
+        }
+    });
+    is_logged.recv_timeout(limit).unwrap();
+    let ingesting = std::thread::spawn({
+        let db = db.clone();
+        move || db.ingest_external_file(&[path])
+    });
+    // Mostly the ingestion waits by then for its turn; the outcome is the same otherwise.
+    std::thread::sleep(Duration::from_millis(100));
+    log.send(()).unwrap();
+    is_inserting.recv_timeout(limit).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    insert.send(()).unwrap();
+    let written = writer.join().unwrap();
+    let ingested = ingesting.join().unwrap();
+    assert!(written.is_err() && ingested.is_err());
+    assert!(!db.contains_key("a00").unwrap(), "a failed write is seen");
+}

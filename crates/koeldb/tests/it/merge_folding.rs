@@ -126,3 +126,40 @@ fn a_changed_limit_applies_to_the_next_memtable() {
     db.merge("list", "1").unwrap();
     assert_eq!(operands(&db, "list"), 1);
 }
+
+#[test]
+fn all_members_of_a_group_fold_their_operands() {
+    use crate::gate::gate;
+    use crate::storage::{HERE, Storage};
+    use koeldb::fs::{FaultAction, FaultRule, Operation, Purpose};
+    use std::sync::Arc;
+    let storage = Storage::new();
+    let (at_sync, is_logged, log) = gate();
+    let mut options = storage.options();
+    options
+        .set_merge_operator(StringAppend::new(","))
+        .apply_str("max_successive_merges=1", &ConfigOptions::new())
+        .unwrap();
+    let db = Db::open(&options, HERE).unwrap();
+    db.merge("list", "0").unwrap();
+    let hold = FaultRule::new(FaultAction::Call(Arc::new(move |_| at_sync.pass())));
+    let hold = hold.on(&[Operation::SyncData]).purpose(Purpose::Wal);
+    storage.faults.add_rule(hold.limit(1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sync = koeldb::WriteOptions::new();
+            sync.set_sync(true);
+            db.put_opt("other", "", &sync).unwrap();
+        });
+        is_logged.recv().unwrap();
+        for at in 1..=6 {
+            let db = &db;
+            scope.spawn(move || db.merge("list", format!("{at}")).unwrap());
+        }
+        // Mostly they are one group then; the outcome is the same otherwise.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        log.send(()).unwrap();
+    });
+    // Every second operand is folded with the ones before.
+    assert_eq!(operands(&db, "list"), 2);
+}

@@ -234,3 +234,44 @@ fn memtables_that_cursors_hold_cause_no_flush_of_a_few_entries() {
         db.close().unwrap();
     }
 }
+
+#[test]
+fn writes_that_must_not_wait_fail_at_once_however_many_a_leader_that_waits_leaves_behind() {
+    // More than there are places for waiting writers.
+    const ATTEMPTS: usize = 20_000;
+    for pipelined in [false, true] {
+        let (open, opened) = channel::<()>();
+        let opened = Mutex::new(opened);
+        let faults = FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 1);
+        let stand_still = FaultAction::Call(Arc::new(move |_| {
+            let _ = opened.lock().unwrap().recv_timeout(LIMIT);
+        }));
+        faults.add_rule(
+            FaultRule::new(stand_still)
+                .on(&[Operation::SyncData, Operation::SyncAll])
+                .purpose(Purpose::Flush),
+        );
+        let manager = WriteBufferManager::new(256 << 10, true);
+        let mut options = options(&manager);
+        options.set_enable_pipelined_write(pipelined);
+        options.set_env(&Env::new(Arc::new(faults), Arc::new(SystemClock)));
+        let db = Db::open(&options, "/waiting").unwrap();
+        let mut hasty = WriteOptions::new();
+        hasty.set_no_slowdown(true);
+        let mut number = 0_u32;
+        while db.put_opt(number.to_le_bytes(), [7; 1000], &hasty).is_ok() {
+            number += 1;
+        }
+        let patient = std::thread::spawn({
+            let db = db.clone();
+            move || db.put("patient", "")
+        });
+        for _ in 0..ATTEMPTS {
+            let error = db.put_opt("hasty", "", &hasty).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Incomplete, "{error}");
+        }
+        drop(open);
+        patient.join().unwrap().unwrap();
+        assert!(!db.contains_key("hasty").unwrap());
+    }
+}

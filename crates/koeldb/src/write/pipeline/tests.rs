@@ -87,8 +87,9 @@ fn run(is_ordered: bool, seed: u64, fails: Option<u64>) {
             *leadership += 1;
             let own = *leadership;
             if random.chance(1, 16) {
-                pipeline.drain();
+                let drained = pipeline.drain();
                 assert!(pipeline.is_empty());
+                assert!(drained.is_ok() || fails.is_some_and(|at| at < own));
                 groups.check_inserted(own - 1);
             }
             let writer = WriterId::try_from(own).unwrap();

@@ -22,6 +22,8 @@ struct Model {
     is_ordered: bool,
     fault: Fault,
     is_closing: AtomicBool,
+    /// Whether the writers that give up do so at their next look.
+    is_late: AtomicBool,
     failures: Failures,
     visible: AtomicU64,
     /// The numbers of inserted records by sequence number.
@@ -96,8 +98,12 @@ impl CommitEnv for Model {
         self.visible.store(seqno, Ordering::Release);
     }
 
-    fn remaining_wait(&self, _how: CommitMode) -> Result<Duration> {
-        Ok(Duration::MAX)
+    fn remaining_wait(&self, how: CommitMode) -> Result<Duration> {
+        // The first look is before the writer is queued.
+        match how.no_slowdown && self.is_late.swap(true, Ordering::AcqRel) {
+            true => Err(Error::invalid_argument("late")),
+            false => Ok(Duration::MAX),
+        }
     }
 }
 
@@ -114,6 +120,7 @@ impl Model {
             is_ordered: insertion != Insertion::Unordered,
             fault,
             is_closing: AtomicBool::new(false),
+            is_late: AtomicBool::new(false),
             failures: Failures::default(),
             visible: AtomicU64::new(0),
             inserted: std::array::from_fn(|_| AtomicU8::new(0)),
@@ -212,7 +219,7 @@ fn readers_see_whole_groups_alone() {
 
 /// Model: a leader that drains the pipeline finds all logged entries in the memtables.
 #[test]
-fn whoever_seals_finds_everything_logged_inserted() {
+fn a_leader_that_seals_finds_everything_logged_inserted() {
     for insertion in [
         Insertion::Shared,
         Insertion::Pipelined,
@@ -226,7 +233,7 @@ fn whoever_seals_finds_everything_logged_inserted() {
             });
             {
                 let leadership = model.queue.lead();
-                model.queue.pipeline.drain();
+                model.queue.pipeline.drain().unwrap();
                 model.check_whole(leadership.commit.last_seqno);
             }
             for writer in writers {
@@ -250,7 +257,7 @@ fn a_close_leaves_no_write_half_done() {
             model.is_closing.store(true, Ordering::Release);
             let logged = {
                 let leadership = model.queue.lead();
-                model.queue.pipeline.drain();
+                model.queue.pipeline.drain().unwrap();
                 leadership.commit.last_seqno
             };
             let acknowledged: usize = writers.map(|writer| writer.join().unwrap()).iter().sum();
@@ -283,7 +290,7 @@ fn three_writers_of_whom_the_first_fails(insertion: Insertion, fault: Fault) -> 
 
 /// Model: after a failed log write all members get the error, and nothing more is logged.
 #[test]
-fn nobody_is_told_of_success_behind_a_log_that_failed() {
+fn no_writer_is_told_of_success_behind_a_log_that_failed() {
     let fault = Fault {
         log: Some(1),
         insert: None,
@@ -309,4 +316,46 @@ fn nothing_is_published_behind_a_group_that_was_not_inserted() {
             model.read();
         });
     }
+}
+
+/// Runs three writers of which the first one gives up, or none if there is no leader to wait for.
+fn three_writers_of_whom_one_gives_up(insertion: Insertion, spinners_max: usize) {
+    explore_large("write queue, a writer gives up", move || {
+        let model = Model::new(insertion, Fault::default());
+        let mut model = Arc::into_inner(model).unwrap();
+        model.queue.spinners_max = spinners_max;
+        let model = Arc::new(model);
+        let write = |model: &Arc<Model>, number: u8| {
+            let mode = CommitMode {
+                no_slowdown: number == 1,
+                ..CommitMode::default()
+            };
+            model.queue.write(model, &[number], 1, mode).is_ok()
+        };
+        let writers = [1, 2].map(|number| {
+            let model = Arc::clone(&model);
+            spawn(move || write(&model, number))
+        });
+        assert!(write(&model, 3));
+        let [first, second] = writers.map(|writer| writer.join().unwrap());
+        assert!(second);
+        assert_eq!(model.inserted_up_to_visible(1), usize::from(first));
+        // There is no leader, and every place is free.
+        drop(model.queue.lead());
+        for _ in 0..4 {
+            assert!(model.queue.writers.claim().is_some());
+        }
+    });
+}
+
+#[test]
+fn a_writer_that_gives_up_is_not_written_and_leaves_its_place() {
+    for insertion in [Insertion::Alone, Insertion::Shared, Insertion::Pipelined] {
+        three_writers_of_whom_one_gives_up(insertion, 0);
+    }
+}
+
+#[test]
+fn with_spare_cores_leadership_passes_before_the_insertion() {
+    three_writers_of_whom_one_gives_up(Insertion::Shared, 2);
 }

@@ -26,6 +26,13 @@ pub(super) const HANGS: &str = "RocksDB gives no answer to";
 /// recovery it takes for damage what a recycled log held before.
 pub(super) const REFUSES_ITS_OWN: &str = "RocksDB refuses what it wrote last";
 
+/// The texts of errors that no directory of KoelDB causes: its Java library reads no options of plain
+/// tables back, and KoelDB writes no blobs.
+pub(super) const FAULTS_OF_ITS_OWN: [&str; 2] = [
+    "readNewTableFormatConfig() is not implemented",
+    "Key mismatch when reading blob",
+];
+
 /// The time after which a command counts as unanswered.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -82,7 +82,10 @@ impl History<'_> {
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let is_theirs = std::mem::take(&mut self.is_theirs);
         let ids = rocks.execute(&command).map_err(|error| {
-            match is_theirs && error.contains("data beyond the point of corruption") {
+            // The second after a write policy with one number a batch.
+            let is_own = error.contains("data beyond the point of corruption")
+                || error.contains("Sequence number is being set backwards");
+            match is_theirs && is_own {
                 true => format!("{REFUSES_ITS_OWN}: {error}"),
                 false => error,
             }
