@@ -288,7 +288,7 @@ impl<'a> Merge<'a> {
             let of_table = properties.flushed_seqno(db_id, file.number, file.largest_seqno);
             flushed = of_table.max(flushed);
         }
-        // What RocksDB's tables show may be the number of an ingestion.
+        // The largest number in a table of RocksDB may be that of an ingestion.
         let unflushed = self.family.read(|state| {
             let memtables = state.sealed.iter().chain([&state.active]);
             let firsts = memtables.filter_map(|logged| logged.memtable.first_seqno());

@@ -1,6 +1,6 @@
 //! Leader election: a list of writers, one of which has the right to commit.
 //!
-//! A writer that finds no leader leads at once, with its batch borrowed. Otherwise it fills a place of
+//! A writer becomes the leader if there is none, and commits its batch without a copy. Otherwise it fills a place of
 //! its own ([`Writers`]) and links it to the list by one exchange, which takes no lock. The leader
 //! takes the writers that wait into its group and writes all of them to the log as one record. Then
 //! each member inserts its own entries, and the [`Pipeline`] publishes groups in order. Leadership is
@@ -597,8 +597,12 @@ impl WriteQueue {
 
     fn complete(&self, inner: &impl CommitEnv, slot: PipelineSlot, inserted: Result<bool>) {
         let outcome = inner.handle_insertion(inserted);
-        self.pipeline
-            .complete(&Env { queue: self, inner }, slot, outcome);
+        self.pipeline.complete(&self.env(inner), slot, outcome);
+    }
+
+    /// Returns the view of the pipeline on this queue and its database.
+    fn env<'e, E>(&'e self, inner: &'e E) -> Env<'e, E> {
+        Env { queue: self, inner }
     }
 
     /// Takes the writers that wait into the group of a leader.
@@ -672,10 +676,7 @@ impl WriteQueue {
         };
         let last = leadership.commit.last_seqno;
         let families = Arc::clone(&leadership.commit.families);
-        let env = Env {
-            queue: self,
-            inner: &**inner,
-        };
+        let env = self.env(&**inner);
         let ids = members.list.iter().map(|member| member.writer);
         if !self.inserts_concurrently(&families) {
             // After a failure the pipeline publishes nothing.
@@ -772,7 +773,7 @@ impl WriteQueue {
         for (member, order) in own {
             let inserted = insert_part(&**inner, &order, &member.records, member.protection);
             self.give_back([member]);
-            self.complete(&**inner, slot, inserted);
+            self.complete(&**inner, order.slot, inserted);
         }
     }
 
@@ -882,10 +883,7 @@ impl WriteQueue {
         };
         let passes_early = is_concurrent && self.passes_early();
         writer.begin(Phase::Leading);
-        let env = Env {
-            queue: self,
-            inner: &**inner,
-        };
+        let env = self.env(&**inner);
         let slot = self.pipeline.enter(&env, last, 1, [id].into_iter());
         let leadership = (!passes_early).then_some(leadership);
         let order = InsertionOrder {

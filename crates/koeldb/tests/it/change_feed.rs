@@ -219,10 +219,11 @@ fn an_abandoned_batch_does_not_hold_up_later_ones() {
     assert_eq!(keys(&mut updates), ["b"]);
 }
 
-/// Orders by bytes; the first comparison with `held` waits at the gate.
+/// Orders by bytes; the first comparison with `held` waits at the gate, and panics if `fails`.
 struct Holds {
     gate: Arc<Gate>,
     was_held: AtomicBool,
+    fails: bool,
 }
 
 impl Comparator for Holds {
@@ -233,6 +234,7 @@ impl Comparator for Holds {
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         if [a, b].contains(&&b"held"[..]) && !self.was_held.swap(true, Memory::SeqCst) {
             self.gate.pass();
+            assert!(!self.fails, "planted");
         }
         a.cmp(b)
     }
@@ -250,6 +252,7 @@ fn a_batch_in_the_log_is_shown_only_once_readers_see_it() {
         .set_comparator(Holds {
             gate: at_insertion,
             was_held: AtomicBool::new(false),
+            fails: false,
         });
     let db = Db::open(&options, HERE).unwrap();
     db.put("before", "value").unwrap();
@@ -333,26 +336,6 @@ fn a_replica_of_the_feed_equals_the_source() {
     assert!(db.log_files().unwrap().len() < 20);
 }
 
-/// Orders by bytes; the first comparison with `held` waits at the gate and panics.
-struct Fails {
-    gate: Arc<Gate>,
-    was_held: AtomicBool,
-}
-
-impl Comparator for Fails {
-    fn name(&self) -> &str {
-        "Fails"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        if [a, b].contains(&&b"held"[..]) && !self.was_held.swap(true, Memory::SeqCst) {
-            self.gate.pass();
-            panic!("planted");
-        }
-        a.cmp(b)
-    }
-}
-
 #[test]
 fn an_ingestion_behind_a_group_that_fails_shows_nothing_of_it() {
     let limit = Duration::from_secs(60);
@@ -362,9 +345,10 @@ fn an_ingestion_behind_a_group_that_fails_shows_nothing_of_it() {
     let mut options = storage.options();
     options
         .set_enable_pipelined_write(true)
-        .set_comparator(Fails {
+        .set_comparator(Holds {
             gate: at_insertion,
             was_held: AtomicBool::new(false),
+            fails: true,
         });
     let db = Db::open(&options, HERE).unwrap();
     db.put("before", "value").unwrap();

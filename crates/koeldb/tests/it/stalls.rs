@@ -12,6 +12,7 @@ use koeldb::{
     WriteOutcome,
 };
 
+use crate::gate::without_flushes;
 use crate::scratch::ScratchDir;
 use crate::wait::until;
 
@@ -19,22 +20,12 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// A database with stopped writes, in which no flush ends before the sender is dropped.
 fn stopped(dir: &ScratchDir) -> (Db, Sender<()>) {
-    let (open, opened) = channel::<()>();
-    let opened = Mutex::new(opened);
-    let faults = FaultFileSystem::new(Arc::new(PosixFileSystem::new()), 1);
-    let stand_still = FaultAction::Call(Arc::new(move |_| {
-        let _ = opened.lock().unwrap().recv_timeout(LIMIT);
-    }));
-    faults.add_rule(
-        FaultRule::new(stand_still)
-            .on(&[Operation::SyncData, Operation::SyncAll])
-            .purpose(Purpose::Flush),
-    );
+    let (env, open) = without_flushes(Arc::new(PosixFileSystem::new()));
     let mut options = Options::new();
     options
         .create_if_missing(true)
         .set_write_buffer_size(64 << 10)
-        .set_env(&Env::new(Arc::new(faults), Arc::new(SystemClock)));
+        .set_env(&env);
     let db = Db::open(&options, dir.path()).unwrap();
     let mut index = 0_u32;
     while db.property_int_value("rocksdb.is-write-stopped").unwrap() != Some(1) {

@@ -1,15 +1,12 @@
 //! The memory limit of memtables over column families and databases.
 
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::gate::without_flushes;
 use crate::scratch::ScratchDir;
 use crate::wait::until;
-use koeldb::fs::{
-    Clock, FaultAction, FaultFileSystem, FaultRule, MemoryFileSystem, Operation, Purpose,
-    SystemClock,
-};
+use koeldb::fs::{Clock, MemoryFileSystem, SystemClock};
 use koeldb::{Cache, Db, Env, ErrorKind, Options, WriteBufferManager, WriteOptions, WriteOutcome};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -104,20 +101,10 @@ fn a_database_that_writes_nothing_gives_way_to_one_that_does() {
 
 #[test]
 fn writes_that_wait_for_memory_give_up_in_time() {
-    let (open, opened) = channel::<()>();
-    let opened = Mutex::new(opened);
-    let faults = FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 1);
-    let stand_still = FaultAction::Call(Arc::new(move |_| {
-        let _ = opened.lock().unwrap().recv_timeout(LIMIT);
-    }));
-    faults.add_rule(
-        FaultRule::new(stand_still)
-            .on(&[Operation::SyncData, Operation::SyncAll])
-            .purpose(Purpose::Flush),
-    );
+    let (env, open) = without_flushes(Arc::new(MemoryFileSystem::new()));
     let manager = WriteBufferManager::new(256 << 10, true);
     let mut options = options(&manager);
-    options.set_env(&Env::new(Arc::new(faults), Arc::new(SystemClock)));
+    options.set_env(&env);
     let db = Db::open(&options, "/waiting").unwrap();
     let mut impatient = WriteOptions::new();
     impatient.set_stall_timeout(Duration::from_millis(20));
@@ -240,21 +227,11 @@ fn writes_that_must_not_wait_fail_at_once_however_many_a_leader_that_waits_leave
     // More than there are places for waiting writers.
     const ATTEMPTS: usize = 20_000;
     for pipelined in [false, true] {
-        let (open, opened) = channel::<()>();
-        let opened = Mutex::new(opened);
-        let faults = FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 1);
-        let stand_still = FaultAction::Call(Arc::new(move |_| {
-            let _ = opened.lock().unwrap().recv_timeout(LIMIT);
-        }));
-        faults.add_rule(
-            FaultRule::new(stand_still)
-                .on(&[Operation::SyncData, Operation::SyncAll])
-                .purpose(Purpose::Flush),
-        );
+        let (env, open) = without_flushes(Arc::new(MemoryFileSystem::new()));
         let manager = WriteBufferManager::new(256 << 10, true);
         let mut options = options(&manager);
         options.set_enable_pipelined_write(pipelined);
-        options.set_env(&Env::new(Arc::new(faults), Arc::new(SystemClock)));
+        options.set_env(&env);
         let db = Db::open(&options, "/waiting").unwrap();
         let mut hasty = WriteOptions::new();
         hasty.set_no_slowdown(true);

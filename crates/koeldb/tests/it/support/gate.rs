@@ -4,6 +4,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use koeldb::Env;
+use koeldb::fs::{
+    FaultAction, FaultFileSystem, FaultRule, FileSystem, Operation, Purpose, SystemClock,
+};
+
 /// The longest time that a thread is held.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -29,4 +34,20 @@ impl Gate {
         let _ = self.reached.lock().unwrap().send(());
         let _ = self.opened.lock().unwrap().recv_timeout(LIMIT);
     }
+}
+
+/// An environment on `fs` in which no flush ends before the sender is dropped, or two minutes pass.
+pub(crate) fn without_flushes(fs: Arc<dyn FileSystem>) -> (Env, Sender<()>) {
+    let (open, opened) = channel::<()>();
+    let opened = Mutex::new(opened);
+    let faults = FaultFileSystem::new(fs, 1);
+    let stand_still = FaultAction::Call(Arc::new(move |_| {
+        let _ = opened.lock().unwrap().recv_timeout(LIMIT);
+    }));
+    faults.add_rule(
+        FaultRule::new(stand_still)
+            .on(&[Operation::SyncData, Operation::SyncAll])
+            .purpose(Purpose::Flush),
+    );
+    (Env::new(Arc::new(faults), Arc::new(SystemClock)), open)
 }
