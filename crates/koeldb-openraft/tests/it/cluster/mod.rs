@@ -263,6 +263,9 @@ async fn run(seconds: u64) -> Counts {
     // Everything works again.
     world.part([].into());
     world.set_network(0, 3);
+    for id in 1..=MACHINES {
+        world.mend(id);
+    }
     for client in clients {
         client.await.unwrap();
     }

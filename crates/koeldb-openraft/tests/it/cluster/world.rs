@@ -276,6 +276,15 @@ impl World {
         disk.arm_crash(disk.operation_count() + 1 + below(40));
     }
 
+    /// Takes back a power cut that has not happened yet, and the limit of a disk.
+    pub(super) fn mend(&self, id: u64) {
+        let disk = self.state().hosts[&id].disk.clone();
+        if !disk.has_crashed() {
+            disk.arm_crash(u64::MAX);
+        }
+        disk.set_byte_budget(None);
+    }
+
     pub(super) fn fail_syncs(&self, id: u64) {
         if let Some(process) = self.process(id) {
             let rule = FaultRule::fail(Failure::Device).on_syncs().limit(1);
