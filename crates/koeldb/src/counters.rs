@@ -1,14 +1,15 @@
 //! Counters of flushes, compactions and writes since open, the source of `rocksdb.stats`.
 //!
 //! Those of a column family are updated when a job ends, under an uncontended lock. Those of writes
-//! are updated only by the leader of the write queue, with plain loads and stores instead of atomic
-//! read-modify-write operations.
+//! are updated only by the leader of the write queue, or, for writes without a leader, by the holder of
+//! a slot, with plain loads and stores instead of atomic read-modify-write operations.
 
 use std::ops::{AddAssign, Sub};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
+use crate::write::direct::slot_count;
 use crate::write_stall::{StallCause, StallCondition};
 use koeldb_base::sync::lock_plain as lock;
 
@@ -246,11 +247,11 @@ impl Sub for WriteTotals {
     }
 }
 
-/// A counter that only the leader of the write queue changes.
+/// A counter that only one thread at a time changes: the leader of the write queue, or the holder of a slot.
 #[derive(Debug, Default)]
-struct LeaderCounter(AtomicU64);
+struct OwnedCounter(AtomicU64);
 
-impl LeaderCounter {
+impl OwnedCounter {
     #[inline]
     fn add(&self, count: u64) {
         let sum = self.0.load(Ordering::Relaxed).wrapping_add(count);
@@ -262,18 +263,44 @@ impl LeaderCounter {
     }
 }
 
+/// The writes of a slot that had no leader, on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct SlotCounters {
+    writes: OwnedCounter,
+    bytes: OwnedCounter,
+}
+
+/// The counters of all slots, created with the first write without a leader.
+#[derive(Debug, Default)]
+struct DirectCounters(OnceLock<Box<[SlotCounters]>>);
+
+impl DirectCounters {
+    #[inline]
+    fn of(&self, slot: usize) -> &SlotCounters {
+        let counters = || (0..slot_count()).map(|_| SlotCounters::default());
+        &self.0.get_or_init(|| counters().collect())[slot]
+    }
+
+    fn sum(&self, of: impl Fn(&SlotCounters) -> &OwnedCounter) -> u64 {
+        let slots = self.0.get().into_iter().flatten();
+        slots.map(|slot| of(slot).get()).sum()
+    }
+}
+
 /// The counters of writes.
 #[derive(Debug, Default)]
 pub(crate) struct WriteCounters {
-    writes: LeaderCounter,
-    groups: LeaderCounter,
-    bytes: LeaderCounter,
-    unlogged_writes: LeaderCounter,
-    unlogged_groups: LeaderCounter,
-    unlogged_bytes: LeaderCounter,
-    log_syncs: LeaderCounter,
-    stall_nanos: LeaderCounter,
-    memory_stops: LeaderCounter,
+    writes: OwnedCounter,
+    groups: OwnedCounter,
+    bytes: OwnedCounter,
+    unlogged_writes: OwnedCounter,
+    unlogged_groups: OwnedCounter,
+    unlogged_bytes: OwnedCounter,
+    log_syncs: OwnedCounter,
+    stall_nanos: OwnedCounter,
+    memory_stops: OwnedCounter,
+    direct: DirectCounters,
     reported: Mutex<(WriteTotals, Option<Duration>)>,
 }
 
@@ -289,6 +316,14 @@ impl WriteCounters {
             self.unlogged_groups.add(1);
             self.unlogged_bytes.add(bytes);
         }
+    }
+
+    /// Counts a batch that was written without a leader; called by the holder of `slot`.
+    #[inline]
+    pub(crate) fn wrote_directly(&self, slot: usize, bytes: u64) {
+        let counters = self.direct.of(slot);
+        counters.writes.add(1);
+        counters.bytes.add(bytes);
     }
 
     /// Counts a sync of the log; called by the leader.
@@ -309,14 +344,16 @@ impl WriteCounters {
 
     /// Returns the totals since the database was opened; see [`WriteCounters::report`].
     pub(crate) fn totals(&self, keys: u64, header_bytes: u64) -> WriteTotals {
-        let groups = self.groups.get();
+        let (groups, bytes) = (self.groups.get(), self.bytes.get());
         let logged_groups = groups.saturating_sub(self.unlogged_groups.get());
-        let bytes = self.bytes.get();
+        // Each is a group.
+        let direct_writes = self.direct.sum(|slot| &slot.writes);
+        let direct_bytes = self.direct.sum(|slot| &slot.bytes);
         WriteTotals {
-            writes: self.writes.get(),
-            groups,
+            writes: self.writes.get() + direct_writes,
+            groups: groups + direct_writes,
             keys,
-            bytes: bytes + groups * header_bytes,
+            bytes: bytes + direct_bytes + (groups + direct_writes) * header_bytes,
             logged_writes: self.writes.get().saturating_sub(self.unlogged_writes.get()),
             logged_bytes: bytes.saturating_sub(self.unlogged_bytes.get())
                 + logged_groups * header_bytes,

@@ -381,12 +381,7 @@ impl CommitEnv for CommitPipeline {
         }
         commit.last_seqno = first - 1 + SeqNo::from(count);
         if self.context.statistics.is_some() {
-            self.context
-                .count(Ticker::NumberKeysWritten, u64::from(count));
-            self.context.count(Ticker::BytesWritten, bytes() as u64);
-            self.context.count(Ticker::WriteDoneBySelf, 1);
-            self.context
-                .record(HistogramKind::BytesPerWrite, bytes() as u64);
+            self.count_group(count, bytes());
         }
         Ok(first)
     }
@@ -442,9 +437,31 @@ impl CommitEnv for CommitPipeline {
         // A leader may wait for memory; stalled writes wait before they are queued.
         self.remaining_of(mode, || self.is_out_of_memory())
     }
+
+    fn may_write_directly(&self) -> bool {
+        !self.check_due.load(Ordering::Relaxed)
+            && !self.is_out_of_memory()
+            && self.health.check_writable().is_ok()
+    }
+
+    fn count_direct(&self, slot: usize, count: u32, bytes: usize) {
+        self.counters.wrote_directly(slot, bytes as u64);
+        if self.context.statistics.is_some() {
+            self.count_group(count, bytes);
+        }
+    }
 }
 
 impl CommitPipeline {
+    /// Counts a group in the statistics.
+    fn count_group(&self, count: u32, bytes: usize) {
+        let context = &self.context;
+        context.count(Ticker::NumberKeysWritten, u64::from(count));
+        context.count(Ticker::BytesWritten, bytes as u64);
+        context.count(Ticker::WriteDoneBySelf, 1);
+        context.record(HistogramKind::BytesPerWrite, bytes as u64);
+    }
+
     /// Returns how long a write may still wait; an error if it must not wait and is stalled.
     pub(super) fn remaining_of(
         &self,

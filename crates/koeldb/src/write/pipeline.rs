@@ -266,6 +266,12 @@ impl Pipeline {
         }
     }
 
+    /// Publishes no group any more; called by the leader after a batch beside the pipeline could not be
+    /// inserted.
+    pub(super) fn break_off(&self, error: &Error) {
+        let _ = self.broken.set(error.clone());
+    }
+
     #[cold]
     fn wait_until(&self, is_over: impl Fn() -> bool) {
         for _ in 0..SPINS {

@@ -29,6 +29,7 @@ use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::Clock;
 
 use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
+use super::direct::{COUNT_MAX, DirectWrites};
 use super::pipeline::{Pipeline, PipelineEnv, PipelineSlot};
 use super::writer::{Apart, InsertionOrder, Phase, Request, Writer, WriterId, Writers};
 use crate::batch::{WriteBatch, verify};
@@ -44,8 +45,8 @@ const SPINS_SMALL: u32 = if cfg!(loom) { 1 } else { 300 };
 const SPINS_PER_MICRO: u64 = 20;
 /// The size of the records of a small batch.
 const SMALL_BYTES: usize = 4 << 10;
-/// The number of operations of a group below which its leader inserts all: another thread would
-/// begin later than the leader ends.
+/// The number of operations of a group below which its leader inserts all, without spare cores:
+/// another thread would begin later than the leader ends.
 const SHARED_MIN: u32 = if cfg!(loom) { 2 } else { 8 };
 
 /// The operations on which a write queue relies: log, memtables, publication.
@@ -83,6 +84,13 @@ pub(crate) trait CommitEnv: Send + Sync + 'static {
 
     /// Returns how long a write may wait before it calls again; an error if it must not wait.
     fn remaining_wait(&self, mode: CommitMode) -> Result<Duration>;
+
+    /// Whether a write without a log needs nothing of a leader but numbers.
+    fn may_write_directly(&self) -> bool;
+
+    /// Counts a batch of `count` operations that was inserted without a leader, from a slot that no
+    /// other thread has.
+    fn count_direct(&self, slot: usize, count: u32, bytes: usize);
 }
 
 /// The write options that the members of a group have in common.
@@ -195,13 +203,25 @@ pub(crate) struct WriteQueue {
     /// The number of bytes of records at which a group accepts no more members.
     group_bytes_max: usize,
     pub(crate) pipeline: Pipeline,
+    pub(super) direct: DirectWrites,
 }
 
 /// Leadership: the right to commit; dropping it passes it to the next writer.
 pub(crate) struct Leadership<'q> {
     // Dropped first, so that the next leader can lock it.
     pub(crate) commit: MutexGuard<'q, CommitState>,
-    _hand_off: HandOff<'q>,
+    hand_off: HandOff<'q>,
+    /// Whether the gate for writes without a log opens when it ends.
+    pub(super) opens_gate: bool,
+}
+
+impl Drop for Leadership<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.opens_gate {
+            self.hand_off.0.open_gate(&self.commit);
+        }
+    }
 }
 
 struct HandOff<'q>(&'q WriteQueue);
@@ -279,6 +299,7 @@ impl WriteQueue {
             insertion,
             group_bytes_max,
             pipeline: Pipeline::new(insertion != Insertion::Unordered),
+            direct: DirectWrites::new(),
         }
     }
 
@@ -302,11 +323,34 @@ impl WriteQueue {
 
     // Leadership.
 
+    /// Returns leadership that was taken, with exclusive access: the gate for writes without a log is
+    /// closed. It opens again at the end, if `reopens`.
     #[inline]
-    fn leadership(&self) -> Leadership<'_> {
+    fn leadership(&self, reopens: bool) -> Leadership<'_> {
+        let mut commit = lock(&self.commit.0);
+        let opens_gate = self.direct.is_open() && self.close_gate(&mut commit, reopens);
         Leadership {
-            commit: lock(&self.commit.0),
-            _hand_off: HandOff(self),
+            commit,
+            hand_off: HandOff(self),
+            opens_gate,
+        }
+    }
+
+    #[cold]
+    fn close_gate(&self, commit: &mut CommitState, reopens: bool) -> bool {
+        if let Some(error) = self.direct.close(commit) {
+            self.pipeline.break_off(error);
+        }
+        if !reopens {
+            self.direct.stay_closed();
+        }
+        reopens
+    }
+
+    #[cold]
+    fn open_gate(&self, commit: &CommitState) {
+        if self.pipeline.is_idle() && self.inserts_concurrently(&commit.families) {
+            self.direct.open(commit);
         }
     }
 
@@ -484,12 +528,12 @@ impl WriteQueue {
     /// Takes leadership for an operation other than a write.
     pub(crate) fn lead(&self) -> Leadership<'_> {
         if self.try_lead() {
-            return self.leadership();
+            return self.leadership(true);
         }
         // Without a time limit the claim does not fail.
         let claimed = self.claim_or_lead(|| Ok(Duration::MAX));
         let Ok(Some((id, writer))) = claimed else {
-            return self.leadership();
+            return self.leadership(true);
         };
         lock(&writer.request).is_turn = true;
         writer.begin(Phase::Waiting);
@@ -500,7 +544,7 @@ impl WriteQueue {
         }
         lock(&writer.request).is_turn = false;
         writer.release();
-        self.leadership()
+        self.leadership(true)
     }
 
     // Writes.
@@ -514,11 +558,43 @@ impl WriteQueue {
         count: u32,
         mode: CommitMode,
     ) -> Result<()> {
+        if mode.disable_wal
+            && let Some(written) = self.write_directly(inner, records, count, mode)
+        {
+            return written;
+        }
         if self.try_lead() {
-            let alone = self.commit_alone(inner, self.leadership(), records, count, mode);
-            return alone.map(|_| ());
+            return self.lead_alone(inner, records, count, mode);
         }
         self.write_queued(inner, records, count, mode)
+    }
+
+    /// Commits a batch as the leader that was just elected.
+    #[inline]
+    fn lead_alone(
+        &self,
+        inner: &Arc<impl CommitEnv>,
+        records: &[u8],
+        count: u32,
+        mode: CommitMode,
+    ) -> Result<()> {
+        let leadership = self.leadership(mode.disable_wal && count <= COUNT_MAX);
+        let alone = self.commit_alone(inner, leadership, records, count, mode);
+        alone.map(|_| ())
+    }
+
+    /// Writes a batch without a leader; `None` if the gate for such writes is closed to it.
+    fn write_directly(
+        &self,
+        inner: &Arc<impl CommitEnv>,
+        records: &[u8],
+        count: u32,
+        mode: CommitMode,
+    ) -> Option<Result<()>> {
+        let may_pass = self.direct.is_open() && (1..=COUNT_MAX).contains(&count);
+        may_pass
+            .then(|| self.direct.write(&**inner, records, count, mode))
+            .flatten()
     }
 
     #[inline(never)]
@@ -534,8 +610,7 @@ impl WriteQueue {
             left()?;
         }
         let Some((id, writer)) = self.claim_or_lead(left)? else {
-            let alone = self.commit_alone(inner, self.leadership(), records, count, mode);
-            return alone.map(|_| ());
+            return self.lead_alone(inner, records, count, mode);
         };
         {
             let mut request = lock(&writer.request);
@@ -546,12 +621,16 @@ impl WriteQueue {
         writer.begin(Phase::Waiting);
         if !self.link(id, writer) {
             writer.release();
-            let alone = self.commit_alone(inner, self.leadership(), records, count, mode);
-            return alone.map(|_| ());
+            return self.lead_alone(inner, records, count, mode);
         }
         let spins = spins_for(records, mode);
         // If it fails, the leader that unlinks the writer releases its place.
         match self.wait_for_leader(&**inner, writer, spins, mode)? {
+            Phase::Leading if self.can_write_directly(&**inner, count, mode) => {
+                self.hand_off();
+                writer.take_outcome()?;
+                return self.write(inner, records, count, mode);
+            }
             Phase::Leading => self.lead_group(inner, (id, writer)),
             Phase::Inserting => {
                 let order = lock(&writer.request).insertion.take();
@@ -564,6 +643,14 @@ impl WriteQueue {
         }
         self.wait_for_end(writer, spins);
         writer.take_outcome()
+    }
+
+    /// Whether a leader would better write its batch directly, as others do.
+    fn can_write_directly(&self, inner: &impl CommitEnv, count: u32, mode: CommitMode) -> bool {
+        mode.disable_wal
+            && count <= COUNT_MAX
+            && self.direct.is_open()
+            && inner.may_write_directly()
     }
 
     /// Waits until the writer leads, is to insert, or its group has ended.
@@ -663,7 +750,7 @@ impl WriteQueue {
 
     /// Commits the group of a leader; all its writers, the leader too, are told when it has ended.
     fn lead_group(&self, inner: &Arc<impl CommitEnv>, leader: (WriterId, &Writer)) {
-        let mut leadership = self.leadership();
+        let mut leadership = self.leadership(false);
         let (mut members, mode) = self.gather(leader);
         let first = match self.log_group(inner, &mut leadership.commit, &members.list, mode) {
             Ok(first) => first,
@@ -677,8 +764,10 @@ impl WriteQueue {
         let last = leadership.commit.last_seqno;
         let families = Arc::clone(&leadership.commit.families);
         let env = self.env(&**inner);
+        let opens_gate = self.should_open_gate(&members.list, mode);
         let ids = members.list.iter().map(|member| member.writer);
-        if !self.inserts_concurrently(&families) {
+        if opens_gate || !self.inserts_concurrently(&families) {
+            leadership.opens_gate = opens_gate;
             // After a failure the pipeline publishes nothing.
             let _ = self.pipeline.drain();
             let slot = self.pipeline.enter(&env, last, 1, ids);
@@ -698,6 +787,17 @@ impl WriteQueue {
             std::mem::take(&mut members.list),
             first,
         );
+    }
+
+    /// Whether writers that have no log should do without a leader; called by the leader of a group.
+    fn should_open_gate(&self, members: &[Member], mode: CommitMode) -> bool {
+        let is_concurrent = match self.insertion {
+            Insertion::Alone | Insertion::Unordered => false,
+            Insertion::Shared => self.spinners_max > 1,
+            Insertion::Pipelined => true,
+        };
+        let is_small = members.iter().all(|member| member.count <= COUNT_MAX);
+        is_concurrent && self.direct.count_group(mode.disable_wal && is_small)
     }
 
     /// Whether the entries of a group may be inserted beside those of other groups.
@@ -739,7 +839,7 @@ impl WriteQueue {
         first: SeqNo,
     ) {
         let count: u32 = members.iter().map(|member| member.count).sum();
-        let is_shared = count >= SHARED_MIN;
+        let is_shared = count >= SHARED_MIN || self.spinners_max > 1;
         let mut own = Vec::with_capacity(members.len());
         let mut next = first;
         for (at, mut member) in members.into_iter().enumerate() {

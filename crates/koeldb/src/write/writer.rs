@@ -308,19 +308,19 @@ pub(super) struct Writers {
     more: Box<[OnceLock<Box<[Writer]>>]>,
 }
 
-/// Returns where this thread looks for a free place first: different threads in different places.
+/// Returns a number of this thread, so that different threads look in different places first.
 #[cfg(not(loom))]
-fn preferred() -> usize {
+pub(super) fn preferred() -> usize {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     thread_local! {
         static PREFERRED: usize = NEXT.fetch_add(1, Ordering::Relaxed);
     }
-    PREFERRED.with(|preferred| preferred % SEGMENT_PLACES)
+    PREFERRED.with(|preferred| *preferred)
 }
 
 /// A model has few places.
 #[cfg(loom)]
-fn preferred() -> usize {
+pub(super) fn preferred() -> usize {
     0
 }
 

@@ -20,6 +20,8 @@ struct Fault {
 struct Model {
     queue: WriteQueue,
     is_ordered: bool,
+    /// Whether the gate for writes without a leader was opened.
+    has_gate: bool,
     fault: Fault,
     is_closing: AtomicBool,
     /// Whether the writers that give up do so at their next look.
@@ -59,7 +61,8 @@ impl CommitEnv for Model {
         let first = commit.last_seqno + 1;
         commit.last_seqno += SeqNo::from(count);
         let before = self.logged.load(Ordering::Relaxed);
-        assert_eq!(before, first - 1, "only one leads");
+        let is_next = before == first - 1 || self.has_gate && before < first;
+        assert!(is_next, "only one leads");
         self.logged.store(commit.last_seqno, Ordering::Relaxed);
         Ok(first)
     }
@@ -105,6 +108,12 @@ impl CommitEnv for Model {
             false => Ok(Duration::MAX),
         }
     }
+
+    fn may_write_directly(&self) -> bool {
+        !self.failures.is_any() && !self.is_closing.load(Ordering::Acquire)
+    }
+
+    fn count_direct(&self, _slot: usize, _count: u32, _bytes: usize) {}
 }
 
 impl Model {
@@ -118,6 +127,7 @@ impl Model {
         Arc::new(Model {
             queue: WriteQueue::new(commit, insertion, 1 << 20),
             is_ordered: insertion != Insertion::Unordered,
+            has_gate: false,
             fault,
             is_closing: AtomicBool::new(false),
             is_late: AtomicBool::new(false),
@@ -128,8 +138,30 @@ impl Model {
         })
     }
 
+    /// Returns a model with an open gate.
+    fn with_gate(fault: Fault) -> Arc<Self> {
+        let model = Model::new(Insertion::Pipelined, fault);
+        let mut model = Arc::into_inner(model).unwrap();
+        model.has_gate = true;
+        model.queue.lead().opens_gate = true;
+        assert!(model.queue.direct.is_open());
+        Arc::new(model)
+    }
+
     fn write(self: &Arc<Self>, number: u8) -> Result<()> {
-        let written = self.queue.write(self, &[number], 1, CommitMode::default());
+        self.write_as(number, CommitMode::default())
+    }
+
+    fn write_unlogged(self: &Arc<Self>, number: u8) -> Result<()> {
+        let mode = CommitMode {
+            disable_wal: true,
+            ..CommitMode::default()
+        };
+        self.write_as(number, mode)
+    }
+
+    fn write_as(self: &Arc<Self>, number: u8, mode: CommitMode) -> Result<()> {
+        let written = self.queue.write(self, &[number], 1, mode);
         if written.is_ok() {
             assert_eq!(
                 self.inserted_up_to_visible(number),
@@ -358,4 +390,134 @@ fn a_writer_that_gives_up_is_not_written_and_leaves_its_place() {
 #[test]
 fn with_spare_cores_leadership_passes_before_the_insertion() {
     three_writers_of_whom_one_gives_up(Insertion::Shared, 2);
+}
+
+/// Model: writers without a leader find their own writes, and a reader sees them in order.
+#[test]
+fn without_a_leader_readers_see_everything_up_to_the_last() {
+    explore("write queue, open gate", || {
+        let model = Model::with_gate(Fault::default());
+        let writers = [1, 2].map(|number| {
+            let model = Arc::clone(&model);
+            spawn(move || model.write_unlogged(number).unwrap())
+        });
+        model.read();
+        model.read();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(model.visible.load(Ordering::Acquire), 2);
+    });
+}
+
+/// Model: three writers without a leader, more than there are slots.
+#[test]
+fn without_a_leader_nobody_sleeps_for_ever() {
+    explore_large("write queue, open gate, three writers", || {
+        let model = Model::with_gate(Fault::default());
+        let writers = [1, 2].map(|number| {
+            let model = Arc::clone(&model);
+            spawn(move || model.write_unlogged(number).unwrap())
+        });
+        model.write_unlogged(3).unwrap();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(model.visible.load(Ordering::Acquire), 3);
+        model.read();
+    });
+}
+
+/// Model: a leader finds all entries that have numbers in the memtables, and leads alone.
+#[test]
+fn a_leader_closes_the_gate_and_waits_for_the_writers_behind_it() {
+    explore("write queue, closing gate", || {
+        let model = Model::with_gate(Fault::default());
+        let writers = [1, 2].map(|number| {
+            let model = Arc::clone(&model);
+            spawn(move || model.write_unlogged(number).unwrap())
+        });
+        {
+            let leadership = model.queue.lead();
+            model.queue.pipeline.drain().unwrap();
+            let last = leadership.commit.last_seqno;
+            model.check_whole(last);
+            assert_eq!(model.visible.load(Ordering::Acquire), last);
+            assert!(!model.queue.direct.is_open());
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(model.visible.load(Ordering::Acquire), 2);
+    });
+}
+
+/// Model: a write with a log closes the gate for good.
+#[test]
+fn writes_with_and_without_a_log_have_numbers_of_their_own() {
+    explore_large("write queue, a logged write at an open gate", || {
+        let model = Model::with_gate(Fault::default());
+        let writers = [1, 2].map(|number| {
+            let model = Arc::clone(&model);
+            spawn(move || match number {
+                1 => model.write(number).unwrap(),
+                _ => model.write_unlogged(number).unwrap(),
+            })
+        });
+        model.write_unlogged(3).unwrap();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert!(!model.queue.direct.is_open());
+        assert_eq!(model.visible.load(Ordering::Acquire), 3);
+        model.read();
+    });
+}
+
+/// Model: nothing behind a batch that could not be inserted is published or acknowledged.
+#[test]
+fn without_a_leader_nothing_is_published_behind_a_batch_that_was_not_inserted() {
+    explore_large("write queue, open gate, an insert that fails", || {
+        let fault = Fault {
+            log: None,
+            insert: Some(1),
+        };
+        let model = Model::with_gate(fault);
+        let writers = [1, 2].map(|number| {
+            let model = Arc::clone(&model);
+            spawn(move || (number, model.write_unlogged(number)))
+        });
+        let own = model.write_unlogged(3);
+        let mut acknowledged = usize::from(own.is_ok());
+        for writer in writers {
+            let (number, written) = writer.join().unwrap();
+            assert!(number != 1 || written.is_err());
+            acknowledged += usize::from(written.is_ok());
+        }
+        assert_eq!(acknowledged as u64, model.visible.load(Ordering::Acquire));
+        model.read();
+        let leadership = model.queue.lead();
+        assert!(model.queue.pipeline.drain().is_err());
+        drop(leadership);
+        assert!(!model.queue.direct.is_open());
+    });
+}
+
+/// Model: after a close no write without a leader is acknowledged.
+#[test]
+fn a_close_is_seen_behind_the_gate() {
+    explore("write queue, close at an open gate", || {
+        let model = Model::with_gate(Fault::default());
+        let writers = [1, 2].map(|number| {
+            let model = Arc::clone(&model);
+            spawn(move || usize::from(model.write_unlogged(number).is_ok()))
+        });
+        let last = {
+            let leadership = model.queue.lead();
+            model.is_closing.store(true, Ordering::Release);
+            leadership.commit.last_seqno
+        };
+        let acknowledged: usize = writers.map(|writer| writer.join().unwrap()).iter().sum();
+        assert_eq!(acknowledged as u64, last);
+    });
 }

@@ -1,0 +1,322 @@
+//! Writes without a log that need no leader: each inserts its own batch beside the others.
+//!
+//! A gate is open while many threads write without a log. A writer that passes it takes sequence
+//! numbers by one addition, inserts, and marks its batch as inserted. The marked batches that follow
+//! the visible ones are published in order, by one of the writers that marked one, as in the
+//! [`Pipeline`](super::pipeline::Pipeline). A leader closes the gate first: nothing is being
+//! inserted then, and it has the exclusive access of any leader.
+//!
+//! The gate is a lock for each of some slots, which hold the memtables. A writer locks the slot of its
+//! thread until its batch is published, so writers share no line for it; a leader empties all of them.
+//!
+//! # Invariants
+//! - **D1** A batch has numbers only while its writer holds a filled slot, and slots are emptied and
+//!   filled by the leader alone. So no number is taken while there is a leader that has closed the gate.
+//! - **D2** Numbers are published in order, and only when all up to them are inserted. After a batch
+//!   that could not be inserted none is published any more.
+//! - **D3** A marked batch is unpublished only while one before it is not marked, or a thread holds
+//!   the right to publish, which looks once more after it gave that right up.
+
+use std::sync::{Arc, OnceLock};
+
+use koeldb_base::coding::to_usize;
+use koeldb_base::error::WriteOutcome;
+use koeldb_base::sync::{
+    AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Thread, cores, current, lock,
+    park, spin_loop,
+};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+
+use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
+use super::queue::{CommitEnv, CommitMode};
+use super::writer::{Apart, preferred};
+use crate::batch::verify;
+
+/// The number of operations up to which a batch passes the gate.
+pub(super) const COUNT_MAX: u32 = if cfg!(loom) { 2 } else { 64 };
+/// The number of groups that could have passed, one after the other, after which the gate opens; one
+/// in tests, so that they pass it often.
+const GROUPS_MIN: u32 = if cfg!(debug_assertions) { 1 } else { 8 };
+/// The number of spins of a writer that waits for those before it.
+const SPINS: u32 = if cfg!(loom) { 1 } else { 300 };
+
+/// A thread publishes.
+const PUBLISHING: u32 = 1;
+/// Writers sleep until something is published.
+const AWAITED: u32 = 2;
+
+type Families = Arc<Vec<ColumnFamilyMemtable>>;
+type Slot = Apart<Mutex<Option<Families>>>;
+
+/// The gate of a database, and the batches behind it.
+pub(super) struct DirectWrites {
+    is_open: Apart<AtomicBool>,
+    /// The number of groups, up to the last one, that could have passed; changed by the leader.
+    groups: AtomicU32,
+    /// Created when the gate opens for the first time.
+    batches: OnceLock<Batches>,
+}
+
+/// The batches that are being inserted.
+struct Batches {
+    /// The memtables while the gate is open.
+    slots: Box<[Slot]>,
+    /// The last sequence number that a batch has.
+    last: Apart<AtomicU64>,
+    /// For the first number of each inserted batch its last number; see [`Batches::mark`].
+    ///
+    /// There are as many as the batches of all slots can have numbers.
+    marks: Box<[AtomicU64]>,
+    /// The last published number; changed by the thread that publishes.
+    published: Apart<AtomicU64>,
+    state: Apart<AtomicU32>,
+    sleepers: Mutex<Vec<Thread>>,
+    /// The first number of a batch that could not be inserted; the largest number without one.
+    failed_from: AtomicU64,
+    failure: OnceLock<Error>,
+}
+
+/// A batch that has numbers: a guard that lets all batches behind it fail, in case its insertion
+/// panics.
+struct Unmarked<'b, E: CommitEnv> {
+    batches: &'b Batches,
+    env: &'b E,
+    first: SeqNo,
+}
+
+impl<E: CommitEnv> Drop for Unmarked<'_, E> {
+    fn drop(&mut self) {
+        let error = Error::with_kind(ErrorKind::Aborted, "the insertion of a batch panicked");
+        let error = error.with_outcome(WriteOutcome::Indeterminate);
+        self.batches.fail(self.env, self.first, &error);
+    }
+}
+
+impl DirectWrites {
+    pub(super) fn new() -> Self {
+        DirectWrites {
+            is_open: Apart(AtomicBool::new(false)),
+            groups: AtomicU32::new(0),
+            batches: OnceLock::new(),
+        }
+    }
+
+    /// Whether the gate is open. For the leader the answer holds until it changes it.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.0.load(Ordering::Acquire)
+    }
+
+    /// Counts a group of writers; returns whether the gate should open. Called by the leader.
+    ///
+    /// `may_pass`: all its batches could have passed.
+    pub(super) fn count_group(&self, may_pass: bool) -> bool {
+        let groups = match may_pass {
+            true => self.groups.load(Ordering::Relaxed).saturating_add(1),
+            false => 0,
+        };
+        self.groups.store(groups, Ordering::Relaxed);
+        groups >= GROUPS_MIN
+    }
+
+    /// Opens the gate; called by the leader while nothing is being inserted.
+    pub(super) fn open(&self, commit: &CommitState) {
+        let batches = self.batches.get_or_init(|| Batches::new(slot_count()));
+        if batches.failure.get().is_some() {
+            return;
+        }
+        batches.last.0.store(commit.last_seqno, Ordering::Relaxed);
+        batches
+            .published
+            .0
+            .store(commit.last_seqno, Ordering::Relaxed);
+        for slot in &batches.slots {
+            *lock(&slot.0) = Some(Arc::clone(&commit.families));
+        }
+        self.is_open.0.store(true, Ordering::Release);
+    }
+
+    /// Closes the gate and waits for the batches behind it; called by the leader.
+    ///
+    /// Returns the failure of a batch that could not be inserted.
+    #[cold]
+    pub(super) fn close(&self, commit: &mut CommitState) -> Option<&Error> {
+        self.is_open.0.store(false, Ordering::Relaxed);
+        let batches = self.batches.get()?;
+        for slot in &batches.slots {
+            *lock(&slot.0) = None;
+        }
+        commit.last_seqno = batches.last.0.load(Ordering::Relaxed);
+        batches.failure.get()
+    }
+
+    /// Forgets the groups without a log; called by the leader.
+    pub(super) fn stay_closed(&self) {
+        self.groups.store(0, Ordering::Relaxed);
+    }
+
+    /// Writes a batch; `None` if the gate is closed.
+    pub(super) fn write(
+        &self,
+        env: &impl CommitEnv,
+        records: &[u8],
+        count: u32,
+        mode: CommitMode,
+    ) -> Option<Result<()>> {
+        let batches = self.batches.get()?;
+        let (index, slot) = batches.enter();
+        let families = slot.as_ref()?;
+        // After a failure only the batches that have numbers already may get marks.
+        if batches.failure.get().is_some() || !env.may_write_directly() {
+            return None;
+        }
+        if let Err(error) = verify(records, mode.protection) {
+            return Some(Err(not_applied(error)));
+        }
+        let before = batches
+            .last
+            .0
+            .fetch_add(u64::from(count), Ordering::Relaxed);
+        let (first, last) = (before + 1, before + u64::from(count));
+        let unmarked = Unmarked {
+            batches,
+            env,
+            first,
+        };
+        let inserted = env.handle_insertion(env.insert(families, records, first));
+        std::mem::forget(unmarked);
+        if let Err(error) = inserted {
+            batches.fail(env, first, &error);
+            return Some(Err(error));
+        }
+        env.count_direct(index, count, records.len());
+        batches.mark(first).store(last, Ordering::Release);
+        batches.publish(env);
+        Some(batches.wait(last))
+    }
+}
+
+/// The number of slots: more than threads that run.
+pub(crate) fn slot_count() -> usize {
+    match cfg!(loom) {
+        true => 2,
+        false => (2 * cores()).next_power_of_two().clamp(8, 64),
+    }
+}
+
+impl Batches {
+    fn new(slots: usize) -> Self {
+        let marks = slots * to_usize(u64::from(COUNT_MAX));
+        Batches {
+            slots: (0..slots).map(|_| Apart(Mutex::default())).collect(),
+            last: Apart(AtomicU64::new(0)),
+            marks: (0..marks).map(|_| AtomicU64::new(0)).collect(),
+            published: Apart(AtomicU64::new(0)),
+            state: Apart(AtomicU32::new(0)),
+            sleepers: Mutex::default(),
+            failed_from: AtomicU64::new(u64::MAX),
+            failure: OnceLock::new(),
+        }
+    }
+
+    /// Locks a slot, if possible one that nobody waits for.
+    fn enter(&self) -> (usize, MutexGuard<'_, Option<Families>>) {
+        let preferred = preferred();
+        for offset in 0..self.slots.len() {
+            let index = (preferred + offset) % self.slots.len();
+            if let Ok(slot) = self.slots[index].0.try_lock() {
+                return (index, slot);
+            }
+        }
+        let index = preferred % self.slots.len();
+        (index, lock(&self.slots[index].0))
+    }
+
+    /// Returns the mark of a batch that begins with `first`.
+    ///
+    /// The marks of neighbouring numbers are on different cache lines. A mark below the number belongs
+    /// to an earlier batch.
+    fn mark(&self, first: SeqNo) -> &AtomicU64 {
+        let (number, slots) = (to_usize(first), self.slots.len());
+        let columns = self.marks.len() / slots;
+        &self.marks[number % columns * slots + number / columns % slots]
+    }
+
+    /// Returns the last number of the marked batches that follow the published ones; `None` if the
+    /// next batch is not marked.
+    fn last_marked(&self) -> Option<SeqNo> {
+        let published = self.published.0.load(Ordering::Relaxed);
+        let mut last = published;
+        loop {
+            let mark = self.mark(last + 1).load(Ordering::Acquire);
+            if mark <= last {
+                return (last > published).then_some(last);
+            }
+            last = mark;
+        }
+    }
+
+    /// Publishes the marked batches that follow the published ones, unless another thread does so.
+    fn publish(&self, env: &impl CommitEnv) {
+        let state = &self.state.0;
+        while state.fetch_or(PUBLISHING, Ordering::AcqRel) & PUBLISHING == 0 {
+            if let Some(last) = self.last_marked() {
+                env.publish(last);
+                self.published.0.store(last, Ordering::Release);
+            }
+            // Who marked a batch or began to sleep before this is seen; who does so later sees the
+            // published number.
+            if state.swap(0, Ordering::AcqRel) & AWAITED != 0 {
+                self.wake();
+            }
+            if self.last_marked().is_none() {
+                return;
+            }
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let sleepers = std::mem::take(&mut *lock(&self.sleepers));
+        sleepers.iter().for_each(Thread::unpark);
+    }
+
+    /// Waits until everything up to `last` is published.
+    fn wait(&self, last: SeqNo) -> Result<()> {
+        for _ in 0..SPINS {
+            if self.published.0.load(Ordering::Acquire) >= last {
+                return Ok(());
+            }
+            spin_loop();
+        }
+        self.sleep(last)
+    }
+
+    #[cold]
+    fn sleep(&self, last: SeqNo) -> Result<()> {
+        loop {
+            lock(&self.sleepers).push(current());
+            self.state.0.fetch_or(AWAITED, Ordering::AcqRel);
+            if self.published.0.load(Ordering::Acquire) >= last {
+                return Ok(());
+            }
+            if self.failed_from.load(Ordering::Acquire) <= last
+                && let Some(failure) = self.failure.get()
+            {
+                return Err(failure.clone());
+            }
+            park();
+        }
+    }
+
+    /// Lets the batches behind one that could not be inserted fail.
+    #[cold]
+    fn fail(&self, env: &impl CommitEnv, first: SeqNo, error: &Error) {
+        let _ = self.failure.set(error.clone());
+        self.failed_from.fetch_min(first, Ordering::AcqRel);
+        self.publish(env);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
