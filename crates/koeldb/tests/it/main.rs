@@ -100,6 +100,7 @@ mod universal_settings;
 mod untrusted;
 mod working_directory;
 mod write_buffers;
+mod write_groups;
 mod writes;
 
 use support::{device, expected, gate, rocksdb, scratch, storage, wait};
