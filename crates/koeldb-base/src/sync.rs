@@ -81,6 +81,35 @@ pub fn cores() -> usize {
     }
 }
 
+/// The number of copies of state that threads would otherwise share; a power of two.
+///
+/// Two for each core, so that two running threads rarely meet in one; two in models.
+#[must_use]
+pub fn stripe_count() -> usize {
+    match cfg!(loom) {
+        true => 2,
+        false => (2 * cores()).next_power_of_two().clamp(8, STRIPES_MAX),
+    }
+}
+
+/// The largest [`stripe_count`].
+pub const STRIPES_MAX: usize = if cfg!(loom) { 2 } else { 32 };
+
+/// Returns a small number of this thread, which spreads threads over stripes.
+#[inline]
+pub fn thread_number() -> usize {
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    std::thread_local! {
+        static NUMBER: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == usize::MAX {
+            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
+}
+
 /// Locks, ignoring poisoning: the guarded state is consistent between any two steps.
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

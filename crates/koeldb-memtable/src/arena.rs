@@ -26,7 +26,6 @@ mod pages;
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::any::Any;
-use std::cell::Cell;
 use std::hint;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
@@ -34,6 +33,7 @@ use std::sync::{Arc, PoisonError};
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::pinned::{Buffer, COPIED_BYTES_MAX, PinnedSlice, Region};
+use koeldb_base::sync::thread_number;
 use koeldb_base::{SeqNo, ValueType};
 
 use crate::memtable::MemtableOptions;
@@ -68,20 +68,6 @@ const CHUNKS_FROM: usize = CHUNK_BYTES / 2;
 const CHUNKED_BUFFER_BYTES: usize = 16 * CHUNK_BYTES;
 /// The number of bits in an address of an arena.
 pub(crate) const ADDRESS_BITS: u32 = 48;
-
-/// Returns a small number of this thread, which spreads threads over shards.
-pub(crate) fn thread_slot() -> usize {
-    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    thread_local! {
-        static SLOT: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    SLOT.with(|slot| {
-        if slot.get() == usize::MAX {
-            slot.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        slot.get()
-    })
-}
 
 /// Prefetches the memory at `address`.
 #[inline]
@@ -319,7 +305,7 @@ impl Arena {
     /// Borrows a shard of the arena for allocations by one thread.
     #[inline]
     pub(crate) fn lease(&self) -> Lease<'_> {
-        let mut slot = thread_slot();
+        let mut slot = thread_number();
         loop {
             let index = slot % SHARDS;
             let shard = &self.shards[index].0;

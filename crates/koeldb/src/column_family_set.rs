@@ -1,5 +1,8 @@
 //! The live column families of a database, by id, and the choice of the next one to work for.
 //!
+//! Each write looks its families up, so lookups of different threads must not write to a common
+//! cache line: the default family needs no lock, and the others are in several copies of the map.
+//!
 //! Work goes to the most urgent family: one whose writes are stopped, then the one that is nearest
 //! to that. Each time another is chosen, a family with work becomes more urgent, so that none waits
 //! forever.
@@ -7,10 +10,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::sync::{stripe_count, thread_number};
 use koeldb_lsm::pick::CompactionPlan;
 use koeldb_lsm::pick::aged::PickMoment;
 
@@ -27,21 +31,42 @@ use crate::write_stall::WriteStall;
 
 type ById = BTreeMap<u32, Arc<ColumnFamilyData>>;
 
+/// The map for some of the threads, whose lock is on cache lines of its own.
+#[repr(align(128))]
+struct Stripe(RwLock<Arc<ById>>);
+
+impl Stripe {
+    fn write(&self) -> RwLockWriteGuard<'_, Arc<ById>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The live column families.
 pub(crate) struct ColumnFamilySet {
-    by_id: RwLock<ById>,
+    /// The family with id 0, which exists as long as the database.
+    default: Arc<ColumnFamilyData>,
+    /// Locks of one map: a thread reads under one of them, a change locks all of them in order.
+    stripes: Box<[Stripe]>,
     context: Arc<Context>,
     queue: Arc<WorkQueue>,
 }
 
 impl ColumnFamilySet {
-    pub(crate) fn new(by_id: ById, context: &Arc<Context>, stall: &Arc<WriteStall>) -> Self {
+    pub(crate) fn new(
+        default: &Arc<ColumnFamilyData>,
+        by_id: ById,
+        context: &Arc<Context>,
+        stall: &Arc<WriteStall>,
+    ) -> Self {
         let queue = Arc::new(WorkQueue::new(stall));
         for family in by_id.values() {
             family.attach(&queue);
         }
+        let by_id = Arc::new(by_id);
+        let stripes = (0..stripe_count()).map(|_| Stripe(RwLock::new(Arc::clone(&by_id))));
         ColumnFamilySet {
-            by_id: RwLock::new(by_id),
+            default: Arc::clone(default),
+            stripes: stripes.collect(),
             context: Arc::clone(context),
             queue,
         }
@@ -52,9 +77,16 @@ impl ColumnFamilySet {
         &self.queue
     }
 
+    /// The default column family, which is never dropped.
+    #[inline]
+    pub(crate) fn default_family(&self) -> &Arc<ColumnFamilyData> {
+        &self.default
+    }
+
     /// Locks the set for reading, for several lookups.
-    pub(crate) fn by_id(&self) -> RwLockReadGuard<'_, ById> {
-        self.by_id.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn by_id(&self) -> RwLockReadGuard<'_, Arc<ById>> {
+        let stripe = &self.stripes[thread_number() % self.stripes.len()];
+        stripe.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns all live column families, by id.
@@ -62,16 +94,27 @@ impl ColumnFamilySet {
         self.by_id().values().cloned().collect()
     }
 
+    /// Changes the map while no thread reads it.
+    fn change<R>(&self, change: impl FnOnce(&mut ById) -> R) -> R {
+        let mut stripes: Vec<_> = self.stripes.iter().map(Stripe::write).collect();
+        let mut by_id = ById::clone(&stripes[0]);
+        let result = change(&mut by_id);
+        let by_id = Arc::new(by_id);
+        for stripe in &mut stripes {
+            **stripe = Arc::clone(&by_id);
+        }
+        result
+    }
+
     pub(crate) fn insert(&self, family: &Arc<ColumnFamilyData>) {
-        let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
-        family.attach(&self.queue);
-        by_id.insert(family.id, Arc::clone(family));
+        self.change(|by_id| {
+            family.attach(&self.queue);
+            by_id.insert(family.id, Arc::clone(family));
+        });
     }
 
     pub(crate) fn remove(&self, id: u32) {
-        let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
-        let removed = by_id.remove(&id);
-        drop(by_id);
+        let removed = self.change(|by_id| by_id.remove(&id));
         if let Some(family) = removed {
             // Under its lock: a change of before must not be announced afterwards.
             family.update(|_| self.queue.forget(id));
@@ -252,5 +295,38 @@ impl ColumnFamilySet {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use koeldb_base::ErrorKind;
+    use koeldb_base::sync::STRIPES_MAX;
+
+    use crate::{ColumnFamilyOptions, Db, Env, Options, WriteBatch};
+
+    #[test]
+    fn the_threads_of_every_stripe_find_a_new_family_and_miss_a_dropped_one() {
+        let mut options = Options::new();
+        options.create_if_missing(true).set_env(&Env::mem_env());
+        let db = Db::open(&options, "/stripes").unwrap();
+        let family = db.create_cf("new", &ColumnFamilyOptions::new()).unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put("key", "value").put_cf(&family, "key", "value");
+        let write_by_new_threads = || -> Vec<_> {
+            let write = |_| {
+                let (db, batch) = (db.clone(), batch.clone());
+                std::thread::spawn(move || db.write(&batch)).join().unwrap()
+            };
+            (0..2 * STRIPES_MAX).map(write).collect()
+        };
+        assert!(write_by_new_threads().iter().all(Result::is_ok));
+        db.drop_cf(&family).unwrap();
+        for written in write_by_new_threads() {
+            let error = written.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ColumnFamilyDropped);
+        }
+        db.put("key", "of the default family").unwrap();
     }
 }

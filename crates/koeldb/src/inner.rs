@@ -93,7 +93,12 @@ impl DbInner {
         let counters = Arc::new(WriteCounters::default());
         let slots = Arc::new(JobSlots::new(context.env.pool.clone()));
         let health = Arc::new(Health::new(&context, &stall, &slots));
-        let families = Arc::new(ColumnFamilySet::new(parts.families, &context, &stall));
+        let families = Arc::new(ColumnFamilySet::new(
+            &parts.default,
+            parts.families,
+            &context,
+            &stall,
+        ));
         let visibility = Arc::new(Visibility::new(parts.commit.last_seqno));
         let wals = Arc::new(WalSet::new(&context, &health, &slots, &counters));
         let owners = TreeParts {

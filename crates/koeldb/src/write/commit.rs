@@ -6,6 +6,7 @@
 //! acknowledged from a later one until every column family was flushed past it
 //! (`docs/reliability.md`, O20).
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -315,7 +316,8 @@ impl CommitPipeline {
     ///
     /// The insertion skips the entries of families that do not exist, as does a recovery.
     fn check_batch(&self, batch: &WriteBatch, ignore_missing: bool) -> Result<()> {
-        let families = self.families.by_id();
+        // Locked only for a family other than the default one.
+        let families = LazyCell::new(|| self.families.by_id());
         let mut known: Option<&Arc<ColumnFamilyData>> = None;
         let mut operations = batch.iter();
         while let Some(operation) = operations.next_operation()? {
@@ -323,7 +325,10 @@ impl CommitPipeline {
             let family = match known {
                 Some(family) if family.id == cf => family,
                 _ => {
-                    let found = families.get(&cf).filter(|family| !family.is_dropped());
+                    let found = match cf {
+                        0 => Some(self.families.default_family()),
+                        _ => families.get(&cf).filter(|family| !family.is_dropped()),
+                    };
                     if found.is_none() && ignore_missing {
                         continue;
                     }
