@@ -1,7 +1,10 @@
 //! Benchmarks the operations of a memtable over orders of keys: inserts, lookups alone and in
 //! batches, scans, and inserts by several threads.
 //!
-//! `cargo bench -p koeldb-memtable --bench operations`
+//! `cargo bench -p koeldb-memtable --bench operations [-- threads,…]`
+//!
+//! With numbers of threads it measures only the inserts by so many, into the skip list and the
+//! sorted hash memtable.
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -10,6 +13,7 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use koeldb_base::merge_operator::Merger;
@@ -126,13 +130,20 @@ fn measure(name: &str, rep: RepKind, key: impl Fn(u64) -> [u8; 16]) {
     );
 }
 
-fn measure_threads(threads: u64) {
-    let memtable = Memtable::new(KeyOrder::Bytewise, &MemtableOptions::default());
+fn measure_threads(name: &str, rep: RepKind, threads: u64) {
+    let options = MemtableOptions {
+        rep,
+        fixed_hash_seed: true,
+        ..MemtableOptions::default()
+    };
+    let memtable = Memtable::new(KeyOrder::Bytewise, &options);
+    let running = AtomicU64::new(0);
     let start = Instant::now();
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            let memtable = Arc::clone(&memtable);
+            let (memtable, running) = (Arc::clone(&memtable), &running);
             scope.spawn(move || {
+                let own = Stopwatch::start();
                 for number in 0..ENTRIES / threads {
                     let seqno = 1 + number * threads + thread;
                     let key = numbered(mix(seqno));
@@ -140,26 +151,39 @@ fn measure_threads(threads: u64) {
                         .insert(seqno, ValueType::Value, &key, &VALUE)
                         .unwrap();
                 }
+                let nanos = u64::try_from(own.elapsed().as_nanos()).unwrap();
+                running.fetch_add(nanos, Ordering::Relaxed);
             });
         }
     });
     println!(
-        "{threads} threads insert           {} wall, {:.1} bytes/entry",
+        "{name:12} {threads:2} threads insert {} wall {} of CPU time, {:.1} bytes/entry",
         per_op(start.elapsed(), ENTRIES),
+        per_op(Duration::from_nanos(running.into_inner()), ENTRIES),
         memtable.memory_bytes() as f64 / ENTRIES as f64
     );
 }
 
 fn main() {
     let list = RepKind::default();
-    measure("db_bench fillrandom", list, |n| numbered(mix(n) % ENTRIES));
-    measure("random", list, |n| numbered(mix(n)));
-    measure("common prefix, random", list, |n| prefixed(mix(n)));
-    measure("ascending", list, numbered);
-    measure("descending", list, |n| numbered(ENTRIES - n));
-    let vector = RepKind::Vector { reserved: 0 };
-    measure("vector, random", vector, |n| numbered(mix(n)));
-    for threads in [1, 2, 4] {
-        measure_threads(threads);
+    let hash = RepKind::SortedHash {
+        bucket_count: 0,
+        sorted_vector_limit: 10_000,
+    };
+    // Cargo passes `--bench`.
+    let chosen = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    if chosen.is_none() {
+        measure("db_bench fillrandom", list, |n| numbered(mix(n) % ENTRIES));
+        measure("random", list, |n| numbered(mix(n)));
+        measure("common prefix, random", list, |n| prefixed(mix(n)));
+        measure("ascending", list, numbered);
+        measure("descending", list, |n| numbered(ENTRIES - n));
+        let vector = RepKind::Vector { reserved: 0 };
+        measure("vector, random", vector, |n| numbered(mix(n)));
+    }
+    for threads in chosen.as_deref().unwrap_or("1,2,4").split(',') {
+        let threads = threads.parse().unwrap();
+        measure_threads("skip list", list, threads);
+        measure_threads("sorted hash", hash, threads);
     }
 }

@@ -1,8 +1,9 @@
 //! The memory of one memtable: allocated piece by piece, freed as a whole.
 //!
-//! Threads bump a pointer in one of a few *shards*. A shard is borrowed with one compare-and-swap
-//! of a flag; a thread that finds its shard borrowed takes the next, so threads wait for the
-//! allocator only in the rare step that fetches a new block. The counters of the memtable are
+//! Threads bump a pointer in one of a few *shards*, of which there are at least two for each core,
+//! up to 32. A shard is borrowed with one compare-and-swap of a flag; a thread that finds its shard
+//! borrowed takes the next, so threads wait for the allocator only in the rare step that fetches a
+//! new block. The counters of the memtable are
 //! stored in the shard as well: one borrow covers both, and no thread writes a cache line that
 //! another thread's insert writes.
 //!
@@ -33,21 +34,13 @@ use std::sync::{Arc, PoisonError};
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::pinned::{Buffer, COPIED_BYTES_MAX, PinnedSlice, Region};
-use koeldb_base::sync::thread_number;
+use koeldb_base::sync::{stripe_count, thread_number};
 use koeldb_base::{SeqNo, ValueType};
 
 use crate::memtable::MemtableOptions;
 use crate::recycler::Recycler;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, UnsafeCell, yield_now};
 pub(crate) use pages::{HUGE_BYTES, Pages, vec_for};
-
-/// The number of shards of an arena.
-///
-/// Two of some dozen inserting threads rarely collide: a shard is held for some 2 % of an insert.
-#[cfg(not(all(loom, test)))]
-pub(crate) const SHARDS: usize = 8;
-#[cfg(all(loom, test))]
-pub(crate) const SHARDS: usize = 2;
 
 const ALIGN: usize = 8;
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
@@ -232,7 +225,8 @@ pub(crate) struct Arena {
     uncut: AtomicUsize,
     /// Whether any entry was ever counted.
     counted: AtomicBool,
-    shards: Box<[Padded<Shard>; SHARDS]>,
+    /// A power of two of shards.
+    shards: Box<[Padded<Shard>]>,
     blocks: Mutex<Blocks>,
     recycler: Option<Arc<Recycler>>,
     /// The caller's charge for the memory, dropped after the blocks.
@@ -277,15 +271,17 @@ impl Rest {
 }
 
 impl Arena {
-    fn new(options: &MemtableOptions) -> Self {
+    fn new(options: &MemtableOptions, shard_count: usize) -> Self {
+        assert!(shard_count.is_power_of_two(), "lease() needs that");
+        let shards: Box<[Padded<Shard>]> = (0..shard_count).map(|_| Padded::default()).collect();
         let block_bytes_max = options.arena_block_bytes.max(1 << 10);
         Arena {
             block_bytes_max: block_bytes_max.next_multiple_of(ALIGN),
             has_chunks: options.write_buffer_bytes >= CHUNKED_BUFFER_BYTES,
             uncut: AtomicUsize::new(0),
-            allocated: AtomicUsize::new(size_of::<Self>() + size_of::<[Padded<Shard>; SHARDS]>()),
+            allocated: AtomicUsize::new(size_of::<Self>() + size_of_val(&*shards)),
             counted: AtomicBool::new(false),
-            shards: Box::default(),
+            shards,
             blocks: Mutex::default(),
             recycler: options.recycler.clone(),
             _charge: options.charge.clone(),
@@ -302,12 +298,18 @@ impl Arena {
         self.uncut.load(Ordering::Relaxed)
     }
 
+    /// The number of shards.
+    pub(crate) fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
     /// Borrows a shard of the arena for allocations by one thread.
     #[inline]
     pub(crate) fn lease(&self) -> Lease<'_> {
         let mut slot = thread_number();
+        let count = self.shards.len();
         loop {
-            let index = slot % SHARDS;
+            let index = slot & (count - 1);
             let shard = &self.shards[index].0;
             if shard.try_borrow() {
                 return Lease {
@@ -318,7 +320,7 @@ impl Arena {
             }
             hint::spin_loop();
             slot += 1;
-            if slot.is_multiple_of(4 * SHARDS) {
+            if slot.is_multiple_of(4 * count) {
                 yield_now();
             }
         }
@@ -425,7 +427,7 @@ pub(crate) struct Lease<'a> {
 }
 
 impl Lease<'_> {
-    /// The index of the leased shard, among [`SHARDS`]: there is no other lease of it.
+    /// The index of the leased shard: there is no other lease of it.
     #[inline]
     pub(crate) fn index(&self) -> usize {
         self.index
@@ -535,7 +537,7 @@ impl Drop for Lease<'_> {
 /// A value for each shard of an arena, accessed only by the holder of its lease.
 pub(crate) struct PerShard<T> {
     arena: Arc<Arena>,
-    values: [Padded<UnsafeCell<T>>; SHARDS],
+    values: Box<[Padded<UnsafeCell<T>>]>,
 }
 
 // SAFETY: one lease holder after the other accesses a value, and taking a lease (acquire) sees what
@@ -545,10 +547,17 @@ unsafe impl<T: Send> Sync for PerShard<T> {}
 impl<T> PerShard<T> {
     /// Creates the values for the shards of `arena` with `make`.
     pub(crate) fn new(arena: &SharedArena, mut make: impl FnMut(usize) -> T) -> Self {
+        let shards = 0..arena.arena.shard_count();
         PerShard {
             arena: Arc::clone(&arena.arena),
-            values: std::array::from_fn(|index| Padded(UnsafeCell::new(make(index)))),
+            values: shards.map(|at| Padded(UnsafeCell::new(make(at)))).collect(),
         }
+    }
+
+    /// The memory of the values.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.values)
     }
 
     /// Gives access to the value of the leased shard.
@@ -602,7 +611,11 @@ pub(crate) struct SharedArena {
 impl SharedArena {
     /// Creates an empty arena for a memtable with these options.
     pub(crate) fn new(options: &MemtableOptions) -> Self {
-        let arena = Arc::new(Arena::new(options));
+        Self::with_shards(options, stripe_count())
+    }
+
+    fn with_shards(options: &MemtableOptions, shard_count: usize) -> Self {
+        let arena = Arc::new(Arena::new(options, shard_count));
         let buffer = Arc::new(Buffer::from_region(ArenaRegion(Arc::clone(&arena))));
         SharedArena {
             arena,
@@ -615,11 +628,18 @@ impl SharedArena {
     /// Creates an empty arena with blocks of up to this many bytes.
     #[cfg(test)]
     pub(crate) fn of_blocks(block_bytes_max: usize) -> Self {
-        Self::new(&MemtableOptions {
+        Self::of_shards(block_bytes_max, stripe_count())
+    }
+
+    /// Creates an empty arena with this many shards, as a machine with more cores would.
+    #[cfg(test)]
+    pub(crate) fn of_shards(block_bytes_max: usize, shard_count: usize) -> Self {
+        let options = MemtableOptions {
             arena_block_bytes: block_bytes_max,
             write_buffer_bytes: 0,
             ..MemtableOptions::default()
-        })
+        };
+        Self::with_shards(&options, shard_count)
     }
 
     /// Stores values of `far_from` bytes or more apart from their keys. To be set before the first

@@ -372,6 +372,10 @@ fn type_of(footer: u64) -> ValueType {
     ValueType::from_byte((footer & 0xff) as u8).expect("inserted entries have a known type")
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation for each cursor; most of the size are inline log lengths"
+)]
 enum RepCursor {
     SkipList(SkipListCursor),
     Vector(SortedCursor<Vector>),

@@ -21,9 +21,8 @@ use std::sync::Arc;
 use koeldb_base::key::footer_of;
 
 use super::SortedHash;
-use super::log::Item;
+use super::log::{Item, LogLengths};
 use super::runs::{ItemOrder, RunSet, Target};
-use crate::arena::SHARDS;
 use crate::rep::entry::Entry;
 
 /// The longest unsorted tail of the logs that a cursor accepts: it sorts the tail for itself.
@@ -92,7 +91,7 @@ struct Source {
 pub(crate) struct SortedHashCursor {
     table: Arc<SortedHash>,
     set: Arc<RunSet>,
-    appended: [u64; SHARDS],
+    appended: LogLengths,
     /// Whether the unsorted tail is short; the first search ensures it.
     is_ready: bool,
     /// The items of the tail in the window, once sorted.

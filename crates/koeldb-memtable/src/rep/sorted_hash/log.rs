@@ -10,9 +10,11 @@
 //! - **L2** Slots do not move and are filled once. A segment lives as long as something holds it or
 //!   one before it.
 
-use std::ops::RangeInclusive;
+use std::ops::{Deref, RangeInclusive};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+
+use koeldb_base::sync::STRIPES_MAX;
 
 use super::memory::Gauge;
 use super::node::{Node, NodePtr};
@@ -31,6 +33,34 @@ const PREFETCHED: u64 = 16;
 pub(super) struct Item {
     pub(super) prefix: u64,
     pub(super) node: NodePtr,
+}
+
+/// A number of slots for each log. They are inline, so that a cursor allocates nothing for them.
+#[derive(Clone, Copy)]
+pub(super) struct LogLengths {
+    lengths: [u64; STRIPES_MAX],
+    log_count: usize,
+}
+
+impl LogLengths {
+    /// Creates the lengths of `log_count` logs with `length`.
+    #[inline]
+    pub(super) fn new(log_count: usize, mut length: impl FnMut(usize) -> u64) -> Self {
+        let mut lengths = [0; STRIPES_MAX];
+        for (log, place) in lengths[..log_count].iter_mut().enumerate() {
+            *place = length(log);
+        }
+        LogLengths { lengths, log_count }
+    }
+}
+
+impl Deref for LogLengths {
+    type Target = [u64];
+
+    #[inline]
+    fn deref(&self) -> &[u64] {
+        &self.lengths[..self.log_count]
+    }
 }
 
 struct Slot {

@@ -87,16 +87,16 @@ use koeldb_base::key::footer_of;
 
 pub(crate) use cursor::SortedHashCursor;
 use cursor::TAIL_MAX;
-use log::{Item, LogWriter, Segment};
+use log::{Item, LogLengths, LogWriter, Segment};
 use memory::Gauge;
 pub(crate) use node::{BucketArray, PLACE_BYTES};
-use node::{HeadRef, KeyHash, NodeRef};
+use node::{HeadRef, KeyHash, NodeRef, Place};
 use runs::{ItemOrder, RUNS_MAX, RunSet, SEEK_MERGE_MAX};
 
 use super::entry::{Entry, EntryParts};
 use super::index::{BATCH, Base};
 use super::{Duplicate, prefetch};
-use crate::arena::{Lease, Padded, PerShard, SHARDS, SharedArena};
+use crate::arena::{Lease, Padded, PerShard, SharedArena};
 use crate::recycler::Recycler;
 use crate::rep::KeyHasher;
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
@@ -136,7 +136,8 @@ pub(crate) struct SortedHash {
     base: Base,
     buckets: BucketArray,
     writers: PerShard<LogWriter>,
-    appended: [Padded<AtomicU64>; SHARDS],
+    /// The published slots of each log.
+    appended: Box<[Padded<AtomicU64>]>,
     vector_limit: usize,
     /// The current sorted runs, locked by each cursor; on cache lines that inserts do not read.
     set: Padded<Mutex<Arc<RunSet>>>,
@@ -157,7 +158,8 @@ impl SortedHash {
         let gauge = Gauge::default();
         let used = parts.recycler.as_ref();
         let used = used.and_then(|recycler| recycler.take_array(parts.bucket_count));
-        let tails: [Arc<Segment>; SHARDS] = std::array::from_fn(|_| Segment::new(0, 0, &gauge));
+        let shards = 0..parts.arena.arena().shard_count();
+        let tails: Vec<Arc<Segment>> = shards.map(|_| Segment::new(0, 0, &gauge)).collect();
         SortedHash {
             order: parts.order,
             writers: PerShard::new(&parts.arena, |shard| {
@@ -167,7 +169,7 @@ impl SortedHash {
             hasher: parts.hasher,
             base: parts.base,
             buckets: used.unwrap_or_else(|| BucketArray::new(parts.bucket_count)),
-            appended: std::array::from_fn(|_| Padded(AtomicU64::new(0))),
+            appended: tails.iter().map(|_| Padded(AtomicU64::new(0))).collect(),
             vector_limit: parts.vector_limit.max(1),
             set: Padded(Mutex::new(Arc::new(RunSet::new(tails)))),
             gauge,
@@ -193,7 +195,13 @@ impl SortedHash {
     /// The bytes of logs and runs, including those that only cursors hold.
     #[inline]
     pub(crate) fn order_bytes(&self) -> usize {
-        self.gauge.bytes() + size_of::<Self>()
+        self.gauge.bytes() + size_of::<Self>() + self.shard_bytes()
+    }
+
+    /// The bytes of what each shard of the arena has.
+    #[inline]
+    fn shard_bytes(&self) -> usize {
+        size_of_val(&*self.appended) + self.writers.bytes()
     }
 
     #[inline]
@@ -222,9 +230,14 @@ impl SortedHash {
     /// If there is an entry of the same user key and sequence number, of any type.
     pub(crate) fn insert(self: &Arc<Self>, parts: &EntryParts<'_>) -> Result<(), Duplicate> {
         let hash = self.hash(parts.user_key);
-        self.buckets.bucket(hash).prefetch();
+        // The cache misses of the search come before the lease: a shard that is leased for the rest
+        // alone, with two shards for each core, is rarely found borrowed.
+        let place = self
+            .buckets
+            .bucket(hash)
+            .find(hash, parts.user_key, &self.arena);
         let mut lease = self.arena.arena().lease();
-        let outcome = self.insert_leased(&mut lease, parts, hash);
+        let outcome = self.insert_leased(&mut lease, parts, hash, place);
         drop(lease);
         self.offer_if(outcome?);
         Ok(())
@@ -239,14 +252,21 @@ impl SortedHash {
         let mut inserted = 0;
         let mut was_cut = false;
         let mut outcome = Ok(());
-        let mut lease = self.arena.arena().lease();
         'all: for some in batch.chunks(BATCH) {
             for (hash, parts) in hashes.iter_mut().zip(some) {
                 *hash = self.hash(parts.user_key);
                 self.buckets.bucket(*hash).prefetch();
             }
-            for (&hash, parts) in hashes.iter().zip(some) {
-                match self.insert_leased(&mut lease, parts, hash) {
+            // As in `insert`, before the lease.
+            let places: [Option<Place<'_>>; BATCH] = std::array::from_fn(|at| {
+                let user_key = some.get(at)?.user_key;
+                let bucket = self.buckets.bucket(hashes[at]);
+                Some(bucket.find(hashes[at], user_key, &self.arena))
+            });
+            let mut lease = self.arena.arena().lease();
+            for ((&hash, parts), place) in hashes.iter().zip(some).zip(places) {
+                let Some(place) = place else { break };
+                match self.insert_leased(&mut lease, parts, hash, place) {
                     Ok(cut) => was_cut |= cut,
                     Err(duplicate) => {
                         outcome = Err(duplicate);
@@ -256,23 +276,23 @@ impl SortedHash {
                 inserted += 1;
             }
         }
-        drop(lease);
         self.offer_if(was_cut);
         (inserted, outcome)
     }
 
-    /// Inserts with a lease; returns whether a vector of the log became full.
+    /// Inserts at a place that a search has found; returns whether a vector of the log became full.
     #[inline]
     fn insert_leased(
         &self,
         lease: &mut Lease<'_>,
         parts: &EntryParts<'_>,
         hash: KeyHash,
+        place: Place<'_>,
     ) -> Result<bool, Duplicate> {
         debug_assert!(!self.sealed.load(Ordering::Relaxed));
         let encoded_len = parts.encoded_len();
         let bucket = self.buckets.bucket(hash);
-        let node = bucket.insert(hash, parts, lease, &self.arena)?;
+        let node = bucket.insert(hash, parts, place, lease, &self.arena)?;
         lease.count(parts.seqno, parts.value_type, encoded_len);
         let item = Item {
             prefix: self.prefix(parts.user_key),
@@ -384,7 +404,7 @@ impl SortedHash {
     }
 
     /// Captures the run set and the log lengths for a cursor, and notes that one exists.
-    fn capture_for_cursor(&self) -> (Arc<RunSet>, [u64; SHARDS]) {
+    fn capture_for_cursor(&self) -> (Arc<RunSet>, LogLengths) {
         if !self.was_read.load(Ordering::Relaxed) {
             self.was_read.store(true, Ordering::Relaxed);
         }
@@ -392,9 +412,11 @@ impl SortedHash {
     }
 
     /// Captures the run set and then the lengths of the logs.
-    fn capture(&self) -> (Arc<RunSet>, [u64; SHARDS]) {
+    fn capture(&self) -> (Arc<RunSet>, LogLengths) {
         let set = Arc::clone(&self.lock_set());
-        let appended = std::array::from_fn(|at| self.appended[at].0.load(Ordering::Acquire));
+        let appended = LogLengths::new(self.appended.len(), |log| {
+            self.appended[log].0.load(Ordering::Acquire)
+        });
         (set, appended)
     }
 
@@ -415,7 +437,7 @@ impl SortedHash {
     }
 
     /// Creates the set that also covers the tail of `set` up to `appended`; tries to publish it.
-    fn sort_tail(&self, set: &Arc<RunSet>, appended: &[u64; SHARDS]) -> Arc<RunSet> {
+    fn sort_tail(&self, set: &Arc<RunSet>, appended: &LogLengths) -> Arc<RunSet> {
         let merge_max = if self.sorter.is_some() && set.runs.len() < RUNS_MAX {
             SEEK_MERGE_MAX
         } else {
@@ -512,7 +534,7 @@ impl SortedHash {
         let next = set.finished(&appended, &end, self.item_order(), &self.gauge);
         let old = std::mem::replace(&mut *self.lock_set(), Arc::new(next));
         drop(old);
-        for shard in 0..SHARDS {
+        for shard in 0..self.appended.len() {
             let mut lease = self.arena.arena().lease_of(shard);
             self.writers.with(&mut lease, |writer| writer.close(&end));
         }

@@ -167,7 +167,7 @@ fn m6_a_lease_hands_its_shard_over_whole() {
             writer.join().unwrap();
         }
         let mut found: Vec<u32> = Vec::new();
-        for shard in 0..SHARDS {
+        for shard in 0..arena.arena().shard_count() {
             let mut lease = arena.arena().lease_of(shard);
             found.extend(values.with(&mut lease, std::mem::take));
         }
@@ -340,8 +340,11 @@ impl TwoSlots {
 
     fn insert(&self, key: &[u8], seqno: SeqNo) {
         let parts = EntryParts::new(seqno, ValueType::Value, key, b"").unwrap();
+        let place = self.bucket.find(HASH, key, &self.arena);
         let mut lease = self.arena.arena().lease();
-        let inserted = self.bucket.insert(HASH, &parts, &mut lease, &self.arena);
+        let inserted = self
+            .bucket
+            .insert(HASH, &parts, place, &mut lease, &self.arena);
         assert!(inserted.is_ok());
     }
 

@@ -376,6 +376,9 @@ pub(super) struct Vacancy {
     seen: Tagged,
 }
 
+/// The result of a search for a key: its head, or the slot where one would be inserted.
+pub(super) type Place<'t> = Result<HeadRef<'t>, Vacancy>;
+
 impl<const N: usize> Bucket<N> {
     #[cfg(all(loom, test))]
     pub(super) fn empty() -> Self {
@@ -425,7 +428,7 @@ impl<const N: usize> Bucket<N> {
         hash: KeyHash,
         user_key: &[u8],
         arena: &'t SharedArena,
-    ) -> Result<HeadRef<'t>, Vacancy> {
+    ) -> Place<'t> {
         let has_key =
             |head: HeadRef<'t>| head.node().entry(arena).user_key_and_footer().0 == user_key;
         let (like, empty) = self.slots_like(hash);
@@ -459,15 +462,18 @@ impl<const N: usize> Bucket<N> {
     }
 
     /// Inserts an entry: as the first one of its key, or among its versions.
+    ///
+    /// `place` is the result of an earlier search; it may be outdated.
     #[inline]
     pub(super) fn insert(
         &self,
         hash: KeyHash,
         parts: &EntryParts<'_>,
+        place: Place<'_>,
         lease: &mut Lease<'_>,
         arena: &SharedArena,
     ) -> Result<NodePtr, Duplicate> {
-        let mut vacancy = match self.find(hash, parts.user_key, arena) {
+        let mut vacancy = match place {
             Ok(head) => {
                 let node = make_node(lease, parts, arena);
                 head.add_version(node, parts.footer(), arena)?;

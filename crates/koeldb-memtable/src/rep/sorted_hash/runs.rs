@@ -19,9 +19,9 @@ use std::sync::Arc;
 use koeldb_base::KeyOrder;
 use koeldb_base::coding::to_usize;
 
-use super::log::{self, Item, Segment};
+use super::log::{self, Item, LogLengths, Segment};
 use super::memory::Gauge;
-use crate::arena::{LINE_BYTES, SHARDS, SharedArena, prefetch, vec_for};
+use crate::arena::{LINE_BYTES, SharedArena, prefetch, vec_for};
 use crate::rep::index::BATCH;
 
 /// The divisor of a run's length that gives the length of later runs with which it is merged.
@@ -289,34 +289,34 @@ impl Drop for Run {
 pub(super) struct RunSet {
     pub(super) runs: Vec<Arc<Run>>,
     /// For each log, the segment of the first slot that is in no run, or an earlier segment.
-    tails: Arc<[Arc<Segment>; SHARDS]>,
-    covered: [u64; SHARDS],
+    tails: Arc<[Arc<Segment>]>,
+    covered: LogLengths,
     /// Whether this is the final set, which consists of one run.
     pub(super) is_finished: bool,
 }
 
 impl RunSet {
     /// Creates a set without runs, over logs that begin with `tails`.
-    pub(super) fn new(tails: [Arc<Segment>; SHARDS]) -> Self {
+    pub(super) fn new(tails: Vec<Arc<Segment>>) -> Self {
         RunSet {
             runs: Vec::new(),
-            tails: Arc::new(tails),
-            covered: [0; SHARDS],
+            covered: LogLengths::new(tails.len(), |_| 0),
+            tails: Arc::from(tails),
             is_finished: false,
         }
     }
 
     /// The number of slots up to `appended` that are in no run.
     #[inline]
-    pub(super) fn tail_len(&self, appended: &[u64; SHARDS]) -> u64 {
-        let slots = appended.iter().zip(&self.covered);
+    pub(super) fn tail_len(&self, appended: &LogLengths) -> u64 {
+        let slots = appended.iter().zip(&*self.covered);
         slots.map(|(end, start)| end - start).sum()
     }
 
     /// Prefetches the last slots up to `appended` that are in no run.
     #[inline]
-    pub(super) fn prefetch_tail(&self, appended: &[u64; SHARDS]) {
-        let slots = self.covered.iter().zip(appended);
+    pub(super) fn prefetch_tail(&self, appended: &LogLengths) {
+        let slots = self.covered.iter().zip(&**appended);
         for (segment, (&start, &end)) in self.tails.iter().zip(slots) {
             if start < end {
                 segment.prefetch(start, end);
@@ -328,11 +328,11 @@ impl RunSet {
     #[inline]
     pub(super) fn read_tail(
         &self,
-        appended: &[u64; SHARDS],
+        appended: &LogLengths,
         window: RangeInclusive<u64>,
         mut take: impl FnMut(Item),
     ) {
-        let slots = self.covered.iter().zip(appended);
+        let slots = self.covered.iter().zip(&**appended);
         for (segment, (&start, &end)) in self.tails.iter().zip(slots) {
             if start < end {
                 log::read(segment, start, end, window.clone(), &mut take);
@@ -343,14 +343,14 @@ impl RunSet {
     /// Creates the set that covers the slots up to `appended`, merging up to `merge_max` entries.
     pub(super) fn with_tail(
         &self,
-        appended: &[u64; SHARDS],
+        appended: &LogLengths,
         merge_max: usize,
         order: ItemOrder<'_>,
         gauge: &Gauge,
     ) -> RunSet {
         let mut tails = Arc::clone(&self.tails);
         let mut items = vec_for(to_usize(self.tail_len(appended)));
-        for (shard, (&start, &end)) in self.covered.iter().zip(appended).enumerate() {
+        for (shard, (&start, &end)) in self.covered.iter().zip(&**appended).enumerate() {
             if start < end {
                 let last = log::read(&tails[shard], start, end, log::ALL, |item| items.push(item));
                 if !Arc::ptr_eq(last, &tails[shard]) {
@@ -445,7 +445,7 @@ impl RunSet {
     /// Creates the final set: one run of all slots up to `appended`, after which the logs end.
     pub(super) fn finished(
         &self,
-        appended: &[u64; SHARDS],
+        appended: &LogLengths,
         end: &Arc<Segment>,
         order: ItemOrder<'_>,
         gauge: &Gauge,
@@ -458,7 +458,7 @@ impl RunSet {
         };
         RunSet {
             runs,
-            tails: Arc::new(std::array::from_fn(|_| Arc::clone(end))),
+            tails: appended.iter().map(|_| Arc::clone(end)).collect(),
             covered: *appended,
             is_finished: true,
         }

@@ -590,15 +590,24 @@ fn h25_a_prepared_array_is_used_and_comes_back_empty() {
     assert_eq!(small.memory_bytes(), 0, "not more than it may keep");
 }
 
+/// Inserts with the lease of a certain shard.
+fn insert_in(table: &SortedHash, shard: usize, parts: &EntryParts<'_>) {
+    let hash = table.hash(parts.user_key);
+    let place = table
+        .buckets
+        .bucket(hash)
+        .find(hash, parts.user_key, &table.arena);
+    let mut lease = table.arena().arena().lease_of(shard);
+    table.insert_leased(&mut lease, parts, hash, place).unwrap();
+}
+
 #[test]
 fn h27_inserts_have_nothing_to_write_in_common_but_a_bucket_until_one_needs_memory() {
     let table = table(1 << 12, 10_000);
     let insert_at = |shard: usize, seqno: SeqNo| {
         let key = numbered(seqno);
         let parts = EntryParts::new(seqno, ValueType::Value, &key, b"v").unwrap();
-        let mut lease = table.arena().arena().lease_of(shard);
-        let hash = table.hash(&key);
-        table.insert_leased(&mut lease, &parts, hash).unwrap();
+        insert_in(&table, shard, &parts);
     };
     // Both shards have memory for more entries.
     for seqno in 1..=100 {
@@ -623,16 +632,85 @@ fn h27_inserts_have_nothing_to_write_in_common_but_a_bucket_until_one_needs_memo
         assert_eq!((appended(0), appended(1)), (seqno, 100));
     }
     assert!(shared() == before, "an insert wrote what all share");
-    assert_eq!((2..SHARDS).map(appended).sum::<u64>(), 0);
+    let shard_count = table.appended.len();
+    assert_eq!((2..shard_count).map(appended).sum::<u64>(), 0);
     // Each thread writes to cache lines of its own.
     let lines = |shard: usize| std::ptr::from_ref(&table.appended[shard]).addr() / 128;
-    assert!((1..SHARDS).all(|shard| lines(shard) > lines(shard - 1)));
+    assert!((1..shard_count).all(|shard| lines(shard) > lines(shard - 1)));
     // A leased shard is skipped.
-    let _leased: Vec<Lease<'_>> = (0..SHARDS - 1)
+    let _leased: Vec<Lease<'_>> = (0..shard_count - 1)
         .map(|shard| table.arena().arena().lease_of(shard))
         .collect();
     insert(&table, &numbered(5000), 5000);
-    assert_eq!(appended(SHARDS - 1), 1);
+    assert_eq!(appended(shard_count - 1), 1);
+}
+
+/// Creates a table whose arena has this many shards.
+fn of_shards(shard_count: usize) -> Arc<SortedHash> {
+    Arc::new(SortedHash::new(SortedHashParts {
+        arena: SharedArena::of_shards(1 << 16, shard_count),
+        ..parts(KeyOrder::Bytewise, 1 << 10, 64)
+    }))
+}
+
+#[test]
+fn the_log_of_every_shard_is_listed_sorted_and_finished() {
+    for shard_count in [1, 2, 8, 16, 32] {
+        let table = of_shards(shard_count);
+        let shards = shard_count as u64;
+        let mut cursor = SortedHashCursor::new(Arc::clone(&table));
+        for round in 0..count(500).max(3) {
+            for shard in 0..shards {
+                let seqno = round * shards + shard;
+                let key = numbered(seqno);
+                let parts = EntryParts::new(seqno, ValueType::Value, &key, b"v").unwrap();
+                insert_in(&table, usize::try_from(shard).unwrap(), &parts);
+            }
+            if round.is_multiple_of(50) {
+                cursor.refresh();
+                let listed = (round + 1) * shards;
+                assert_eq!(entries(&mut cursor).len() as u64, listed, "{shards} shards");
+            }
+        }
+        let lengths = table.capture().1;
+        assert_eq!(lengths.len(), shard_count);
+        assert!(lengths.iter().all(|&length| length == lengths[0]));
+        let all = scan(&table);
+        assert_eq!(all.len() as u64, lengths.iter().sum::<u64>());
+        assert!(all.is_sorted_by(|a, b| a.0 < b.0));
+        table.seal();
+        table.finish();
+        assert_eq!(scan(&table), all);
+    }
+}
+
+#[test]
+fn more_threads_than_shards_lose_no_insert() {
+    for shard_count in [1, 16, 32] {
+        let table = of_shards(shard_count);
+        let threads = if cfg!(miri) { 3 } else { 40 };
+        let each = count(1000);
+        thread::scope(|scope| {
+            for thread in 0..threads {
+                let table = &table;
+                scope.spawn(move || {
+                    for number in 0..each {
+                        let seqno = number * threads + thread;
+                        insert(table, &numbered(seqno), seqno);
+                    }
+                });
+            }
+            for _ in 0..3 {
+                assert!(scan(&table).is_sorted_by(|a, b| a.0 < b.0));
+            }
+        });
+        let inserted = each * threads;
+        assert_eq!(scan(&table).len() as u64, inserted);
+        assert_eq!(table.arena().arena().totals().entries, inserted);
+        for seqno in 0..inserted {
+            assert_eq!(get(&table, &numbered(seqno), MAX_SEQNO), Some(seqno));
+        }
+    }
 }
 
 #[test]
