@@ -81,6 +81,22 @@ pub fn cores() -> usize {
     }
 }
 
+/// A value on cache lines of its own (two, because lines are fetched in pairs).
+///
+/// Threads that write it then do not slow down those that use its neighbours.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Padded<T>(pub T);
+
+impl<T> std::ops::Deref for Padded<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// The number of copies of state that threads would otherwise share; a power of two.
 ///
 /// Two for each core, so that two running threads rarely meet in one; two in models.

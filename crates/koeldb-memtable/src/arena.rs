@@ -34,6 +34,7 @@ use std::sync::{Arc, PoisonError};
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::pinned::{Buffer, COPIED_BYTES_MAX, PinnedSlice, Region};
+pub(crate) use koeldb_base::sync::Padded;
 use koeldb_base::sync::{stripe_count, thread_number};
 use koeldb_base::{SeqNo, ValueType};
 
@@ -73,11 +74,6 @@ pub(crate) fn prefetch(address: *const i8) {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;
 }
-
-/// Data written by one thread, on cache lines of its own (two, because lines are fetched in pairs).
-#[repr(align(128))]
-#[derive(Default)]
-pub(crate) struct Padded<T>(pub(crate) T);
 
 /// A bump pointer: the free end of a block.
 struct Bump {

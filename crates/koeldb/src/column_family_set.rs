@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::sync::{stripe_count, thread_number};
+use koeldb_base::sync::{Padded, stripe_count, thread_number};
 use koeldb_lsm::pick::CompactionPlan;
 use koeldb_lsm::pick::aged::PickMoment;
 
@@ -31,14 +31,11 @@ use crate::write_stall::WriteStall;
 
 type ById = BTreeMap<u32, Arc<ColumnFamilyData>>;
 
-/// The map for some of the threads, whose lock is on cache lines of its own.
-#[repr(align(128))]
-struct Stripe(RwLock<Arc<ById>>);
+/// The map for some of the threads.
+type Stripe = Padded<RwLock<Arc<ById>>>;
 
-impl Stripe {
-    fn write(&self) -> RwLockWriteGuard<'_, Arc<ById>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock_for_change(stripe: &Stripe) -> RwLockWriteGuard<'_, Arc<ById>> {
+    stripe.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The live column families.
@@ -63,7 +60,7 @@ impl ColumnFamilySet {
             family.attach(&queue);
         }
         let by_id = Arc::new(by_id);
-        let stripes = (0..stripe_count()).map(|_| Stripe(RwLock::new(Arc::clone(&by_id))));
+        let stripes = (0..stripe_count()).map(|_| Padded(RwLock::new(Arc::clone(&by_id))));
         ColumnFamilySet {
             default: Arc::clone(default),
             stripes: stripes.collect(),
@@ -86,7 +83,7 @@ impl ColumnFamilySet {
     /// Locks the set for reading, for several lookups.
     pub(crate) fn by_id(&self) -> RwLockReadGuard<'_, Arc<ById>> {
         let stripe = &self.stripes[thread_number() % self.stripes.len()];
-        stripe.0.read().unwrap_or_else(PoisonError::into_inner)
+        stripe.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns all live column families, by id.
@@ -96,7 +93,7 @@ impl ColumnFamilySet {
 
     /// Changes the map while no thread reads it.
     fn change<R>(&self, change: impl FnOnce(&mut ById) -> R) -> R {
-        let mut stripes: Vec<_> = self.stripes.iter().map(Stripe::write).collect();
+        let mut stripes: Vec<_> = self.stripes.iter().map(lock_for_change).collect();
         let mut by_id = ById::clone(&stripes[0]);
         let result = change(&mut by_id);
         let by_id = Arc::new(by_id);

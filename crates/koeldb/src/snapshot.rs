@@ -20,11 +20,9 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.db
-            .visibility
-            .snapshots
-            .release(self.seqno, self.purpose);
-        self.db.background.snapshot_released();
+        let snapshots = &self.db.visibility.snapshots;
+        let oldest = snapshots.release(self.seqno, self.purpose);
+        self.db.background.snapshot_released(oldest);
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use koeldb_base::SeqNo;
 use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::sync::Padded;
 
 pub(crate) use snapshots::SnapshotPurpose;
 
@@ -17,7 +18,8 @@ pub(crate) struct Visibility {
     visible: AtomicU64,
     /// Whether a batch was written with the WAL disabled; set before its entries are published.
     has_unlogged: AtomicBool,
-    pub(crate) snapshots: SnapshotList,
+    /// Apart from the number, which each write stores and each read loads.
+    pub(crate) snapshots: Padded<SnapshotList>,
 }
 
 impl Visibility {
@@ -25,7 +27,7 @@ impl Visibility {
         Visibility {
             visible: AtomicU64::new(last_seqno),
             has_unlogged: AtomicBool::new(false),
-            snapshots: SnapshotList::default(),
+            snapshots: Padded::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;
 
-use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::sync::{Padded, lock_plain as lock};
 use koeldb_cache::{Cache, CacheKey, Priority};
 use koeldb_table::source::CachedBlock;
 
@@ -44,9 +44,10 @@ pub(crate) trait ManagedDatabase: Send + Sync + 'static {
 struct Shared {
     limit: AtomicU64,
     allow_stall: AtomicBool,
-    used: AtomicU64,
+    /// Apart from the limit, which the leaders of all databases read.
+    used: Padded<AtomicU64>,
     /// The part of `used` in active memtables, which could be flushed.
-    active: AtomicU64,
+    active: Padded<AtomicU64>,
     reserved: Option<Reserved>,
     databases: Mutex<Vec<Weak<dyn ManagedDatabase>>>,
     frees: Mutex<u64>,
@@ -107,8 +108,8 @@ impl WriteBufferManager {
             shared: Arc::new(Shared {
                 limit: AtomicU64::new(bytes),
                 allow_stall: AtomicBool::new(allow_stall),
-                used: AtomicU64::new(0),
-                active: AtomicU64::new(0),
+                used: Padded::default(),
+                active: Padded::default(),
                 reserved: cache.map(|cache| Reserved {
                     cache: cache.clone(),
                     file: cache.new_id(),

@@ -9,6 +9,7 @@ use super::histogram::HistogramData;
 use super::level::StatsLevel;
 use super::names::{HistogramKind, Ticker};
 use super::slot::Slot;
+use crate::sync::Padded;
 
 /// Tickers and histograms of one or more databases. Clones share the same counters.
 #[derive(Clone, Default)]
@@ -19,14 +20,15 @@ pub struct Statistics {
 struct Shared {
     /// The [`StatsLevel`].
     level: AtomicU8,
-    registry: Mutex<Registry>,
+    /// Apart from the level, which each count reads.
+    registry: Padded<Mutex<Registry>>,
 }
 
 impl Default for Shared {
     fn default() -> Self {
         Shared {
             level: AtomicU8::new(StatsLevel::default() as u8),
-            registry: Mutex::default(),
+            registry: Padded::default(),
         }
     }
 }

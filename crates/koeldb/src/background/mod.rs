@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use koeldb_base::error::Severity;
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_lsm::job::Fallback;
 use koeldb_lsm::pick::aged::PickMoment;
 
@@ -194,11 +194,8 @@ impl Background {
     }
 
     /// Schedules compactions of files that only the released snapshot held back.
-    pub(crate) fn snapshot_released(self: &Arc<Self>) {
-        if self
-            .families
-            .queue_released(self.visibility.oldest_snapshot())
-        {
+    pub(crate) fn snapshot_released(self: &Arc<Self>, oldest: SeqNo) {
+        if self.families.queue_released(oldest) {
             self.schedule();
         }
     }

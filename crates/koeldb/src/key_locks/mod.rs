@@ -10,12 +10,13 @@ mod timer;
 pub(crate) mod waits;
 mod write_locks;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::sync::{Padded, lock_plain as lock};
 
 pub use deadlock::{DeadlockInfo, DeadlockPath};
 pub use table::LockMode;
@@ -26,6 +27,27 @@ use crate::options::TransactionDbOptions;
 use table::{LockId, LockTable};
 use timer::LockTimer;
 
+/// The number of ids that a thread takes together.
+const IDS_TAKEN: u64 = 64;
+
+/// The ids that this thread has taken and not used, of the database of its last transaction.
+#[derive(Clone, Copy)]
+struct TakenIds {
+    database: u64,
+    next: u64,
+    end: u64,
+}
+
+thread_local! {
+    static TAKEN: Cell<TakenIds> = const {
+        Cell::new(TakenIds {
+            database: 0,
+            next: 0,
+            end: 0,
+        })
+    };
+}
+
 /// The key locks of a database.
 pub(crate) struct KeyLocks {
     context: Arc<Context>,
@@ -34,7 +56,8 @@ pub(crate) struct KeyLocks {
     /// The lock table, in databases with pessimistic transactions.
     pub(crate) table: Option<LockTable>,
     seed: RandomState,
-    next_id: AtomicU64,
+    /// The first id that no thread has taken.
+    next_id: Padded<AtomicU64>,
     /// The latest deadlocks, newest first.
     deadlocks: Mutex<VecDeque<DeadlockPath>>,
     timer: LockTimer,
@@ -53,7 +76,7 @@ impl KeyLocks {
             options,
             table,
             seed: RandomState::new(),
-            next_id: AtomicU64::new(1),
+            next_id: Padded(AtomicU64::new(1)),
             deadlocks: Mutex::default(),
             timer: LockTimer::default(),
         }
@@ -68,8 +91,24 @@ impl KeyLocks {
     }
 
     /// Returns a new id for an owner of locks.
+    ///
+    /// A thread takes several from the counter that all threads share.
     pub(crate) fn new_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
+        TAKEN.with(|taken| {
+            let mut ids = taken.get();
+            if ids.database != self.context.id || ids.next == ids.end {
+                let first = self.next_id.fetch_add(IDS_TAKEN, Ordering::Relaxed);
+                ids = TakenIds {
+                    database: self.context.id,
+                    next: first,
+                    end: first + IDS_TAKEN,
+                };
+            }
+            let id = ids.next;
+            ids.next += 1;
+            taken.set(ids);
+            id
+        })
     }
 
     /// The latest deadlocks, newest first.

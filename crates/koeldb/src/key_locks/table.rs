@@ -23,7 +23,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use koeldb_base::sync::{
-    AtomicU8, AtomicUsize, Mutex, Ordering, Thread, current, lock, spin_loop, yield_now,
+    AtomicU8, AtomicUsize, Mutex, Ordering, Padded, Thread, current, lock, spin_loop, yield_now,
 };
 
 /// The mode of a key lock.
@@ -275,12 +275,8 @@ pub(crate) enum Answer {
     Full,
 }
 
-/// A shard of the lock table, on cache lines of its own.
-#[derive(Default)]
-#[repr(align(128))]
-struct Shard {
-    entries: Mutex<ById<Entry>>,
-}
+/// A shard of the lock table.
+type Shard = Padded<Mutex<ById<Entry>>>;
 
 /// The lock table of a database.
 pub(crate) struct LockTable {
@@ -288,8 +284,8 @@ pub(crate) struct LockTable {
     /// The maximum number of locks; 0 for no limit.
     count_max: usize,
     /// The number of locks, counted only if it is limited.
-    count: AtomicUsize,
-    detector: Mutex<()>,
+    count: Padded<AtomicUsize>,
+    detector: Padded<Mutex<()>>,
 }
 
 impl LockTable {
@@ -298,15 +294,15 @@ impl LockTable {
         LockTable {
             shards: shards.take(shard_count.next_power_of_two()).collect(),
             count_max,
-            count: AtomicUsize::new(0),
-            detector: Mutex::new(()),
+            count: Padded(AtomicUsize::new(0)),
+            detector: Padded(Mutex::new(())),
         }
     }
 
     fn shard(&self, id: LockId) -> &Mutex<ById<Entry>> {
         // The hash tables of the shards use the low and the highest bits.
         let index = usize::try_from(id >> 32 & 0xffff).unwrap_or(0) & (self.shards.len() - 1);
-        &self.shards[index].entries
+        &self.shards[index]
     }
 
     fn count_one(&self) -> bool {
@@ -626,7 +622,7 @@ impl LockTable {
     /// Calls `visit` with each lock: its mode, its holders, and the queued requests.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(LockMode, Vec<u64>, Vec<Arc<Wait>>)) {
         for shard in &self.shards {
-            let entries = lock(&shard.entries);
+            let entries = lock(shard);
             for entry in entries.values() {
                 let holders = entry.holders.iter().map(|holder| holder.id).collect();
                 let queue = entry.queue.iter().cloned().collect();

@@ -20,13 +20,26 @@ use crate::{
 fn open(is_pessimistic: bool) -> Db {
     let mut locks = TransactionDbOptions::new();
     locks.set_default_lock_timeout(1);
+    open_with(is_pessimistic.then_some(&locks))
+}
+
+/// Opens a database whose writes and transactions wait for locks without a time limit.
+fn open_patient() -> Db {
+    let mut locks = TransactionDbOptions::new();
+    locks
+        .set_default_lock_timeout(-1)
+        .set_transaction_lock_timeout(-1);
+    open_with(Some(&locks))
+}
+
+fn open_with(locks: Option<&TransactionDbOptions>) -> Db {
     let mut options = Options::new();
     options
         .create_if_missing(true)
         .set_merge_operator(StringAppend::default())
         .set_env(&Env::mem_env());
-    if is_pessimistic {
-        options.set_transactions(&locks);
+    if let Some(locks) = locks {
+        options.set_transactions(locks);
     }
     Db::open(&options, "/transactions").unwrap()
 }
@@ -390,6 +403,62 @@ fn every_write_of_a_pessimistic_database_locks_its_keys() {
     db.write(&batch).unwrap();
     assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"2"[..]));
     assert!(db.lock_status().is_empty());
+}
+
+#[test]
+fn transactions_of_threads_that_use_two_databases_have_ids_of_their_own() {
+    let databases = [open_patient(), open_patient()];
+    let ids_of = |thread: usize| -> Vec<(usize, u64)> {
+        let mut ids = Vec::new();
+        // More than a thread takes from the common counter together.
+        for round in 0..200 {
+            let which = (round / (thread + 1)) % 2;
+            let db = &databases[which];
+            let mut transaction = db.transaction();
+            ids.push((which, transaction.id()));
+            transaction.put(format!("{thread}"), "1").unwrap();
+            transaction.commit().unwrap();
+            let mut batch = WriteBatch::new();
+            batch.put(format!("{thread}"), "2").put("common", "2");
+            db.put(format!("{thread}"), "2").unwrap();
+            db.write(&batch).unwrap();
+        }
+        ids
+    };
+    let mut ids: Vec<(usize, u64)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|thread| scope.spawn(move || ids_of(thread)))
+            .collect();
+        let all = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap());
+        all.collect()
+    });
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+    assert!(databases.iter().all(|db| db.lock_status().is_empty()));
+}
+
+#[test]
+fn writes_that_wait_for_each_other_leave_no_lock() {
+    let db = open_patient();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for round in 0..100 {
+                    db.put("hot", format!("{round}")).unwrap();
+                    let mut transaction = db.transaction();
+                    transaction.put("hot", "transaction").unwrap();
+                    transaction.commit().unwrap();
+                }
+            });
+        }
+    });
+    assert!(db.lock_status().is_empty());
+    db.put("hot", "last").unwrap();
+    assert_eq!(db.get("hot").unwrap().as_deref(), Some(&b"last"[..]));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use koeldb_base::limits::ENTRY_BYTES_MAX;
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, KeyOrder, Result, SeqNo, ValueType};
-use koeldb_fs::rate_limit::{IoKind, IoPriority};
+use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority};
 use koeldb_memtable::Memtable;
 
 use super::apply::{insert, position_of};
@@ -63,6 +63,8 @@ pub(crate) struct CommitPipeline {
     /// Whether a job is scheduled that seals a memtable to free memory for another database.
     pub(crate) is_relieving: AtomicBool,
     pub(crate) counters: Arc<WriteCounters>,
+    /// The charge of log records to the rate limiter; `None` if they are not limited.
+    log_charge: Option<Arc<IoCharge>>,
     /// The source of the records that each new log repeats.
     pub(crate) carried: Arc<dyn CarriedRecords>,
 }
@@ -160,6 +162,7 @@ impl CommitState {
 impl CommitPipeline {
     pub(crate) fn new(commit: CommitState, write: WriteParts<'_>, parts: &TreeParts<'_>) -> Self {
         let options = &parts.context.db_options;
+        let tables = &parts.context.table_files;
         let queue = WriteQueue::new(
             commit,
             Insertion::of(options),
@@ -182,9 +185,10 @@ impl CommitPipeline {
             },
             check_due: AtomicBool::new(false),
             low_priority: LowPriorityWrites::default(),
-            write_buffers: parts.context.table_files.memtables.write_buffers.clone(),
+            write_buffers: tables.memtables.write_buffers.clone(),
             is_relieving: AtomicBool::new(false),
             counters: Arc::clone(write.counters),
+            log_charge: tables.user_charge(IoPriority::User, IoKind::Write),
         }
     }
 
@@ -298,8 +302,7 @@ impl CommitPipeline {
             () if options.disable_wal => "charges the log, which disable_wal skips",
             () if self.context.db_options.manual_wal_flush => "excludes manual_wal_flush",
             () => {
-                let tables = &self.context.table_files;
-                if let Some(charge) = tables.user_charge(priority, IoKind::Write) {
+                if let Some(charge) = &self.log_charge {
                     charge.pay(batch.records().len() as u64);
                 }
                 return Ok(());
