@@ -1,5 +1,6 @@
 //! Commits of optimistic transactions.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use koeldb_base::error::WriteOutcome;
@@ -13,6 +14,27 @@ use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
 use crate::options::{ValidationTier, WriteOptions};
 use crate::write::commit::CommitPipeline;
+
+/// The column families of the keys of a commit, each held once.
+struct KeyFamilies<'c> {
+    live: &'c ColumnFamilySet,
+    /// The default family is borrowed: all threads share the count of its holders.
+    held: Vec<Cow<'c, Arc<ColumnFamilyData>>>,
+}
+
+impl KeyFamilies<'_> {
+    /// Returns the index of a family, the first time after a lookup.
+    fn index_of(&mut self, cf: u32) -> Result<usize> {
+        if let Some(index) = self.held.iter().rposition(|family| family.id == cf) {
+            return Ok(index);
+        }
+        self.held.push(match cf {
+            0 => Cow::Borrowed(self.live.default_family()),
+            _ => Cow::Owned(live_family(self.live, cf)?),
+        });
+        Ok(self.held.len() - 1)
+    }
+}
 
 fn live_family(families: &ColumnFamilySet, cf: u32) -> Result<Arc<ColumnFamilyData>> {
     let families = families.by_id();
@@ -44,20 +66,26 @@ pub(super) fn commit_validated(
     let mode = commit.check_write(batch, options)?;
     // Read before the memtables, which then have every entry up to it.
     let checked = commit.visibility.seqno();
+    let mut families = KeyFamilies {
+        live: &commit.families,
+        held: Vec::new(),
+    };
     let mut keys = Vec::new();
     for tracked in tracker.iter() {
-        let family = live_family(&commit.families, tracked.cf)?;
+        let index = families.index_of(tracked.cf)?;
         let since = tracked.since.unwrap_or(checked);
         if since < checked {
-            check_unchanged(&family, &tracked.key, since, tier, &commit.context)?;
+            let family = &families.held[index];
+            check_unchanged(family, &tracked.key, since, tier, &commit.context)?;
         }
-        keys.push((family, tracked));
+        keys.push((index, tracked));
     }
     let check_rest = |last_seqno: SeqNo| {
         if last_seqno == checked {
             return Ok(());
         }
-        for (family, tracked) in &keys {
+        for &(index, tracked) in &keys {
+            let family = &families.held[index];
             match changed_in_memtables(family, &tracked.key, checked)? {
                 Seen::Unchanged => {}
                 Seen::Changed => return Err(errors::conflict(&tracked.key, &commit.context)),

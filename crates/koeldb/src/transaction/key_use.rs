@@ -1,6 +1,5 @@
 //! The keys that a transaction uses: locked or validated, tracked, and kept in history.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::{Error, PinnedSlice, Result, SeqNo};
@@ -57,9 +56,9 @@ impl Transaction {
     }
 
     /// Begins the use of a key: returns its hash, and whether it must be locked.
-    fn begin_use(&mut self, target: Target<'_>) -> Result<Option<LockId>> {
+    fn begin_use(&self, target: Target<'_>) -> Result<Option<LockId>> {
         let Target { family, key, .. } = target;
-        let inner = Arc::clone(self.inner());
+        let inner = self.inner();
         inner.health.check_open()?;
         super::check_supported(&inner.context)?;
         if family.database_id() != inner.context.id {
@@ -93,15 +92,14 @@ impl Transaction {
             return Ok(());
         };
         let at = self.tracker.find(id, target.family.id(), target.key);
-        let inner = Arc::clone(self.inner());
-        let Some(locks) = &inner.key_locks.table else {
+        let is_locked = self.is_locked(at, target.mode());
+        let key_locks = &self.inner().key_locks;
+        let Some(locks) = &key_locks.table else {
             return self.track(target, id, at);
         };
-        let acquired = match self.is_locked(at, target.mode()) {
+        let acquired = match is_locked {
             true => Acquired::Held,
-            false => inner
-                .key_locks
-                .take_lock(locks, self.wanted(&target, id), self.patience())?,
+            false => key_locks.take_lock(locks, self.wanted(&target, id), self.patience())?,
         };
         self.note_lock(target, id, at, acquired)
     }
@@ -112,16 +110,16 @@ impl Transaction {
             return Ok(());
         };
         let at = self.tracker.find(id, target.family.id(), target.key);
-        let inner = Arc::clone(self.inner());
-        let Some(locks) = &inner.key_locks.table else {
+        let is_locked = self.is_locked(at, target.mode());
+        let key_locks = &self.inner().key_locks;
+        let Some(locks) = &key_locks.table else {
             return self.track(target, id, at);
         };
-        let acquired = if self.is_locked(at, target.mode()) {
+        let acquired = if is_locked {
             Acquired::Held
         } else {
             let wanted = self.wanted(&target, id);
-            inner
-                .key_locks
+            key_locks
                 .take_lock_async(locks, wanted, self.patience())
                 .await?
         };

@@ -275,11 +275,11 @@ impl Transaction {
     /// `TryAgain` if that cannot be told any more, `Expired`, and those of [`Db::write_opt`]:
     /// [`Error::write_outcome`] says whether the writes may still take effect.
     pub fn commit(mut self) -> Result<SeqNo> {
-        let inner = Arc::clone(self.inner());
+        let inner = self.inner();
         super::refuse_ttl(&inner.context)?;
+        let batch = self.batch.batch();
         if self.locks().is_none() {
             let tier = self.options.validation_tier;
-            let batch = self.batch.batch();
             return commit_validated(&inner.commit, batch, &self.write, &self.tracker, tier);
         }
         if !self.options.skip_prepare {
@@ -288,7 +288,7 @@ impl Transaction {
         if !self.owner.decide(inner.context.clock.now()) {
             return Err(lock_errors::expired());
         }
-        let written = inner.commit.write(self.batch.batch(), &self.write);
+        let written = inner.commit.write(batch, &self.write);
         let seqno = inner.visibility.seqno();
         self.release_all();
         written.map(|()| seqno)

@@ -60,21 +60,22 @@ pub(super) fn check_unchanged(
     tier: ValidationTier,
     context: &Context,
 ) -> Result<()> {
-    let super_version = family.super_version.load();
-    let is_changed = match search_memtables(&super_version, key, since)? {
-        Seen::Unchanged => false,
-        Seen::Changed => true,
-        Seen::NeedsTables if tier == ValidationTier::Memtable => {
-            return Err(errors::history_too_short());
-        }
-        Seen::NeedsTables => {
-            let mut lookup = Lookup::newest(key);
-            let mut source = BlockingSource::default();
-            let (version, tables) = (&super_version.version, &super_version.tables);
-            version.search(tables, &mut lookup, &mut source, 0..usize::MAX)?;
-            lookup.newest_seqno() > since
-        }
-    };
+    let is_changed = family.super_version.with(|super_version| {
+        Ok(match search_memtables(super_version, key, since)? {
+            Seen::Unchanged => false,
+            Seen::Changed => true,
+            Seen::NeedsTables if tier == ValidationTier::Memtable => {
+                return Err(errors::history_too_short());
+            }
+            Seen::NeedsTables => {
+                let mut lookup = Lookup::newest(key);
+                let mut source = BlockingSource::default();
+                let (version, tables) = (&super_version.version, &super_version.tables);
+                version.search(tables, &mut lookup, &mut source, 0..usize::MAX)?;
+                lookup.newest_seqno() > since
+            }
+        })
+    })?;
     match is_changed {
         true => Err(errors::conflict(key, context)),
         false => Ok(()),
