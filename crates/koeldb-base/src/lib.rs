@@ -16,6 +16,9 @@
 //! - [`biased`]: a cell that its thread reaches without a locked instruction. [`sync`]:
 //!   synchronization primitives that Loom models replace.
 
+#[cfg(koeldb_counts)]
+extern crate koeldb_counts as std;
+
 pub mod biased;
 pub mod checksum;
 pub mod codec;

@@ -4,6 +4,10 @@
 //! A module whose steps are to be interleaved takes its shared state from here, and contains
 //! nothing else about models. Under `--cfg loom` such code runs only inside `explore`. Reference
 //! counts remain the standard library's.
+//!
+//! Under `--cfg koeldb_counts` the standard library of this crate, and of those above it, is
+//! `koeldb_counts`: it counts the use of everything that is exported here, of reference counts and
+//! of allocations.
 
 pub use std::sync::atomic::Ordering;
 
@@ -128,6 +132,7 @@ pub fn thread_number() -> usize {
 
 /// Locks, ignoring poisoning: the guarded state is consistent between any two steps.
 #[inline]
+#[cfg_attr(koeldb_counts, track_caller)]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
@@ -136,6 +141,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Locks a mutex of the standard library, in code that no model interleaves; ignores poisoning.
 #[inline]
+#[cfg_attr(koeldb_counts, track_caller)]
 pub fn lock_plain<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()

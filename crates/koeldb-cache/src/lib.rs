@@ -15,6 +15,9 @@
 //! dropped outside the locks. An entry with outside references is *pinned*: it is not evicted, and
 //! its bytes keep counting.
 
+#[cfg(koeldb_counts)]
+extern crate koeldb_counts as std;
+
 mod cache;
 mod entry;
 mod ghost;

@@ -16,6 +16,9 @@
 //!
 //! File systems and random-access files are shared by threads; a writable file has one owner.
 
+#[cfg(koeldb_counts)]
+extern crate koeldb_counts as std;
+
 pub mod aligned;
 pub mod clock;
 pub mod directory_lock;

@@ -12,6 +12,9 @@
 //! Writers and readers belong to one thread at a time. They share nothing, but for the handle that
 //! syncs a log beside its writer ([`beside`]).
 
+#[cfg(koeldb_counts)]
+extern crate koeldb_counts as std;
+
 pub mod beside;
 pub mod format;
 pub mod reader;

@@ -5,6 +5,9 @@
 //! functions from a [`Version`] to an optional plan. Nothing here holds the database's lock or
 //! knows its options.
 
+#[cfg(koeldb_counts)]
+extern crate koeldb_counts as std;
+
 pub mod current;
 pub mod cursor;
 pub mod file_checksum;

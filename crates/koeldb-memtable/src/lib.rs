@@ -18,6 +18,11 @@
 //! words. If an insert returned before its sequence number was published, every reader that saw the
 //! published number finds the entry.
 
+#![cfg_attr(koeldb_counts, feature(arbitrary_self_types))]
+
+#[cfg(koeldb_counts)]
+extern crate koeldb_counts as std;
+
 mod arena;
 mod bloom;
 mod memtable;

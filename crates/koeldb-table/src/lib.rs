@@ -13,6 +13,11 @@
 //!
 //! Readers are shared by threads and take no lock; a builder, a cursor and a source have one owner.
 
+#![cfg_attr(koeldb_counts, feature(arbitrary_self_types))]
+
+#[cfg(koeldb_counts)]
+extern crate koeldb_counts as std;
+
 pub mod block_based;
 pub mod builder;
 pub mod cuckoo;

@@ -27,6 +27,11 @@
 //! and the options. The crates below are independent of each other: memtables, tables, logs, the
 //! shape of the tree, files.
 
+#![cfg_attr(koeldb_counts, feature(arbitrary_self_types))]
+
+#[cfg(koeldb_counts)]
+extern crate koeldb_counts as std;
+
 mod alarm;
 mod background;
 mod backup;
