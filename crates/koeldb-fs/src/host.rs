@@ -1,4 +1,6 @@
-//! The name of this computer.
+//! The name of this computer, and the resources that this process has used.
+
+use std::time::Duration;
 
 /// Returns the name of this host; empty where the system does not tell.
 #[must_use]
@@ -10,4 +12,35 @@ pub fn host_name() -> String {
     }
     #[cfg(not(unix))]
     String::new()
+}
+
+/// Resources that this process has used since it began, by all its threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessUsage {
+    /// The processor time, of the process and of the system on its behalf.
+    pub processor: Duration,
+    /// The number of times that a thread gave up its processor, or was deprived of it.
+    pub switches: u64,
+}
+
+impl ProcessUsage {
+    /// Returns the usage since `before`.
+    #[must_use]
+    pub fn since(self, before: ProcessUsage) -> ProcessUsage {
+        ProcessUsage {
+            processor: self.processor.saturating_sub(before.processor),
+            switches: self.switches.saturating_sub(before.switches),
+        }
+    }
+}
+
+/// Returns what this process has used; `None` where the system does not tell.
+#[must_use]
+pub fn process_usage() -> Option<ProcessUsage> {
+    #[cfg(unix)]
+    {
+        crate::posix::process_usage()
+    }
+    #[cfg(not(unix))]
+    None
 }

@@ -47,7 +47,7 @@ pub use file::{
     AccessHint, DirEntry, EntryKind, FileLock, FileSync, FileSystem, MappedPages, Metadata,
     OpenOptions, Purpose, RandomAccessFile, WritableFile, WriteOptions, is_link_refused,
 };
-pub use host::host_name;
+pub use host::{ProcessUsage, host_name, process_usage};
 pub use latency::LatencyFileSystem;
 pub use layer::Operation;
 pub use memory::{MemoryFileSystem, SurvivalPolicy};

@@ -21,8 +21,10 @@ mod fork;
 mod lock;
 mod reader;
 mod system;
+mod usage;
 mod writer;
 
 pub use allocator::allocator_figures;
 pub(crate) use fork::{count_forks, forks};
 pub use system::PosixFileSystem;
+pub(crate) use usage::process_usage;

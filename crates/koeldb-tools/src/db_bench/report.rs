@@ -5,6 +5,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use koeldb_fs::ProcessUsage;
+
 use super::tally::{Latencies, OpKind, Tally};
 use crate::json::Json;
 
@@ -22,6 +24,8 @@ pub(crate) struct Outcome {
     message: String,
     facts: Vec<(&'static str, u64)>,
     latencies: [Option<Box<Latencies>>; OpKind::ALL.len()],
+    /// The resources that the process used meanwhile; `None` where the system does not tell.
+    usage: Option<ProcessUsage>,
 }
 
 impl Outcome {
@@ -41,6 +45,7 @@ impl Outcome {
             message: String::new(),
             facts: Vec::new(),
             latencies: Default::default(),
+            usage: None,
         };
         for tally in tallies.iter().filter(|tally| !tally.excluded) {
             outcome.add(tally);
@@ -48,6 +53,13 @@ impl Outcome {
         // A benchmark without counts has one operation.
         outcome.done = outcome.done.max(1);
         outcome
+    }
+
+    /// Adds the resources that the process used during the run, by background threads too.
+    #[must_use]
+    pub(crate) fn with_usage(mut self, usage: Option<ProcessUsage>) -> Self {
+        self.usage = usage;
+        self
     }
 
     fn add(&mut self, tally: &Tally) {
@@ -97,6 +109,17 @@ impl Outcome {
         self.thread_time.as_secs_f64() * 1e6 / self.done as f64
     }
 
+    /// Returns the processor time in microseconds and the context switches of an operation.
+    #[expect(clippy::cast_precision_loss, reason = "a mean is an approximation")]
+    fn usage_per_op(&self) -> Option<(f64, f64)> {
+        let usage = self.usage?;
+        let operations = self.done as f64;
+        Some((
+            usage.processor.as_secs_f64() * 1e6 / operations,
+            usage.switches as f64 / operations,
+        ))
+    }
+
     pub(crate) fn threads(&self) -> usize {
         self.threads
     }
@@ -120,7 +143,8 @@ impl Outcome {
         recorded.collect()
     }
 
-    /// Returns the result line and the histograms in RocksDB's format.
+    /// Returns the result line and the histograms in RocksDB's format, and between them a line about
+    /// the process.
     pub(crate) fn text(&self) -> String {
         let mut extra = String::new();
         if let Some(rate) = self.mib_per_second() {
@@ -138,6 +162,12 @@ impl Outcome {
             self.elapsed(),
             self.done,
         );
+        if let Some((micros, switches)) = self.usage_per_op() {
+            let _ = writeln!(
+                text,
+                "Process: {micros:.3} processor micros/op, {switches:.4} context switches/op"
+            );
+        }
         for (kind, latencies) in OpKind::ALL.iter().zip(&self.latencies) {
             if let Some(latencies) = latencies {
                 let micros = &latencies.micros;
@@ -159,6 +189,10 @@ impl Outcome {
             .set("ops_per_sec", self.ops_per_second());
         if let Some(rate) = self.mib_per_second() {
             json.set("bytes", self.bytes).set("mb_per_sec", rate);
+        }
+        if let Some((micros, switches)) = self.usage_per_op() {
+            json.set("processor_micros_per_op", micros)
+                .set("context_switches_per_op", switches);
         }
         if !self.message.is_empty() {
             json.set("message", self.message.trim_end());
@@ -368,6 +402,24 @@ mod tests {
         assert_eq!(outcome.micros_per_op(), 400.0);
         assert_eq!(outcome.ops_per_second(), 2_500.0);
         assert_eq!(outcome.message, "first");
+    }
+
+    #[test]
+    fn usage_of_the_process_is_told_by_operation_where_it_is_known() {
+        let tallies = [tally(0, 1000, 10, 0, "(5 of 10 found)\n")];
+        let outcome = Outcome::new("readrandom", &tallies, Duration::from_micros(1000));
+        let unknown = outcome.clone().with_usage(None);
+        assert_eq!(unknown.text().matches('\n').count(), 2);
+        assert!(!unknown.json(1).finish().contains("processor"));
+        let known = outcome.with_usage(Some(ProcessUsage {
+            processor: Duration::from_micros(25),
+            switches: 3,
+        }));
+        let line = "\nProcess: 2.500 processor micros/op, 0.3000 context switches/op\n";
+        assert!(known.text().ends_with(line), "{}", known.text());
+        let json = known.json(1).finish();
+        assert!(json.contains("\"processor_micros_per_op\":2.5"), "{json}");
+        assert!(json.contains("\"context_switches_per_op\":0.3"), "{json}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::{Barrier, Mutex, PoisonError};
 
 use koeldb::perf::{self, PerfLevel};
 use koeldb_fs::clock::{Clock, SystemClock};
+use koeldb_fs::process_usage;
 
 use super::database::{Database, Databases};
 use super::flags::Flags;
@@ -212,6 +213,7 @@ pub(crate) fn run_threads(
     let gate = Barrier::new(total);
     let failure = Mutex::new(None);
     let mut tallies = Vec::with_capacity(total);
+    let usage_before = process_usage();
     std::thread::scope(|scope| {
         let mut handles = Vec::with_capacity(total);
         for thread in 0..total {
@@ -239,7 +241,9 @@ pub(crate) fn run_threads(
             }
         }
     });
-    let report = Report::new(name, &tallies, SystemClock.now());
+    let used = process_usage().zip(usage_before);
+    let report = Report::new(name, &tallies, SystemClock.now())
+        .with_usage(used.map(|(after, before)| after.since(before)));
     let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
     (report, failure.map_or(Ok(()), Err::<(), Failure>))
 }

@@ -92,7 +92,13 @@ fn results_come_as_json_too() {
     let words: Vec<&str> = flags.iter().map(String::as_str).collect();
     let out = succeed("db_bench", &words);
     assert!(
-        out.contains("fillseq [AVG    2 runs] : ") && out.contains("P99.99: "),
+        [
+            "fillseq [AVG    2 runs] : ",
+            "P99.99: ",
+            " context switches/op\n"
+        ]
+        .iter()
+        .all(|part| out.contains(part)),
         "{out}"
     );
     let text = std::fs::read_to_string(json).expect("a report");
@@ -100,6 +106,8 @@ fn results_come_as_json_too() {
         "\"program\":\"db_bench\"",
         "\"run\":2",
         "\"found\":100",
+        "\"processor_micros_per_op\":",
+        "\"context_switches_per_op\":",
         "\"p99.99\":",
         "\"num\":\"100\"",
     ] {
