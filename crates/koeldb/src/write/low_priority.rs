@@ -49,6 +49,7 @@ impl CommitPipeline {
         if !self.compactions_lag() {
             return Ok(());
         }
+        self.health.check_writable()?;
         if mode.no_slowdown {
             return Err(not_applied(Error::with_kind(
                 ErrorKind::Incomplete,

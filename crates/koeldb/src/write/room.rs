@@ -63,6 +63,8 @@ impl CommitPipeline {
         if !self.stall.limits(&families) {
             return Ok(());
         }
+        // A failed database refuses the write in any case: it does not wait for that.
+        self.health.check_writable()?;
         let _span = spans::stall();
         self.families.announce_stall_soon();
         let remaining = || self.remaining_stall(mode, &families);

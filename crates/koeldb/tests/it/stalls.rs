@@ -1,11 +1,13 @@
 //! Writes that may not wait as long as a stall lasts.
 
+use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use koeldb::fs::{
-    FaultAction, FaultFileSystem, FaultRule, Operation, PosixFileSystem, Purpose, SystemClock,
+    Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, Operation, PosixFileSystem,
+    Purpose, SystemClock,
 };
 use koeldb::{
     ColumnFamilyOptions, Db, Env, ErrorKind, Options, SstFileWriter, WriteBatch, WriteOptions,
@@ -14,19 +16,25 @@ use koeldb::{
 
 use crate::gate::without_flushes;
 use crate::scratch::ScratchDir;
+use crate::storage::{HERE, Storage};
 use crate::wait::until;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A database with stopped writes, in which no flush ends before the sender is dropped.
 fn stopped(dir: &ScratchDir) -> (Db, Sender<()>) {
-    let (env, open) = without_flushes(Arc::new(PosixFileSystem::new()));
+    stopped_on(Arc::new(PosixFileSystem::new()), dir.path())
+}
+
+fn stopped_on(fs: Arc<dyn FileSystem>, path: &Path) -> (Db, Sender<()>) {
+    let (env, open) = without_flushes(fs);
     let mut options = Options::new();
     options
         .create_if_missing(true)
         .set_write_buffer_size(64 << 10)
+        .set_max_bgerror_resume_count(0)
         .set_env(&env);
-    let db = Db::open(&options, dir.path()).unwrap();
+    let db = Db::open(&options, path).unwrap();
     let mut index = 0_u32;
     while db.property_int_value("rocksdb.is-write-stopped").unwrap() != Some(1) {
         let written = db.put_opt(format!("filling {index}"), [7; 1000], &impatient());
@@ -49,6 +57,32 @@ fn without_waiting() -> WriteOptions {
     let mut options = WriteOptions::new();
     options.set_no_slowdown(true);
     options
+}
+
+#[test]
+fn a_failure_is_reported_also_while_writes_are_stopped() {
+    let storage = Storage::new();
+    let fs: Arc<dyn FileSystem> = Arc::clone(&storage.faults) as _;
+    let (db, open) = stopped_on(fs, HERE.as_ref());
+    storage
+        .faults
+        .add_rule(FaultRule::fail(Failure::Device).purpose(Purpose::Flush));
+    drop(open);
+    until("a failure", || {
+        db.property_int_value("rocksdb.background-errors").unwrap() != Some(0)
+    });
+    let stopped = db.property_int_value("rocksdb.is-write-stopped").unwrap();
+    assert_eq!(stopped, Some(1));
+    for is_low in [false, true] {
+        let mut options = without_waiting();
+        options.set_low_pri(is_low);
+        let error = db.put_opt("key", "value", &options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IoError, "{error}");
+        assert_eq!(error.write_outcome(), Some(WriteOutcome::NotApplied));
+    }
+    storage.faults.clear_rules();
+    db.resume().unwrap();
+    db.put_opt("key", "value", &without_waiting()).unwrap();
 }
 
 #[test]
