@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use koeldb::fs::{
     FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock,
@@ -167,6 +168,8 @@ impl<'s> Session<'s> {
     ) -> Options {
         let fs: Arc<dyn FileSystem> = Arc::new(monitor.clone());
         let mut options = options(script, fs);
+        // A pause of the default length outlasts a script.
+        options.set_bgerror_resume_retry_interval(Duration::from_millis(20));
         let surfaced = Arc::clone(surfaced);
         options.add_event_listener(move |event: &Event<'_>| {
             if matches!(event, Event::BackgroundError(_)) {
