@@ -7,7 +7,7 @@ use koeldb_fs::{MemoryFileSystem, SystemClock};
 
 use crate::{Db, Env, Options, ReadOptions, WriteBatch, WriteOptions};
 
-const WRITERS: u64 = 4;
+const WRITERS: [u64; 4] = [0, 1, 2, 3];
 const ROUNDS: u64 = 1_500;
 
 fn open() -> Db {
@@ -62,10 +62,10 @@ fn read(db: &Db, options: &ReadOptions, writer: u64, part: u64) -> u64 {
 
 /// Checks that snapshots have whole batches, and never older ones than a snapshot before.
 fn check_snapshots(db: &Db, is_over: &AtomicBool) {
-    let mut seen = [0; WRITERS as usize];
+    let mut seen = WRITERS.map(|_| 0);
     while !is_over.load(Ordering::Relaxed) {
         let at = ReadOptions::at(&db.snapshot());
-        for (writer, seen) in (0..).zip(&mut seen) {
+        for (writer, seen) in WRITERS.into_iter().zip(&mut seen) {
             let parts = [0, 1].map(|part| read(db, &at, writer, part));
             assert_eq!(parts[0], parts[1], "a part of a batch of writer {writer}");
             assert!(parts[0] >= *seen, "writer {writer} goes back");
@@ -82,7 +82,8 @@ fn writers_without_a_leader_lose_nothing_beside_flushes_and_logged_writes() {
     assert!(is_open(&db));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..WRITERS)
+        let writers: Vec<_> = WRITERS
+            .into_iter()
             .map(|writer| {
                 let db = &db;
                 scope.spawn(move || {
@@ -107,14 +108,14 @@ fn writers_without_a_leader_lose_nothing_beside_flushes_and_logged_writes() {
         is_over.store(true, Ordering::Relaxed);
         ended.into_iter().for_each(|writer| writer.unwrap());
     });
-    let batches = 1 + WRITERS * ROUNDS;
+    let batches = 1 + 4 * ROUNDS;
     assert_eq!(db.latest_sequence_number(), 2 * batches);
     let totals = db.inner().commit.counters.totals(0, 0);
     assert_eq!(
         (totals.writes, totals.logged_writes),
         (batches, ROUNDS / 100)
     );
-    for writer in 0..WRITERS {
+    for writer in WRITERS {
         assert_eq!(read(&db, &ReadOptions::new(), writer, 0), ROUNDS);
     }
 }
