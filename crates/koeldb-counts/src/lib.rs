@@ -16,7 +16,7 @@
 
 #![cfg_attr(
     koeldb_counts,
-    feature(coerce_unsized, dispatch_from_dyn, unsize),
+    feature(clone_to_uninit, coerce_unsized, dispatch_from_dyn, unsize),
     allow(
         internal_features,
         reason = "stable in practice: smart pointers of other crates use them"

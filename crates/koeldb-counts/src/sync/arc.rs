@@ -1,6 +1,7 @@
 //! Counted references.
 
 use ::std::borrow::Borrow;
+use ::std::clone::CloneToUninit;
 use ::std::cmp::Ordering;
 use ::std::error::Error;
 use ::std::fmt;
@@ -98,7 +99,7 @@ impl<T: ?Sized> Arc<T> {
     }
 }
 
-impl<T: Clone> Arc<T> {
+impl<T: ?Sized + CloneToUninit> Arc<T> {
     /// See `std::sync::Arc`.
     #[track_caller]
     pub fn make_mut(this: &mut Self) -> &mut T {
