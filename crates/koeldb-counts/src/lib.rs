@@ -6,9 +6,9 @@
 //! instruction. Custom reference counts that convert to trait objects need unstable features of the
 //! language, so `.ci/counts` sets `RUSTC_BOOTSTRAP`.
 //!
-//! - [`record`]: the events of a thread, and threads that wait. Nothing is recorded outside
-//!   [`record::during`].
-//! - [`sync`], [`thread`], [`hint`]: the counted parts of the standard library. Locks hand out the
+//! - `record`: the events of a thread, and threads that wait. Nothing is recorded outside
+//!   `record::during`.
+//! - `sync`, `thread`, `hint`: the counted parts of the standard library. Locks hand out the
 //!   guards of the standard library, so a lock is counted with its unlock.
 //! - `allocator`: the global allocator.
 //!
