@@ -41,6 +41,8 @@ use crate::wal_set::BATCHES_MAX;
 /// Its group takes a microsecond or two: if it takes longer, its leader is not running, and
 /// spinning threads may occupy the processor it needs.
 const SPINS_SMALL: u32 = if cfg!(loom) { 1 } else { 300 };
+/// The number of spins before a writer is counted among those that spin.
+const SPINS_QUICK: u32 = if cfg!(loom) { 1 } else { 100 };
 /// The number of spins in a microsecond, at least, on present processors.
 const SPINS_PER_MICRO: u64 = 20;
 /// The size of the records of a small batch.
@@ -175,12 +177,11 @@ impl Insertion {
     }
 }
 
-/// A member of a group, with its records.
-struct Member {
+/// A member of a group. Its request stays locked until it is told to insert, or its entries are
+/// inserted for it.
+struct Member<'q> {
     writer: WriterId,
-    records: Vec<u8>,
-    count: u32,
-    protection: Option<u64>,
+    request: MutexGuard<'q, Request>,
 }
 
 /// The queue of writers, and the state of the leader.
@@ -256,7 +257,7 @@ impl<E: CommitEnv> PipelineEnv for Env<'_, E> {
 /// their leader panics.
 struct Members<'q> {
     queue: &'q WriteQueue,
-    list: Vec<Member>,
+    list: Vec<Member<'q>>,
 }
 
 impl Members<'_> {
@@ -268,6 +269,7 @@ impl Members<'_> {
     fn finish(&mut self, error: &Error) {
         for member in self.list.drain(..).skip(1) {
             let writer = self.queue.writers.get(member.writer);
+            drop(member);
             if writer.finish(Some(error.clone())) {
                 writer.wake();
             }
@@ -511,7 +513,9 @@ impl WriteQueue {
         is_over: impl Fn(Phase) -> bool,
         left: impl Fn(Phase) -> Result<Duration>,
     ) -> Result<Phase> {
-        if let Some(phase) = writer.spin(1, &is_over) {
+        // With spare cores most waits are over before the spinners would be counted.
+        let is_spare = self.spinners_max > 1;
+        if let Some(phase) = writer.spin(if is_spare { SPINS_QUICK } else { 1 }, &is_over) {
             return Ok(phase);
         }
         let _timer = perf::timer(PerfMetric::WriteThreadWaitNanos);
@@ -628,7 +632,7 @@ impl WriteQueue {
         match self.wait_for_leader(&**inner, writer, spins, mode)? {
             Phase::Leading if self.can_write_directly(&**inner, count, mode) => {
                 self.hand_off();
-                writer.take_outcome()?;
+                writer.take_outcome(records.len())?;
                 return self.write(inner, records, count, mode);
             }
             Phase::Leading => self.lead_group(inner, (id, writer)),
@@ -642,7 +646,7 @@ impl WriteQueue {
             _ => {}
         }
         self.wait_for_end(writer, spins);
-        writer.take_outcome()
+        writer.take_outcome(records.len())
     }
 
     /// Whether a leader would better write its batch directly, as others do.
@@ -693,21 +697,17 @@ impl WriteQueue {
     }
 
     /// Takes the writers that wait into the group of a leader.
-    fn gather(&self, (id, writer): (WriterId, &Writer)) -> (Members<'_>, CommitMode) {
-        let take = |writer: WriterId, request: &mut Request| Member {
-            writer,
-            records: std::mem::take(&mut request.records),
-            count: request.count,
-            protection: request.mode.protection,
-        };
-        let mut own = lock(&writer.request);
-        let mut mode = own.mode;
+    fn gather(&self, id: WriterId) -> (Members<'_>, CommitMode) {
+        let request = lock(&self.writers.get(id).request);
+        let mut mode = request.mode;
+        let mut bytes = request.records.len();
         let mut members = Members {
             queue: self,
-            list: vec![take(id, &mut own)],
+            list: vec![Member {
+                writer: id,
+                request,
+            }],
         };
-        drop(own);
-        let mut bytes = members.list[0].records.len();
         let bytes_max = self.bytes_max_of(bytes);
         let mut unlinked = lock(&self.unlinked);
         self.unlink_all(&mut unlinked);
@@ -715,7 +715,7 @@ impl WriteQueue {
             && members.list.len() < BATCHES_MAX
         {
             let writer = self.writers.get(next);
-            let mut request = lock(&writer.request);
+            let request = lock(&writer.request);
             let is_member = !request.is_turn
                 && request.mode.may_join(mode)
                 && bytes + request.records.len() <= bytes_max;
@@ -730,7 +730,10 @@ impl WriteQueue {
             }
             bytes += request.records.len();
             mode.sync |= request.mode.sync;
-            members.list.push(take(next, &mut request));
+            members.list.push(Member {
+                writer: next,
+                request,
+            });
         }
         self.has_unlinked
             .store(!unlinked.is_empty(), Ordering::Relaxed);
@@ -751,7 +754,7 @@ impl WriteQueue {
     /// Commits the group of a leader; all its writers, the leader too, are told when it has ended.
     fn lead_group(&self, inner: &Arc<impl CommitEnv>, leader: (WriterId, &Writer)) {
         let mut leadership = self.leadership(false);
-        let (mut members, mode) = self.gather(leader);
+        let (mut members, mode) = self.gather(leader.0);
         let first = match self.log_group(inner, &mut leadership.commit, &members.list, mode) {
             Ok(first) => first,
             Err(error) => {
@@ -772,8 +775,7 @@ impl WriteQueue {
             let _ = self.pipeline.drain();
             let slot = self.pipeline.enter(&env, last, 1, ids);
             let inserted = insert_members(&**inner, &families, &members.list, first);
-            let list = std::mem::take(&mut members.list);
-            self.give_back(list);
+            drop(std::mem::take(&mut members.list));
             self.complete(&**inner, slot, inserted);
             return;
         }
@@ -790,13 +792,15 @@ impl WriteQueue {
     }
 
     /// Whether writers that have no log should do without a leader; called by the leader of a group.
-    fn should_open_gate(&self, members: &[Member], mode: CommitMode) -> bool {
+    fn should_open_gate(&self, members: &[Member<'_>], mode: CommitMode) -> bool {
         let is_concurrent = match self.insertion {
             Insertion::Alone | Insertion::Unordered => false,
             Insertion::Shared => self.spinners_max > 1,
             Insertion::Pipelined => true,
         };
-        let is_small = members.iter().all(|member| member.count <= COUNT_MAX);
+        let is_small = members
+            .iter()
+            .all(|member| member.request.count <= COUNT_MAX);
         is_concurrent && self.direct.count_group(mode.disable_wal && is_small)
     }
 
@@ -813,16 +817,17 @@ impl WriteQueue {
         &self,
         inner: &Arc<impl CommitEnv>,
         commit: &mut CommitState,
-        members: &[Member],
+        members: &[Member<'_>],
         mode: CommitMode,
     ) -> Result<SeqNo> {
         let mut records = [&[][..]; BATCHES_MAX];
         let (mut count, mut bytes) = (0, 0);
         for (at, member) in members.iter().enumerate() {
-            verify(&member.records, member.protection).map_err(not_applied)?;
-            records[at] = &member.records;
-            count += member.count;
-            bytes += member.records.len();
+            let request = &*member.request;
+            verify(&request.records, request.mode.protection).map_err(not_applied)?;
+            records[at] = &request.records;
+            count += request.count;
+            bytes += request.records.len();
         }
         let first = inner.commit_group(commit, &records[..members.len()], count, mode)?;
         inner.count_committed(members.len(), bytes, mode);
@@ -835,10 +840,10 @@ impl WriteQueue {
         inner: &Arc<impl CommitEnv>,
         slot: PipelineSlot,
         families: &Arc<Vec<ColumnFamilyMemtable>>,
-        members: Vec<Member>,
+        members: Vec<Member<'_>>,
         first: SeqNo,
     ) {
-        let count: u32 = members.iter().map(|member| member.count).sum();
+        let count: u32 = members.iter().map(|member| member.request.count).sum();
         let is_shared = count >= SHARED_MIN || self.spinners_max > 1;
         let mut own = Vec::with_capacity(members.len());
         let mut next = first;
@@ -848,39 +853,30 @@ impl WriteQueue {
                 first: next,
                 families: Arc::clone(families),
             };
-            next += SeqNo::from(member.count);
+            next += SeqNo::from(member.request.count);
+            if !is_shared || at == 0 {
+                own.push((member, order));
+                continue;
+            }
             let writer = self.writers.get(member.writer);
-            if is_shared && at > 0 {
-                {
-                    let mut request = lock(&writer.request);
-                    request.insertion = Some(order);
-                    request.records = std::mem::take(&mut member.records);
-                }
-                if writer.let_insert() {
-                    continue;
-                }
-                // It sleeps.
-                let mut request = lock(&writer.request);
-                member.records = std::mem::take(&mut request.records);
-                if let Some(order) = request.insertion.take() {
-                    drop(request);
-                    own.push((member, order));
-                }
-            } else {
+            member.request.insertion = Some(order);
+            drop(member.request);
+            if writer.let_insert() {
+                continue;
+            }
+            // It sleeps.
+            member.request = lock(&writer.request);
+            if let Some(order) = member.request.insertion.take() {
                 own.push((member, order));
             }
         }
         for (member, order) in own {
-            let inserted = insert_part(&**inner, &order, &member.records, member.protection);
-            self.give_back([member]);
+            let request = &*member.request;
+            let protection = request.mode.protection;
+            let inserted = insert_part(&**inner, &order, &request.records, protection);
+            // The writer is told of a failure through its request.
+            drop(member);
             self.complete(&**inner, order.slot, inserted);
-        }
-    }
-
-    /// Gives writers back the memory of their records.
-    fn give_back(&self, members: impl IntoIterator<Item = Member>) {
-        for member in members {
-            lock(&self.writers.get(member.writer).request).records = member.records;
         }
     }
 
@@ -996,7 +992,7 @@ impl WriteQueue {
         self.complete(&**inner, slot, inserted);
         drop(leadership);
         self.wait_for_end(writer, spins_for(records, mode));
-        writer.take_outcome()
+        writer.take_outcome(records.len())
     }
 }
 
@@ -1021,14 +1017,15 @@ fn insert_part(
 fn insert_members(
     inner: &impl CommitEnv,
     families: &[ColumnFamilyMemtable],
-    members: &[Member],
+    members: &[Member<'_>],
     first: SeqNo,
 ) -> Result<bool> {
     let (mut next, mut should_check) = (first, false);
     for member in members {
-        verify(&member.records, member.protection)?;
-        should_check |= inner.insert(families, &member.records, next)?;
-        next += SeqNo::from(member.count);
+        let request = &*member.request;
+        verify(&request.records, request.mode.protection)?;
+        should_check |= inner.insert(families, &request.records, next)?;
+        next += SeqNo::from(request.count);
     }
     Ok(should_check)
 }

@@ -80,7 +80,7 @@ const ASLEEP: u32 = 1 << 8;
 /// The write of a waiting writer, and the answer of its leader.
 #[derive(Default)]
 pub(super) struct Request {
-    /// A copy of the records, which the leader takes for the log.
+    /// A copy of the records for the log.
     pub(super) records: Vec<u8>,
     /// The number of operations.
     pub(super) count: u32,
@@ -114,6 +114,8 @@ pub(super) struct Writer {
     is_claimed: AtomicBool,
     /// The writer that was queued before it.
     pub(super) older: AtomicU32,
+    /// Whether the request has a failure.
+    has_failed: AtomicBool,
     pub(super) request: Mutex<Request>,
     signal: Signal,
 }
@@ -123,6 +125,7 @@ impl Writer {
         Writer {
             is_claimed: AtomicBool::new(false),
             older: AtomicU32::new(0),
+            has_failed: AtomicBool::new(false),
             request: Mutex::default(),
             signal: Signal {
                 state: AtomicU32::new(Phase::Waiting as u32),
@@ -205,6 +208,7 @@ impl Writer {
     pub(super) fn finish(&self, failure: Option<Error>) -> bool {
         if failure.is_some() {
             lock(&self.request).failure = failure;
+            self.has_failed.store(true, Ordering::Relaxed);
         }
         let done = Phase::Done as u32;
         self.signal.state.swap(done, Ordering::AcqRel) & ASLEEP != 0
@@ -233,14 +237,17 @@ impl Writer {
         Phase::of(self.signal.state.load(Ordering::Acquire)) == Phase::Left
     }
 
-    /// Takes the outcome of the writer's group, and gives the place back.
-    pub(super) fn take_outcome(&self) -> Result<()> {
-        let failure = {
+    /// Takes the outcome of the writer's group, and gives the place back with no more memory than it
+    /// may keep of the `bytes` of records.
+    pub(super) fn take_outcome(&self, bytes: usize) -> Result<()> {
+        let mut failure = None;
+        if bytes > RECORDS_KEPT || self.has_failed.load(Ordering::Relaxed) {
             let mut request = lock(&self.request);
             request.records.clear();
             request.records.shrink_to(RECORDS_KEPT);
-            request.failure.take()
-        };
+            failure = request.failure.take();
+            self.has_failed.store(false, Ordering::Relaxed);
+        }
         self.release();
         failure.map_or(Ok(()), Err)
     }
