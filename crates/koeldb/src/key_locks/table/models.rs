@@ -72,7 +72,7 @@ fn models_a_wait_is_granted_or_given_up() {
             locks.release(&waiter, KEY);
         }
         thread.join().unwrap();
-        assert!(lock(&locks.shards[0].entries).is_empty());
+        assert!(lock(&locks.shards[0]).is_empty());
     });
 }
 
@@ -106,10 +106,7 @@ fn models_an_upgrade_meets_the_last_shared_release() {
         let thread = thread::spawn(move || other.release(&b, KEY));
         take(&locks, &a, KEY, LockMode::Exclusive);
         thread.join().unwrap();
-        assert_eq!(
-            lock(&locks.shards[0].entries)[&KEY].mode,
-            LockMode::Exclusive
-        );
+        assert_eq!(lock(&locks.shards[0])[&KEY].mode, LockMode::Exclusive);
     });
 }
 
@@ -139,6 +136,6 @@ fn models_one_of_two_detectors_ends_a_deadlock() {
         let first = run(&locks, &owners[0], 1, 2);
         let second = thread.join().unwrap();
         assert!(!(first && second));
-        assert!(lock(&locks.shards[0].entries).is_empty());
+        assert!(lock(&locks.shards[0]).is_empty());
     });
 }
