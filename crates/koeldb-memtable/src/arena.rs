@@ -352,15 +352,13 @@ impl Arena {
         totals
     }
 
-    /// Whether no entry is counted.
+    /// Whether no entry was ever counted.
+    ///
+    /// Each read asks: this loads one flag, not the counters, whose lines inserts move. A count is
+    /// reverted only for a duplicate of an entry in the same memtable, which is then not empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        !self.counted.load(Ordering::Relaxed) || self.has_no_entry()
-    }
-
-    fn has_no_entry(&self) -> bool {
-        let mut shards = self.shards.iter();
-        shards.all(|Padded(shard)| shard.entries.load(Ordering::Relaxed) == 0)
+        !self.counted.load(Ordering::Relaxed)
     }
 
     /// Allocates a block of `wanted` bytes, or the rest of a chunk of at least `needed`; returns
