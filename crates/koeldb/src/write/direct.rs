@@ -21,6 +21,7 @@ use std::sync::{Arc, OnceLock};
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::error::WriteOutcome;
+use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::sync::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Thread, cores, current, lock,
     park, spin_loop,
@@ -33,7 +34,10 @@ use super::writer::{Apart, preferred};
 use crate::batch::verify;
 
 /// The number of operations up to which a batch passes the gate.
-pub(super) const COUNT_MAX: u32 = if cfg!(loom) { 2 } else { 64 };
+const COUNT_MAX: u32 = if cfg!(loom) { 2 } else { 64 };
+/// The bytes of records up to which a batch passes the gate: all that pass it at once exceed a limit of
+/// memory little.
+const BYTES_MAX: usize = 64 << 10;
 /// The number of groups that could have passed, one after the other, after which the gate opens; one
 /// in tests, so that they pass it often.
 const GROUPS_MIN: u32 = if cfg!(debug_assertions) { 1 } else { 8 };
@@ -44,6 +48,12 @@ const SPINS: u32 = if cfg!(loom) { 1 } else { 300 };
 const PUBLISHING: u32 = 1;
 /// Writers sleep until something is published.
 const AWAITED: u32 = 2;
+
+/// Whether a batch may pass the gate: it takes a few numbers and little memory.
+#[inline]
+pub(super) fn is_small(count: u32, records: &[u8]) -> bool {
+    (1..=COUNT_MAX).contains(&count) && records.len() <= BYTES_MAX
+}
 
 type Families = Arc<Vec<ColumnFamilyMemtable>>;
 type Slot = Apart<Mutex<Option<Families>>>;
@@ -122,7 +132,8 @@ impl DirectWrites {
     /// Opens the gate; called by the leader while nothing is being inserted.
     pub(super) fn open(&self, commit: &CommitState) {
         let batches = self.batches.get_or_init(|| Batches::new(slot_count()));
-        if batches.failure.get().is_some() {
+        // Leaders refuse numbers beyond the largest one.
+        if batches.failure.get().is_some() || commit.last_seqno > MAX_SEQNO / 2 {
             return;
         }
         batches.last.0.store(commit.last_seqno, Ordering::Relaxed);

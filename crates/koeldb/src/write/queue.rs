@@ -29,7 +29,7 @@ use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::Clock;
 
 use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
-use super::direct::{COUNT_MAX, DirectWrites};
+use super::direct::{DirectWrites, is_small};
 use super::pipeline::{Pipeline, PipelineEnv, PipelineSlot};
 use super::writer::{Apart, InsertionOrder, Phase, Request, Writer, WriterId, Writers};
 use crate::batch::{WriteBatch, verify};
@@ -582,7 +582,7 @@ impl WriteQueue {
         count: u32,
         mode: CommitMode,
     ) -> Result<()> {
-        let leadership = self.leadership(mode.disable_wal && count <= COUNT_MAX);
+        let leadership = self.leadership(mode.disable_wal && is_small(count, records));
         let alone = self.commit_alone(inner, leadership, records, count, mode);
         alone.map(|_| ())
     }
@@ -595,7 +595,7 @@ impl WriteQueue {
         count: u32,
         mode: CommitMode,
     ) -> Option<Result<()>> {
-        let may_pass = self.direct.is_open() && (1..=COUNT_MAX).contains(&count);
+        let may_pass = self.direct.is_open() && is_small(count, records);
         may_pass
             .then(|| self.direct.write(&**inner, records, count, mode))
             .flatten()
@@ -624,13 +624,13 @@ impl WriteQueue {
         }
         writer.begin(Phase::Waiting);
         if !self.link(id, writer) {
-            writer.release();
+            writer.take_outcome(records.len())?;
             return self.lead_alone(inner, records, count, mode);
         }
         let spins = spins_for(records, mode);
         // If it fails, the leader that unlinks the writer releases its place.
         match self.wait_for_leader(&**inner, writer, spins, mode)? {
-            Phase::Leading if self.can_write_directly(&**inner, count, mode) => {
+            Phase::Leading if self.can_write_directly(&**inner, records, count, mode) => {
                 self.hand_off();
                 writer.take_outcome(records.len())?;
                 return self.write(inner, records, count, mode);
@@ -650,9 +650,15 @@ impl WriteQueue {
     }
 
     /// Whether a leader would better write its batch directly, as others do.
-    fn can_write_directly(&self, inner: &impl CommitEnv, count: u32, mode: CommitMode) -> bool {
+    fn can_write_directly(
+        &self,
+        inner: &impl CommitEnv,
+        records: &[u8],
+        count: u32,
+        mode: CommitMode,
+    ) -> bool {
         mode.disable_wal
-            && count <= COUNT_MAX
+            && is_small(count, records)
             && self.direct.is_open()
             && inner.may_write_directly()
     }
@@ -798,9 +804,8 @@ impl WriteQueue {
             Insertion::Shared => self.spinners_max > 1,
             Insertion::Pipelined => true,
         };
-        let is_small = members
-            .iter()
-            .all(|member| member.request.count <= COUNT_MAX);
+        let mut requests = members.iter().map(|member| &member.request);
+        let is_small = requests.all(|request| is_small(request.count, &request.records));
         is_concurrent && self.direct.count_group(mode.disable_wal && is_small)
     }
 

@@ -154,3 +154,40 @@ fn a_closed_database_accepts_no_write_behind_the_gate() {
     batch.put("key", "value");
     db.write_opt(&batch, &unlogged()).unwrap_err();
 }
+
+#[test]
+fn empty_batches_neither_open_the_gate_nor_go_round_at_it() {
+    let memory = Arc::new(MemoryFileSystem::new());
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_enable_pipelined_write(true)
+        .set_env(&Env::new(memory, Arc::new(SystemClock)));
+    let db = Db::open(&options, "/db").unwrap();
+    let together = |threads: u64, write: &(dyn Fn(u64) + Sync)| {
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                scope.spawn(move || write(thread));
+            }
+        });
+    };
+    let write_nothing = || db.write_opt(&WriteBatch::new(), &unlogged()).unwrap();
+    together(4, &|_| (0..500).for_each(|_| write_nothing()));
+    assert!(!is_open(&db));
+    write_both(&db, 0, 0, &unlogged());
+    open_gate(&db);
+    together(8, &|thread| {
+        for round in 0..500 {
+            match thread % 2 {
+                0 => write_nothing(),
+                _ => write_both(&db, thread, round, &unlogged()),
+            }
+        }
+    });
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    for writer in [1, 3, 5, 7] {
+        assert_eq!(read(&db, &ReadOptions::new(), writer, 1), 499);
+    }
+}
