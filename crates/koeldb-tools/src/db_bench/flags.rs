@@ -197,7 +197,7 @@ flag_table! {
     allow_concurrent_memtable_write: bool = true, Memtable, Sets(Scope::Db, "allow_concurrent_memtable_write"), "Members of a write group insert in parallel.";
     allow_data_in_errors: bool = false, Engine, Sets(Scope::Db, "allow_data_in_errors"), "Error texts may show user keys.";
     arena_block_size: i64 = 0, Memtable, Sets(Scope::Family, "arena_block_size"), "Allocation unit of a memtable's arena.";
-    async_io: bool = false, Read, Bench, "Cursors and MultiGet issue reads ahead and concurrently.";
+    async_io: bool = false, Read, Bench, "Cursors issue reads ahead; MultiGet reads concurrently also where it does not by itself (io_uring, direct reads).";
     async_wal_precreate: bool = false, Engine, Sets(Scope::Db, "async_wal_precreate"), "Create the next WAL file in the background.";
     auto_prefix_mode: bool = false, Read, Bench, "seekrandom: uses prefix filters when that cannot change the answer.";
     auto_readahead_size: bool = false, Read, Bench, "Cursors trim their readahead to their upper bound.";

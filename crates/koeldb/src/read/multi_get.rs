@@ -318,8 +318,11 @@ impl Reads {
     /// Searches tables for all lookups; waits for missing blocks.
     fn search_tables(&self, context: &SearchContext<'_>, values: &mut PinnedSlices) {
         let (lookups, mut fail) = values.split();
-        let is_uring = context.reads.async_reads.engine() == ActiveEngine::Uring;
-        if context.options.overlaps(lookups.len(), is_uring) {
+        // Threads would slow down reads that the system has in its cache.
+        let engine = &context.reads.async_reads;
+        let by_itself = engine.engine() == ActiveEngine::Uring
+            || engine.is_parallel() && self.context.db_options.use_direct_reads;
+        if context.options.overlaps(lookups.len(), by_itself) {
             let mut suspended = SuspendedLookups::blocking(context);
             suspended.wait(context, lookups, &mut fail);
             if let Some(statistics) = &self.context.statistics {

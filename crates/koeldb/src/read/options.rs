@@ -137,14 +137,10 @@ impl ReadOptions {
 
     /// Whether a multi-get of `count` keys overlaps its device reads.
     ///
-    /// `by_itself` is the choice for [`Switch::Auto`]. A read of one key has nothing to overlap. A
-    /// read with a time limit overlaps in any case, because a blocking read cannot be abandoned.
+    /// `by_itself`: it does so unasked. A read of one key has nothing to overlap. A read with a time
+    /// limit overlaps in any case, because a blocking read cannot be abandoned.
     pub(crate) fn overlaps(&self, count: usize, by_itself: bool) -> bool {
-        let is_on = match self.async_io {
-            Switch::On => true,
-            Switch::Auto => by_itself,
-            Switch::Off => false,
-        };
+        let is_on = by_itself || self.async_io == Switch::On;
         (is_on && count > 1 || self.is_bounded()) && self.read_tier != ReadTier::BlockCache
     }
 
@@ -215,7 +211,11 @@ impl ReadOptions {
         self.rate_limiter_priority
     }
 
-    /// Overlaps the reads of one multi-get or scan.
+    /// Overlaps the reads of one scan, or of one multi-get.
+    ///
+    /// A multi-get waits for all its blocks anyway, so it reads those that are not in memory together,
+    /// whatever is set here, if io_uring reads or `use_direct_reads` is set; else threads do so if this
+    /// is on.
     pub fn set_async_io(&mut self, on: impl Into<Switch>) -> &mut Self {
         self.async_io = on.into();
         self
