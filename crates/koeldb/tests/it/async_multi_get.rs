@@ -192,12 +192,23 @@ fn parts_of(device: &Device, db: &Db, key: &[u8]) -> Vec<(PathBuf, Range<u64>)> 
 
 #[test]
 fn a_cold_batch_takes_little_more_than_one_round() {
+    cold_batches_take_little_more_than_one_round(&Options::new(), &overlapped());
+}
+
+#[test]
+fn a_cold_batch_of_direct_reads_takes_little_more_than_one_round_unasked() {
+    let mut options = Options::new();
+    options.set_use_direct_reads(true);
+    cold_batches_take_little_more_than_one_round(&options, &waiting());
+}
+
+fn cold_batches_take_little_more_than_one_round(options: &Options, read: &ReadOptions) {
     let device = Device::new(1);
     let mut table = BlockBasedOptions::new();
     table.set_bloom_filter(10.0).set_block_size(1024);
     let model = four_runs(&device, &table, 4000);
     let statistics = Statistics::new();
-    let mut options = Options::new();
+    let mut options = options.clone();
     options.set_statistics(statistics.clone());
     let db = cold(&device, &options, &mut table);
     let mut random = Random::new(3);
@@ -205,7 +216,7 @@ fn a_cold_batch_takes_little_more_than_one_round() {
     for _ in 0..200 {
         let start = random.below(4000 - 8 * 400);
         let keys: Vec<_> = (0..8).map(|i| key(start + i * 400)).collect();
-        let answers = db.multi_get_opt(&keys, &overlapped());
+        let answers = db.multi_get_opt(&keys, read);
         for (key, found) in keys.iter().zip(&answers) {
             assert_eq!(found.unwrap(), model.get(key).map(Vec::as_slice));
         }
