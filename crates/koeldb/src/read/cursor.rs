@@ -11,7 +11,7 @@ use koeldb_base::cursor::Blocking;
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::range_del::RunTombstones;
 use koeldb_base::stats::{HistogramKind, Ticker};
-use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result};
+use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result, SeqNo};
 use koeldb_lsm::cursor::{LevelCursor, MergingCursor};
 use koeldb_memtable::MemtableCursor;
 use koeldb_table::block_based::readahead::ahead::ScanLimits;
@@ -32,7 +32,7 @@ use crate::inner::OpenColumnFamily;
 use crate::key_bounds::{IterateBounds, KeyBounds};
 use crate::options::{ReadTier, Switch};
 use crate::snapshot::Snapshot;
-use crate::super_version::SuperVersion;
+use crate::super_version::Hand;
 use crate::ttl;
 
 /// A cursor over one sorted run of a scan.
@@ -127,7 +127,7 @@ pub struct DbCursor {
     options: ReadOptions,
     bounds: KeyBounds,
     time_limits: TimeLimits,
-    pinned: Result<(Arc<SuperVersion>, u64)>,
+    pinned: Result<(Arc<Hand>, SeqNo)>,
     scan: Option<Scan<Runs>>,
     /// The number of bytes at the end of stored values that are not shown, such as times to live.
     hidden_bytes: usize,
@@ -172,7 +172,7 @@ impl DbCursor {
 
     fn build(&self) -> Result<Scan<Runs>> {
         let (super_version, seqno) = match &self.pinned {
-            Ok((super_version, seqno)) => (super_version, *seqno),
+            Ok((hand, seqno)) => (hand.super_version(), *seqno),
             Err(error) => return Err(error.clone()),
         };
         let options = &self.options;
@@ -375,13 +375,13 @@ impl DbCursor {
 
     /// The prefix use that is permitted for a scan from `key`, a key or bound within the bounds.
     fn prefix_use_from(&self, key: &[u8], direction: Direction) -> PrefixUse {
-        let Ok((super_version, _)) = &self.pinned else {
+        let Ok((hand, _)) = &self.pinned else {
             return PrefixUse::None;
         };
         PrefixUse::of(
             key,
             direction,
-            super_version.options.prefix_extractor.as_ref(),
+            hand.super_version().options.prefix_extractor.as_ref(),
             &self.options,
             &self.bounds,
             &self.family.data().order,
@@ -446,14 +446,14 @@ impl DbCursor {
             self.scan = None;
             self.prefix_use = prefix_use;
         }
-        let family = self.family.clone();
-        let reads = &family.inner().reads;
-        let begun = reads.context.measures().then(|| reads.context.clock.now());
+        let context = &self.family.inner().reads.context;
+        let begun = context.measures().then(|| context.clock.now());
         perf::count(PerfMetric::IterSeekCount, 1);
         let timer = perf::timer(PerfMetric::SeekInternalSeekTime);
         let found = self.step(true, run)?;
         drop(timer);
         if let Some(begun) = begun {
+            let reads = &self.family.inner().reads;
             reads.context.count(Ticker::NumberDbSeek, 1);
             reads
                 .context
@@ -738,12 +738,22 @@ impl DbCursor {
     }
 }
 
-fn pin(family: &OpenColumnFamily, options: &ReadOptions) -> Result<(Arc<SuperVersion>, u64)> {
+/// Pins the state that a cursor with `options` shows.
+///
+/// The sequence number is read after the super-version. An older number could be one whose entries
+/// a flush or compaction into that super-version has dropped.
+fn pin(family: &OpenColumnFamily, options: &ReadOptions) -> Result<(Arc<Hand>, SeqNo)> {
     let reads = &family.inner().reads;
     reads.health.check_open()?;
-    let current = family.data().super_version.load();
-    let (super_version, seqno) = reads.view(family.data(), &current, options)?;
-    Ok((Arc::clone(super_version), seqno))
+    family.data().super_version.with_hand(|current| {
+        let newest = current.super_version();
+        let (super_version, seqno) = reads.view(family.data(), newest, options)?;
+        let hand = match Arc::ptr_eq(super_version, newest) {
+            true => Arc::clone(current),
+            false => Hand::new(Arc::clone(super_version)),
+        };
+        Ok((hand, seqno))
+    })
 }
 
 fn no_prefix_range(comparator: &str) -> Error {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{OnceLock, Weak};
 
 use koeldb_base::KeyOrder;
-use koeldb_base::sync::{explore, spawn};
+use koeldb_base::sync::{explore, explore_large, spawn};
 use koeldb_fs::{MemoryFileSystem, OpenOptions};
 use koeldb_memtable::MemtableOptions;
 use koeldb_table::reader::TableReadContext;
@@ -69,13 +69,21 @@ impl Family {
         }
     }
 
+    /// Returns the index of a super-version.
+    fn index(&self, now: &SuperVersion) -> usize {
+        let is_now = |one: &Weak<_>| std::ptr::eq(one.as_ptr(), &raw const *now.options);
+        let found = self.held.iter().position(is_now);
+        found.expect("one of those installed")
+    }
+
     /// Returns the index of the super-version that a read finds.
     fn read(&self) -> usize {
-        let find = |now: &Arc<SuperVersion>| {
-            let is_now = |one: &Weak<_>| std::ptr::eq(one.as_ptr(), &raw const *now.options);
-            self.held.iter().position(is_now)
-        };
-        self.cell.with(find).expect("one of those installed")
+        self.cell.with(|now| self.index(now))
+    }
+
+    /// Pins the current super-version, as a new cursor does.
+    fn pin(&self) -> Arc<Hand> {
+        self.cell.with_hand(Arc::clone)
     }
 
     fn held(&self) -> Vec<bool> {
@@ -154,4 +162,93 @@ fn a_read_inside_a_read_holds_nothing_that_was_replaced() {
         assert!(family.read() >= inner);
         assert_eq!(family.held(), [false, true]);
     });
+}
+
+#[test]
+fn a_cursor_holds_its_super_version_until_it_is_dropped() {
+    explore("super-version, a cursor and an install", || {
+        let mut family = Family::new(2);
+        let (cell, next) = (Arc::clone(&family.cell), family.next.remove(0));
+        let installer = spawn(move || drop(cell.install(next)));
+        let cursors = [family.pin(), family.pin()];
+        let seen = cursors
+            .each_ref()
+            .map(|hand| family.index(hand.super_version()));
+        assert!(seen.is_sorted(), "{seen:?}");
+        installer.join().unwrap();
+        assert_eq!(family.held(), [seen[0] == 0, true]);
+        drop(cursors);
+        assert_eq!(family.held(), [false, true]);
+    });
+}
+
+/// Runs a cursor that another thread drops while an install sweeps; `keeps` keeps a second one.
+fn drop_elsewhere(name: &str, keeps: bool) {
+    explore(name, move || {
+        let mut family = Family::new(3);
+        let cursor = family.pin();
+        let kept = keeps.then(|| family.pin());
+        let (cell, next) = (Arc::clone(&family.cell), std::mem::take(&mut family.next));
+        let installer = spawn(move || {
+            for next in next {
+                drop(cell.install(next));
+            }
+        });
+        let dropper = spawn(move || drop(cursor));
+        drop(family.pin());
+        installer.join().unwrap();
+        dropper.join().unwrap();
+        assert_eq!(family.held(), [false, false, true], "held");
+        drop(kept);
+    });
+}
+
+#[test]
+fn a_cursor_that_another_thread_drops_leaves_nothing_behind() {
+    drop_elsewhere("super-version, a cursor dropped elsewhere", false);
+}
+
+#[test]
+#[should_panic(expected = "held")]
+fn control_a_cursor_that_is_not_dropped_holds_what_was_replaced() {
+    drop_elsewhere("super-version, a cursor not dropped", true);
+}
+
+/// Runs a pin beside an installer that publishes a number before each super-version.
+///
+/// A super-version needs the number published before it: it may lack entries that readers at an
+/// older one would see.
+fn pin_with_number(name: &str, number_first: bool) {
+    explore_large(name, move || {
+        let mut family = Family::new(3);
+        let (cell, next) = (Arc::clone(&family.cell), std::mem::take(&mut family.next));
+        let visible = Arc::new(AtomicU64::new(0));
+        let published = Arc::clone(&visible);
+        let installer = spawn(move || {
+            for next in next {
+                published.fetch_add(1, Ordering::Release);
+                drop(cell.install(next));
+            }
+        });
+        let early = visible.load(Ordering::Acquire);
+        let cursor = family.pin();
+        let number = match number_first {
+            true => early,
+            false => visible.load(Ordering::Acquire),
+        };
+        let needed = family.index(cursor.super_version()) as u64;
+        assert!(needed <= number, "number {number} before state {needed}");
+        installer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_number_read_after_the_pin_is_not_older_than_the_super_version() {
+    pin_with_number("super-version, the number after the pin", false);
+}
+
+#[test]
+#[should_panic(expected = "before state")]
+fn control_a_number_read_before_the_pin_is_older_than_the_super_version() {
+    pin_with_number("super-version, the number before the pin", true);
 }
