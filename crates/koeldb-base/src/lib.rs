@@ -13,12 +13,14 @@
 //! - [`entity`]: values with named columns. [`merge_operator`]: user code that combines values.
 //!   [`stats`]: counters.
 //! - [`nearest`]: suggestions for misspelt names. [`limits`]: bounds on sizes that files declare.
-//! - [`biased`]: a cell that its thread reaches without a locked instruction. [`sync`]:
-//!   synchronization primitives that Loom models replace.
+//! - [`biased`]: a cell that its thread reaches without a locked instruction. [`arc_ref`], [`tied`]:
+//!   references to shared objects that readers need not count. [`sync`]: synchronization primitives
+//!   that Loom models replace.
 
 #[cfg(koeldb_counts)]
 extern crate koeldb_counts as std;
 
+pub mod arc_ref;
 pub mod biased;
 pub mod checksum;
 pub mod codec;
@@ -39,7 +41,9 @@ pub mod prefix;
 pub mod range_del;
 pub mod stats;
 pub mod sync;
+pub mod tied;
 
+pub use arc_ref::ArcRef;
 pub use comparator::{Comparator, KeyOrder};
 pub use cursor::{Blocking, Cursor, Fault};
 pub use error::{Error, ErrorKind, Result};
