@@ -5,12 +5,11 @@
 //! kept. Only while the number of open tables is bounded ([`OpenTables`]), readers are in slots that
 //! are emptied, and their users hold them.
 
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::error::ErrorDetail;
-use koeldb_base::{Error, Fault, KeyOrder, Lookup, Result, file_name};
+use koeldb_base::{ArcRef, Error, Fault, KeyOrder, Lookup, Result, file_name};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_table::reader::{TableReadContext, TableReader};
 use koeldb_table::source::BlockSource;
@@ -24,26 +23,9 @@ const TOO_MANY_OPEN_FILES: i32 = 24;
 /// The error number `ENFILE`: the system may open no more files.
 const TOO_MANY_OPEN_FILES_IN_SYSTEM: i32 = 23;
 
-/// A reference to an open table.
-#[derive(Debug)]
-pub enum TableRef<'f> {
-    /// A table that the metadata of the file keeps open.
-    Kept(&'f Arc<TableReader>),
-    /// A table that may be closed after this reference is dropped.
-    Held(Arc<TableReader>),
-}
-
-impl Deref for TableRef<'_> {
-    type Target = Arc<TableReader>;
-
-    #[inline]
-    fn deref(&self) -> &Arc<TableReader> {
-        match self {
-            TableRef::Kept(reader) => reader,
-            TableRef::Held(reader) => reader,
-        }
-    }
-}
+/// A reference to an open table: borrowed from the metadata of a file that keeps it open, or counted
+/// if the table may be closed afterwards.
+pub type TableRef<'f> = ArcRef<'f, TableReader>;
 
 /// An opener of the tables of a column family, with its settings.
 #[derive(Debug)]
@@ -139,7 +121,7 @@ impl TableOpener {
     #[inline]
     pub fn reader<'f>(&self, file: &'f FileMeta, level: usize) -> Result<TableRef<'f>> {
         match file.reader.get() {
-            Some(reader) => Ok(TableRef::Kept(reader)),
+            Some(reader) => Ok(ArcRef::Borrowed(reader)),
             None => self.open(file, level),
         }
     }
@@ -169,14 +151,14 @@ impl TableOpener {
                 Some(reader) => reader,
                 None => self.open_table(file, level, None)?,
             };
-            return Ok(TableRef::Kept(file.reader.get_or_init(|| reader)));
+            return Ok(ArcRef::Borrowed(file.reader.get_or_init(|| reader)));
         }
         let slot = file.slot.get_or_init(Arc::default);
         let (reader, is_opened) = slot.get_or_open(|| self.open_table(file, level, Some(slot)))?;
         if is_opened {
             self.open_tables.add(slot);
         }
-        Ok(TableRef::Held(reader))
+        Ok(ArcRef::Counted(reader))
     }
 
     fn open_table(

@@ -141,6 +141,7 @@ impl MemoryReport {
 ///
 /// Any number of threads may call all methods concurrently, except that [`Memtable::seal`] must
 /// follow the last insert.
+#[repr(align(128))]
 pub struct Memtable {
     order: KeyOrder,
     rep: MemtableRep,
@@ -369,14 +370,22 @@ impl Memtable {
         filter.is_none_or(|filter| filter.may_contain(lookup))
     }
 
-    /// Creates an unpositioned cursor over the point entries.
+    /// Creates an unpositioned cursor over the point entries, which it keeps alive.
     #[must_use]
-    pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
+    pub fn cursor(self: &Arc<Self>) -> MemtableCursor<'static> {
         self.checked(self.rep.cursor())
     }
 
+    /// Creates an unpositioned cursor over the point entries, which borrows them.
+    ///
+    /// It counts no reference to a skip list, the usual representation.
+    #[must_use]
+    pub fn borrowing_cursor(&self) -> MemtableCursor<'_> {
+        self.checked(self.rep.borrowing_cursor())
+    }
+
     /// Makes a cursor verify the order of keys, if the options ask for that.
-    fn checked(&self, cursor: MemtableCursor) -> MemtableCursor {
+    fn checked<'m>(&self, cursor: MemtableCursor<'m>) -> MemtableCursor<'m> {
         match self.checks_order {
             true => cursor.checking_order(&self.order),
             false => cursor,
@@ -389,7 +398,10 @@ impl Memtable {
     /// the cursor makes no sorted copy, and `seek_to_first` and `seek_to_last` find nothing, unless
     /// the memtable hashes with another extractor than `prefixes`.
     #[must_use]
-    pub fn prefix_cursor(self: &Arc<Self>, prefixes: &Arc<dyn PrefixExtractor>) -> MemtableCursor {
+    pub fn prefix_cursor(
+        self: &Arc<Self>,
+        prefixes: &Arc<dyn PrefixExtractor>,
+    ) -> MemtableCursor<'static> {
         self.checked(self.rep.prefix_cursor(prefixes))
     }
 
@@ -400,7 +412,7 @@ impl Memtable {
     pub fn filtered_prefix_cursor(
         self: &Arc<Self>,
         prefixes: &Arc<dyn PrefixExtractor>,
-    ) -> MemtableCursor {
+    ) -> MemtableCursor<'static> {
         let cursor = self.prefix_cursor(prefixes);
         let filter = self.bloom.as_ref();
         let filtered = filter.and_then(|filter| filter.options.prefixes.as_ref());

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::stats::Statistics;
-use koeldb_base::{Cursor, Error, Fault, KeyOrder, Limits, Lookup, PinnedSlice, Result, SeqNo};
+use koeldb_base::{
+    ArcRef, Cursor, Error, Fault, KeyOrder, Limits, Lookup, PinnedSlice, Result, SeqNo,
+};
 use koeldb_cache::Cache;
 use koeldb_fs::{MappedPages, RandomAccessFile};
 
@@ -289,16 +291,41 @@ impl TableReader {
         }
     }
 
-    /// Creates an unpositioned cursor over the point entries of the table.
+    /// Creates an unpositioned cursor over the point entries of the table, which stays open.
     #[must_use]
     pub fn cursor<S: BlockSource>(
-        self: &Arc<Self>,
+        &self,
         source: S,
         options: &TableCursorOptions,
-    ) -> TableCursor<S> {
-        match &**self {
+    ) -> TableCursor<'static, S> {
+        self.cursor_of(
+            |reader| ArcRef::Counted(Arc::clone(reader)),
+            source,
+            options,
+        )
+    }
+
+    /// Creates an unpositioned cursor over the point entries of the table, which it borrows.
+    ///
+    /// In a block-based table it counts no reference to the table or to blocks that the table pins.
+    #[must_use]
+    pub fn borrowing_cursor<S: BlockSource>(
+        &self,
+        source: S,
+        options: &TableCursorOptions,
+    ) -> TableCursor<'_, S> {
+        self.cursor_of(ArcRef::Borrowed, source, options)
+    }
+
+    fn cursor_of<'s, 't, S: BlockSource>(
+        &'s self,
+        refer: impl FnOnce(&'s Arc<BlockBasedReader>) -> ArcRef<'t, BlockBasedReader>,
+        source: S,
+        options: &TableCursorOptions,
+    ) -> TableCursor<'t, S> {
+        match self {
             TableReader::BlockBased(reader) => {
-                TableCursor::BlockBased(BlockBasedCursor::new(Arc::clone(reader), source, options))
+                TableCursor::BlockBased(BlockBasedCursor::new(refer(reader), source, options))
             }
             TableReader::Cuckoo(table) => match table.cursor() {
                 Ok(cursor) => TableCursor::Cuckoo(cursor),
@@ -436,14 +463,14 @@ pub(crate) fn search_each<W>(
     }
 }
 
-/// A cursor over the point entries of a table.
+/// A cursor over the point entries of a table, which it borrows for `'t` or keeps open.
 #[expect(
     clippy::large_enum_variant,
     reason = "the large one is the usual one, and a cursor is made once a scan"
 )]
-pub enum TableCursor<S: BlockSource> {
+pub enum TableCursor<'t, S: BlockSource> {
     /// A cursor in a block-based table.
-    BlockBased(BlockBasedCursor<S>),
+    BlockBased(BlockBasedCursor<'t, S>),
     /// A cursor in a cuckoo table.
     Cuckoo(CuckooCursor),
     /// A cursor in a plain table.
@@ -452,7 +479,7 @@ pub enum TableCursor<S: BlockSource> {
     Failed(Error),
 }
 
-impl<S: BlockSource> TableCursor<S> {
+impl<S: BlockSource> TableCursor<'_, S> {
     /// Returns the block source, for a cursor over the neighbouring table; `None` if the format
     /// needs none.
     pub fn into_source(self) -> Option<S> {
@@ -475,7 +502,7 @@ impl<S: BlockSource> TableCursor<S> {
     }
 }
 
-impl<S: BlockSource> Cursor for TableCursor<S> {
+impl<S: BlockSource> Cursor for TableCursor<'_, S> {
     type Suspend = S::Suspend;
 
     #[inline]

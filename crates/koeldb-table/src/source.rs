@@ -240,9 +240,14 @@ pub trait BlockSource {
         self.block(place.file(), handle, BlockKind::Data)
     }
 
-    /// Sets the level of the table, in whose neighbours a scan continues.
-    fn set_level(&mut self, level: &Arc<dyn TableLevel>) {
-        let _ = level;
+    /// Whether the source reads ahead into the neighbours of a table.
+    fn reads_levels(&self) -> bool {
+        false
+    }
+
+    /// Sets the level of the table, for a source that [reads levels](Self::reads_levels).
+    fn set_level(&mut self, level: Arc<dyn TableLevel>) {
+        drop(level);
     }
 }
 

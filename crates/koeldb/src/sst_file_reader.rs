@@ -146,7 +146,7 @@ impl fmt::Debug for SstFileReader {
 
 /// The point entries of a table. It ends after an error.
 pub struct SstEntries {
-    cursor: TableCursor<BlockingSource>,
+    cursor: TableCursor<'static, BlockingSource>,
     is_failed: bool,
 }
 
@@ -217,7 +217,7 @@ pub(crate) fn open_table(
 }
 
 /// A cursor over the point entries of a table.
-pub(crate) fn point_cursor(reader: &Arc<TableReader>) -> TableCursor<BlockingSource> {
+pub(crate) fn point_cursor(reader: &Arc<TableReader>) -> TableCursor<'static, BlockingSource> {
     let source = BlockingSource::new(BlockReadOptions::default());
     reader.cursor(source, &TableCursorOptions::default())
 }

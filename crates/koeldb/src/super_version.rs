@@ -392,8 +392,65 @@ mod models;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
+    use koeldb_table::reader::TableReader;
+
     use super::*;
     use crate::{Db, Env, Options};
+
+    #[test]
+    fn a_cursor_counts_no_reference_that_the_cursors_of_other_threads_count() {
+        let mut options = Options::new();
+        options.create_if_missing(true).set_env(&Env::mem_env());
+        let db = Db::open(&options, "/counts").unwrap();
+        for round in 0..3 {
+            for key in ["a", "b", "c"] {
+                db.put(key, format!("{round}")).unwrap();
+            }
+            match round {
+                0 => db.compact_range(..).unwrap(),
+                1 => db.default_cf().flush().unwrap(),
+                _ => {}
+            }
+        }
+        let family = db.default_cf().data();
+        let counts = || {
+            family.super_version.with(|now| {
+                let mut counts = vec![
+                    Arc::strong_count(now),
+                    Arc::strong_count(&now.memtable),
+                    Arc::strong_count(&now.version),
+                    Arc::strong_count(&now.tables),
+                    Arc::strong_count(&now.options),
+                    Arc::strong_count(&now.deleted_ranges),
+                    Arc::strong_count(&now.family_name),
+                    Arc::strong_count(family),
+                    Arc::strong_count(db.inner()),
+                ];
+                for (_, file) in now.version.files() {
+                    let reader = file.reader.get().expect("a cursor opened it");
+                    counts.push(Arc::strong_count(reader));
+                    if let TableReader::BlockBased(reader) = &**reader {
+                        counts.push(Arc::strong_count(reader));
+                    }
+                }
+                counts
+            })
+        };
+        let seek = || {
+            let mut cursor = db.cursor();
+            assert!(cursor.seek("b").unwrap());
+            cursor
+        };
+        drop(seek());
+        let before = counts();
+        assert_eq!(before.len(), 9 + 2 * 2);
+        let cursors = [seek(), seek()];
+        assert_eq!(counts(), before);
+        let hands = family.super_version.with_hand(Arc::strong_count);
+        assert_eq!(hands, 1 + cursors.len());
+        drop(cursors);
+        assert_eq!(family.super_version.with_hand(Arc::strong_count), 1);
+    }
 
     #[test]
     fn the_slots_of_ended_threads_do_not_pile_up_in_an_idle_family() {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use koeldb_base::key::user_key;
-use koeldb_base::{Cursor, Fault, PinnedSlice, Result};
+use koeldb_base::{ArcRef, Cursor, Fault, PinnedSlice, Result};
 use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReader};
 use koeldb_table::source::{BlockSource, Direction, TableLevel};
 
@@ -14,15 +14,16 @@ use crate::table_opener::TableOpener;
 use crate::version::{FileMeta, Level, Version};
 
 /// A level of a version, and the opener of its tables.
-struct Files {
-    version: Arc<Version>,
+struct Files<'v> {
+    version: ArcRef<'v, Version>,
     level: usize,
-    tables: Arc<TableOpener>,
-    /// The files that are read, if they are not all of the level.
-    selected: Option<Level>,
+    tables: ArcRef<'v, TableOpener>,
+    /// The files that are read, if they are not all of the level. Boxed, because that is rare and
+    /// cursors are moved while they are created.
+    selected: Option<Box<Level>>,
 }
 
-impl Files {
+impl<'v> Files<'v> {
     fn level(&self) -> &Level {
         match &self.selected {
             None => &self.version.levels[self.level],
@@ -33,9 +34,45 @@ impl Files {
     fn all(&self) -> &[Arc<FileMeta>] {
         &self.level().files
     }
+
+    /// Creates a cursor over file `index`; `None` if it does not exist.
+    ///
+    /// A cursor in a borrowed version borrows the reader that the version keeps open.
+    fn cursor<S: BlockSource>(
+        &self,
+        index: usize,
+        source: S,
+        options: &TableCursorOptions,
+    ) -> Result<Option<TableCursor<'v, S>>> {
+        if let (ArcRef::Borrowed(version), None) = (&self.version, &self.selected) {
+            let Some(file) = version.levels[self.level].files.get(index) else {
+                return Ok(None);
+            };
+            let cursor = match self.tables.reader(file, self.level)? {
+                ArcRef::Borrowed(reader) => reader.borrowing_cursor(source, options),
+                ArcRef::Counted(reader) => reader.cursor(source, options),
+            };
+            return Ok(Some(cursor));
+        }
+        let Some(file) = self.all().get(index) else {
+            return Ok(None);
+        };
+        let reader = self.tables.reader(file, self.level)?;
+        Ok(Some(reader.cursor(source, options)))
+    }
+
+    /// Returns the same files with counted references.
+    fn detached(&self) -> Files<'static> {
+        Files {
+            version: self.version.detached(),
+            level: self.level,
+            tables: self.tables.detached(),
+            selected: self.selected.clone(),
+        }
+    }
 }
 
-impl TableLevel for Files {
+impl TableLevel for Files<'_> {
     fn neighbour(
         &self,
         number: u64,
@@ -58,42 +95,42 @@ impl TableLevel for Files {
     }
 }
 
-/// A cursor over one level below 0 of a version, which it keeps alive.
-pub struct LevelCursor<S: BlockSource> {
-    files: Arc<Files>,
+/// A cursor over one level below 0 of a version, which it borrows for `'v` or keeps alive.
+pub struct LevelCursor<'v, S: BlockSource> {
+    files: Files<'v>,
     source: S,
     options: TableCursorOptions,
     index: usize,
-    table: Option<TableCursor<S>>,
+    table: Option<TableCursor<'v, S>>,
     /// Whether the step into the current table was suspended.
     arriving: bool,
     /// The user key last sought, if only keys with its prefix matter.
     sought: Vec<u8>,
 }
 
-impl<S: BlockSource + Clone> LevelCursor<S> {
+impl<'v, S: BlockSource + Clone> LevelCursor<'v, S> {
     /// Creates an unpositioned cursor over `level` of `version`.
     #[must_use]
     pub fn new(
-        version: Arc<Version>,
+        version: impl Into<ArcRef<'v, Version>>,
         level: usize,
-        tables: Arc<TableOpener>,
+        tables: impl Into<ArcRef<'v, TableOpener>>,
         source: S,
         options: TableCursorOptions,
     ) -> Self {
         let files = Files {
-            version,
+            version: version.into(),
             level,
-            tables,
+            tables: tables.into(),
             selected: None,
         };
         Self::of(files, source, options)
     }
 
-    fn of(files: Files, mut source: S, options: TableCursorOptions) -> Self {
-        let files = Arc::new(files);
-        let as_level: Arc<dyn TableLevel> = files.clone();
-        source.set_level(&as_level);
+    fn of(files: Files<'v>, mut source: S, options: TableCursorOptions) -> Self {
+        if source.reads_levels() {
+            source.set_level(Arc::new(files.detached()));
+        }
         LevelCursor {
             files,
             source,
@@ -117,10 +154,8 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
             }
         }
         let files = Files {
-            version: Arc::clone(&self.files.version),
-            level: self.files.level,
-            tables: Arc::clone(&self.files.tables),
-            selected: Some(selected),
+            selected: Some(Box::new(selected)),
+            ..self.files
         };
         Ok(Self::of(files, self.source, self.options))
     }
@@ -136,17 +171,16 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         &mut self,
         index: usize,
         crosses: bool,
-    ) -> Result<Option<&mut TableCursor<S>>, Fault<S::Suspend>> {
-        let Some(file) = self.files.all().get(index) else {
+    ) -> Result<Option<&mut TableCursor<'v, S>>, Fault<S::Suspend>> {
+        if index >= self.files.all().len() {
             self.end();
             return Ok(None);
-        };
+        }
         if self.index != index || self.table.is_none() {
             let left = self.table.take().filter(|_| crosses);
-            let reader = self.files.tables.reader(file, self.files.level)?;
             let source = left.and_then(TableCursor::into_source);
             let source = source.unwrap_or_else(|| self.source.clone());
-            self.table = Some(reader.cursor(source, &self.options));
+            self.table = self.files.cursor(index, source, &self.options)?;
             self.index = index;
         }
         Ok(self.table.as_mut())
@@ -220,12 +254,12 @@ impl<S: BlockSource + Clone> LevelCursor<S> {
         Ok(())
     }
 
-    fn current(&self) -> &TableCursor<S> {
+    fn current(&self) -> &TableCursor<'v, S> {
         self.table.as_ref().expect("the cursor is valid")
     }
 }
 
-impl<S: BlockSource + Clone> Cursor for LevelCursor<S> {
+impl<S: BlockSource + Clone> Cursor for LevelCursor<'_, S> {
     type Suspend = S::Suspend;
 
     #[inline]

@@ -93,8 +93,8 @@ enum Problem {
 }
 
 enum InputCursor {
-    Table(TableCursor<BlockingSource>),
-    Level(LevelCursor<BlockingSource>),
+    Table(TableCursor<'static, BlockingSource>),
+    Level(LevelCursor<'static, BlockingSource>),
 }
 
 macro_rules! either {

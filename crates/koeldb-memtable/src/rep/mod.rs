@@ -27,7 +27,7 @@ use std::sync::Arc;
 use koeldb_base::key::user_key;
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::{
-    Blocking, Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, ValueType,
+    ArcRef, Blocking, Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, ValueType,
 };
 
 pub(crate) use entry::{Entry, EntryParts};
@@ -233,11 +233,23 @@ impl MemtableRep {
         }
     }
 
-    /// Creates a cursor over all entries.
-    pub(crate) fn cursor(&self) -> MemtableCursor {
+    /// Creates a cursor over all entries, which keeps them alive.
+    pub(crate) fn cursor(&self) -> MemtableCursor<'static> {
+        self.cursor_of(|list| ArcRef::Counted(Arc::clone(list)))
+    }
+
+    /// Creates a cursor over all entries, which borrows a skip list.
+    pub(crate) fn borrowing_cursor(&self) -> MemtableCursor<'_> {
+        self.cursor_of(ArcRef::Borrowed)
+    }
+
+    fn cursor_of<'s, 'm>(
+        &'s self,
+        refer: impl FnOnce(&'s Arc<SkipList>) -> ArcRef<'m, SkipList>,
+    ) -> MemtableCursor<'m> {
         let cursor = match self {
             MemtableRep::SkipList(list, lookahead) => {
-                RepCursor::SkipList(SkipListCursor::new(Arc::clone(list), *lookahead))
+                RepCursor::SkipList(SkipListCursor::new(refer(list), *lookahead))
             }
             MemtableRep::Vector(vector) => RepCursor::Vector(SortedCursor::new(Arc::clone(vector))),
             MemtableRep::PrefixHash(table) => {
@@ -256,7 +268,10 @@ impl MemtableRep {
     }
 
     /// Creates a cursor that need only show entries with the prefix of the sought key.
-    pub(crate) fn prefix_cursor(&self, prefixes: &Arc<dyn PrefixExtractor>) -> MemtableCursor {
+    pub(crate) fn prefix_cursor(
+        &self,
+        prefixes: &Arc<dyn PrefixExtractor>,
+    ) -> MemtableCursor<'static> {
         match self {
             MemtableRep::PrefixHash(table) if table.hashes(prefixes) => MemtableCursor {
                 cursor: RepCursor::Prefix(PrefixCursor::new(Arc::clone(table))),
@@ -376,8 +391,8 @@ fn type_of(footer: u64) -> ValueType {
     clippy::large_enum_variant,
     reason = "a box would be an allocation for each cursor; most of the size are inline log lengths"
 )]
-enum RepCursor {
-    SkipList(SkipListCursor),
+enum RepCursor<'m> {
+    SkipList(SkipListCursor<'m>),
     Vector(SortedCursor<Vector>),
     PrefixHash(SortedCursor<PrefixHash>),
     Prefix(PrefixCursor),
@@ -424,14 +439,14 @@ macro_rules! either {
     };
 }
 
-/// A position in the point entries of a memtable, which it keeps alive.
+/// A position in the point entries of a memtable, which it borrows for `'m` or keeps alive.
 ///
 /// Over a skip list it is live: it meets entries inserted after its creation. Over the others it
 /// shows the entries present when it was created or last refreshed. Either way a reader that
 /// filters by its snapshot sees the same entries.
-pub struct MemtableCursor {
-    cursor: RepCursor,
-    filter: Option<Box<PrefixFilter>>,
+pub struct MemtableCursor<'m> {
+    cursor: RepCursor<'m>,
+    filter: Option<Box<PrefixFilter<'m>>>,
     /// Whether every move verifies the checksum of the entry it reaches, or the order of keys.
     is_checked: bool,
     order_check: Option<Box<OrderCheck>>,
@@ -476,13 +491,13 @@ impl OrderCheck {
 }
 
 /// The filter of a prefix cursor.
-struct PrefixFilter {
+struct PrefixFilter<'m> {
     memtable: Arc<Memtable>,
     /// The actual cursor, set aside while the filter denies the prefix of the key sought.
-    parked: Option<RepCursor>,
+    parked: Option<RepCursor<'m>>,
 }
 
-impl MemtableCursor {
+impl MemtableCursor<'_> {
     /// Makes the cursor show nothing where the filter of `memtable`, which has the entries, denies
     /// a prefix.
     pub(crate) fn filtered(self, memtable: &Arc<Memtable>) -> Self {
@@ -526,7 +541,7 @@ impl MemtableCursor {
     }
 }
 
-impl MemtableCursor {
+impl MemtableCursor<'_> {
     /// Makes every move verify the order of keys.
     pub(crate) fn checking_order(self, order: &KeyOrder) -> Self {
         MemtableCursor {
@@ -569,7 +584,7 @@ impl MemtableCursor {
     }
 }
 
-impl Cursor for MemtableCursor {
+impl Cursor for MemtableCursor<'_> {
     type Suspend = Blocking;
 
     #[inline]
@@ -630,7 +645,7 @@ impl Cursor for MemtableCursor {
     }
 }
 
-impl fmt::Debug for MemtableCursor {
+impl fmt::Debug for MemtableCursor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemtableCursor")
             .field("valid", &self.valid())

@@ -191,7 +191,7 @@ impl Sortable for PrefixHash {
 /// A position among the keys with the prefix of the last key sought; it meets later inserts.
 pub(crate) struct PrefixCursor {
     table: Arc<PrefixHash>,
-    cursor: Option<SkipListCursor>,
+    cursor: Option<SkipListCursor<'static>>,
 }
 
 impl PrefixCursor {
@@ -211,9 +211,9 @@ impl PrefixCursor {
         self.cursor.as_ref()?.entry()
     }
 
-    fn choose(&mut self, internal_key: &[u8]) -> Option<&mut SkipListCursor> {
+    fn choose(&mut self, internal_key: &[u8]) -> Option<&mut SkipListCursor<'static>> {
         let list = self.table.bucket(footer_of(internal_key).0).get();
-        self.cursor = list.map(|list| SkipListCursor::new(Arc::clone(list), 0));
+        self.cursor = list.map(|list| SkipListCursor::new(Arc::clone(list).into(), 0));
         self.cursor.as_mut()
     }
 

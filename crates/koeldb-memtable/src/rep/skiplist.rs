@@ -26,11 +26,10 @@ use std::cmp::Ordering as Order;
 use std::iter;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use koeldb_base::KeyOrder;
 use koeldb_base::key::footer_of;
+use koeldb_base::{ArcRef, KeyOrder};
 
 use super::Duplicate;
 use super::entry::{Entry, EntryParts};
@@ -422,8 +421,8 @@ impl<'list> Iterator for SkipListEntries<'list> {
 }
 
 /// A position in a list, which meets later inserts.
-pub(crate) struct SkipListCursor {
-    list: Arc<SkipList>,
+pub(crate) struct SkipListCursor<'m> {
+    list: ArcRef<'m, SkipList>,
     node: Option<NonNull<Node>>,
     ahead: Lookahead,
     /// The number of steps forward that a seek tries before it uses the index.
@@ -431,10 +430,10 @@ pub(crate) struct SkipListCursor {
 }
 
 // SAFETY: the list is `Send + Sync`; node and page are its own, which any thread may read (S1, I1).
-unsafe impl Send for SkipListCursor {}
+unsafe impl Send for SkipListCursor<'_> {}
 
-impl SkipListCursor {
-    pub(crate) fn new(list: Arc<SkipList>, lookahead: usize) -> Self {
+impl<'m> SkipListCursor<'m> {
+    pub(crate) fn new(list: ArcRef<'m, SkipList>, lookahead: usize) -> Self {
         SkipListCursor {
             list,
             node: None,
@@ -516,7 +515,7 @@ impl SkipListCursor {
     pub(crate) fn next(&mut self) {
         let next = self.node().and_then(NodeRef::next);
         self.node = next.map(|node| node.node);
-        // SAFETY: the cursor holds the list that its positions come from.
+        // SAFETY: the cursor holds or borrows the list that its positions come from.
         unsafe { self.ahead.step() };
     }
 

@@ -29,6 +29,7 @@
 mod bytes;
 mod cursor;
 mod entry;
+mod held;
 pub(super) mod interpolation;
 pub(super) mod number;
 mod point;
@@ -48,6 +49,7 @@ pub(crate) use bytes::{prefetch, prefetch_block, prefetch_item};
 pub use cursor::{BlockCursor, KeyFormat};
 use entry::Lengths;
 pub(super) use entry::{Entry, KeyBuffer, bad_entry};
+pub use held::HeldBlock;
 pub use point::{PointEnd, PointVisitor};
 
 const HASH_SECTION_MAX: usize = 65535;
@@ -99,10 +101,9 @@ pub(super) enum Start {
     Scan(usize),
 }
 
-/// A parsed block of entries.
-#[derive(Clone, Debug)]
-pub struct Block {
-    bytes: BlockBytes,
+/// The sections of a block, without its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Sections {
     /// The end of the entries; in the separated layout also the start of the values.
     entries_end: u32,
     /// The start of the restart array, which is also the end of the values.
@@ -114,8 +115,33 @@ pub struct Block {
     uniform: bool,
     /// A copy of the restart points, if they are few: the stored array is far from the entries.
     few_restarts: [[u8; WORD]; FEW_RESTARTS],
+}
+
+/// A parsed block of entries.
+#[derive(Clone, Debug)]
+pub struct Block {
+    bytes: BlockBytes,
+    sections: Sections,
     /// A structure that speeds up searches of an index block.
     prepared: Option<Arc<PreparedIndex>>,
+}
+
+impl Sections {
+    /// The stored restart points of the block with these contents.
+    fn restart_array<'b>(&self, contents: &'b [u8]) -> &'b [[u8; WORD]] {
+        let array = contents.get(self.restarts_at as usize..self.buckets_at as usize);
+        array.unwrap_or_default().as_chunks().0
+    }
+
+    /// The layout of values, for blocks other than a delta-encoded index.
+    #[inline]
+    fn layout(&self) -> EntryLayout {
+        if self.separated {
+            EntryLayout::Separated
+        } else {
+            EntryLayout::Interleaved
+        }
+    }
 }
 
 impl Block {
@@ -152,7 +178,7 @@ impl Block {
         if entries_end > restarts_at {
             return Err(bad());
         }
-        let mut block = Block {
+        let sections = Sections {
             entries_end,
             restarts_at,
             restart_count: packed.restart_count,
@@ -161,33 +187,31 @@ impl Block {
             separated: packed.separated,
             uniform: packed.uniform,
             few_restarts: [[0; WORD]; FEW_RESTARTS],
-            prepared: None,
+        };
+        let mut block = Block {
             bytes,
+            sections,
+            prepared: None,
         };
         block.check_restarts()?;
-        let restarts = block.restart_array();
+        let restarts = block.sections.restart_array(block.bytes.as_slice());
         if restarts.len() <= FEW_RESTARTS {
             let mut few = [[0; WORD]; FEW_RESTARTS];
             for (kept, word) in few.iter_mut().zip(restarts) {
                 *kept = *word;
             }
-            block.few_restarts = few;
+            block.sections.few_restarts = few;
         }
         Ok(block)
     }
 
-    /// The stored restart points.
-    fn restart_array(&self) -> &[[u8; WORD]] {
-        let contents = self.bytes.as_slice();
-        let array = contents.get(self.restarts_at as usize..self.buckets_at as usize);
-        array.unwrap_or_default().as_chunks().0
-    }
-
     fn check_restarts(&self) -> Result<()> {
         let mut expected_min = 0;
-        for (index, word) in self.restart_array().iter().enumerate() {
+        let sections = &self.sections;
+        let restarts = sections.restart_array(self.bytes.as_slice());
+        for (index, word) in restarts.iter().enumerate() {
             let offset = u32::from_le_bytes(*word);
-            let inside = offset < self.entries_end || (index == 0 && self.entries_end == 0);
+            let inside = offset < sections.entries_end || (index == 0 && sections.entries_end == 0);
             if offset < expected_min || (index == 0 && offset != 0) || !inside {
                 return Err(Error::corruption(format!(
                     "bad block contents: restart point {index} at {offset}"
@@ -195,7 +219,7 @@ impl Block {
             }
             expected_min = offset.saturating_add(1);
         }
-        if self.restart_count == 0 && self.entries_end != 0 {
+        if sections.restart_count == 0 && sections.entries_end != 0 {
             return Err(Error::corruption(
                 "bad block contents: entries before the first restart point",
             ));
@@ -234,35 +258,31 @@ impl Block {
     /// Whether the block has no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries_end == 0
+        self.sections.entries_end == 0
     }
 
     /// The number of restart points.
     #[must_use]
     pub fn restart_count(&self) -> u32 {
-        self.restart_count
+        self.sections.restart_count
     }
 
     /// Whether the keys of an index block are marked as uniformly distributed.
     #[must_use]
     pub fn is_uniform(&self) -> bool {
-        self.uniform
+        self.sections.uniform
     }
 
     /// Whether the block has a hash index from user keys to restart points.
     #[must_use]
     pub fn has_hash_index(&self) -> bool {
-        self.bucket_count != 0
+        self.sections.bucket_count != 0
     }
 
     /// The layout of values, for blocks other than a delta-encoded index.
     #[must_use]
     pub fn layout(&self) -> EntryLayout {
-        if self.separated {
-            EntryLayout::Separated
-        } else {
-            EntryLayout::Interleaved
-        }
+        self.sections.layout()
     }
 }
 
@@ -288,15 +308,19 @@ impl Start {
 impl<'b> BlockSlices<'b> {
     #[inline]
     pub(super) fn new(block: &'b Block, layout: EntryLayout) -> Self {
-        let contents = block.bytes.as_slice();
-        let few = block.few_restarts.get(..block.restart_count as usize);
+        Self::of(block.bytes.as_slice(), &block.sections, layout)
+    }
+
+    #[inline]
+    fn of(contents: &'b [u8], sections: &'b Sections, layout: EntryLayout) -> Self {
+        let few = (sections.few_restarts).get(..sections.restart_count as usize);
         BlockSlices {
             contents,
             entries: contents
-                .get(..block.entries_end as usize)
+                .get(..sections.entries_end as usize)
                 .unwrap_or_default(),
-            restarts: few.unwrap_or_else(|| block.restart_array()),
-            values_end: block.restarts_at as usize,
+            restarts: few.unwrap_or_else(|| sections.restart_array(contents)),
+            values_end: sections.restarts_at as usize,
             layout,
         }
     }

@@ -8,21 +8,21 @@
 use std::sync::Arc;
 
 use koeldb_base::key::FOOTER_BYTES;
-use koeldb_base::{Cursor, Fault, PinnedSlice, Result};
+use koeldb_base::{ArcRef, Cursor, Fault, PinnedSlice, Result};
 
-use super::block::BlockCursor;
+use super::block::{BlockCursor, HeldBlock};
 use super::format::BlockHandle;
 use super::index::IndexCursor;
 use super::reader::BlockBasedReader;
 use crate::reader::TableCursorOptions;
-use crate::source::{BlockKind, BlockSource, CachedBlock, Direction, TableFile};
+use crate::source::{BlockKind, BlockSource, Direction, TableFile};
 
 /// The position and direction of a scan in a table.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanPosition<'c> {
-    pub(super) table: &'c Arc<BlockBasedReader>,
+    pub(super) table: &'c ArcRef<'c, BlockBasedReader>,
     /// The index position, on the entry of the block that the scan enters.
-    pub(super) index: &'c IndexPath,
+    pub(super) index: &'c IndexPath<'c>,
     pub(super) direction: Direction,
 }
 
@@ -36,16 +36,36 @@ impl ScanPosition<'_> {
 }
 
 /// A position in the index of a table, partitioned or not.
-#[derive(Clone, Debug, Default)]
-pub(super) struct IndexPath {
+#[derive(Debug, Default)]
+pub(super) struct IndexPath<'t> {
+    /// The table, if it outlives the path: the path then borrows its root.
+    lender: Option<&'t BlockBasedReader>,
     /// Boxed, because few indexes are partitioned and cursors are moved while they are created.
-    top: Option<Box<IndexCursor>>,
-    leaf: Option<IndexCursor>,
+    top: Option<Box<IndexCursor<'t>>>,
+    leaf: Option<IndexCursor<'t>>,
     /// The direction of a move of the top level after which the partition is not loaded yet.
     unloaded: Option<Direction>,
 }
 
-impl IndexPath {
+impl<'t> IndexPath<'t> {
+    /// Creates an unpositioned path in the index of `table`, from which it borrows.
+    pub(super) fn borrowing(table: &'t BlockBasedReader) -> Self {
+        IndexPath {
+            lender: Some(table),
+            ..IndexPath::default()
+        }
+    }
+
+    /// Returns a path at the same position that borrows nothing.
+    pub(super) fn detached<'a>(&self) -> IndexPath<'a> {
+        IndexPath {
+            lender: None,
+            top: self.top.as_ref().map(|top| Box::new(top.detached())),
+            leaf: self.leaf.as_ref().map(IndexCursor::detached),
+            unloaded: self.unloaded,
+        }
+    }
+
     /// Whether the path is positioned on the entry of a data block.
     #[inline]
     pub(super) fn valid(&self) -> bool {
@@ -144,16 +164,18 @@ impl IndexPath {
         &mut self,
         table: &BlockBasedReader,
         source: &mut S,
-    ) -> Result<Option<&mut IndexCursor>, Fault<S::Suspend>> {
+    ) -> Result<Option<&mut IndexCursor<'t>>, Fault<S::Suspend>> {
         self.unloaded = None;
         let is_loaded = match table.partitioned_index {
             true => self.top.is_some(),
             false => self.leaf.is_some(),
         };
         if !is_loaded {
-            let root = table.index.get(&table.file, source)?;
-            let format = table.index_format.clone();
-            let root = IndexCursor::new(root.entries()?.clone(), format);
+            let root = match self.lender.and_then(|lender| lender.index.pinned.as_ref()) {
+                Some(pinned) => HeldBlock::new(pinned)?,
+                None => HeldBlock::new(table.index.get(&table.file, source)?.into_counted())?,
+            };
+            let root = IndexCursor::new(root, table.index_format.clone());
             match table.partitioned_index {
                 true => self.top = Some(Box::new(root)),
                 false => self.leaf = Some(root),
@@ -211,7 +233,7 @@ impl IndexPath {
             return Ok(false);
         };
         let partition = source.block(&table.file, top.handle()?, BlockKind::Index)?;
-        let block = partition.entries()?.clone();
+        let block = HeldBlock::new(partition)?;
         match &mut self.leaf {
             Some(leaf) => leaf.reset(block),
             None => self.leaf = Some(IndexCursor::new(block, table.index_format.clone())),
@@ -229,39 +251,40 @@ enum PendingStep {
     Block(Direction),
 }
 
-/// The data block being scanned, and its cached block.
+/// The data block being scanned, which stays charged to the cache while it is in use.
 #[derive(Debug)]
 struct DataBlock {
-    cursor: BlockCursor,
+    cursor: BlockCursor<'static>,
     handle: BlockHandle,
-    /// The reference that keeps the block charged to the cache while it is in use.
-    _pin: Arc<CachedBlock>,
 }
 
-/// A cursor over the point entries of a block-based table.
-pub struct BlockBasedCursor<S> {
-    table: Arc<BlockBasedReader>,
+/// A cursor over the point entries of a block-based table, which it borrows for `'t` or keeps open.
+pub struct BlockBasedCursor<'t, S> {
+    table: ArcRef<'t, BlockBasedReader>,
     source: S,
     /// Whether seeks query the filter for the target's prefix.
     filters: bool,
-    index: IndexPath,
+    index: IndexPath<'t>,
     data: Option<DataBlock>,
     on_entry: bool,
     pending: Option<PendingStep>,
 }
 
-impl<S: BlockSource> BlockBasedCursor<S> {
+impl<'t, S: BlockSource> BlockBasedCursor<'t, S> {
     /// Creates an unpositioned cursor.
     pub(crate) fn new(
-        table: Arc<BlockBasedReader>,
+        table: ArcRef<'t, BlockBasedReader>,
         source: S,
         options: &TableCursorOptions,
     ) -> Self {
         BlockBasedCursor {
             filters: options.filters_by(table.prefix_extractor()),
+            index: match &table {
+                ArcRef::Borrowed(table) => IndexPath::borrowing(table),
+                ArcRef::Counted(_) => IndexPath::default(),
+            },
             table,
             source,
-            index: IndexPath::default(),
             data: None,
             on_entry: false,
             pending: None,
@@ -277,7 +300,7 @@ impl<S: BlockSource> BlockBasedCursor<S> {
     fn load(
         &mut self,
         direction: Direction,
-    ) -> Result<Option<&mut BlockCursor>, Fault<S::Suspend>> {
+    ) -> Result<Option<&mut BlockCursor<'static>>, Fault<S::Suspend>> {
         if !self.index.valid() {
             return Ok(None);
         }
@@ -288,20 +311,17 @@ impl<S: BlockSource> BlockBasedCursor<S> {
                 index: &self.index,
                 direction,
             };
-            let pin = self.source.scanned_block(&place, handle)?;
-            let block = pin.entries()?.clone();
+            let block = HeldBlock::new(self.source.scanned_block(&place, handle)?)?;
             let layout = block.layout();
             match &mut self.data {
                 Some(data) => {
                     data.cursor.reset(block, layout);
                     data.handle = handle;
-                    data._pin = pin;
                 }
                 None => {
                     self.data = Some(DataBlock {
                         cursor: BlockCursor::new(block, layout, self.table.data_keys.clone()),
                         handle,
-                        _pin: pin,
                     });
                 }
             }
@@ -414,7 +434,7 @@ impl<S: BlockSource> BlockBasedCursor<S> {
     }
 }
 
-impl<S: BlockSource> Cursor for BlockBasedCursor<S> {
+impl<S: BlockSource> Cursor for BlockBasedCursor<'_, S> {
     type Suspend = S::Suspend;
 
     #[inline]

@@ -10,7 +10,7 @@
 //!                 zigzag varint64 (size - size before) | length-prefixed first key (index type 3)
 //! ```
 //!
-//! [`IndexScan`] borrows a block for one lookup; [`IndexCursor`] owns one for a scan.
+//! [`IndexScan`] borrows a block for one lookup; [`IndexCursor`] holds one for a scan.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -25,8 +25,8 @@ use koeldb_base::coding;
 use koeldb_base::key::user_key;
 
 use super::block::{
-    Block, BlockCursor, BlockSlices, Entry, EntryLayout, KeyBuffer, KeyFormat, Start, bad_entry,
-    halve,
+    Block, BlockCursor, BlockSlices, Entry, EntryLayout, HeldBlock, KeyBuffer, KeyFormat, Start,
+    bad_entry, halve,
 };
 use super::format::BlockHandle;
 use crate::source::Direction;
@@ -380,17 +380,17 @@ impl<'b> IndexScan<'b> {
     }
 }
 
-/// A position in an index block that owns the block.
+/// A position in an index block that holds the block.
 #[derive(Clone, Debug)]
-pub struct IndexCursor {
-    cursor: BlockCursor,
+pub struct IndexCursor<'t> {
+    cursor: BlockCursor<'t>,
     format: IndexFormat,
 }
 
-impl IndexCursor {
+impl<'t> IndexCursor<'t> {
     /// Creates an unpositioned cursor.
     #[must_use]
-    pub fn new(block: Block, format: IndexFormat) -> Self {
+    pub fn new(block: impl Into<HeldBlock<'t>>, format: IndexFormat) -> Self {
         IndexCursor {
             cursor: BlockCursor::new(block, format.layout(), format.keys.clone()),
             format,
@@ -398,8 +398,16 @@ impl IndexCursor {
     }
 
     /// Switches to another block of the same index, unpositioned.
-    pub fn reset(&mut self, block: Block) {
+    pub fn reset(&mut self, block: HeldBlock<'t>) {
         self.cursor.reset(block, self.format.layout());
+    }
+
+    /// Returns a cursor at the same position with a counted reference to its block.
+    pub(super) fn detached<'a>(&self) -> IndexCursor<'a> {
+        IndexCursor {
+            cursor: self.cursor.detached(),
+            format: self.format.clone(),
+        }
     }
 
     /// Whether the cursor is positioned on an entry.

@@ -5,7 +5,6 @@
 //! keys, and only if the separator has the wanted user key.
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use koeldb_base::checksum::xxph3_64;
@@ -14,7 +13,7 @@ use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::stats::Ticker;
-use koeldb_base::{Error, Fault, KeyOrder, Lookup, Result, ValueType};
+use koeldb_base::{ArcRef, Error, Fault, KeyOrder, Lookup, Result, ValueType};
 
 use super::block::{Block, BlockBytes, KeyFormat, PointEnd, PointVisitor, ValueRange};
 use super::cursor::IndexPath;
@@ -59,10 +58,10 @@ impl MetaBlock {
         &self,
         file: &Arc<TableFile>,
         source: &mut S,
-    ) -> Result<BlockRef<'_>, Fault<S::Suspend>> {
+    ) -> Result<ArcRef<'_, CachedBlock>, Fault<S::Suspend>> {
         match &self.pinned {
-            Some(block) => Ok(BlockRef::Pinned(block)),
-            None => Ok(BlockRef::Shared(source.block(
+            Some(block) => Ok(ArcRef::Borrowed(block)),
+            None => Ok(ArcRef::Counted(source.block(
                 file,
                 self.handle,
                 self.kind,
@@ -82,24 +81,6 @@ impl MetaBlock {
 
     fn memory_bytes(&self) -> u64 {
         self.pinned.as_ref().map_or(0, |block| block.charge())
-    }
-}
-
-/// A reference to a block during one read; a pinned block is borrowed without counting references.
-pub(super) enum BlockRef<'r> {
-    Pinned(&'r Arc<CachedBlock>),
-    Shared(Arc<CachedBlock>),
-}
-
-impl Deref for BlockRef<'_> {
-    type Target = Arc<CachedBlock>;
-
-    #[inline]
-    fn deref(&self) -> &Arc<CachedBlock> {
-        match self {
-            BlockRef::Pinned(block) => block,
-            BlockRef::Shared(block) => block,
-        }
     }
 }
 

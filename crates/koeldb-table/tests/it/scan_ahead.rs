@@ -77,7 +77,7 @@ fn table_in(fs: &dyn FileSystem, with_cache: bool) -> Arc<TableReader> {
 struct Scan {
     reads: Arc<ScanReads>,
     limits: Arc<ScanLimits>,
-    cursor: TableCursor<ScanSource>,
+    cursor: TableCursor<'static, ScanSource>,
 }
 
 impl Scan {
@@ -116,7 +116,7 @@ impl Scan {
     /// Repeats a call until it does not suspend.
     fn done(
         &mut self,
-        call: impl Fn(&mut TableCursor<ScanSource>) -> Result<(), Fault<ScanSuspended>>,
+        call: impl Fn(&mut TableCursor<'static, ScanSource>) -> Result<(), Fault<ScanSuspended>>,
     ) -> Result<()> {
         for _ in 0..1000 {
             match call(&mut self.cursor) {

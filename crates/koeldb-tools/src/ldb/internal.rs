@@ -95,7 +95,7 @@ type Entry = (Vec<u8>, Vec<u8>);
 /// The tables of a column family and its unflushed log entries, merged.
 struct Sources {
     order: KeyOrder,
-    tables: Vec<TableCursor<BlockingSource>>,
+    tables: Vec<TableCursor<'static, BlockingSource>>,
     /// The entries of the logs in order.
     logged: Vec<Entry>,
     next_logged: usize,

@@ -228,7 +228,7 @@ impl<W: Write> Dump<'_, W> {
         ordering != Ordering::Greater
     }
 
-    fn write_entry(&mut self, cursor: &TableCursor<BlockingSource>) -> Result<(), Trouble> {
+    fn write_entry(&mut self, cursor: &TableCursor<'_, BlockingSource>) -> Result<(), Trouble> {
         let (key, value) = (InternalKey::parse(cursor.key())?, cursor.value());
         let seqno = if self.with_seqno {
             format!("  seq: {}  type: {} ", key.seqno, key.value_type as u8)

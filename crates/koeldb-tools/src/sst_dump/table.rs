@@ -74,7 +74,7 @@ impl OpenTable {
     }
 
     /// Returns an iterator that verifies checksums.
-    pub(super) fn cursor(&self) -> TableCursor<BlockingSource> {
+    pub(super) fn cursor(&self) -> TableCursor<'static, BlockingSource> {
         let source = BlockingSource::new(BlockReadOptions {
             readahead_bytes: 2 << 20,
             ..BlockReadOptions::default()

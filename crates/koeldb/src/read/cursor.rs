@@ -11,7 +11,8 @@ use koeldb_base::cursor::Blocking;
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::range_del::RunTombstones;
 use koeldb_base::stats::{HistogramKind, Ticker};
-use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result, SeqNo};
+use koeldb_base::tied::{Borrowing, Tied};
+use koeldb_base::{ArcRef, Cursor, Error, Fault, PinnedSlice, Result, SeqNo};
 use koeldb_lsm::cursor::{LevelCursor, MergingCursor};
 use koeldb_memtable::MemtableCursor;
 use koeldb_table::block_based::readahead::ahead::ScanLimits;
@@ -32,7 +33,7 @@ use crate::inner::OpenColumnFamily;
 use crate::key_bounds::{IterateBounds, KeyBounds};
 use crate::options::{ReadTier, Switch};
 use crate::snapshot::Snapshot;
-use crate::super_version::Hand;
+use crate::super_version::{Hand, SuperVersion};
 use crate::ttl;
 
 /// A cursor over one sorted run of a scan.
@@ -40,10 +41,10 @@ use crate::ttl;
     clippy::large_enum_variant,
     reason = "runs are made once a scan, and stepped often"
 )]
-pub(crate) enum RunCursor {
-    Memtable(MemtableCursor),
-    Table(TableCursor<ScanSource>),
-    Level(LevelCursor<ScanSource>),
+pub(crate) enum RunCursor<'h> {
+    Memtable(MemtableCursor<'h>),
+    Table(TableCursor<'h, ScanSource>),
+    Level(LevelCursor<'h, ScanSource>),
 }
 
 macro_rules! each_run {
@@ -68,9 +69,35 @@ macro_rules! each_move {
 }
 
 /// The merged runs of a column family.
-type Runs = BlockingCursor<MergingCursor<RunCursor>>;
+type Runs<'h> = BlockingCursor<MergingCursor<RunCursor<'h>>>;
 
-impl Cursor for RunCursor {
+/// The scan of a cursor, which borrows from the pinned super-version; `None` before the first seek.
+struct CursorScan;
+
+impl Borrowing for CursorScan {
+    type Of<'h> = Option<Scan<'h, Runs<'h>>>;
+}
+
+/// The state that a cursor shows: a super-version with the scan of it, and a sequence number.
+struct Pinned {
+    state: Tied<Hand, CursorScan>,
+    seqno: SeqNo,
+}
+
+impl Pinned {
+    fn new(hand: Arc<Hand>, seqno: SeqNo) -> Self {
+        Pinned {
+            state: Tied::new(hand, |_| None),
+            seqno,
+        }
+    }
+
+    fn super_version(&self) -> &SuperVersion {
+        self.state.owner().super_version()
+    }
+}
+
+impl Cursor for RunCursor<'_> {
     type Suspend = ScanSuspended;
 
     #[inline]
@@ -119,63 +146,23 @@ impl Cursor for RunCursor {
     }
 }
 
-/// A position among the entries of a column family, as of one point in time.
-///
-/// A cursor is owned and `Send`; it keeps the database open.
-pub struct DbCursor {
-    family: OpenColumnFamily,
-    options: ReadOptions,
-    bounds: KeyBounds,
+/// The fields of a cursor from which its scan is built.
+struct ScanPlan<'c> {
+    family: &'c OpenColumnFamily,
+    options: &'c ReadOptions,
+    bounds: &'c KeyBounds,
     time_limits: TimeLimits,
-    pinned: Result<(Arc<Hand>, SeqNo)>,
-    scan: Option<Scan<Runs>>,
-    /// The number of bytes at the end of stored values that are not shown, such as times to live.
-    hidden_bytes: usize,
-    /// The use that the scan makes of the prefix of the last key sought.
     prefix_use: PrefixUse,
-    /// The error of a range that is invalid under this comparator.
-    range_failure: Option<Error>,
-    failure: Option<Error>,
 }
 
-impl DbCursor {
-    pub(crate) fn new(
-        family: &OpenColumnFamily,
-        options: &ReadOptions,
-        bounds: Option<KeyBounds>,
-    ) -> Self {
-        let order = &family.data().order;
-        let pinned = pin(family, options);
-        let range_failure = bounds.is_none().then(|| no_prefix_range(order.name()));
-        let of_options = options.bounds();
-        DbCursor {
-            family: family.clone(),
-            bounds: of_options.narrowed(order, bounds.unwrap_or_default()),
-            time_limits: TimeLimits {
-                deadline: options
-                    .deadline
-                    .map(|at| family.inner().reads.context.clock.time_of(at)),
-                io_timeout: options.io_timeout,
-            },
-            options: options.clone(),
-            pinned,
-            scan: None,
-            hidden_bytes: match family.data().ttl {
-                Some(_) => ttl::TIME_BYTES,
-                None => 0,
-            },
-            prefix_use: PrefixUse::None,
-            range_failure,
-            failure: None,
-        }
-    }
-
-    fn build(&self) -> Result<Scan<Runs>> {
-        let (super_version, seqno) = match &self.pinned {
-            Ok((hand, seqno)) => (hand.super_version(), *seqno),
-            Err(error) => return Err(error.clone()),
-        };
-        let options = &self.options;
+impl ScanPlan<'_> {
+    /// Builds the scan of a super-version as of `seqno`.
+    fn build<'h>(
+        &self,
+        super_version: &'h SuperVersion,
+        seqno: SeqNo,
+    ) -> Result<Scan<'h, Runs<'h>>> {
+        let options = self.options;
         if options.read_tier == ReadTier::Persisted {
             return Err(Error::not_supported(
                 "ReadTier::Persisted is for point reads, not for scans",
@@ -212,7 +199,7 @@ impl DbCursor {
         }
         for memtable in memtables() {
             let cursor = match (extractor, self.prefix_use) {
-                (None, _) | (_, PrefixUse::None) => memtable.cursor(),
+                (None, _) | (_, PrefixUse::None) => memtable.borrowing_cursor(),
                 (Some(prefixes), PrefixUse::Bucket) => memtable.prefix_cursor(prefixes),
                 (Some(prefixes), PrefixUse::Filter | PrefixUse::OneWay(_)) => {
                     memtable.filtered_prefix_cursor(prefixes)
@@ -240,16 +227,23 @@ impl DbCursor {
                 if !options.reads_table(&reader) {
                     continue;
                 }
-                runs.push(RunCursor::Table(
-                    reader.cursor(source.clone(), &table_options),
-                ));
+                let source = source.clone();
+                // Pushed in each arm: a cursor is large, and a common place would cost a copy.
+                match reader {
+                    ArcRef::Borrowed(reader) => runs.push(RunCursor::Table(
+                        reader.borrowing_cursor(source, &table_options),
+                    )),
+                    ArcRef::Counted(reader) => {
+                        runs.push(RunCursor::Table(reader.cursor(source, &table_options)));
+                    }
+                }
             }
             for level in 1..version.levels.len() {
                 if !version.levels[level].files.is_empty() {
                     let mut cursor = LevelCursor::new(
-                        Arc::clone(version),
+                        version,
                         level,
-                        Arc::clone(tables),
+                        tables,
                         source.clone(),
                         table_options.clone(),
                     );
@@ -264,23 +258,21 @@ impl DbCursor {
         let view = ScanContext {
             order: order.clone(),
             seqno,
-            merge_operator: super_version.options.merge_operator.clone(),
-            family_name: Arc::clone(&super_version.family_name),
+            merger: super_version.merger(),
             tombstones,
-            prefix_extractor: if options.prefix_same_as_start {
-                super_version.options.prefix_extractor.clone()
-            } else {
-                None
+            prefix_extractor: match options.prefix_same_as_start {
+                true => extractor.map(|extractor| &**extractor),
+                false => None,
             },
             skips_before_seek: super_version.options.max_sequential_skip_in_iterations,
             skippable_max: match options.max_skippable_internal_keys {
                 0 => u64::MAX,
                 max => max,
             },
-            statistics: self.family.inner().context.statistics.clone(),
+            statistics: super_version.tables.context().statistics.as_ref(),
             deleted_ranges: self
                 .sees_all_entries()
-                .then(|| Arc::clone(&super_version.deleted_ranges)),
+                .then_some(&*super_version.deleted_ranges),
         };
         Ok(Scan::new(
             BlockingCursor::new(MergingCursor::new(order, runs), reads),
@@ -292,7 +284,7 @@ impl DbCursor {
 
     /// Whether the options leave out no table, memtable or range tombstone.
     fn sees_all_entries(&self) -> bool {
-        let options = &self.options;
+        let options = self.options;
         matches!(self.prefix_use, PrefixUse::None)
             && options.read_tier != ReadTier::Memtable
             && options.table_filter.is_none()
@@ -317,13 +309,64 @@ impl DbCursor {
         (overlaps && !blocks.cache_only)
             .then(|| ScanReads::new(engine, blocks, SCAN_BYTES, self.time_limits))
     }
+}
+
+/// A position among the entries of a column family, as of one point in time.
+///
+/// A cursor is owned and `Send`; it keeps the database open.
+pub struct DbCursor {
+    family: OpenColumnFamily,
+    options: ReadOptions,
+    bounds: KeyBounds,
+    time_limits: TimeLimits,
+    pinned: Result<Pinned>,
+    /// The number of bytes at the end of stored values that are not shown, such as times to live.
+    hidden_bytes: usize,
+    /// The use that the scan makes of the prefix of the last key sought.
+    prefix_use: PrefixUse,
+    /// The error of a range that is invalid under this comparator.
+    range_failure: Option<Error>,
+    failure: Option<Error>,
+}
+
+impl DbCursor {
+    pub(crate) fn new(
+        family: &OpenColumnFamily,
+        options: &ReadOptions,
+        bounds: Option<KeyBounds>,
+    ) -> Self {
+        let order = &family.data().order;
+        let pinned = pin(family, options);
+        let range_failure = bounds.is_none().then(|| no_prefix_range(order.name()));
+        let of_options = options.bounds();
+        DbCursor {
+            family: family.clone(),
+            bounds: of_options.narrowed(order, bounds.unwrap_or_default()),
+            time_limits: TimeLimits {
+                deadline: options
+                    .deadline
+                    .map(|at| family.inner().reads.context.clock.time_of(at)),
+                io_timeout: options.io_timeout,
+            },
+            options: options.clone(),
+            // The small result of `pin` is mapped in place: the space of a scan is large.
+            pinned: pinned.map(|(hand, seqno)| Pinned::new(hand, seqno)),
+            hidden_bytes: match family.data().ttl {
+                Some(_) => ttl::TIME_BYTES,
+                None => 0,
+            },
+            prefix_use: PrefixUse::None,
+            range_failure,
+            failure: None,
+        }
+    }
 
     /// Runs one positioning step; a seek clears an earlier error, a step repeats it.
     #[inline]
     fn step(
         &mut self,
         is_seek: bool,
-        run: impl FnOnce(&mut Scan<Runs>) -> Result<(), Fault<Blocking>>,
+        run: impl for<'h> FnOnce(&mut Scan<'h, Runs<'h>>) -> Result<(), Fault<Blocking>>,
     ) -> Result<bool> {
         if let Some(failure) = &self.failure
             && !is_seek
@@ -334,7 +377,7 @@ impl DbCursor {
         match outcome {
             Ok(valid) => Ok(valid),
             Err(error) => {
-                self.scan = None;
+                self.end_scan();
                 self.failure = Some(error.clone());
                 Err(error)
             }
@@ -345,7 +388,7 @@ impl DbCursor {
     fn try_step(
         &mut self,
         is_seek: bool,
-        run: impl FnOnce(&mut Scan<Runs>) -> Result<(), Fault<Blocking>>,
+        run: impl for<'h> FnOnce(&mut Scan<'h, Runs<'h>>) -> Result<(), Fault<Blocking>>,
     ) -> Result<bool> {
         self.family.inner().reads.health.check_open()?;
         if let Some(failure) = &self.range_failure {
@@ -353,35 +396,88 @@ impl DbCursor {
         }
         if is_seek {
             self.failure = None;
+            self.begin_scan()?;
         }
-        let scan = match &mut self.scan {
-            Some(scan) => scan,
-            None if !is_seek => return Ok(false),
-            None => {
-                let built = self.build()?;
-                self.scan.insert(built)
-            }
+        let Ok(pinned) = &mut self.pinned else {
+            return Ok(false);
         };
-        run(scan)?;
-        if scan.take_proposed() {
-            self.family.data().request_check();
+        let (family, hidden_bytes) = (&self.family, self.hidden_bytes);
+        pinned.state.with_mut(|_, scan| {
+            let Some(scan) = scan else {
+                return Ok(false);
+            };
+            run(scan)?;
+            if scan.take_proposed() {
+                family.data().request_check();
+            }
+            let is_valid = scan.valid();
+            if hidden_bytes > 0 && is_valid {
+                ttl::shown(scan.value())?;
+            }
+            Ok(is_valid)
+        })
+    }
+
+    /// Builds the scan if there is none.
+    fn begin_scan(&mut self) -> Result<()> {
+        let pinned = match &mut self.pinned {
+            Ok(pinned) => pinned,
+            Err(error) => return Err(error.clone()),
+        };
+        let plan = ScanPlan {
+            family: &self.family,
+            options: &self.options,
+            bounds: &self.bounds,
+            time_limits: self.time_limits,
+            prefix_use: self.prefix_use,
+        };
+        let seqno = pinned.seqno;
+        pinned.state.with_mut(|hand, scan| {
+            if scan.is_none() {
+                *scan = Some(plan.build(hand.super_version(), seqno)?);
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs `change` on the scan, if there is one.
+    fn change_scan<R>(
+        &mut self,
+        change: impl for<'h> FnOnce(&mut Scan<'h, Runs<'h>>) -> R,
+    ) -> Option<R> {
+        let pinned = self.pinned.as_mut().ok()?;
+        pinned.state.with_mut(|_, scan| scan.as_mut().map(change))
+    }
+
+    /// Runs `read` on the scan, if it is at an entry.
+    #[inline]
+    fn at_entry<'s, R>(
+        &'s self,
+        read: impl for<'h> FnOnce(&'s Scan<'h, Runs<'h>>) -> R,
+    ) -> Option<R> {
+        let pinned = self.pinned.as_ref().ok()?;
+        pinned.state.with(|scan| match scan {
+            Some(scan) if scan.valid() => Some(read(scan)),
+            _ => None,
+        })
+    }
+
+    /// Drops the scan.
+    fn end_scan(&mut self) {
+        if let Ok(pinned) = &mut self.pinned {
+            pinned.state.with_mut(|_, scan| *scan = None);
         }
-        let is_valid = scan.valid();
-        if self.hidden_bytes > 0 && is_valid {
-            ttl::shown(scan.value())?;
-        }
-        Ok(is_valid)
     }
 
     /// The prefix use that is permitted for a scan from `key`, a key or bound within the bounds.
     fn prefix_use_from(&self, key: &[u8], direction: Direction) -> PrefixUse {
-        let Ok((hand, _)) = &self.pinned else {
+        let Ok(pinned) = &self.pinned else {
             return PrefixUse::None;
         };
         PrefixUse::of(
             key,
             direction,
-            hand.super_version().options.prefix_extractor.as_ref(),
+            pinned.super_version().options.prefix_extractor.as_ref(),
             &self.options,
             &self.bounds,
             &self.family.data().order,
@@ -420,30 +516,24 @@ impl DbCursor {
             return Ok(());
         };
         self.prefix_use = PrefixUse::None;
-        self.scan = None;
-        let rebuilt = self.build().and_then(|mut scan| {
-            scan.seek(&key)?;
-            Ok(scan)
+        self.end_scan();
+        let rebuilt = self.begin_scan().and_then(|()| {
+            let sought = self.change_scan(|scan| scan.seek(&key));
+            Ok(sought.unwrap_or(Ok(()))?)
         });
-        match rebuilt {
-            Ok(scan) => {
-                self.scan = Some(scan);
-                Ok(())
-            }
-            Err(error) => {
-                self.failure = Some(error.clone());
-                Err(error)
-            }
-        }
+        rebuilt.inspect_err(|error| {
+            self.end_scan();
+            self.failure = Some(error.clone());
+        })
     }
 
     fn seek_step(
         &mut self,
         prefix_use: PrefixUse,
-        run: impl FnOnce(&mut Scan<Runs>) -> Result<(), Fault<Blocking>>,
+        run: impl for<'h> FnOnce(&mut Scan<'h, Runs<'h>>) -> Result<(), Fault<Blocking>>,
     ) -> Result<bool> {
         if self.prefix_use != prefix_use {
-            self.scan = None;
+            self.end_scan();
             self.prefix_use = prefix_use;
         }
         let context = &self.family.inner().reads.context;
@@ -496,7 +586,7 @@ impl DbCursor {
             // Such a scan stays in the prefix of the key it finds, if it stays in one.
             Bound::Excluded(_) | Bound::Unbounded => PrefixUse::None,
         };
-        self.seek_step(prefix_use, Scan::seek_to_first)
+        self.seek_step(prefix_use, |scan| scan.seek_to_first())
     }
 
     /// Moves to the last entry; `true` if there is one.
@@ -513,7 +603,7 @@ impl DbCursor {
             }
             Bound::Unbounded => PrefixUse::None,
         };
-        self.seek_step(prefix_use, Scan::seek_to_last)
+        self.seek_step(prefix_use, |scan| scan.seek_to_last())
     }
 
     /// Moves to the next entry; `true` if there is one.
@@ -532,13 +622,13 @@ impl DbCursor {
             return self.next_of_latest();
         }
         self.prepare_step(Direction::Forward)?;
-        self.step(false, Scan::next)
+        self.step(false, |scan| scan.next())
     }
 
     /// Moves to the next entry of the latest state, in a tailing cursor.
     fn next_of_latest(&mut self) -> Result<bool> {
         let latest = self.family.inner().visibility.seqno();
-        let is_latest = matches!(&self.pinned, Ok((_, seqno)) if *seqno == latest);
+        let is_latest = matches!(&self.pinned, Ok(pinned) if pinned.seqno == latest);
         if !is_latest && let Some(key) = self.key().map(<[u8]>::to_vec) {
             let found = self.seek(&key)?;
             if !found || self.key() != Some(&key[..]) {
@@ -546,7 +636,7 @@ impl DbCursor {
             }
         }
         self.prepare_step(Direction::Forward)?;
-        self.step(false, Scan::next)
+        self.step(false, |scan| scan.next())
     }
 
     /// Moves to the previous entry; `true` if there is one.
@@ -556,60 +646,56 @@ impl DbCursor {
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         self.prepare_step(Direction::Backward)?;
-        self.step(false, Scan::prev)
+        self.step(false, |scan| scan.prev())
     }
 
     /// Whether the cursor is positioned on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
-        self.scan.as_ref().is_some_and(Scan::valid)
+        self.at_entry(|_| ()).is_some()
     }
 
     /// The key and value of the current entry.
     #[inline]
     #[must_use]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
-        let scan = self.scan.as_ref().filter(|scan| scan.valid())?;
-        Some((scan.key(), self.shown(scan.value())))
+        let (key, value) = self.at_entry(|scan| (scan.key(), scan.value()))?;
+        Some((key, self.shown(value)))
     }
 
     /// The key of the current entry.
     #[inline]
     #[must_use]
     pub fn key(&self) -> Option<&[u8]> {
-        self.scan
-            .as_ref()
-            .filter(|scan| scan.valid())
-            .map(Scan::key)
+        self.at_entry(|scan| scan.key())
     }
 
     /// The value of the current entry.
     #[inline]
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
-        self.scan
-            .as_ref()
-            .filter(|scan| scan.valid())
-            .map(|scan| match self.options.keys_only {
-                true => &[],
-                false => self.shown(scan.value()),
-            })
+        self.at_entry(|scan| match self.options.keys_only {
+            true => &[],
+            false => self.shown(scan.value()),
+        })
     }
 
     /// An owned key and value of the current entry; a long value is not copied.
     #[must_use]
     pub fn pinned_entry(&self) -> Option<(PinnedSlice, PinnedSlice)> {
-        let scan = self.scan.as_ref().filter(|scan| scan.valid())?;
-        if self.options.keys_only {
-            return Some((PinnedSlice::copy_of(scan.key()), PinnedSlice::default()));
-        }
-        let value = scan.pinned_value();
-        let value = match self.hidden_bytes {
-            0 => value,
-            _ => value.subslice(0..self.shown(&value).len()),
-        };
-        Some((PinnedSlice::copy_of(scan.key()), value))
+        self.at_entry(|scan| {
+            let key = PinnedSlice::copy_of(scan.key());
+            if self.options.keys_only {
+                return (key, PinnedSlice::default());
+            }
+            let value = scan.pinned_value();
+            let value = match self.hidden_bytes {
+                0 => value,
+                _ => value.subslice(0..self.shown(&value).len()),
+            };
+            (key, value)
+        })
     }
 
     /// The part of a stored value that is shown: in a TTL database, without the appended time.
@@ -639,9 +725,8 @@ impl DbCursor {
             Some(bounds) => {
                 self.range_failure = None;
                 self.bounds = self.options.bounds().narrowed(&order, bounds);
-                if let Some(scan) = &mut self.scan {
-                    scan.set_bounds(self.bounds.clone());
-                }
+                let bounds = self.bounds.clone();
+                self.change_scan(|scan| scan.set_bounds(bounds));
             }
             None => self.range_failure = Some(no_prefix_range(order.name())),
         }
@@ -654,8 +739,10 @@ impl DbCursor {
             options: self.options.clone(),
             bounds: self.bounds.clone(),
             time_limits: self.time_limits,
-            pinned: self.pinned.clone(),
-            scan: None,
+            pinned: match &self.pinned {
+                Ok(pinned) => Ok(Pinned::new(Arc::clone(pinned.state.owner()), pinned.seqno)),
+                Err(error) => Err(error.clone()),
+            },
             hidden_bytes: self.hidden_bytes,
             prefix_use: PrefixUse::None,
             range_failure: self.range_failure.clone(),
@@ -665,7 +752,7 @@ impl DbCursor {
 
     /// Narrows the bounds of a cursor that was not positioned yet.
     pub(super) fn narrow(&mut self, range: impl IterateBounds) {
-        debug_assert!(self.scan.is_none());
+        debug_assert!(self.change_scan(|_| ()).is_none());
         let order = &self.family.data().order;
         match range.into_bounds(order) {
             Some(bounds) => self.bounds = std::mem::take(&mut self.bounds).narrowed(order, bounds),
@@ -675,7 +762,11 @@ impl DbCursor {
 
     /// The prefix that the cursor stays in since the last seek.
     pub(super) fn prefix(&self) -> Option<&[u8]> {
-        self.scan.as_ref().and_then(Scan::prefix)
+        let pinned = self.pinned.as_ref().ok()?;
+        let scan = pinned
+            .state
+            .with(|scan| scan.as_ref().map(|scan| scan.prefix()));
+        scan.flatten()
     }
 
     pub(super) fn stays_in_prefixes(&self) -> bool {
@@ -698,9 +789,10 @@ impl DbCursor {
     }
 
     fn repin(&mut self) -> Result<()> {
-        self.scan = None;
+        self.end_scan();
         self.failure = None;
-        self.pinned = pin(&self.family, &self.options);
+        self.pinned =
+            pin(&self.family, &self.options).map(|(hand, seqno)| Pinned::new(hand, seqno));
         match &self.pinned {
             Ok(_) => Ok(()),
             Err(error) => Err(error.clone()),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use koeldb_base::entity::default_column;
 use koeldb_base::key::{MAX_SEQNO, encode_into, user_key};
 use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
-use koeldb_base::merge_operator::{MergeOperator, Merger, merge_values};
+use koeldb_base::merge_operator::{Merger, merge_values};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::stats::{Statistics, Ticker};
 use koeldb_base::{
@@ -41,29 +41,25 @@ enum Position {
 }
 
 /// The state and the limits of a scan, which do not change.
-pub(crate) struct ScanContext {
+///
+/// It borrows from the super-version for `'h`: a scan counts no references to what all scans share.
+pub(crate) struct ScanContext<'h> {
     pub(crate) order: KeyOrder,
     pub(crate) seqno: SeqNo,
-    pub(crate) merge_operator: Option<Arc<dyn MergeOperator>>,
-    /// The name of the column family.
-    pub(crate) family_name: Arc<str>,
+    pub(crate) merger: Merger<'h>,
     pub(crate) tombstones: ScanTombstones,
     /// The prefix extractor of a scan that ends when the prefix changes.
-    pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
+    pub(crate) prefix_extractor: Option<&'h dyn PrefixExtractor>,
     /// The number of versions of one key stepped over before a seek skips the rest.
     pub(crate) skips_before_seek: u64,
     /// The number of entries that one movement may skip.
     pub(crate) skippable_max: u64,
-    pub(crate) statistics: Option<Statistics>,
+    pub(crate) statistics: Option<&'h Statistics>,
     /// The ranges without keys; `None` if the scan does not see all entries.
-    pub(crate) deleted_ranges: Option<Arc<DeletedRanges>>,
+    pub(crate) deleted_ranges: Option<&'h DeletedRanges>,
 }
 
-impl ScanContext {
-    fn merger(&self) -> Merger<'_> {
-        Merger::new(self.merge_operator.as_deref(), &self.family_name)
-    }
-
+impl ScanContext<'_> {
     #[cold]
     fn count_reseek(&self) {
         if let Some(statistics) = &self.statistics {
@@ -73,9 +69,9 @@ impl ScanContext {
 }
 
 /// A scan of the merged entries of a column family.
-pub(crate) struct Scan<C> {
+pub(crate) struct Scan<'h, C> {
     inner: C,
-    view: ScanContext,
+    view: ScanContext<'h>,
     bounds: KeyBounds,
     at: Position,
     /// The current user key.
@@ -98,10 +94,10 @@ const HIDDEN_STEPS: u32 = 4;
 
 type Step<C> = Result<(), Fault<<C as Cursor>::Suspend>>;
 
-impl<C: RunsCursor> Scan<C> {
+impl<'h, C: RunsCursor> Scan<'h, C> {
     pub(crate) fn new(
         inner: C,
-        view: ScanContext,
+        view: ScanContext<'h>,
         bounds: KeyBounds,
         limits: Arc<ScanLimits>,
     ) -> Self {
@@ -132,7 +128,7 @@ impl<C: RunsCursor> Scan<C> {
     /// Passes the visible range, from the current position, to readahead.
     fn limit(&self) {
         let order = &self.view.order;
-        let extractor = self.view.prefix_extractor.as_ref();
+        let extractor = self.view.prefix_extractor;
         let is_leading = |prefix: &&Vec<u8>| extractor.is_some_and(|e| e.is_leading(prefix));
         let prefix = self.prefix.as_ref().filter(is_leading);
         let within = prefix.and_then(|prefix| PrefixRange(prefix).into_bounds(order));
@@ -511,12 +507,7 @@ impl<C: RunsCursor> Scan<C> {
             break;
         }
         let newest_first: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
-        self.value = merge_values(
-            self.view.merger(),
-            &self.key,
-            base.as_deref(),
-            &newest_first,
-        )?;
+        self.value = merge_values(self.view.merger, &self.key, base.as_deref(), &newest_first)?;
         Ok(())
     }
 
@@ -642,7 +633,7 @@ impl<C: RunsCursor> Scan<C> {
         }
         let newest_first: Vec<&[u8]> = oldest_first.iter().rev().map(Vec::as_slice).collect();
         let base = has_base.then_some(self.value.as_slice());
-        self.value = merge_values(self.view.merger(), &self.key, base, &newest_first)?;
+        self.value = merge_values(self.view.merger, &self.key, base, &newest_first)?;
         Ok(true)
     }
 

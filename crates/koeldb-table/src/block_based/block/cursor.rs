@@ -13,7 +13,7 @@ use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo};
 use super::super::format::BlockHandle;
 use super::bytes::{LINE_BYTES, prefetch, prefetch_all};
 use super::entry::bad_entry;
-use super::{Block, BlockSlices, EntryLayout, Start, ValueRange};
+use super::{Block, EntryLayout, HeldBlock, Start, ValueRange};
 
 /// The distance by which a cursor prefetches ahead of an entry.
 const SCAN_AHEAD_BYTES: usize = 1024;
@@ -90,8 +90,8 @@ enum KeyLocation {
 /// A position in a block. [`BlockCursor::valid`] tells whether it is on an entry; some calls
 /// require it.
 #[derive(Clone, Debug)]
-pub struct BlockCursor {
-    block: Block,
+pub struct BlockCursor<'t> {
+    block: HeldBlock<'t>,
     format: KeyFormat,
     layout: EntryLayout,
     valid: bool,
@@ -108,12 +108,12 @@ pub struct BlockCursor {
     handle: BlockHandle,
 }
 
-impl BlockCursor {
+impl<'t> BlockCursor<'t> {
     /// Creates an unpositioned cursor.
     #[must_use]
-    pub fn new(block: Block, layout: EntryLayout, format: KeyFormat) -> Self {
+    pub fn new(block: impl Into<HeldBlock<'t>>, layout: EntryLayout, format: KeyFormat) -> Self {
         BlockCursor {
-            block,
+            block: block.into(),
             format,
             layout,
             valid: false,
@@ -129,10 +129,21 @@ impl BlockCursor {
     }
 
     /// Switches to another block of the same kind, unpositioned.
-    pub fn reset(&mut self, block: Block, layout: EntryLayout) {
+    pub fn reset(&mut self, block: HeldBlock<'t>, layout: EntryLayout) {
         self.block = block;
         self.layout = layout;
         self.valid = false;
+    }
+
+    /// Returns a cursor at the same position with a counted reference to its block.
+    pub(in super::super) fn detached<'a>(&self) -> BlockCursor<'a> {
+        BlockCursor {
+            block: self.block.detached(),
+            format: self.format.clone(),
+            key: self.key.clone(),
+            rewritten: self.rewritten.clone(),
+            ..*self
+        }
     }
 
     /// Whether the cursor is positioned on an entry.
@@ -147,12 +158,9 @@ impl BlockCursor {
     #[must_use]
     pub fn key(&self) -> &[u8] {
         match self.key_place {
-            KeyLocation::Block(start, end) => self
-                .block
-                .bytes
-                .as_slice()
-                .get(start..end)
-                .unwrap_or_default(),
+            KeyLocation::Block(start, end) => {
+                self.block.contents().get(start..end).unwrap_or_default()
+            }
             KeyLocation::Buffer => &self.key,
             KeyLocation::Rewritten => &self.rewritten,
         }
@@ -163,7 +171,7 @@ impl BlockCursor {
     #[inline]
     #[must_use]
     pub fn value(&self) -> &[u8] {
-        self.value.of(self.block.bytes.as_slice())
+        self.value.of(self.block.contents())
     }
 
     /// The position of the entry's value.
@@ -175,7 +183,7 @@ impl BlockCursor {
     /// The value of the entry, pinned in the block.
     #[must_use]
     pub fn pinned_value(&self) -> PinnedSlice {
-        self.block.bytes.pin(self.value)
+        self.block.pin(self.value)
     }
 
     /// The handle of the entry, in the handles layout.
@@ -187,7 +195,7 @@ impl BlockCursor {
     /// The block that the cursor reads.
     #[must_use]
     pub fn block(&self) -> &Block {
-        &self.block
+        self.block.block()
     }
 
     /// Moves to the first entry.
@@ -205,8 +213,8 @@ impl BlockCursor {
     /// # Errors
     /// See [`BlockCursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.start_at((self.block.restart_count as usize).saturating_sub(1));
-        self.step_until_before(self.block.entries_end as usize)
+        self.start_at((self.block.sections.restart_count as usize).saturating_sub(1));
+        self.step_until_before(self.block.sections.entries_end as usize)
     }
 
     /// Moves to the first entry at or after the internal key `target`.
@@ -216,7 +224,7 @@ impl BlockCursor {
     pub fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
         let start = {
-            let view = BlockSlices::new(&self.block, self.layout);
+            let view = self.block.slices(self.layout);
             if view.guesses_in_data(&self.format) {
                 view.guess(&self.format, target)?
             } else {
@@ -260,7 +268,7 @@ impl BlockCursor {
             return Ok(());
         }
         let restart = {
-            let view = BlockSlices::new(&self.block, self.layout);
+            let view = self.block.slices(self.layout);
             view.restarts
                 .partition_point(|word| (u32::from_le_bytes(*word) as usize) < end)
         };
@@ -271,7 +279,7 @@ impl BlockCursor {
     /// Prepares the entry at a restart point as the next one.
     fn start_at(&mut self, restart: usize) {
         self.valid = false;
-        let view = BlockSlices::new(&self.block, self.layout);
+        let view = self.block.slices(self.layout);
         self.next = view.restart_offset(restart);
         let end = self.next.saturating_add(SCAN_AHEAD_BYTES);
         let end = end.min(view.entries.len());
@@ -294,7 +302,7 @@ impl BlockCursor {
     /// Moves to the entry at offset `next`, if there is one.
     fn step(&mut self) -> Result<()> {
         self.valid = false;
-        let view = BlockSlices::new(&self.block, self.layout);
+        let view = self.block.slices(self.layout);
         let at = self.next;
         if at >= view.entries.len() {
             return Ok(());

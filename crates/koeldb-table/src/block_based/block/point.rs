@@ -100,15 +100,17 @@ impl Block {
     /// next block.
     #[inline]
     fn hashed_restart(&self, contents: &[u8], user: &[u8]) -> Option<usize> {
-        if self.bucket_count == 0 {
+        if self.sections.bucket_count == 0 {
             return None;
         }
-        let bucket = hash32(user, HASH_SEED).checked_rem(u32::from(self.bucket_count))?;
-        let at = self.buckets_at.checked_add(bucket)?;
+        let bucket = hash32(user, HASH_SEED).checked_rem(u32::from(self.sections.bucket_count))?;
+        let at = self.sections.buckets_at.checked_add(bucket)?;
         match *contents.get(at as usize)? {
             BUCKET_COLLISION => None,
-            BUCKET_EMPTY => (self.restart_count as usize).checked_sub(1),
-            restart => Some(usize::from(restart)).filter(|&r| r < self.restart_count as usize),
+            BUCKET_EMPTY => (self.sections.restart_count as usize).checked_sub(1),
+            restart => {
+                Some(usize::from(restart)).filter(|&r| r < self.sections.restart_count as usize)
+            }
         }
     }
 }

@@ -118,7 +118,7 @@ pub(super) struct Lookahead {
     table: Arc<BlockBasedReader>,
     /// The level of the table, to continue in the next table.
     level: Option<Arc<dyn TableLevel>>,
-    index: IndexPath,
+    index: IndexPath<'static>,
     direction: Direction,
     /// Whether the index is positioned on a block that was not returned yet.
     fresh: bool,
@@ -135,7 +135,7 @@ impl Lookahead {
         Lookahead {
             table: Arc::clone(place.table),
             level,
-            index: place.index.clone(),
+            index: place.index.detached(),
             direction: place.direction,
             fresh: true,
             ended: false,

@@ -557,8 +557,7 @@ impl ScanSource {
 
     /// Begins readahead with the block that is entered.
     fn begin_plan(&mut self, place: &ScanPosition<'_>, bytes: u64) {
-        let level = self.level.clone().filter(|_| self.settings.reads.is_some());
-        let mut lookahead = Lookahead::new(place, level);
+        let mut lookahead = Lookahead::new(place, self.level.clone());
         let room = match &self.settings.reads {
             Some(reads) => reads.bytes_left(),
             None => u64::MAX,
@@ -711,8 +710,13 @@ impl BlockSource for ScanSource {
         self.fetch(place, handle)
     }
 
-    fn set_level(&mut self, level: &Arc<dyn TableLevel>) {
-        self.level = Some(Arc::clone(level));
+    /// Whether reads overlap: only then are they issued before the scan reaches the next table.
+    fn reads_levels(&self) -> bool {
+        self.settings.reads.is_some()
+    }
+
+    fn set_level(&mut self, level: Arc<dyn TableLevel>) {
+        self.level = Some(level);
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) const DELETED_STEPS: u32 = 16;
 /// The deleted keys that a scan steps over before it proposes their range.
 pub(super) const DELETED_RUN: u32 = 128;
 
-impl<C: RunsCursor> Scan<C> {
+impl<C: RunsCursor> Scan<'_, C> {
     /// Seeks behind a range without keys around the current deleted key, if one is known.
     #[cold]
     #[inline(never)]

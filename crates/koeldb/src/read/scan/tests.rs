@@ -14,10 +14,11 @@
 //! cursor below. `all` and `back` list all positions. `REWRITE=1` writes the actual output.
 
 use std::cmp::Ordering;
+use std::sync::LazyLock;
 
 use datadriven::TestCase;
 use koeldb_base::Comparator;
-use koeldb_base::merge_operator::StringAppend;
+use koeldb_base::merge_operator::{MergeOperator, StringAppend};
 use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::range_del::{FragmentedTombstones, RunTombstones};
 
@@ -60,7 +61,7 @@ fn bound(case: &mut TestCase, included: &str, excluded: &str) -> Bound<Vec<u8>> 
     }
 }
 
-fn begin(case: &mut TestCase, text: &str) -> Scan<Entries> {
+fn begin(case: &mut TestCase, text: &str) -> Scan<'static, Entries> {
     let order = match case.take_flag("nocase").unwrap() {
         true => KeyOrder::new(IgnoresCase),
         false => KeyOrder::Bytewise,
@@ -72,12 +73,15 @@ fn begin(case: &mut TestCase, text: &str) -> Scan<Entries> {
     tombstones.extend(RunTombstones::new([list]).map(|own| (own, 1)));
     let is_merging = case.take_flag("merge").unwrap();
     let prefix_bytes: Option<usize> = case.try_take_arg("prefix").unwrap();
+    static APPEND: LazyLock<StringAppend> = LazyLock::new(StringAppend::default);
+    let operator = is_merging.then(|| &*APPEND as &dyn MergeOperator);
+    let extractor =
+        |bytes| -> &'static dyn PrefixExtractor { Box::leak(Box::new(FixedPrefix::new(bytes))) };
     let view = ScanContext {
         seqno,
-        family_name: "default".into(),
-        merge_operator: is_merging.then(|| Arc::new(StringAppend::default()) as _),
+        merger: Merger::new(operator, "default"),
         tombstones,
-        prefix_extractor: prefix_bytes.map(|bytes| Arc::new(FixedPrefix::new(bytes)) as _),
+        prefix_extractor: prefix_bytes.map(extractor),
         skips_before_seek: case.try_take_arg("skips").unwrap().unwrap_or(8),
         skippable_max: case.try_take_arg("skippable").unwrap().unwrap_or(u64::MAX),
         statistics: None,
@@ -93,7 +97,7 @@ fn begin(case: &mut TestCase, text: &str) -> Scan<Entries> {
 }
 
 /// The position of a scan after a movement.
-fn position(scan: &Scan<Entries>, moved: Step<Entries>) -> String {
+fn position(scan: &Scan<'_, Entries>, moved: Step<Entries>) -> String {
     match moved {
         Err(Fault::Error(error)) => format!("error: {error}"),
         Err(Fault::Suspend(never)) => match never {},
@@ -106,7 +110,7 @@ fn position(scan: &Scan<Entries>, moved: Step<Entries>) -> String {
     }
 }
 
-fn move_by(scan: &mut Scan<Entries>, movement: &str) -> Step<Entries> {
+fn move_by(scan: &mut Scan<'_, Entries>, movement: &str) -> Step<Entries> {
     match movement.split_once(' ').unwrap_or((movement, "")) {
         ("first", "") => scan.seek_to_first(),
         ("last", "") => scan.seek_to_last(),

@@ -1,0 +1,111 @@
+//! A block that a cursor keeps in memory, with copies of the fields that each step needs.
+//!
+//! A cursor that owned a copy of the block would count references to its bytes and to the structure
+//! that speeds up searches, besides the one that keeps the block in the cache. This one counts only
+//! the last, or none if the reader of the table keeps the block.
+//!
+//! Invariants of [`HeldBlock`]: `cached` is a block of entries; `bytes` points to the bytes of that
+//! block, which neither move nor change while `cached` lives; `sections` are those of the block.
+#![expect(
+    unsafe_code,
+    reason = "one load less on the way to every entry of a scan"
+)]
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use koeldb_base::{ArcRef, PinnedSlice, Result};
+
+use super::{Block, BlockSlices, EntryLayout, Sections, ValueRange};
+use crate::source::CachedBlock;
+
+/// A block of entries that stays in memory while this is held, or for `'t`.
+#[derive(Clone, Debug)]
+pub struct HeldBlock<'t> {
+    bytes: NonNull<[u8]>,
+    pub(super) sections: Sections,
+    cached: ArcRef<'t, CachedBlock>,
+}
+
+// SAFETY: `bytes` is a shared view of memory that never changes, kept alive by `cached`, which may
+// be sent.
+unsafe impl Send for HeldBlock<'_> {}
+
+// SAFETY: as for `Send`; nothing can be written through `bytes`.
+unsafe impl Sync for HeldBlock<'_> {}
+
+impl<'t> HeldBlock<'t> {
+    /// Holds a block of entries.
+    ///
+    /// # Errors
+    /// `Corruption` if it is of another kind: two handles of different kinds refer to one block.
+    #[inline]
+    pub fn new(cached: impl Into<ArcRef<'t, CachedBlock>>) -> Result<Self> {
+        let cached = cached.into();
+        let block = cached.entries()?;
+        Ok(HeldBlock {
+            bytes: NonNull::from(block.bytes.as_slice()),
+            sections: block.sections,
+            cached,
+        })
+    }
+
+    /// Returns the block with a counted reference.
+    pub(in super::super) fn detached<'a>(&self) -> HeldBlock<'a> {
+        HeldBlock {
+            bytes: self.bytes,
+            sections: self.sections,
+            cached: self.cached.detached(),
+        }
+    }
+
+    /// The layout of values, for blocks other than a delta-encoded index.
+    pub(in super::super) fn layout(&self) -> EntryLayout {
+        self.sections.layout()
+    }
+
+    /// The bytes of the block.
+    #[inline]
+    pub(super) fn contents(&self) -> &[u8] {
+        // SAFETY: by the invariants the pointer is to bytes that live and stay the same as long as
+        // `self.cached`.
+        unsafe { self.bytes.as_ref() }
+    }
+
+    /// The sections of the block as slices.
+    #[inline]
+    pub(super) fn slices(&self, layout: EntryLayout) -> BlockSlices<'_> {
+        BlockSlices::of(self.contents(), &self.sections, layout)
+    }
+
+    /// Pins a value, so that it outlives the block.
+    pub(super) fn pin(&self, value: ValueRange) -> PinnedSlice {
+        self.cached.bytes().pin(value)
+    }
+
+    /// The block itself.
+    #[inline]
+    pub(super) fn block(&self) -> &Block {
+        match &**self.cached {
+            CachedBlock::Entries(block) => block,
+            CachedBlock::Filter(_) | CachedBlock::Raw(_) => {
+                unreachable!("only blocks of entries are held")
+            }
+        }
+    }
+}
+
+impl From<Block> for HeldBlock<'_> {
+    fn from(block: Block) -> Self {
+        HeldBlock {
+            bytes: NonNull::from(block.bytes.as_slice()),
+            sections: block.sections,
+            cached: Arc::new(CachedBlock::Entries(block)).into(),
+        }
+    }
+}
