@@ -39,6 +39,12 @@ unsafe impl Send for HeldBlock<'_> {}
 // SAFETY: as for `Send`; nothing can be written through `bytes`.
 unsafe impl Sync for HeldBlock<'_> {}
 
+/// What keeps the memory alive may itself be sent and shared.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<ArcRef<'static, CachedBlock>>();
+};
+
 impl<'t> HeldBlock<'t> {
     /// Holds a block of entries.
     ///
