@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use crate::write::direct::slot_count;
 use crate::write_stall::{StallCause, StallCondition};
-use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::sync::{lock_plain as lock, stripe_count};
 
 /// Totals of flushes or compactions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -278,7 +277,7 @@ struct DirectCounters(OnceLock<Box<[SlotCounters]>>);
 impl DirectCounters {
     #[inline]
     fn of(&self, slot: usize) -> &SlotCounters {
-        let counters = || (0..slot_count()).map(|_| SlotCounters::default());
+        let counters = || (0..stripe_count()).map(|_| SlotCounters::default());
         &self.0.get_or_init(|| counters().collect())[slot]
     }
 

@@ -23,14 +23,14 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::sync::{
-    AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Thread, cores, current, lock,
-    park, spin_loop,
+    AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Padded, Thread, current, lock,
+    park, spin_loop, stripe_count,
 };
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 
 use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
 use super::queue::{CommitEnv, CommitMode};
-use super::writer::{Apart, preferred};
+use super::writer::preferred;
 use crate::batch::verify;
 
 /// The number of operations up to which a batch passes the gate.
@@ -60,11 +60,11 @@ pub(super) fn is_small(count: u32, records: &[u8]) -> bool {
 }
 
 type Families = Arc<Vec<ColumnFamilyMemtable>>;
-type Slot = Apart<Mutex<Option<Families>>>;
+type Slot = Padded<Mutex<Option<Families>>>;
 
 /// The gate of a database, and the batches behind it.
 pub(super) struct DirectWrites {
-    is_open: Apart<AtomicBool>,
+    is_open: Padded<AtomicBool>,
     /// The number of groups, up to the last one, that could have passed; changed by the leader.
     groups: AtomicU32,
     /// Created when the gate opens for the first time.
@@ -76,14 +76,14 @@ struct Batches {
     /// The memtables while the gate is open.
     slots: Box<[Slot]>,
     /// The last sequence number that a batch has.
-    last: Apart<AtomicU64>,
+    last: Padded<AtomicU64>,
     /// For the first number of each inserted batch its last number; see [`Batches::mark`].
     ///
     /// There are as many as the batches of all slots can have numbers.
     marks: Box<[AtomicU64]>,
     /// The last published number; changed by the thread that publishes.
-    published: Apart<AtomicU64>,
-    state: Apart<AtomicU32>,
+    published: Padded<AtomicU64>,
+    state: Padded<AtomicU32>,
     sleepers: Mutex<Vec<Thread>>,
     /// The first number of a batch that could not be inserted; the largest number without one.
     failed_from: AtomicU64,
@@ -109,7 +109,7 @@ impl<E: CommitEnv> Drop for Unmarked<'_, E> {
 impl DirectWrites {
     pub(super) fn new() -> Self {
         DirectWrites {
-            is_open: Apart(AtomicBool::new(false)),
+            is_open: Padded(AtomicBool::new(false)),
             groups: AtomicU32::new(0),
             batches: OnceLock::new(),
         }
@@ -135,7 +135,7 @@ impl DirectWrites {
 
     /// Opens the gate; called by the leader while nothing is being inserted.
     pub(super) fn open(&self, commit: &CommitState) {
-        let batches = self.batches.get_or_init(|| Batches::new(slot_count()));
+        let batches = self.batches.get_or_init(|| Batches::new(stripe_count()));
         // Leaders refuse numbers beyond the largest one.
         if batches.failure.get().is_some() || commit.last_seqno > MAX_SEQNO / 2 {
             return;
@@ -211,23 +211,15 @@ impl DirectWrites {
     }
 }
 
-/// The number of slots: more than threads that run.
-pub(crate) fn slot_count() -> usize {
-    match cfg!(loom) {
-        true => 2,
-        false => (2 * cores()).next_power_of_two().clamp(8, 64),
-    }
-}
-
 impl Batches {
     fn new(slots: usize) -> Self {
         let marks = slots * to_usize(u64::from(COUNT_MAX));
         Batches {
-            slots: (0..slots).map(|_| Apart(Mutex::default())).collect(),
-            last: Apart(AtomicU64::new(0)),
+            slots: (0..slots).map(|_| Padded(Mutex::default())).collect(),
+            last: Padded(AtomicU64::new(0)),
             marks: (0..marks).map(|_| AtomicU64::new(0)).collect(),
-            published: Apart(AtomicU64::new(0)),
-            state: Apart(AtomicU32::new(0)),
+            published: Padded(AtomicU64::new(0)),
+            state: Padded(AtomicU32::new(0)),
             sleepers: Mutex::default(),
             failed_from: AtomicU64::new(u64::MAX),
             failure: OnceLock::new(),

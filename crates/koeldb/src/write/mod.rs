@@ -10,7 +10,7 @@
 
 mod apply;
 pub(crate) mod commit;
-pub(crate) mod direct;
+mod direct;
 mod flush;
 pub(crate) mod fold;
 mod low_priority;

@@ -24,12 +24,12 @@ use std::sync::OnceLock;
 
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::sync::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, SPINS, Thread, current, lock,
-    park, spin_loop,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, Padded, SPINS, Thread, current,
+    lock, park, spin_loop,
 };
 use koeldb_base::{Error, Result, SeqNo};
 
-use super::writer::{Apart, WriterId};
+use super::writer::WriterId;
 
 /// The number of groups that fit in the pipeline.
 const SLOTS: usize = if cfg!(loom) { 2 } else { 256 };
@@ -69,10 +69,10 @@ pub(crate) struct Pipeline {
     is_ordered: bool,
     slots: Box<[InsertingGroup]>,
     /// The number of groups that have entered; only a leader changes it.
-    entered: Apart<AtomicU64>,
+    entered: Padded<AtomicU64>,
     /// The number of groups that have left.
-    left: Apart<AtomicU64>,
-    state: Apart<AtomicU32>,
+    left: Padded<AtomicU64>,
+    state: Padded<AtomicU32>,
     /// The leader that waits.
     awaiting: Mutex<Option<Thread>>,
     /// The error after which no group is published.
@@ -102,9 +102,9 @@ impl Pipeline {
         Pipeline {
             is_ordered,
             slots: slots.collect(),
-            entered: Apart(AtomicU64::new(0)),
-            left: Apart(AtomicU64::new(0)),
-            state: Apart(AtomicU32::new(0)),
+            entered: Padded(AtomicU64::new(0)),
+            left: Padded(AtomicU64::new(0)),
+            state: Padded(AtomicU32::new(0)),
             awaiting: Mutex::default(),
             broken: OnceLock::new(),
         }

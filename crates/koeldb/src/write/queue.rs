@@ -23,7 +23,8 @@ use std::time::Duration;
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::sync::{
-    AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, SPINS, cores, lock, yield_now,
+    AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, Padded, SPINS, cores, lock,
+    yield_now,
 };
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::Clock;
@@ -31,7 +32,7 @@ use koeldb_fs::Clock;
 use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
 use super::direct::{DirectWrites, is_small};
 use super::pipeline::{Pipeline, PipelineEnv, PipelineSlot};
-use super::writer::{Apart, InsertionOrder, Phase, Request, Writer, WriterId, Writers};
+use super::writer::{InsertionOrder, Phase, Request, Writer, WriterId, Writers};
 use crate::batch::{WriteBatch, verify};
 use crate::options::DbOptions;
 use crate::wal_set::BATCHES_MAX;
@@ -187,15 +188,15 @@ struct Member<'q> {
 /// The queue of writers, and the state of the leader.
 pub(crate) struct WriteQueue {
     /// [`EMPTY`], [`LED`], or the writer that was linked last.
-    newest: Apart<AtomicU32>,
-    commit: Apart<Mutex<CommitState>>,
+    newest: Padded<AtomicU32>,
+    commit: Padded<Mutex<CommitState>>,
     /// The writers that the leader has unlinked and not served, oldest first.
     unlinked: Mutex<VecDeque<WriterId>>,
     /// Whether `unlinked` has any; only the leader changes it.
     has_unlinked: AtomicBool,
     writers: Writers,
     /// The number of waiting writers that spin.
-    spinning: Apart<AtomicUsize>,
+    spinning: Padded<AtomicUsize>,
     /// The bound of `spinning`.
     pub(crate) spinners_max: usize,
     /// The bound of the spins of one wait.
@@ -290,12 +291,12 @@ impl Drop for Members<'_> {
 impl WriteQueue {
     pub(crate) fn new(commit: CommitState, insertion: Insertion, group_bytes_max: usize) -> Self {
         WriteQueue {
-            newest: Apart(AtomicU32::new(EMPTY)),
-            commit: Apart(Mutex::new(commit)),
+            newest: Padded(AtomicU32::new(EMPTY)),
+            commit: Padded(Mutex::new(commit)),
             unlinked: Mutex::default(),
             has_unlinked: AtomicBool::new(false),
             writers: Writers::new(),
-            spinning: Apart(AtomicUsize::new(0)),
+            spinning: Padded(AtomicUsize::new(0)),
             spinners_max: cores().saturating_sub(1),
             spins_max: u32::MAX,
             insertion,

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use koeldb_base::sync::{
     AtomicBool, AtomicU32, Mutex, Ordering, Thread, current, lock, park, park_timeout, spin_loop,
+    thread_number,
 };
 use koeldb_base::{Error, Result, SeqNo};
 
@@ -38,10 +39,6 @@ fn segment() -> Box<[Writer]> {
 
 /// The capacity for records that a place keeps.
 const RECORDS_KEPT: usize = 64 << 10;
-
-/// A value on a pair of cache lines of its own.
-#[repr(align(128))]
-pub(super) struct Apart<T>(pub(super) T);
 
 /// The phases of a waiting writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -315,20 +312,10 @@ pub(super) struct Writers {
     more: Box<[OnceLock<Box<[Writer]>>]>,
 }
 
-/// Returns a number of this thread, so that different threads look in different places first.
-#[cfg(not(loom))]
+/// Returns a number of this thread, so that different threads look in different places first. A model
+/// has few places.
 pub(super) fn preferred() -> usize {
-    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    thread_local! {
-        static PREFERRED: usize = NEXT.fetch_add(1, Ordering::Relaxed);
-    }
-    PREFERRED.with(|preferred| *preferred)
-}
-
-/// A model has few places.
-#[cfg(loom)]
-pub(super) fn preferred() -> usize {
-    0
+    if cfg!(loom) { 0 } else { thread_number() }
 }
 
 impl Writers {
