@@ -1,6 +1,9 @@
 //! Random operations with many sets of options, which must not change the results.
 
-use koeldb::{ConfigOptions, Options};
+use std::sync::Arc;
+
+use koeldb::fs::MemoryFileSystem;
+use koeldb::{ConfigOptions, Env, Options};
 use koeldb_testkit::random::mix;
 use koeldb_testkit::variety::{Drawer, Suite};
 use koeldb_testkit::{Floors, Random};
@@ -54,7 +57,9 @@ fn options_change_no_answer() {
                 true => random.below(1 << (1 + FAMILIES)),
                 false => 0,
             };
-            let base = model::base_options();
+            let mut base = model::base_options();
+            let memory = Arc::new(MemoryFileSystem::new());
+            base.set_env(&Env::new(memory, Arc::new(model::DateOfSteps)));
             model::run_under(1000 + script, steps, || {
                 settings(&drawer, &mut random, &base, reversed)
             });

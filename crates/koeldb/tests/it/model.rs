@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use koeldb::fs::{MemoryFileSystem, SystemClock};
+use koeldb::fs::{Clock, MemoryFileSystem, SystemClock};
 use koeldb::{
     BlockBasedOptions, BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions,
     CompactRangeOptions, CompactionStyle, Db, DbIterator, Direction, Env, Error, ErrorKind,
@@ -97,6 +99,28 @@ pub(crate) const REVERSE: &str = "rocksdb.ReverseBytewiseComparator";
 
 fn key(random: &mut Random) -> Vec<u8> {
     format!("key{:03}", random.below(60)).into_bytes()
+}
+
+/// The number of steps of all runs.
+static STEPS: AtomicU64 = AtomicU64::new(0);
+
+/// A clock whose date moves with the steps of runs alone, 10 ms each: tables that grow old within a
+/// second would have a slow machine compact without an end.
+#[derive(Debug)]
+pub(crate) struct DateOfSteps;
+
+impl Clock for DateOfSteps {
+    fn now(&self) -> Duration {
+        SystemClock.now()
+    }
+
+    fn unix_micros(&self) -> u64 {
+        1_577_836_800_000_000 + 10_000 * STEPS.load(Ordering::Relaxed)
+    }
+
+    fn sleep(&self, duration: Duration) {
+        SystemClock.sleep(duration);
+    }
 }
 
 pub(crate) fn base_options() -> Options {
@@ -257,6 +281,7 @@ pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Set
         .collect();
     let mut snapshots: Vec<(Snapshot, Vec<Model>)> = Vec::new();
     for step in 0..steps {
+        STEPS.fetch_add(1, Ordering::Relaxed);
         let chosen = random.index(families.len());
         let family = families[chosen].clone();
         let model = &mut models[chosen];
