@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::write_stall::{StallCause, StallCondition};
-use koeldb_base::sync::{lock_plain as lock, stripe_count};
+use koeldb_base::sync::{Padded, lock_plain as lock, stripe_count};
 
 /// Totals of flushes or compactions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -262,9 +262,8 @@ impl OwnedCounter {
     }
 }
 
-/// The writes of a slot that had no leader, on cache lines of their own.
+/// The writes of a slot that had no leader.
 #[derive(Debug, Default)]
-#[repr(align(128))]
 struct SlotCounters {
     writes: OwnedCounter,
     bytes: OwnedCounter,
@@ -272,12 +271,12 @@ struct SlotCounters {
 
 /// The counters of all slots, created with the first write without a leader.
 #[derive(Debug, Default)]
-struct DirectCounters(OnceLock<Box<[SlotCounters]>>);
+struct DirectCounters(OnceLock<Box<[Padded<SlotCounters>]>>);
 
 impl DirectCounters {
     #[inline]
     fn of(&self, slot: usize) -> &SlotCounters {
-        let counters = || (0..stripe_count()).map(|_| SlotCounters::default());
+        let counters = || (0..stripe_count()).map(|_| Padded::default());
         &self.0.get_or_init(|| counters().collect())[slot]
     }
 

@@ -271,7 +271,7 @@ impl Batches {
                 env.publish(last);
                 self.published.0.store(last, Ordering::Release);
             }
-            // Who marked a batch or began to sleep before this is seen; who does so later sees the
+            // A mark or a sleeper from before this is seen; a thread that comes later sees the
             // published number.
             if state.swap(0, Ordering::AcqRel) & AWAITED != 0 {
                 self.wake();

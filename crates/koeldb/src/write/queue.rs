@@ -563,8 +563,8 @@ impl WriteQueue {
         count: u32,
         mode: CommitMode,
     ) -> Result<()> {
-        if mode.disable_wal
-            && let Some(written) = self.write_directly(inner, records, count, mode)
+        if self.may_pass_gate(records, count, mode)
+            && let Some(written) = self.direct.write(&**inner, records, count, mode)
         {
             return written;
         }
@@ -588,18 +588,10 @@ impl WriteQueue {
         alone.map(|_| ())
     }
 
-    /// Writes a batch without a leader; `None` if the gate for such writes is closed to it.
-    fn write_directly(
-        &self,
-        inner: &Arc<impl CommitEnv>,
-        records: &[u8],
-        count: u32,
-        mode: CommitMode,
-    ) -> Option<Result<()>> {
-        let may_pass = self.direct.is_open() && is_small(count, records);
-        may_pass
-            .then(|| self.direct.write(&**inner, records, count, mode))
-            .flatten()
+    /// Whether a batch may be written without a leader; the gate for such writes may close meanwhile.
+    #[inline]
+    fn may_pass_gate(&self, records: &[u8], count: u32, mode: CommitMode) -> bool {
+        mode.disable_wal && self.direct.is_open() && is_small(count, records)
     }
 
     #[inline(never)]
@@ -631,7 +623,10 @@ impl WriteQueue {
         let spins = spins_for(records, mode);
         // If it fails, the leader that unlinks the writer releases its place.
         match self.wait_for_leader(&**inner, writer, spins, mode)? {
-            Phase::Leading if self.can_write_directly(&**inner, records, count, mode) => {
+            Phase::Leading
+                if self.may_pass_gate(records, count, mode) && inner.may_write_directly() =>
+            {
+                // Others pass the gate, too.
                 self.hand_off();
                 writer.take_outcome(records.len())?;
                 return self.write(inner, records, count, mode);
@@ -648,20 +643,6 @@ impl WriteQueue {
         }
         self.wait_for_end(writer, spins);
         writer.take_outcome(records.len())
-    }
-
-    /// Whether a leader would better write its batch directly, as others do.
-    fn can_write_directly(
-        &self,
-        inner: &impl CommitEnv,
-        records: &[u8],
-        count: u32,
-        mode: CommitMode,
-    ) -> bool {
-        mode.disable_wal
-            && is_small(count, records)
-            && self.direct.is_open()
-            && inner.may_write_directly()
     }
 
     /// Waits until the writer leads, is to insert, or its group has ended.
