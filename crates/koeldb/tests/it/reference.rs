@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 
 use koeldb::{Effect, OptionInfo, Options};
 
-use super::settings::{CONVERSIONS, Sources};
-
 /// Features that options without effect belong to: a feature and its options on each line.
 const REASONS: &str = include_str!("reference/reasons.txt");
 
@@ -67,32 +65,6 @@ fn reason(info: &OptionInfo) -> &'static str {
     named.next().map_or(OTHER, |(reason, _)| reason)
 }
 
-/// Returns the modules that read an option: a crate and a module of its root.
-fn readers(sources: &Sources, info: &OptionInfo) -> String {
-    let mut modules = BTreeSet::new();
-    for path in sources.readers(info.name) {
-        let is_conversion = CONVERSIONS.iter().any(|name| path.ends_with(name));
-        if is_conversion && path.components().any(|part| part.as_os_str() == "options") {
-            continue;
-        }
-        let mut parts = path
-            .components()
-            .map(|part| part.as_os_str().to_string_lossy());
-        let Some(name) = parts.by_ref().take_while(|part| part != "src").last() else {
-            continue;
-        };
-        let module = parts.next().unwrap_or_default();
-        let module = module.trim_end_matches(".rs");
-        modules.insert(format!("`{}::{module}`", name.replace('-', "_")));
-    }
-    let first: Vec<_> = modules.into_iter().take(3).collect();
-    if first.is_empty() {
-        "the modules to which `koeldb::options` passes it".to_owned()
-    } else {
-        first.join(", ")
-    }
-}
-
 /// Returns the setters written by hand: name and file of each `pub fn set_…`.
 fn setters() -> BTreeSet<String> {
     let directory = repository().join("crates/koeldb/src/options");
@@ -127,7 +99,7 @@ fn code(text: &str) -> String {
     }
 }
 
-fn row(info: &OptionInfo, sources: &Sources, setters: &BTreeSet<String>) -> String {
+fn row(info: &OptionInfo, setters: &BTreeSet<String>) -> String {
     let other = SETTERS.iter().find(|(option, _)| *option == info.name);
     let by_name = other.map_or_else(
         || format!("set_{}", info.name),
@@ -139,7 +111,7 @@ fn row(info: &OptionInfo, sources: &Sources, setters: &BTreeSet<String>) -> Stri
         None => "by text".to_owned(),
     };
     let effect = match info.effect {
-        Effect::Honoured => format!("honoured in {}", readers(sources, info)),
+        Effect::Honoured => "honoured".to_owned(),
         Effect::Accepted => format!("accepted, without effect: {}", reason(info)),
         Effect::Refused => format!("refused unless it is the default: {}", reason(info)),
         effect => panic!("{effect:?} of {}", info.name),
@@ -180,7 +152,7 @@ fn counts(out: &mut String, infos: &[OptionInfo]) {
 }
 
 fn reference(infos: &[OptionInfo]) -> String {
-    let (sources, setters) = (Sources::load(), setters());
+    let setters = setters();
     let mut out = String::from(INTRODUCTION);
     counts(&mut out, infos);
     let mut sections: Vec<&str> = infos.iter().map(|info| info.section).collect();
@@ -192,7 +164,7 @@ fn reference(infos: &[OptionInfo]) -> String {
         );
         let of_section = || infos.iter().filter(|info| info.section == section);
         for info in of_section().filter(|info| info.effect != Effect::Removed) {
-            out.push_str(&row(info, &sources, &setters));
+            out.push_str(&row(info, &setters));
         }
         let removed = of_section().filter(|info| info.effect == Effect::Removed);
         let removed: Vec<_> = removed.map(|info| format!("`{}`", info.name)).collect();
@@ -220,7 +192,7 @@ setter, by name in an option string (`Options::apply_str`) or by an OPTIONS file
 (`Options::load_latest`). Options whose column *at run time* is *yes* can be changed while the
 database is open (`Db::set_options`, `Db::set_db_options`).
 
-An option is *honoured*: the named modules read it. Or it is *accepted*: it is kept, written back
+An option is *honoured*: the code reads it, which a test checks. Or it is *accepted*: it is kept, written back
 and announced by each open that sets it, but has no effect; it could only change speed, space or
 figures. Or it is *refused*: a value other than the default is an error that names the option,
 because it would change answers or durability.

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use koeldb::{Effect, Options};
 
 /// Sources of the engine that read options, without tests.
-pub(super) struct Sources(Vec<(PathBuf, String)>);
+struct Sources(Vec<(PathBuf, String)>);
 
 /// Files of `koeldb::options` that pass options on to other parts.
-pub(super) const CONVERSIONS: &[&str] = &[
+const CONVERSIONS: &[&str] = &[
     "conversion.rs",
     "memtable.rs",
     "cache.rs",
@@ -21,7 +21,7 @@ pub(super) const CONVERSIONS: &[&str] = &[
 const HOMONYMS: &[&str] = &["low_pri_pool_ratio"];
 
 impl Sources {
-    pub(super) fn load() -> Self {
+    fn load() -> Self {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut sources = Vec::new();
         for name in ["koeldb", "koeldb-lsm", "koeldb-table", "koeldb-log"] {
@@ -32,7 +32,7 @@ impl Sources {
     }
 
     /// Returns the files that access a field or call a method of this name.
-    pub(super) fn readers(&self, field: &str) -> Vec<&Path> {
+    fn readers(&self, field: &str) -> Vec<&Path> {
         let is_read = |text: &str| {
             text.match_indices(field).any(|(at, _)| {
                 let before = text[..at].trim_end();
