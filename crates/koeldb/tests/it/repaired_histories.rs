@@ -26,12 +26,16 @@ fn lose(fs: &MemoryFileSystem, names: &[&str]) {
 
 fn options(fs: &MemoryFileSystem) -> Options {
     let mut options = Options::new();
+    let mut locks = TransactionDbOptions::new();
+    locks
+        .set_transaction_lock_timeout(0)
+        .set_default_lock_timeout(0);
     options
         .create_if_missing(true)
         .create_missing_column_families(true)
         .set_avoid_flush_during_shutdown(true)
         .set_disable_auto_compactions(true)
-        .set_transactions(&TransactionDbOptions::new())
+        .set_transactions(&locks)
         .set_merge_operator(StringAppend::new(","));
     options.set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)));
     options
@@ -99,7 +103,7 @@ impl History {
         }
     }
 
-    /// Makes a random step; a step that waits for a lock is left out.
+    /// Makes a random step; a step that needs a lock of another transaction is left out.
     fn step(&mut self) {
         self.step += 1;
         let step = self.step;
