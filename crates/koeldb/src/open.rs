@@ -40,6 +40,7 @@ use crate::spans;
 use crate::table_files::TableFiles;
 use crate::ttl::{self, TtlOptions};
 use crate::write::commit::{ColumnFamilyMemtable, CommitState};
+use crate::write::recent_writes::RecentWrites;
 
 use crate::tree::{NewFamily, add_families};
 use families::{ColumnFamilyToOpen, family_list, refuse_embedded_blobs};
@@ -188,6 +189,7 @@ impl Opening {
             last_seqno,
             wal_check_bytes: 0,
             families: Arc::new(families.values().map(ColumnFamilyMemtable::of).collect()),
+            recent: RecentWrites::default(),
         };
         report.orphans_removed = if self.read_only {
             Vec::new()

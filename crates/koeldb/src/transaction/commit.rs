@@ -7,13 +7,16 @@ use koeldb_base::error::WriteOutcome;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 
 use super::errors;
-use super::tracker::Tracker;
+use super::tracker::{Tracked, Tracker};
 use super::validation::{Seen, changed_in_memtables, check_unchanged};
 use crate::batch::WriteBatch;
 use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
+use crate::context::Context;
 use crate::options::{ValidationTier, WriteOptions};
 use crate::write::commit::CommitPipeline;
+use crate::write::queue::CommitCheck;
+use crate::write::recent_writes::{GroupCheck, key_hash};
 
 /// The column families of the keys of a commit, each held once.
 struct KeyFamilies<'c> {
@@ -45,10 +48,52 @@ fn live_family(families: &ColumnFamilySet, cf: u32) -> Result<Arc<ColumnFamilyDa
     })
 }
 
+/// A commit whose keys are validated up to a sequence number.
+struct Validated<'c> {
+    context: &'c Context,
+    tier: ValidationTier,
+    seqno: SeqNo,
+    families: Vec<Cow<'c, Arc<ColumnFamilyData>>>,
+    /// The keys, each with the index of its column family.
+    keys: Vec<(usize, &'c Tracked)>,
+}
+
+impl CommitCheck for Validated<'_> {
+    fn validated(&self) -> SeqNo {
+        self.seqno
+    }
+
+    fn in_group(&self) -> Option<GroupCheck> {
+        let mut families = self.families.iter();
+        let hashes_differ = families.all(|family| family.order.equal_keys_have_equal_bytes());
+        let keys = self.keys.iter();
+        hashes_differ.then(|| GroupCheck {
+            validated: self.seqno,
+            keys: keys.map(|(_, key)| key_hash(key.cf, &key.key)).collect(),
+            admitted: None,
+        })
+    }
+
+    fn validate_rest(&self) -> Result<()> {
+        for &(index, tracked) in &self.keys {
+            let family = &self.families[index];
+            match changed_in_memtables(family, &tracked.key, self.seqno)? {
+                Seen::Unchanged => {}
+                Seen::Changed => return Err(errors::conflict(&tracked.key, self.context)),
+                Seen::NeedsTables => {
+                    check_unchanged(family, &tracked.key, self.seqno, self.tier, self.context)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Writes a batch if no tracked key has changed before its place in the order of commits.
 ///
 /// Keys are checked before the queue, against memtables and tables, up to the visible sequence
-/// number. The leader then checks only what was written since, in memtables.
+/// number. The leader of the commit's group then checks what was written since
+/// (`write::recent_writes`). A transaction that writes nothing takes effect at the visible number.
 pub(super) fn commit_validated(
     commit: &Arc<CommitPipeline>,
     batch: &WriteBatch,
@@ -65,7 +110,7 @@ pub(super) fn commit_validated(
     }
     let mode = commit.check_write(batch, options)?;
     // Read before the memtables, which then have every entry up to it.
-    let checked = commit.visibility.seqno();
+    let seqno = commit.visibility.seqno();
     let mut families = KeyFamilies {
         live: &commit.families,
         held: Vec::new(),
@@ -73,33 +118,26 @@ pub(super) fn commit_validated(
     let mut keys = Vec::new();
     for tracked in tracker.iter() {
         let index = families.index_of(tracked.cf)?;
-        let since = tracked.since.unwrap_or(checked);
-        if since < checked {
+        let since = tracked.since.unwrap_or(seqno);
+        if since < seqno {
             let family = &families.held[index];
             check_unchanged(family, &tracked.key, since, tier, &commit.context)?;
         }
         keys.push((index, tracked));
     }
-    let check_rest = |last_seqno: SeqNo| {
-        if last_seqno == checked {
-            return Ok(());
-        }
-        for &(index, tracked) in &keys {
-            let family = &families.held[index];
-            match changed_in_memtables(family, &tracked.key, checked)? {
-                Seen::Unchanged => {}
-                Seen::Changed => return Err(errors::conflict(&tracked.key, &commit.context)),
-                Seen::NeedsTables => {
-                    check_unchanged(family, &tracked.key, checked, tier, &commit.context)?;
-                }
-            }
-        }
-        Ok(())
+    if batch.records().is_empty() {
+        return Ok(seqno);
+    }
+    let check = Validated {
+        context: &commit.context,
+        tier,
+        seqno,
+        families: families.held,
+        keys,
     };
-    let written =
-        commit
-            .queue
-            .write_checked(commit, batch.records(), batch.count(), mode, check_rest);
+    let written = commit
+        .queue
+        .write_checked(commit, batch.records(), batch.count(), mode, &check);
     if written.is_err() {
         commit.health.report_failures();
     }

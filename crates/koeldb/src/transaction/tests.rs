@@ -1,6 +1,7 @@
 //! Transactions in interleavings that one thread makes step by step.
 
 mod cleared;
+mod group_commits;
 mod lock_release;
 mod lost_updates;
 

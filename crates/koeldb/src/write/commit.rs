@@ -25,8 +25,9 @@ use super::apply::{insert, position_of};
 use super::fold::MergeFolding;
 use super::low_priority::LowPriorityWrites;
 use super::queue::{CommitEnv, CommitMode, Insertion, StallTimeout, WriteQueue};
+use super::recent_writes::{KeyHash, RecentWrites, key_hash};
 use crate::background::Background;
-use crate::batch::{Operation, WriteBatch, sum_of, verify};
+use crate::batch::{BatchIter, Operation, WriteBatch, sum_of, verify};
 use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
 use crate::context::Context;
@@ -137,6 +138,8 @@ pub(crate) struct CommitState {
     pub(crate) wal_check_bytes: u64,
     /// The column families by ascending id; shared with the members of a group during insertion.
     pub(crate) families: Arc<Vec<ColumnFamilyMemtable>>,
+    /// The keys of the latest writes, for the checks of optimistic commits.
+    pub(crate) recent: RecentWrites,
 }
 
 impl CommitState {
@@ -402,6 +405,20 @@ impl CommitEnv for CommitPipeline {
             self.context
                 .count(Ticker::WriteDoneByOther, batches as u64 - 1);
         }
+    }
+
+    fn hash_keys(&self, records: &[u8], note: &mut dyn FnMut(KeyHash)) -> bool {
+        let mut operations = BatchIter::new(records);
+        while let Ok(next) = operations.next_operation() {
+            match next {
+                Some(operation) if operation.value_type == ValueType::RangeDeletion => {
+                    return false;
+                }
+                Some(operation) => note(key_hash(operation.cf, operation.key)),
+                None => return true,
+            }
+        }
+        false
     }
 
     #[inline]

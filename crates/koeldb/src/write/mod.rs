@@ -17,6 +17,7 @@ mod low_priority;
 pub(crate) mod marked_write;
 mod pipeline;
 pub(crate) mod queue;
+pub(crate) mod recent_writes;
 mod room;
 mod seal;
 pub(crate) mod sections;

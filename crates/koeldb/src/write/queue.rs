@@ -32,6 +32,7 @@ use koeldb_fs::Clock;
 use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
 use super::direct::{DirectWrites, is_small};
 use super::pipeline::{Pipeline, PipelineEnv, PipelineSlot};
+use super::recent_writes::{GroupCheck, KeyHash};
 use super::writer::{InsertionOrder, Phase, Request, Writer, WriterId, Writers};
 use crate::batch::{WriteBatch, verify};
 use crate::options::DbOptions;
@@ -66,6 +67,9 @@ pub(crate) trait CommitEnv: Send + Sync + 'static {
         mode: CommitMode,
     ) -> Result<SeqNo>;
 
+    /// Calls `note` with the hash of each key that the records write; false if they write others.
+    fn hash_keys(&self, records: &[u8], note: &mut dyn FnMut(KeyHash)) -> bool;
+
     /// Counts a group whose log write is complete, or not required.
     fn count_committed(&self, batches: usize, bytes: usize, mode: CommitMode);
 
@@ -94,6 +98,23 @@ pub(crate) trait CommitEnv: Send + Sync + 'static {
     /// Counts a batch of `count` operations that was inserted without a leader, from a slot that no
     /// other thread has.
     fn count_direct(&self, slot: usize, count: u32, bytes: usize);
+}
+
+/// The check of an optimistic commit: no key was written since a sequence number.
+///
+/// The transaction has validated its keys up to that number before it commits.
+pub(crate) trait CommitCheck {
+    /// The number up to which the keys are validated.
+    fn validated(&self) -> SeqNo;
+
+    /// Returns the check by the leader of a group; `None` if hashes of keys do not tell them apart.
+    fn in_group(&self) -> Option<GroupCheck>;
+
+    /// Searches for writes after the validated number, which are all in the memtables.
+    ///
+    /// # Errors
+    /// A conflict, and errors of the search.
+    fn validate_rest(&self) -> Result<()>;
 }
 
 /// The write options that the members of a group have in common.
@@ -183,6 +204,14 @@ impl Insertion {
 struct Member<'q> {
     writer: WriterId,
     request: MutexGuard<'q, Request>,
+}
+
+/// The end of the wait of a queued writer.
+enum Queued<'q> {
+    /// Its group has ended, with the answer to its check.
+    Ended(Option<GroupCheck>),
+    /// It leads, and has not written.
+    Leads(Leadership<'q>),
 }
 
 /// The queue of writers, and the state of the leader.
@@ -488,6 +517,19 @@ impl WriteQueue {
         }
     }
 
+    /// The number of queued writers; called by the leader.
+    #[cfg(test)]
+    pub(crate) fn queued_count(&self) -> usize {
+        let mut count = lock(&self.unlinked).len();
+        let mut place = self.newest.0.load(Ordering::Acquire);
+        while place >= FIRST_PLACE {
+            count += 1;
+            let writer = self.writers.get(place - FIRST_PLACE);
+            place = writer.older.load(Ordering::Relaxed);
+        }
+        count
+    }
+
     /// Gives back the places of writers that gave up; called by a leader that waits.
     pub(crate) fn release_left(&self) {
         let mut unlinked = lock(&self.unlinked);
@@ -571,7 +613,25 @@ impl WriteQueue {
         if self.try_lead() {
             return self.lead_alone(inner, records, count, mode);
         }
-        self.write_queued(inner, records, count, mode)
+        self.write_behind(inner, records, count, mode)
+    }
+
+    /// Commits a batch that found a leader.
+    #[inline(never)]
+    fn write_behind(
+        &self,
+        inner: &Arc<impl CommitEnv>,
+        records: &[u8],
+        count: u32,
+        mode: CommitMode,
+    ) -> Result<()> {
+        match self.write_queued(inner, records, count, mode, None)? {
+            Queued::Ended(_) => Ok(()),
+            Queued::Leads(leadership) => {
+                let alone = self.commit_alone(inner, leadership, records, count, mode);
+                alone.map(|_| ())
+            }
+        }
     }
 
     /// Commits a batch as the leader that was just elected.
@@ -594,44 +654,58 @@ impl WriteQueue {
         mode.disable_wal && self.direct.is_open() && is_small(count, records)
     }
 
-    #[inline(never)]
+    /// Writes a batch as a member of a group, unless the writer leads and must write alone.
+    ///
+    /// A commit with a `check` is left out of its group unless the answer is clean.
     fn write_queued(
         &self,
         inner: &Arc<impl CommitEnv>,
         records: &[u8],
         count: u32,
         mode: CommitMode,
-    ) -> Result<()> {
+        check: Option<GroupCheck>,
+    ) -> Result<Queued<'_>> {
         let left = || inner.remaining_wait(mode);
         if mode.no_slowdown || mode.stall_timeout.is_some() {
             left()?;
         }
+        let is_checked = check.is_some();
+        let reopens = !is_checked && mode.disable_wal && is_small(count, records);
         let Some((id, writer)) = self.claim_or_lead(left)? else {
-            return self.lead_alone(inner, records, count, mode);
+            return Ok(Queued::Leads(self.leadership(reopens)));
         };
         {
             let mut request = lock(&writer.request);
             request.records.clear();
             request.records.extend_from_slice(records);
-            (request.count, request.mode) = (count, mode);
+            (request.count, request.mode, request.check) = (count, mode, check);
         }
         writer.begin(Phase::Waiting);
         if !self.link(id, writer) {
             writer.take_outcome(records.len())?;
-            return self.lead_alone(inner, records, count, mode);
+            return Ok(Queued::Leads(self.leadership(reopens)));
         }
         let spins = spins_for(records, mode);
         // If it fails, the leader that unlinks the writer releases its place.
         match self.wait_for_leader(&**inner, writer, spins, mode)? {
             Phase::Leading
-                if self.may_pass_gate(records, count, mode) && inner.may_write_directly() =>
+                if !is_checked
+                    && self.may_pass_gate(records, count, mode)
+                    && inner.may_write_directly() =>
             {
                 // Others pass the gate, too.
                 self.hand_off();
                 writer.take_outcome(records.len())?;
-                return self.write(inner, records, count, mode);
+                self.write(inner, records, count, mode)?;
+                return Ok(Queued::Ended(None));
             }
-            Phase::Leading => self.lead_group(inner, (id, writer)),
+            Phase::Leading => {
+                let leadership = self.leadership(false);
+                if let Some(leadership) = self.lead_group(inner, leadership, (id, writer)) {
+                    writer.take_outcome(records.len())?;
+                    return Ok(Queued::Leads(leadership));
+                }
+            }
             Phase::Inserting => {
                 let order = lock(&writer.request).insertion.take();
                 if let Some(order) = order {
@@ -642,7 +716,12 @@ impl WriteQueue {
             _ => {}
         }
         self.wait_for_end(writer, spins);
-        writer.take_outcome(records.len())
+        let check = match is_checked {
+            true => lock(&writer.request).check.take(),
+            false => None,
+        };
+        writer.take_outcome(records.len())?;
+        Ok(Queued::Ended(check))
     }
 
     /// Waits until the writer leads, is to insert, or its group has ended.
@@ -685,8 +764,20 @@ impl WriteQueue {
     }
 
     /// Takes the writers that wait into the group of a leader.
-    fn gather(&self, id: WriterId) -> (Members<'_>, CommitMode) {
-        let request = lock(&self.writers.get(id).request);
+    ///
+    /// A commit whose check is unsure is told so, and left out; `None` if it is the leader's own.
+    fn gather(
+        &self,
+        inner: &impl CommitEnv,
+        commit: &mut CommitState,
+        id: WriterId,
+    ) -> Option<(Members<'_>, CommitMode)> {
+        let mut request = lock(&self.writers.get(id).request);
+        let mut last = commit.last_seqno;
+        if !admit(inner, commit, &mut request, last) {
+            return None;
+        }
+        last += SeqNo::from(request.count);
         let mut mode = request.mode;
         let mut bytes = request.records.len();
         let mut members = Members {
@@ -703,7 +794,7 @@ impl WriteQueue {
             && members.list.len() < BATCHES_MAX
         {
             let writer = self.writers.get(next);
-            let request = lock(&writer.request);
+            let mut request = lock(&writer.request);
             let is_member = !request.is_turn
                 && request.mode.may_join(mode)
                 && bytes + request.records.len() <= bytes_max;
@@ -716,6 +807,14 @@ impl WriteQueue {
                 writer.release();
                 continue;
             }
+            if !admit(inner, commit, &mut request, last) {
+                drop(request);
+                if writer.finish(None) {
+                    writer.wake();
+                }
+                continue;
+            }
+            last += SeqNo::from(request.count);
             bytes += request.records.len();
             mode.sync |= request.mode.sync;
             members.list.push(Member {
@@ -725,7 +824,7 @@ impl WriteQueue {
         }
         self.has_unlinked
             .store(!unlinked.is_empty(), Ordering::Relaxed);
-        (members, mode)
+        Some((members, mode))
     }
 
     /// Returns the number of bytes of records at which a group accepts no more members.
@@ -740,19 +839,31 @@ impl WriteQueue {
     }
 
     /// Commits the group of a leader; all its writers, the leader too, are told when it has ended.
-    fn lead_group(&self, inner: &Arc<impl CommitEnv>, leader: (WriterId, &Writer)) {
-        let mut leadership = self.leadership(false);
-        let (mut members, mode) = self.gather(leader.0);
+    ///
+    /// Returns leadership, and does nothing, if the check of the leader's own commit is unsure.
+    fn lead_group<'q>(
+        &self,
+        inner: &Arc<impl CommitEnv>,
+        mut leadership: Leadership<'q>,
+        leader: (WriterId, &Writer),
+    ) -> Option<Leadership<'q>> {
+        let gathered = self.gather(&**inner, &mut leadership.commit, leader.0);
+        let Some((mut members, mode)) = gathered else {
+            return Some(leadership);
+        };
         let first = match self.log_group(inner, &mut leadership.commit, &members.list, mode) {
             Ok(first) => first,
             Err(error) => {
                 drop(leadership);
                 members.fail(&error);
                 leader.1.finish(Some(error));
-                return;
+                return None;
             }
         };
         let last = leadership.commit.last_seqno;
+        if leadership.commit.recent.is_on() {
+            leadership.commit.recent.advance(first, last);
+        }
         let families = Arc::clone(&leadership.commit.families);
         let env = self.env(&**inner);
         let opens_gate = self.should_open_gate(&members.list, mode);
@@ -765,7 +876,7 @@ impl WriteQueue {
             let inserted = insert_members(&**inner, &families, &members.list, first);
             drop(std::mem::take(&mut members.list));
             self.complete(&**inner, slot, inserted);
-            return;
+            return None;
         }
         let insertions = members.list.len();
         let slot = self.pipeline.enter(&env, last, insertions, ids);
@@ -777,6 +888,7 @@ impl WriteQueue {
             std::mem::take(&mut members.list),
             first,
         );
+        None
     }
 
     /// Whether writers that have no log should do without a leader; called by the leader of a group.
@@ -787,8 +899,10 @@ impl WriteQueue {
             Insertion::Pipelined => true,
         };
         let mut requests = members.iter().map(|member| &member.request);
-        let is_small = requests.all(|request| is_small(request.count, &request.records));
-        is_concurrent && self.direct.count_group(mode.disable_wal && is_small)
+        // A commit of a transaction must know the keys of all writes.
+        let may_pass = requests
+            .all(|request| is_small(request.count, &request.records) && request.check.is_none());
+        is_concurrent && self.direct.count_group(mode.disable_wal && may_pass)
     }
 
     /// Whether the entries of a group may be inserted beside those of other groups.
@@ -867,24 +981,41 @@ impl WriteQueue {
         }
     }
 
-    /// Commits a batch alone, if `check` accepts the last sequence number when its turn comes.
+    /// Commits a batch if its check finds no conflict; returns its last sequence number.
     ///
-    /// All earlier writes are then in the memtables and visible. Returns the last sequence number
-    /// of the batch.
+    /// A commit that finds a leader becomes a member of a group if the leader's answer is clean.
+    /// Otherwise it leads: all earlier writes are in the memtables then, and it searches them.
     pub(crate) fn write_checked(
         &self,
         inner: &Arc<impl CommitEnv>,
         records: &[u8],
         count: u32,
         mode: CommitMode,
-        check: impl FnOnce(SeqNo) -> Result<()>,
+        check: &impl CommitCheck,
     ) -> Result<SeqNo> {
-        let leadership = self.lead();
-        self.pipeline.drain()?;
-        let last = leadership.commit.last_seqno;
-        check(last)?;
-        if records.is_empty() {
-            return Ok(last);
+        let mut leadership = if self.try_lead() {
+            self.leadership(false)
+        } else if let Some(in_group) = check.in_group() {
+            match self.write_queued(inner, records, count, mode, Some(in_group))? {
+                Queued::Ended(answer) => match answer.and_then(|answer| answer.admitted) {
+                    Some(last) => return Ok(last),
+                    None => self.lead(),
+                },
+                Queued::Leads(leadership) => leadership,
+            }
+        } else {
+            self.lead()
+        };
+        let commit = &mut *leadership.commit;
+        let last = commit.last_seqno;
+        let is_clean = last == check.validated()
+            || check
+                .in_group()
+                .is_some_and(|check| commit.recent.is_clean(&check, last));
+        if !is_clean {
+            self.pipeline.drain()?;
+            check.validate_rest()?;
+            commit.recent.cover(last);
         }
         self.commit_alone(inner, leadership, records, count, mode)
     }
@@ -924,6 +1055,9 @@ impl WriteQueue {
         verify(records, mode.protection).map_err(not_applied)?;
         let commit = &mut *leadership.commit;
         let first = inner.commit_group(commit, &[records], count, mode)?;
+        if commit.recent.is_on() {
+            note_alone(&**inner, commit, records, first);
+        }
         inner.count_committed(1, records.len(), mode);
         let last = commit.last_seqno;
         if self.pipeline.is_idle() && !(self.is_awaited() && self.passes_early()) {
@@ -987,6 +1121,38 @@ impl WriteQueue {
 fn spins_for(records: &[u8], mode: CommitMode) -> u32 {
     let is_short = mode.disable_wal && records.len() <= SMALL_BYTES;
     if is_short { SPINS_SMALL } else { SPINS }
+}
+
+/// Notes the keys of a member whose numbers follow `before`; false if its check is unsure.
+fn admit(
+    inner: &impl CommitEnv,
+    commit: &mut CommitState,
+    request: &mut Request,
+    before: SeqNo,
+) -> bool {
+    let last = before + SeqNo::from(request.count);
+    let recent = &mut commit.recent;
+    if let Some(check) = &mut request.check {
+        if !recent.is_clean(check, commit.last_seqno) {
+            return false;
+        }
+        check.admitted = Some(last);
+    }
+    if recent.is_on() {
+        let hash_keys = |note: &mut dyn FnMut(KeyHash)| inner.hash_keys(&request.records, note);
+        recent.note(request.count, last, hash_keys);
+    }
+    true
+}
+
+/// Notes the keys of a batch that was logged alone.
+#[cold]
+fn note_alone(inner: &impl CommitEnv, commit: &mut CommitState, records: &[u8], first: SeqNo) {
+    let last = commit.last_seqno;
+    let count = u32::try_from(last + 1 - first).unwrap_or(u32::MAX);
+    let hash_keys = |note: &mut dyn FnMut(KeyHash)| inner.hash_keys(records, note);
+    commit.recent.note(count, last, hash_keys);
+    commit.recent.advance(first, last);
 }
 
 /// Inserts the entries of one writer.

@@ -27,6 +27,7 @@ use koeldb_base::{Error, Result, SeqNo};
 use super::commit::ColumnFamilyMemtable;
 use super::pipeline::PipelineSlot;
 use super::queue::CommitMode;
+use super::recent_writes::GroupCheck;
 
 /// The number of places in a segment, which is allocated as a whole.
 const SEGMENT_PLACES: usize = if cfg!(loom) { 4 } else { 64 };
@@ -82,6 +83,8 @@ pub(super) struct Request {
     /// The number of operations.
     pub(super) count: u32,
     pub(super) mode: CommitMode,
+    /// The check by the leader, if it is the commit of an optimistic transaction.
+    pub(super) check: Option<GroupCheck>,
     /// Whether it is an exclusive turn, which belongs to no group.
     pub(super) is_turn: bool,
     /// The order to insert the entries.
@@ -218,13 +221,14 @@ impl Writer {
 
     /// Gives up waiting; false if a leader was faster.
     ///
-    /// The place no longer belongs to the writer then, so its records are freed under the lock, which
+    /// The place no longer belongs to the writer then, so its request is freed under the lock, which
     /// the next owner takes before it fills the place.
     pub(super) fn leave(&self) -> bool {
         let mut request = lock(&self.request);
         let has_left = self.advance(Phase::Waiting, Phase::Left).is_some();
         if has_left {
             request.records = Vec::new();
+            request.check = None;
         }
         has_left
     }

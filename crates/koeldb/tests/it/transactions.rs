@@ -32,6 +32,8 @@ struct Mode {
     is_pessimistic: bool,
     promise: Promise,
     pipelined: bool,
+    /// Whether writes skip the log, so that they may need no leader.
+    unlogged: bool,
 }
 
 fn mode_of(seed: u64) -> Mode {
@@ -43,6 +45,7 @@ fn mode_of(seed: u64) -> Mode {
             _ => Promise::ReadCommitted,
         },
         pipelined: seed >> 3 & 1 == 1,
+        unlogged: seed >> 4 & 3 == 3,
     }
 }
 
@@ -87,6 +90,17 @@ impl Worker<'_> {
 
     fn key(&mut self) -> u64 {
         self.random.below(self.keys)
+    }
+
+    fn write_options(&mut self) -> WriteOptions {
+        let mut options = WriteOptions::new();
+        if self.mode.unlogged {
+            // Some are logged, between those without a leader.
+            options.disable_wal(self.random.chance(9, 10));
+        } else {
+            options.set_sync(self.random.chance(1, 10));
+        }
+        options
     }
 
     fn value(&self) -> u64 {
@@ -196,10 +210,8 @@ impl Worker<'_> {
             options.set_expiration(1);
         }
         let begun = self.tick();
-        let mut transaction = self
-            .db
-            .transaction_opt(&WriteOptions::new(), &options)
-            .unwrap();
+        let write = self.write_options();
+        let mut transaction = self.db.transaction_opt(&write, &options).unwrap();
         let mut actions = Vec::new();
         let done = self
             .body(&mut transaction, &mut actions)
@@ -224,8 +236,20 @@ impl Worker<'_> {
 
     /// A write outside of transactions.
     fn write(&mut self) {
-        let (key, value, begun) = (self.key(), self.value(), self.tick());
-        let done = self.db.merge(key.to_string(), value.to_string());
+        let (key, value) = (self.key(), self.value());
+        let mut batch = WriteBatch::new();
+        batch.merge(key.to_string(), value.to_string());
+        // Batches of many keys, and ranges, are known to checks only as such.
+        let others = if self.random.chance(1, 10) { 40 } else { 0 };
+        for number in 0..others {
+            batch.put(format!("other {number}"), "");
+        }
+        if self.random.chance(1, 20) && !self.mode.is_pessimistic {
+            batch.delete_range("other 0", "other 9");
+        }
+        let options = self.write_options();
+        let begun = self.tick();
+        let done = self.db.write_opt(&batch, &options);
         let ended = self.tick();
         self.events.lock().unwrap().push(Event {
             actions: vec![Action::Append(key, value)],

@@ -4,6 +4,7 @@ use koeldb_base::sync::{AtomicBool, AtomicU8, AtomicU64, explore, explore_large,
 
 use super::*;
 use crate::health::failures::Failures;
+use crate::write::recent_writes::RecentWrites;
 
 const WRITES_MAX: usize = 4;
 
@@ -14,6 +15,42 @@ struct Fault {
     log: Option<u8>,
     /// The record that cannot be inserted.
     insert: Option<u8>,
+}
+
+/// The key of a record: 1 and 3 have the same.
+fn key_of(number: u8) -> KeyHash {
+    u64::from(number % 2)
+}
+
+/// The check of a commit that has read its key at `validated`.
+struct ModelCheck<'m> {
+    model: &'m Model,
+    number: u8,
+    validated: SeqNo,
+}
+
+impl CommitCheck for ModelCheck<'_> {
+    fn validated(&self) -> SeqNo {
+        self.validated
+    }
+
+    fn in_group(&self) -> Option<GroupCheck> {
+        Some(GroupCheck {
+            validated: self.validated,
+            keys: vec![key_of(self.number)],
+            admitted: None,
+        })
+    }
+
+    fn validate_rest(&self) -> Result<()> {
+        // All earlier writes are visible, those without a leader too.
+        let last = self.model.visible.load(Ordering::Acquire);
+        let model = self.model;
+        match model.has_changed(self.number, self.validated, last + 1) {
+            true => Err(Error::with_kind(ErrorKind::Busy, "a conflict")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// A model of the engine: a log of numbers, memtables that record inserted ones, and readers.
@@ -65,6 +102,11 @@ impl CommitEnv for Model {
         assert!(is_next, "only one leads");
         self.logged.store(commit.last_seqno, Ordering::Relaxed);
         Ok(first)
+    }
+
+    fn hash_keys(&self, records: &[u8], note: &mut dyn FnMut(KeyHash)) -> bool {
+        records.iter().for_each(|&number| note(key_of(number)));
+        true
     }
 
     fn count_committed(&self, _batches: usize, _bytes: usize, _how: CommitMode) {}
@@ -123,6 +165,7 @@ impl Model {
             last_seqno: 0,
             wal_check_bytes: 0,
             families: Arc::default(),
+            recent: RecentWrites::default(),
         };
         Arc::new(Model {
             queue: WriteQueue::new(commit, insertion, 1 << 20),
@@ -170,6 +213,43 @@ impl Model {
             );
         }
         written
+    }
+
+    /// Whether the key of `number` was written after `validated` and before `end`.
+    fn has_changed(&self, number: u8, validated: SeqNo, end: SeqNo) -> bool {
+        let [begin, end] = [validated + 1, end].map(koeldb_base::coding::to_usize);
+        let mut between = self.inserted[begin..end].iter();
+        between.any(|inserted| {
+            let found = inserted.load(Ordering::Relaxed);
+            found != 0 && key_of(found) == key_of(number)
+        })
+    }
+
+    /// Commits a record whose key was read before; returns whether there was no conflict.
+    fn commit(self: &Arc<Self>, number: u8) -> bool {
+        let validated = self.visible.load(Ordering::Acquire);
+        let check = ModelCheck {
+            model: self,
+            number,
+            validated,
+        };
+        let mode = CommitMode::default();
+        match self.queue.write_checked(self, &[number], 1, mode, &check) {
+            Ok(last) => {
+                let own = &self.inserted[koeldb_base::coding::to_usize(last)];
+                assert_eq!(own.load(Ordering::Relaxed), number);
+                assert!(self.visible.load(Ordering::Acquire) >= last);
+                assert!(!self.has_changed(number, validated, last), "a lost update");
+                true
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Busy);
+                assert_eq!(self.inserted_up_to_visible(number), 0);
+                let end = self.visible.load(Ordering::Acquire) + 1;
+                assert!(self.has_changed(number, validated, end));
+                false
+            }
+        }
     }
 
     /// Checks that everything up to `seqno` is in the memtables.
@@ -519,5 +599,49 @@ fn a_close_is_seen_behind_the_gate() {
         };
         let acknowledged: usize = writers.map(|writer| writer.join().unwrap()).iter().sum();
         assert_eq!(acknowledged as u64, last);
+    });
+}
+
+/// Model: a commit fails if and only if its key was written between its validation and its number.
+#[test]
+fn a_commit_in_a_group_conflicts_exactly_with_the_writes_since_its_validation() {
+    for (is_on, insertion) in [
+        (true, Insertion::Shared),
+        (true, Insertion::Pipelined),
+        (false, Insertion::Pipelined),
+    ] {
+        explore_large("write queue, commits with checks", move || {
+            let model = Model::new(insertion, Fault::default());
+            if is_on {
+                model.queue.lead().commit.recent.cover(0);
+            }
+            let writers = [1, 2].map(|number| {
+                let model = Arc::clone(&model);
+                spawn(move || model.commit(number))
+            });
+            model.write(3).unwrap();
+            let [first, second] = writers.map(|writer| writer.join().unwrap());
+            assert!(second, "no other write is of its key");
+            let last = 2 + u64::from(first);
+            assert_eq!(model.visible.load(Ordering::Acquire), last);
+            model.read();
+        });
+    }
+}
+
+/// Model: a commit knows the writes that passed the gate before it.
+#[test]
+fn a_commit_conflicts_with_a_write_without_a_leader() {
+    explore("write queue, a commit at an open gate", || {
+        let model = Model::with_gate(Fault::default());
+        let writer = spawn({
+            let model = Arc::clone(&model);
+            move || model.write_unlogged(3).unwrap()
+        });
+        let committed = model.commit(1);
+        writer.join().unwrap();
+        let last = 1 + u64::from(committed);
+        assert_eq!(model.visible.load(Ordering::Acquire), last);
+        model.read();
     });
 }
