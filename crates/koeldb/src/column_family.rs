@@ -21,6 +21,7 @@ use crate::options::{
 use crate::property;
 use crate::read::ReadOptions;
 use crate::read::{DbCursor, DbIterator, IteratorMode, MultiGetStream, PinnedSlices};
+use crate::ttl;
 
 /// The default read options; creating and dropping options takes as long as a short read.
 static DEFAULT_READ: ReadOptions = ReadOptions::new();
@@ -656,6 +657,37 @@ thread_local! {
 impl fmt::Debug for ColumnFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ColumnFamily({:?})", self.data().name)
+    }
+}
+
+impl DbInner {
+    /// Writes a batch; locks its keys meanwhile if transactions are pessimistic.
+    #[inline]
+    pub(crate) fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        if self.context.table_files.ttl.is_some() {
+            return self.write_with_times(batch, options);
+        }
+        if self.key_locks.are_in_use() {
+            return self.write_locked(batch, options);
+        }
+        self.commit.write(batch, options)
+    }
+
+    #[inline(never)]
+    fn write_locked(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        let _locks = self.key_locks.lock_keys_of(batch)?;
+        self.commit.write(batch, options)
+    }
+
+    /// Writes a batch with the present time appended to each value.
+    fn write_with_times(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        if !batch.belongs_to(self.context.id) {
+            // The batch is refused with the error for that.
+            return self.commit.write(batch, options);
+        }
+        batch.check_size()?;
+        let stamped = ttl::stamp(batch, &*self.context.clock)?;
+        self.commit.write(&stamped, options)
     }
 }
 

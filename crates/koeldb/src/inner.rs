@@ -30,7 +30,6 @@ use koeldb_fs::read_driver::AsyncReads;
 use koeldb_lsm::version::VersionSet;
 
 use crate::background::Background;
-use crate::batch::WriteBatch;
 use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
 use crate::context::Context;
@@ -39,13 +38,11 @@ use crate::health::Health;
 use crate::job_slots::JobSlots;
 use crate::key_locks::KeyLocks;
 use crate::listener::Event;
-use crate::options::WriteOptions;
 use crate::prepared::PreparedTransactions;
 use crate::reads::Reads;
 use crate::resume::Resume;
 use crate::secondary::Secondary;
 use crate::tree::{Tree, TreeParts};
-use crate::ttl;
 use crate::visibility::Visibility;
 use crate::wal_set::WalSet;
 use crate::write::commit::{CommitPipeline, CommitState, WriteParts};
@@ -143,35 +140,6 @@ impl DbInner {
             context,
             file_lock: Mutex::new(parts.file_lock),
         }
-    }
-
-    /// Writes a batch; locks its keys meanwhile if transactions are pessimistic.
-    #[inline]
-    pub(crate) fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        if self.context.table_files.ttl.is_some() {
-            return self.write_with_times(batch, options);
-        }
-        if self.key_locks.are_in_use() {
-            return self.write_locked(batch, options);
-        }
-        self.commit.write(batch, options)
-    }
-
-    #[inline(never)]
-    fn write_locked(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        let _locks = self.key_locks.lock_keys_of(batch)?;
-        self.commit.write(batch, options)
-    }
-
-    /// Writes a batch with the present time appended to each value.
-    fn write_with_times(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        if !batch.belongs_to(self.context.id) {
-            // The batch is refused with the error for that.
-            return self.commit.write(batch, options);
-        }
-        batch.check_size()?;
-        let stamped = ttl::stamp(batch, &*self.context.clock)?;
-        self.commit.write(&stamped, options)
     }
 
     /// Closes the database for every handle.

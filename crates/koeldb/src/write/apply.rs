@@ -12,7 +12,7 @@ const BATCH_MAX: usize = 16;
 
 /// Returns the index of the column family with this id, in a list by ascending id.
 #[inline]
-pub(crate) fn position_of(families: &[ColumnFamilyMemtable], id: u32) -> Option<usize> {
+pub(super) fn position_of(families: &[ColumnFamilyMemtable], id: u32) -> Option<usize> {
     match families.first() {
         Some(first) if first.family.id == id => Some(0),
         _ => families
@@ -25,7 +25,7 @@ pub(crate) fn position_of(families: &[ColumnFamilyMemtable], id: u32) -> Option<
 ///
 /// If a column family folds operands, the memtables must have all entries below `first`. Returns
 /// whether a memtable has reached its check size. A panic, of a comparator for example, is an error.
-pub(crate) fn insert(
+pub(super) fn insert(
     families: &[ColumnFamilyMemtable],
     records: &[u8],
     first: SeqNo,

@@ -1,4 +1,4 @@
-//! The work of the leader of the write queue: room, log, memtables, publication.
+//! The writes of a database: checks before the queue, and the state of its leader.
 //!
 //! Only the leader accesses [`CommitState`]. A group becomes one log record; its entries get
 //! consecutive sequence numbers; the last one is published when all entries are in the memtables,
@@ -12,22 +12,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use koeldb_base::coding::to_usize;
-use koeldb_base::error::{Severity, WriteOutcome};
-use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::error::WriteOutcome;
 use koeldb_base::limits::ENTRY_BYTES_MAX;
-use koeldb_base::perf::{self, PerfMetric};
-use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::stats::HistogramKind;
 use koeldb_base::{Error, ErrorKind, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority};
 use koeldb_memtable::Memtable;
 
-use super::apply::{insert, position_of};
+use super::apply::position_of;
 use super::fold::MergeFolding;
 use super::low_priority::LowPriorityWrites;
-use super::queue::{CommitEnv, CommitMode, Insertion, StallTimeout, WriteQueue};
-use super::recent_writes::{KeyHash, RecentWrites, key_hash};
+use super::queue::{Insertion, WriteQueue};
+use super::recent_writes::RecentWrites;
+use super::writer::{CommitMode, StallTimeout};
 use crate::background::Background;
-use crate::batch::{BatchIter, Operation, WriteBatch, sum_of, verify};
+use crate::batch::{Operation, WriteBatch, sum_of, verify};
 use crate::column_family_data::ColumnFamilyData;
 use crate::column_family_set::ColumnFamilySet;
 use crate::context::Context;
@@ -195,22 +194,6 @@ impl CommitPipeline {
         }
     }
 
-    /// Writes a record to the log.
-    ///
-    /// `counts` are the number of operations in the record and of sequence numbers that it takes,
-    /// which differ for two-phase transactions.
-    pub(crate) fn write_log(
-        &self,
-        commit: &mut CommitState,
-        first: SeqNo,
-        records: &[&[u8]],
-        counts: (u32, u32),
-        sync: bool,
-    ) -> Result<()> {
-        self.wals
-            .append(commit.wal()?, first, records, counts, sync)
-    }
-
     /// Makes the next leader check all memtables.
     pub(crate) fn check_memtables_soon(&self) {
         self.check_due.store(true, Ordering::Relaxed);
@@ -290,6 +273,18 @@ impl CommitPipeline {
         Ok(mode)
     }
 
+    /// Rejects or delays a write while the column families of its records are stalled.
+    ///
+    /// The write waits before it is queued: the leader would keep the writes of other column
+    /// families waiting.
+    #[inline]
+    pub(crate) fn wait_out_stall(&self, records: &[u8], mode: CommitMode) -> Result<()> {
+        match self.stall.is_normal() {
+            true => Ok(()),
+            false => self.wait_while_stalled(records, mode).map_err(not_applied),
+        }
+    }
+
     /// Charges the log record of a write to the rate limiter.
     ///
     /// The write waits before it is queued, so that no other write waits for its tokens.
@@ -367,126 +362,7 @@ impl CommitPipeline {
     }
 }
 
-impl CommitEnv for CommitPipeline {
-    fn commit_group(
-        self: &Arc<Self>,
-        commit: &mut CommitState,
-        records: &[&[u8]],
-        count: u32,
-        mode: CommitMode,
-    ) -> Result<SeqNo> {
-        let bytes = || records.iter().map(|records| records.len()).sum::<usize>();
-        self.make_room(commit, mode).map_err(not_applied)?;
-        let first = commit.last_seqno + 1;
-        if commit.last_seqno + SeqNo::from(count) > MAX_SEQNO {
-            return Err(not_applied(Error::invalid_argument(
-                "the sequence numbers of the database are exhausted",
-            )));
-        }
-        if !mode.disable_wal && bytes() > 0 {
-            self.write_log(commit, first, records, (count, count), mode.sync)?;
-        } else if mode.sync {
-            self.wals.sync(commit.wal()?)?;
-        } else if count > 0 {
-            self.visibility.note_unlogged();
-        }
-        commit.last_seqno = first - 1 + SeqNo::from(count);
-        if self.context.statistics.is_some() {
-            self.count_group(count, bytes());
-        }
-        Ok(first)
-    }
-
-    #[inline]
-    fn count_committed(&self, batches: usize, bytes: usize, mode: CommitMode) {
-        self.counters
-            .committed(batches as u64, bytes as u64, !mode.disable_wal);
-        if batches > 1 {
-            self.context
-                .count(Ticker::WriteDoneByOther, batches as u64 - 1);
-        }
-    }
-
-    fn hash_keys(&self, records: &[u8], note: &mut dyn FnMut(KeyHash)) -> bool {
-        let mut operations = BatchIter::new(records);
-        while let Ok(next) = operations.next_operation() {
-            match next {
-                Some(operation) if operation.value_type == ValueType::RangeDeletion => {
-                    return false;
-                }
-                Some(operation) => note(key_hash(operation.cf, operation.key)),
-                None => return true,
-            }
-        }
-        false
-    }
-
-    #[inline]
-    fn insert(
-        &self,
-        families: &[ColumnFamilyMemtable],
-        records: &[u8],
-        first: SeqNo,
-    ) -> Result<bool> {
-        let _timer = perf::timer(PerfMetric::WriteMemtableTime);
-        insert(families, records, first)
-    }
-
-    /// Handles the result of the insertion of a group.
-    ///
-    /// Schedules a check of memtables that have grown, and stops writes if the entries of a group
-    /// were not inserted: their batch is in the log, and partially in the memtables.
-    #[inline]
-    fn handle_insertion(&self, inserted: Result<bool>) -> Result<()> {
-        match inserted {
-            Ok(false) => Ok(()),
-            Ok(true) => {
-                self.check_due.store(true, Ordering::Release);
-                Ok(())
-            }
-            Err(error) => {
-                let error = error.with_severity(Severity::Fatal);
-                Err(self
-                    .health
-                    .fail_writes(error.with_outcome(WriteOutcome::Indeterminate)))
-            }
-        }
-    }
-
-    #[inline]
-    fn publish(&self, seqno: SeqNo) {
-        self.visibility.publish(seqno);
-    }
-
-    fn remaining_wait(&self, mode: CommitMode) -> Result<Duration> {
-        // A leader may wait for memory; stalled writes wait before they are queued.
-        self.remaining_of(mode, || self.is_out_of_memory())
-    }
-
-    fn may_write_directly(&self) -> bool {
-        !self.check_due.load(Ordering::Relaxed)
-            && !self.is_out_of_memory()
-            && self.health.check_writable().is_ok()
-    }
-
-    fn count_direct(&self, slot: usize, count: u32, bytes: usize) {
-        self.counters.wrote_directly(slot, bytes as u64);
-        if self.context.statistics.is_some() {
-            self.count_group(count, bytes);
-        }
-    }
-}
-
 impl CommitPipeline {
-    /// Counts a group in the statistics.
-    fn count_group(&self, count: u32, bytes: usize) {
-        let context = &self.context;
-        context.count(Ticker::NumberKeysWritten, u64::from(count));
-        context.count(Ticker::BytesWritten, bytes as u64);
-        context.count(Ticker::WriteDoneBySelf, 1);
-        context.record(HistogramKind::BytesPerWrite, bytes as u64);
-    }
-
     /// Returns how long a write may still wait; an error if it must not wait and is stalled.
     pub(super) fn remaining_of(
         &self,

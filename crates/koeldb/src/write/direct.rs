@@ -29,8 +29,8 @@ use koeldb_base::sync::{
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 
 use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
-use super::queue::{CommitEnv, CommitMode};
-use super::writer::preferred;
+use super::queue::CommitEnv;
+use super::writer::{CommitMode, preferred};
 use crate::batch::verify;
 
 /// The number of operations up to which a batch passes the gate.

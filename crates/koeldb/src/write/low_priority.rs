@@ -7,7 +7,7 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 
 use super::commit::{CommitPipeline, not_applied};
-use super::queue::CommitMode;
+use super::writer::CommitMode;
 use crate::write_stall::cost;
 
 /// The rate of low-priority writes while compactions lag. Source: RocksDB's write controller.

@@ -1,4 +1,8 @@
-//! The write path: batch → queue → stall → log → memtables → publication.
+//! The write path: check → join → room → log → insert → publish.
+//!
+//! A write crosses these files in this order: `commit` checks it, in `queue` it leads or waits in a
+//! place of `writer`, `queue::group` commits the group. For that it calls `room`, the log
+//! ([`crate::wal_set`]), `apply` for the memtables, and `pipeline` for the publication.
 //!
 //! One writer at a time is the leader. It writes the records of its group to the log as one record,
 //! syncs it if any member requires it, inserts into the memtables, and publishes the last sequence

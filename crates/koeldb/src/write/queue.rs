@@ -1,42 +1,42 @@
 //! Leader election: a list of writers, one of which has the right to commit.
 //!
-//! A writer becomes the leader if there is none, and commits its batch without a copy. Otherwise it fills a place of
-//! its own ([`Writers`]) and links it to the list by one exchange, which takes no lock. The leader
-//! takes the writers that wait into its group and writes all of them to the log as one record. Then
-//! each member inserts its own entries, and the [`Pipeline`] publishes groups in order. Leadership is
-//! passed in the order in which writers were linked: before the insertion if a spare core can log the
-//! next group meanwhile, and after it otherwise.
+//! A writer becomes the leader if there is none. Otherwise it fills a place of its own ([`Writers`])
+//! and links it to the list by one exchange, which takes no lock. The leader commits its [`group`].
+//! Leadership is passed in the order in which writers were linked: before the insertion if a spare
+//! core can log the next group meanwhile, and after it otherwise.
 //!
 //! A waiting thread spins briefly before it sleeps: a blocking hand-off costs some 20 us, and a log
 //! write takes one. Only as many writers spin as there are spare cores, and spinning is shorter without
-//! a log to wait for. A member that sleeps is not woken to insert: the leader inserts for it.
+//! a log to wait for.
 //!
 //! # Invariants
 //! - **Q1** There is at most one leader. While there is one, the word `newest` is not [`EMPTY`].
 //! - **Q2** Only the leader unlinks writers; it serves them in the order in which they were linked.
 //! - **Q3** A leader gives leadership up only by an exchange of `newest` that finds no writer linked.
 
+mod group;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use koeldb_base::error::WriteOutcome;
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::sync::{
     AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, Padded, SPINS, cores, lock,
     yield_now,
 };
-use koeldb_base::{Error, ErrorKind, Result, SeqNo};
-use koeldb_fs::Clock;
+use koeldb_base::{Result, SeqNo};
 
-use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
+use super::commit::CommitState;
 use super::direct::{DirectWrites, is_small};
-use super::pipeline::{Pipeline, PipelineEnv, PipelineSlot};
-use super::recent_writes::{GroupCheck, KeyHash};
-use super::writer::{InsertionOrder, Phase, Request, Writer, WriterId, Writers};
-use crate::batch::{WriteBatch, verify};
+use super::pipeline::Pipeline;
+use super::recent_writes::GroupCheck;
+use super::writer::{CommitMode, Phase, Writer, WriterId, Writers};
+use crate::batch::WriteBatch;
 use crate::options::DbOptions;
-use crate::wal_set::BATCHES_MAX;
+
+pub(crate) use group::CommitEnv;
+use group::insert_part;
 
 /// The number of spins of a writer whose batch is small and not logged.
 ///
@@ -49,56 +49,6 @@ const SPINS_QUICK: u32 = if cfg!(loom) { 1 } else { 100 };
 const SPINS_PER_MICRO: u64 = 20;
 /// The size of the records of a small batch.
 const SMALL_BYTES: usize = 4 << 10;
-/// The number of operations of a group below which its leader inserts all, without spare cores:
-/// another thread would begin later than the leader ends.
-const SHARED_MIN: u32 = if cfg!(loom) { 2 } else { 8 };
-
-/// The operations on which a write queue relies: log, memtables, publication.
-pub(crate) trait CommitEnv: Send + Sync + 'static {
-    /// Makes room for a group and writes it to the log; called by the leader.
-    ///
-    /// `records` are those of each member, in order.
-    /// The group gets the sequence numbers from the returned one to the resulting `last_seqno`.
-    fn commit_group(
-        self: &Arc<Self>,
-        commit: &mut CommitState,
-        records: &[&[u8]],
-        count: u32,
-        mode: CommitMode,
-    ) -> Result<SeqNo>;
-
-    /// Calls `note` with the hash of each key that the records write; false if they write others.
-    fn hash_keys(&self, records: &[u8], note: &mut dyn FnMut(KeyHash)) -> bool;
-
-    /// Counts a group whose log write is complete, or not required.
-    fn count_committed(&self, batches: usize, bytes: usize, mode: CommitMode);
-
-    /// Inserts operations, numbered from `first`, into the memtables of their column families.
-    ///
-    /// Returns whether a memtable has reached its check size.
-    fn insert(
-        &self,
-        families: &[ColumnFamilyMemtable],
-        records: &[u8],
-        first: SeqNo,
-    ) -> Result<bool>;
-
-    /// Handles the result of the insertion of a group.
-    fn handle_insertion(&self, inserted: Result<bool>) -> Result<()>;
-
-    /// Makes everything up to `seqno` visible.
-    fn publish(&self, seqno: SeqNo);
-
-    /// Returns how long a write may wait before it calls again; an error if it must not wait.
-    fn remaining_wait(&self, mode: CommitMode) -> Result<Duration>;
-
-    /// Whether a write without a log needs nothing of a leader but numbers.
-    fn may_write_directly(&self) -> bool;
-
-    /// Counts a batch of `count` operations that was inserted without a leader, from a slot that no
-    /// other thread has.
-    fn count_direct(&self, slot: usize, count: u32, bytes: usize);
-}
 
 /// The check of an optimistic commit: no key was written since a sequence number.
 ///
@@ -115,53 +65,6 @@ pub(crate) trait CommitCheck {
     /// # Errors
     /// A conflict, and errors of the search.
     fn validate_rest(&self) -> Result<()>;
-}
-
-/// The write options that the members of a group have in common.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CommitMode {
-    pub(crate) sync: bool,
-    pub(crate) disable_wal: bool,
-    pub(crate) no_slowdown: bool,
-    pub(crate) stall_timeout: Option<StallTimeout>,
-    /// The sum of the checksums of the batch's operations, if they are protected.
-    pub(crate) protection: Option<u64>,
-}
-
-/// The time limit of a write in a stall.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StallTimeout {
-    limit: Duration,
-    /// The time at which the limit expires.
-    until: Duration,
-}
-
-impl StallTimeout {
-    pub(crate) fn new(limit: Duration, clock: &dyn Clock) -> Self {
-        StallTimeout {
-            limit,
-            until: clock.now().saturating_add(limit),
-        }
-    }
-
-    /// Returns the time left; zero after the limit.
-    pub(crate) fn left(self, clock: &dyn Clock) -> Duration {
-        self.until.saturating_sub(clock.now())
-    }
-}
-
-impl CommitMode {
-    /// Whether a writer may join a group, because it would not time out much earlier than alone.
-    fn may_join(self, group: CommitMode) -> bool {
-        let agrees = match (self.stall_timeout, group.stall_timeout) {
-            (Some(own), Some(other)) => {
-                own.limit == other.limit && own.until.saturating_sub(other.until) <= own.limit / 4
-            }
-            (None, None) => true,
-            _ => false,
-        };
-        agrees && self.disable_wal == group.disable_wal && self.no_slowdown == group.no_slowdown
-    }
 }
 
 /// The word `newest` without a leader.
@@ -197,13 +100,6 @@ impl Insertion {
             Insertion::Shared
         }
     }
-}
-
-/// A member of a group. Its request stays locked until it is told to insert, or its entries are
-/// inserted for it.
-struct Member<'q> {
-    writer: WriterId,
-    request: MutexGuard<'q, Request>,
 }
 
 /// The end of the wait of a queued writer.
@@ -260,60 +156,6 @@ struct HandOff<'q>(&'q WriteQueue);
 impl Drop for HandOff<'_> {
     fn drop(&mut self) {
         self.0.hand_off();
-    }
-}
-
-/// The view of the pipeline on a queue and its database.
-struct Env<'q, E> {
-    queue: &'q WriteQueue,
-    inner: &'q E,
-}
-
-impl<E: CommitEnv> PipelineEnv for Env<'_, E> {
-    fn publish(&self, seqno: SeqNo) {
-        self.inner.publish(seqno);
-    }
-
-    fn finish(&self, writer: WriterId, failure: Option<Error>) -> bool {
-        self.queue.writers.get(writer).finish(failure)
-    }
-
-    fn wake(&self, writer: WriterId) {
-        self.queue.writers.get(writer).wake();
-    }
-}
-
-/// The members of a group until they are in the pipeline: a guard that fails them on drop, in case
-/// their leader panics.
-struct Members<'q> {
-    queue: &'q WriteQueue,
-    list: Vec<Member<'q>>,
-}
-
-impl Members<'_> {
-    /// Ends the group before it enters the pipeline; the leader is its first member.
-    fn fail(mut self, error: &Error) {
-        self.finish(error);
-    }
-
-    fn finish(&mut self, error: &Error) {
-        for member in self.list.drain(..).skip(1) {
-            let writer = self.queue.writers.get(member.writer);
-            drop(member);
-            if writer.finish(Some(error.clone())) {
-                writer.wake();
-            }
-        }
-    }
-}
-
-impl Drop for Members<'_> {
-    fn drop(&mut self) {
-        if !self.list.is_empty() {
-            let error =
-                Error::with_kind(ErrorKind::Aborted, "the leader of the write group panicked");
-            self.finish(&error.with_outcome(WriteOutcome::Indeterminate));
-        }
     }
 }
 
@@ -753,234 +595,6 @@ impl WriteQueue {
         let _ = self.wait(writer, spins, is_over, |_| Ok(Duration::MAX));
     }
 
-    fn complete(&self, inner: &impl CommitEnv, slot: PipelineSlot, inserted: Result<bool>) {
-        let outcome = inner.handle_insertion(inserted);
-        self.pipeline.complete(&self.env(inner), slot, outcome);
-    }
-
-    /// Returns the view of the pipeline on this queue and its database.
-    fn env<'e, E>(&'e self, inner: &'e E) -> Env<'e, E> {
-        Env { queue: self, inner }
-    }
-
-    /// Takes the writers that wait into the group of a leader.
-    ///
-    /// A commit whose check is unsure is told so, and left out; `None` if it is the leader's own.
-    fn gather(
-        &self,
-        inner: &impl CommitEnv,
-        commit: &mut CommitState,
-        id: WriterId,
-    ) -> Option<(Members<'_>, CommitMode)> {
-        let mut request = lock(&self.writers.get(id).request);
-        let mut last = commit.last_seqno;
-        if !admit(inner, commit, &mut request, last) {
-            return None;
-        }
-        last += SeqNo::from(request.count);
-        let mut mode = request.mode;
-        let mut bytes = request.records.len();
-        let mut members = Members {
-            queue: self,
-            list: vec![Member {
-                writer: id,
-                request,
-            }],
-        };
-        let bytes_max = self.bytes_max_of(bytes);
-        let mut unlinked = lock(&self.unlinked);
-        self.unlink_all(&mut unlinked);
-        while let Some(&next) = unlinked.front()
-            && members.list.len() < BATCHES_MAX
-        {
-            let writer = self.writers.get(next);
-            let mut request = lock(&writer.request);
-            let is_member = !request.is_turn
-                && request.mode.may_join(mode)
-                && bytes + request.records.len() <= bytes_max;
-            if !is_member {
-                break;
-            }
-            unlinked.pop_front();
-            if !writer.take() {
-                drop(request);
-                writer.release();
-                continue;
-            }
-            if !admit(inner, commit, &mut request, last) {
-                drop(request);
-                if writer.finish(None) {
-                    writer.wake();
-                }
-                continue;
-            }
-            last += SeqNo::from(request.count);
-            bytes += request.records.len();
-            mode.sync |= request.mode.sync;
-            members.list.push(Member {
-                writer: next,
-                request,
-            });
-        }
-        self.has_unlinked
-            .store(!unlinked.is_empty(), Ordering::Relaxed);
-        Some((members, mode))
-    }
-
-    /// Returns the number of bytes of records at which a group accepts no more members.
-    ///
-    /// A group that a small batch opened stays small, so that its leader is not delayed much.
-    fn bytes_max_of(&self, first: usize) -> usize {
-        let share = self.group_bytes_max / 8;
-        match first <= share {
-            true => first + share,
-            false => self.group_bytes_max,
-        }
-    }
-
-    /// Commits the group of a leader; all its writers, the leader too, are told when it has ended.
-    ///
-    /// Returns leadership, and does nothing, if the check of the leader's own commit is unsure.
-    fn lead_group<'q>(
-        &self,
-        inner: &Arc<impl CommitEnv>,
-        mut leadership: Leadership<'q>,
-        leader: (WriterId, &Writer),
-    ) -> Option<Leadership<'q>> {
-        let gathered = self.gather(&**inner, &mut leadership.commit, leader.0);
-        let Some((mut members, mode)) = gathered else {
-            return Some(leadership);
-        };
-        let first = match self.log_group(inner, &mut leadership.commit, &members.list, mode) {
-            Ok(first) => first,
-            Err(error) => {
-                drop(leadership);
-                members.fail(&error);
-                leader.1.finish(Some(error));
-                return None;
-            }
-        };
-        let last = leadership.commit.last_seqno;
-        if leadership.commit.recent.is_on() {
-            leadership.commit.recent.advance(first, last);
-        }
-        let families = Arc::clone(&leadership.commit.families);
-        let env = self.env(&**inner);
-        let opens_gate = self.should_open_gate(&members.list, mode);
-        let ids = members.list.iter().map(|member| member.writer);
-        if opens_gate || !self.inserts_concurrently(&families) {
-            leadership.opens_gate = opens_gate;
-            // After a failure the pipeline publishes nothing.
-            let _ = self.pipeline.drain();
-            let slot = self.pipeline.enter(&env, last, 1, ids);
-            let inserted = insert_members(&**inner, &families, &members.list, first);
-            drop(std::mem::take(&mut members.list));
-            self.complete(&**inner, slot, inserted);
-            return None;
-        }
-        let insertions = members.list.len();
-        let slot = self.pipeline.enter(&env, last, insertions, ids);
-        let _held = (!self.passes_early()).then_some(leadership);
-        self.insert_members_beside(
-            inner,
-            slot,
-            &families,
-            std::mem::take(&mut members.list),
-            first,
-        );
-        None
-    }
-
-    /// Whether writers that have no log should do without a leader; called by the leader of a group.
-    fn should_open_gate(&self, members: &[Member<'_>], mode: CommitMode) -> bool {
-        let is_concurrent = match self.insertion {
-            Insertion::Alone | Insertion::Unordered => false,
-            Insertion::Shared => self.spinners_max > 1,
-            Insertion::Pipelined => true,
-        };
-        let mut requests = members.iter().map(|member| &member.request);
-        // A commit of a transaction must know the keys of all writes.
-        let may_pass = requests
-            .all(|request| is_small(request.count, &request.records) && request.check.is_none());
-        is_concurrent && self.direct.count_group(mode.disable_wal && may_pass)
-    }
-
-    /// Whether the entries of a group may be inserted beside those of other groups.
-    ///
-    /// The entries of a family that folds operands are inserted in order.
-    fn inserts_concurrently(&self, families: &[ColumnFamilyMemtable]) -> bool {
-        self.insertion != Insertion::Alone
-            && !families.iter().any(|active| active.folding.is_some())
-    }
-
-    /// Writes a group to the log; returns its first sequence number.
-    fn log_group(
-        &self,
-        inner: &Arc<impl CommitEnv>,
-        commit: &mut CommitState,
-        members: &[Member<'_>],
-        mode: CommitMode,
-    ) -> Result<SeqNo> {
-        let mut records = [&[][..]; BATCHES_MAX];
-        let (mut count, mut bytes) = (0, 0);
-        for (at, member) in members.iter().enumerate() {
-            let request = &*member.request;
-            verify(&request.records, request.mode.protection).map_err(not_applied)?;
-            records[at] = &request.records;
-            count += request.count;
-            bytes += request.records.len();
-        }
-        let first = inner.commit_group(commit, &records[..members.len()], count, mode)?;
-        inner.count_committed(members.len(), bytes, mode);
-        Ok(first)
-    }
-
-    /// Inserts the entries of a group, with the help of its members that are awake.
-    fn insert_members_beside(
-        &self,
-        inner: &Arc<impl CommitEnv>,
-        slot: PipelineSlot,
-        families: &Arc<Vec<ColumnFamilyMemtable>>,
-        members: Vec<Member<'_>>,
-        first: SeqNo,
-    ) {
-        let count: u32 = members.iter().map(|member| member.request.count).sum();
-        let is_shared = count >= SHARED_MIN || self.spinners_max > 1;
-        let mut own = Vec::with_capacity(members.len());
-        let mut next = first;
-        for (at, mut member) in members.into_iter().enumerate() {
-            let order = InsertionOrder {
-                slot,
-                first: next,
-                families: Arc::clone(families),
-            };
-            next += SeqNo::from(member.request.count);
-            if !is_shared || at == 0 {
-                own.push((member, order));
-                continue;
-            }
-            let writer = self.writers.get(member.writer);
-            member.request.insertion = Some(order);
-            drop(member.request);
-            if writer.let_insert() {
-                continue;
-            }
-            // It sleeps.
-            member.request = lock(&writer.request);
-            if let Some(order) = member.request.insertion.take() {
-                own.push((member, order));
-            }
-        }
-        for (member, order) in own {
-            let request = &*member.request;
-            let protection = request.mode.protection;
-            let inserted = insert_part(&**inner, &order, &request.records, protection);
-            // The writer is told of a failure through its request.
-            drop(member);
-            self.complete(&**inner, order.slot, inserted);
-        }
-    }
-
     /// Commits a batch if its check finds no conflict; returns its last sequence number.
     ///
     /// A commit that finds a leader becomes a member of a group if the leader's answer is clean.
@@ -1038,149 +652,12 @@ impl WriteQueue {
         self.commit_alone(inner, leadership, batch.records(), batch.count(), mode)
             .map(drop)
     }
-
-    /// Commits a batch as the leader (log, memtables, readers), without copying it.
-    ///
-    /// Returns its last sequence number. If others wait to lead, they do so from the moment that the
-    /// log is written.
-    #[inline(always)]
-    fn commit_alone(
-        &self,
-        inner: &Arc<impl CommitEnv>,
-        mut leadership: Leadership<'_>,
-        records: &[u8],
-        count: u32,
-        mode: CommitMode,
-    ) -> Result<SeqNo> {
-        verify(records, mode.protection).map_err(not_applied)?;
-        let commit = &mut *leadership.commit;
-        let first = inner.commit_group(commit, &[records], count, mode)?;
-        if commit.recent.is_on() {
-            note_alone(&**inner, commit, records, first);
-        }
-        inner.count_committed(1, records.len(), mode);
-        let last = commit.last_seqno;
-        if self.pipeline.is_idle() && !(self.is_awaited() && self.passes_early()) {
-            let inserted = verify(records, mode.protection)
-                .and_then(|()| inner.insert(&commit.families, records, first));
-            inner.handle_insertion(inserted)?;
-            inner.publish(last);
-            return Ok(last);
-        }
-        self.insert_alone(inner, leadership, (records, first), mode)?;
-        Ok(last)
-    }
-
-    /// Inserts a batch that was logged while others wait or earlier groups are in the pipeline.
-    #[inline(never)]
-    fn insert_alone(
-        &self,
-        inner: &Arc<impl CommitEnv>,
-        leadership: Leadership<'_>,
-        (records, first): (&[u8], SeqNo),
-        mode: CommitMode,
-    ) -> Result<()> {
-        let last = leadership.commit.last_seqno;
-        let families = Arc::clone(&leadership.commit.families);
-        let is_concurrent = self.inserts_concurrently(&families);
-        // Only a leader frees the places of writers that gave up, so this one must not wait for one.
-        let claimed = self.writers.claim();
-        if !is_concurrent || claimed.is_none() {
-            let drained = self.pipeline.drain();
-            if claimed.is_none() {
-                drained.map_err(|error| error.with_outcome(WriteOutcome::Indeterminate))?;
-            }
-        }
-        let Some((id, writer)) = claimed else {
-            let inserted = verify(records, mode.protection)
-                .and_then(|()| inner.insert(&families, records, first));
-            inner.handle_insertion(inserted)?;
-            inner.publish(last);
-            return Ok(());
-        };
-        let passes_early = is_concurrent && self.passes_early();
-        writer.begin(Phase::Leading);
-        let env = self.env(&**inner);
-        let slot = self.pipeline.enter(&env, last, 1, [id].into_iter());
-        let leadership = (!passes_early).then_some(leadership);
-        let order = InsertionOrder {
-            slot,
-            first,
-            families,
-        };
-        let inserted = insert_part(&**inner, &order, records, mode.protection);
-        drop(order);
-        self.complete(&**inner, slot, inserted);
-        drop(leadership);
-        self.wait_for_end(writer, spins_for(records, mode));
-        writer.take_outcome(records.len())
-    }
 }
 
 /// The spins of a writer of `records`.
 fn spins_for(records: &[u8], mode: CommitMode) -> u32 {
     let is_short = mode.disable_wal && records.len() <= SMALL_BYTES;
     if is_short { SPINS_SMALL } else { SPINS }
-}
-
-/// Notes the keys of a member whose numbers follow `before`; false if its check is unsure.
-fn admit(
-    inner: &impl CommitEnv,
-    commit: &mut CommitState,
-    request: &mut Request,
-    before: SeqNo,
-) -> bool {
-    let last = before + SeqNo::from(request.count);
-    let recent = &mut commit.recent;
-    if let Some(check) = &mut request.check {
-        if !recent.is_clean(check, commit.last_seqno) {
-            return false;
-        }
-        check.admitted = Some(last);
-    }
-    if recent.is_on() {
-        let hash_keys = |note: &mut dyn FnMut(KeyHash)| inner.hash_keys(&request.records, note);
-        recent.note(request.count, last, hash_keys);
-    }
-    true
-}
-
-/// Notes the keys of a batch that was logged alone.
-#[cold]
-fn note_alone(inner: &impl CommitEnv, commit: &mut CommitState, records: &[u8], first: SeqNo) {
-    let last = commit.last_seqno;
-    let count = u32::try_from(last + 1 - first).unwrap_or(u32::MAX);
-    let hash_keys = |note: &mut dyn FnMut(KeyHash)| inner.hash_keys(records, note);
-    commit.recent.note(count, last, hash_keys);
-    commit.recent.advance(first, last);
-}
-
-/// Inserts the entries of one writer.
-fn insert_part(
-    inner: &impl CommitEnv,
-    order: &InsertionOrder,
-    records: &[u8],
-    protection: Option<u64>,
-) -> Result<bool> {
-    verify(records, protection)?;
-    inner.insert(&order.families, records, order.first)
-}
-
-/// Inserts the entries of a whole group in order.
-fn insert_members(
-    inner: &impl CommitEnv,
-    families: &[ColumnFamilyMemtable],
-    members: &[Member<'_>],
-    first: SeqNo,
-) -> Result<bool> {
-    let (mut next, mut should_check) = (first, false);
-    for member in members {
-        let request = &*member.request;
-        verify(&request.records, request.mode.protection)?;
-        should_check |= inner.insert(families, &request.records, next)?;
-        next += SeqNo::from(request.count);
-    }
-    Ok(should_check)
 }
 
 #[cfg(all(test, loom))]

@@ -12,8 +12,9 @@ use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Result, SeqNo};
 
-use super::commit::{ColumnFamilyMemtable, CommitPipeline, CommitState, not_applied};
-use super::queue::{CommitEnv, CommitMode};
+use super::commit::{ColumnFamilyMemtable, CommitPipeline, CommitState};
+use super::queue::CommitEnv;
+use super::writer::CommitMode;
 use crate::batch::BatchIter;
 use crate::listener::FlushReason;
 use crate::spans;
@@ -38,19 +39,8 @@ impl CommitPipeline {
     }
 
     /// Rejects or delays a write while the column families of its records are stalled.
-    ///
-    /// The write waits before it is queued: the leader would keep the writes of other column
-    /// families waiting.
-    #[inline]
-    pub(crate) fn wait_out_stall(&self, records: &[u8], mode: CommitMode) -> Result<()> {
-        match self.stall.is_normal() {
-            true => Ok(()),
-            false => self.wait_while_stalled(records, mode).map_err(not_applied),
-        }
-    }
-
     #[cold]
-    fn wait_while_stalled(&self, records: &[u8], mode: CommitMode) -> Result<()> {
+    pub(super) fn wait_while_stalled(&self, records: &[u8], mode: CommitMode) -> Result<()> {
         let mut families = Vec::new();
         let mut operations = BatchIter::new(records);
         while let Some(operation) = operations.next_operation()? {

@@ -23,10 +23,10 @@ use koeldb_base::sync::{
     thread_number,
 };
 use koeldb_base::{Error, Result, SeqNo};
+use koeldb_fs::Clock;
 
 use super::commit::ColumnFamilyMemtable;
 use super::pipeline::PipelineSlot;
-use super::queue::CommitMode;
 use super::recent_writes::GroupCheck;
 
 /// The number of places in a segment, which is allocated as a whole.
@@ -74,6 +74,53 @@ impl Phase {
 
 /// The bit of the state of a writer whose thread sleeps, or is about to.
 const ASLEEP: u32 = 1 << 8;
+
+/// The write options that the members of a group have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommitMode {
+    pub(crate) sync: bool,
+    pub(crate) disable_wal: bool,
+    pub(crate) no_slowdown: bool,
+    pub(crate) stall_timeout: Option<StallTimeout>,
+    /// The sum of the checksums of the batch's operations, if they are protected.
+    pub(crate) protection: Option<u64>,
+}
+
+/// The time limit of a write in a stall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StallTimeout {
+    limit: Duration,
+    /// The time at which the limit expires.
+    until: Duration,
+}
+
+impl StallTimeout {
+    pub(crate) fn new(limit: Duration, clock: &dyn Clock) -> Self {
+        StallTimeout {
+            limit,
+            until: clock.now().saturating_add(limit),
+        }
+    }
+
+    /// Returns the time left; zero after the limit.
+    pub(crate) fn left(self, clock: &dyn Clock) -> Duration {
+        self.until.saturating_sub(clock.now())
+    }
+}
+
+impl CommitMode {
+    /// Whether a writer may join a group, because it would not time out much earlier than alone.
+    pub(super) fn may_join(self, group: CommitMode) -> bool {
+        let agrees = match (self.stall_timeout, group.stall_timeout) {
+            (Some(own), Some(other)) => {
+                own.limit == other.limit && own.until.saturating_sub(other.until) <= own.limit / 4
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        agrees && self.disable_wal == group.disable_wal && self.no_slowdown == group.no_slowdown
+    }
+}
 
 /// The write of a waiting writer, and the answer of its leader.
 #[derive(Default)]

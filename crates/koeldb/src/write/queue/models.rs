@@ -1,10 +1,12 @@
 //! Loom models of queued writers: leadership, results, and visibility to readers.
 
 use koeldb_base::sync::{AtomicBool, AtomicU8, AtomicU64, explore, explore_large, spawn};
+use koeldb_base::{Error, ErrorKind};
 
 use super::*;
 use crate::health::failures::Failures;
-use crate::write::recent_writes::RecentWrites;
+use crate::write::commit::ColumnFamilyMemtable;
+use crate::write::recent_writes::{KeyHash, RecentWrites};
 
 const WRITES_MAX: usize = 4;
 
