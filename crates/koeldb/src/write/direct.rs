@@ -3,7 +3,7 @@
 //! A gate is open while many threads write without a log. A writer that passes it takes sequence
 //! numbers by one addition, inserts, and marks its batch as inserted. The marked batches that follow
 //! the visible ones are published in order, by one of the writers that marked one, as in the
-//! [`Pipeline`](super::pipeline::Pipeline). A leader closes the gate first: nothing is being
+//! [`Pipeline`](super::pipeline::Pipeline) ([`PublicationRight`]). A leader closes the gate first: nothing is being
 //! inserted then, and it has the exclusive access of any leader.
 //!
 //! The gate is a lock for each of some slots, which hold the memtables. A writer locks the slot of its
@@ -29,6 +29,7 @@ use koeldb_base::sync::{
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 
 use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
+use super::pipeline::PublicationRight;
 use super::queue::CommitEnv;
 use super::writer::{CommitMode, preferred};
 use crate::batch::verify;
@@ -47,11 +48,6 @@ const GROUPS_MIN: u32 = if cfg!(all(debug_assertions, not(loom))) {
 };
 /// The number of spins of a writer that waits for those before it.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 300 };
-
-/// A thread publishes.
-const PUBLISHING: u32 = 1;
-/// Writers sleep until something is published.
-const AWAITED: u32 = 2;
 
 /// Whether a batch may pass the gate: it takes a few numbers and little memory.
 #[inline]
@@ -83,7 +79,7 @@ struct Batches {
     marks: Box<[AtomicU64]>,
     /// The last published number; changed by the thread that publishes.
     published: Padded<AtomicU64>,
-    state: Padded<AtomicU32>,
+    right: PublicationRight,
     sleepers: Mutex<Vec<Thread>>,
     /// The first number of a batch that could not be inserted; the largest number without one.
     failed_from: AtomicU64,
@@ -219,7 +215,7 @@ impl Batches {
             last: Padded(AtomicU64::new(0)),
             marks: (0..marks).map(|_| AtomicU64::new(0)).collect(),
             published: Padded(AtomicU64::new(0)),
-            state: Padded(AtomicU32::new(0)),
+            right: PublicationRight::new(),
             sleepers: Mutex::default(),
             failed_from: AtomicU64::new(u64::MAX),
             failure: OnceLock::new(),
@@ -265,21 +261,21 @@ impl Batches {
 
     /// Publishes the marked batches that follow the published ones, unless another thread does so.
     fn publish(&self, env: &impl CommitEnv) {
-        let state = &self.state.0;
-        while state.fetch_or(PUBLISHING, Ordering::AcqRel) & PUBLISHING == 0 {
-            if let Some(last) = self.last_marked() {
-                env.publish(last);
-                self.published.0.store(last, Ordering::Release);
-            }
-            // A mark or a sleeper from before this is seen; a thread that comes later sees the
-            // published number.
-            if state.swap(0, Ordering::AcqRel) & AWAITED != 0 {
-                self.wake();
-            }
-            if self.last_marked().is_none() {
-                return;
-            }
-        }
+        self.right.publish(
+            &mut (),
+            |()| {
+                if let Some(last) = self.last_marked() {
+                    env.publish(last);
+                    self.published.0.store(last, Ordering::Release);
+                }
+            },
+            || self.last_marked().is_some(),
+            |(), is_any_asleep| {
+                if is_any_asleep {
+                    self.wake();
+                }
+            },
+        );
     }
 
     #[cold]
@@ -303,7 +299,7 @@ impl Batches {
     fn sleep(&self, last: SeqNo) -> Result<()> {
         loop {
             lock(&self.sleepers).push(current());
-            self.state.0.fetch_or(AWAITED, Ordering::AcqRel);
+            self.right.announce_sleep();
             if self.published.0.load(Ordering::Acquire) >= last {
                 return Ok(());
             }

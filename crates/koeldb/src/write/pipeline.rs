@@ -37,10 +37,52 @@ const SLOTS: usize = if cfg!(loom) { 2 } else { 256 };
 /// The number of groups that a thread lets leave before it wakes their writers.
 const LEAVE_MAX: usize = 8;
 
-/// A thread lets groups leave.
-const LEAVING: u32 = 1;
-/// The leader sleeps until groups have left.
+/// A thread holds the right to publish.
+const HELD: u32 = 1;
+/// A thread sleeps until something is published.
 const AWAITED: u32 = 2;
+
+/// The right to publish in order, which the threads that finish an insertion pass around.
+///
+/// One thread has it and publishes for all; the others leave their part to it and go on.
+pub(super) struct PublicationRight(Padded<AtomicU32>);
+
+impl PublicationRight {
+    pub(super) fn new() -> Self {
+        PublicationRight(Padded(AtomicU32::new(0)))
+    }
+
+    /// Calls `publish` while something is left, unless another thread does so.
+    ///
+    /// `given_up` is called without the right, each time it was given up: it wakes threads. Its last
+    /// argument says whether one announced that it sleeps.
+    #[inline]
+    pub(super) fn publish<W>(
+        &self,
+        woken: &mut W,
+        publish: impl Fn(&mut W),
+        is_any_left: impl Fn() -> bool,
+        given_up: impl Fn(&mut W, bool),
+    ) {
+        let state = &self.0.0;
+        while state.fetch_or(HELD, Ordering::AcqRel) & HELD == 0 {
+            publish(woken);
+            // The part or the announcement of a thread from before this is seen; a thread that comes
+            // later sees what was published.
+            let is_awaited = state.swap(0, Ordering::AcqRel) & AWAITED != 0;
+            let is_any = is_any_left();
+            given_up(woken, is_awaited);
+            if !is_any {
+                return;
+            }
+        }
+    }
+
+    /// Announces that the calling thread will sleep unless it sees now that its wait is over.
+    pub(super) fn announce_sleep(&self) {
+        self.0.0.fetch_or(AWAITED, Ordering::AcqRel);
+    }
+}
 
 /// The number of a group that entered the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +114,7 @@ pub(crate) struct Pipeline {
     entered: Padded<AtomicU64>,
     /// The number of groups that have left.
     left: Padded<AtomicU64>,
-    state: Padded<AtomicU32>,
+    right: PublicationRight,
     /// The leader that waits.
     awaiting: Mutex<Option<Thread>>,
     /// The error after which no group is published.
@@ -104,7 +146,7 @@ impl Pipeline {
             slots: slots.collect(),
             entered: Padded(AtomicU64::new(0)),
             left: Padded(AtomicU64::new(0)),
-            state: Padded(AtomicU32::new(0)),
+            right: PublicationRight::new(),
             awaiting: Mutex::default(),
             broken: OnceLock::new(),
         }
@@ -196,24 +238,28 @@ impl Pipeline {
     /// Wakes come last, also those of `asleep`: a thread that is woken may take the processor of this
     /// one.
     fn leave(&self, env: &impl PipelineEnv, mut asleep: Vec<WriterId>) {
-        let mut is_any = true;
-        while is_any {
-            if self.state.0.fetch_or(LEAVING, Ordering::AcqRel) & LEAVING == 0 {
+        let wake = |asleep: &mut Vec<WriterId>| {
+            asleep.drain(..).for_each(|writer| env.wake(writer));
+        };
+        self.right.publish(
+            &mut asleep,
+            |asleep| {
                 for _ in 0..LEAVE_MAX {
                     let Some(number) = self.first_finished() else {
                         break;
                     };
-                    self.let_leave(env, number, &mut asleep);
+                    self.let_leave(env, number, asleep);
                 }
-                if self.state.0.swap(0, Ordering::AcqRel) & AWAITED != 0 {
+            },
+            || self.first_finished().is_some(),
+            |asleep, is_leader_waiting| {
+                if is_leader_waiting {
                     self.wake_leader();
                 }
-                is_any = self.first_finished().is_some();
-            } else {
-                is_any = false;
-            }
-            asleep.drain(..).for_each(|writer| env.wake(writer));
-        }
+                wake(asleep);
+            },
+        );
+        wake(&mut asleep);
     }
 
     /// The number of the first group, if it is finished.
@@ -283,7 +329,7 @@ impl Pipeline {
         *lock(&self.awaiting) = Some(current());
         loop {
             // Either the thread that lets groups leave sees this, or its stores are seen below.
-            self.state.0.fetch_or(AWAITED, Ordering::AcqRel);
+            self.right.announce_sleep();
             if is_over() {
                 return;
             }
