@@ -150,6 +150,15 @@ pub struct DirEntry {
     pub kind: EntryKind,
 }
 
+/// The least number of zeros that follow the last written byte of a reused file.
+///
+/// A record log recognizes its end by them, wherever it is: they fill the rest of a block that is too
+/// short for a record, and the header of a record after it.
+pub const REUSED_ZEROS: u64 = 24;
+
+/// The zeros in a reused file end at a multiple of this: no header of a record is zeroed in part.
+pub const REUSED_ZEROS_UNIT: u64 = 64;
+
 /// Metadata of a path, following links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
@@ -181,6 +190,25 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// If it does not exist, or the system fails.
     fn append(&self, path: &Path, options: &WriteOptions) -> Result<Box<dyn WritableFile>>;
+
+    /// Renames `from` to `to`, which must not exist, and opens it to be written from its beginning.
+    ///
+    /// The former content stays until it is overwritten, so that neither its space nor its length is
+    /// allocated again. As far as it reaches, zeros follow the bytes passed to the system so far: at
+    /// least [`REUSED_ZEROS`], up to a multiple of [`REUSED_ZEROS_UNIT`]. `close` cuts the file to the bytes written. The default removes `from` and
+    /// creates `to`.
+    ///
+    /// # Errors
+    /// If `from` does not exist, `to` does, or the system fails.
+    fn reuse(
+        &self,
+        from: &Path,
+        to: &Path,
+        options: &WriteOptions,
+    ) -> Result<Box<dyn WritableFile>> {
+        self.remove_file(from)?;
+        self.create(to, options)
+    }
 
     /// Opens an existing regular file for positional reads.
     ///
@@ -370,12 +398,26 @@ pub trait WritableFile: Send + fmt::Debug {
         Ok(None)
     }
 
-    /// The length of the file: bytes appended so far and those already in a reopened file.
+    /// The length of the file: bytes appended so far and those already in a reopened file, but not
+    /// the former content of a reused one.
     fn len(&self) -> u64;
 
     /// Whether the file is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether the former content of a reused file follows the bytes written.
+    fn has_remains(&self) -> bool {
+        false
+    }
+
+    /// Flushes, and cuts a reused file to the bytes written. Nothing may be appended after that.
+    ///
+    /// # Errors
+    /// If the system fails.
+    fn cut(&mut self) -> Result<()> {
+        self.flush()
     }
 
     /// Flushes and closes the file; releases preallocated space.

@@ -25,6 +25,8 @@ pub enum Operation {
     Create,
     /// [`FileSystem::append`]
     OpenAppend,
+    /// [`FileSystem::reuse`]
+    Reuse,
     /// [`FileSystem::open`]
     Open,
     /// [`FileSystem::rename`]
@@ -88,7 +90,7 @@ pub struct Call<'a> {
     pub operation: Operation,
     /// The path, or the path under which the file was opened.
     pub path: &'a Path,
-    /// The new name of a rename or link.
+    /// The new name of a rename, link or reuse.
     pub to: Option<&'a Path>,
     /// The purpose; `None` for calls on paths.
     pub purpose: Option<Purpose>,
@@ -99,7 +101,7 @@ pub struct Call<'a> {
     /// The number of bytes requested or appended, the new length, or the bytes that a sync beside
     /// the writer of a file covers; 0 for other syncs.
     pub len: u64,
-    /// The options of [`Operation::Create`] and [`Operation::OpenAppend`].
+    /// The options of [`Operation::Create`], [`Operation::OpenAppend`] and [`Operation::Reuse`].
     pub write_options: Option<&'a WriteOptions>,
     /// The options of [`Operation::Open`].
     pub open_options: Option<&'a OpenOptions>,
@@ -270,6 +272,23 @@ impl<L: Layer> FileSystem for Layered<L> {
             .layer()
             .around(&call, || self.below.append(path, options))?;
         Ok(self.writer(&call, below))
+    }
+
+    fn reuse(
+        &self,
+        from: &Path,
+        to: &Path,
+        options: &WriteOptions,
+    ) -> Result<Box<dyn WritableFile>> {
+        let call = Call {
+            to: Some(to),
+            write_options: Some(options),
+            ..self.opening(Operation::Reuse, from, options.purpose)
+        };
+        let below = self
+            .layer()
+            .around(&call, || self.below.reuse(from, to, options))?;
+        Ok(self.writer(&Call { path: to, ..call }, below))
     }
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn RandomAccessFile>> {
@@ -486,6 +505,16 @@ impl<L: Layer> WritableFile for LayeredWritableFile<L> {
 
     fn len(&self) -> u64 {
         self.below.len()
+    }
+
+    fn has_remains(&self) -> bool {
+        self.below.has_remains()
+    }
+
+    fn cut(&mut self) -> Result<()> {
+        let len = self.below.len();
+        let (call, layer, below) = self.call(Operation::Truncate, len);
+        layer.around(&call, || below.cut())
     }
 
     fn close(self: Box<Self>) -> Result<()> {

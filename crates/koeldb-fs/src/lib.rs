@@ -45,7 +45,8 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use fault::{Failure, FaultAction, FaultFileSystem, FaultRule};
 pub use file::{
     AccessHint, DirEntry, EntryKind, FileLock, FileSync, FileSystem, MappedPages, Metadata,
-    OpenOptions, Purpose, RandomAccessFile, WritableFile, WriteOptions, is_link_refused,
+    OpenOptions, Purpose, REUSED_ZEROS, REUSED_ZEROS_UNIT, RandomAccessFile, WritableFile,
+    WriteOptions, is_link_refused,
 };
 pub use host::{ProcessUsage, host_name, process_usage};
 pub use latency::LatencyFileSystem;

@@ -37,7 +37,7 @@ pub struct Event {
     pub operation: Operation,
     /// The path, or the path under which the file was opened.
     pub path: PathBuf,
-    /// The new name of a rename or link.
+    /// The new name of a rename, link or reuse.
     pub to: Option<PathBuf>,
     /// The purpose, if the call has one.
     pub purpose: Option<Purpose>,
@@ -259,6 +259,10 @@ pub fn replay(events: &[Event], fs: &dyn FileSystem) -> Result<()> {
             }
             Operation::OpenAppend => {
                 files.extend(event.handle.zip(Some(fs.append(path, &options)?)));
+            }
+            Operation::Reuse => {
+                let to = event.to.as_deref().unwrap_or(path);
+                files.extend(event.handle.zip(Some(fs.reuse(path, to, &options)?)));
             }
             Operation::Rename => fs.rename(path, event.to.as_deref().unwrap_or(path))?,
             Operation::Link => fs.link(path, event.to.as_deref().unwrap_or(path))?,

@@ -1,8 +1,9 @@
 //! The buffer that combines small appends into large writes, and the file that uses it.
 
+use koeldb_base::coding::to_usize;
 use koeldb_base::{Error, ErrorKind, Result};
 
-use crate::file::{FileSync, WritableFile};
+use crate::file::{FileSync, REUSED_ZEROS, REUSED_ZEROS_UNIT, WritableFile};
 use crate::origin::Origin;
 
 /// The destination of bytes that leave the buffer.
@@ -21,8 +22,20 @@ pub(crate) trait Sink: Send + std::fmt::Debug {
     /// The length written so far.
     fn len(&self) -> u64;
 
-    /// Cleans up after the last write.
+    /// Whether the former content of a reused file follows the bytes written.
+    fn has_remains(&self) -> bool {
+        false
+    }
+
+    /// Cleans up after the last write: nothing follows it then.
     fn finish(&mut self) -> Result<()>;
+}
+
+/// The number of zeros behind bytes that end at `end` of a reused file of `former_len` bytes.
+pub(crate) fn zeros_behind(end: u64, former_len: u64) -> usize {
+    let until = end.saturating_add(REUSED_ZEROS);
+    let until = until.saturating_add(REUSED_ZEROS_UNIT - 1) / REUSED_ZEROS_UNIT * REUSED_ZEROS_UNIT;
+    to_usize(until.min(former_len).saturating_sub(end))
 }
 
 /// An append-only file that stays failed after its first failure.
@@ -104,6 +117,20 @@ impl<S: Sink> WritableFile for BufferedFile<S> {
 
     fn len(&self) -> u64 {
         self.sink.len() + self.buffer.len()
+    }
+
+    fn has_remains(&self) -> bool {
+        self.sink.has_remains()
+    }
+
+    fn cut(&mut self) -> Result<()> {
+        self.attempt(|buffer, sink| {
+            buffer.flush(|bytes| sink.write(bytes))?;
+            match sink.has_remains() {
+                true => sink.finish(),
+                false => Ok(()),
+            }
+        })
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {

@@ -210,6 +210,7 @@ impl FaultRule {
         self.on(&[
             Operation::Create,
             Operation::OpenAppend,
+            Operation::Reuse,
             Operation::Rename,
             Operation::Link,
             Operation::RemoveFile,
@@ -234,14 +235,14 @@ impl FaultRule {
         self
     }
 
-    /// Matches only paths with this suffix; for a rename or link, either path.
+    /// Matches only paths with this suffix; for a rename, link or reuse, either path.
     #[must_use]
     pub fn suffix(mut self, suffix: impl Into<String>) -> Self {
         self.suffix = Some(suffix.into());
         self
     }
 
-    /// Matches only database files of this kind, by name; for a rename or link, either name.
+    /// Matches only database files of this kind, by name; for a rename, link or reuse, either name.
     #[must_use]
     pub fn kind(mut self, kind: fn(FileKind) -> bool) -> Self {
         self.kind = Some(kind);

@@ -12,7 +12,7 @@ use super::content::{Change, MemoryFile};
 use super::system::MemoryFileSystem;
 use super::tree::failed;
 use crate::file::{FileLock, FileSync, RandomAccessFile};
-use crate::write_buffer::Sink;
+use crate::write_buffer::{Sink, zeros_behind};
 
 /// An open file; it keeps the space of an unlinked file in use.
 #[derive(Debug)]
@@ -79,6 +79,8 @@ pub(super) struct MemorySink {
     pub(super) handle: Handle,
     pub(super) path: PathBuf,
     pub(super) written: u64,
+    /// The length of the former content of a reused file; 0 in other files.
+    pub(super) former_len: u64,
 }
 
 impl Sink for MemorySink {
@@ -91,13 +93,16 @@ impl Sink for MemorySink {
             .saturating_sub(before)
             .saturating_sub(state.free_bytes());
         let (fits, rest) = bytes.split_at(to_usize((bytes.len() as u64).saturating_sub(beyond)));
+        let end = self.written + fits.len() as u64;
+        let mut written = fits.to_vec();
+        written.resize(fits.len() + zeros_behind(end, self.former_len), 0);
         let change = Change::Write {
             offset: self.written,
-            bytes: fits.to_vec(),
+            bytes: written,
         };
         content.change(state.sequence(), change);
         content.modified_unix_secs = system.now_secs();
-        self.written += fits.len() as u64;
+        self.written = end;
         state.bytes_used += content.len() - before;
         if rest.is_empty() {
             Ok(())
@@ -122,7 +127,17 @@ impl Sink for MemorySink {
         self.written
     }
 
+    fn has_remains(&self) -> bool {
+        self.former_len > self.written
+    }
+
     fn finish(&mut self) -> Result<()> {
+        if !self.has_remains() {
+            return Ok(());
+        }
+        let Handle { system, file } = &self.handle;
+        system.set_len(file, &self.path, self.written)?;
+        self.former_len = 0;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::{Buffer, Error, ErrorKind, Result};
 
-use super::content::{Change, MemoryFile};
+use super::content::MemoryFile;
 use super::crash::{self, SurvivalPolicy};
 use super::handle::{Handle, MemoryLock, MemoryRandomAccessFile, MemorySink};
 use super::tree::{Directory, Node, TreeState, components, failed};
@@ -194,11 +194,18 @@ impl MemoryFileSystem {
     ) -> Box<dyn WritableFile> {
         let written = file.read().len();
         let sink = MemorySink {
+            written,
             handle: self.handle(file),
             path: path.to_owned(),
-            written,
+            former_len: 0,
         };
         Box::new(BufferedFile::new(sink, options.buffer_bytes))
+    }
+
+    /// Truncates or extends a file to `len` bytes.
+    pub(super) fn set_len(&self, file: &MemoryFile, path: &Path, len: u64) -> Result<()> {
+        self.mutate("truncate", path)?
+            .set_len(file, path, len, self.now_secs())
     }
 
     pub(super) fn now_secs(&self) -> u64 {
@@ -238,6 +245,24 @@ impl FileSystem for MemoryFileSystem {
         let state = self.inspect("open", path)?;
         let file = state.find_file(path, "open")?;
         Ok(self.writer(file, path, options))
+    }
+
+    fn reuse(
+        &self,
+        from: &Path,
+        to: &Path,
+        options: &WriteOptions,
+    ) -> Result<Box<dyn WritableFile>> {
+        let file = self.inspect("open", from)?.find_file(from, "open")?;
+        self.rename_new(from, to)?;
+        let former_len = file.read().len();
+        let sink = MemorySink {
+            former_len,
+            handle: self.handle(file),
+            path: to.to_owned(),
+            written: 0,
+        };
+        Ok(Box::new(BufferedFile::new(sink, options.buffer_bytes)))
     }
 
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn RandomAccessFile>> {
@@ -450,17 +475,7 @@ impl FileSystem for MemoryFileSystem {
     fn truncate(&self, path: &Path, len: u64) -> Result<()> {
         let mut state = self.mutate("truncate", path)?;
         let file = state.find_file(path, "truncate")?;
-        let mut content = file.write();
-        let before = content.len();
-        let growth = len.saturating_sub(before);
-        if growth > state.free_bytes() {
-            return Err(failed(io::ErrorKind::StorageFull, "truncate", path));
-        }
-        state.bytes_used = state.bytes_used.saturating_sub(before) + len;
-        let sequence = state.sequence();
-        content.change(sequence, Change::SetLen(len));
-        content.modified_unix_secs = self.now_secs();
-        Ok(())
+        state.set_len(&file, path, len, self.now_secs())
     }
 
     fn free_space(&self, path: &Path) -> Result<u64> {

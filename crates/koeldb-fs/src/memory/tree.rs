@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use koeldb_base::{Error, Result};
 
-use super::content::{Content, MemoryFile};
+use super::content::{Change, Content, MemoryFile};
 use super::system::MemoryFileSystem;
 use crate::clock::Clock;
 
@@ -288,6 +288,25 @@ impl TreeState {
                 change.apply(&mut directory.synced);
             }
         }
+    }
+
+    /// Truncates or extends a file to `len` bytes.
+    pub(super) fn set_len(
+        &mut self,
+        file: &MemoryFile,
+        path: &Path,
+        len: u64,
+        now_secs: u64,
+    ) -> Result<()> {
+        let mut content = file.write();
+        let before = content.len();
+        if len.saturating_sub(before) > self.free_bytes() {
+            return Err(failed(io::ErrorKind::StorageFull, "truncate", path));
+        }
+        self.bytes_used = self.bytes_used.saturating_sub(before) + len;
+        content.change(self.sequence(), Change::SetLen(len));
+        content.modified_unix_secs = now_secs;
+        Ok(())
     }
 
     pub(super) fn free_bytes(&self) -> u64 {

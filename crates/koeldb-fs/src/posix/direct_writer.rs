@@ -31,7 +31,7 @@ pub(super) fn direct_writer(
         ..*options
     };
     let sink = DirectSink {
-        file: PosixSink::new(file, path, 0, &options),
+        file: PosixSink::new(file, path, 0, 0, &options),
         buffer: AlignedBuffer::new(PIECE_BYTES, DIRECT_ALIGNMENT)?,
         buffered: 0,
         is_dirty: false,

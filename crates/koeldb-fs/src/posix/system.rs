@@ -53,6 +53,22 @@ impl FileSystem for PosixFileSystem {
         Ok(writer::writer(file, path, metadata.len(), options))
     }
 
+    fn reuse(
+        &self,
+        from: &Path,
+        to: &Path,
+        options: &WriteOptions,
+    ) -> Result<Box<dyn WritableFile>> {
+        if options.direct {
+            // A direct writer cuts the file to its length with each sync.
+            self.remove_file(from)?;
+            return self.create(to, options);
+        }
+        let (file, metadata) = open_existing(from, libc::O_NOFOLLOW, true)?;
+        self.rename_new(from, to)?;
+        Ok(writer::rewriter(file, to, metadata.len(), options))
+    }
+
     fn open(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn RandomAccessFile>> {
         if options.direct && options.mmap {
             return Err(Error::invalid_argument(

@@ -11,7 +11,10 @@ use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::{Error, Result};
 
 use crate::file::{FileSync, WritableFile, WriteOptions};
-use crate::write_buffer::{BufferedFile, Sink};
+use crate::write_buffer::{BufferedFile, Sink, zeros_behind};
+
+/// The size of the largest write to a reused file that is copied, to be one write with its zeros.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 /// Wraps a file of length `len` that is open for writing.
 pub(super) fn writer(
@@ -20,7 +23,18 @@ pub(super) fn writer(
     len: u64,
     options: &WriteOptions,
 ) -> Box<dyn WritableFile> {
-    let sink = PosixSink::new(file, path, len, options);
+    let sink = PosixSink::new(file, path, len, 0, options);
+    Box::new(BufferedFile::new(sink, options.buffer_bytes))
+}
+
+/// Wraps a file of length `former_len` that is open for writing, to be written from its beginning.
+pub(super) fn rewriter(
+    file: File,
+    path: &Path,
+    former_len: u64,
+    options: &WriteOptions,
+) -> Box<dyn WritableFile> {
+    let sink = PosixSink::new(file, path, 0, former_len, options);
     Box::new(BufferedFile::new(sink, options.buffer_bytes))
 }
 
@@ -33,8 +47,12 @@ pub(super) struct PosixSink {
     pub(super) written: u64,
     /// The offset up to which write-back was requested.
     hinted: u64,
-    /// The offset up to which space was preallocated.
+    /// The offset up to which space was preallocated, or was allocated by the former content.
     preallocated: u64,
+    /// The length of the former content of a reused file; 0 in other files.
+    former_len: u64,
+    /// The bytes of one write to a reused file; empty between calls.
+    scratch: Vec<u8>,
     options: WriteOptions,
 }
 
@@ -43,9 +61,11 @@ impl Sink for PosixSink {
         let end = self.written + bytes.len() as u64;
         self.preallocate(end);
         let timer = perf::timer(PerfMetric::WriteNanos);
-        self.file
-            .write_all_at(bytes, self.written)
-            .map_err(|error| Error::io(error, "write", &self.path))?;
+        let written = match zeros_behind(end, self.former_len) {
+            0 => self.file.write_all_at(bytes, self.written),
+            zeros => self.write_before_zeros(bytes, zeros),
+        };
+        written.map_err(|error| Error::io(error, "write", &self.path))?;
         drop(timer);
         perf::count(PerfMetric::BytesWritten, bytes.len() as u64);
         self.written = end;
@@ -71,9 +91,16 @@ impl Sink for PosixSink {
         self.written
     }
 
+    fn has_remains(&self) -> bool {
+        self.former_len > self.written
+    }
+
     fn finish(&mut self) -> Result<()> {
         self.trim()
-            .map_err(|error| Error::io(error, "close", &self.path))
+            .map_err(|error| Error::io(error, "close", &self.path))?;
+        self.former_len = 0;
+        self.preallocated = self.written;
+        Ok(())
     }
 }
 
@@ -101,17 +128,39 @@ fn sync(file: &File, all: bool, path: &Path) -> Result<()> {
 }
 
 impl PosixSink {
-    pub(super) fn new(file: File, path: &Path, len: u64, options: &WriteOptions) -> Self {
+    pub(super) fn new(
+        file: File,
+        path: &Path,
+        len: u64,
+        former_len: u64,
+        options: &WriteOptions,
+    ) -> Self {
         let mut sink = PosixSink {
             file,
             path: path.to_owned(),
             written: len,
             hinted: len,
-            preallocated: len,
+            preallocated: len.max(former_len),
+            former_len,
+            scratch: Vec::new(),
             options: *options,
         };
         sink.preallocate(len.saturating_add(1));
         sink
+    }
+
+    /// Writes `bytes` and, behind them, zeros over the former content.
+    fn write_before_zeros(&mut self, bytes: &[u8], zeros: usize) -> io::Result<()> {
+        if bytes.len() > SCRATCH_BYTES_MAX {
+            // The zeros first: without them the bytes would seem to continue.
+            let end = self.written + bytes.len() as u64;
+            self.file.write_all_at(&vec![0; zeros], end)?;
+            return self.file.write_all_at(bytes, self.written);
+        }
+        self.scratch.clear();
+        self.scratch.extend_from_slice(bytes);
+        self.scratch.resize(bytes.len() + zeros, 0);
+        self.file.write_all_at(&self.scratch, self.written)
     }
 
     /// Preallocates space in whole steps. A failure is ignored: the write will report the cause.
@@ -138,7 +187,7 @@ impl PosixSink {
         self.preallocated = end;
     }
 
-    /// Releases unused preallocated space.
+    /// Releases unused space, preallocated or of the former content.
     fn trim(&self) -> io::Result<()> {
         if self.preallocated <= self.written {
             return Ok(());
@@ -301,6 +350,33 @@ mod tests {
         PosixFileSystem::new().remove_file(&sink.path).unwrap();
     }
 
+    #[test]
+    fn a_reused_file_preallocates_from_the_end_of_its_former_content_on() {
+        let mut sink = sink(WriteOptions {
+            preallocate_bytes: 1 << 20,
+            ..WriteOptions::default()
+        });
+        sink.file.write_all_at(&[9; 1 << 20], 0).unwrap();
+        sink.preallocated = 1 << 20;
+        sink.former_len = 1 << 20;
+        sink.write(&vec![1; SCRATCH_BYTES_MAX]).unwrap();
+        sink.write(&vec![2; SCRATCH_BYTES_MAX + 1]).unwrap();
+        assert_eq!(sink.preallocated, 1 << 20);
+        let mut tail = [3; 1 + 64];
+        sink.file
+            .read_exact_at(&mut tail, sink.written - 1)
+            .unwrap();
+        assert_eq!(tail[0], 2);
+        // 63 zeros end at a multiple of 64.
+        assert_eq!(tail[1..64], [0; 63]);
+        assert_eq!(tail[64], 9);
+        sink.write(&vec![4; 1 << 20]).unwrap();
+        assert_eq!(sink.preallocated, 2 << 20);
+        sink.finish().unwrap();
+        assert_eq!(sink.file.metadata().unwrap().len(), sink.written);
+        PosixFileSystem::new().remove_file(&sink.path).unwrap();
+    }
+
     fn sink(options: WriteOptions) -> PosixSink {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -314,6 +390,8 @@ mod tests {
             written: 0,
             hinted: 0,
             preallocated: 0,
+            former_len: 0,
+            scratch: Vec::new(),
             options,
         }
     }

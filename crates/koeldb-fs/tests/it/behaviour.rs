@@ -20,6 +20,7 @@ const BEHAVIOURS: &[Behaviour] = &[
     a_file_is_created_once_and_reads_back,
     appends_of_all_sizes_arrive_in_order_whatever_the_buffer,
     a_reopened_file_goes_on_at_its_end,
+    a_reused_file_keeps_what_is_not_overwritten_until_it_is_closed,
     reads_are_short_only_at_the_end,
     a_dropped_file_is_closed,
     missing_paths_are_named_as_such,
@@ -135,6 +136,43 @@ fn a_reopened_file_goes_on_at_its_end(fs: &dyn FileSystem, dir: &Path) {
     file.append(b"def").unwrap();
     file.close().unwrap();
     assert_eq!(read(fs, &path), b"abcdef");
+}
+
+fn a_reused_file_keeps_what_is_not_overwritten_until_it_is_closed(fs: &dyn FileSystem, dir: &Path) {
+    let (from, to) = (dir.join("f"), dir.join("g"));
+    write(fs, &from, &[1; 200]);
+    write(fs, &to, b"in the way");
+    let options = WriteOptions::default();
+    assert!(fs.reuse(&from, &to, &options).is_err());
+    fs.remove_file(&to).unwrap();
+    let mut file = fs.reuse(&from, &to, &options).unwrap();
+    assert!(!fs.exists(&from).unwrap());
+    assert_eq!(file.len(), 0);
+    assert_eq!(read(fs, &to), [1; 200]);
+    for (count, until) in [
+        (2, 64),
+        (40, 64),
+        (41, 128),
+        (104, 128),
+        (105, 192),
+        (170, 200),
+    ] {
+        let more = count - usize::try_from(file.len()).unwrap();
+        file.append(&vec![2; more]).unwrap();
+        file.flush().unwrap();
+        assert_eq!(file.len(), count as u64);
+        let expected = [vec![2; count], vec![0; until - count], vec![1; 200 - until]].concat();
+        assert_eq!(read(fs, &to), expected, "after {count} bytes");
+    }
+    file.append(&[3; 31]).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(read(fs, &to), [vec![2; 170], vec![3; 31]].concat());
+    file.close().unwrap();
+    let mut file = fs.reuse(&to, &from, &options).unwrap();
+    file.append(b"short").unwrap();
+    file.close().unwrap();
+    assert_eq!(read(fs, &from), b"short");
+    assert!(fs.reuse(&to, &dir.join("h"), &options).is_err());
 }
 
 fn reads_are_short_only_at_the_end(fs: &dyn FileSystem, dir: &Path) {
