@@ -254,7 +254,11 @@ pub fn log(records: &[Vec<u8>], compression: WalCompression) -> Result<Vec<u8>> 
     let fs = MemoryFileSystem::new();
     let path = Path::new("/000009.log");
     let file = fs.create(path, &WriteOptions::new(Purpose::Wal))?;
-    let mut writer = RecordWriter::new(file, RecordWriterOptions { compression })?;
+    let options = RecordWriterOptions {
+        compression,
+        recyclable: None,
+    };
+    let mut writer = RecordWriter::new(file, options)?;
     for record in records {
         writer.add_record(record)?;
     }

@@ -99,6 +99,24 @@ pub fn data_type_byte(part: Part) -> u8 {
     }
 }
 
+/// The type byte of a data record with a recyclable header.
+#[must_use]
+pub fn recyclable_type_byte(part: Part) -> u8 {
+    match part {
+        Part::Full => 5,
+        Part::First => 6,
+        Part::Middle => 7,
+        Part::Last => 8,
+    }
+}
+
+/// The low half of a log's file number, as recyclable headers have it.
+#[must_use]
+pub fn low_half(log_number: FileNumber) -> u32 {
+    let [a, b, c, d, ..] = log_number.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
 /// The type byte of a [`RecordType::SetCompression`] record.
 pub const SET_COMPRESSION_BYTE: u8 = 9;
 

@@ -133,10 +133,9 @@ impl RecordReader {
         log_number: FileNumber,
         mode: RecoveryMode,
     ) -> Self {
-        let [a, b, c, d, ..] = log_number.to_le_bytes();
         RecordReader {
             blocks: Blocks::new(file),
-            log_number: u32::from_le_bytes([a, b, c, d]),
+            log_number: format::low_half(log_number),
             mode,
             record_bytes_max: Limits::NORMAL.record_bytes,
             record: Vec::new(),

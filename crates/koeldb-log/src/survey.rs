@@ -9,7 +9,7 @@ use koeldb_base::Result;
 use koeldb_base::file_name::FileNumber;
 use koeldb_fs::RandomAccessFile;
 
-use crate::format::{BLOCK_BYTES, Header};
+use crate::format::{BLOCK_BYTES, Header, low_half};
 use crate::tear::Tail;
 
 /// Counts the physical records after `offset` with matching checksums and log number, and the one
@@ -25,8 +25,7 @@ pub fn intact_behind(
     log_number: FileNumber,
     offset: u64,
 ) -> Result<u64> {
-    let [a, b, c, d, ..] = log_number.to_le_bytes();
-    let log_number = u32::from_le_bytes([a, b, c, d]);
+    let log_number = low_half(log_number);
     let step = BLOCK_BYTES as u64;
     let mut block = vec![0; BLOCK_BYTES];
     let mut start = offset.saturating_sub(offset.checked_rem(step).unwrap_or(0));

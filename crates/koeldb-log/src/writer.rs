@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use koeldb_base::checksum::{crc32c, mask};
 use koeldb_base::codec::StreamCompressor;
+use koeldb_base::file_name::FileNumber;
 use koeldb_base::{Error, Result};
 use koeldb_fs::WritableFile;
 
 use crate::beside::LogSync;
 use crate::format::{
-    BLOCK_BYTES, CHECKSUMMED_FROM, HEADER_BYTES, Part, SET_COMPRESSION_BYTE, ZSTD, data_type_byte,
+    BLOCK_BYTES, CHECKSUMMED_FROM, HEADER_BYTES, Part, RECYCLABLE_HEADER_BYTES,
+    SET_COMPRESSION_BYTE, ZSTD, data_type_byte, low_half, recyclable_type_byte,
 };
 
 /// The compression of a log's records.
@@ -32,12 +34,15 @@ pub enum WalCompression {
 pub struct RecordWriterOptions {
     /// Compression of the records.
     pub compression: WalCompression,
+    /// The number of the log, if its file may be one that had another number before: records then
+    /// have recyclable headers.
+    pub recyclable: Option<FileNumber>,
 }
 
 /// The assembled size at which a part of a long record is appended to the file.
 const APPEND_BYTES: usize = 1 << 20;
 
-/// A writer that appends records to a log, in RocksDB's format with legacy headers.
+/// A writer that appends records to a log, in RocksDB's format.
 pub struct RecordWriter {
     file: Box<dyn WritableFile>,
     /// The offset in its block at which the next physical record begins.
@@ -45,6 +50,8 @@ pub struct RecordWriter {
     /// The record being assembled; empty between calls.
     assembled: Vec<u8>,
     compressor: Option<StreamCompressor>,
+    /// The low half of the log's number, in a log with recyclable headers.
+    log_number: Option<u32>,
     /// The compressed frame of the current record; empty between calls, with reusable capacity.
     frame: Vec<u8>,
     has_records: bool,
@@ -63,8 +70,10 @@ impl fmt::Debug for RecordWriter {
 }
 
 impl RecordWriter {
-    /// Creates a writer for an empty file. With compression, it appends the declaration
-    /// immediately.
+    /// Creates a writer for an empty file.
+    ///
+    /// With compression, it appends the declaration immediately; in a recyclable log with the first
+    /// record, so that the former content of the file begins at its beginning or behind a record.
     ///
     /// # Errors
     /// If the file fails, or the codec is missing from this build.
@@ -78,6 +87,7 @@ impl RecordWriter {
             block_offset: 0,
             assembled: Vec::new(),
             compressor: None,
+            log_number: options.recyclable.map(low_half),
             frame: Vec::new(),
             has_records: false,
             failure: None,
@@ -85,8 +95,10 @@ impl RecordWriter {
         };
         if options.compression == WalCompression::Zstd {
             writer.compressor = Some(StreamCompressor::new()?);
-            writer.emit(SET_COMPRESSION_BYTE, &[&ZSTD.to_le_bytes()], 4);
-            writer.append_assembled()?;
+            writer.emit_declaration();
+            if writer.log_number.is_none() {
+                writer.append_assembled()?;
+            }
         }
         Ok(writer)
     }
@@ -124,15 +136,16 @@ impl RecordWriter {
 
     fn add_fragments(&mut self, parts: &[&[u8]]) -> Result<()> {
         let mut rest = Parts::new(parts);
+        let header_bytes = self.header_bytes();
         let mut begin = true;
         loop {
             let mut left = BLOCK_BYTES - self.block_offset;
-            if left < HEADER_BYTES {
+            if left < header_bytes {
                 self.assembled.resize(self.assembled.len() + left, 0);
                 self.block_offset = 0;
                 left = BLOCK_BYTES;
             }
-            let fragment_bytes = rest.len.min(left - HEADER_BYTES);
+            let fragment_bytes = rest.len.min(left - header_bytes);
             let end = fragment_bytes == rest.len;
             let part = match (begin, end) {
                 (true, true) => Part::Full,
@@ -140,7 +153,7 @@ impl RecordWriter {
                 (false, true) => Part::Last,
                 (false, false) => Part::Middle,
             };
-            self.emit_from(data_type_byte(part), &mut rest, fragment_bytes);
+            self.emit_data(part, &mut rest, fragment_bytes);
             if end {
                 return self.append_assembled();
             }
@@ -151,20 +164,51 @@ impl RecordWriter {
         }
     }
 
-    fn emit(&mut self, type_byte: u8, parts: &[&[u8]], bytes: usize) {
-        self.emit_from(type_byte, &mut Parts::new(parts), bytes);
+    /// The size of the header of a data record.
+    fn header_bytes(&self) -> usize {
+        match self.log_number {
+            Some(_) => RECYCLABLE_HEADER_BYTES,
+            None => HEADER_BYTES,
+        }
     }
 
-    /// Assembles one physical record of the next `bytes` of `payload`, which fit into the block.
-    fn emit_from(&mut self, type_byte: u8, payload: &mut Parts<'_>, bytes: usize) {
+    /// Assembles the declaration of the compression, which has a legacy header in every log.
+    fn emit_declaration(&mut self) {
+        let payload = ZSTD.to_le_bytes();
+        let payload: &[&[u8]] = &[&payload];
+        let mut payload = Parts::new(payload);
+        let bytes = payload.len;
+        self.emit(SET_COMPRESSION_BYTE, None, &mut payload, bytes);
+    }
+
+    /// Assembles one physical record of data: the next `bytes` of `payload`, which fit into the block.
+    fn emit_data(&mut self, part: Part, payload: &mut Parts<'_>, bytes: usize) {
+        match self.log_number {
+            Some(number) => self.emit(recyclable_type_byte(part), Some(number), payload, bytes),
+            None => self.emit(data_type_byte(part), None, payload, bytes),
+        }
+    }
+
+    #[inline]
+    fn emit(
+        &mut self,
+        type_byte: u8,
+        log_number: Option<u32>,
+        payload: &mut Parts<'_>,
+        bytes: usize,
+    ) {
         let start = self.assembled.len();
         let [length_low, length_high, ..] = (bytes as u64).to_le_bytes();
         self.assembled
             .extend_from_slice(&[0, 0, 0, 0, length_low, length_high, type_byte]);
+        self.block_offset += HEADER_BYTES + bytes;
+        if let Some(number) = log_number {
+            self.assembled.extend_from_slice(&number.to_le_bytes());
+            self.block_offset += RECYCLABLE_HEADER_BYTES - HEADER_BYTES;
+        }
         payload.take_into(bytes, &mut self.assembled);
         let checksum = mask(crc32c(&self.assembled[start + CHECKSUMMED_FROM..]));
         self.assembled[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
-        self.block_offset += HEADER_BYTES + bytes;
     }
 
     fn append_assembled(&mut self) -> Result<()> {
@@ -202,6 +246,23 @@ impl RecordWriter {
         Ok(())
     }
 
+    /// Whether remains of an earlier log follow the records, in a reused file.
+    #[must_use]
+    pub fn has_remains(&self) -> bool {
+        self.file.has_remains()
+    }
+
+    /// Makes all records durable, and that the file ends with them; no record may follow.
+    ///
+    /// # Errors
+    /// See [`RecordWriter::sync`].
+    pub fn sync_at_end(&mut self) -> Result<()> {
+        self.check()?;
+        let result = self.file.cut();
+        self.remember(result)?;
+        self.sync()
+    }
+
     /// Flushes, and returns a handle that syncs the log while this writer appends.
     ///
     /// `None` if the file has no such handle.
@@ -237,7 +298,7 @@ impl RecordWriter {
     #[must_use]
     pub fn next_block(&self) -> u64 {
         let block_bytes = BLOCK_BYTES as u64;
-        (self.len() + HEADER_BYTES as u64 - 1) / block_bytes
+        (self.len() + self.header_bytes() as u64 - 1) / block_bytes
     }
 
     /// Whether no record was appended. A record that only announces compression does not count, so
@@ -338,6 +399,19 @@ mod tests {
     }
 
     #[test]
+    fn a_recyclable_record_has_the_number_of_its_log() {
+        let options = RecordWriterOptions {
+            recyclable: Some(0x77_0000_0009),
+            ..RecordWriterOptions::default()
+        };
+        let bytes = log_of([b"abc"], options);
+        assert_eq!(bytes, b"\xe8\x12\xb0\xa3\x03\x00\x05\x09\x00\x00\x00abc");
+        let bytes = log_of([vec![1; 2 * BLOCK_BYTES]], options);
+        let types = [0, 1, 2].map(|block| bytes[block * BLOCK_BYTES + CHECKSUMMED_FROM]);
+        assert_eq!(types, [6, 7, 8]);
+    }
+
+    #[test]
     fn where_no_header_fits_zeros_fill_the_block() {
         for left in 0..=HEADER_BYTES + 1 {
             let first = payload_bytes(BLOCK_BYTES - HEADER_BYTES - left);
@@ -371,7 +445,10 @@ mod tests {
     #[test]
     fn a_log_without_records_is_empty_even_if_it_announces_compression() {
         for compression in [WalCompression::None, WalCompression::Zstd] {
-            let options = RecordWriterOptions { compression };
+            let options = RecordWriterOptions {
+                compression,
+                ..RecordWriterOptions::default()
+            };
             let mut writer = RecordWriter::new(Box::new(Sink::default()), options).unwrap();
             let announced = if compression == WalCompression::Zstd {
                 11

@@ -114,6 +114,8 @@ pub struct UpdateIterator {
     reader: RecordReader,
     /// Whether no more records will be appended to the log of the reader.
     is_whole: bool,
+    /// Whether the log was read again behind the last record, which found none.
+    is_reread: bool,
     /// The sequence number after the last record that was read of the log, if each of its
     /// operations took one.
     read_to: SeqNo,
@@ -183,6 +185,7 @@ impl Db {
             pin,
             reader,
             is_whole: false,
+            is_reread: false,
             read_to: 0,
             end,
             archived,
@@ -213,6 +216,7 @@ impl UpdateIterator {
                     false => return Ok(None),
                 }
             };
+            self.is_reread = false;
             let (first, _) = header(record)?;
             let batch = applied(record, &mut self.sections)?;
             // The operations before took fewer numbers than one each.
@@ -252,6 +256,7 @@ impl UpdateIterator {
             self.read_to = 0;
             self.pin = LogPin::new(&inner.commit, next);
             self.is_whole = false;
+            self.is_reread = false;
             return Ok(true);
         }
         // With a later log, this one is not written any more: from here on all of it is there.
@@ -259,12 +264,18 @@ impl UpdateIterator {
         let file = open_log(&inner.context, self.pin.number)?;
         let has_more = file.len() > self.reader.last_record().end;
         let has_grown = file.len() > self.reader.file().len();
-        if has_grown && self.reader.last_record().is_empty() {
+        // A recycled log has new records without growing.
+        let was_reread = std::mem::take(&mut self.is_reread);
+        if !has_more || !(has_grown || self.is_whole || !was_reread) {
+            return Ok(self.is_whole);
+        }
+        self.is_reread = true;
+        if self.reader.last_record().is_empty() {
             self.reader = log_reader(&inner.context, self.pin.number)?;
-        } else if has_grown && has_more {
+        } else {
             self.reader.resume(file)?;
         }
-        Ok(has_grown && has_more || self.is_whole)
+        Ok(true)
     }
 
     fn advance(&mut self) -> Result<Option<UpdateBatch>> {

@@ -3,11 +3,12 @@
 //! The leader of the write queue owns the log being written ([`Wal`]) and passes it to [`WalSet`],
 //! which owns all others and alone creates, numbers, syncs and removes logs. A log ends in one of
 //! two ways: [`WalSet::switch`] closes it when a memtable is sealed, [`WalSet::abandon`] gives it
-//! up after a failure. Closed logs are synced before a later log (O6), and removed when no column
-//! family needs them.
+//! up after a failure. Closed logs are synced before a later log (O6). When no column family needs
+//! them they are removed, moved to the archive, or become spares for later logs.
 
 pub(crate) mod archive;
 mod pinned_logs;
+mod spare_logs;
 mod standby_log;
 mod sync_beside;
 mod unsynced_logs;
@@ -33,6 +34,7 @@ use crate::options::{Compression, DbOptions};
 
 use archive::ArchiveLimits;
 use pinned_logs::PinnedLogs;
+use spare_logs::SpareLogs;
 use standby_log::StandbyLog;
 pub(crate) use sync_beside::SyncBeside;
 use unsynced_logs::UnsyncedLogs;
@@ -94,6 +96,7 @@ pub(crate) struct WalSet {
     /// Closed logs that are not durable yet.
     unsynced: UnsyncedLogs<RecordWriter>,
     standby: StandbyLog,
+    spares: SpareLogs,
     /// Logs that are no longer written and not yet removed, with their sizes. Locked before the
     /// state of `pinned`.
     closed: Mutex<Vec<(FileNumber, u64)>>,
@@ -117,6 +120,7 @@ impl WalSet {
             counters: Arc::clone(counters),
             unsynced: UnsyncedLogs::default(),
             standby: StandbyLog::default(),
+            spares: SpareLogs::default(),
             closed: Mutex::new(Vec::new()),
             pinned: PinnedLogs::default(),
             first: OnceLock::new(),
@@ -125,7 +129,10 @@ impl WalSet {
 
     /// Records the number of the first log that is written after the open.
     pub(crate) fn begin_with(&self, first: FileNumber) {
-        self.first.get_or_init(|| first);
+        self.first.get_or_init(|| {
+            self.spares.accept_from(first);
+            first
+        });
     }
 
     /// The number of the first log that was written after the open.
@@ -270,11 +277,12 @@ impl WalSet {
             self.health.fail_writes(error.with_severity(Severity::Hard))
         })?;
         wal.take_over_syncs();
-        let is_durable = !wal.has_unsynced && wal.is_entry_synced;
+        // Behind remains RocksDB would refuse tables of later logs after a power cut.
+        let is_durable = !wal.has_unsynced && wal.is_entry_synced && !wal.writer.has_remains();
         let previous_number = wal.number;
         let previous = wal.restart(number, writer);
         wal.follows = Some(previous_number);
-        lock(&self.closed).push((previous_number, previous.len()));
+        let previous_bytes = previous.len();
         if !is_durable {
             self.unsynced.add(previous_number, previous);
         } else if let Err(error) = previous.close() {
@@ -282,6 +290,8 @@ impl WalSet {
                 .info_log
                 .warn(format_args!("closing a log: {error}"));
         }
+        // A log in this list may become a spare, so this thread no longer has its file.
+        lock(&self.closed).push((previous_number, previous_bytes));
         Ok(true)
     }
 
@@ -298,10 +308,13 @@ impl WalSet {
         // whether its name is durable.
         self.forget_standby();
         if wal.writer.failure().is_none() && wal.writer.is_empty() && wal.is_entry_synced {
+            self.spares.accept_from(wal.number);
             turn.give_up();
             return Ok(());
         }
+        self.spares.accept_from(FileNumber::MAX);
         let (number, writer) = self.begin()?;
+        self.spares.accept_from(number);
         let failed_number = wal.number;
         self.pinned.note_abandoned(failed_number, next_seqno);
         let failed = wal.restart(number, writer);
@@ -338,8 +351,8 @@ impl WalSet {
         live.map(|(_, bytes)| bytes).sum()
     }
 
-    /// Removes the logs before `min_needed`, or moves them to the archive. A log that cannot be
-    /// removed is an orphan that the next open removes.
+    /// Removes the logs before `min_needed`, moves them to the archive, or keeps them as spares. A log
+    /// that cannot be removed is an orphan that the next open removes.
     pub(crate) fn remove_before(&self, min_needed: FileNumber) {
         let unused = {
             let mut logs = lock(&self.closed);
@@ -378,13 +391,18 @@ impl WalSet {
         }
     }
 
-    /// Removes a log, or moves it to the archive if that is wanted and all of it took effect.
+    /// Removes a log, keeps it as a spare, or moves it to the archive if that is wanted and all of it
+    /// took effect.
     fn remove(&self, number: FileNumber, is_archived: bool) {
         let path = file_name::wal(&self.context.wal_dir, number);
         let removed = if is_archived && !self.pinned.was_abandoned(number) {
             archive::keep(&*self.context.fs, &self.context.wal_dir, number)
         } else {
-            self.context.fs.remove_file(&path)
+            match self.keep_spare(number, &path) {
+                Ok(true) => Ok(()),
+                Ok(false) => self.context.fs.remove_file(&path),
+                Err(error) => Err(error),
+            }
         };
         if let Err(error) = removed {
             self.context
@@ -393,7 +411,7 @@ impl WalSet {
         }
     }
 
-    /// Syncs and closes the log being written, and removes the standby.
+    /// Syncs and closes the log being written, and removes the standby and the spares.
     ///
     /// A failed log is never touched again; a healthy one is synced even after other failures.
     pub(crate) fn close(&self, wal: Option<Wal>) -> Result<()> {
@@ -405,6 +423,7 @@ impl WalSet {
             _ => Ok(()),
         };
         self.forget_standby();
+        self.remove_spares();
         closed
     }
 }
@@ -419,11 +438,19 @@ pub(crate) fn new_wal_file(
     fs.create(&file_name::wal(directory, number), options)
 }
 
-/// Creates the writer of a log in its empty file.
-pub(crate) fn wal_writer(file: Box<dyn WritableFile>, db: &DbOptions) -> Result<RecordWriter> {
+/// Creates the writer of log `number` in its empty file.
+pub(crate) fn wal_writer(
+    file: Box<dyn WritableFile>,
+    number: FileNumber,
+    db: &DbOptions,
+) -> Result<RecordWriter> {
     let compression = match db.wal_compression {
         Compression::Zstd => WalCompression::Zstd,
         _ => WalCompression::None,
     };
-    RecordWriter::new(file, RecordWriterOptions { compression })
+    let options = RecordWriterOptions {
+        compression,
+        recyclable: (db.recycle_log_file_num > 0).then_some(number),
+    };
+    RecordWriter::new(file, options)
 }

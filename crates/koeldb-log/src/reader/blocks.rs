@@ -1,4 +1,7 @@
 //! The blocks of a log file, read in chunks of several blocks.
+//!
+//! The file ends where it ended when it was opened, or earlier: the writer of a recycled log cuts the
+//! file to its records while others read it.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -153,6 +156,9 @@ impl Blocks {
                 self.rest = 0..self.chunk.len();
                 return Ok(Loaded::Unreadable(error));
             }
+            if self.chunk.is_empty() {
+                return Ok(Loaded::EndOfFile);
+            }
         }
         let start = self.rest.end;
         let end = start.saturating_add(BLOCK_BYTES).min(self.chunk.len());
@@ -161,14 +167,27 @@ impl Blocks {
         Ok(Loaded::Block)
     }
 
-    /// Reads `bytes` at `chunk_offset`, or only one block if that fails and errors are isolated.
+    /// Reads up to `bytes` at `chunk_offset`, or only one block if that fails and errors are isolated.
     fn read_chunk(&mut self, bytes: u64, isolates_errors: bool) -> Result<()> {
         self.chunk.resize(to_usize(bytes), 0);
-        let read = self.file.read_exact_at(self.chunk_offset, &mut self.chunk);
-        if read.is_ok() || !isolates_errors {
-            return read;
+        let mut read = read_up_to(&*self.file, self.chunk_offset, &mut self.chunk);
+        if read.is_err() && isolates_errors {
+            self.chunk.truncate(BLOCK_BYTES);
+            read = read_up_to(&*self.file, self.chunk_offset, &mut self.chunk);
         }
-        self.chunk.truncate(BLOCK_BYTES);
-        self.file.read_exact_at(self.chunk_offset, &mut self.chunk)
+        self.chunk.truncate(read?);
+        Ok(())
     }
+}
+
+/// Reads until `buffer` is full or a read finds nothing: only that shows the end of the file.
+fn read_up_to(file: &dyn RandomAccessFile, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    let mut filled = 0_usize;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(offset.saturating_add(filled as u64), rest)? {
+            0 => break,
+            read => filled = filled.saturating_add(read),
+        }
+    }
+    Ok(filled)
 }

@@ -3,7 +3,7 @@
     reason = "tests check results, not overflow"
 )]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use koeldb_base::checksum::{crc32c, mask};
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
@@ -15,7 +15,7 @@ use super::RecoveryMode::{
 use super::*;
 use crate::format::BLOCK_BYTES;
 use crate::testing::{Source, log_of, reader};
-use crate::{RecordWriterOptions, WalCompression, WalWriter};
+use crate::{RecordWriter, RecordWriterOptions, WalCompression};
 
 const MODES: [RecoveryMode; 4] = [
     TolerateCorruptedTailRecords,
@@ -26,6 +26,7 @@ const MODES: [RecoveryMode; 4] = [
 
 const ZSTD_RECORDS: RecordWriterOptions = RecordWriterOptions {
     compression: WalCompression::Zstd,
+    recyclable: None,
 };
 
 /// Encodes one physical record; types with a recyclable header get `log_number`.
@@ -299,6 +300,121 @@ fn a_recycled_log_ends_where_its_earlier_life_shows() {
             (10, Some(ProblemKind::Interrupted)),
         ],
     );
+}
+
+/// Writes records of these sizes as log 9 over log 4, which had 40 KB more, and returns the bytes of
+/// the file before it is closed, and after.
+fn written_over(sizes: &[usize], compression: WalCompression) -> [Vec<u8>; 2] {
+    let fs = koeldb_fs::MemoryFileSystem::new();
+    let (former, path) = (Path::new("/4.log"), Path::new("/9.log"));
+    let file_options = WriteOptions::new(Purpose::Wal);
+    let options = |number| RecordWriterOptions {
+        compression,
+        recyclable: Some(number),
+    };
+    let file = fs.create(former, &file_options).unwrap();
+    let mut log = RecordWriter::new(file, options(4)).unwrap();
+    let bytes_min = sizes.iter().sum::<usize>() as u64 + 40_000;
+    for index in 0.. {
+        if log.len() > bytes_min {
+            break;
+        }
+        log.add_record(&payload(index)).unwrap();
+    }
+    log.close().unwrap();
+    let file = fs.reuse(former, path, &file_options).unwrap();
+    let mut log = RecordWriter::new(file, options(9)).unwrap();
+    for (index, size) in sizes.iter().enumerate() {
+        log.add_record(&vec![u8::try_from(index).unwrap(); *size])
+            .unwrap();
+        log.flush().unwrap();
+    }
+    assert!(log.has_remains());
+    let read = || fs.read_all(path, u64::MAX, Purpose::Read).unwrap();
+    let open = read();
+    log.sync_at_end().unwrap();
+    assert!(!log.has_remains());
+    log.close().unwrap();
+    [open, read()]
+}
+
+/// Checks that a log written over another one has exactly its own records, in every mode.
+fn expect_written_over(sizes: &[usize], compression: WalCompression) {
+    for (bytes, is_cut) in written_over(sizes, compression).iter().zip([false, true]) {
+        for mode in MODES {
+            let case = format!("{sizes:?}, {compression:?}, {mode:?}, cut: {is_cut}");
+            let mut reader = reader(bytes, mode);
+            let mut count = 0;
+            while let Some(record) = reader.next_record().unwrap() {
+                assert_eq!(record.len(), sizes[count], "{case}");
+                count += 1;
+            }
+            assert_eq!(count, sizes.len(), "{case}");
+            let problem = reader.take_problem();
+            let is_remains = problem.as_ref().is_some_and(|problem| {
+                problem.kind == ProblemKind::OldRecord && mode == PointInTime && !is_cut
+            });
+            assert!(problem.is_none() || is_remains, "{case}: {problem:?}");
+            assert_eq!(reader.tolerated_tail(), None, "{case}");
+            assert_eq!(reader.dropped_bytes(), 0, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_log_written_over_another_one_ends_with_its_own_records_wherever_they_end() {
+    expect_written_over(&[], WalCompression::None);
+    for left in 0..=2 * RECYCLABLE_HEADER_BYTES {
+        let fills = BLOCK_BYTES - RECYCLABLE_HEADER_BYTES - left;
+        expect_written_over(&[fills], WalCompression::None);
+        expect_written_over(
+            &[10, fills - 10 - RECYCLABLE_HEADER_BYTES],
+            WalCompression::None,
+        );
+        expect_written_over(&[fills, 0], WalCompression::None);
+        expect_written_over(&[fills, 100], WalCompression::None);
+        expect_written_over(&[BLOCK_BYTES + fills, 1], WalCompression::None);
+    }
+    if cfg!(feature = "zstd") {
+        expect_written_over(&[], WalCompression::Zstd);
+    }
+}
+
+#[test]
+fn a_log_that_is_cut_while_it_is_read_ends_with_its_own_records() {
+    let fs = koeldb_fs::MemoryFileSystem::new();
+    let (former, path) = (Path::new("/4.log"), Path::new("/9.log"));
+    let file_options = WriteOptions::new(Purpose::Wal);
+    let mut file = fs.create(former, &file_options).unwrap();
+    file.append(&recycled_records(100_000, 4)).unwrap();
+    file.close().unwrap();
+    let file = fs.reuse(former, path, &file_options).unwrap();
+    let options = RecordWriterOptions {
+        recyclable: Some(9),
+        ..RecordWriterOptions::default()
+    };
+    let mut log = RecordWriter::new(file, options).unwrap();
+    for index in 0..50_000 {
+        log.add_record(&payload(index)).unwrap();
+    }
+    log.flush().unwrap();
+    let open = || {
+        let options = koeldb_fs::OpenOptions::default();
+        let file = fs.open(path, &options).unwrap();
+        RecordReader::new(file, 9, TolerateCorruptedTailRecords)
+    };
+    let mut readers = [open(), open()];
+    readers[1].next_record().unwrap().unwrap();
+    log.sync_at_end().unwrap();
+    for (mut reader, seen) in readers.into_iter().zip([0, 1]) {
+        let mut count = seen;
+        while reader.next_record().unwrap().is_some() {
+            count += 1;
+        }
+        assert_eq!(count, 50_000);
+        assert_eq!(reader.take_problem(), None);
+        assert_eq!(reader.tolerated_tail(), None);
+    }
 }
 
 #[test]
@@ -617,13 +733,28 @@ fn rocksdbs_tool_reads_what_is_written() {
     let directory = std::env::temp_dir().join(format!("koeldb-log-{}", std::process::id()));
     let fs: Arc<dyn FileSystem> = Arc::new(koeldb_fs::PosixFileSystem::new());
     fs.create_dir_all(&directory).unwrap();
-    for (number, compression) in (1..).zip(compressions) {
-        let options = RecordWriterOptions { compression };
+    // The last log of each compression is written over the one before, and shorter.
+    let kinds = [(false, 300), (true, 300), (true, 200)];
+    let logs = compressions.into_iter().flat_map(|compression| {
+        kinds.map(|(is_recyclable, records)| (compression, is_recyclable, records))
+    });
+    for (number, (compression, is_recyclable, records)) in (1..).zip(logs) {
+        let options = RecordWriterOptions {
+            compression,
+            recyclable: is_recyclable.then_some(number),
+        };
         let file_options = WriteOptions::new(Purpose::Wal);
-        let fs = Arc::clone(&fs);
-        let mut log = WalWriter::create(fs, &directory, number, &file_options, options).unwrap();
+        let path = koeldb_base::file_name::wal(&directory, number);
+        let file = match records {
+            200 => {
+                let former = koeldb_base::file_name::wal(&directory, number - 1);
+                fs.reuse(&former, &path, &file_options)
+            }
+            _ => fs.create(&path, &file_options),
+        };
+        let mut log = RecordWriter::new(file.unwrap(), options).unwrap();
         let mut expected = String::new();
-        for seqno in 1..=300_u64 {
+        for seqno in 1..=records {
             let size = usize::try_from(seqno * seqno).unwrap();
             let noise = (0..size).map(|at| u8::try_from(at * at % 251).unwrap());
             let key = format!("key{seqno}");
@@ -633,8 +764,7 @@ fn rocksdbs_tool_reads_what_is_written() {
             expected += &format!("{seqno},1,PUT(0) : 0x{hex}\n");
         }
         log.sync().unwrap();
-        log.close().unwrap();
-        let path = koeldb_base::file_name::wal(&directory, number);
+        assert_eq!(log.has_remains(), records == 200);
         let output = std::process::Command::new(&ldb)
             .arg("dump_wal")
             .arg(format!("--walfile={}", path.display()))
@@ -650,7 +780,7 @@ fn rocksdbs_tool_reads_what_is_written() {
                 format!("{seqno},{count},PUT{operation}\n")
             })
             .collect();
-        assert_eq!(found, expected, "{compression:?}");
+        assert_eq!(found, expected, "{options:?}");
     }
     std::fs::remove_dir_all(directory).unwrap();
 }
@@ -687,6 +817,22 @@ proptest! {
         bytes = bytes.repeat(repeat);
         let mut reader = reader(&bytes, MODES[mode]);
         while let Ok(Some(_)) = reader.next_record() {}
+    }
+
+    #[test]
+    fn a_log_written_over_another_one_has_its_own_records(
+        sizes in prop_oneof![
+            prop::collection::vec(0..40_usize, 1..40),
+            prop::collection::vec(0..2_000_usize, 1..40),
+            prop::collection::vec(0..70_000_usize, 1..8),
+        ],
+        compressed: bool,
+    ) {
+        let compression = match compressed && cfg!(feature = "zstd") {
+            true => WalCompression::Zstd,
+            false => WalCompression::None,
+        };
+        expect_written_over(&sizes, compression);
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Opening {
         self.sync_kept_logs(recovered)?;
         let number = table_files.numbers.next();
         let file = new_wal_file(&*self.fs, &self.wal_dir, number, &self.db.wal_file())?;
-        let mut writer = wal_writer(file, &self.db)?;
+        let mut writer = wal_writer(file, number, &self.db)?;
         versions.raise_last_seqno(recovered.last_seqno);
         if recovered.stopped_early {
             // By this empty batch the next recovery, in KoelDB or RocksDB, recognizes that no data

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{FileSystem, RandomAccessFile};
-use koeldb_log::{RecordReader, RecoveryMode, survey};
+use koeldb_log::{ProblemKind, RecordReader, RecoveryMode, survey};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::job::LiveSnapshots;
 use koeldb_lsm::version::VersionSet;
@@ -93,6 +93,8 @@ impl Verdict {
 enum Stop {
     /// At damage in this log.
     Damage { log: FileNumber },
+    /// Behind the records of this log, at those of an earlier one over which it was written.
+    Remains { log: FileNumber },
     /// At a gap without damage: between the log that is missing or ends early, and the next one.
     Gap {
         before: FileNumber,
@@ -104,7 +106,7 @@ impl Stop {
     /// The log at which replay stopped.
     fn log(self) -> FileNumber {
         match self {
-            Stop::Damage { log } => log,
+            Stop::Damage { log } | Stop::Remains { log } => log,
             Stop::Gap { before, .. } => before,
         }
     }
@@ -472,6 +474,12 @@ impl Replay<'_> {
                 Some(record) => self.replay_record(record, log),
             };
             while let Some(problem) = reader.take_problem() {
+                if problem.kind == ProblemKind::OldRecord {
+                    // Every log that was written over an older one ends like this. Nothing is known
+                    // to be missing, but a later log must continue here.
+                    self.stop_in(log, Stop::Remains { log: log.number });
+                    return Ok(false);
+                }
                 let error = problem.to_error(&*file);
                 if problem.is_of_intact_record() {
                     return Err(error);
@@ -501,17 +509,23 @@ impl Replay<'_> {
 
     /// Applies the verdict on damage in a log; returns whether replay continues after the damage.
     ///
-    /// A log of which nothing was applied does not move the place where replay stopped.
     fn passes_damage(&mut self, log: &LogReport, error: Error) -> Result<bool> {
         match Verdict::of(Irregularity::Damage, self.mode) {
             Verdict::Continue => Ok(true),
             Verdict::Fail => Err(error),
             Verdict::Stop => {
-                if log.batches > 0 || self.stop.is_none() {
-                    self.stop = Some(Stop::Damage { log: log.number });
-                }
+                self.stop_in(log, Stop::Damage { log: log.number });
                 Ok(false)
             }
+        }
+    }
+
+    /// Stops replay in a log, except for later logs that continue there.
+    ///
+    /// A log of which nothing was applied does not move the place where replay stopped.
+    fn stop_in(&mut self, log: &LogReport, stop: Stop) {
+        if log.batches > 0 || self.stop.is_none() {
+            self.stop = Some(stop);
         }
     }
 
@@ -530,10 +544,11 @@ impl Replay<'_> {
                     return Err(Error::corruption(what).in_file(file.path(), Some(0), "replay"));
                 }
                 Verdict::Stop => {
-                    self.stop.get_or_insert(Stop::Gap {
-                        before,
-                        after: log.number,
-                    });
+                    let after = log.number;
+                    self.stop = match self.stop {
+                        None | Some(Stop::Remains { .. }) => Some(Stop::Gap { before, after }),
+                        stop => stop,
+                    };
                     return Ok(RecordOutcome::Gap);
                 }
             }
@@ -739,8 +754,10 @@ impl Replay<'_> {
     /// Checks that no column family has tables with data from after the point where replay stopped
     /// (W1).
     fn check_consistency(&self, versions: &VersionSet) -> Result<()> {
-        let Some(stopped_in) = self.stopped_in() else {
-            return Ok(());
+        let stopped_in = match self.stop {
+            // Like the end of a file.
+            None | Some(Stop::Remains { .. }) => return Ok(()),
+            Some(stop) => stop.log(),
         };
         for family in versions.families() {
             let has_tables = family.current().files().next().is_some();

@@ -283,8 +283,10 @@ option_section! {
         /// Number of old LOG files to keep.
         [honoured fixed "<=5.4"] keep_log_file_num: u64 = 1000, "Must be >0.",
             set_keep_log_file_num(value: u64), get_keep_log_file_num;
-        /// Number of old WAL files to keep for reuse (recycled WALs are read, not written).
-        [accepted fixed "<=5.4"] recycle_log_file_num: u64 = 0, "Set to 0 with WAL archiving or with kTolerateCorruptedTailRecords / kAbsoluteConsistency.",
+        /// Number of obsolete WAL files kept for new WALs, which are written over them: a sync then
+        /// makes no new length and space durable. A close removes them. Takes no file that a
+        /// checkpoint linked, or that had a failure.
+        [honoured fixed "<=5.4"] recycle_log_file_num: u64 = 0, "Set to 0 with WAL archiving or with kTolerateCorruptedTailRecords / kAbsoluteConsistency.",
             set_recycle_log_file_num(value: u64), get_recycle_log_file_num;
         /// Create the next WAL file ahead of need.
         [accepted fixed "11.3"] async_wal_precreate: bool = false, "Experimental; off if recycle_log_file_num ≠ 0.",

@@ -1,8 +1,8 @@
 //! The standby log: a file created before the leader needs a new log.
 //!
 //! A switch then takes microseconds even if the system takes long to create a file. A background
-//! job creates the file when a memtable is half full. It is empty, and its name not durable, until
-//! the leader takes it; then it is like a newly created one. It may survive a crash: recovery, also
+//! job creates the file, or reuses a spare, when a memtable is half full. It has no record of its
+//! own, and its name is not durable, until the leader takes it; then it is like a newly created one. It may survive a crash: recovery, also
 //! in RocksDB, finds no record in it and skips it, and it is removed with the other obsolete logs.
 //! A close removes it.
 //!
@@ -23,11 +23,11 @@ use super::{WalSet, new_wal_file, wal_writer};
 use crate::env::JobPriority;
 use crate::health::catch_panics;
 
-/// An empty log file that is not in use yet.
+/// A log file without records of its own that is not in use yet.
 #[derive(Debug)]
 pub(crate) struct EmptyLog {
-    number: FileNumber,
-    file: Box<dyn WritableFile>,
+    pub(super) number: FileNumber,
+    pub(super) file: Box<dyn WritableFile>,
 }
 
 #[derive(Debug)]
@@ -131,6 +131,9 @@ impl WalSet {
     }
 
     fn new_log_file(&self) -> Result<EmptyLog> {
+        if let Some(log) = self.reuse_spare() {
+            return Ok(log);
+        }
         let number = self.context.new_file_number();
         let file = new_wal_file(
             &*self.context.fs,
@@ -147,7 +150,7 @@ impl WalSet {
             Some(log) => log,
             None => self.new_log_file()?,
         };
-        Ok((number, wal_writer(file, &self.context.db_options)?))
+        Ok((number, wal_writer(file, number, &self.context.db_options)?))
     }
 
     /// Removes the standby log; one that is being created will be removed as too late.

@@ -19,7 +19,7 @@ use koeldb_log::RecordWriter;
 
 /// A log that is no longer written.
 pub(crate) trait ClosedLog {
-    /// Syncs the log.
+    /// Makes the log durable, as all of its file.
     fn sync(&mut self) -> Result<()>;
     /// Closes the file of the log.
     fn close(self) -> Result<()>;
@@ -27,7 +27,7 @@ pub(crate) trait ClosedLog {
 
 impl ClosedLog for RecordWriter {
     fn sync(&mut self) -> Result<()> {
-        self.sync()
+        self.sync_at_end()
     }
 
     fn close(self) -> Result<()> {
@@ -37,19 +37,29 @@ impl ClosedLog for RecordWriter {
 
 /// The closed logs that are not durable yet, oldest first.
 pub(crate) struct UnsyncedLogs<L> {
-    /// The logs with their numbers, oldest first. A thread locks them after it took write
+    /// The logs. A thread locks them after it took write
     /// leadership, or without it.
-    logs: Mutex<Vec<(FileNumber, L)>>,
+    logs: Mutex<Closed<L>>,
     /// The lock held during a sync, so that no thread assumes its completion too early.
     syncing: Mutex<()>,
     /// The number of times that logs were given up.
     given_up: AtomicU64,
 }
 
+/// Closed logs with their numbers, oldest first.
+struct Closed<L> {
+    waiting: Vec<(FileNumber, L)>,
+    /// The logs that the thread with the turn is syncing and closing.
+    being_synced: Vec<FileNumber>,
+}
+
 impl<L> Default for UnsyncedLogs<L> {
     fn default() -> Self {
         UnsyncedLogs {
-            logs: Mutex::new(Vec::new()),
+            logs: Mutex::new(Closed {
+                waiting: Vec::new(),
+                being_synced: Vec::new(),
+            }),
             syncing: Mutex::new(()),
             given_up: AtomicU64::new(0),
         }
@@ -59,14 +69,19 @@ impl<L> Default for UnsyncedLogs<L> {
 impl<L: ClosedLog> UnsyncedLogs<L> {
     /// Adds the log that was closed last.
     pub(crate) fn add(&self, number: FileNumber, log: L) {
-        lock(&self.logs).push((number, log));
+        lock(&self.logs).waiting.push((number, log));
     }
 
     /// Takes the logs before `min_needed`, which need no sync: their entries are in tables.
     pub(crate) fn take_before(&self, min_needed: FileNumber) -> Vec<L> {
-        let mut logs = lock(&self.logs);
+        let logs = &mut lock(&self.logs).waiting;
         let count = logs.partition_point(|(number, _)| *number < min_needed);
         logs.drain(..count).map(|(_, log)| log).collect()
+    }
+
+    /// Whether a thread is syncing or closing log `number`.
+    pub(crate) fn is_being_synced(&self, number: FileNumber) -> bool {
+        lock(&self.logs).being_synced.contains(&number)
     }
 
     /// Syncs all closed logs, and then their directory entries.
@@ -86,7 +101,7 @@ impl<L: ClosedLog> UnsyncedLogs<L> {
     ///
     /// Called by the leader, so that no log is closed.
     pub(crate) fn are_durable(&self) -> bool {
-        self.syncing.try_lock().is_ok() && lock(&self.logs).is_empty()
+        self.syncing.try_lock().is_ok() && lock(&self.logs).waiting.is_empty()
     }
 
     /// The number of times that logs were given up; changes under leadership and with the turn.
@@ -105,7 +120,13 @@ impl<L: ClosedLog> SyncTurn<'_, L> {
     /// Syncs all closed logs, and then their directory entries.
     pub(crate) fn sync(&self, sync_directory: impl FnOnce() -> Result<()>) -> Result<()> {
         let logs = &self.unsynced.logs;
-        let mut unsynced = std::mem::take(&mut *lock(logs));
+        let mut unsynced = {
+            let mut logs = lock(logs);
+            let unsynced = std::mem::take(&mut logs.waiting);
+            logs.being_synced
+                .extend(unsynced.iter().map(|(number, _)| *number));
+            unsynced
+        };
         if unsynced.is_empty() {
             return Ok(());
         }
@@ -115,10 +136,14 @@ impl<L: ClosedLog> SyncTurn<'_, L> {
             .and_then(|()| sync_directory());
         if let Err(error) = synced {
             // They are kept, before those that were closed in the meantime.
-            lock(logs).splice(..0, unsynced);
+            let mut logs = lock(logs);
+            logs.waiting.splice(..0, unsynced);
+            logs.being_synced.clear();
             return Err(error);
         }
-        unsynced.into_iter().try_for_each(|(_, log)| log.close())
+        let closed = unsynced.into_iter().try_for_each(|(_, log)| log.close());
+        lock(logs).being_synced.clear();
+        closed
     }
 
     /// Gives up the log being written, and removes all closed ones.
@@ -126,7 +151,7 @@ impl<L: ClosedLog> SyncTurn<'_, L> {
     /// Their entries will be in tables before anything relies on them.
     pub(crate) fn give_up(self) {
         self.unsynced.given_up.fetch_add(1, Ordering::AcqRel);
-        lock(&self.unsynced.logs).clear();
+        lock(&self.unsynced.logs).waiting.clear();
     }
 }
 

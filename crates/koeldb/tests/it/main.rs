@@ -70,6 +70,7 @@ mod rate_limit;
 mod reads;
 mod recovery_flush;
 mod recovery_rules;
+mod recycled_logs;
 mod reference;
 mod regressions;
 mod remote_compaction;

@@ -42,7 +42,11 @@ fn write_log(
 ) {
     let path = file_name::wal(Path::new(DIRECTORY), number);
     let file = fs.create(&path, &WriteOptions::new(Purpose::Wal)).unwrap();
-    let mut writer = RecordWriter::new(file, RecordWriterOptions { compression }).unwrap();
+    let options = RecordWriterOptions {
+        compression,
+        recyclable: None,
+    };
+    let mut writer = RecordWriter::new(file, options).unwrap();
     for record in records {
         writer.add_record(record).unwrap();
     }
