@@ -26,7 +26,7 @@ const DIRECTORY: &str = "/db";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Setting {
     compressed: bool,
-    /// The directory begins with logs that RocksDB recycled.
+    /// The directory begins with logs that RocksDB recycled, and logs are recycled.
     recycled: bool,
     manual_flush: bool,
     pipelined: bool,
@@ -83,6 +83,7 @@ impl Setting {
             .create_if_missing(true)
             .create_missing_column_families(true)
             .set_write_buffer_size(1 << 20)
+            .set_recycle_log_file_num(if self.recycled { 2 } else { 0 })
             .set_manual_wal_flush(self.manual_flush)
             .set_enable_pipelined_write(self.pipelined)
             .set_unordered_write(self.unordered)
