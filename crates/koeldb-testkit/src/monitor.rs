@@ -477,6 +477,7 @@ impl Layer for Monitor {
                 self.state().check_removal(&*self.below, call.path);
             }
             Operation::Create => self.state().check_number(call.path),
+            Operation::Reuse => self.state().check_number(call.to.unwrap_or(call.path)),
             _ => {}
         }
         let result = proceed();
@@ -486,6 +487,11 @@ impl Layer for Monitor {
             (Operation::Lock, _) if is_done => state.opened(&*self.below),
             (Operation::Create, _) if is_done => {
                 state.files.insert(call.path.to_owned(), Watched::default());
+            }
+            // The former content is no content of the new file.
+            (Operation::Reuse, Some(to)) if is_done => {
+                state.files.remove(call.path);
+                state.files.insert(to.to_owned(), Watched::default());
             }
             (Operation::RemoveFile, _) if is_done => {
                 state.files.remove(call.path);
