@@ -42,7 +42,7 @@ fn names(fs: &dyn FileSystem, suffix: &str) -> BTreeSet<String> {
 fn fill(db: &Db, keys: std::ops::Range<u32>, value: &[u8]) {
     for key in keys {
         db.put(format!("{key:04}"), value).unwrap();
-        db.flush().unwrap();
+        db.default_cf().flush().unwrap();
         db.wait_for_compact(None).unwrap();
     }
 }
@@ -121,6 +121,7 @@ fn a_log_that_a_checkpoint_linked_is_not_written_over() {
     let mut how = CheckpointOptions::new();
     how.set_flush(koeldb::FlushPolicy::Never);
     db.create_checkpoint_opt("/copy", &how).unwrap();
+    assert!(names(&*fs, ".log").len() >= 4, "the checkpoint has logs");
     other.flush().unwrap();
     fill(&db, 8..20, &[3; 1000]);
     let (copy, [other]) = Db::open_cf(&options(fs), "/copy", ["other"]).unwrap();
