@@ -64,6 +64,12 @@ impl<T> PlainCell<T> {
         PlainCell(std::cell::UnsafeCell::new(value))
     }
 
+    /// Lends the address, for reading.
+    #[inline]
+    pub fn with<R>(&self, access: impl FnOnce(*const T) -> R) -> R {
+        access(self.0.get())
+    }
+
     /// Lends the address; a caller that writes through it needs exclusive access.
     #[inline]
     pub fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {

@@ -4,10 +4,13 @@ use std::fmt;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use koeldb_base::sync::Padded;
 use koeldb_base::{Error, ErrorKind, Result};
 
+use crate::passing::Stripes;
 use crate::shard::{Refused, Shard};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard};
+use crate::table::{Shared, Table, TableWriter};
 
 /// The smallest shard size chosen by default.
 const SHARD_BYTES_MIN: u64 = 512 << 10;
@@ -50,7 +53,8 @@ pub enum Priority {
 /// The eviction policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CachePolicy {
-    /// Least recently used first, low priorities before high ones.
+    /// Least recently used first, low priorities before high ones; approximately, since hits do not
+    /// reorder: an entry that was hit gets another round when its turn comes.
     Lru,
     /// S3-FIFO, which resists scans: a scan does not evict entries in repeated use. The default.
     #[default]
@@ -120,7 +124,8 @@ pub struct Cache<T> {
 }
 
 struct Inner<T> {
-    shards: Box<[Padded<T>]>,
+    shards: Box<[SharedShard<T>]>,
+    stripes: Stripes,
     /// The position of the hash bits that choose the shard.
     shard_shift: u32,
     strict_capacity: bool,
@@ -128,15 +133,25 @@ struct Inner<T> {
     next_id: AtomicU64,
 }
 
-/// A shard on cache lines of its own.
-#[repr(align(128))]
-struct Padded<T>(Mutex<Shard<T>>);
+/// A shard: the end for lookups in passing, and all of it behind a lock, on lines of its own.
+struct SharedShard<T> {
+    table: Shared<Table<T>>,
+    locked: Padded<Mutex<Shard<T>>>,
+}
 
-impl<T> Padded<T> {
+impl<T> SharedShard<T> {
+    fn new(stripes: &Stripes, capacity: u64, options: &CacheOptions) -> Self {
+        let writer = TableWriter::new(stripes.clone());
+        SharedShard {
+            table: writer.table(),
+            locked: Padded(Mutex::new(Shard::new(writer, capacity, options))),
+        }
+    }
+
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Shard<T>> {
         // No user code that may panic runs under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -158,12 +173,14 @@ impl<T> Cache<T> {
         let bits = options.shard_bits();
         let count = 1_u64 << bits;
         let capacity = options.capacity_bytes.div_ceil(count);
+        let stripes = Stripes::new();
         let shards = (0..count)
-            .map(|_| Padded(Mutex::new(Shard::new(capacity, options))))
+            .map(|_| SharedShard::new(&stripes, capacity, options))
             .collect();
         Cache {
             inner: Arc::new(Inner {
                 shards,
+                stripes,
                 shard_shift: u64::BITS - bits,
                 strict_capacity: options.strict_capacity,
                 capacity: AtomicU64::new(options.capacity_bytes),
@@ -183,7 +200,12 @@ impl<T> Cache<T> {
     #[must_use]
     pub fn get(&self, key: &CacheKey) -> Option<Arc<T>> {
         let hash = key.hash();
-        self.shard(hash).lock().get(key, hash)
+        let shard = self.shard(hash);
+        if let Some(found) = shard.table.get(key, hash) {
+            return Some(found);
+        }
+        // A lookup in passing misses entries that are being considered for eviction.
+        shard.lock().get(key, hash)
     }
 
     /// Inserts an entry, replacing an older one, and evicts others until all fit.
@@ -279,7 +301,9 @@ impl<T> Cache<T> {
     #[must_use]
     pub fn counts(&self) -> CacheCounts {
         CacheCounts {
-            hits: self.sum(|shard| shard.counts().hits),
+            hits: self
+                .sum(|shard| shard.counts().hits)
+                .wrapping_add(self.inner.stripes.hits()),
             misses: self.sum(|shard| shard.counts().misses),
             inserts: self.sum(|shard| shard.counts().inserts),
             evictions: self.sum(|shard| shard.counts().evictions),
@@ -310,7 +334,7 @@ impl<T> Cache<T> {
     }
 
     #[inline]
-    fn shard(&self, hash: u64) -> &Padded<T> {
+    fn shard(&self, hash: u64) -> &SharedShard<T> {
         let chosen = hash.checked_shr(self.inner.shard_shift).unwrap_or(0);
         &self.inner.shards[koeldb_base::coding::to_usize(chosen)]
     }

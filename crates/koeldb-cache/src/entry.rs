@@ -2,8 +2,9 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::cache::{CacheKey, Priority};
-use crate::sync::Arc;
+use crate::cache::Priority;
+use crate::index::tag_of;
+use crate::table::{Contents, TableWriter};
 
 /// The slot of an entry in its shard.
 pub(crate) type SlotIndex = u32;
@@ -11,11 +12,8 @@ pub(crate) type SlotIndex = u32;
 /// The slot index that stands for no slot.
 pub(crate) const NOWHERE: SlotIndex = u32::MAX;
 
-/// An entry with its policy state.
-pub(crate) struct Entry<T> {
-    pub(crate) key: CacheKey,
-    /// The cached value; `None` in a free slot.
-    pub(crate) value: Option<Arc<T>>,
+/// The part of an entry that needs the lock: its charge and its policy state.
+pub(crate) struct Entry {
     pub(crate) charge: u64,
     /// The part of the hash by which the index finds the entry.
     pub(crate) tag: u32,
@@ -25,32 +23,24 @@ pub(crate) struct Entry<T> {
     pub(crate) older: SlotIndex,
     /// The list that contains the entry, as numbered by the policy.
     pub(crate) list: u8,
-    /// S3-FIFO: the number of hits, up to 3. LRU: whether the entry was hit.
-    pub(crate) heat: u8,
     pub(crate) priority: Priority,
-}
-
-impl<T> Entry<T> {
-    /// Whether the value has references outside the cache. Under the shard's lock, false stays
-    /// false.
-    pub(crate) fn is_pinned(&self) -> bool {
-        self.value
-            .as_ref()
-            .is_some_and(|value| Arc::strong_count(value) > 1)
-    }
 }
 
 /// All entries of a shard.
 pub(crate) struct Entries<T> {
-    slots: Vec<Entry<T>>,
+    /// The keys, values and heat, which lookups use without the lock.
+    pub(crate) table: TableWriter<T>,
+    /// The rest of each slot.
+    rest: Vec<Entry>,
     free: SlotIndex,
     len: usize,
 }
 
 impl<T> Entries<T> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(table: TableWriter<T>) -> Self {
         Entries {
-            slots: Vec::new(),
+            table,
+            rest: Vec::new(),
             free: NOWHERE,
             len: 0,
         }
@@ -60,18 +50,38 @@ impl<T> Entries<T> {
         self.len
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<T>> {
-        self.slots.iter().filter(|entry| entry.value.is_some())
+    /// The entries with their slots and contents.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SlotIndex, &Entry, &Contents<T>)> {
+        (0..).zip(&self.rest).filter_map(|(slot, entry)| {
+            let contents = self.table.contents(slot)?;
+            Some((slot, entry, contents))
+        })
     }
 
     /// Stores an entry in a free slot; `None` if there are too many.
-    pub(crate) fn put(&mut self, entry: Entry<T>) -> Option<SlotIndex> {
+    ///
+    /// Returns the slot, and whether the number of buckets grew.
+    pub(crate) fn put(
+        &mut self,
+        hash: u64,
+        contents: Contents<T>,
+        charge: u64,
+        priority: Priority,
+    ) -> Option<(SlotIndex, bool)> {
+        let entry = Entry {
+            charge,
+            tag: tag_of(hash),
+            newer: NOWHERE,
+            older: NOWHERE,
+            list: 0,
+            priority,
+        };
         let slot = if self.free == NOWHERE {
-            let slot = u32::try_from(self.slots.len()).ok()?;
+            let slot = u32::try_from(self.rest.len()).ok()?;
             if slot == NOWHERE {
                 return None;
             }
-            self.slots.push(entry);
+            self.rest.push(entry);
             slot
         } else {
             let slot = self.free;
@@ -79,34 +89,35 @@ impl<T> Entries<T> {
             self[slot] = entry;
             slot
         };
+        let grew = self.table.put(slot, hash, contents, self.len);
         self.len += 1;
-        Some(slot)
+        Some((slot, grew))
     }
 
-    /// Frees a slot; the caller drops the value outside the lock.
-    pub(crate) fn take(&mut self, slot: SlotIndex) -> Option<Arc<T>> {
+    /// Frees a slot whose contents were taken; returns the charge of the entry.
+    pub(crate) fn release(&mut self, slot: SlotIndex) -> u64 {
         let free = self.free;
         let entry = &mut self[slot];
         entry.older = free;
-        let value = entry.value.take();
+        let charge = entry.charge;
         self.free = slot;
         self.len -= 1;
-        value
+        charge
     }
 }
 
 impl<T> Index<SlotIndex> for Entries<T> {
-    type Output = Entry<T>;
+    type Output = Entry;
 
     #[inline]
-    fn index(&self, slot: SlotIndex) -> &Entry<T> {
-        &self.slots[slot as usize]
+    fn index(&self, slot: SlotIndex) -> &Entry {
+        &self.rest[slot as usize]
     }
 }
 
 impl<T> IndexMut<SlotIndex> for Entries<T> {
     #[inline]
-    fn index_mut(&mut self, slot: SlotIndex) -> &mut Entry<T> {
-        &mut self.slots[slot as usize]
+    fn index_mut(&mut self, slot: SlotIndex) -> &mut Entry {
+        &mut self.rest[slot as usize]
     }
 }

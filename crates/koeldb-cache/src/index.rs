@@ -4,15 +4,19 @@
 //! tag determines a bucket's home, so that neither growing nor removing accesses entries. Removal
 //! shifts later buckets back, so there are no tombstones and a search ends at the first empty
 //! bucket.
+//!
+//! Lookups read the buckets while the holder of the shard's lock changes them. A bucket is a hint
+//! to them: the slot itself says whether it has the entry, and a lookup that finds none repeats the
+//! search with the lock.
+
+use std::sync::atomic::Ordering;
 
 use crate::entry::SlotIndex;
-
-const BUCKETS_MIN: usize = 16;
+use crate::sync::AtomicU64;
 
 pub(crate) struct Index {
     /// The buckets, a power of two of them, at most three quarters full.
-    buckets: Vec<u64>,
-    len: usize,
+    buckets: Box<[AtomicU64]>,
 }
 
 /// The part of a hash that the index uses. The highest bits choose the shard.
@@ -42,10 +46,10 @@ fn slot(bucket: u64) -> SlotIndex {
 }
 
 impl Index {
-    pub(crate) fn new() -> Self {
+    /// Creates an empty index with `bucket_count` buckets, a power of two.
+    pub(crate) fn new(bucket_count: usize) -> Self {
         Index {
-            buckets: vec![0; BUCKETS_MIN],
-            len: 0,
+            buckets: (0..bucket_count).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -53,92 +57,121 @@ impl Index {
         self.buckets.len()
     }
 
-    /// The slot with tag `wanted` that satisfies `is_it`.
+    /// The most slots that the index may have.
+    pub(crate) fn len_max(&self) -> usize {
+        self.buckets.len() / 4 * 3
+    }
+
+    /// The first answer of `of` for a slot with tag `wanted`.
+    ///
+    /// Without the lock it may miss a slot whose bucket moves at the time, and meet slots that were
+    /// removed. The number of steps is limited, since the buckets may change all the time.
     #[inline]
-    pub(crate) fn find(&self, wanted: u32, is_it: impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
+    pub(crate) fn find<R>(&self, wanted: u32, of: impl Fn(SlotIndex) -> Option<R>) -> Option<R> {
         let mask = self.buckets.len() - 1;
         let mut at = wanted as usize & mask;
-        loop {
-            let bucket = self.buckets[at];
+        for _ in 0..self.buckets.len() {
+            let bucket = self.get(at);
             if bucket == 0 {
                 return None;
             }
-            if tag(bucket) == wanted && is_it(slot(bucket)) {
-                return Some(slot(bucket));
+            if tag(bucket) == wanted
+                && let Some(found) = of(slot(bucket))
+            {
+                return Some(found);
             }
             at = (at + 1) & mask;
         }
+        None
     }
 
-    /// Adds a slot that is not in the index; returns true if the number of buckets grew.
-    pub(crate) fn insert(&mut self, tag: u32, slot: SlotIndex) -> bool {
-        let grows = (self.len + 1) * 4 > self.buckets.len() * 3;
-        if grows {
-            let twice = vec![0; self.buckets.len() * 2];
-            for old in std::mem::replace(&mut self.buckets, twice) {
-                if old != 0 {
-                    self.insert_bucket(old);
-                }
+    /// Adds a slot. Only the holder of the lock may call this, and only below [`Index::len_max`].
+    pub(crate) fn insert(&self, tag: u32, slot: SlotIndex) {
+        self.insert_bucket(bucket(tag, slot));
+    }
+
+    /// Adds all slots of `other`, which is at most as large. The index is not shared yet.
+    pub(crate) fn insert_all(&self, other: &Index) {
+        for bucket in (0..other.buckets.len()).map(|at| other.get(at)) {
+            if bucket != 0 {
+                self.insert_bucket(bucket);
             }
         }
-        self.insert_bucket(bucket(tag, slot));
-        self.len += 1;
-        grows
     }
 
-    fn insert_bucket(&mut self, bucket: u64) {
+    fn insert_bucket(&self, bucket: u64) {
         let mask = self.buckets.len() - 1;
         let mut at = tag(bucket) as usize & mask;
-        while self.buckets[at] != 0 {
+        while self.get(at) != 0 {
             at = (at + 1) & mask;
         }
-        self.buckets[at] = bucket;
+        self.set(at, bucket);
     }
 
-    /// Removes a slot that is in the index.
-    pub(crate) fn remove(&mut self, tag_of_removed: u32, removed: SlotIndex) {
+    /// Removes a slot that is in the index. Only the holder of the lock may call this.
+    pub(crate) fn remove(&self, tag_of_removed: u32, removed: SlotIndex) {
         let wanted = bucket(tag_of_removed, removed);
         let mask = self.buckets.len() - 1;
         let mut hole = tag_of_removed as usize & mask;
-        while self.buckets[hole] != wanted {
-            debug_assert!(self.buckets[hole] != 0, "the place is in the index");
+        while self.get(hole) != wanted {
+            debug_assert!(self.get(hole) != 0, "the slot is in the index");
             hole = (hole + 1) & mask;
         }
         let mut at = hole;
         loop {
             at = (at + 1) & mask;
-            let bucket = self.buckets[at];
+            let bucket = self.get(at);
             if bucket == 0 {
                 break;
             }
             // A bucket may move back to the hole unless the hole lies before its home.
             let home = tag(bucket) as usize & mask;
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
-                self.buckets[hole] = bucket;
+                self.set(hole, bucket);
                 hole = at;
             }
         }
-        self.buckets[hole] = 0;
-        self.len -= 1;
+        self.set(hole, 0);
+    }
+
+    /// Acquires the slot that a lookup reaches through the bucket.
+    #[inline]
+    fn get(&self, at: usize) -> u64 {
+        self.buckets[at].load(Ordering::Acquire)
+    }
+
+    fn set(&self, at: usize, bucket: u64) {
+        self.buckets[at].store(bucket, Ordering::Release);
     }
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashMap;
 
     proptest! {
+        // Each step searches for every slot under every tag.
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
+        #[cfg_attr(miri, ignore = "many searches, and no unsafe code")]
         fn finds_what_a_map_finds(steps in prop::collection::vec((any::<bool>(), 0..40_u32, 0..64_u32), 0..400)) {
-            let mut index = Index::new();
+            let mut index = Index::new(16);
             let mut model: HashMap<SlotIndex, u32> = HashMap::new();
             for (insert, tag, slot) in steps {
                 // Few homes, so that probe sequences collide and wrap around.
                 let tag = tag % 5 * 7 + 13;
+                let len = model.len();
                 if insert {
                     model.entry(slot).or_insert_with(|| {
+                        if len == index.len_max() {
+                            let twice = Index::new(2 * index.bucket_count());
+                            twice.insert_all(&index);
+                            index = twice;
+                        }
                         index.insert(tag, slot);
                         tag
                     });
@@ -147,7 +180,7 @@ mod tests {
                 }
                 for slot in 0..64 {
                     for tag in [13, 20, 27, 34, 41] {
-                        let found = index.find(tag, |candidate| candidate == slot);
+                        let found = index.find(tag, |candidate| (candidate == slot).then_some(()));
                         prop_assert_eq!(found.is_some(), model.get(&slot) == Some(&tag));
                     }
                 }

@@ -5,15 +5,18 @@
 //! with a charge.
 //!
 //! - [`cache`](Cache): the handle; shards and their locks.
-//! - `shard`: entries, the index that finds them, their total charge.
+//! - `shard`: entries and their total charge, behind the lock.
+//! - `table`: the slots with keys and values, and the `index` that finds them; lookups use both
+//!   without the lock, announced in `passing`.
 //! - `policy`: the eviction policy: `s3_fifo` is S3-FIFO, which resists scans; `lru` has pools by
 //!   [`Priority`]. Both are lists through the entries (`list`); S3-FIFO also remembers evicted tags
 //!   (`ghost`).
 //!
-//! Any number of threads may use a cache concurrently. A hit takes the lock of one shard for a few
-//! nanoseconds, clones an `Arc`, allocates nothing and writes to no other shared memory. Values are
-//! dropped outside the locks. An entry with outside references is *pinned*: it is not evicted, and
-//! its bytes keep counting.
+//! Any number of threads may use a cache concurrently. A hit takes no lock and allocates nothing.
+//! It clones an `Arc`, and otherwise writes only lines of its own thread, and the heat of an entry
+//! that is not hot yet. A miss, and a change, takes the lock of one shard. Values are dropped
+//! outside the locks. An entry with outside references is *pinned*: it is not evicted, and its bytes
+//! keep counting.
 
 #[cfg(koeldb_counts)]
 extern crate koeldb_counts as std;
@@ -24,9 +27,11 @@ mod ghost;
 mod index;
 mod list;
 mod lru;
+mod passing;
 mod policy;
 mod s3_fifo;
 mod shard;
 mod sync;
+mod table;
 
 pub use cache::{Cache, CacheCounts, CacheKey, CacheOptions, CachePolicy, Priority};

@@ -1,15 +1,19 @@
-//! LRU eviction in three pools.
+//! LRU eviction in three pools, with second chances.
 //!
 //! Entries of high priority, and entries that were hit, are in the *high* pool, which is limited to
 //! its share of the capacity: the excess moves on to the head of the *low* pool, where other
 //! entries start. Entries of bottom priority start in the *bottom* pool. Eviction empties the
 //! bottom pool first, then the low one. Without a share for the high pool there is one list, and
 //! one for the bottom (RocksDB `cache/lru_cache.cc`).
+//!
+//! A hit does not move an entry, since that would need the lock. An entry that was hit moves when
+//! it reaches the tail of its pool, so the order among such entries is approximate (the second
+//! chance of CLOCK: Corbató, "A paging experiment with the Multics system", 1968).
 
 use crate::cache::Priority;
 use crate::entry::{Entries, SlotIndex};
 use crate::list::List;
-use crate::policy::PinnedSkips;
+use crate::policy::{PinnedSkips, Victim};
 
 const HIGH: usize = 0;
 const LOW: usize = 1;
@@ -57,7 +61,48 @@ impl Lru {
         self.overflow(entries);
     }
 
-    pub(crate) fn hit<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
+    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
+        let pool = usize::from(entries[slot].list);
+        self.pools[pool].unlink(entries, slot);
+    }
+
+    /// Removes the next victim from its pool and from the table.
+    ///
+    /// `None` if all entries, or too many of them, are pinned.
+    pub(crate) fn evict<T>(
+        &mut self,
+        entries: &mut Entries<T>,
+        pinned_skips: &mut PinnedSkips,
+    ) -> Option<Victim<T>> {
+        // If all entries were hit, the second round evicts the first of them.
+        for spares_warm in [true, false] {
+            for pool in [BOTTOM, LOW, HIGH] {
+                for _ in 0..self.pools[pool].len() {
+                    let Some(slot) = self.pools[pool].tail() else {
+                        break;
+                    };
+                    if entries.table.is_pinned(slot) {
+                        // It is in use, so it counts as most recently used.
+                        self.pools[pool].renew(entries, slot);
+                        pinned_skips.skip()?;
+                    } else if spares_warm && entries.table.heat(slot) > 0 {
+                        self.renew(entries, slot);
+                    } else if let Some(value) = entries.table.take_unpinned(slot) {
+                        self.pools[pool].unlink(entries, slot);
+                        return Some(Victim { slot, value });
+                    } else {
+                        self.pools[pool].renew(entries, slot);
+                        pinned_skips.skip()?;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Consumes the heat of an entry, which makes it the most recently used.
+    fn renew<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
+        entries.table.set_heat(slot, 0);
         let from = usize::from(entries[slot].list);
         let to = if self.high_bytes_max > 0 { HIGH } else { LOW };
         if from == to {
@@ -69,41 +114,22 @@ impl Lru {
         }
     }
 
-    pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
-        let pool = usize::from(entries[slot].list);
-        self.pools[pool].unlink(entries, slot);
-    }
-
-    /// Removes the next victim from its pool; `None` if all entries, or too many of them, are
-    /// pinned.
-    pub(crate) fn evict<T>(
-        &mut self,
-        entries: &mut Entries<T>,
-        pinned_skips: &mut PinnedSkips,
-    ) -> Option<SlotIndex> {
-        for pool in self.pools.iter_mut().rev() {
-            for _ in 0..pool.len() {
-                let slot = pool.tail()?;
-                if !entries[slot].is_pinned() {
-                    pool.unlink(entries, slot);
-                    return Some(slot);
-                }
-                // It is in use, so it counts as most recently used.
-                pool.renew(entries, slot);
-                pinned_skips.skip()?;
-            }
-        }
-        None
-    }
-
-    /// Moves entries that exceed the budget of the high-priority pool to the low-priority pool.
+    /// Moves entries that exceed the budget of the high-priority pool to the low-priority pool,
+    /// those that were not hit first.
     fn overflow<T>(&mut self, entries: &mut Entries<T>) {
+        let mut warm_turns = self.pools[HIGH].len();
         while self.pools[HIGH].bytes() > self.high_bytes_max {
             let Some(slot) = self.pools[HIGH].tail() else {
                 break;
             };
-            self.pools[HIGH].unlink(entries, slot);
-            self.pools[LOW].push(entries, slot);
+            if warm_turns > 0 && entries.table.heat(slot) > 0 {
+                warm_turns -= 1;
+                entries.table.set_heat(slot, 0);
+                self.pools[HIGH].renew(entries, slot);
+            } else {
+                self.pools[HIGH].unlink(entries, slot);
+                self.pools[LOW].push(entries, slot);
+            }
         }
     }
 }

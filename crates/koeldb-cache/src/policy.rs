@@ -1,9 +1,14 @@
 //! The eviction policy of a shard: S3-FIFO or LRU.
+//!
+//! A hit takes no lock, so it moves no entry: it warms the slot, and the policy consumes the heat
+//! of the entry when it considers evicting it. Hits go on meanwhile, so each policy limits how often
+//! heat spares an entry.
 
 use crate::cache::{CacheOptions, CachePolicy};
 use crate::entry::{Entries, SlotIndex};
 use crate::lru::Lru;
 use crate::s3_fifo::S3Fifo;
+use crate::sync::Arc;
 
 /// The number of pinned entries that one insertion skips before it gives up.
 ///
@@ -23,6 +28,12 @@ impl PinnedSkips {
         self.0 = self.0.checked_sub(1)?;
         Some(())
     }
+}
+
+/// An evicted entry: its slot, which is in no list any more, and its value.
+pub(crate) struct Victim<T> {
+    pub(crate) slot: SlotIndex,
+    pub(crate) value: Arc<T>,
 }
 
 pub(crate) enum Policy {
@@ -59,14 +70,6 @@ impl Policy {
         }
     }
 
-    #[inline]
-    pub(crate) fn hit<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
-        match self {
-            Policy::Lru(lru) => lru.hit(entries, slot),
-            Policy::S3Fifo(_) => S3Fifo::hit(entries, slot),
-        }
-    }
-
     pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         match self {
             Policy::Lru(lru) => lru.unlink(entries, slot),
@@ -74,11 +77,14 @@ impl Policy {
         }
     }
 
+    /// Removes the next victim from its list and from the table.
+    ///
+    /// `None` if all entries, or too many of them, are pinned.
     pub(crate) fn evict<T>(
         &mut self,
         entries: &mut Entries<T>,
         pinned_skips: &mut PinnedSkips,
-    ) -> Option<SlotIndex> {
+    ) -> Option<Victim<T>> {
         match self {
             Policy::Lru(lru) => lru.evict(entries, pinned_skips),
             Policy::S3Fifo(s3_fifo) => s3_fifo.evict(entries, pinned_skips),

@@ -6,18 +6,17 @@
 //! others are evicted soon, so a scan passes through without touching the main queue. The tags of
 //! entries evicted from the small queue are remembered; such an entry enters the main queue
 //! directly if it returns. An entry at the end of the main queue gets another round for each hit. A
-//! hit only increments a counter, up to three.
+//! hit only increments a counter, up to three: the heat of the slot.
 
 use crate::cache::Priority;
 use crate::entry::{Entries, SlotIndex};
 use crate::ghost::Ghosts;
 use crate::list::List;
-use crate::policy::PinnedSkips;
+use crate::policy::{PinnedSkips, Victim};
+use crate::table::HEAT_MAX;
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
-
-const HEAT_MAX: u8 = 3;
 
 /// The divisor of the capacity that gives the target size of the small queue.
 const SMALL_SHARE: u64 = 10;
@@ -56,23 +55,15 @@ impl S3Fifo {
 
     pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         let window = (self.main.len() + self.small.len()) / GHOST_DIVISOR;
-        let entry = &mut entries[slot];
+        let entry = &entries[slot];
         let returned = self.ghosts.recall(entry.tag, window);
         match entry.priority {
             Priority::High => {
-                entry.heat = HEAT_MAX;
+                entries.table.set_heat(slot, HEAT_MAX);
                 self.main.push(entries, slot);
             }
             Priority::Low if returned => self.main.push(entries, slot),
             Priority::Low | Priority::Bottom => self.small.push(entries, slot),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn hit<T>(entries: &mut Entries<T>, slot: SlotIndex) {
-        let entry = &mut entries[slot];
-        if entry.heat < HEAT_MAX {
-            entry.heat += 1;
         }
     }
 
@@ -83,13 +74,14 @@ impl S3Fifo {
         }
     }
 
-    /// Removes the next victim from its queue; `None` if all entries, or too many of them, are
-    /// pinned.
+    /// Removes the next victim from its queue and from the table.
+    ///
+    /// `None` if all entries, or too many of them, are pinned.
     pub(crate) fn evict<T>(
         &mut self,
         entries: &mut Entries<T>,
         pinned_skips: &mut PinnedSkips,
-    ) -> Option<SlotIndex> {
+    ) -> Option<Victim<T>> {
         if self.small.bytes() > self.small_bytes_max || self.main.len() == 0 {
             self.evict_small(entries, pinned_skips)
                 .or_else(|| self.evict_main(entries, pinned_skips))
@@ -103,21 +95,20 @@ impl S3Fifo {
         &mut self,
         entries: &mut Entries<T>,
         pinned_skips: &mut PinnedSkips,
-    ) -> Option<SlotIndex> {
+    ) -> Option<Victim<T>> {
         for _ in 0..self.small.len() {
             let slot = self.small.tail()?;
-            let entry = &mut entries[slot];
-            if entry.is_pinned() {
-                self.small.renew(entries, slot);
-                pinned_skips.skip()?;
-            } else if entry.heat > 0 {
-                entry.heat = 0;
+            if !entries.table.is_pinned(slot) && entries.table.heat(slot) > 0 {
+                entries.table.set_heat(slot, 0);
                 self.small.unlink(entries, slot);
                 self.main.push(entries, slot);
-            } else {
-                self.ghosts.add(entry.tag);
+            } else if let Some(value) = entries.table.take_unpinned(slot) {
+                self.ghosts.add(entries[slot].tag);
                 self.small.unlink(entries, slot);
-                return Some(slot);
+                return Some(Victim { slot, value });
+            } else {
+                self.small.renew(entries, slot);
+                pinned_skips.skip()?;
             }
         }
         None
@@ -127,19 +118,21 @@ impl S3Fifo {
         &mut self,
         entries: &mut Entries<T>,
         pinned_skips: &mut PinnedSkips,
-    ) -> Option<SlotIndex> {
-        for _ in 0..self.main.len() * (usize::from(HEAT_MAX) + 1) {
+    ) -> Option<Victim<T>> {
+        let warm_turns = self.main.len() * usize::from(HEAT_MAX);
+        for turn in 0..warm_turns + self.main.len() {
             let slot = self.main.tail()?;
-            let entry = &mut entries[slot];
-            if entry.is_pinned() {
+            let heat = entries.table.heat(slot);
+            // The last turns spare no entry that hits keep warm meanwhile.
+            if heat > 0 && turn < warm_turns && !entries.table.is_pinned(slot) {
+                entries.table.set_heat(slot, heat - 1);
+                self.main.renew(entries, slot);
+            } else if let Some(value) = entries.table.take_unpinned(slot) {
+                self.main.unlink(entries, slot);
+                return Some(Victim { slot, value });
+            } else {
                 self.main.renew(entries, slot);
                 pinned_skips.skip()?;
-            } else if entry.heat > 0 {
-                entry.heat -= 1;
-                self.main.renew(entries, slot);
-            } else {
-                self.main.unlink(entries, slot);
-                return Some(slot);
             }
         }
         None

@@ -1,13 +1,13 @@
-//! A cache shard: its entries, their index, their total charge, and the eviction policy.
+//! A cache shard: its entries, their total charge, and the eviction policy.
 //!
-//! Everything here runs under the shard's lock; evicted values are returned to be dropped outside
-//! it.
+//! Everything here runs under the shard's lock, beside lookups in passing, which use only the table
+//! of the entries. Evicted values are returned to be dropped outside the lock.
 
 use crate::cache::{CacheCounts, CacheKey, CacheOptions, Priority};
-use crate::entry::{Entries, Entry, NOWHERE, SlotIndex};
-use crate::index::{Index, tag_of};
+use crate::entry::{Entries, SlotIndex};
 use crate::policy::{PinnedSkips, Policy};
 use crate::sync::Arc;
+use crate::table::{Contents, TableWriter};
 
 /// The divisor of the capacity that gives the free space above which a shard has room.
 ///
@@ -24,8 +24,8 @@ const PASSING_PER_ENTRY: u32 = 64;
 pub(crate) struct Refused;
 
 pub(crate) struct Shard<T> {
-    index: Index,
     entries: Entries<T>,
+    /// The counts, without the hits of lookups in passing.
     counts: CacheCounts,
     usage: u64,
     capacity: u64,
@@ -59,10 +59,9 @@ impl<T> Evicted<T> {
 }
 
 impl<T> Shard<T> {
-    pub(crate) fn new(capacity: u64, options: &CacheOptions) -> Self {
+    pub(crate) fn new(table: TableWriter<T>, capacity: u64, options: &CacheOptions) -> Self {
         Shard {
-            index: Index::new(),
-            entries: Entries::new(),
+            entries: Entries::new(table),
             counts: CacheCounts::default(),
             usage: 0,
             capacity,
@@ -71,15 +70,17 @@ impl<T> Shard<T> {
         }
     }
 
-    #[inline]
     pub(crate) fn get(&mut self, key: &CacheKey, hash: u64) -> Option<Arc<T>> {
-        let Some(slot) = self.find(key, hash) else {
+        let found = self.entries.table.find(key, hash);
+        let Some((slot, contents)) =
+            found.and_then(|slot| Some((slot, self.entries.table.contents(slot)?)))
+        else {
             self.counts.misses += 1;
             return None;
         };
         self.counts.hits += 1;
-        self.policy.hit(&mut self.entries, slot);
-        self.entries[slot].value.clone()
+        self.entries.table.warm(slot);
+        Some(Arc::clone(&contents.value))
     }
 
     /// Inserts an entry, evicting others; refuses it if strict capacity leaves no room.
@@ -106,23 +107,12 @@ impl<T> Shard<T> {
             evicted.push(Some(value));
             return (evicted, Err(Refused));
         }
-        let tag = tag_of(hash);
-        let entry = Entry {
-            key,
-            value: Some(value),
-            charge,
-            tag,
-            newer: NOWHERE,
-            older: NOWHERE,
-            list: 0,
-            heat: 0,
-            priority,
-        };
-        let Some(slot) = self.entries.put(entry) else {
+        let contents = Contents { key, value };
+        let Some((slot, grew)) = self.entries.put(hash, contents, charge, priority) else {
             return (evicted, Err(Refused));
         };
-        if self.index.insert(tag, slot) {
-            self.policy.resize(self.index.bucket_count());
+        if grew {
+            self.policy.resize(self.entries.table.bucket_count());
         }
         self.usage += charge;
         self.counts.inserts += 1;
@@ -141,9 +131,11 @@ impl<T> Shard<T> {
     }
 
     pub(crate) fn remove(&mut self, key: &CacheKey, hash: u64) -> Option<Arc<T>> {
-        let slot = self.find(key, hash)?;
+        let slot = self.entries.table.find(key, hash)?;
+        let value = self.entries.table.take(slot);
         self.policy.unlink(&mut self.entries, slot);
-        self.release(slot)
+        self.release(slot);
+        value
     }
 
     pub(crate) fn set_capacity(&mut self, capacity: u64) -> Evicted<T> {
@@ -159,15 +151,16 @@ impl<T> Shard<T> {
     }
 
     pub(crate) fn pinned_usage(&self) -> u64 {
-        let pinned = self.entries.iter().filter(|entry| entry.is_pinned());
-        pinned.map(|entry| entry.charge).sum()
+        let entries = self.entries.iter();
+        entries
+            .filter(|&(slot, ..)| self.entries.table.is_pinned(slot))
+            .map(|(_, entry, _)| entry.charge)
+            .sum()
     }
 
     pub(crate) fn for_each(&self, visit: &mut impl FnMut(&T, u64, Priority)) {
-        for entry in self.entries.iter() {
-            if let Some(value) = &entry.value {
-                visit(value, entry.charge, entry.priority);
-            }
+        for (_, entry, contents) in self.entries.iter() {
+            visit(&contents.value, entry.charge, entry.priority);
         }
     }
 
@@ -179,29 +172,21 @@ impl<T> Shard<T> {
         self.counts
     }
 
-    #[inline]
-    fn find(&self, key: &CacheKey, hash: u64) -> Option<SlotIndex> {
-        self.index
-            .find(tag_of(hash), |slot| self.entries[slot].key == *key)
-    }
-
     /// Evicts until `bytes` more fit, or nothing can be evicted.
     fn make_room(&mut self, bytes: u64, evicted: &mut Evicted<T>) {
         let mut pinned_skips = PinnedSkips::new();
         while self.usage.saturating_add(bytes) > self.capacity {
-            let Some(slot) = self.policy.evict(&mut self.entries, &mut pinned_skips) else {
+            let Some(victim) = self.policy.evict(&mut self.entries, &mut pinned_skips) else {
                 break;
             };
             self.counts.evictions += 1;
-            evicted.push(self.release(slot));
+            self.release(victim.slot);
+            evicted.push(Some(victim.value));
         }
     }
 
-    /// Frees the slot of an entry that is in no list any more.
-    fn release(&mut self, slot: SlotIndex) -> Option<Arc<T>> {
-        let entry = &self.entries[slot];
-        self.usage -= entry.charge;
-        self.index.remove(entry.tag, slot);
-        self.entries.take(slot)
+    /// Frees the slot of an entry that is in no list and not in the table any more.
+    fn release(&mut self, slot: SlotIndex) {
+        self.usage -= self.entries.release(slot);
     }
 }

@@ -1,6 +1,6 @@
 //! Loom models of threads that pin, insert and remove entries, including reference counts.
 
-use koeldb_base::sync::{explore, spawn};
+use koeldb_base::sync::{explore, explore_large, spawn};
 
 use super::*;
 
@@ -99,4 +99,26 @@ fn a_removed_entry_lives_as_long_as_it_is_held() {
         assert!(seen.is_none_or(|value| value == 1));
         assert!(cache.is_empty() && cache.usage() == 0);
     });
+}
+
+#[test]
+fn an_entry_is_evicted_once() {
+    for policy in POLICIES {
+        explore_large("cache, evict against evict", move || {
+            let cache = cache(1, policy, false);
+            put(&cache, 1).unwrap();
+            let threads = [2, 3].map(|offset| {
+                let cache = cache.clone();
+                spawn(move || {
+                    put(&cache, offset).unwrap();
+                    cache.get(&key(1)).is_some()
+                })
+            });
+            for thread in threads {
+                assert!(!thread.join().unwrap(), "its place was needed");
+            }
+            assert_eq!((cache.len(), cache.counts().evictions), (1, 2));
+            assert_eq!(cache.usage(), cache.capacity());
+        });
+    }
 }

@@ -78,7 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 400 }))]
 
     #[test]
     fn what_is_found_was_put_last_and_the_capacity_holds(
@@ -183,7 +183,7 @@ fn lru_keeps_high_priorities_within_their_share() {
 #[test]
 fn a_scan_leaves_what_is_asked_for_again() {
     let cache = small(CachePolicy::S3Fifo, 100, false, 0.0);
-    for round in 0..4 {
+    for round in 0..if cfg!(miri) { 1 } else { 4 } {
         for offset in (0..50).chain(0..50) {
             if !has(&cache, offset) {
                 put(&cache, offset, Priority::Low);
@@ -203,7 +203,7 @@ fn the_clock_keeps_high_priorities_through_a_scan() {
     for offset in 0..20 {
         put(&cache, offset, Priority::High);
     }
-    for offset in 1000..2000 {
+    for offset in 1000..if cfg!(miri) { 1200 } else { 2000 } {
         put(&cache, offset, Priority::Low);
     }
     assert_eq!((0..20).filter(|&offset| has(&cache, offset)).count(), 20);
@@ -295,6 +295,7 @@ fn shards_are_of_half_a_megabyte_and_at_most_64() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many insertions, which only check the hash")]
 fn sequential_keys_spread_over_shards() {
     let cache: Cache<u64> = Cache::new(&CacheOptions {
         capacity_bytes: 1 << 30,
@@ -349,7 +350,7 @@ fn threads_at_once_find_what_they_put_and_lose_nothing() {
                 scope.spawn(move || {
                     let mut random = thread;
                     let mut held = Vec::new();
-                    for round in 0..20_000_u32 {
+                    for round in 0..if cfg!(miri) { 100 } else { 20_000_u32 } {
                         random = random
                             .wrapping_mul(6_364_136_223_846_793_005)
                             .wrapping_add(thread);
@@ -403,5 +404,118 @@ fn put_one_more(cache: &Cache<Probe>, alive: &Arc<AtomicUsize>) {
         cache
             .insert(key(offset), Arc::new(probe), 20, Priority::Low)
             .unwrap();
+    }
+}
+
+#[test]
+fn a_lookup_whose_stripe_is_taken_finds_what_is_there() {
+    let cache = small(CachePolicy::S3Fifo, 2, false, 0.5);
+    put(&cache, 1, Priority::Low);
+    let passage = cache.inner.stripes.enter(u64::MAX).unwrap();
+    assert!(has(&cache, 1) && !has(&cache, 2));
+    drop(passage);
+    assert!(has(&cache, 1));
+    assert_eq!((cache.counts().hits, cache.counts().misses), (2, 1));
+}
+
+/// An entry that its owner replaces and removes, and that says so.
+struct Versioned {
+    key: u64,
+    version: u64,
+    alive: Arc<AtomicUsize>,
+}
+
+impl Drop for Versioned {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Each thread replaces and removes the entries of its own keys, and looks up those of all, in a
+/// cache that has room for half of them and changes its capacity.
+///
+/// No lookup finds an entry of another key, or one that was replaced or removed before the lookup
+/// began; an entry that a thread holds is not evicted; each entry is dropped once.
+#[test]
+fn lookups_beside_replacement_removal_and_eviction_find_the_last_version() {
+    const THREADS: u64 = 4;
+    const KEYS_EACH: u64 = 3;
+    const ROUNDS: u64 = if cfg!(miri) { 60 } else { 30_000 };
+    for policy in [CachePolicy::Lru, CachePolicy::S3Fifo] {
+        let cache: Cache<Versioned> = Cache::new(&CacheOptions {
+            capacity_bytes: 6 * (20 + OVERHEAD),
+            shard_bits: Some(0),
+            policy,
+            ..CacheOptions::default()
+        });
+        let alive = Arc::new(AtomicUsize::new(0));
+        // The least version of each key that a lookup may find.
+        let least: Vec<_> = (0..THREADS * KEYS_EACH)
+            .map(|_| AtomicU64::new(0))
+            .collect();
+        thread::scope(|scope| {
+            for owner in 0..THREADS {
+                let (cache, alive, least) = (&cache, &alive, &least);
+                scope.spawn(move || {
+                    let mut state = owner + 1;
+                    let mut held: Option<Arc<Versioned>> = None;
+                    let find = |wanted: u64| {
+                        let least = least[usize::try_from(wanted).unwrap()].load(Ordering::SeqCst);
+                        let found = cache.get(&key(wanted));
+                        if let Some(found) = &found {
+                            assert_eq!(found.key, wanted);
+                            assert!(found.version >= least, "{} < {least}", found.version);
+                        }
+                        found
+                    };
+                    for version in 1..=ROUNDS {
+                        state = state
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
+                        let random = state >> 33;
+                        let own = owner * KEYS_EACH + random % KEYS_EACH;
+                        let floor = &least[usize::try_from(own).unwrap()];
+                        if let Some(value) = &held {
+                            let again = find(value.key);
+                            let is_same = again.is_some_and(|again| Arc::ptr_eq(&again, value));
+                            assert!(is_same, "a pinned entry is not evicted");
+                        }
+                        match random / KEYS_EACH % 16 {
+                            0..4 => {
+                                // What this thread holds is replaced or released.
+                                held.take_if(|value| value.key == own);
+                                alive.fetch_add(1, Ordering::Relaxed);
+                                let value = Versioned {
+                                    key: own,
+                                    version,
+                                    alive: Arc::clone(alive),
+                                };
+                                cache
+                                    .insert(key(own), Arc::new(value), 20, Priority::Low)
+                                    .unwrap();
+                                floor.store(version, Ordering::SeqCst);
+                            }
+                            4 => {
+                                held.take_if(|value| value.key == own);
+                                if let Some(removed) = cache.remove(&key(own)) {
+                                    assert_eq!(removed.key, own);
+                                }
+                                floor.store(version + 1, Ordering::SeqCst);
+                            }
+                            5 => held = find(own),
+                            6 => held = None,
+                            7 if owner == 0 => {
+                                cache.set_capacity((4 + random % 4) * (20 + OVERHEAD));
+                            }
+                            _ => drop(find(random % (THREADS * KEYS_EACH))),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(alive.load(Ordering::Relaxed) as u64, cache.len());
+        cache.set_capacity(0);
+        assert_eq!(alive.load(Ordering::Relaxed), 0);
+        assert_eq!((cache.len(), cache.usage()), (0, 0));
     }
 }
