@@ -77,7 +77,7 @@ pub(crate) struct RecentWrites {
 impl RecentWrites {
     /// Whether writes must be noted.
     #[inline]
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.groups_left != 0
     }
 

@@ -177,9 +177,8 @@ fn a_commit_conflicts_with_one_key_of_a_large_batch_in_its_group() {
     outside.join().unwrap().unwrap();
 }
 
-/// Equal keys of different bytes have different hashes.
-#[test]
-fn a_commit_conflicts_with_a_write_of_an_equal_key_with_other_bytes() {
+/// A database in which equal keys of different bytes have different hashes.
+fn open_case_insensitive() -> Db {
     #[derive(Debug)]
     struct CaseInsensitive;
     impl crate::Comparator for CaseInsensitive {
@@ -195,13 +194,32 @@ fn a_commit_conflicts_with_a_write_of_an_equal_key_with_other_bytes() {
         .create_if_missing(true)
         .set_comparator(CaseInsensitive)
         .set_env(&Env::mem_env());
-    let db = Db::open(&options, "/equal").unwrap();
+    Db::open(&options, "/equal").unwrap()
+}
+
+#[test]
+fn a_commit_conflicts_with_a_write_of_an_equal_key_with_other_bytes() {
+    let db = open_case_insensitive();
     let mut held = Held::new(&db, true);
     let put = held.put("KEY");
     let commit = held.commit("key");
     held.release();
     put.join().unwrap().unwrap();
     assert_eq!(commit.join().unwrap().unwrap_err().kind(), ErrorKind::Busy);
+}
+
+#[test]
+fn keys_are_hashed_only_if_checks_can_use_the_hashes() {
+    for (db, hashes) in [(open(false), true), (open_case_insensitive(), false)] {
+        let mut held = Held::new(&db, false);
+        let put = held.put("other");
+        let commit = held.commit("key");
+        held.release();
+        put.join().unwrap().unwrap();
+        commit.join().unwrap().unwrap();
+        let leadership = db.inner().commit.queue.lead();
+        assert_eq!(leadership.commit.recent.is_on(), hashes);
+    }
 }
 
 #[test]
