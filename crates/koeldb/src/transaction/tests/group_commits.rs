@@ -9,6 +9,7 @@ use super::*;
 use crate::statistics::Statistics;
 use crate::write::queue::Leadership;
 use crate::write::recent_writes::{key_hash, slot_of};
+use crate::{SstFileWriter, SstFileWriterOptions};
 
 /// Returns keys of which no two share a slot of the table of recent writes.
 fn keys(count: usize) -> Vec<String> {
@@ -175,6 +176,33 @@ fn a_commit_conflicts_with_one_key_of_a_large_batch_in_its_group() {
     batch.join().unwrap().unwrap();
     assert_eq!(inside.join().unwrap().unwrap_err().kind(), ErrorKind::Busy);
     outside.join().unwrap().unwrap();
+}
+
+/// The number of the ingestion is not that of a group, and its keys are in no memtable.
+#[test]
+fn a_commit_conflicts_with_an_ingestion_before_its_group() {
+    let env = Env::mem_env();
+    let mut options = Options::new();
+    options.create_if_missing(true).set_env(&env);
+    let db = Db::open(&options, "/ingestion").unwrap();
+    let keys = keys(3);
+    let mut how = SstFileWriterOptions::new();
+    how.set_env(&env);
+    let family = db.default_cf().options();
+    let mut table = SstFileWriter::create_opt(&family, "/ingestion/table", &how).unwrap();
+    table.put(&keys[0], "table").unwrap();
+    let path = table.finish().unwrap().path;
+    let mut held = Held::new(&db, true);
+    let ingestion = held.queue(move |db| db.ingest_external_file(&[path]));
+    let put = held.put(&keys[1]);
+    let commits = [held.commit(&keys[0]), held.commit(&keys[2])];
+    held.release();
+    ingestion.join().unwrap().unwrap();
+    put.join().unwrap().unwrap();
+    let [conflicting, unconcerned] = commits.map(|commit| commit.join().unwrap());
+    assert_eq!(conflicting.unwrap_err().kind(), ErrorKind::Busy);
+    unconcerned.unwrap();
+    assert_eq!(value(&db, &keys[0]), "table");
 }
 
 /// A database in which equal keys of different bytes have different hashes.
