@@ -195,8 +195,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     ///
     /// The former content stays until it is overwritten, so that neither its space nor its length is
     /// allocated again. As far as it reaches, zeros follow the bytes passed to the system so far: at
-    /// least [`REUSED_ZEROS`], up to a multiple of [`REUSED_ZEROS_UNIT`]. `close` cuts the file to the bytes written. The default removes `from` and
-    /// creates `to`.
+    /// least [`REUSED_ZEROS`], up to a multiple of [`REUSED_ZEROS_UNIT`]. `close` cuts the file to the
+    /// bytes written. The default removes `from` and creates `to`.
     ///
     /// # Errors
     /// If `from` does not exist, `to` does, or the system fails.

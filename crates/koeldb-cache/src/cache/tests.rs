@@ -482,7 +482,7 @@ fn lookups_beside_replacement_removal_and_eviction_find_the_last_version() {
                         }
                         match random / KEYS_EACH % 16 {
                             0..4 => {
-                                // What this thread holds is replaced or released.
+                                // The values that this thread holds are replaced or released.
                                 held.take_if(|value| value.key == own);
                                 alive.fetch_add(1, Ordering::Relaxed);
                                 let value = Versioned {

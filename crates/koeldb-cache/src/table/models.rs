@@ -58,7 +58,7 @@ fn evict(name: &str, take: fn(&mut TableWriter<u64>) -> Option<Arc<u64>>) {
         let evicted = take(&mut writer).is_some();
         let pinned = lookup.join().unwrap();
         assert!(!(evicted && pinned.is_some()), "evicted and pinned");
-        // What was not evicted is in reach again.
+        // Entries that were not evicted are found again.
         drop(pinned);
         assert_eq!(writer.table.get(&key(1), HASH).is_none(), evicted);
     });

@@ -2,9 +2,9 @@
 //!
 //! A switch then takes microseconds even if the system takes long to create a file. A background
 //! job creates the file, or reuses a spare, when a memtable is half full. It has no record of its
-//! own, and its name is not durable, until the leader takes it; then it is like a newly created one. It may survive a crash: recovery, also
-//! in RocksDB, finds no record in it and skips it, and it is removed with the other obsolete logs.
-//! A close removes it.
+//! own, and its name is not durable, until the leader takes it; then it is like a newly created one.
+//! It may survive a crash: recovery, also in RocksDB, finds no record in it and skips it, and it is
+//! removed with the other obsolete logs. A close removes it.
 //!
 //! A later log has a larger number. So the leader, which alone starts logs, either takes the
 //! standby, or creates a log with a larger number and marks the standby as late; a late one is
