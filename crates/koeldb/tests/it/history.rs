@@ -258,11 +258,20 @@ fn run(seed: u64, rocks: &mut RocksDb, figures: &Figures, is_verbose: bool) -> R
             history.note(&error);
             std::fs::write(base.join("trace"), &history.trace).unwrap();
             Err(format!(
-                "history {seed}: {error}; kept in {}",
-                base.display()
+                "history {seed}: {error}; kept in {}, its end:\n{}",
+                base.display(),
+                end_of(&history.trace)
             ))
         }
     }
+}
+
+/// The last lines of a trace, without the ends of long ones.
+fn end_of(trace: &str) -> String {
+    let lines: Vec<&str> = trace.lines().collect();
+    let last = lines[lines.len().saturating_sub(12)..].iter();
+    let shortened = last.map(|line| format!("    {}", line.chars().take(400).collect::<String>()));
+    shortened.collect::<Vec<_>>().join("\n")
 }
 
 fn variable(name: &str) -> Option<u64> {
@@ -312,7 +321,10 @@ fn rocksdb_and_we_agree_on_random_histories() {
                                 figures.unanswered.fetch_add(1, Ordering::Relaxed);
                             }
                             Err(error) => {
-                                eprintln!("{error}");
+                                eprintln!(
+                                    "{error}\n  repeat: KOELDB_SEED={} cargo test -p koeldb --test it random_histories",
+                                    first + number
+                                );
                                 failures.push(error);
                             }
                         }

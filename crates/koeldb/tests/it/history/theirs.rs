@@ -33,8 +33,16 @@ pub(super) const FAULTS_OF_ITS_OWN: [&str; 2] = [
     "Key mismatch when reading blob",
 ];
 
-/// The time after which a command counts as unanswered.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time between two looks at a process that has not answered yet.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The number of looks, one after the other, that find every thread asleep before a command counts as
+/// unanswered. A process that computes, waits for a processor or for the device is not asleep.
+const LOOKS: u32 = 100;
+
+/// The processor time after which a command counts as unanswered, in the hundredths of a second of
+/// `/proc`: some of RocksDB's calls try something again without an end.
+const MOST_TICKS: u64 = 1_500;
 
 struct Process {
     child: Arc<Mutex<Child>>,
@@ -47,14 +55,44 @@ struct Process {
     _unpacked: ScratchDir,
 }
 
-/// Kills `child` if it does not answer a command in time. Each command is two steps: sent,
-/// answered.
+/// Whether every thread of a process sleeps until another one or a timer wakes it.
+fn is_asleep(process: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else {
+        return false;
+    };
+    threads.flatten().all(|thread| {
+        // The state follows the name, which is in parentheses.
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        let state = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next());
+        state == Some('S')
+    })
+}
+
+/// The processor time of a process, in ticks.
+fn ticks(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    let of_user_and_system = fields.split(' ').skip(11).take(2);
+    of_user_and_system
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum()
+}
+
+/// Kills `child` if it does not answer a command. Each command is two steps: sent, answered.
 fn watch(child: &Mutex<Child>, steps: &Receiver<()>, hangs: &AtomicBool) {
+    let process = child.lock().unwrap().id();
     while steps.recv().is_ok() {
-        if steps.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            hangs.store(true, Ordering::Release);
-            let _ = child.lock().unwrap().kill();
-            return;
+        let most = ticks(process) + MOST_TICKS;
+        let mut looks = 0;
+        while steps.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            looks = if is_asleep(process) { looks + 1 } else { 0 };
+            if looks == LOOKS || ticks(process) > most {
+                hangs.store(true, Ordering::Release);
+                let _ = child.lock().unwrap().kill();
+                return;
+            }
         }
     }
 }
