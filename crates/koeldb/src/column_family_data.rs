@@ -278,16 +278,20 @@ impl ColumnFamilyData {
     fn stall_inputs(state: &ColumnFamilyState, delayed_write_rate: u64) -> StallInputs {
         let options = &state.options;
         let count = |number: i32| usize::try_from(number).unwrap_or(0);
-        let level0_files = match options.compaction_style {
-            CompactionStyle::Universal => universal::run_count(&state.version),
-            _ => state.version.levels[0].files.len(),
+        let level0_stop = count(options.level0_stop_writes_trigger);
+        let (level0_files, level0_stop) = match options.compaction_style {
+            // No compaction leaves less than one run.
+            CompactionStyle::Universal => {
+                (universal::run_count(&state.version), level0_stop.max(2))
+            }
+            _ => (state.version.levels[0].files.len(), level0_stop),
         };
         StallInputs {
             sealed_memtables: state.sealed.len(),
             max_write_buffer_number: count(options.max_write_buffer_number),
             level0_files,
             level0_slowdown: count(options.level0_slowdown_writes_trigger),
-            level0_stop: count(options.level0_stop_writes_trigger),
+            level0_stop,
             pending_bytes: state.pending_compaction_bytes,
             soft_pending_bytes: options.soft_pending_compaction_bytes_limit,
             hard_pending_bytes: options.hard_pending_compaction_bytes_limit,

@@ -29,7 +29,10 @@ pub struct UniversalSettings {
     pub allow_trivial_move: bool,
     /// The number of runs above which the newest ones are merged whatever their sizes.
     pub run_limit: RunLimit,
-    /// The largest limit of runs other than the trigger: more of them would stop writes.
+    /// The largest number of runs that does not stop writes.
+    ///
+    /// More of them are merged in any case, even if that takes fewer or more runs than the widths
+    /// allow.
     pub run_limit_max: usize,
 }
 
@@ -119,11 +122,12 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
     }
     pick_by_amplification(version, settings, &runs)
         .or_else(|| {
+            let universal = &settings.universal;
             let found = similar_runs(
                 &runs,
-                &settings.universal,
-                settings.universal.size_ratio,
-                usize::MAX,
+                universal,
+                Some(universal.size_ratio),
+                widths(universal),
             )?;
             plan(
                 version,
@@ -140,7 +144,13 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
             if excess == 0 {
                 return None;
             }
-            let found = similar_runs(&runs, &settings.universal, u32::MAX, excess + 1)?;
+            let universal = &settings.universal;
+            let (narrowest, widest) = widths(universal);
+            let allowed = match idle > universal.run_limit_max {
+                true => (2, widest.min(narrowest.max(excess + 1)).max(2)),
+                false => (narrowest, widest.min(excess + 1)),
+            };
+            let found = similar_runs(&runs, universal, None, allowed)?;
             plan(
                 version,
                 settings,
@@ -151,12 +161,17 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
         })
 }
 
+/// Returns the smallest and the largest number of runs that one compaction may merge.
+fn widths(universal: &UniversalSettings) -> (usize, usize) {
+    (universal.min_merge_width.max(2), universal.max_merge_width)
+}
+
 /// Returns the number of runs above which the newest ones are merged whatever their sizes.
 fn run_limit(runs: &[Run], settings: &PickSettings) -> usize {
     let universal = &settings.universal;
-    match universal.run_limit {
+    let limit = match universal.run_limit {
         RunLimit::Trigger => settings.level0_file_num_compaction_trigger,
-        RunLimit::Fixed(limit) => limit.min(universal.run_limit_max),
+        RunLimit::Fixed(limit) => limit,
         RunLimit::BySizes { first_run_bytes } => {
             let largest = runs.iter().map(|run| run.bytes).max().unwrap_or(0);
             let percent = 100 + u128::from(universal.size_ratio);
@@ -166,9 +181,10 @@ fn run_limit(runs: &[Run], settings: &PickSettings) -> usize {
                 run = (total * percent / 100).max(run + 1);
                 limit += 1;
             }
-            limit.min(universal.run_limit_max)
+            limit
         }
-    }
+    };
+    limit.min(universal.run_limit_max)
 }
 
 /// Whether the outputs of `plan` are among the newest data, which stays uncompressed.
@@ -228,16 +244,20 @@ fn pick_by_amplification(
     )
 }
 
-/// Finds the first sequence of idle adjacent runs, newest first, none much larger than those before
-/// it; `width_max` runs at most.
+/// Finds the first sequence of idle adjacent runs, newest first, of the smallest to the largest
+/// number of `widths`.
+///
+/// With a size ratio, none is much larger than those before it.
 fn similar_runs(
     runs: &[Run],
     universal: &UniversalSettings,
-    ratio: u32,
-    width_max: usize,
+    size_ratio: Option<u32>,
+    (narrowest, widest): (usize, usize),
 ) -> Option<std::ops::Range<usize>> {
-    let min_width = universal.min_merge_width.max(2);
-    let max_width = universal.max_merge_width.min(width_max);
+    let is_like = |first: u64, second: u64| {
+        let percent = |ratio| 100 + u64::from(ratio);
+        size_ratio.is_none_or(|ratio| first.saturating_mul(percent(ratio)) / 100 >= second)
+    };
     let mut start = 0;
     while start < runs.len() {
         if runs[start].being_compacted {
@@ -246,14 +266,12 @@ fn similar_runs(
         }
         let mut candidate = runs[start].compensated_bytes;
         let mut end = start + 1;
-        while end < runs.len() && end - start < max_width && !runs[end].being_compacted {
-            let allowed = candidate.saturating_mul(100 + u64::from(ratio)) / 100;
-            if allowed < runs[end].bytes {
+        while end < runs.len() && end - start < widest && !runs[end].being_compacted {
+            if !is_like(candidate, runs[end].bytes) {
                 break;
             }
             if universal.stop_on_similar_size {
-                let back = runs[end].bytes.saturating_mul(100 + u64::from(ratio)) / 100;
-                if back < candidate {
+                if !is_like(runs[end].bytes, candidate) {
                     break;
                 }
                 candidate = runs[end].compensated_bytes;
@@ -262,7 +280,7 @@ fn similar_runs(
             }
             end += 1;
         }
-        if end - start >= min_width {
+        if end - start >= narrowest {
             return Some(start..end);
         }
         start += 1;

@@ -20,6 +20,7 @@ use koeldb_lsm::pick::{
     CompactionPlan, CompactionReason, FileOrder, PickSettings, fifo, leveled, manual, universal,
 };
 use koeldb_lsm::text::BytesText;
+use proptest::prelude::*;
 
 use crate::{entries, parse};
 
@@ -69,6 +70,7 @@ fn settings(case: &mut TestCase) -> PickSettings {
         }
         Some(limit) => universal::RunLimit::Fixed(limit.parse().unwrap()),
     };
+    number(case, "runs_max", &mut u.run_limit_max);
     let f = &mut s.fifo;
     number(case, "max_size", &mut f.max_table_files_size);
     number(case, "ttl", &mut f.ttl_secs);
@@ -204,4 +206,81 @@ fn pickers_plan_what_the_scripts_say() {
             output
         });
     });
+}
+
+fn settings_of_universal() -> impl Strategy<Value = PickSettings> {
+    use universal::RunLimit;
+    let limits = prop_oneof![
+        Just(RunLimit::Trigger),
+        (1..12_usize).prop_map(RunLimit::Fixed),
+        Just(RunLimit::BySizes {
+            first_run_bytes: 1 << 20
+        }),
+    ];
+    let (widths, amplification) = ((0..12_usize, 0..12_usize), 0..1000_u32);
+    (
+        1..9_usize,
+        1..9_usize,
+        limits,
+        widths,
+        amplification,
+        0..50_u32,
+        any::<bool>(),
+    )
+        .prop_map(
+            |(
+                trigger,
+                stop,
+                run_limit,
+                (narrowest, widest),
+                amplification,
+                size_ratio,
+                similar,
+            )| {
+                let mut settings = PickSettings {
+                    level0_file_num_compaction_trigger: trigger,
+                    ..PickSettings::default()
+                };
+                settings.universal = universal::UniversalSettings {
+                    size_ratio,
+                    min_merge_width: narrowest,
+                    max_merge_width: widest,
+                    max_size_amplification_percent: amplification,
+                    stop_on_similar_size: similar,
+                    allow_trivial_move: false,
+                    run_limit,
+                    run_limit_max: trigger.max(stop).saturating_sub(1).max(1),
+                };
+                settings
+            },
+        )
+}
+
+proptest! {
+    #[test]
+    fn idle_runs_that_stop_writes_are_merged(
+        settings in settings_of_universal(),
+        bytes in proptest::collection::vec(1..1_u64 << 40, 1..14),
+        deep in 0..4_usize,
+    ) {
+        let mut tree = String::new();
+        let shallow = bytes.len() - deep.min(bytes.len());
+        for (index, bytes) in bytes.iter().enumerate() {
+            match index.checked_sub(shallow) {
+                Some(level) => tree += &format!("L{}\n", level + 3),
+                None if index == 0 => tree += "L0\n",
+                None => {}
+            }
+            tree += &format!("  {}:[a-z] {bytes}\n", 100 - index);
+        }
+        let version = parse::tree(&tree, 7);
+        let count = universal::run_count(&version);
+        prop_assert_eq!(count, bytes.len());
+        let plan = universal::pick(&version, &settings);
+        if count > settings.universal.run_limit_max {
+            let plan = plan.expect("a plan");
+            let merged = plan.files().count();
+            prop_assert!(merged >= 2, "{}", plan);
+        }
+    }
 }

@@ -148,7 +148,7 @@ option_section! {
         [honoured mutable "<=5.4"] level0_slowdown_writes_trigger: i32 = 20, "INT_MAX with FIFO.",
             set_level_zero_slowdown_writes_trigger(count: u32 as Count), get_level_zero_slowdown_writes_trigger;
         /// L0 files at which writes stop.
-        [honoured mutable "<=5.4"] level0_stop_writes_trigger: i32 = 36, "INT_MAX with FIFO.",
+        [honoured mutable "<=5.4"] level0_stop_writes_trigger: i32 = 36, "INT_MAX with FIFO; with universal compaction it counts sorted runs, and 1 acts as 2.",
             set_level_zero_stop_writes_trigger(count: u32 as Count), get_level_zero_stop_writes_trigger;
         /// Memtables (active + immutable) before writes stop.
         [honoured mutable "<=5.4"] max_write_buffer_number: i32 = 2, "<2 → 2 at open.",

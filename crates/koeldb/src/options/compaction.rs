@@ -115,11 +115,11 @@ option_section! {
         /// Tolerance when sizes of neighbouring runs are compared.
         [honoured mutable "5.10"] size_ratio: u32 = 1, "Percent.",
             set_size_ratio(count: u32), get_size_ratio;
-        /// Minimum number of sorted runs per merge.
+        /// Minimum number of sorted runs per merge; ignored once writes have stopped.
         [honoured mutable "5.10"] min_merge_width: u32 = 2, ">=2.",
             set_min_merge_width(count: u32), get_min_merge_width;
         /// Maximum number of sorted runs per merge.
-        [honoured mutable "5.10"] max_merge_width: u32 = u32::MAX, "",
+        [honoured mutable "5.10"] max_merge_width: u32 = u32::MAX, "0 and 1 act as 2 once writes have stopped.",
             set_max_merge_width(count: u32), get_max_merge_width;
         /// Extra data over the last run that triggers a full compaction.
         [honoured mutable "5.10"] max_size_amplification_percent: u32 = 200, "Percent.",

@@ -80,3 +80,36 @@ fn runs_are_merged_by_number_only_above_the_limit() {
     // Writes must not stop for ever.
     assert_eq!(runs(100, 5), 4);
 }
+
+#[test]
+fn no_setting_stops_writes_that_no_compaction_would_let_go_on() {
+    for (universal, trigger, stop) in [
+        // Merges wider than the excess.
+        ("max_read_amp=5;min_merge_width=4", 2, 5),
+        ("min_merge_width=100", 2, 5),
+        // Merges of less than two runs.
+        ("max_merge_width=1", 2, 5),
+        (
+            "max_merge_width=0;min_merge_width=0;stop_style=kCompactionStopStyleSimilarSize",
+            2,
+            5,
+        ),
+        // A stop at the trigger.
+        ("max_read_amp=-1", 3, 3),
+        // A stop at a number of runs that cannot become smaller.
+        ("max_read_amp=-1", 1, 1),
+    ] {
+        let directory = ScratchDir::new();
+        let text = format!(
+            "compaction_options_universal={{max_size_amplification_percent=100000;size_ratio=0;\
+             {universal}}};level0_file_num_compaction_trigger={trigger};\
+             level0_slowdown_writes_trigger={stop};level0_stop_writes_trigger={stop}"
+        );
+        let db = open(&directory, &text);
+        for run in 0..7 {
+            write_run(&db, 320 >> run);
+            let is_stopped = db.property_int_value("rocksdb.is-write-stopped").unwrap();
+            assert_eq!(is_stopped, Some(0), "{text}, run {run}");
+        }
+    }
+}
