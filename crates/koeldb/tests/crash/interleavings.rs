@@ -123,6 +123,13 @@ struct State {
     failure: Option<String>,
 }
 
+impl State {
+    /// Whether the database of these handles is closed or being closed.
+    fn is_leaving(&self, handles: &Handles) -> bool {
+        self.is_closing || self.closes != handles.taken.closes
+    }
+}
+
 /// State shared by all actors of a phase.
 struct World {
     history: Arc<History>,
@@ -136,7 +143,14 @@ struct World {
     prints: bool,
 }
 
-/// The state of the world when a call begins: by it an error is excused.
+/// The handles of a call. Other actors may close the database before the call begins.
+struct Handles {
+    db: Db,
+    families: Vec<(FamilyId, ColumnFamily)>,
+    taken: Moment,
+}
+
+/// The state of the world when the handles of a call are taken: by it an error is excused.
 #[derive(Clone, Copy)]
 struct Moment {
     closes: u64,
@@ -365,24 +379,25 @@ impl World {
         self.state().done.push(text);
     }
 
-    /// Notes that a call begins.
-    fn begin(&self, text: &str) -> Moment {
-        self.turns.doing(text);
-        self.note(&format!("{text} ..."));
+    /// Takes handles for a call; `None` while the database is closed.
+    fn handles(&self) -> Option<Handles> {
         let state = self.state();
-        Moment {
+        let taken = Moment {
             closes: state.closes,
             is_closing: state.is_closing,
             is_reading: false,
-        }
+        };
+        Some(Handles {
+            db: state.db.clone()?,
+            families: state.families.clone(),
+            taken,
+        })
     }
 
-    /// Notes that a call begins that only reads.
-    fn begin_reading(&self, text: &str) -> Moment {
-        Moment {
-            is_reading: true,
-            ..self.begin(text)
-        }
+    /// Notes that a call begins.
+    fn begin(&self, text: &str) {
+        self.turns.doing(text);
+        self.note(&format!("{text} ..."));
     }
 
     fn has_faults(&self) -> bool {
@@ -468,47 +483,52 @@ impl World {
                 return;
             }
             drop(state);
+            let handles = self.handles();
             self.turns.point();
-            if let Err(error) = self.act(&mut random) {
+            let acted = match handles {
+                Some(handles) => self.act(&handles, &mut random),
+                None => {
+                    self.turns.sleep(Duration::from_millis(1));
+                    Ok(())
+                }
+            };
+            if let Err(error) = acted {
                 self.note(&format!("FAILED: {error}"));
                 self.state().failure.get_or_insert(error);
             }
         }
     }
 
-    fn act(&self, random: &mut Random) -> Result<(), String> {
-        let Some(db) = self.state().db.clone() else {
-            self.turns.sleep(Duration::from_millis(1));
-            return Ok(());
-        };
+    fn act(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
+        let Handles { db, taken, .. } = handles;
         if self.has_faults() && random.chance(1, 12) {
-            let moment = self.begin("resume");
-            return self.end("resume", moment, &[], db.resume()).map(|_| ());
+            self.begin("resume");
+            return self.end("resume", *taken, &[], db.resume()).map(|_| ());
         }
         match random.below(100) {
-            0..30 => self.write(&db, random),
+            0..30 => self.write(handles, random),
             30..46 => {
                 self.run_jobs(random);
                 Ok(())
             }
-            46..58 => self.flush(&db, random),
-            58..62 => self.flush_wal(&db, random),
-            62..67 => self.compact(random),
-            67..74 => self.drop_family(&db, random),
-            74..80 => self.create_family(&db, random),
-            80..85 => self.set_options(&db, random),
-            85..91 => self.hold(&db, random),
-            91..94 => self.look(&db, random),
-            94..96 => self.inspect(&db, random),
+            46..58 => self.flush(handles, random),
+            58..62 => self.flush_wal(handles, random),
+            62..67 => self.compact(handles, random),
+            67..74 => self.drop_family(handles, random),
+            74..80 => self.create_family(handles, random),
+            80..85 => self.set_options(handles, random),
+            85..91 => self.hold(handles, random),
+            91..94 => self.take(handles).map(drop),
+            94..96 => self.inspect(handles, random),
             96..98 => {
-                let moment = self.begin("wait");
+                self.begin("wait");
                 let waited = db.wait_for_compact(Some(Duration::from_secs(1)));
                 match waited {
                     Err(error) if error.kind() == ErrorKind::TimedOut => Ok(()),
-                    waited => self.end("wait", moment, &[], waited).map(|_| ()),
+                    waited => self.end("wait", *taken, &[], waited).map(|_| ()),
                 }
             }
-            _ => self.reopen(&db, random),
+            _ => self.reopen(handles, random),
         }
     }
 
@@ -523,8 +543,8 @@ impl World {
         }
     }
 
-    fn write(&self, db: &Db, random: &mut Random) -> Result<(), String> {
-        let families = {
+    fn write(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
+        {
             let mut state = self.state();
             if state.is_writing {
                 drop(state);
@@ -532,24 +552,19 @@ impl World {
                 return Ok(());
             }
             state.is_writing = true;
-            state.families.clone()
-        };
+        }
         let written = match random.below(12) {
             0 if !self.has("avoid_flush_during_shutdown=true") => {
-                self.write_unlogged(db, random, &families)
+                self.write_unlogged(handles, random)
             }
-            _ => self.write_logged(db, random, &families),
+            _ => self.write_logged(handles, random),
         };
         self.state().is_writing = false;
         written
     }
 
-    fn write_logged(
-        &self,
-        db: &Db,
-        random: &mut Random,
-        families: &[(FamilyId, ColumnFamily)],
-    ) -> Result<(), String> {
+    fn write_logged(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
+        let families = &handles.families;
         let mut batch = WriteBatch::new();
         let mut changes = Vec::new();
         let mut involved = Vec::new();
@@ -574,13 +589,13 @@ impl World {
         let sync = random.chance(1, 4);
         let number = self.history.begin(changes);
         let text = format!("batch {number}, sync {sync}");
-        let moment = self.begin(&text);
+        self.begin(&text);
         let mut options = WriteOptions::new();
         // Alternates: half of the batches carry checksums to the memtables.
         options
             .set_sync(sync)
             .set_protection_bytes_per_key((number % 2 * 8) as u64);
-        let written = db.write_opt(&batch, &options);
+        let written = handles.db.write_opt(&batch, &options);
         match &written {
             Ok(()) => {
                 let is_handed = !self.has("manual_wal_flush=true");
@@ -592,16 +607,12 @@ impl World {
                 outcome => return Err(format!("{text}: outcome {outcome:?}: {error}")),
             },
         }
-        self.end(&text, moment, &involved, written).map(|_| ())
+        self.end(&text, handles.taken, &involved, written)
+            .map(|_| ())
     }
 
-    fn write_unlogged(
-        &self,
-        db: &Db,
-        random: &mut Random,
-        families: &[(FamilyId, ColumnFamily)],
-    ) -> Result<(), String> {
-        let (id, family) = pick(random, families).ok_or("no family")?;
+    fn write_unlogged(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
+        let (id, family) = pick(random, &handles.families).ok_or("no family")?;
         let mut batch = WriteBatch::new();
         let mut changes = Vec::new();
         for _ in 0..=random.below(3) {
@@ -613,20 +624,21 @@ impl World {
         }
         self.history.begin_unlogged(*id, changes);
         let text = format!("batch without log in {}", family.name());
-        let moment = self.begin(&text);
+        self.begin(&text);
         let mut options = WriteOptions::new();
         options.disable_wal(true);
-        let written = db.write_opt(&batch, &options);
+        let written = handles.db.write_opt(&batch, &options);
         match &written {
             Ok(()) => self.history.acknowledge_unlogged(*id),
             Err(_) => self.history.not_applied_unlogged(*id),
         }
         let involved = [(*id, family.clone())];
-        self.end(&text, moment, &involved, written).map(|_| ())
+        self.end(&text, handles.taken, &involved, written)
+            .map(|_| ())
     }
 
-    fn flush(&self, db: &Db, random: &mut Random) -> Result<(), String> {
-        let mut families = self.state().families.clone();
+    fn flush(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
+        let mut families = handles.families.clone();
         let mut options = FlushOptions::new();
         let waits = random.chance(1, 3);
         options.set_wait(waits);
@@ -638,10 +650,10 @@ impl World {
         let names: Vec<&str> = families.iter().map(|(_, family)| family.name()).collect();
         let text = format!("flush of {names:?}, waits {waits}");
         let mark = self.history.mark();
-        let moment = self.begin(&text);
+        self.begin(&text);
         let flushed = match families.as_slice() {
             [(_, family)] if only => family.flush_opt(&options),
-            _ => db.flush_opt(&options),
+            _ => handles.db.flush_opt(&options),
         };
         // Of all families, one that no actor knows yet may be dropped meanwhile.
         let is_dropped = flushed
@@ -651,19 +663,21 @@ impl World {
             self.note(&format!("{text}: a family was dropped"));
             return Ok(());
         }
-        if self.end(&text, moment, &families, flushed)?.is_some() && waits {
+        let ended = self.end(&text, handles.taken, &families, flushed)?;
+        if ended.is_some() && waits {
             let ids: Vec<FamilyId> = families.iter().map(|(id, _)| *id).collect();
             self.history.flushed_at(&mark, &ids);
         }
         Ok(())
     }
 
-    fn flush_wal(&self, db: &Db, random: &mut Random) -> Result<(), String> {
+    fn flush_wal(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
         let sync = random.chance(1, 2);
         let text = format!("flush of the log, sync {sync}");
         let mark = self.history.mark();
-        let moment = self.begin(&text);
-        if self.end(&text, moment, &[], db.flush_wal(sync))?.is_some() {
+        self.begin(&text);
+        let flushed = handles.db.flush_wal(sync);
+        if self.end(&text, handles.taken, &[], flushed)?.is_some() {
             match sync {
                 true => self.history.durable_at(&mark),
                 false => self.history.handed_at(&mark),
@@ -672,12 +686,11 @@ impl World {
         Ok(())
     }
 
-    fn compact(&self, random: &mut Random) -> Result<(), String> {
-        let families = self.state().families.clone();
-        let (id, family) = pick(random, &families).ok_or("no family")?;
+    fn compact(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
+        let (id, family) = pick(random, &handles.families).ok_or("no family")?;
         let text = format!("compaction of {}", family.name());
         let mark = self.history.mark();
-        let moment = self.begin(&text);
+        self.begin(&text);
         let mut options = CompactRangeOptions::new();
         options
             .set_exclusive_manual_compaction(random.chance(1, 2))
@@ -700,13 +713,14 @@ impl World {
             }
         };
         let involved = [(*id, family.clone())];
-        if self.end(&text, moment, &involved, compacted)?.is_some() {
+        let ended = self.end(&text, handles.taken, &involved, compacted)?;
+        if ended.is_some() {
             self.history.flushed_at(&mark, &[*id]);
         }
         Ok(())
     }
 
-    fn drop_family(&self, db: &Db, random: &mut Random) -> Result<(), String> {
+    fn drop_family(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
         let (id, family) = {
             let mut state = self.state();
             let count = state.families.len();
@@ -715,7 +729,7 @@ impl World {
                 false => usize::try_from(random.below(count as u64)).unwrap_or(0),
             };
             // A drop may only begin at the database that the handle is of.
-            if index == 0 || state.is_closing {
+            if index == 0 || state.is_leaving(handles) {
                 return Ok(());
             }
             let (id, family) = state.families.remove(index);
@@ -724,8 +738,8 @@ impl World {
         };
         let text = format!("drop of {}", family.name());
         self.history.begin_drop(id);
-        let moment = self.begin(&text);
-        let dropped = db.drop_cf(&family);
+        self.begin(&text);
+        let dropped = handles.db.drop_cf(&family);
         match &dropped {
             Ok(()) => self.history.dropped(id),
             Err(_) if self.has_faults() => self.leave_uncertain(id, family.name()),
@@ -735,7 +749,7 @@ impl World {
             }
         }
         self.state().busy.retain(|name| name != family.name());
-        self.end(&text, moment, &[], dropped).map(|_| ())
+        self.end(&text, handles.taken, &[], dropped).map(|_| ())
     }
 
     /// Notes that it is unknown whether a family exists. Its name is not used again in this phase.
@@ -743,7 +757,7 @@ impl World {
         self.state().uncertain.push((id, name.to_owned()));
     }
 
-    fn create_family(&self, db: &Db, random: &mut Random) -> Result<(), String> {
+    fn create_family(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
         let name = pick(random, &NAMES).copied().unwrap_or("a");
         {
             let mut state = self.state();
@@ -756,7 +770,7 @@ impl World {
                     .uncertain
                     .iter()
                     .any(|(_, uncertain)| uncertain == name);
-            if exists || is_busy || state.readers > 0 || state.is_closing {
+            if exists || is_busy || state.readers > 0 || state.is_leaving(handles) {
                 return Ok(());
             }
             state.busy.push(name.to_owned());
@@ -764,8 +778,8 @@ impl World {
         let text = format!("creation of {name}");
         let id = self.history.begin_create(name);
         let options = self.setting().family_options(name)?;
-        let moment = self.begin(&text);
-        let created = db.create_cf(name, &options);
+        self.begin(&text);
+        let created = handles.db.create_cf(name, &options);
         match &created {
             Ok(family) => {
                 self.history.created(id);
@@ -775,10 +789,10 @@ impl World {
             Err(_) => self.history.dropped(id),
         }
         self.state().busy.retain(|busy| busy != name);
-        self.end(&text, moment, &[], created).map(|_| ())
+        self.end(&text, handles.taken, &[], created).map(|_| ())
     }
 
-    fn set_options(&self, db: &Db, random: &mut Random) -> Result<(), String> {
+    fn set_options(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
         const OF_FAMILIES: [(&str, &str); 9] = [
             ("disable_auto_compactions", "true"),
             ("disable_auto_compactions", "false"),
@@ -796,37 +810,47 @@ impl World {
             ("max_total_wal_size", "4096"),
             ("max_total_wal_size", "0"),
         ];
-        let families = self.state().families.clone();
+        let Handles {
+            db,
+            families,
+            taken,
+        } = handles;
         if random.chance(1, 4) {
             let option = pick(random, &OF_DATABASES).copied().unwrap_or_default();
             let text = format!("{option:?}");
-            let moment = self.begin(&text);
+            self.begin(&text);
             let set = db.set_db_options([option]);
-            return self.end(&text, moment, &families, set).map(|_| ());
+            return self.end(&text, *taken, families, set).map(|_| ());
         }
         let option = pick(random, &OF_FAMILIES).copied().unwrap_or_default();
-        let (id, family) = pick(random, &families).ok_or("no family")?;
+        let (id, family) = pick(random, families).ok_or("no family")?;
         let text = format!("{option:?} of {}", family.name());
-        let moment = self.begin(&text);
+        self.begin(&text);
         let set = family.set_options([option]);
         let involved = [(*id, family.clone())];
-        self.end(&text, moment, &involved, set).map(|_| ())
+        self.end(&text, *taken, &involved, set).map(|_| ())
     }
 
-    /// Takes a snapshot and reads it all. `None` if it cannot be judged.
-    fn take(&self, db: &Db) -> Result<Option<Held>, String> {
+    /// Takes a snapshot, reads it all, and checks that it shows the acknowledged writes.
+    ///
+    /// `None` if it cannot be judged.
+    fn take(&self, handles: &Handles) -> Result<Option<Held>, String> {
         let is_growing = self.has("unordered_write=true");
-        let (families, closes) = {
+        let families = {
             let mut state = self.state();
-            if state.is_closing || is_growing && state.is_writing {
+            if state.is_leaving(handles) || is_growing && state.is_writing {
                 return Ok(None);
             }
             state.readers += 1;
-            (state.families.clone(), state.closes)
+            state.families.clone()
         };
         let owed = self.history.visible();
-        let moment = self.begin_reading("snapshot");
-        let snapshot = db.snapshot();
+        self.begin("snapshot");
+        let moment = Moment {
+            is_reading: true,
+            ..handles.taken
+        };
+        let snapshot = handles.db.snapshot();
         let begun = self.history.bounds(&owed).begun;
         let mut content = Content::new();
         let mut held = Vec::new();
@@ -859,12 +883,12 @@ impl World {
             snapshot,
             families: held,
             iterator: None,
-            closes,
+            closes: handles.taken.closes,
         }))
     }
 
     /// Takes a snapshot, with or without an iterator, or verifies and releases an earlier one.
-    fn hold(&self, db: &Db, random: &mut Random) -> Result<(), String> {
+    fn hold(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
         let old = {
             let mut state = self.state();
             match state.held.len() {
@@ -879,7 +903,7 @@ impl World {
         if let Some(held) = old {
             return self.give_back(held);
         }
-        let Some(mut held) = self.take(db)? else {
+        let Some(mut held) = self.take(handles)? else {
             return Ok(());
         };
         if random.chance(1, 2)
@@ -900,7 +924,7 @@ impl World {
     }
 
     fn give_back(&self, held: Held) -> Result<(), String> {
-        let moment = self.begin_reading("snapshot given back");
+        self.begin("snapshot given back");
         let has_closed = || {
             let state = self.state();
             state.is_closing || state.closes != held.closes
@@ -929,18 +953,16 @@ impl World {
                 Err(text) => return Err(text),
             }
         }
-        self.end("snapshot given back", moment, &[], Ok(()))
-            .map(|_| ())
+        self.note("snapshot given back: done");
+        Ok(())
     }
 
-    /// Checks that reads show the acknowledged writes.
-    fn look(&self, db: &Db, random: &mut Random) -> Result<(), String> {
-        let _ = random;
-        self.take(db).map(drop)
-    }
-
-    fn inspect(&self, db: &Db, random: &mut Random) -> Result<(), String> {
-        let moment = self.begin("inspection");
+    fn inspect(
+        &self,
+        Handles { db, taken, .. }: &Handles,
+        random: &mut Random,
+    ) -> Result<(), String> {
+        self.begin("inspection");
         let inspected = match random.below(4) {
             0 => db.verify_checksums(),
             1 => db.resume(),
@@ -953,17 +975,18 @@ impl World {
                 db.property_int_value("rocksdb.estimate-num-keys").map(drop)
             }
         };
-        self.end("inspection", moment, &[], inspected).map(|_| ())
+        self.end("inspection", *taken, &[], inspected).map(|_| ())
     }
 
     /// Closes and opens, while other actors go on with the old handles.
-    fn reopen(&self, db: &Db, random: &mut Random) -> Result<(), String> {
+    fn reopen(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
         let has_unlogged = !self.has("avoid_flush_during_shutdown=true");
         let excludes_writes = has_unlogged || random.chance(1, 2);
         {
             let mut state = self.state();
             // What is indeterminate is settled by the end of the phase only.
-            if self.has_faults() || state.is_closing || excludes_writes && state.is_writing {
+            let is_leaving = state.is_leaving(handles);
+            if self.has_faults() || is_leaving || excludes_writes && state.is_writing {
                 return Ok(());
             }
             state.is_closing = true;
@@ -972,7 +995,7 @@ impl World {
         }
         self.turns.doing("close");
         self.note("close ...");
-        let closed = db.close();
+        let closed = handles.db.close();
         self.note(&format!("close: {closed:?}"));
         self.state().db = None;
         if self.has_faults() {
@@ -999,8 +1022,8 @@ impl World {
         if excludes_writes {
             self.state().is_writing = false;
         }
-        let db = self.state().db.clone();
-        db.map_or(Ok(()), |db| self.take(&db).map(drop))
+        let handles = self.handles();
+        handles.map_or(Ok(()), |handles| self.take(&handles).map(drop))
     }
 
     /// After a close everything acknowledged is durable.
