@@ -123,6 +123,7 @@ pub const ROWS: &[Row] = &[
     row(DATABASE, "db_host_id", &["__hostname__", "host"]),
     row(DATABASE, "WAL_ttl_seconds", &["0", "1", "3600"]),
     row(DATABASE, "WAL_size_limit_MB", &["0", "1"]),
+    row(DATABASE, "recycle_log_file_num", &["0", "1", "3"]),
     row(DATABASE, "use_fsync", BOOL),
     row(DATABASE, "allow_fallocate", BOOL),
     row(DATABASE, "manifest_preallocation_size", &["0", "4096"]),
@@ -546,12 +547,6 @@ pub const LEFT_OUT: &[LeftOut] = &[
         "disallow_memtable_writes",
         &Suite::ALL,
         "writes fail by design; tests/it/disallowed_writes.rs has it",
-    ),
-    left_out(
-        DATABASE,
-        "recycle_log_file_num",
-        &Suite::ALL,
-        "tests/it/recycled_logs.rs, logs.rs and the histories with RocksDB have it",
     ),
     left_out(
         DATABASE,
