@@ -112,6 +112,17 @@ impl RecordWriter {
         self.add_record_of(&[payload])
     }
 
+    /// Appends a record that does not count: the log is still empty.
+    ///
+    /// # Errors
+    /// See [`RecordWriter::add_record`].
+    pub fn add_preface(&mut self, payload: &[u8]) -> Result<()> {
+        let has_records = self.has_records;
+        self.add_record(payload)?;
+        self.has_records = has_records;
+        Ok(())
+    }
+
     /// Appends one record whose payload is the concatenation of `parts`, without joining them.
     ///
     /// # Errors
@@ -301,8 +312,8 @@ impl RecordWriter {
         (self.len() + self.header_bytes() as u64 - 1) / block_bytes
     }
 
-    /// Whether no record was appended. A record that only announces compression does not count, so
-    /// that an empty log may have bytes.
+    /// Whether no record was appended. One that only announces compression, or a preface, does not
+    /// count, so that an empty log may have bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.has_records

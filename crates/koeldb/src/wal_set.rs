@@ -35,7 +35,7 @@ use crate::options::{Compression, DbOptions};
 use archive::ArchiveLimits;
 use pinned_logs::PinnedLogs;
 use spare_logs::SpareLogs;
-use standby_log::StandbyLog;
+use standby_log::{EmptyLog, StandbyLog};
 pub(crate) use sync_beside::SyncBeside;
 use unsynced_logs::UnsyncedLogs;
 
@@ -50,8 +50,10 @@ pub(crate) struct Wal {
     pub(crate) is_entry_synced: bool,
     /// Whether records were appended since the last sync.
     pub(crate) has_unsynced: bool,
-    /// The number of the previous log, until the link to it is written.
+    /// The number of the previous log, until a batch is written behind the link to it.
     pub(crate) follows: Option<FileNumber>,
+    /// Whether that link is written already.
+    pub(crate) is_linked: bool,
     /// The number of the previous log, until this log records that it is durable.
     pub(crate) unconfirmed: Option<FileNumber>,
     /// The sequence number after the last logged batch.
@@ -64,6 +66,12 @@ impl Wal {
     /// Whether no record was appended.
     fn is_unwritten(&self) -> bool {
         !self.has_unsynced && self.writer.is_empty()
+    }
+
+    /// The record with which a log that follows log `before` begins.
+    fn link_to(&self, before: FileNumber) -> Vec<u8> {
+        let kind = LinkKind::Follows;
+        Link { before, kind }.encode(self.next_seqno)
     }
 
     /// Records that the previous log is durable, if the log does not do so yet.
@@ -79,6 +87,7 @@ impl Wal {
     /// Switches to a new, empty log; returns the writer of the previous one.
     fn restart(&mut self, number: FileNumber, writer: RecordWriter) -> RecordWriter {
         self.number = number;
+        self.is_linked = false;
         self.unconfirmed = None;
         self.has_unsynced = false;
         self.is_entry_synced = false;
@@ -163,9 +172,9 @@ impl WalSet {
             wal.has_unsynced = true;
             if let Some(before) = wal.follows.take() {
                 wal.unconfirmed = Some(before);
-                let kind = LinkKind::Follows;
-                let link = Link { before, kind };
-                wal.writer.add_record(&link.encode(wal.next_seqno))?;
+                if !wal.is_linked {
+                    wal.writer.add_record(&wal.link_to(before))?;
+                }
             }
             match records {
                 [records] => wal.writer.add_record_of(&[&header, records])?,
@@ -270,7 +279,7 @@ impl WalSet {
             return Ok(false);
         }
         self.flush(wal)?;
-        let (number, writer) = self.begin().map_err(|error| {
+        let (number, writer, is_linked) = self.begin_behind(wal).map_err(|error| {
             // Without a new log no memtable can be sealed, and the active one would grow without
             // bound.
             let error = error.context("creating a log");
@@ -282,6 +291,7 @@ impl WalSet {
         let previous_number = wal.number;
         let previous = wal.restart(number, writer);
         wal.follows = Some(previous_number);
+        wal.is_linked = is_linked;
         let previous_bytes = previous.len();
         if !is_durable {
             self.unsynced.add(previous_number, previous);
@@ -295,8 +305,26 @@ impl WalSet {
         Ok(true)
     }
 
+    /// Returns a log that follows `wal`, and whether it has the link to it already.
+    ///
+    /// In a reused file the link comes first: where remains are all that a log has, RocksDB, opened
+    /// for transactions, keeps it and takes each later log for one behind a gap.
+    fn begin_behind(&self, wal: &Wal) -> Result<(FileNumber, RecordWriter, bool)> {
+        let (number, mut writer) = self.begin()?;
+        let is_linked = writer.has_remains();
+        if is_linked {
+            let written = writer.add_preface(&wal.link_to(wal.number));
+            if let Err(error) = written.and_then(|()| writer.flush()) {
+                drop(writer);
+                self.remove_empty(number, Ok(()));
+                return Err(error);
+            }
+        }
+        Ok((number, writer, is_linked))
+    }
+
     /// Abandons a log that failed, or that may have a batch of a failed write, and starts a new
-    /// log.
+    /// log, in a new file.
     ///
     /// The old log is not touched again. An unwritten log with a durable name can be used further.
     pub(crate) fn abandon(&self, wal: &mut Wal, next_seqno: SeqNo) -> Result<()> {
@@ -313,7 +341,8 @@ impl WalSet {
             return Ok(());
         }
         self.spares.accept_from(FileNumber::MAX);
-        let (number, writer) = self.begin()?;
+        let EmptyLog { number, file } = self.create_log()?;
+        let writer = wal_writer(file, number, &self.context.db_options)?;
         self.spares.accept_from(number);
         let failed_number = wal.number;
         self.pinned.note_abandoned(failed_number, next_seqno);

@@ -76,6 +76,7 @@ impl Opening {
                 || !recovered.undecided.is_empty(),
             has_unsynced: false,
             follows: recovered.kept.last().map(|(number, _)| *number),
+            is_linked: false,
             unconfirmed: None,
             next_seqno: recovered.next_seqno,
             beside: None,

@@ -131,9 +131,14 @@ impl WalSet {
     }
 
     fn new_log_file(&self) -> Result<EmptyLog> {
-        if let Some(log) = self.reuse_spare() {
-            return Ok(log);
+        match self.reuse_spare() {
+            Some(log) => Ok(log),
+            None => self.create_log(),
         }
+    }
+
+    /// Creates the file of a log.
+    pub(super) fn create_log(&self) -> Result<EmptyLog> {
         let number = self.context.new_file_number();
         let file = new_wal_file(
             &*self.context.fs,

@@ -11,11 +11,11 @@ use koeldb::fs::{
 };
 use koeldb::{
     BatchEntry, CheckpointOptions, ColumnFamily, Compression, Db, Env, IteratorMode, Options,
-    RecoveryMode, WriteOptions,
+    RecoveryMode, WriteBatch, WriteOptions,
 };
 use koeldb_testkit::Random;
 
-use crate::history::theirs::RocksDb;
+use crate::history::theirs::{RocksDb, hex};
 use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
 
@@ -376,6 +376,32 @@ fn rocksdb_recovers_from_our_recycled_logs_what_we_do() {
                 assert!(ours == theirs, "seed {seed}, {policy:?}");
             }
             rocks.execute(&["close"]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn rocksdb_keeps_what_it_writes_behind_a_log_of_ours_that_has_no_batch() {
+    let Some(java) = Java::find() else { return };
+    let mut rocks = RocksDb::start(java);
+    for mode in ["strings", "WRITE_COMMITTED"] {
+        let fs = MemoryFileSystem::new();
+        let db = Db::open(&options(Arc::new(fs.clone())), HERE).unwrap();
+        // The log being written has the remains of a longer one in its file.
+        fill(&db, 0..6, &[1; 100_000]);
+        let directory = copy_out(&fs.crash_image(SurvivalPolicy::Generous, 0));
+        let path = directory.path().display().to_string();
+        let database = "avoid_flush_during_recovery=true;recycle_log_file_num=2";
+        let open = ["open", mode, &path, database, "default", "bytewise", ""];
+        for key in 6..9 {
+            let opened = rocks.execute(&open);
+            assert!(opened.is_ok(), "{mode}, {key}: {opened:?}");
+            let found = rocks.dump("default", None, false).unwrap();
+            assert_eq!(found.len(), key, "{mode}");
+            let mut batch = WriteBatch::new();
+            batch.put(format!("{key:04}"), "of RocksDB");
+            rocks.execute(&["write", "s", &hex(batch.data())]).unwrap();
+            rocks.kill();
         }
     }
 }
