@@ -392,10 +392,7 @@ impl WalSet {
         };
         let limits = ArchiveLimits::of(&self.context.db_options);
         if limits.is_none() {
-            for log in self.unsynced.take_before(min_needed) {
-                // A failure loses nothing: the entries are in tables.
-                let _ = log.close();
-            }
+            self.unsynced.close_before(min_needed);
         }
         let is_any = !unused.is_empty();
         for (number, _) in unused {

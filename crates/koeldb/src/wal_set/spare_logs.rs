@@ -69,7 +69,7 @@ impl WalSet {
     pub(super) fn keep_spare(&self, number: FileNumber, log: &Path) -> Result<bool> {
         let count_max = self.context.db_options.recycle_log_file_num;
         if !self.spares.accepts(number, count_max)
-            || self.unsynced.is_being_synced(number)
+            || self.unsynced.has(number)
             || self.context.fs.metadata(log)?.links != 1
         {
             return Ok(false);

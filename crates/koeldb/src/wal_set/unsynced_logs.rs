@@ -49,8 +49,27 @@ pub(crate) struct UnsyncedLogs<L> {
 /// Closed logs with their numbers, oldest first.
 struct Closed<L> {
     waiting: Vec<(FileNumber, L)>,
-    /// The logs that the thread with the turn is syncing and closing.
-    being_synced: Vec<FileNumber>,
+    /// The logs that threads are syncing and closing, without the lock.
+    in_hand: Vec<FileNumber>,
+}
+
+impl<L> Closed<L> {
+    /// Takes the logs before `end` in hand, oldest first.
+    fn take(&mut self, end: FileNumber) -> Vec<(FileNumber, L)> {
+        let count = self.waiting.partition_point(|(number, _)| *number < end);
+        let taken: Vec<_> = self.waiting.drain(..count).collect();
+        self.in_hand.extend(numbers_of(&taken));
+        taken
+    }
+
+    /// Records that logs are no longer in hand.
+    fn put_down(&mut self, numbers: &[FileNumber]) {
+        self.in_hand.retain(|number| !numbers.contains(number));
+    }
+}
+
+fn numbers_of<L>(logs: &[(FileNumber, L)]) -> Vec<FileNumber> {
+    logs.iter().map(|(number, _)| *number).collect()
 }
 
 impl<L> Default for UnsyncedLogs<L> {
@@ -58,7 +77,7 @@ impl<L> Default for UnsyncedLogs<L> {
         UnsyncedLogs {
             logs: Mutex::new(Closed {
                 waiting: Vec::new(),
-                being_synced: Vec::new(),
+                in_hand: Vec::new(),
             }),
             syncing: Mutex::new(()),
             given_up: AtomicU64::new(0),
@@ -72,16 +91,21 @@ impl<L: ClosedLog> UnsyncedLogs<L> {
         lock(&self.logs).waiting.push((number, log));
     }
 
-    /// Takes the logs before `min_needed`, which need no sync: their entries are in tables.
-    pub(crate) fn take_before(&self, min_needed: FileNumber) -> Vec<L> {
-        let logs = &mut lock(&self.logs).waiting;
-        let count = logs.partition_point(|(number, _)| *number < min_needed);
-        logs.drain(..count).map(|(_, log)| log).collect()
+    /// Closes the logs before `min_needed`, which need no sync: their entries are in tables.
+    pub(crate) fn close_before(&self, min_needed: FileNumber) {
+        let obsolete = lock(&self.logs).take(min_needed);
+        let numbers = numbers_of(&obsolete);
+        for (_, log) in obsolete {
+            // A failure loses nothing.
+            let _ = log.close();
+        }
+        lock(&self.logs).put_down(&numbers);
     }
 
-    /// Whether a thread is syncing or closing log `number`.
-    pub(crate) fn is_being_synced(&self, number: FileNumber) -> bool {
-        lock(&self.logs).being_synced.contains(&number)
+    /// Whether a handle of log `number` is open, or being closed.
+    pub(crate) fn has(&self, number: FileNumber) -> bool {
+        let logs = lock(&self.logs);
+        logs.in_hand.contains(&number) || logs.waiting.iter().any(|(of, _)| *of == number)
     }
 
     /// Syncs all closed logs, and then their directory entries.
@@ -120,16 +144,11 @@ impl<L: ClosedLog> SyncTurn<'_, L> {
     /// Syncs all closed logs, and then their directory entries.
     pub(crate) fn sync(&self, sync_directory: impl FnOnce() -> Result<()>) -> Result<()> {
         let logs = &self.unsynced.logs;
-        let mut unsynced = {
-            let mut logs = lock(logs);
-            let unsynced = std::mem::take(&mut logs.waiting);
-            logs.being_synced
-                .extend(unsynced.iter().map(|(number, _)| *number));
-            unsynced
-        };
+        let mut unsynced = lock(logs).take(FileNumber::MAX);
         if unsynced.is_empty() {
             return Ok(());
         }
+        let numbers = numbers_of(&unsynced);
         let synced = unsynced
             .iter_mut()
             .try_for_each(|(_, log)| log.sync())
@@ -138,11 +157,11 @@ impl<L: ClosedLog> SyncTurn<'_, L> {
             // They are kept, before those that were closed in the meantime.
             let mut logs = lock(logs);
             logs.waiting.splice(..0, unsynced);
-            logs.being_synced.clear();
+            logs.put_down(&numbers);
             return Err(error);
         }
         let closed = unsynced.into_iter().try_for_each(|(_, log)| log.close());
-        lock(logs).being_synced.clear();
+        lock(logs).put_down(&numbers);
         closed
     }
 
@@ -157,3 +176,6 @@ impl<L: ClosedLog> SyncTurn<'_, L> {
 
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

@@ -148,3 +148,57 @@ fn a_sync_beside_the_leader_vouches_for_no_log_that_was_given_up() {
         assert!(synced || given_up == 0);
     });
 }
+
+/// A log that decrements a counter of open handles when it is dropped.
+struct Handle {
+    open: Arc<AtomicUsize>,
+    fails: bool,
+}
+
+impl ClosedLog for Handle {
+    fn sync(&mut self) -> Result<()> {
+        match self.fails {
+            true => Err(Error::invalid_argument("a sync that fails")),
+            false => Ok(()),
+        }
+    }
+
+    fn close(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_log_that_has_no_handle_is_closed_for_all_threads() {
+    for fails in [false, true] {
+        explore("a log that becomes a spare", move || {
+            let unsynced = Arc::new(UnsyncedLogs::default());
+            let open = Arc::new(AtomicUsize::new(1));
+            let log = Handle {
+                open: Arc::clone(&open),
+                fails,
+            };
+            unsynced.add(1, log);
+            let threads = [true, false].map(|syncs| {
+                let unsynced = Arc::clone(&unsynced);
+                spawn(move || match syncs {
+                    true => drop(unsynced.sync(|| Ok(()))),
+                    false => unsynced.close_before(2),
+                })
+            });
+            unsynced.close_before(2);
+            if !unsynced.has(1) {
+                assert_eq!(open.load(Ordering::Relaxed), 0);
+            }
+            for thread in threads {
+                thread.join().unwrap();
+            }
+        });
+    }
+}
