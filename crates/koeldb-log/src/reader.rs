@@ -11,8 +11,7 @@
 //!   may reach the disk in any order, and missing ones are zeros. Damage counts as torn if it shows
 //!   such zeros and no record begins after it. Damage of a record that was once complete is never
 //!   torn: its checksum matches another length, or matches when one bit is flipped back.
-//! - A record with another log's number is accepted as such only if it is intact, unless the file
-//!   is known to be recycled.
+//! - A record with another log's number is accepted as such only if it is intact.
 //! - A legacy record followed by a recyclable one ends the log with a problem.
 //! - A compressed record that cannot be decompressed is reported.
 //!
@@ -69,8 +68,6 @@ pub struct RecordReader {
     data_seen: bool,
     /// Whether the file is known to contain recyclable headers.
     recycled: bool,
-    /// Whether an intact record with this file's number in a recyclable header was read.
-    number_confirmed: bool,
     /// The presumed end of the log: a problem only if a record begins after it.
     suspect: Option<Suspect>,
     compression_seen: bool,
@@ -144,7 +141,6 @@ impl RecordReader {
             whole_until: 0,
             data_seen: false,
             recycled: false,
-            number_confirmed: false,
             suspect: None,
             compression_seen: false,
             decompressor: None,
@@ -340,7 +336,7 @@ impl RecordReader {
             };
             if let Some(number) = header.log_number {
                 let foreign = number != self.log_number;
-                if foreign && (self.number_confirmed || header.verifies(record)) {
+                if foreign && header.verifies(record) {
                     self.recycled = true;
                     self.blocks.skip(header.record_bytes());
                     return Ok(Event::OldRecord);
@@ -355,7 +351,6 @@ impl RecordReader {
                     record_bytes: record.len(),
                 });
             }
-            self.number_confirmed |= header.log_number.is_some();
             let payload = self.blocks.position().saturating_add(header.bytes())
                 ..self.blocks.skip(header.record_bytes());
             return Ok(Event::Record {

@@ -31,18 +31,20 @@ impl RecordReader {
     /// Handles a header of zeros: no length and no type.
     ///
     /// A zero rest of a block is unused space unless records follow. Other bytes after such a
-    /// header are damage, except in a recycled file, where they are remains of its earlier use, and
-    /// after a lost sector.
+    /// header are damage, except after a lost sector, and in a recycled file, where they are remains
+    /// of its earlier use unless records of its own follow.
     pub(super) fn zeros(&mut self) {
         let unused = self.blocks.rest_is_zero();
         let tolerates_tear = self.mode == RecoveryMode::TolerateCorruptedTailRecords
             && self.blocks.tail().has_lost_sector(HEADER_BYTES);
         match &self.open {
-            None if unused => {
+            None if unused || self.recycled => {
                 let problem = self.here(ProblemKind::ZerosBeforeRecords);
-                self.suspect.get_or_insert(Suspect { problem, unused });
+                self.suspect.get_or_insert(Suspect {
+                    problem,
+                    unused: true,
+                });
             }
-            None if self.recycled => {}
             Some(_) if tolerates_tear => self.suspect_torn(ProblemKind::Interrupted),
             None if tolerates_tear => self.suspect_torn(ProblemKind::ZerosBeforeRecords),
             None => {

@@ -428,6 +428,46 @@ fn a_flipped_type_does_not_pass_for_an_earlier_life() {
     }
 }
 
+/// A log with recyclable records, of 2000 records in three blocks.
+fn recyclable_log() -> Vec<u8> {
+    let options = RecordWriterOptions {
+        recyclable: Some(9),
+        ..RecordWriterOptions::default()
+    };
+    log_of((0..2000).map(payload), options)
+}
+
+#[test]
+fn a_flipped_log_number_does_not_pass_for_an_earlier_life() {
+    let mut bytes = recyclable_log();
+    bytes[5 * RECYCLED + HEADER_BYTES + 2] ^= 1 << 5;
+    for mode in MODES {
+        let (count, problem) = read(&bytes, mode);
+        assert_eq!(problem, Some(ProblemKind::ChecksumMismatch), "{mode:?}");
+        match mode {
+            SkipAnyCorruptedRecords => assert!(count > 1000, "{count}"),
+            _ => assert_eq!(count, 5),
+        }
+    }
+}
+
+#[test]
+fn a_hole_in_a_recycled_log_is_not_its_end() {
+    for zeros in [HEADER_BYTES, 64, 512] {
+        let mut bytes = recyclable_log();
+        bytes[5 * RECYCLED..5 * RECYCLED + zeros].fill(0);
+        for mode in MODES {
+            let (count, problem) = read(&bytes, mode);
+            let case = format!("{zeros}, {mode:?}");
+            assert_eq!(problem, Some(ProblemKind::ZerosBeforeRecords), "{case}");
+            match mode {
+                SkipAnyCorruptedRecords => assert!(count > 1000, "{case}: {count}"),
+                _ => assert_eq!(count, 5, "{case}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn a_recyclable_record_in_a_legacy_log_ends_it() {
     let bytes = [records(3), recycled_records(3, 9), records(3)].concat();
