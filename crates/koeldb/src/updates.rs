@@ -18,7 +18,7 @@ use std::sync::Arc;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
-use koeldb_log::RecordReader;
+use koeldb_log::{Problem, RecordReader};
 
 use self::logs::{
     ArchivedLog, Start, gone, live_logs, log_reader, log_with, next_log_reader, open_log,
@@ -208,7 +208,10 @@ impl UpdateIterator {
     fn read(&mut self) -> Result<Option<UpdateBatch>> {
         loop {
             let Some(record) = self.reader.next_record()? else {
-                if let Some(problem) = self.reader.take_problem() {
+                // What is written during the reading may look like damage.
+                if self.is_whole
+                    && let Some(problem) = self.damage()
+                {
                     return Err(problem.to_error(&**self.reader.file()));
                 }
                 match self.go_on()? {
@@ -232,6 +235,16 @@ impl UpdateIterator {
                 batch,
             }));
         }
+    }
+
+    /// The damage at which the reading of a whole log ended.
+    fn damage(&mut self) -> Option<Problem> {
+        let pinned = &self.db.inner().wals.pinned;
+        // The end of an archived log is known, and a failed write may have left a part of a record.
+        let may_be_torn = self.end.is_some() || pinned.was_abandoned(self.pin.number);
+        let torn = self.reader.tolerated_tail().filter(|_| !may_be_torn);
+        let torn = torn.cloned();
+        self.reader.take_problem().or(torn)
     }
 
     /// Continues at the end of the reader's log: with new records in it, or with the next log.

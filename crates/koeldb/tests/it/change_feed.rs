@@ -1,6 +1,9 @@
 //! The change feed: order, pins, gaps, rotation, and a replica built from it.
 
 use std::cmp::Ordering;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering as Memory};
 use std::sync::mpsc::channel;
@@ -10,11 +13,12 @@ use koeldb::fs::{
     Clock, Failure, FaultAction, FaultRule, FileSystem, Operation, Purpose, SystemClock,
 };
 use koeldb::{
-    BatchEntry, Comparator, Db, ErrorKind, SstFileWriter, SstFileWriterOptions, TailOptions,
-    TransactionDbOptions, UpdateIterator, WriteBatch, WriteOptions,
+    BatchEntry, Comparator, Db, ErrorKind, Options, SstFileWriter, SstFileWriterOptions,
+    TailOptions, TransactionDbOptions, UpdateIterator, WriteBatch, WriteOptions,
 };
 
 use crate::gate::{Gate, gate};
+use crate::scratch::ScratchDir;
 use crate::storage::{HERE, Storage, over};
 
 /// The keys of the next updates, as far as they are there.
@@ -61,6 +65,51 @@ fn updates_come_in_order_and_go_on_where_they_ended() {
     let error = db.get_updates_since(6).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     db.get_updates_since(5).unwrap();
+}
+
+/// Flips bits of the last byte of value `value` in the file.
+fn flip(log: &Path, value: &[u8]) {
+    let mut bytes = std::fs::read(log).unwrap();
+    let mut places = bytes.windows(value.len());
+    let at = places.position(|place| place == value).unwrap();
+    bytes[at + value.len() - 1] ^= 0xff;
+    // In place: the database writes to the file.
+    let mut file = File::options().write(true).open(log).unwrap();
+    file.write_all(&bytes).unwrap();
+}
+
+#[test]
+fn damage_is_reported_of_a_log_that_is_no_longer_written() {
+    for recycled in [0, 2] {
+        let scratch = ScratchDir::new();
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .set_recycle_log_file_num(recycled);
+        let db = Db::open(&options, scratch.path()).unwrap();
+        for key in ["a", "b", "c"] {
+            db.put(key, [1; 90_000]).unwrap();
+            db.flush().unwrap();
+        }
+        let from = db.latest_sequence_number() + 1;
+        let mut updates = db.get_updates_since(from).unwrap();
+        db.put("d", "seen").unwrap();
+        assert_eq!(keys(&mut updates), ["d"]);
+        let log = db.log_files().unwrap().pop().unwrap().path;
+        // Like a record that the database writes during the reading.
+        db.put("e", "half-written").unwrap();
+        let [whole, torn] = [b"half-written", b"half-writte\x91"];
+        flip(&log, whole);
+        assert!(updates.next().is_none(), "{recycled}");
+        assert!(updates.next().is_none(), "{recycled}");
+        flip(&log, torn);
+        assert_eq!(keys(&mut updates), ["e"]);
+        db.put("f", "damaged").unwrap();
+        flip(&log, b"damaged");
+        db.flush().unwrap();
+        let error = updates.next().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{recycled}: {error}");
+    }
 }
 
 #[test]
