@@ -145,7 +145,11 @@ impl History<'_> {
         let secondary = match self.secondary.take() {
             Some(secondary) => {
                 self.note("KoelDB catches up");
-                secondary.catch_up()?;
+                match secondary.catch_up() {
+                    // It was opened with the options of the column family that is gone.
+                    Err(error) if self.is_refusal_of_remade(&error) => return Ok(()),
+                    caught_up => caught_up?,
+                }
                 secondary
             }
             None => {
