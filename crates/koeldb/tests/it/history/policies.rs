@@ -239,7 +239,11 @@ impl History<'_> {
             match self.open_ours(&how) {
                 Err(error) if error.contains("write-prepared or write-unprepared") => {}
                 Err(error) => return Err(format!("refused as {error}")),
-                Ok(_) => return Err("undecided transactions of a policy are accepted".to_owned()),
+                // Refused for a permitted reason, such as blob files, before the logs are read.
+                Ok(None) => {}
+                Ok(Some(_)) => {
+                    return Err("undecided transactions of a policy are accepted".to_owned());
+                }
             }
         }
         match files(&self.db) == before {
