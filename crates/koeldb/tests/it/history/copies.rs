@@ -16,6 +16,10 @@ pub(super) struct Copy {
     families: Vec<Family>,
 }
 
+/// A part of the error of a secondary whose primary compacts without a pause, as RocksDB does under
+/// some options.
+const BUSY_PRIMARY: &str = "the primary removed files repeatedly while they were opened";
+
 impl History<'_> {
     fn new_path(&mut self, name: &str) -> PathBuf {
         self.copies_made += 1;
@@ -148,6 +152,7 @@ impl History<'_> {
                 match secondary.catch_up() {
                     // It was opened with the options of the column family that is gone.
                     Err(error) if self.is_refusal_of_remade(&error) => return Ok(()),
+                    Err(error) if error.contains(BUSY_PRIMARY) => return Ok(()),
                     caught_up => caught_up?,
                 }
                 secondary
@@ -161,6 +166,7 @@ impl History<'_> {
                 match Ours::open(&self.db, &how) {
                     Ok(secondary) => secondary,
                     Err(error) if self.is_permitted(&error) => return Ok(()),
+                    Err(error) if error.contains(BUSY_PRIMARY) => return Ok(()),
                     Err(error) => return Err(format!("the secondary: {error}")),
                 }
             }
