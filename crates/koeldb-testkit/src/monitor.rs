@@ -28,6 +28,7 @@ use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Error, Result};
 use koeldb_fs::layer::{Call, Layer, Layered};
 use koeldb_fs::{FileSystem, MemoryFileSystem, Operation, Purpose, WritableFile, WriteOptions};
+use koeldb_log::{RecordReader, RecoveryMode};
 use koeldb_lsm::manifest::ManifestReader;
 use koeldb_lsm::version::VersionEdit;
 use koeldb_lsm::version::edit::ColumnFamilyChange;
@@ -246,8 +247,22 @@ fn tree(bytes: &[u8]) -> Tree {
     tree
 }
 
-/// The bytes of a log that announces its compression and holds no batch.
-const ANNOUNCEMENT_BYTES: u64 = 11;
+/// Whether a record of a log has operations. One that announces compression, or links the log to the
+/// previous one, has none.
+fn has_operations(below: &dyn FileSystem, log: &Path, number: FileNumber) -> bool {
+    let directory = log.parent().unwrap_or(log);
+    let Ok(file) = koeldb_log::wal::open_file(below, directory, number) else {
+        return false;
+    };
+    let mut records = RecordReader::new(file, number, RecoveryMode::TolerateCorruptedTailRecords);
+    while let Ok(Some(batch)) = records.next_record() {
+        // The count follows the sequence number.
+        if batch.get(8..12) != Some(&[0; 4]) {
+            return true;
+        }
+    }
+    false
+}
 
 impl MonitorState {
     fn report(&mut self, text: String) {
@@ -293,10 +308,8 @@ impl MonitorState {
                 is_here && trees.iter().any(|tree| tree.has_table(number))
             }
             Some(FileKind::Wal(number)) => {
-                let file = self.files.get(path);
-                let is_empty = file.is_some_and(|file| file.written <= ANNOUNCEMENT_BYTES);
                 let needs = |tree: &Tree| number >= tree.oldest_log() && !tree.families.is_empty();
-                !is_archived && !is_empty && trees.iter().any(needs)
+                !is_archived && trees.iter().any(needs) && has_operations(below, path, number)
             }
             // Without CURRENT no MANIFEST is in force, even if one was about to be named.
             Some(FileKind::Manifest(number)) => {
