@@ -57,7 +57,7 @@ struct Watched {
     is_name_durable: bool,
     has_failed: bool,
     has_failed_sync: bool,
-    /// Kept for MANIFESTs and temporary files.
+    /// Kept for logs, MANIFESTs and temporary files.
     bytes: Vec<u8>,
 }
 
@@ -249,19 +249,25 @@ fn tree(bytes: &[u8]) -> Tree {
 
 /// Whether a record of a log has operations. One that announces compression, or links the log to the
 /// previous one, has none.
-fn has_operations(below: &dyn FileSystem, log: &Path, number: FileNumber) -> bool {
-    let directory = log.parent().unwrap_or(log);
-    let Ok(file) = koeldb_log::wal::open_file(below, directory, number) else {
-        return false;
-    };
-    let mut records = RecordReader::new(file, number, RecoveryMode::TolerateCorruptedTailRecords);
-    while let Ok(Some(batch)) = records.next_record() {
-        // The count follows the sequence number.
-        if batch.get(8..12) != Some(&[0; 4]) {
-            return true;
+fn has_operations(log: &[u8], number: FileNumber) -> bool {
+    let read = || -> Result<bool> {
+        let fs = MemoryFileSystem::new();
+        let directory = Path::new("/");
+        let mut file = fs.create(&file_name::wal(directory, number), &WriteOptions::default())?;
+        file.append(log)?;
+        file.close()?;
+        let file = koeldb_log::wal::open_file(&fs, directory, number)?;
+        let mode = RecoveryMode::TolerateCorruptedTailRecords;
+        let mut records = RecordReader::new(file, number, mode);
+        while let Some(batch) = records.next_record()? {
+            // The count follows the sequence number.
+            if batch.get(8..12) != Some(&[0; 4]) {
+                return Ok(true);
+            }
         }
-    }
-    false
+        Ok(false)
+    };
+    read().unwrap_or(true)
 }
 
 impl MonitorState {
@@ -309,7 +315,9 @@ impl MonitorState {
             }
             Some(FileKind::Wal(number)) => {
                 let needs = |tree: &Tree| number >= tree.oldest_log() && !tree.families.is_empty();
-                !is_archived && trees.iter().any(needs) && has_operations(below, path, number)
+                let file = self.files.get(path);
+                let is_empty = || file.is_some_and(|file| !has_operations(&file.bytes, number));
+                !is_archived && trees.iter().any(needs) && !is_empty()
             }
             // Without CURRENT no MANIFEST is in force, even if one was about to be named.
             Some(FileKind::Manifest(number)) => {
@@ -538,8 +546,10 @@ impl Layer for Monitor {
             file.written = call.offset + bytes.len() as u64;
             if matches!(
                 kind(call.path),
-                Some(FileKind::Manifest(_) | FileKind::Temporary(_))
+                Some(FileKind::Manifest(_) | FileKind::Wal(_) | FileKind::Temporary(_))
             ) {
+                let offset = usize::try_from(call.offset).unwrap_or(usize::MAX);
+                file.bytes.truncate(offset);
                 file.bytes.extend_from_slice(bytes);
             }
             file.has_failed |= result.is_err();
