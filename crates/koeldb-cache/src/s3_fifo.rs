@@ -86,8 +86,10 @@ impl S3Fifo {
             self.evict_small(entries, pinned_skips)
                 .or_else(|| self.evict_main(entries, pinned_skips))
         } else {
+            // The small queue may have moved all its entries to a main queue of pinned ones.
             self.evict_main(entries, pinned_skips)
                 .or_else(|| self.evict_small(entries, pinned_skips))
+                .or_else(|| self.evict_main(entries, pinned_skips))
         }
     }
 
@@ -119,19 +121,23 @@ impl S3Fifo {
         entries: &mut Entries<T>,
         pinned_skips: &mut PinnedSkips,
     ) -> Option<Victim<T>> {
-        let warm_turns = self.main.len() * usize::from(HEAT_MAX);
-        for turn in 0..warm_turns + self.main.len() {
+        let mut warm_turns = self.main.len() * usize::from(HEAT_MAX);
+        let mut pinned = 0;
+        while pinned < self.main.len() {
             let slot = self.main.tail()?;
             let heat = entries.table.heat(slot);
             // The last turns spare no entry that hits keep warm meanwhile.
-            if heat > 0 && turn < warm_turns && !entries.table.is_pinned(slot) {
+            if heat > 0 && warm_turns > 0 && !entries.table.is_pinned(slot) {
+                warm_turns -= 1;
                 entries.table.set_heat(slot, heat - 1);
                 self.main.renew(entries, slot);
+                pinned = 0;
             } else if let Some(value) = entries.table.take_unpinned(slot) {
                 self.main.unlink(entries, slot);
                 return Some(Victim { slot, value });
             } else {
                 self.main.renew(entries, slot);
+                pinned += 1;
                 pinned_skips.skip()?;
             }
         }

@@ -61,6 +61,12 @@ enum Step {
     SetCapacity(u64),
 }
 
+/// The number of keys of the property test.
+const KEYS: u64 = 24;
+
+/// The number of entries that the property test may hold.
+const HANDS: usize = 12;
+
 fn step() -> impl Strategy<Value = Step> {
     let priority = prop_oneof![
         Just(Priority::High),
@@ -68,12 +74,12 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Priority::Bottom)
     ];
     prop_oneof![
-        6 => (0..12_u64, 0..200_u64, priority).prop_map(|(k, charge, p)| Step::Insert(k, charge, p)),
-        6 => (0..12_u64).prop_map(Step::Get),
-        2 => (0..12_u64, 0..3_usize).prop_map(|(k, hand)| Step::Hold(k, hand)),
-        2 => (0..3_usize).prop_map(Step::Release),
-        1 => (0..12_u64).prop_map(Step::Remove),
-        1 => (0..1200_u64).prop_map(Step::SetCapacity),
+        6 => (0..KEYS, 0..200_u64, priority).prop_map(|(k, charge, p)| Step::Insert(k, charge, p)),
+        6 => (0..KEYS).prop_map(Step::Get),
+        9 => (0..KEYS, 0..HANDS).prop_map(|(k, hand)| Step::Hold(k, hand)),
+        1 => (0..HANDS).prop_map(Step::Release),
+        1 => (0..KEYS).prop_map(Step::Remove),
+        1 => (0..3000_u64).prop_map(Step::SetCapacity),
     ]
 }
 
@@ -85,18 +91,18 @@ proptest! {
         lru: bool,
         strict: bool,
         ratio in prop_oneof![Just(0.0), Just(0.5), Just(1.0)],
-        steps in prop::collection::vec(step(), 0..120),
+        steps in prop::collection::vec(step(), 0..160),
     ) {
         let policy = if lru { CachePolicy::Lru } else { CachePolicy::S3Fifo };
         let cache = Cache::new(&CacheOptions {
-            capacity_bytes: 600,
+            capacity_bytes: 1000,
             shard_bits: Some(0),
             strict_capacity: strict,
             high_priority_ratio: ratio,
             policy,
         });
         let mut last: HashMap<u64, (u64, u64)> = HashMap::new();
-        let mut hands: [Option<Arc<u64>>; 3] = [None, None, None];
+        let mut hands = [const { None::<Arc<u64>> }; HANDS];
         for (version, step) in steps.into_iter().enumerate() {
             let version = version as u64;
             let mut inserted = true;
@@ -130,17 +136,19 @@ proptest! {
                 }
                 Step::SetCapacity(bytes) => cache.set_capacity(bytes),
             }
-            let present: u64 = (0..12).filter(|&k| has(&cache, k)).map(|k| last[&k].1).sum();
+            let present: u64 = (0..KEYS).filter(|&k| has(&cache, k)).map(|k| last[&k].1).sum();
             prop_assert_eq!(cache.usage(), present);
-            prop_assert_eq!(cache.len(), (0..12).filter(|&k| has(&cache, k)).count() as u64);
+            prop_assert_eq!(cache.len(), (0..KEYS).filter(|&k| has(&cache, k)).count() as u64);
             if strict && inserted && makes_room && matches!(step, Step::Insert(..)) {
                 prop_assert!(cache.usage() <= cache.capacity());
             }
-            if makes_room && cache.usage() > cache.capacity() {
+            if makes_room && (!inserted || cache.usage() > cache.capacity()) {
                 let held = |k: &u64| cache.get(&key(*k)).is_some_and(|v| Arc::strong_count(&v) > 2);
-                let pinned: u64 = (0..12).filter(held).map(|k| last[&k].1).sum();
+                let pinned: u64 = (0..KEYS).filter(held).map(|k| last[&k].1).sum();
                 prop_assert_eq!(cache.pinned_usage(), pinned);
-                prop_assert!(pinned > 0, "only pinned entries exceed the capacity");
+                let is_new = |k: &u64| matches!(step, Step::Insert(new, ..) if new == *k);
+                let evictable = |k: &u64| has(&cache, *k) && !held(k) && !is_new(k);
+                prop_assert_eq!((0..KEYS).find(evictable), None, "it could be evicted");
             }
         }
         drop(hands);
@@ -224,6 +232,26 @@ fn pinned_entries_stay_and_may_exceed_the_capacity() {
         put(&cache, 4, Priority::Low);
         assert_eq!(cache.len(), 2);
         assert_eq!(cache.pinned_usage(), 0);
+    }
+}
+
+#[test]
+fn entries_in_repeated_use_make_room_if_all_others_are_pinned() {
+    for policy in [CachePolicy::Lru, CachePolicy::S3Fifo] {
+        let cache = small(policy, 20, true, 0.5);
+        for offset in 0..18 {
+            put(&cache, offset, Priority::High);
+        }
+        let held: Vec<_> = (0..18)
+            .map(|offset| cache.get(&key(offset)).unwrap())
+            .collect();
+        for offset in [18, 19] {
+            put(&cache, offset, Priority::Low);
+            assert!(has(&cache, offset));
+        }
+        put(&cache, 20, Priority::Low);
+        assert!(has(&cache, 20), "{policy:?}");
+        assert_eq!((cache.len(), held.len()), (20, 18));
     }
 }
 
