@@ -74,26 +74,28 @@ impl Lru {
         entries: &mut Entries<T>,
         pinned_skips: &mut PinnedSkips,
     ) -> Option<Victim<T>> {
-        // If all entries were hit, the second round evicts the first of them.
-        for spares_warm in [true, false] {
-            for pool in [BOTTOM, LOW, HIGH] {
-                for _ in 0..self.pools[pool].len() {
-                    let Some(slot) = self.pools[pool].tail() else {
-                        break;
-                    };
-                    if entries.table.is_pinned(slot) {
-                        // It is in use, so it counts as most recently used.
-                        self.pools[pool].renew(entries, slot);
-                        pinned_skips.skip()?;
-                    } else if spares_warm && entries.table.heat(slot) > 0 {
-                        self.renew(entries, slot);
-                    } else if let Some(value) = entries.table.take_unpinned(slot) {
-                        self.pools[pool].unlink(entries, slot);
-                        return Some(Victim { slot, value });
-                    } else {
-                        self.pools[pool].renew(entries, slot);
-                        pinned_skips.skip()?;
-                    }
+        // Later turns spare no entry that hits keep warm meanwhile.
+        let mut warm_turns = entries.len();
+        for pool in [BOTTOM, LOW, HIGH] {
+            // An entry that was hit moves on, and may in turn move another one to this pool.
+            let mut pinned = 0;
+            while pinned < self.pools[pool].len() {
+                let Some(slot) = self.pools[pool].tail() else {
+                    break;
+                };
+                let is_pinned = entries.table.is_pinned(slot);
+                if !is_pinned && warm_turns > 0 && entries.table.heat(slot) > 0 {
+                    warm_turns -= 1;
+                    self.renew(entries, slot);
+                    pinned = 0;
+                } else if let Some(value) = entries.table.take_unpinned(slot) {
+                    self.pools[pool].unlink(entries, slot);
+                    return Some(Victim { slot, value });
+                } else {
+                    // It is in use, so it counts as most recently used.
+                    self.pools[pool].renew(entries, slot);
+                    pinned += 1;
+                    pinned_skips.skip()?;
                 }
             }
         }

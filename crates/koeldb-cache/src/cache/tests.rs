@@ -189,6 +189,20 @@ fn lru_keeps_high_priorities_within_their_share() {
 }
 
 #[test]
+fn lru_evicts_an_entry_without_a_hit_before_any_with_one() {
+    let cache = small(CachePolicy::Lru, 4, false, 0.5);
+    put(&cache, 1, Priority::High);
+    put(&cache, 2, Priority::High);
+    put(&cache, 3, Priority::Low);
+    put(&cache, 4, Priority::Low);
+    assert!(has(&cache, 3) && has(&cache, 4));
+    // Both move to the pool of high priorities, which 1 and 2 leave for the low one.
+    put(&cache, 5, Priority::Low);
+    assert!(!has(&cache, 1));
+    assert!([2, 3, 4, 5].iter().all(|&offset| has(&cache, offset)));
+}
+
+#[test]
 fn a_scan_leaves_what_is_asked_for_again() {
     let cache = small(CachePolicy::S3Fifo, 100, false, 0.0);
     for round in 0..if cfg!(miri) { 1 } else { 4 } {
