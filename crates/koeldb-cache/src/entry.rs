@@ -50,6 +50,11 @@ impl<T> Entries<T> {
         self.len
     }
 
+    /// All slots, including free ones.
+    pub(crate) fn slots(&self) -> std::ops::Range<SlotIndex> {
+        0..SlotIndex::try_from(self.rest.len()).unwrap_or(NOWHERE)
+    }
+
     /// The entries with their slots and contents.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SlotIndex, &Entry, &Contents<T>)> {
         (0..).zip(&self.rest).filter_map(|(slot, entry)| {

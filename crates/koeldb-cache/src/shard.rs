@@ -5,7 +5,7 @@
 
 use crate::cache::{CacheCounts, CacheKey, CacheOptions, Priority};
 use crate::entry::{Entries, SlotIndex};
-use crate::policy::{PinnedSkips, Policy};
+use crate::policy::{PinnedSkips, Policy, Victim};
 use crate::sync::Arc;
 use crate::table::{Contents, TableWriter};
 
@@ -103,9 +103,12 @@ impl<T> Shard<T> {
             return (evicted, Err(Refused));
         }
         self.make_room(charge, &mut evicted);
-        if strict && self.usage.saturating_add(charge) > self.capacity {
-            evicted.push(Some(value));
-            return (evicted, Err(Refused));
+        if strict {
+            self.sweep(charge, &mut evicted);
+            if self.usage.saturating_add(charge) > self.capacity {
+                evicted.push(Some(value));
+                return (evicted, Err(Refused));
+            }
         }
         let contents = Contents { key, value };
         let Some((slot, grew)) = self.entries.put(hash, contents, charge, priority) else {
@@ -143,6 +146,7 @@ impl<T> Shard<T> {
         self.policy.set_capacity(&mut self.entries, capacity);
         let mut evicted = Evicted::new();
         self.make_room(0, &mut evicted);
+        self.sweep(0, &mut evicted);
         evicted
     }
 
@@ -179,10 +183,32 @@ impl<T> Shard<T> {
             let Some(victim) = self.policy.evict(&mut self.entries, &mut pinned_skips) else {
                 break;
             };
-            self.counts.evictions += 1;
-            self.release(victim.slot);
-            evicted.push(Some(victim.value));
+            self.evicted(victim, evicted);
         }
+    }
+
+    /// Evicts in any order until `bytes` more fit, or all entries are pinned.
+    ///
+    /// The policy gives up after a number of pinned entries, since the next insertion continues.
+    fn sweep(&mut self, bytes: u64, evicted: &mut Evicted<T>) {
+        for slot in self.entries.slots() {
+            if self.usage.saturating_add(bytes) <= self.capacity {
+                break;
+            }
+            if self.entries.table.contents(slot).is_some()
+                && let Some(value) = self.entries.table.take_unpinned(slot)
+            {
+                self.policy.unlink(&mut self.entries, slot);
+                self.evicted(Victim { slot, value }, evicted);
+            }
+        }
+    }
+
+    /// Counts an evicted entry, and frees its slot.
+    fn evicted(&mut self, victim: Victim<T>, evicted: &mut Evicted<T>) {
+        self.counts.evictions += 1;
+        self.release(victim.slot);
+        evicted.push(Some(victim.value));
     }
 
     /// Frees the slot of an entry that is in no list and not in the table any more.

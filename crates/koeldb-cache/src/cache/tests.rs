@@ -270,6 +270,42 @@ fn entries_in_repeated_use_make_room_if_all_others_are_pinned() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many entries, and no unsafe code of its own")]
+fn a_smaller_capacity_leaves_pinned_entries_alone_however_many_they_are() {
+    for policy in [CachePolicy::Lru, CachePolicy::S3Fifo] {
+        let cache = small(policy, 3000, false, 0.5);
+        (0..3000).for_each(|offset| put(&cache, offset, Priority::Low));
+        let held: Vec<_> = (0..2000)
+            .map(|offset| cache.get(&key(offset)).unwrap())
+            .collect();
+        cache.set_capacity(1000);
+        assert_eq!(cache.len(), 2000, "{policy:?}");
+        assert_eq!(cache.pinned_usage(), cache.usage());
+        drop(held);
+        cache.set_capacity(0);
+        assert!(cache.is_empty() && cache.usage() == 0);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many entries, and no unsafe code of its own")]
+fn a_strict_capacity_refuses_only_if_all_entries_are_pinned() {
+    for policy in [CachePolicy::Lru, CachePolicy::S3Fifo] {
+        let cache = small(policy, 2001, true, 0.5);
+        (0..2001).for_each(|offset| put(&cache, offset, Priority::Low));
+        let held: Vec<_> = (0..2000)
+            .map(|offset| cache.get(&key(offset)).unwrap())
+            .collect();
+        put(&cache, 2001, Priority::Low);
+        assert!(has(&cache, 2001) && !has(&cache, 2000), "{policy:?}");
+        let last = cache.get(&key(2001));
+        let refused = cache.insert(key(2002), Arc::new(0), 20, Priority::Low);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::MemoryLimit);
+        drop((held, last));
+    }
+}
+
+#[test]
 fn a_strict_capacity_refuses() {
     for policy in [CachePolicy::Lru, CachePolicy::S3Fifo] {
         let cache = small(policy, 2, true, 0.5);
