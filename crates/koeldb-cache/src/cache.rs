@@ -130,6 +130,8 @@ struct Inner<T> {
     shard_shift: u32,
     strict_capacity: bool,
     capacity: AtomicU64,
+    /// Held during a change of the capacity, so that all shards have a share of the same one.
+    capacity_change: Mutex<()>,
     next_id: AtomicU64,
 }
 
@@ -184,6 +186,7 @@ impl<T> Cache<T> {
                 shard_shift: u64::BITS - bits,
                 strict_capacity: options.strict_capacity,
                 capacity: AtomicU64::new(options.capacity_bytes),
+                capacity_change: Mutex::new(()),
                 next_id: AtomicU64::new(1),
             }),
         }
@@ -258,13 +261,18 @@ impl<T> Cache<T> {
     }
 
     /// Changes the capacity and evicts entries that no longer fit.
+    ///
+    /// Pinned entries remain until a later insertion finds them released.
     pub fn set_capacity(&self, bytes: u64) {
+        let change = (self.inner.capacity_change.lock()).unwrap_or_else(PoisonError::into_inner);
         self.inner.capacity.store(bytes, Ordering::Relaxed);
         let share = bytes.div_ceil(self.inner.shards.len() as u64);
-        for shard in &self.inner.shards {
-            let evicted = shard.lock().set_capacity(share);
-            drop(evicted);
-        }
+        let shards = self.inner.shards.iter();
+        let evicted: Vec<_> = shards
+            .map(|shard| shard.lock().set_capacity(share))
+            .collect();
+        drop(change);
+        drop(evicted);
     }
 
     /// The capacity in bytes.

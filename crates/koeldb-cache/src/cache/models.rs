@@ -122,3 +122,25 @@ fn an_entry_is_evicted_once() {
         });
     }
 }
+
+#[test]
+fn all_shards_have_shares_of_one_capacity() {
+    explore_large("cache, capacity against capacity", || {
+        let entry = CHARGE + Cache::<u64>::ENTRY_OVERHEAD;
+        let cache: Cache<u64> = Cache::new(&CacheOptions {
+            capacity_bytes: 4 * entry,
+            shard_bits: Some(1),
+            ..CacheOptions::default()
+        });
+        let other = {
+            let cache = cache.clone();
+            spawn(move || cache.set_capacity(0))
+        };
+        cache.set_capacity(8 * entry);
+        other.join().unwrap();
+        // There is room for each entry, or for none.
+        (0..4).for_each(|offset| put(&cache, offset).unwrap());
+        let expected = if cache.capacity() == 0 { 0 } else { 4 };
+        assert_eq!(cache.len(), expected);
+    });
+}
