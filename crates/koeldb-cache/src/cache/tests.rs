@@ -31,6 +31,28 @@ fn put(cache: &Cache<u64>, offset: u64, priority: Priority) {
         .unwrap();
 }
 
+/// Returns keys that have one hash.
+fn key_of_one_hash(file: u64) -> CacheKey {
+    /// The offset whose factor in the product of the hash is 0.
+    const OFFSET: u64 = 0xa076_1d64_78bd_642f_u64.wrapping_mul(inverse(0xd6e8_feb8_6659_fd93));
+    CacheKey {
+        file,
+        offset: OFFSET,
+    }
+}
+
+/// Returns the inverse of an odd number modulo 2^64. Each step of Newton's method doubles the number
+/// of right bits, of which there are three at first.
+const fn inverse(odd: u64) -> u64 {
+    let mut inverse = odd;
+    let mut right_bits = 3;
+    while right_bits < u64::BITS {
+        inverse = inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        right_bits *= 2;
+    }
+    inverse
+}
+
 fn has(cache: &Cache<u64>, offset: u64) -> bool {
     cache.get(&key(offset)).is_some()
 }
@@ -514,25 +536,24 @@ impl Drop for Versioned {
 ///
 /// No lookup finds an entry of another key, or one that was replaced or removed before the lookup
 /// began; an entry that a thread holds is not evicted; each entry is dropped once.
-#[test]
-fn lookups_beside_replacement_removal_and_eviction_find_the_last_version() {
-    const THREADS: u64 = 4;
+fn lookups_find_the_last_version(threads: u64, rounds: u64, key: fn(u64) -> CacheKey) {
     const KEYS_EACH: u64 = 3;
-    const ROUNDS: u64 = if cfg!(miri) { 60 } else { 30_000 };
+    let rounds = if cfg!(miri) { 60 } else { rounds };
+    let half = threads * KEYS_EACH / 2;
     for policy in [CachePolicy::Lru, CachePolicy::S3Fifo] {
         let cache: Cache<Versioned> = Cache::new(&CacheOptions {
-            capacity_bytes: 6 * (20 + OVERHEAD),
+            capacity_bytes: half * (20 + OVERHEAD),
             shard_bits: Some(0),
             policy,
             ..CacheOptions::default()
         });
         let alive = Arc::new(AtomicUsize::new(0));
         // The least version of each key that a lookup may find.
-        let least: Vec<_> = (0..THREADS * KEYS_EACH)
+        let least: Vec<_> = (0..threads * KEYS_EACH)
             .map(|_| AtomicU64::new(0))
             .collect();
         thread::scope(|scope| {
-            for owner in 0..THREADS {
+            for owner in 0..threads {
                 let (cache, alive, least) = (&cache, &alive, &least);
                 scope.spawn(move || {
                     let mut state = owner + 1;
@@ -546,7 +567,7 @@ fn lookups_beside_replacement_removal_and_eviction_find_the_last_version() {
                         }
                         found
                     };
-                    for version in 1..=ROUNDS {
+                    for version in 1..=rounds {
                         state = state
                             .wrapping_mul(6_364_136_223_846_793_005)
                             .wrapping_add(1_442_695_040_888_963_407);
@@ -583,9 +604,9 @@ fn lookups_beside_replacement_removal_and_eviction_find_the_last_version() {
                             5 => held = find(own),
                             6 => held = None,
                             7 if owner == 0 => {
-                                cache.set_capacity((4 + random % 4) * (20 + OVERHEAD));
+                                cache.set_capacity((half - 2 + random % 4) * (20 + OVERHEAD));
                             }
-                            _ => drop(find(random % (THREADS * KEYS_EACH))),
+                            _ => drop(find(random % (threads * KEYS_EACH))),
                         }
                     }
                 });
@@ -596,4 +617,22 @@ fn lookups_beside_replacement_removal_and_eviction_find_the_last_version() {
         assert_eq!(alive.load(Ordering::Relaxed), 0);
         assert_eq!((cache.len(), cache.usage()), (0, 0));
     }
+}
+
+#[test]
+fn lookups_beside_replacement_removal_and_eviction_find_the_last_version() {
+    lookups_find_the_last_version(4, 30_000, key);
+}
+
+#[test]
+fn lookups_of_keys_with_one_hash_find_the_last_version_of_their_own() {
+    assert_eq!(key_of_one_hash(1).hash(), key_of_one_hash(2).hash());
+    lookups_find_the_last_version(4, 10_000, key_of_one_hash);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many threads")]
+fn lookups_of_threads_that_share_stripes_find_the_last_version() {
+    let threads = 2 * koeldb_base::sync::STRIPES_MAX as u64;
+    lookups_find_the_last_version(threads, 1_000, key);
 }
