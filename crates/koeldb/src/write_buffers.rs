@@ -64,9 +64,11 @@ struct Reserved {
 
 impl Reserved {
     /// Adjusts the charged entries to `used` bytes.
-    fn follow(&self, used: u64) {
-        let wanted = koeldb_base::coding::to_usize(used.div_ceil(RESERVATION_BYTES));
+    fn follow(&self, used: &AtomicU64) {
         let mut entries = lock(&self.entries);
+        // Loaded under the lock, so that the last of concurrent calls knows the last number.
+        let used = used.load(Ordering::Relaxed);
+        let wanted = koeldb_base::coding::to_usize(used.div_ceil(RESERVATION_BYTES));
         let key = |at: usize| CacheKey {
             file: self.file,
             offset: at as u64,
@@ -77,13 +79,17 @@ impl Reserved {
         }
         while entries.len() < wanted {
             let entry = Arc::new(CachedBlock::reservation());
-            // A cache without room is full of entries in use: memtables grow nevertheless.
-            let _ = self.cache.insert(
+            let inserted = self.cache.insert(
                 key(entries.len()),
                 Arc::clone(&entry),
                 RESERVATION_BYTES,
                 Priority::Low,
             );
+            if inserted.is_err() {
+                // The cache is full of entries in use. Memtables grow nevertheless, and a later
+                // call tries again.
+                break;
+            }
             entries.push(entry);
         }
     }
@@ -203,7 +209,7 @@ impl Shared {
 
     fn follow(&self) {
         if let Some(reserved) = &self.reserved {
-            reserved.follow(self.used.load(Ordering::Relaxed));
+            reserved.follow(&self.used);
         }
     }
 }
@@ -323,5 +329,67 @@ mod tests {
         assert_eq!(manager.get_usage(), 3 << 20);
         drop(active);
         assert_eq!((manager.get_usage(), cache.get_usage()), (0, 0));
+    }
+
+    fn cache(bytes: u64, strict_capacity: bool) -> Cache<CachedBlock> {
+        Cache::new(&koeldb_cache::CacheOptions {
+            capacity_bytes: bytes,
+            shard_bits: Some(0),
+            strict_capacity,
+            ..koeldb_cache::CacheOptions::default()
+        })
+    }
+
+    #[test]
+    fn a_reservation_follows_the_memory_in_use_when_it_is_made() {
+        let cache = cache(64 << 20, false);
+        let manager = WriteBufferManager::charged_to(0, false, Some(&cache));
+        let reserved = manager.shared.reserved.as_ref().unwrap();
+        for _ in 0..100 {
+            let first = Charge::new(&manager, 1 << 20);
+            let second = Charge::new(&manager, 2 << 20);
+            std::thread::scope(|scope| {
+                let entries = lock(&reserved.entries);
+                scope.spawn(move || drop(first));
+                while manager.get_usage() != 2 << 20 {
+                    std::thread::yield_now();
+                }
+                // Now the thread waits for the lock, or will soon.
+                for _ in 0..10 {
+                    std::thread::yield_now();
+                }
+                // As a thread does that was granted the lock before it.
+                manager.shared.used.fetch_sub(2 << 20, Ordering::Relaxed);
+                drop(entries);
+            });
+            let reserved = cache.usage();
+            manager.shared.used.fetch_add(2 << 20, Ordering::Relaxed);
+            drop(second);
+            assert_eq!(reserved, 0);
+            assert_eq!((manager.get_usage(), cache.usage()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_reservation_that_a_full_cache_refused_is_made_later() {
+        let cache = cache(4 << 20, true);
+        let manager = WriteBufferManager::charged_to(0, false, Some(&cache));
+        let in_use = Arc::new(CachedBlock::reservation());
+        let key = CacheKey {
+            file: cache.new_id(),
+            offset: 0,
+        };
+        let inserted = cache.insert(key, Arc::clone(&in_use), 3 << 20, Priority::Low);
+        inserted.unwrap();
+        let charge = Charge::new(&manager, 2 << 20);
+        assert!(cache.usage() < 4 << 20, "not all of it fits");
+        drop(in_use);
+        charge.set((2 << 20) + 1);
+        assert!(cache.usage() > 2 << 20);
+        charge.set(1);
+        cache.remove(&key);
+        assert!((1..512 << 10).contains(&cache.usage()));
+        drop(charge);
+        assert_eq!((cache.len(), cache.usage()), (0, 0));
     }
 }
