@@ -113,7 +113,7 @@ proptest! {
         lru: bool,
         strict: bool,
         ratio in prop_oneof![Just(0.0), Just(0.5), Just(1.0)],
-        steps in prop::collection::vec(step(), 0..160),
+        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 40 } else { 160 }),
     ) {
         let policy = if lru { CachePolicy::Lru } else { CachePolicy::S3Fifo };
         let cache = Cache::new(&CacheOptions {
