@@ -18,7 +18,7 @@ option_section! {
         /// The capacity.
         [honoured fixed "6.10"] capacity: u64 = 0, "Bytes.";
         /// The logarithm of the number of shards.
-        [honoured fixed "6.10"] num_shard_bits: i32 = -1, "Below 20; -1 = by capacity.";
+        [honoured fixed "6.10"] num_shard_bits: i32 = -1, "Below 20; negative = by capacity.";
         /// Whether inserts that do not fit fail.
         [honoured fixed "6.10"] strict_capacity_limit: bool = false, "";
         /// The share reserved for high-priority entries.
@@ -83,6 +83,8 @@ impl Cache {
     }
 
     /// Changes the capacity, and evicts blocks beyond it.
+    ///
+    /// Blocks in use remain until a later insertion finds them released.
     pub fn set_capacity(&self, bytes: u64) {
         self.blocks.set_capacity(bytes);
     }
@@ -123,17 +125,10 @@ impl fmt::Debug for Cache {
 impl CacheSettings {
     fn make(&self, name: &str) -> Result<Cache, Refusal> {
         let refuse = |why: &str| Err(Refusal::invalid(format!("{name}: {why}")));
-        let shard_bits = match self.num_shard_bits {
-            -1 => None,
-            bits => match u32::try_from(bits) {
-                Ok(bits) if bits < 20 => Some(bits),
-                _ => {
-                    return refuse(
-                        "num_shard_bits is from 0 to 19, or -1 for a choice by capacity",
-                    );
-                }
-            },
-        };
+        let shard_bits = u32::try_from(self.num_shard_bits).ok();
+        if shard_bits.is_some_and(|bits| bits >= 20) {
+            return refuse("num_shard_bits is below 20, or negative for a choice by capacity");
+        }
         let shares = [self.high_pri_pool_ratio, self.low_pri_pool_ratio];
         if shares.iter().any(|share| !(0.0..=1.0).contains(share))
             || shares.iter().sum::<f64>() > 1.0

@@ -543,6 +543,10 @@ fn caches_are_described_by_size_or_map() {
         capacity("{capacity=512M;num_shard_bits=4;}").unwrap(),
         Some(512 << 20)
     );
+    for bits in [-100, -1, 0, 19] {
+        let text = format!("{{capacity=1K;num_shard_bits={bits};}}");
+        assert_eq!(capacity(&text).unwrap(), Some(1 << 10), "{text}");
+    }
     assert_eq!(capacity("nullptr").unwrap(), None);
     for text in [
         "{capacity=8M;bogus=1;}",
