@@ -348,12 +348,13 @@ impl TableReader {
         }
     }
 
-    /// Removes the data blocks of a table from the block cache.
+    /// Removes the blocks of a table from the block cache: data, index and filter.
     ///
-    /// Gives up after `misses_max` blocks in a row that are not there.
+    /// Reads nothing: blocks to which only a missing block leads stay. Gives up on data blocks
+    /// after `misses_max` in a row that are not there.
     ///
     /// # Errors
-    /// If the index cannot be read.
+    /// If the index is damaged.
     pub fn uncache(&self, misses_max: u32) -> Result<()> {
         match self {
             TableReader::BlockBased(reader) => reader.uncache(misses_max),

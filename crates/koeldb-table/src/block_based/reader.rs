@@ -13,7 +13,7 @@ use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::stats::Ticker;
-use koeldb_base::{ArcRef, Error, Fault, KeyOrder, Lookup, Result, ValueType};
+use koeldb_base::{ArcRef, Error, ErrorKind, Fault, KeyOrder, Lookup, Result, ValueType};
 
 use super::block::{Block, BlockBytes, KeyFormat, PointEnd, PointVisitor, ValueRange};
 use super::cursor::IndexPath;
@@ -521,11 +521,21 @@ impl BlockBasedReader {
             fill_cache: false,
             ..BlockReadOptions::default()
         });
+        self.visit_data_blocks(&mut source, |separator, handle| {
+            visit(separator, handle).map(|()| true)
+        })
+    }
+
+    /// Visits data blocks in order with their separators, until `visit` returns false.
+    fn visit_data_blocks(
+        &self,
+        source: &mut BlockingSource,
+        mut visit: impl FnMut(&[u8], BlockHandle) -> Result<bool>,
+    ) -> Result<()> {
         let mut path = IndexPath::default();
-        path.enter(Direction::Forward, self, &mut source)?;
-        while path.valid() {
-            visit(path.key(), path.handle()?)?;
-            path.next(self, &mut source)?;
+        path.enter(Direction::Forward, self, source)?;
+        while path.valid() && visit(path.key(), path.handle()?)? {
+            path.next(self, source)?;
         }
         Ok(())
     }
@@ -573,22 +583,37 @@ impl BlockBasedReader {
         Ok(())
     }
 
-    /// Removes data blocks from the cache; gives up after `misses_max` in a row that are not there.
+    /// Implements `TableReader::uncache`.
     pub(crate) fn uncache(&self, misses_max: u32) -> Result<()> {
         let Some(cache) = &self.file.cache else {
             return Ok(());
         };
-        let mut misses = 0;
-        self.for_each_data_block(|_, handle| {
-            if misses < misses_max {
-                let removed = cache.remove(&self.file.cache_key(handle.offset));
-                misses = match removed {
-                    Some(_) => 0,
-                    None => misses.saturating_add(1),
-                };
-            }
-            Ok(())
-        })
+        let mut source = BlockingSource::new(BlockReadOptions {
+            fill_cache: false,
+            cache_only: true,
+            ..BlockReadOptions::default()
+        });
+        let remove = |handle: BlockHandle| cache.remove(&self.file.cache_key(handle.offset));
+        let mut misses = 0_u32;
+        let visited = self.visit_data_blocks(&mut source, |_, handle| {
+            misses = match remove(handle) {
+                Some(_) => 0,
+                None => misses.saturating_add(1),
+            };
+            Ok(misses < misses_max)
+        });
+        in_memory(visited)?;
+        // Index and filter follow, because the index led to the data blocks.
+        let partitions = self
+            .partitions_of(|top| in_memory(top.get(&self.file, &mut source).map_err(Error::from)));
+        for (_, handle) in partitions? {
+            remove(handle);
+        }
+        remove(self.index.handle);
+        if let Some(filter) = &self.filter {
+            remove(filter.block.handle);
+        }
+        Ok(())
     }
 
     /// The handles of all partitions of index and filter.
@@ -596,9 +621,22 @@ impl BlockBasedReader {
     /// # Errors
     /// If a top-level index cannot be read or is damaged.
     pub fn partitions(&self) -> Result<Vec<(BlockKind, BlockHandle)>> {
+        self.partitions_of(|top| {
+            let block = self.file.read(top.handle, top.kind, true)?;
+            Ok(Some(ArcRef::Counted(Arc::new(block))))
+        })
+    }
+
+    /// The handles of the partitions in the top-level indexes that `load` returns.
+    fn partitions_of<'t>(
+        &'t self,
+        mut load: impl FnMut(&'t MetaBlock) -> Result<Option<ArcRef<'t, CachedBlock>>>,
+    ) -> Result<Vec<(BlockKind, BlockHandle)>> {
         let mut partitions = Vec::new();
-        let mut collect = |block: &MetaBlock, kind, format: &IndexFormat| -> Result<()> {
-            let top = self.file.read(block.handle, block.kind, true)?;
+        let mut collect = |block: &'t MetaBlock, kind, format: &IndexFormat| -> Result<()> {
+            let Some(top) = load(block)? else {
+                return Ok(());
+            };
             let mut cursor = IndexCursor::new(top.entries()?.clone(), format.clone());
             cursor.seek_to_first()?;
             while cursor.valid() {
@@ -655,6 +693,14 @@ impl BlockBasedReader {
             + filter.map_or(0, |part| part.block.memory_bytes())
             + dictionary.map_or(0, |bytes| bytes.len() as u64)
             + tombstone_bytes as u64
+    }
+}
+
+/// The result of a read confined to the cache; `None` if a block is missing.
+fn in_memory<R>(result: Result<R>) -> Result<Option<R>> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::Incomplete => Ok(None),
+        result => result.map(Some),
     }
 }
 

@@ -111,6 +111,49 @@ fn a_read_confined_to_the_cache_reads_nothing() {
 }
 
 #[test]
+fn uncaching_a_table_removes_all_its_blocks_and_reads_nothing() {
+    for (index_type, partition_filters, pinning) in [
+        (IndexType::BinarySearch, false, Pinning::None),
+        (IndexType::BinarySearch, false, Pinning::All),
+        (IndexType::TwoLevel, true, Pinning::None),
+        (IndexType::TwoLevel, true, Pinning::All),
+    ] {
+        let mut build = TableBuildContext::default();
+        build.format.index_type = index_type;
+        build.format.filter = FilterPolicy::bloom(10.0);
+        build.format.partition_filters = partition_filters;
+        build.format.metadata_block_bytes = 512;
+        build.format.block_bytes = 500;
+        let bytes = written(&build, 1000, 1);
+        let mut context = cached();
+        context.block_based = BlockBasedReadOptions {
+            cache_index_and_filter_blocks: true,
+            pin_unpartitioned: pinning,
+            pin_top_level: pinning,
+            pin_partitions: pinning,
+            ..BlockBasedReadOptions::default()
+        };
+        let (fs, table) = counted(&bytes, &context);
+        let mut source = BlockingSource::default();
+        for number in 0..1000 {
+            assert!(
+                get(&table, &user_key(number), &mut source)
+                    .unwrap()
+                    .is_some()
+            );
+        }
+        let cache = context.cache.unwrap();
+        let case = format!("{index_type:?}, {pinning:?}");
+        assert!(cache.len() > 20, "{case}");
+        let uncache = || table.uncache(1).unwrap();
+        assert_eq!(bytes_read(&fs, uncache), 0, "{case}");
+        assert_eq!((cache.len(), cache.usage()), (0, 0), "{case}");
+        // The index is not in memory any more, if it was not pinned.
+        assert_eq!(bytes_read(&fs, uncache), 0, "{case}");
+    }
+}
+
+#[test]
 fn a_damaged_block_is_read_when_nobody_verifies() {
     let mut context = TableBuildContext {
         compression: Compression::None,

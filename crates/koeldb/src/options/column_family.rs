@@ -280,8 +280,8 @@ option_section! {
         /// Age of a bottommost file before releasing a snapshot makes it eligible for rewriting.
         [honoured mutable "8.6"] bottommost_file_compaction_delay: u32 = 0, "Seconds.",
             set_bottommost_file_compaction_delay(time: Duration as Seconds), get_bottommost_file_compaction_delay;
-        /// Evict the data blocks of tables that a compaction replaces from the cache; gives up after this
-        /// many blocks of a table in a row that are not there.
+        /// Evict the blocks of tables that a compaction replaces from the cache; gives up after this many
+        /// data blocks of a table in a row that are not there.
         [honoured mutable "9.4"] uncache_aggressiveness: u32 = 0, "0 = off.",
             set_uncache_aggressiveness(count: u32), get_uncache_aggressiveness;
         /// Checksum bytes per entry of a loaded block.
