@@ -318,10 +318,10 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Calls `visit` with the value, the charge and the priority of every entry.
+    /// Calls `visit` with the value and the charge of every entry.
     ///
     /// Each shard is locked while its entries are visited.
-    pub fn for_each(&self, mut visit: impl FnMut(&T, u64, Priority)) {
+    pub fn for_each(&self, mut visit: impl FnMut(&T, u64)) {
         for shard in &self.inner.shards {
             shard.lock().for_each(&mut visit);
         }

@@ -162,9 +162,9 @@ impl<T> Shard<T> {
             .sum()
     }
 
-    pub(crate) fn for_each(&self, visit: &mut impl FnMut(&T, u64, Priority)) {
+    pub(crate) fn for_each(&self, visit: &mut impl FnMut(&T, u64)) {
         for (_, entry, contents) in self.entries.iter() {
-            visit(&contents.value, entry.charge, entry.priority);
+            visit(&contents.value, entry.charge);
         }
     }
 

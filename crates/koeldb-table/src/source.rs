@@ -74,6 +74,12 @@ impl CachedBlock {
         ))
     }
 
+    /// Whether the entry only charges memory held elsewhere.
+    #[must_use]
+    pub fn is_reservation(&self) -> bool {
+        matches!(self, CachedBlock::Raw(bytes) if bytes.is_empty())
+    }
+
     /// The memory of the block, charged to the cache.
     #[must_use]
     pub fn charge(&self) -> u64 {

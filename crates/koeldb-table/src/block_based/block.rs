@@ -43,6 +43,7 @@ use koeldb_base::{Error, Result};
 
 use super::format::PackedFooter;
 use super::index::{DecodedIndex, IndexPreparation, PreparedIndex};
+use crate::source::BlockKind;
 
 pub use bytes::BlockBytes;
 pub(crate) use bytes::{prefetch, prefetch_block, prefetch_item};
@@ -124,6 +125,7 @@ pub struct Block {
     sections: Sections,
     /// A structure that speeds up searches of an index block.
     prepared: Option<Arc<PreparedIndex>>,
+    kind: BlockKind,
 }
 
 impl Sections {
@@ -192,6 +194,7 @@ impl Block {
             bytes,
             sections,
             prepared: None,
+            kind: BlockKind::Data,
         };
         block.check_restarts()?;
         let restarts = block.sections.restart_array(block.bytes.as_slice());
@@ -225,6 +228,17 @@ impl Block {
             ));
         }
         Ok(())
+    }
+
+    /// Returns the block as one of this kind; a parsed block counts as a data block.
+    pub(super) fn of_kind(self, kind: BlockKind) -> Self {
+        Block { kind, ..self }
+    }
+
+    /// The kind of the block.
+    #[must_use]
+    pub fn kind(&self) -> BlockKind {
+        self.kind
     }
 
     /// The bytes of the block.

@@ -246,7 +246,7 @@ impl TableFile {
             BlockKind::Filter => CachedBlock::Filter(FilterReader::new(bytes)),
             BlockKind::Dictionary | BlockKind::Span => CachedBlock::Raw(bytes),
             BlockKind::Index => {
-                let mut block = Block::parse(bytes)?;
+                let mut block = Block::parse(bytes)?.of_kind(kind);
                 if let Some(preparation) = &self.index_preparation {
                     block.prepare(preparation);
                 }
@@ -256,7 +256,7 @@ impl TableFile {
             | BlockKind::FilterIndex
             | BlockKind::RangeDeletions
             | BlockKind::Properties
-            | BlockKind::Metaindex => CachedBlock::Entries(Block::parse(bytes)?),
+            | BlockKind::Metaindex => CachedBlock::Entries(Block::parse(bytes)?.of_kind(kind)),
         })
     }
 

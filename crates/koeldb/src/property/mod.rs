@@ -14,12 +14,12 @@ use std::sync::atomic::Ordering;
 
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
 use koeldb_base::{Error, ErrorKind, Result};
-use koeldb_cache::{Cache, Priority};
+use koeldb_cache::Cache;
 use koeldb_fs::huge_pages::HugePages;
 use koeldb_lsm::pick::leveled;
 use koeldb_lsm::{Level, Version};
 use koeldb_table::cuckoo::residency::EffectiveResidency;
-use koeldb_table::source::CachedBlock;
+use koeldb_table::source::{BlockKind, CachedBlock};
 
 use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::key_bounds::KeyBounds;
@@ -324,7 +324,7 @@ struct CacheRole {
     hyphened: &'static str,
 }
 
-const CACHE_ROLES: [CacheRole; 4] = [
+const CACHE_ROLES: [CacheRole; 6] = [
     CacheRole {
         joined: "DataBlock",
         hyphened: "data-block",
@@ -334,6 +334,10 @@ const CACHE_ROLES: [CacheRole; 4] = [
         hyphened: "filter-block",
     },
     CacheRole {
+        joined: "FilterMetaBlock",
+        hyphened: "filter-meta-block",
+    },
+    CacheRole {
         joined: "IndexBlock",
         hyphened: "index-block",
     },
@@ -341,17 +345,26 @@ const CACHE_ROLES: [CacheRole; 4] = [
         joined: "OtherBlock",
         hyphened: "other-block",
     },
+    CacheRole {
+        joined: "WriteBuffer",
+        hyphened: "write-buffer",
+    },
 ];
 
 /// The number and the bytes of the blocks of each role. Visits every entry.
-fn blocks_by_role(cache: &Cache<CachedBlock>) -> [(CacheRole, u64, u64); 4] {
+fn blocks_by_role(cache: &Cache<CachedBlock>) -> [(CacheRole, u64, u64); CACHE_ROLES.len()] {
     let mut roles = CACHE_ROLES.map(|role| (role, 0, 0));
-    cache.for_each(|block, charge, priority| {
-        let role = match (block, priority) {
-            (CachedBlock::Entries(_), Priority::High) => 2,
-            (CachedBlock::Entries(_), _) => 0,
-            (CachedBlock::Filter(_), _) => 1,
-            (CachedBlock::Raw(_), _) => 3,
+    cache.for_each(|block, charge| {
+        let role = match block {
+            CachedBlock::Entries(block) => match block.kind() {
+                BlockKind::Data => 0,
+                BlockKind::FilterIndex => 2,
+                BlockKind::Index => 3,
+                _ => 4,
+            },
+            CachedBlock::Filter(_) => 1,
+            block if block.is_reservation() => 5,
+            CachedBlock::Raw(_) => 4,
         };
         roles[role].1 += 1;
         roles[role].2 += charge;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use koeldb::statistics::Statistics;
 use koeldb::{
     BlockBasedOptions, Cache, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle, Db,
-    ErrorKind, Options,
+    ErrorKind, IndexType, Options, WriteBufferManager,
 };
 
 use crate::scratch::ScratchDir;
@@ -255,6 +255,41 @@ fn maps_have_the_keys_of_rocksdb() {
     assert!(stalls.unwrap().unwrap().starts_with(
         "Write Stall (count): cf-l0-file-count-limit-delays-with-ongoing-compaction: 0, "
     ));
+}
+
+#[test]
+fn blocks_in_the_cache_are_counted_by_kind_whatever_their_priority() {
+    for high_priority in [true, false] {
+        let dir = ScratchDir::new();
+        let cache = Cache::new_lru_cache(8 << 20);
+        let mut tables = BlockBasedOptions::default();
+        tables
+            .set_block_cache(&cache)
+            .set_bloom_filter(10.0)
+            .set_index_type(IndexType::TwoLevel)
+            .set_partition_filters(true)
+            .set_cache_index_and_filter_blocks(true)
+            .set_cache_index_and_filter_blocks_with_high_priority(high_priority)
+            .set_pin_top_level_index_and_filter(false);
+        let mut options = options();
+        options
+            .set_block_based_table_factory(&tables)
+            .set_write_buffer_manager(&WriteBufferManager::with_cache(1 << 30, &cache, false));
+        let db = Db::open(&options, dir.path()).unwrap();
+        for key in 0..1000 {
+            db.put(format!("{key:04}"), [7; 100]).unwrap();
+        }
+        db.flush().unwrap();
+        assert!(db.get("0500").unwrap().is_some());
+        let stats = map(&db, "block-cache-entry-stats");
+        // A top level and a partition of the index.
+        assert_eq!(stats["count.index-block"], "2");
+        for kind in ["data-block", "filter-block", "filter-meta-block"] {
+            assert_eq!(stats[&format!("count.{kind}")], "1", "{kind}");
+        }
+        assert_eq!(stats["count.other-block"], "0");
+        assert_ne!(stats["count.write-buffer"], "0");
+    }
 }
 
 #[test]
