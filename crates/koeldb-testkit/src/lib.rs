@@ -9,6 +9,7 @@
 //! - [`monitor`]: checks the rules of durability during a run.
 //! - [`shots`]: crash images, sampled by a seed. [`random`]: a seeded random number generator.
 //! - [`turns`]: threads that take turns between file-system operations, scheduled by a seed.
+//! - [`proc_stat`]: whether a thread sleeps, and the processor time of a process.
 //! - [`variety`]: options that do not change results.
 //! - [`floors`]: the amount of work of a suite. [`summary`]: the final line of a suite, and its
 //!   floor.
@@ -17,6 +18,7 @@ pub mod floors;
 pub mod model;
 pub mod monitor;
 pub mod oracle;
+pub mod proc_stat;
 pub mod random;
 pub mod shots;
 pub mod summary;

@@ -25,6 +25,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -33,6 +34,7 @@ use koeldb_base::Result;
 use koeldb_fs::Clock;
 use koeldb_fs::layer::{Call, Layer};
 
+use crate::proc_stat;
 use crate::random::Random;
 
 /// How often [`Turns::run`] looks whether the actor with the turn is blocked.
@@ -78,7 +80,7 @@ struct TurnsState {
 #[derive(Default)]
 struct Watched {
     /// The directory of its thread in `/proc`.
-    stat: OnceLock<String>,
+    stat: OnceLock<PathBuf>,
     /// It runs or waits in this module.
     is_here: AtomicBool,
     doing: Mutex<String>,
@@ -409,20 +411,16 @@ impl Turns {
 
 /// Whether the thread of an actor sleeps in the kernel, and not in this module.
 fn is_asleep(actor: &Watched) -> bool {
-    actor.stat.get().is_some_and(|path| sleeps(path)) && !actor.is_here.load(Ordering::SeqCst)
+    actor
+        .stat
+        .get()
+        .is_some_and(|stat| proc_stat::is_asleep(stat))
+        && !actor.is_here.load(Ordering::SeqCst)
 }
 
-fn sleeps(stat: &str) -> bool {
-    // The state follows the name, which is in parentheses.
-    std::fs::read_to_string(stat).is_ok_and(|text| {
-        text.rsplit_once(") ")
-            .is_some_and(|(_, rest)| rest.starts_with('S'))
-    })
-}
-
-fn own_stat_path() -> String {
+fn own_stat_path() -> PathBuf {
     let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
-    format!("/proc/{}/stat", thread.display())
+    Path::new("/proc").join(thread).join("stat")
 }
 
 impl Layer for Turns {

@@ -208,7 +208,7 @@ impl UpdateIterator {
     fn read(&mut self) -> Result<Option<UpdateBatch>> {
         loop {
             let Some(record) = self.reader.next_record()? else {
-                // What is written during the reading may look like damage.
+                // A record that is being written may look like damage.
                 if self.is_whole
                     && let Some(problem) = self.damage()
                 {

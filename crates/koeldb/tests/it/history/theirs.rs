@@ -1,12 +1,14 @@
 //! RocksDB in a separate process: commands and answers of `History.java`.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use koeldb_testkit::proc_stat;
 
 use super::model::Scan;
 use crate::rocksdb::Java;
@@ -55,40 +57,25 @@ struct Process {
     _unpacked: ScratchDir,
 }
 
-/// Whether every thread of a process sleeps until another one or a timer wakes it.
-fn is_asleep(process: u32) -> bool {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else {
+/// Whether every thread of a process sleeps.
+fn is_asleep(process: &Path) -> bool {
+    let Ok(threads) = std::fs::read_dir(process.join("task")) else {
         return false;
     };
-    threads.flatten().all(|thread| {
-        // The state follows the name, which is in parentheses.
-        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        let state = stat
-            .rsplit_once(") ")
-            .and_then(|(_, rest)| rest.chars().next());
-        state == Some('S')
-    })
-}
-
-/// The processor time of a process, in ticks.
-fn ticks(process: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
-    let of_user_and_system = fields.split(' ').skip(11).take(2);
-    of_user_and_system
-        .filter_map(|field| field.parse::<u64>().ok())
-        .sum()
+    let mut threads = threads.flatten();
+    threads.all(|thread| proc_stat::is_asleep(&thread.path().join("stat")))
 }
 
 /// Kills `child` if it does not answer a command. Each command is two steps: sent, answered.
 fn watch(child: &Mutex<Child>, steps: &Receiver<()>, hangs: &AtomicBool) {
-    let process = child.lock().unwrap().id();
+    let process = PathBuf::from(format!("/proc/{}", child.lock().unwrap().id()));
     while steps.recv().is_ok() {
-        let most = ticks(process) + MOST_TICKS;
+        let stat = process.join("stat");
+        let most = proc_stat::processor_ticks(&stat) + MOST_TICKS;
         let mut looks = 0;
         while steps.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-            looks = if is_asleep(process) { looks + 1 } else { 0 };
-            if looks == LOOKS || ticks(process) > most {
+            looks = if is_asleep(&process) { looks + 1 } else { 0 };
+            if looks == LOOKS || proc_stat::processor_ticks(&stat) > most {
                 hangs.store(true, Ordering::Release);
                 let _ = child.lock().unwrap().kill();
                 return;
