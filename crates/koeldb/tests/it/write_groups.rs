@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use koeldb::fs::layer::Layered;
 use koeldb::fs::{Clock, FaultAction, FaultRule, Operation, Purpose, SurvivalPolicy, SystemClock};
 use koeldb::statistics::{Statistics, Ticker};
 use koeldb::{BoxError, ConfigOptions, Db, MergeOperands, MergeOperator, Options, WriteOptions};
+
+use koeldb_testkit::Turns;
+use koeldb_testkit::turns::Body;
 
 use crate::gate::gate;
 use crate::storage::{HERE, Storage, over};
@@ -108,6 +112,23 @@ struct Counting {
     most: AtomicUsize,
 }
 
+impl Counting {
+    fn enter(&self) {
+        let inside = 1 + self.inside.fetch_add(1, Ordering::AcqRel);
+        self.most.fetch_max(inside, Ordering::AcqRel);
+    }
+
+    fn leave(&self) {
+        self.inside.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn join(existing: Option<&[u8]>, operands: MergeOperands<'_>, result: &mut Vec<u8>) {
+    for part in existing.into_iter().chain(operands) {
+        result.extend_from_slice(part);
+    }
+}
+
 impl MergeOperator for Counting {
     fn name(&self) -> &'static str {
         "Counting"
@@ -120,14 +141,11 @@ impl MergeOperator for Counting {
         operands: MergeOperands<'_>,
         result: &mut Vec<u8>,
     ) -> Result<(), BoxError> {
-        let inside = 1 + self.inside.fetch_add(1, Ordering::AcqRel);
-        self.most.fetch_max(inside, Ordering::AcqRel);
+        self.enter();
         // Others get the chance that they must not take.
         SystemClock.sleep(Duration::from_millis(1));
-        self.inside.fetch_sub(1, Ordering::AcqRel);
-        for part in existing.into_iter().chain(operands) {
-            result.extend_from_slice(part);
-        }
+        self.leave();
+        join(existing, operands, result);
         Ok(())
     }
 }
@@ -152,5 +170,57 @@ fn members_fold_operands_one_after_the_other() {
             })
         });
         assert_eq!(counting.most.load(Ordering::Acquire), 1, "{mode}");
+    }
+}
+
+/// [`Counting`], where another actor may continue during each call.
+struct Switching {
+    turns: Turns,
+    counting: Arc<Counting>,
+}
+
+impl MergeOperator for Switching {
+    fn name(&self) -> &'static str {
+        "Switching"
+    }
+
+    fn full_merge(
+        &self,
+        _: &[u8],
+        existing: Option<&[u8]>,
+        operands: MergeOperands<'_>,
+        result: &mut Vec<u8>,
+    ) -> Result<(), BoxError> {
+        self.counting.enter();
+        self.turns.point();
+        self.counting.leave();
+        join(existing, operands, result);
+        Ok(())
+    }
+}
+
+#[test]
+fn groups_fold_operands_one_after_the_other() {
+    for (seed, mode) in (0..10).zip(MODES.into_iter().cycle()) {
+        let turns = Turns::new(seed, WRITERS, 2, 0, 100_000);
+        let counting = Arc::new(Counting::default());
+        let storage = Storage::new();
+        let fs = Layered::with_layer(Arc::new(storage.memory), turns.clone());
+        let mut options = over(Arc::new(fs));
+        let text = format!("{mode}max_successive_merges=1");
+        options.apply_str(&text, &ConfigOptions::new()).unwrap();
+        options.set_merge_operator(Switching {
+            turns: turns.clone(),
+            counting: Arc::clone(&counting),
+        });
+        let db = Db::open(&options, HERE).unwrap();
+        let writer = |number| -> Body {
+            let db = db.clone();
+            Box::new(move || (0..20).for_each(|_| db.merge("list", format!("{number}")).unwrap()))
+        };
+        turns.run((0..WRITERS).map(writer).collect()).unwrap();
+        assert_eq!(counting.most.load(Ordering::Acquire), 1, "{mode}");
+        let list = db.get("list").unwrap().unwrap();
+        assert_eq!(list.len(), 20 * WRITERS);
     }
 }

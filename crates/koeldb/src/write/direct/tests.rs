@@ -1,16 +1,20 @@
 //! Writers without a leader beside readers, flushes, full memtables and writes with a log.
 
+use std::cmp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use koeldb_base::Comparator;
 use koeldb_fs::{MemoryFileSystem, SystemClock};
+use koeldb_testkit::Turns;
+use koeldb_testkit::turns::Body;
 
 use crate::{Db, Env, Options, ReadOptions, WriteBatch, WriteOptions};
 
 const WRITERS: [u64; 4] = [0, 1, 2, 3];
 const ROUNDS: u64 = 1_500;
 
-fn open() -> Db {
+fn options() -> Options {
     let memory = Arc::new(MemoryFileSystem::new());
     let mut options = Options::new();
     options
@@ -19,7 +23,11 @@ fn open() -> Db {
         // Some thirty memtables become full.
         .set_write_buffer_size(64 << 10)
         .set_env(&Env::new(memory, Arc::new(SystemClock)));
-    Db::open(&options, "/db").unwrap()
+    options
+}
+
+fn open() -> Db {
+    Db::open(&options(), "/db").unwrap()
 }
 
 fn open_gate(db: &Db) {
@@ -60,17 +68,14 @@ fn read(db: &Db, options: &ReadOptions, writer: u64, part: u64) -> u64 {
     value.map_or(0, |value| number(&value))
 }
 
-/// Checks that snapshots have whole batches, and never older ones than a snapshot before.
-fn check_snapshots(db: &Db, is_over: &AtomicBool) {
-    let mut seen = WRITERS.map(|_| 0);
-    while !is_over.load(Ordering::Relaxed) {
-        let at = ReadOptions::at(&db.snapshot());
-        for (writer, seen) in WRITERS.into_iter().zip(&mut seen) {
-            let parts = [0, 1].map(|part| read(db, &at, writer, part));
-            assert_eq!(parts[0], parts[1], "a part of a batch of writer {writer}");
-            assert!(parts[0] >= *seen, "writer {writer} goes back");
-            *seen = parts[0];
-        }
+/// Checks that a snapshot has whole batches, and none older than those `seen` before.
+fn check_snapshot(db: &Db, seen: &mut [u64; 4]) {
+    let at = ReadOptions::at(&db.snapshot());
+    for (writer, seen) in WRITERS.into_iter().zip(seen) {
+        let parts = [0, 1].map(|part| read(db, &at, writer, part));
+        assert_eq!(parts[0], parts[1], "a part of a batch of writer {writer}");
+        assert!(parts[0] >= *seen, "writer {writer} goes back");
+        *seen = parts[0];
     }
 }
 
@@ -103,7 +108,12 @@ fn writers_without_a_leader_lose_nothing_beside_flushes_and_logged_writes() {
                 })
             })
             .collect();
-        scope.spawn(|| check_snapshots(&db, &is_over));
+        scope.spawn(|| {
+            let mut seen = [0; 4];
+            while !is_over.load(Ordering::Relaxed) {
+                check_snapshot(&db, &mut seen);
+            }
+        });
         let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         is_over.store(true, Ordering::Relaxed);
         ended.into_iter().for_each(|writer| writer.unwrap());
@@ -117,6 +127,51 @@ fn writers_without_a_leader_lose_nothing_beside_flushes_and_logged_writes() {
     );
     for writer in WRITERS {
         assert_eq!(read(&db, &ReadOptions::new(), writer, 0), ROUNDS);
+    }
+}
+
+/// The order of bytes; another actor may continue before each comparison.
+struct Switching(Turns);
+
+impl Comparator for Switching {
+    fn name(&self) -> &'static str {
+        "Switching"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> cmp::Ordering {
+        self.0.point();
+        a.cmp(b)
+    }
+}
+
+#[test]
+fn a_leader_publishes_nothing_that_is_being_inserted() {
+    for seed in 0..10 {
+        let turns = Turns::new(seed, WRITERS.len() + 1, 4, 0, 100_000);
+        let mut options = options();
+        options.set_comparator(Switching(turns.clone()));
+        let db = Db::open(&options, "/db").unwrap();
+        let writer = |writer| -> Body {
+            let db = db.clone();
+            Box::new(move || {
+                for round in 1..=20 {
+                    // One has a log, and closes the gate.
+                    if writer > 0 {
+                        write_both(&db, writer, round, &unlogged());
+                    } else {
+                        open_gate(&db);
+                        write_both(&db, writer, round, &WriteOptions::new());
+                    }
+                }
+            })
+        };
+        let mut bodies: Vec<_> = WRITERS.into_iter().map(writer).collect();
+        let reader = db.clone();
+        bodies.push(Box::new(move || {
+            let mut seen = [0; 4];
+            (0..20).for_each(|_| check_snapshot(&reader, &mut seen));
+        }));
+        turns.run(bodies).unwrap();
     }
 }
 
@@ -157,12 +212,7 @@ fn a_closed_database_accepts_no_write_behind_the_gate() {
 
 #[test]
 fn empty_batches_neither_open_the_gate_nor_go_round_at_it() {
-    let memory = Arc::new(MemoryFileSystem::new());
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .set_enable_pipelined_write(true)
-        .set_env(&Env::new(memory, Arc::new(SystemClock)));
+    let options = options();
     let db = Db::open(&options, "/db").unwrap();
     let together = |threads: u64, write: &(dyn Fn(u64) + Sync)| {
         std::thread::scope(|scope| {
