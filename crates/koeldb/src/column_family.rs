@@ -498,7 +498,8 @@ impl ColumnFamily {
     ///
     /// # Errors
     /// Errors of the compaction; `Incomplete` if it was cancelled or manual compactions are disabled;
-    /// `InvalidArgument` if the target level cannot take the result.
+    /// `InvalidArgument` if the target level cannot take the result; `ColumnFamilyDropped` if the
+    /// column family is dropped meanwhile.
     pub fn compact_range_opt(
         &self,
         range: impl IterateBounds,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::stats::{Statistics, StatisticsSnapshot};
-use koeldb_base::{Error, Result, SeqNo};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_lsm::{FileMeta, TableOpener};
 
 use crate::batch::WriteBatch;
@@ -340,7 +340,11 @@ impl Db {
     /// Errors of the compactions.
     pub fn compact_all(&self, options: &CompactRangeOptions) -> Result<()> {
         for family in self.cf_handles() {
-            family.compact_range_opt(.., options)?;
+            match family.compact_range_opt(.., options) {
+                // It was dropped after it was listed.
+                Err(error) if error.kind() == ErrorKind::ColumnFamilyDropped => {}
+                compacted => compacted?,
+            }
         }
         Ok(())
     }

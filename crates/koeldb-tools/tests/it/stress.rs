@@ -4,12 +4,12 @@ use koeldb_testkit::Floors;
 
 use crate::{Scratch, fail, succeed};
 
-fn stress(seed: u32, fault_one_in: u32) {
+fn stress(seed: u32, fault_one_in: u32, threads: u32) {
     // So few keys that a worker has time left after verifying them all.
     let (seconds, life_ms, kills, keys) = Floors::chosen().of(
-        (5, 500, 5, 50),
-        (90, 500, 100, 300),
-        (3600, 2500, 2500, 500),
+        (5, 500, 5, 200),
+        (90, 500, 100, 1200),
+        (3600, 2500, 2500, 2000),
     );
     let scratch = Scratch::new();
     let said = succeed(
@@ -19,7 +19,8 @@ fn stress(seed: u32, fault_one_in: u32) {
             &format!("--seconds={seconds}"),
             &format!("--life_ms={life_ms}"),
             &format!("--kills={kills}"),
-            &format!("--keys={keys}"),
+            &format!("--threads={threads}"),
+            &format!("--keys={}", keys / threads),
             &format!("--seed={seed}"),
             &format!("--fault_one_in={fault_one_in}"),
         ],
@@ -30,12 +31,17 @@ fn stress(seed: u32, fault_one_in: u32) {
 
 #[test]
 fn a_database_that_is_killed_again_and_again_has_what_it_was_told() {
-    stress(1, 0);
+    stress(1, 0, 4);
 }
 
 #[test]
 fn so_has_one_whose_storage_fails_now_and_then() {
-    stress(2, 2000);
+    stress(2, 2000, 4);
+}
+
+#[test]
+fn so_has_one_that_sixteen_threads_write() {
+    stress(3, 0, 16);
 }
 
 #[test]

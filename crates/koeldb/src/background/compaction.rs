@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use koeldb_base::Result;
 use koeldb_base::codec::Compression;
 use koeldb_base::stats::{HistogramKind, Ticker};
-use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::job::Fallback;
 use koeldb_lsm::pick::{CompactionPlan, CompactionReason};
 use koeldb_lsm::version::VersionEdit;
 
 use super::Background;
+use super::flush::dropped;
 use super::remote::WorkerJob;
 use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
@@ -172,7 +173,7 @@ impl Background {
     /// Replaces the inputs of a plan by `files` on its output level: logged, synced and installed.
     ///
     /// # Errors
-    /// If the edit cannot be logged, or the column family was dropped; new files are removed then.
+    /// If the edit cannot be logged; `ColumnFamilyDropped`; new files are removed then.
     fn install_compaction(
         &self,
         family: &Arc<ColumnFamilyData>,
@@ -206,10 +207,7 @@ impl Background {
                 if !is_move {
                     self.tree.discard(files);
                 }
-                return Err(Error::with_kind(
-                    ErrorKind::Aborted,
-                    "the column family was dropped",
-                ));
+                return Err(dropped(family));
             }
         }
         Ok(())

@@ -359,6 +359,8 @@ impl Background {
     }
 
     /// Waits until the sealed memtables of `families` are in tables.
+    ///
+    /// Families that are dropped meanwhile are left out; it fails if there is no other.
     pub(crate) fn wait_until_flushed(
         self: &Arc<Self>,
         families: &[Arc<ColumnFamilyData>],
@@ -373,7 +375,12 @@ impl Background {
             let Some(target) = target else { continue };
             self.wait_while(|| {
                 if family.is_dropped() {
-                    return Err(dropped(family));
+                    let is_only = families.iter().all(|family| family.is_dropped());
+                    return if is_only {
+                        Err(dropped(family))
+                    } else {
+                        Ok(false)
+                    };
                 }
                 Ok(family.read(|state| {
                     let mut sealed = state.sealed.iter();
@@ -385,7 +392,8 @@ impl Background {
     }
 }
 
-fn dropped(family: &ColumnFamilyData) -> Error {
+/// The error of a job or a call whose column family was dropped meanwhile.
+pub(super) fn dropped(family: &ColumnFamilyData) -> Error {
     Error::with_kind(
         ErrorKind::ColumnFamilyDropped,
         format!("column family {:?} was dropped", family.name),

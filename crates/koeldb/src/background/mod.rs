@@ -343,9 +343,10 @@ impl Background {
     }
 }
 
-/// Whether a compaction ended because it was cancelled, or had no space to begin; a panic is
-/// `Aborted` as well, but fatal.
+/// Whether a compaction ended because it was cancelled, had no space to begin, or its column family
+/// was dropped; a panic is `Aborted` as well, but fatal.
 fn is_given_up(error: &Error) -> bool {
     let is_cancelled = error.kind() == ErrorKind::Aborted && error.severity() == Severity::None;
-    is_cancelled || space::is_short_of_space(error)
+    let is_dropped = error.kind() == ErrorKind::ColumnFamilyDropped;
+    is_cancelled || is_dropped || space::is_short_of_space(error)
 }

@@ -28,6 +28,7 @@ mod defaults;
 mod deleted_ranges;
 mod deleted_space;
 mod disallowed_writes;
+mod dropped_families;
 mod equal_keys;
 mod errors;
 mod examples;

@@ -152,16 +152,17 @@ fn a_leader_publishes_nothing_that_is_being_inserted() {
         options.set_comparator(Switching(turns.clone()));
         let db = Db::open(&options, "/db").unwrap();
         let writer = |writer| -> Body {
-            let db = db.clone();
+            let (db, turns) = (db.clone(), turns.clone());
             Box::new(move || {
                 for round in 1..=20 {
-                    // One has a log, and closes the gate.
                     if writer > 0 {
                         write_both(&db, writer, round, &unlogged());
-                    } else {
-                        open_gate(&db);
-                        write_both(&db, writer, round, &WriteOptions::new());
+                        continue;
                     }
+                    // One opens the gate, lets others pass it, and closes it by a write with a log.
+                    open_gate(&db);
+                    (0..20).for_each(|_| turns.point());
+                    write_both(&db, writer, round, &WriteOptions::new());
                 }
             })
         };

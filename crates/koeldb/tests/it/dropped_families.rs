@@ -1,0 +1,115 @@
+//! Calls for all column families, beside the drop of one.
+
+use std::time::Duration;
+
+use koeldb::{
+    CheckpointOptions, ColumnFamily, CompactRangeOptions, Db, Decision, ErrorKind, Event,
+    FlushOptions, FlushPolicy, Options, Result,
+};
+
+use crate::gate::gate;
+use crate::scratch::ScratchDir;
+use crate::wait::until;
+
+/// Anything that takes longer counts as hanging.
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn creating() -> Options {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .create_missing_column_families(true);
+    options
+}
+
+/// Compacts a column family, drops it meanwhile, and returns the outcome of the call.
+fn dropped_during<R: Send>(compact: impl FnOnce(&Db, &ColumnFamily) -> R + Send) -> R {
+    let dir = ScratchDir::new();
+    let (gate, stands_there, open) = gate();
+    let mut options = creating();
+    options
+        .set_disable_auto_compactions(true)
+        .set_compaction_filter("stands still", move |_, key, _| {
+            if key == b"b" {
+                gate.pass();
+            }
+            Decision::Keep
+        });
+    let (db, [family]) = Db::open_cf(&options, dir.path(), ["short-lived"]).unwrap();
+    for value in ["1", "2"] {
+        for key in ["a", "b"] {
+            family.put(key, value).unwrap();
+        }
+        family.flush().unwrap();
+    }
+    let outcome = std::thread::scope(|scope| {
+        let compaction = scope.spawn(|| compact(&db, &family));
+        stands_there.recv_timeout(LIMIT).unwrap();
+        db.drop_cf(&family).unwrap();
+        drop(open);
+        compaction.join().unwrap()
+    });
+    // Nothing is stopped.
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    assert_eq!(family.get("a").unwrap().as_deref(), Some(&b"2"[..]));
+    outcome
+}
+
+#[test]
+fn a_compaction_of_all_families_ignores_the_drop_of_one() {
+    dropped_during(|db, _| db.compact_all(&CompactRangeOptions::new())).unwrap();
+}
+
+#[test]
+fn a_compaction_of_a_family_fails_as_its_writes_do_when_it_is_dropped() {
+    let error = dropped_during(|_, family| family.compact_range(..)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ColumnFamilyDropped, "{error}");
+}
+
+/// Flushes all column families, and drops one while its memtable waits.
+fn flush_all(flush: impl FnOnce(&Db) -> Result<()> + Send) {
+    let dir = ScratchDir::new();
+    let (gate, stands_there, open) = gate();
+    let mut options = creating();
+    options.set_max_background_jobs(1);
+    options.add_event_listener(move |event: &Event<'_>| {
+        if matches!(event, Event::FlushCompleted(_)) {
+            gate.pass();
+        }
+    });
+    let (db, [family]) = Db::open_cf(&options, dir.path(), ["short-lived"]).unwrap();
+    // The only thread for flushes is blocked.
+    db.put("key", "value").unwrap();
+    let mut without_waiting = FlushOptions::new();
+    without_waiting.set_wait(false);
+    db.default_cf().flush_opt(&without_waiting).unwrap();
+    stands_there.recv_timeout(LIMIT).unwrap();
+    family.put("key", "value").unwrap();
+    std::thread::scope(|scope| {
+        let flushed = scope.spawn(|| flush(&db));
+        until("the family's memtable is sealed", || {
+            let sealed = family.property_int_value("rocksdb.num-immutable-mem-table");
+            sealed.unwrap() == Some(1)
+        });
+        db.drop_cf(&family).unwrap();
+        drop(open);
+        flushed.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_flush_of_all_families_ignores_the_drop_of_one() {
+    flush_all(|db| db.flush());
+}
+
+#[test]
+fn a_checkpoint_ignores_the_drop_of_a_family() {
+    let copies = ScratchDir::new();
+    flush_all(|db| {
+        let mut how = CheckpointOptions::new();
+        how.set_flush(FlushPolicy::Always);
+        db.create_checkpoint_opt(copies.path().join("copy"), &how)
+            .map(drop)
+    });
+}
