@@ -442,8 +442,8 @@ impl World {
         let has_closed = moment.is_closing || state.closes != moment.closes;
         match error.kind() {
             ErrorKind::ShutdownInProgress => has_closed,
-            // A compaction that a close or a drop gives up.
-            ErrorKind::Aborted => has_closed || is_dropped(),
+            // A compaction that a close gives up.
+            ErrorKind::Aborted => has_closed,
             ErrorKind::ColumnFamilyDropped => is_dropped(),
             _ => false,
         }
@@ -655,15 +655,9 @@ impl World {
             [(_, family)] if only => family.flush_opt(&options),
             _ => handles.db.flush_opt(&options),
         };
-        // Of all families, one that no actor knows yet may be dropped meanwhile.
-        let is_dropped = flushed
-            .as_ref()
-            .is_err_and(|error| error.kind() == ErrorKind::ColumnFamilyDropped);
-        if is_dropped && !only {
-            self.note(&format!("{text}: a family was dropped"));
-            return Ok(());
-        }
-        let ended = self.end(&text, handles.taken, &families, flushed)?;
+        // The drop of one of all families is no excuse.
+        let involved = if only { families.as_slice() } else { &[] };
+        let ended = self.end(&text, handles.taken, involved, flushed)?;
         if ended.is_some() && waits {
             let ids: Vec<FamilyId> = families.iter().map(|(id, _)| *id).collect();
             self.history.flushed_at(&mark, &ids);
@@ -687,8 +681,13 @@ impl World {
     }
 
     fn compact(&self, handles: &Handles, random: &mut Random) -> Result<(), String> {
-        let (id, family) = pick(random, &handles.families).ok_or("no family")?;
-        let text = format!("compaction of {}", family.name());
+        let families = handles.families.as_slice();
+        let (id, family) = pick(random, families).ok_or("no family")?;
+        let all = random.chance(1, 4);
+        let text = match all {
+            true => "compaction of all families".to_owned(),
+            false => format!("compaction of {}", family.name()),
+        };
         let mark = self.history.mark();
         self.begin(&text);
         let mut options = CompactRangeOptions::new();
@@ -703,6 +702,7 @@ impl World {
             let _ = family.suggest_compact_range(..);
         }
         let compacted = match random.chance(1, 2) {
+            _ if all => handles.db.compact_all(&options),
             true => family.compact_range_opt(.., &options),
             false => {
                 let (mut from, mut to) = (key(random), key(random));
@@ -712,10 +712,13 @@ impl World {
                 family.compact_range_opt(from..to, &options)
             }
         };
-        let involved = [(*id, family.clone())];
-        let ended = self.end(&text, handles.taken, &involved, compacted)?;
+        let one = [(*id, family.clone())];
+        let involved = if all { &[] } else { one.as_slice() };
+        let ended = self.end(&text, handles.taken, involved, compacted)?;
         if ended.is_some() {
-            self.history.flushed_at(&mark, &[*id]);
+            let compacted = if all { families } else { one.as_slice() };
+            let ids: Vec<FamilyId> = compacted.iter().map(|(id, _)| *id).collect();
+            self.history.flushed_at(&mark, &ids);
         }
         Ok(())
     }
