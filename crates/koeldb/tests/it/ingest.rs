@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use koeldb::fs::{Failure, FaultRule, FileSystem, Operation, Purpose, SystemClock, WriteOptions};
 use koeldb::{
-    ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, CompactionStyle, CuckooTableOptions,
-    Db, Env, ErrorKind, IngestExternalFileArg, IngestExternalFileOptions, Options, ReadOptions,
-    ReverseBytewiseComparator, SstFileReader, SstFileWriter, SstFileWriterOptions,
+    ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions,
+    CompactionStyle, CuckooTableOptions, Db, Env, ErrorKind, IngestExternalFileArg,
+    IngestExternalFileOptions, Options, ReadOptions, ReverseBytewiseComparator, SstFileReader,
+    SstFileWriter, SstFileWriterOptions,
 };
 use koeldb_testkit::Random;
 
@@ -544,27 +545,37 @@ fn readers_see_a_range_or_its_replacement_and_never_neither() {
         options.set_compaction_style(CompactionStyle::Fifo);
     });
     let db = &fixture.db;
-    let file = fixture.table("first", 0, 1);
-    db.ingest_external_file(&[file]).unwrap();
+    // Their states are installed one after the other.
+    let options = db.default_cf().options();
+    let descriptors = (0..40)
+        .map(|number| ColumnFamilyDescriptor::new(format!("family {number}"), options.clone()));
+    let families = db.create_cfs(descriptors).unwrap();
+    let ingest = |round: u32| {
+        let args: Vec<_> = (families.iter())
+            .map(|family| {
+                let name = format!("{} {round}", family.name());
+                let mut arg = IngestExternalFileArg::new(family, [fixture.table(&name, 0, 1)]);
+                arg.set_atomic_replace_range(key(0)..key(1)).unwrap();
+                arg
+            })
+            .collect();
+        db.ingest_external_files(&args, &inconsistent())
+    };
+    ingest(0).unwrap();
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = || {
             while !is_done.load(Ordering::Relaxed) {
-                assert!(db.get(key(0)).unwrap().is_some());
-                assert_eq!(db.range(..).count(), 1);
+                for family in [&families[0], &families[59]] {
+                    assert!(family.get(key(0)).unwrap().is_some());
+                    assert_eq!(family.range(..).count(), 1);
+                }
             }
         };
         scope.spawn(reader);
-        for round in 0..100 {
-            let file = fixture.table(&format!("replacement {round}"), 0, 1);
-            let arg = replacing(&fixture, file, 0, 1);
-            let ingested = db.ingest_external_files(&[arg], &inconsistent());
-            if ingested.is_err() {
-                is_done.store(true, Ordering::Relaxed);
-            }
-            ingested.unwrap();
-        }
+        let ingested: Result<Vec<_>, _> = (1..=60).map(ingest).collect();
         is_done.store(true, Ordering::Relaxed);
+        ingested.unwrap();
     });
 }
 

@@ -161,7 +161,7 @@ fn a_leader_publishes_nothing_that_is_being_inserted() {
                     }
                     // One opens the gate, lets others pass it, and closes it by a write with a log.
                     open_gate(&db);
-                    (0..20).for_each(|_| turns.point());
+                    (0..100).for_each(|_| turns.point());
                     write_both(&db, writer, round, &WriteOptions::new());
                 }
             })
@@ -170,7 +170,7 @@ fn a_leader_publishes_nothing_that_is_being_inserted() {
         let reader = db.clone();
         bodies.push(Box::new(move || {
             let mut seen = [0; 4];
-            (0..20).for_each(|_| check_snapshot(&reader, &mut seen));
+            (0..60).for_each(|_| check_snapshot(&reader, &mut seen));
         }));
         turns.run(bodies).unwrap();
     }
