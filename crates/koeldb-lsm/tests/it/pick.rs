@@ -284,3 +284,171 @@ proptest! {
         }
     }
 }
+
+/// A run of a tree of universal compaction.
+#[derive(Clone, Debug)]
+struct ModelRun {
+    number: u64,
+    level: usize,
+    bytes: u64,
+    /// The places of its flushes in the order of all flushes.
+    ages: std::ops::Range<u64>,
+}
+
+/// A tree of universal compaction, whose runs have the same keys, with its running compactions.
+#[derive(Debug)]
+struct UniversalTree {
+    level_count: usize,
+    /// Newest first.
+    runs: Vec<ModelRun>,
+    running: Vec<CompactionPlan>,
+    numbers: u64,
+}
+
+impl UniversalTree {
+    fn flush(&mut self, bytes: u64) {
+        let newest = self.runs.first().map_or(1, |run| run.ages.end);
+        let run = ModelRun {
+            number: self.next_number(),
+            level: 0,
+            bytes,
+            ages: newest..newest + 1,
+        };
+        self.runs.insert(0, run);
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// The version of the tree, with the running compactions begun.
+    fn version(&mut self) -> Version {
+        let mut text = String::new();
+        let mut level = None;
+        for run in &self.runs {
+            if level != Some(run.level) {
+                level = Some(run.level);
+                text += &format!("L{}\n", run.level);
+            }
+            let ModelRun {
+                number,
+                bytes,
+                ages,
+                ..
+            } = run;
+            let (oldest, newest) = (ages.start, ages.end - 1);
+            text += &format!("  {number}:[a-z] {bytes} seqs={oldest}-{newest} epoch={oldest}\n");
+        }
+        let version = parse::tree(&text, self.level_count);
+        for plan in &mut self.running {
+            for file in plan.inputs.iter_mut().flat_map(|input| &mut input.files) {
+                let mut files = version.files();
+                let same = files.find(|(_, other)| other.number == file.number);
+                *file = std::sync::Arc::clone(same.expect("an input that stays").1);
+            }
+            plan.begin(&version);
+        }
+        version
+    }
+
+    /// The places of the inputs of a plan among the runs.
+    fn chosen(&self, plan: &CompactionPlan) -> std::ops::Range<usize> {
+        let place = |number| self.runs.iter().position(|run| run.number == number);
+        let files = plan.files().map(|(_, file)| place(file.number).unwrap());
+        let places: Vec<usize> = files.collect();
+        let chosen = places[0]..places[0] + places.len();
+        assert!(places.iter().copied().eq(chosen.clone()), "{plan}");
+        chosen
+    }
+
+    /// Begins the next compaction, if one is due.
+    fn pick(&mut self, settings: &PickSettings) -> bool {
+        let version = self.version();
+        let Some(plan) = universal::pick(&version, settings) else {
+            return false;
+        };
+        assert!(plan.files().all(|(_, file)| !file.is_being_compacted()));
+        let chosen = self.chosen(&plan);
+        assert!(chosen.len() >= 2, "{plan}");
+        // All runs have the same keys.
+        assert_eq!(plan.bottommost, chosen.end == self.runs.len(), "{plan}");
+        self.running.push(plan);
+        true
+    }
+
+    /// Begins the compaction of the runs whose bits are set into `level`, if it is possible.
+    fn compact_files(&mut self, settings: &PickSettings, bits: u32, level: usize) {
+        let bits = |index: usize| bits >> (index % 5) & 1 == 1;
+        let named = self.runs.iter().enumerate();
+        let named = named.filter_map(|(index, run)| bits(index).then_some(run.number));
+        let numbers: Vec<u64> = named.collect();
+        let version = self.version();
+        if let Some(plan) = manual::pick_files(&version, settings, &numbers, level) {
+            let chosen = self.chosen(&plan);
+            assert!(!plan.bottommost || chosen.end == self.runs.len(), "{plan}");
+            self.running.push(plan);
+        }
+    }
+
+    /// Installs the result of a running compaction.
+    fn finish(&mut self, index: usize) {
+        let plan = self.running.remove(index);
+        let chosen = self.chosen(&plan);
+        let inputs = &self.runs[chosen.clone()];
+        let output = ModelRun {
+            number: self.numbers + 1,
+            level: plan.output_level,
+            bytes: inputs.iter().map(|run| run.bytes).sum(),
+            ages: inputs.last().unwrap().ages.start..inputs[0].ages.end,
+        };
+        self.numbers += 1;
+        self.runs.splice(chosen, [output]);
+        for pair in self.runs.windows(2) {
+            let [newer, older] = pair else { unreachable!() };
+            let is_in_order = newer.level < older.level || newer.level + older.level == 0;
+            assert!(is_in_order, "{newer:?} above {older:?} by {plan}");
+            assert_eq!(newer.ages.start, older.ages.end);
+        }
+        assert!(self.runs.iter().all(|run| run.level < self.level_count));
+    }
+}
+
+proptest! {
+    #[test]
+    fn concurrent_universal_compactions_keep_the_order_of_ages_and_come_to_an_end(
+        settings in settings_of_universal(),
+        level_count in 1..8_usize,
+        steps in proptest::collection::vec((0..5_usize, 0..30_u32), 1..60),
+    ) {
+        let mut tree = UniversalTree {
+            level_count,
+            runs: Vec::new(),
+            running: Vec::new(),
+            numbers: 0,
+        };
+        for (number, (kind, size)) in steps.into_iter().enumerate() {
+            match kind {
+                0 | 1 => tree.flush(1 << size),
+                2 => {
+                    tree.pick(&settings);
+                }
+                // Such a compaction waits until no other runs.
+                3 if tree.running.is_empty() => {
+                    tree.compact_files(&settings, size, number % level_count);
+                }
+                _ if tree.running.is_empty() => {}
+                _ => tree.finish(size as usize % tree.running.len()),
+            }
+        }
+        // Each compaction leaves fewer runs.
+        while tree.pick(&settings) || !tree.running.is_empty() {
+            if let Some(last) = tree.running.len().checked_sub(1) {
+                tree.finish(last);
+            }
+        }
+        let count = universal::run_count(&tree.version());
+        prop_assert_eq!(count, tree.runs.len());
+        prop_assert!(count <= settings.universal.run_limit_max.max(1));
+    }
+}
