@@ -12,9 +12,9 @@ use koeldb_lsm::job::Fallback;
 use koeldb_lsm::pick::{CompactionPlan, CompactionReason};
 use koeldb_lsm::version::VersionEdit;
 
-use super::Background;
 use super::flush::dropped;
 use super::remote::WorkerJob;
+use super::{Background, is_given_up};
 use crate::column_family_data::ColumnFamilyData;
 use crate::counters::JobTotals;
 use crate::health::catch_panics;
@@ -124,7 +124,11 @@ impl Background {
     ) -> Result<Vec<Arc<FileMeta>>> {
         let begun = self.context.clock.now();
         let _span = spans::compaction(&family.name, info.job_id);
-        let done = self.carry_out(family, plan, request, info)?;
+        let done = self.carry_out(family, plan, request, info);
+        let done = done.map_err(|error| match family.is_dropped() && is_given_up(&error) {
+            true => dropped(family),
+            false => error,
+        })?;
         self.install_compaction(family, plan, &done.files)?;
         self.notify_fallbacks(family, done.fallbacks);
         self.count_compaction(family, plan, done.merge.as_ref());

@@ -144,7 +144,8 @@ impl<'a> Merge<'a> {
             as_level(plan.output_level),
         );
         let new_filter = || self.options.new_compaction_filter(&filter_context);
-        let cancelled: Vec<&AtomicBool> = [&jobs.slots.cancelled]
+        // The result for a dropped column family would be discarded.
+        let cancelled: Vec<&AtomicBool> = [&jobs.slots.cancelled, &self.family.dropped]
             .into_iter()
             .chain(self.request.canceled.iter().copied())
             .collect();

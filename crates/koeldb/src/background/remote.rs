@@ -110,7 +110,8 @@ impl Background {
         let Some((message, directory)) = waited else {
             return Ok(None);
         };
-        if self.slots.cancelled.load(Ordering::Relaxed) || request.is_canceled() {
+        let is_cancelled = self.slots.cancelled.load(Ordering::Relaxed);
+        if is_cancelled || request.is_canceled() || family.is_dropped() {
             service.on_installation(&id, CompactionServiceJobStatus::Aborted);
             return Err(aborted());
         }

@@ -1,5 +1,7 @@
-//! Calls for all column families, beside the drop of one.
+//! Dropped column families: calls for them, and calls for all families beside the drop of one.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use koeldb::{
@@ -112,4 +114,52 @@ fn a_checkpoint_ignores_the_drop_of_a_family() {
         db.create_checkpoint_opt(copies.path().join("copy"), &how)
             .map(drop)
     });
+}
+
+#[test]
+fn the_compaction_of_a_dropped_family_ends_before_its_inputs_do() {
+    const KEYS: u64 = 1000;
+    for is_manual in [false, true] {
+        let dir = ScratchDir::new();
+        let (gate, stands_there, open) = gate();
+        let seen = Arc::new(AtomicU64::new(0));
+        let mut options = creating();
+        let count = Arc::clone(&seen);
+        options
+            .set_disable_auto_compactions(true)
+            .set_level_zero_file_num_compaction_trigger(2)
+            .set_compaction_filter("stands still", move |_, _, _| {
+                if count.fetch_add(1, Ordering::Relaxed) == 0 {
+                    gate.pass();
+                }
+                Decision::Keep
+            });
+        let (db, [family]) = Db::open_cf(&options, dir.path(), ["short-lived"]).unwrap();
+        for _ in 0..2 {
+            for key in 0..KEYS {
+                family.put(key.to_le_bytes(), "value").unwrap();
+            }
+            family.flush().unwrap();
+        }
+        let tables = dir.all("sst");
+        std::thread::scope(|scope| {
+            let compaction = scope.spawn(|| match is_manual {
+                true => family.compact_range(..).map_err(|error| error.kind()),
+                false => {
+                    let automatic = [("disable_auto_compactions", "false")];
+                    family.set_options(automatic).unwrap();
+                    Err(ErrorKind::ColumnFamilyDropped)
+                }
+            });
+            stands_there.recv_timeout(LIMIT).unwrap();
+            db.drop_cf(&family).unwrap();
+            drop(open);
+            let outcome = compaction.join().unwrap();
+            assert_eq!(outcome, Err(ErrorKind::ColumnFamilyDropped));
+        });
+        db.wait_for_compact(Some(LIMIT)).unwrap();
+        assert_eq!(seen.load(Ordering::Relaxed), 1, "manual: {is_manual}");
+        assert_eq!(dir.all("sst"), tables, "a handle reads them");
+        db.put("key", "value").unwrap();
+    }
 }
