@@ -468,7 +468,7 @@ impl ColumnFamily {
     /// Writes the memtable to a table and waits until it is durable.
     ///
     /// # Errors
-    /// Errors of the flush.
+    /// Errors of the flush; `ColumnFamilyDropped`.
     pub fn flush(&self) -> Result<()> {
         self.flush_opt(&FlushOptions::new())
     }

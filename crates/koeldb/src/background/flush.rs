@@ -360,7 +360,7 @@ impl Background {
 
     /// Waits until the sealed memtables of `families` are in tables.
     ///
-    /// Families that are dropped meanwhile are left out; it fails if there is no other.
+    /// Dropped families are left out; it fails if there is no other.
     pub(crate) fn wait_until_flushed(
         self: &Arc<Self>,
         families: &[Arc<ColumnFamilyData>],
@@ -374,25 +374,21 @@ impl Background {
             });
             let Some(target) = target else { continue };
             self.wait_while(|| {
-                if family.is_dropped() {
-                    let is_only = families.iter().all(|family| family.is_dropped());
-                    return if is_only {
-                        Err(dropped(family))
-                    } else {
-                        Ok(false)
-                    };
-                }
-                Ok(family.read(|state| {
-                    let mut sealed = state.sealed.iter();
-                    sealed.any(|sealed| Arc::ptr_eq(&sealed.memtable, &target))
-                }))
+                Ok(!family.is_dropped()
+                    && family.read(|state| {
+                        let mut sealed = state.sealed.iter();
+                        sealed.any(|sealed| Arc::ptr_eq(&sealed.memtable, &target))
+                    }))
             })?;
         }
-        Ok(())
+        match families.first() {
+            Some(first) if families.iter().all(|family| family.is_dropped()) => Err(dropped(first)),
+            _ => Ok(()),
+        }
     }
 }
 
-/// The error of a job or a call whose column family was dropped meanwhile.
+/// The error of a job or a call whose column family was dropped.
 pub(super) fn dropped(family: &ColumnFamilyData) -> Error {
     Error::with_kind(
         ErrorKind::ColumnFamilyDropped,

@@ -163,3 +163,34 @@ fn the_compaction_of_a_dropped_family_ends_before_its_inputs_do() {
         db.put("key", "value").unwrap();
     }
 }
+
+#[test]
+fn a_flush_and_a_compaction_of_dropped_families_alone_fail() {
+    let dir = ScratchDir::new();
+    let (db, [flushed, unflushed]) =
+        Db::open_cf(&creating(), dir.path(), ["flushed", "unflushed"]).unwrap();
+    flushed.put("key", "value").unwrap();
+    flushed.flush().unwrap();
+    unflushed.put("key", "value").unwrap();
+    db.drop_cfs([&flushed, &unflushed]).unwrap();
+    let how = FlushOptions::new();
+    for outcome in [
+        flushed.flush(),
+        unflushed.flush(),
+        db.flush_cfs([&flushed, &unflushed], &how),
+        flushed.compact_range(..),
+        unflushed.compact_range(..),
+        db.drop_cf(&flushed),
+    ] {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ColumnFamilyDropped, "{error}");
+    }
+    db.put("key", "value").unwrap();
+    db.flush_cfs([&flushed, db.default_cf(), &unflushed], &how)
+        .unwrap();
+    db.flush_cfs([], &how).unwrap();
+    assert_eq!(db.live_files().len(), 1);
+    for family in [&flushed, &unflushed] {
+        assert_eq!(family.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
+}
