@@ -212,7 +212,8 @@ impl Db {
     /// Drops a column family, whose data stays readable until its last handle is dropped.
     ///
     /// # Errors
-    /// `InvalidArgument` for the default column family; errors of the file system.
+    /// `InvalidArgument` for the default column family and for those of another database;
+    /// `ColumnFamilyDropped` if it was dropped already; errors of the file system.
     pub fn drop_cf(&self, family: &ColumnFamily) -> Result<()> {
         self.drop_cfs([family])
     }
@@ -225,9 +226,22 @@ impl Db {
     /// # Errors
     /// See [`Db::drop_cf`]. An error drops none, or all if only the OPTIONS file is not written.
     pub fn drop_cfs<'f>(&self, families: impl IntoIterator<Item = &'f ColumnFamily>) -> Result<()> {
-        let families = families.into_iter().map(|family| Arc::clone(family.data()));
-        let families: Vec<_> = families.collect();
+        let families = self.own_families(families)?;
         self.inner().commit.drop_families(&families)
+    }
+
+    /// Returns the families of handles, none of which may be of another database.
+    fn own_families<'f>(
+        &self,
+        families: impl IntoIterator<Item = &'f ColumnFamily>,
+    ) -> Result<Vec<Arc<ColumnFamilyData>>> {
+        let own = |family: &ColumnFamily| match family.database_id() == self.inner().context.id {
+            true => Ok(Arc::clone(family.data())),
+            false => Err(Error::invalid_argument(
+                "the column family belongs to another database",
+            )),
+        };
+        families.into_iter().map(own).collect()
     }
 
     /// Applies a batch atomically, across column families.
@@ -313,24 +327,18 @@ impl Db {
         self.flush()
     }
 
-    /// Flushes these column families and waits until the tables are durable.
+    /// Flushes these column families, except those that were dropped, and waits until the tables are
+    /// durable.
     ///
     /// # Errors
-    /// Errors of the flushes; `InvalidArgument` for a column family of another database.
+    /// Errors of the flushes; `InvalidArgument` for a column family of another database;
+    /// `ColumnFamilyDropped` if all of them were dropped.
     pub fn flush_cfs<'f>(
         &self,
         families: impl IntoIterator<Item = &'f ColumnFamily>,
         options: &FlushOptions,
     ) -> Result<()> {
-        let mut all = Vec::new();
-        for family in families {
-            if family.database_id() != self.inner().context.id {
-                return Err(Error::invalid_argument(
-                    "the column family belongs to another database",
-                ));
-            }
-            all.push(Arc::clone(family.data()));
-        }
+        let all = self.own_families(families)?;
         self.inner().commit.flush_families(&all, options)
     }
 

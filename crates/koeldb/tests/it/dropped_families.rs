@@ -194,3 +194,20 @@ fn a_flush_and_a_compaction_of_dropped_families_alone_fail() {
         assert_eq!(family.get("key").unwrap().as_deref(), Some(&b"value"[..]));
     }
 }
+
+#[test]
+fn a_database_drops_no_family_of_another_one() {
+    let dirs = [ScratchDir::new(), ScratchDir::new()];
+    let open = |dir: &ScratchDir| Db::open_cf(&creating(), dir.path(), ["family"]).unwrap();
+    let [(db, [own]), (other_db, [other])] = [open(&dirs[0]), open(&dirs[1])];
+    assert_eq!(own.id(), other.id());
+    for outcome in [db.drop_cf(&other), db.drop_cfs([&own, &other])] {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    }
+    for (db, family) in [(&db, &own), (&other_db, &other)] {
+        family.put("key", "value").unwrap();
+        db.flush().unwrap();
+        assert!(!family.is_dropped() && db.cf_handle("family").is_some());
+    }
+}
