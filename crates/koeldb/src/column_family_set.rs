@@ -114,7 +114,10 @@ impl ColumnFamilySet {
         let removed = self.change(|by_id| by_id.remove(&id));
         if let Some(family) = removed {
             // Under its lock: a change of before must not be announced afterwards.
-            family.update(|_| self.queue.forget(id));
+            family.update(|state| {
+                state.active.retire();
+                self.queue.forget(id);
+            });
         }
     }
 

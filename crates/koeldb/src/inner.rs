@@ -170,7 +170,13 @@ impl DbInner {
         if let Some(secondary) = &self.secondary {
             secondary.close();
         }
-        let wal = self.commit.queue.lead().commit.wal.take();
+        let wal = {
+            let mut leadership = self.commit.queue.lead();
+            for family in self.families.all() {
+                family.read(|state| state.active.retire());
+            }
+            leadership.commit.wal.take()
+        };
         let synced = self.wals.close(wal);
         let verified = self.verify_manifest();
         self.tree.remove_obsolete_files();

@@ -71,6 +71,14 @@ impl LoggedMemtable {
         }
     }
 
+    /// Marks the memtable as inactive, once its column family was dropped or its database closed.
+    pub(crate) fn retire(&self) {
+        if let Some(charge) = &self.charge {
+            charge.set(self.memtable.memory_bytes());
+            charge.seal();
+        }
+    }
+
     /// The memory that sealing the memtable can free.
     pub(crate) fn freeable_bytes(&self) -> u64 {
         match &self.charge {

@@ -7,7 +7,10 @@ use crate::gate::without_flushes;
 use crate::scratch::ScratchDir;
 use crate::wait::until;
 use koeldb::fs::{Clock, MemoryFileSystem, SystemClock};
-use koeldb::{Cache, Db, Env, ErrorKind, Options, WriteBufferManager, WriteOptions, WriteOutcome};
+use koeldb::{
+    Cache, ColumnFamily, Db, Env, ErrorKind, Options, WriteBufferManager, WriteOptions,
+    WriteOutcome,
+};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -219,6 +222,50 @@ fn memtables_that_cursors_hold_cause_no_flush_of_a_few_entries() {
         assert!(more <= 8, "{allow_stall}: {more} tables");
         drop(cursors);
         db.close().unwrap();
+    }
+}
+
+/// Writes 2000 entries of 1000 bytes.
+fn fill(family: &ColumnFamily) {
+    for number in 0..2000_u32 {
+        family.put(number.to_le_bytes(), [1; 1000]).unwrap();
+    }
+}
+
+/// Nor is the memory of column families that were dropped, and of databases that were closed.
+#[test]
+fn memtables_that_no_flush_can_free_cause_none_of_a_few_entries() {
+    const BUDGET: u64 = 4 << 20;
+    for (allow_stall, is_closed) in [(false, false), (true, false), (false, true), (true, true)] {
+        let manager = WriteBufferManager::new(BUDGET, allow_stall);
+        let mut options = options(&manager);
+        options.set_disable_auto_compactions(true);
+        let db = Db::open(&options, "/live").unwrap();
+        let mut held = Vec::new();
+        while manager.get_usage() <= BUDGET {
+            let name = format!("/number{}", held.len());
+            if is_closed {
+                let other = Db::open(&options, &name).unwrap();
+                fill(other.default_cf());
+                other.close().unwrap();
+                held.push(other.default_cf().clone());
+            } else {
+                let family = db.create_cf(&name, &db.default_cf().options()).unwrap();
+                fill(&family);
+                db.drop_cf(&family).unwrap();
+                held.push(family);
+            }
+        }
+        assert_eq!(table_count(&db), 0, "nothing was flushed");
+        fill(db.default_cf());
+        fill(db.default_cf());
+        db.flush().unwrap();
+        let tables = table_count(&db);
+        assert!(tables <= 8, "{allow_stall} {is_closed}: {tables} tables");
+        db.close().unwrap();
+        assert_eq!(manager.get_mutable_usage(), 0);
+        drop((db, held));
+        until("all given back", || manager.get_usage() == 0);
     }
 }
 
