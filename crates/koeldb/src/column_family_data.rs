@@ -400,13 +400,11 @@ impl ColumnFamilyData {
     pub(crate) fn compaction_urgency(&self) -> Urgency {
         let passed = u64::from(self.passed_compactions.load(Ordering::Relaxed));
         self.read(|state| {
-            let options = &state.options;
-            let stop = u64::try_from(options.level0_stop_writes_trigger).unwrap_or(1);
-            let hard = options.hard_pending_compaction_bytes_limit;
-            let by_files = per_mille(state.version.levels[0].files.len() as u64, stop);
-            let by_bytes = match hard {
+            let inputs = Self::stall_inputs(state, 0);
+            let by_files = per_mille(inputs.level0_files as u64, inputs.level0_stop as u64);
+            let by_bytes = match inputs.hard_pending_bytes {
                 0 => 0,
-                hard => per_mille(state.pending_compaction_bytes, hard),
+                hard => per_mille(inputs.pending_bytes, hard),
             };
             Urgency {
                 stopped: match state.stall.cause() {

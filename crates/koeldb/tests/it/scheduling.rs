@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use koeldb::fs::{ManualClock, MemoryFileSystem};
-use koeldb::{ColumnFamily, ColumnFamilyOptions, Db, Env, Event, Options};
+use koeldb::{ColumnFamily, ColumnFamilyOptions, CompactionStyle, Db, Env, Event, Options};
 
 /// A database without threads, and the families of its compactions in their order.
 struct Scheduled {
@@ -73,6 +73,33 @@ fn the_family_nearest_to_a_stop_is_compacted_first() {
         while scheduled.env.step() {}
         let compacted = scheduled.compacted.lock().unwrap();
         assert_eq!(*compacted, ["stopped", "near", "first"], "seed {seed}");
+    }
+}
+
+#[test]
+fn the_runs_of_all_levels_bring_a_universal_family_nearer_to_a_stop() {
+    for seed in 1..=8 {
+        let scheduled = Scheduled::new(seed);
+        let mut options = ColumnFamilyOptions::new();
+        options
+            .set_compaction_style(CompactionStyle::Universal)
+            .set_disable_auto_compactions(true)
+            .set_level_zero_slowdown_writes_trigger(10)
+            .set_level_zero_stop_writes_trigger(10);
+        let near = scheduled.db.create_cf("near", &options).unwrap();
+        flush(&near, 1);
+        near.compact_range(..).unwrap();
+        scheduled.compacted.lock().unwrap().clear();
+        // 8 of 10, of which one is in the last level, beside 15 of 20.
+        flush(&near, 7);
+        let far = scheduled.family("far", 20);
+        flush(&far, 15);
+        for family in [&far, &near] {
+            compact_from_now_on(family);
+        }
+        while scheduled.env.step() {}
+        let compacted = scheduled.compacted.lock().unwrap();
+        assert_eq!(compacted[0], "near", "seed {seed}");
     }
 }
 
