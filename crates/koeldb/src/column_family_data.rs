@@ -278,20 +278,17 @@ impl ColumnFamilyData {
     fn stall_inputs(state: &ColumnFamilyState, delayed_write_rate: u64) -> StallInputs {
         let options = &state.options;
         let count = |number: i32| usize::try_from(number).unwrap_or(0);
-        let level0_stop = count(options.level0_stop_writes_trigger);
-        let (level0_files, level0_stop) = match options.compaction_style {
+        let (level0_files, level0_least) = match options.compaction_style {
             // No compaction leaves less than one run.
-            CompactionStyle::Universal => {
-                (universal::run_count(&state.version), level0_stop.max(2))
-            }
-            _ => (state.version.levels[0].files.len(), level0_stop),
+            CompactionStyle::Universal => (universal::run_count(&state.version), 2),
+            _ => (state.version.levels[0].files.len(), 0),
         };
         StallInputs {
             sealed_memtables: state.sealed.len(),
             max_write_buffer_number: count(options.max_write_buffer_number),
             level0_files,
-            level0_slowdown: count(options.level0_slowdown_writes_trigger),
-            level0_stop,
+            level0_slowdown: count(options.level0_slowdown_writes_trigger).max(level0_least),
+            level0_stop: count(options.level0_stop_writes_trigger).max(level0_least),
             pending_bytes: state.pending_compaction_bytes,
             soft_pending_bytes: options.soft_pending_compaction_bytes_limit,
             hard_pending_bytes: options.hard_pending_compaction_bytes_limit,

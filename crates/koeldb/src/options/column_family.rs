@@ -145,7 +145,7 @@ option_section! {
         [honoured mutable "<=5.4"] level0_file_num_compaction_trigger: i32 = 4, "0 → 1 at open; ≤ slowdown ≤ stop is enforced by raising the latter two.",
             set_level_zero_file_num_compaction_trigger(count: u32 as Count), get_level_zero_file_num_compaction_trigger;
         /// L0 files at which writes are slowed.
-        [honoured mutable "<=5.4"] level0_slowdown_writes_trigger: i32 = 20, "INT_MAX with FIFO.",
+        [honoured mutable "<=5.4"] level0_slowdown_writes_trigger: i32 = 20, "INT_MAX with FIFO; with universal compaction it counts sorted runs, and 1 acts as 2.",
             set_level_zero_slowdown_writes_trigger(count: u32 as Count), get_level_zero_slowdown_writes_trigger;
         /// L0 files at which writes stop.
         [honoured mutable "<=5.4"] level0_stop_writes_trigger: i32 = 36, "INT_MAX with FIFO; with universal compaction it counts sorted runs, and 1 acts as 2.",

@@ -505,9 +505,14 @@ fn a_deadlock_ends_with_the_error_of_one_and_is_remembered() {
 fn an_expired_transaction_loses_its_locks_and_does_not_commit() {
     let db = open(true);
     let mut options = TransactionOptions::new();
-    options.set_expiration(20);
-    let mut expired = begin(&db, &options);
-    expired.put("k", "1").unwrap();
+    // On a busy machine it may expire before its first write; the next one lives twice as long.
+    let mut expired = (0..)
+        .find_map(|attempt| {
+            options.set_expiration(20 << attempt);
+            let mut transaction = begin(&db, &options);
+            transaction.put("k", "1").ok().map(|()| transaction)
+        })
+        .unwrap();
     // It waits for the expiration, not for the end of its own time limit.
     let mut thief = db.transaction();
     thief.put("k", "2").unwrap();

@@ -547,7 +547,7 @@ fn readers_see_a_range_or_its_replacement_and_never_neither() {
     let db = &fixture.db;
     // Their states are installed one after the other.
     let options = db.default_cf().options();
-    let descriptors = (0..40)
+    let descriptors = (0..60)
         .map(|number| ColumnFamilyDescriptor::new(format!("family {number}"), options.clone()));
     let families = db.create_cfs(descriptors).unwrap();
     let ingest = |round: u32| {

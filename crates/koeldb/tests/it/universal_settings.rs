@@ -82,7 +82,7 @@ fn runs_are_merged_by_number_only_above_the_limit() {
 }
 
 #[test]
-fn no_setting_stops_writes_that_no_compaction_would_let_go_on() {
+fn no_setting_stops_or_slows_writes_that_no_compaction_would_let_go_on() {
     for (universal, trigger, stop) in [
         // Merges wider than the excess.
         ("max_read_amp=5;min_merge_width=4", 2, 5),
@@ -108,8 +108,10 @@ fn no_setting_stops_writes_that_no_compaction_would_let_go_on() {
         let db = open(&directory, &text);
         for run in 0..7 {
             write_run(&db, 320 >> run);
-            let is_stopped = db.property_int_value("rocksdb.is-write-stopped").unwrap();
-            assert_eq!(is_stopped, Some(0), "{text}, run {run}");
+            for stall in ["is-write-stopped", "actual-delayed-write-rate"] {
+                let value = db.property_int_value(&format!("rocksdb.{stall}"));
+                assert_eq!(value.unwrap(), Some(0), "{stall}: {text}, run {run}");
+            }
         }
     }
 }
