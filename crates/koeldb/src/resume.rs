@@ -69,8 +69,8 @@ impl Resume {
         if self.health.failure().is_none() {
             return Ok(());
         }
-        // Flushes that began before the failure rely on logs that are abandoned here.
-        self.background.wait_for_flushes();
+        // Other flushes rely on logs that are abandoned here.
+        let hold = self.background.hold_flushes();
         let count = self.health.failure_count();
         let Some(failure) = self.health.failure() else {
             return Ok(());
@@ -94,6 +94,7 @@ impl Resume {
         self.background.flush_all_as_one()?;
         self.health.set_gave_up_logs(false);
         self.prepared.forget_decided();
+        drop(hold);
         self.health.clear_failure(count)?;
         self.background.schedule();
         Ok(())

@@ -1,6 +1,7 @@
 //! Flushes: sealed memtables become tables of level 0.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use koeldb_base::error::Severity;
@@ -21,11 +22,23 @@ use crate::spans;
 use crate::thread_status::ThreadOperation;
 use crate::write_stall::StallCondition;
 
+/// A guard that lets only a resume flush.
+pub(crate) struct FlushHold<'b>(&'b Background);
+
+impl Drop for FlushHold<'_> {
+    fn drop(&mut self) {
+        self.0.holds_flushes.store(false, Ordering::SeqCst);
+        self.0.slots.notify();
+    }
+}
+
 impl Background {
-    /// Flushes all sealed memtables of `family`; `false` if there are none or a flush is running.
+    /// Flushes all sealed memtables of `family`; `false` if there are none, or if a flush or a resume
+    /// is running.
     pub(crate) fn flush_sealed(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<bool> {
         let taken = family.update(|state| {
-            if state.flushing > 0 || state.sealed.is_empty() {
+            let is_held = self.holds_flushes.load(Ordering::SeqCst);
+            if is_held || state.flushing > 0 || state.sealed.is_empty() {
                 return Vec::new();
             }
             state.flushing = state.sealed.len();
@@ -60,6 +73,10 @@ impl Background {
                 return Ok(());
             }
             if !self.flush_sealed(family)? {
+                // A resume flushes them, and may wait for the leadership of this caller.
+                if let Some(failure) = self.health.failure() {
+                    return Err(failure);
+                }
                 let running = self.slots.running();
                 drop(self.slots.wait(running, Duration::from_millis(10)));
             }
@@ -201,8 +218,16 @@ impl Background {
         self.context.notify(&Event::FlushCompleted(info));
     }
 
-    /// Waits for running flushes. While writes are stopped, no new one starts.
-    pub(crate) fn wait_for_flushes(&self) {
+    /// Waits for running flushes, and lets no other than [`Background::flush_all_as_one`] begin until
+    /// the guard is dropped.
+    pub(crate) fn hold_flushes(&self) -> FlushHold<'_> {
+        self.holds_flushes.store(true, Ordering::SeqCst);
+        let hold = FlushHold(self);
+        self.wait_for_flushes();
+        hold
+    }
+
+    fn wait_for_flushes(&self) {
         let is_flushing = |family: &Arc<ColumnFamilyData>| family.read(|state| state.flushing > 0);
         loop {
             let is_any = self.families.all().iter().any(is_flushing);

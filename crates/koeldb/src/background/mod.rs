@@ -63,6 +63,8 @@ pub(crate) struct Background {
     resume_calls: AtomicU64,
     /// Whether a compaction may have been refused for lack of space.
     waits_for_space: AtomicBool,
+    /// Whether a resume runs, which alone flushes; read with the state of a family locked.
+    holds_flushes: AtomicBool,
     manual: ManualState,
     /// The state of the compaction service.
     offers: Offers,
@@ -96,6 +98,7 @@ impl Background {
             failed_compactions: AtomicU32::new(0),
             resume_calls: AtomicU64::new(0),
             waits_for_space: AtomicBool::new(false),
+            holds_flushes: AtomicBool::new(false),
             manual: ManualState::default(),
             offers: Offers::default(),
         }

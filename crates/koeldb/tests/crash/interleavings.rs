@@ -24,9 +24,9 @@ use koeldb::fs::{
 };
 use koeldb::{
     BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions,
-    ConfigOptions, Db, DbIterator, Env, Error, ErrorKind, FlushOptions, IteratorMode, LogLevel,
-    Logger, Options, ReadOptions, Snapshot, SstFileManager, StringAppend, WriteBatch, WriteOptions,
-    WriteOutcome,
+    ConfigOptions, Db, DbIterator, Env, Error, ErrorDetail, ErrorKind, FlushOptions, IteratorMode,
+    LogLevel, Logger, Options, ReadOptions, Snapshot, SstFileManager, StringAppend, WriteBatch,
+    WriteOptions, WriteOutcome,
 };
 use koeldb_testkit::model::describe_differences;
 use koeldb_testkit::monitor::{self, OrderingMonitor};
@@ -432,7 +432,9 @@ impl World {
         moment: Moment,
         families: &[(FamilyId, ColumnFamily)],
     ) -> bool {
-        if self.has_faults() && !moment.is_reading && error.kind() != ErrorKind::Corruption {
+        let has_panicked = error.detail() == Some(ErrorDetail::PluginPanicked);
+        let is_bug = has_panicked || error.kind() == ErrorKind::Corruption;
+        if self.has_faults() && !moment.is_reading && !is_bug {
             return true;
         }
         // A drop takes the family out of the state first, and is recorded before the handle shows it.
