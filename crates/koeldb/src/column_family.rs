@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use koeldb_base::error::ErrorKind;
 use koeldb_base::{Error, PinnedSlice, Result};
 
 use crate::batch::WriteBatch;
@@ -55,6 +54,17 @@ impl ColumnFamily {
         self.inner().context.id
     }
 
+    /// Refuses the column family to calls of another database.
+    #[inline]
+    pub(crate) fn check_database(&self, id: u64) -> Result<()> {
+        match self.database_id() == id {
+            true => Ok(()),
+            false => Err(Error::invalid_argument(
+                "the column family belongs to another database",
+            )),
+        }
+    }
+
     /// The name of the column family.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -85,10 +95,7 @@ impl ColumnFamily {
         fill: impl FnOnce(&mut WriteBatch, u32),
     ) -> Result<()> {
         if self.data().is_dropped() {
-            return Err(Error::with_kind(
-                ErrorKind::ColumnFamilyDropped,
-                format!("column family {:?} was dropped", self.data().name),
-            ));
+            return Err(self.data().dropped_error());
         }
         // A new one is used if the thread's own is in use or already destroyed.
         let kept = ONE.try_with(Cell::take).ok().flatten();

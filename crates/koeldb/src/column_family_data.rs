@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_base::{KeyOrder, SeqNo};
+use koeldb_base::{Error, ErrorKind, KeyOrder, SeqNo};
 use koeldb_lsm::pick::aged::{self, PickMoment, Upcoming};
 use koeldb_lsm::pick::{CompactionPlan, fifo, leveled, universal};
 use koeldb_lsm::version::Epochs;
@@ -203,6 +203,14 @@ impl ColumnFamilyData {
 
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
+    }
+
+    /// The error of a job or a call that needs the column family, which was dropped.
+    pub(crate) fn dropped_error(&self) -> Error {
+        Error::with_kind(
+            ErrorKind::ColumnFamilyDropped,
+            format!("column family {:?} was dropped", self.name),
+        )
     }
 
     pub(crate) fn options(&self) -> Arc<ColumnFamilyOptions> {

@@ -235,11 +235,9 @@ impl Db {
         &self,
         families: impl IntoIterator<Item = &'f ColumnFamily>,
     ) -> Result<Vec<Arc<ColumnFamilyData>>> {
-        let own = |family: &ColumnFamily| match family.database_id() == self.inner().context.id {
-            true => Ok(Arc::clone(family.data())),
-            false => Err(Error::invalid_argument(
-                "the column family belongs to another database",
-            )),
+        let own = |family: &ColumnFamily| {
+            family.check_database(self.inner().context.id)?;
+            Ok(Arc::clone(family.data()))
         };
         families.into_iter().map(own).collect()
     }

@@ -253,10 +253,7 @@ fn export_family(
     let capture = commit.capture(FlushPolicy::Always)?;
     let mut captured = capture.state.families.iter();
     if !captured.any(|captured| captured.id == family.id) {
-        return Err(Error::with_kind(
-            ErrorKind::ColumnFamilyDropped,
-            format!("column family {:?} was dropped", family.name),
-        ));
+        return Err(family.dropped_error());
     }
     let mut export = ExportedColumnFamily {
         directory: context.fs.absolute(target)?,

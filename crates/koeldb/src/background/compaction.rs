@@ -12,7 +12,6 @@ use koeldb_lsm::job::Fallback;
 use koeldb_lsm::pick::{CompactionPlan, CompactionReason};
 use koeldb_lsm::version::VersionEdit;
 
-use super::flush::dropped;
 use super::remote::WorkerJob;
 use super::{Background, is_given_up};
 use crate::column_family_data::ColumnFamilyData;
@@ -126,7 +125,7 @@ impl Background {
         let _span = spans::compaction(&family.name, info.job_id);
         let done = self.carry_out(family, plan, request, info);
         let done = done.map_err(|error| match family.is_dropped() && is_given_up(&error) {
-            true => dropped(family),
+            true => family.dropped_error(),
             false => error,
         })?;
         self.install_compaction(family, plan, &done.files)?;
@@ -211,7 +210,7 @@ impl Background {
                 if !is_move {
                     self.tree.discard(files);
                 }
-                return Err(dropped(family));
+                return Err(family.dropped_error());
             }
         }
         Ok(())

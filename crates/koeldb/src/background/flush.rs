@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use koeldb_base::Result;
 use koeldb_base::error::Severity;
 use koeldb_base::stats::{HistogramKind, Ticker};
-use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::VersionEdit;
 use koeldb_memtable::Memtable;
@@ -407,16 +407,10 @@ impl Background {
             })?;
         }
         match families.first() {
-            Some(first) if families.iter().all(|family| family.is_dropped()) => Err(dropped(first)),
+            Some(first) if families.iter().all(|family| family.is_dropped()) => {
+                Err(first.dropped_error())
+            }
             _ => Ok(()),
         }
     }
-}
-
-/// The error of a job or a call whose column family was dropped.
-pub(super) fn dropped(family: &ColumnFamilyData) -> Error {
-    Error::with_kind(
-        ErrorKind::ColumnFamilyDropped,
-        format!("column family {:?} was dropped", family.name),
-    )
 }

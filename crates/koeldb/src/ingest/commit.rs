@@ -240,12 +240,8 @@ impl PreparedIngest {
         last_seqno: &mut SeqNo,
     ) -> Result<VersionEdit> {
         let data = &prepared.family;
-        let family = versions.family(data.id).ok_or_else(|| {
-            Error::with_kind(
-                koeldb_base::ErrorKind::ColumnFamilyDropped,
-                format!("column family {:?} was dropped", data.name),
-            )
-        })?;
+        let family = versions.family(data.id);
+        let family = family.ok_or_else(|| data.dropped_error())?;
         let options = data.options();
         let version = family.current();
         let rules = PlaceRules {

@@ -197,11 +197,7 @@ fn check_argument(
              snapshot_consistency to be off",
         ));
     }
-    if arg.family.inner().context.id != context.id {
-        return Err(Error::invalid_argument(
-            "the column family belongs to another database",
-        ));
-    }
+    arg.family.check_database(context.id)?;
     if arg.files.is_empty() {
         return Err(Error::invalid_argument("there is no file to ingest"));
     }

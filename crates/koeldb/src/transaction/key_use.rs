@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use koeldb_base::{Error, PinnedSlice, Result, SeqNo};
+use koeldb_base::{PinnedSlice, Result, SeqNo};
 
 use super::errors;
 use super::transaction::Transaction;
@@ -61,11 +61,7 @@ impl Transaction {
         let inner = self.inner();
         inner.health.check_open()?;
         super::check_supported(&inner.context)?;
-        if family.database_id() != inner.context.id {
-            return Err(Error::invalid_argument(
-                "the column family belongs to another database",
-            ));
-        }
+        family.check_database(inner.context.id)?;
         if self.options.expiration >= 0 && self.owner.is_expired(inner.context.clock.now()) {
             return Err(lock_errors::expired());
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use koeldb::{
@@ -69,8 +70,11 @@ fn a_compaction_of_a_family_fails_as_its_writes_do_when_it_is_dropped() {
     assert_eq!(error.kind(), ErrorKind::ColumnFamilyDropped, "{error}");
 }
 
-/// Flushes all column families, and drops one while its memtable waits.
-fn flush_all(flush: impl FnOnce(&Db) -> Result<()> + Send) {
+/// Drops a column family while `flush` waits for its memtable, which no thread flushes; returns the
+/// outcome of the call.
+fn dropped_before_its_flush(
+    flush: impl FnOnce(&Db, &ColumnFamily) -> Result<()> + Send + 'static,
+) -> Result<()> {
     let dir = ScratchDir::new();
     let (gate, stands_there, open) = gate();
     let mut options = creating();
@@ -88,32 +92,42 @@ fn flush_all(flush: impl FnOnce(&Db) -> Result<()> + Send) {
     db.default_cf().flush_opt(&without_waiting).unwrap();
     stands_there.recv_timeout(LIMIT).unwrap();
     family.put("key", "value").unwrap();
-    std::thread::scope(|scope| {
-        let flushed = scope.spawn(|| flush(&db));
-        until("the family's memtable is sealed", || {
-            let sealed = family.property_int_value("rocksdb.num-immutable-mem-table");
-            sealed.unwrap() == Some(1)
-        });
-        db.drop_cf(&family).unwrap();
-        drop(open);
-        flushed.join().unwrap().unwrap();
+    let (ended, outcome) = channel();
+    std::thread::spawn({
+        let (db, family) = (db.clone(), family.clone());
+        move || ended.send(flush(&db, &family))
     });
+    until("the family's memtable is sealed", || {
+        let sealed = family.property_int_value("rocksdb.num-immutable-mem-table");
+        sealed.unwrap() == Some(1)
+    });
+    db.drop_cf(&family).unwrap();
+    let outcome = outcome.recv_timeout(LIMIT).expect("the flush ends");
+    drop(open);
+    outcome
+}
+
+#[test]
+fn waiting_for_the_flush_of_a_family_ends_when_it_is_dropped() {
+    let error = dropped_before_its_flush(|_, family| family.flush()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ColumnFamilyDropped, "{error}");
 }
 
 #[test]
 fn a_flush_of_all_families_ignores_the_drop_of_one() {
-    flush_all(|db| db.flush());
+    dropped_before_its_flush(|db, _| db.flush()).unwrap();
 }
 
 #[test]
 fn a_checkpoint_ignores_the_drop_of_a_family() {
     let copies = ScratchDir::new();
-    flush_all(|db| {
+    let copy = copies.path().join("copy");
+    dropped_before_its_flush(move |db, _| {
         let mut how = CheckpointOptions::new();
         how.set_flush(FlushPolicy::Always);
-        db.create_checkpoint_opt(copies.path().join("copy"), &how)
-            .map(drop)
-    });
+        db.create_checkpoint_opt(copy, &how).map(drop)
+    })
+    .unwrap();
 }
 
 #[test]

@@ -305,40 +305,6 @@ fn a_family_dropped_during_its_flush_stays_readable_through_its_handles() {
     assert_eq!(seen.as_deref(), Some(&b"value"[..]));
 }
 
-/// A flush waited for memtables of a dropped column family, which are never flushed.
-#[test]
-fn waiting_for_the_flush_of_a_family_ends_when_it_is_dropped() {
-    let dir = ScratchDir::new();
-    let (gate, stands_there, open) = gate();
-    let mut options = creating();
-    options.set_max_background_jobs(1);
-    options.add_event_listener(move |event: &Event<'_>| {
-        if matches!(event, Event::FlushCompleted(_)) {
-            gate.pass();
-        }
-    });
-    let (db, [family]) = Db::open_cf(&options, dir.path(), ["short-lived"]).unwrap();
-    // The only thread for flushes is blocked.
-    db.put("key", "value").unwrap();
-    db.default_cf().flush_opt(&without_waiting()).unwrap();
-    stands_there.recv_timeout(LIMIT).unwrap();
-    family.put("key", "value").unwrap();
-    let waiting = std::thread::spawn({
-        let family = family.clone();
-        move || in_time("the flush", move || family.flush())
-    });
-    until("the family's memtable is sealed", || {
-        family
-            .property_int_value("rocksdb.num-immutable-mem-table")
-            .unwrap()
-            == Some(1)
-    });
-    db.drop_cf(&family).unwrap();
-    let error = waiting.join().unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ColumnFamilyDropped, "{error}");
-    open.send(()).unwrap();
-}
-
 /// A close did not wait for a manual compaction, which wrote to a directory reopened by others.
 #[test]
 fn a_close_waits_for_calls_that_change_the_directory() {

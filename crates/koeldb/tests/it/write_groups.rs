@@ -106,26 +106,20 @@ fn a_group_is_synced_if_one_of_its_members_asked_for_it() {
 }
 
 /// Joins operands, and counts the threads that do so at once.
-#[derive(Default)]
 struct Counting {
+    /// Called by each of them, so that others get the chance that they must not take.
+    pause: Box<dyn Fn() + Send + Sync>,
     inside: AtomicUsize,
     most: AtomicUsize,
 }
 
 impl Counting {
-    fn enter(&self) {
-        let inside = 1 + self.inside.fetch_add(1, Ordering::AcqRel);
-        self.most.fetch_max(inside, Ordering::AcqRel);
-    }
-
-    fn leave(&self) {
-        self.inside.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-fn join(existing: Option<&[u8]>, operands: MergeOperands<'_>, result: &mut Vec<u8>) {
-    for part in existing.into_iter().chain(operands) {
-        result.extend_from_slice(part);
+    fn new(pause: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Counting {
+            pause: Box::new(pause),
+            inside: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+        })
     }
 }
 
@@ -141,11 +135,13 @@ impl MergeOperator for Counting {
         operands: MergeOperands<'_>,
         result: &mut Vec<u8>,
     ) -> Result<(), BoxError> {
-        self.enter();
-        // Others get the chance that they must not take.
-        SystemClock.sleep(Duration::from_millis(1));
-        self.leave();
-        join(existing, operands, result);
+        let inside = 1 + self.inside.fetch_add(1, Ordering::AcqRel);
+        self.most.fetch_max(inside, Ordering::AcqRel);
+        (self.pause)();
+        self.inside.fetch_sub(1, Ordering::AcqRel);
+        for part in existing.into_iter().chain(operands) {
+            result.extend_from_slice(part);
+        }
         Ok(())
     }
 }
@@ -154,7 +150,7 @@ impl MergeOperator for Counting {
 fn members_fold_operands_one_after_the_other() {
     for mode in MODES {
         let storage = Storage::new();
-        let counting = Arc::new(Counting::default());
+        let counting = Counting::new(|| SystemClock.sleep(Duration::from_millis(1)));
         let mut options = options(&storage, &format!("{mode}max_successive_merges=1"));
         options.set_merge_operator(Arc::clone(&counting));
         let db = Db::open(&options, HERE).unwrap();
@@ -173,46 +169,18 @@ fn members_fold_operands_one_after_the_other() {
     }
 }
 
-/// [`Counting`], where another actor may continue during each call.
-struct Switching {
-    turns: Turns,
-    counting: Arc<Counting>,
-}
-
-impl MergeOperator for Switching {
-    fn name(&self) -> &'static str {
-        "Switching"
-    }
-
-    fn full_merge(
-        &self,
-        _: &[u8],
-        existing: Option<&[u8]>,
-        operands: MergeOperands<'_>,
-        result: &mut Vec<u8>,
-    ) -> Result<(), BoxError> {
-        self.counting.enter();
-        self.turns.point();
-        self.counting.leave();
-        join(existing, operands, result);
-        Ok(())
-    }
-}
-
 #[test]
 fn groups_fold_operands_one_after_the_other() {
     for (seed, mode) in (0..10).zip(MODES.into_iter().cycle()) {
         let turns = Turns::new(seed, WRITERS, 2, 0, 100_000);
-        let counting = Arc::new(Counting::default());
+        let switching = turns.clone();
+        let counting = Counting::new(move || switching.point());
         let storage = Storage::new();
         let fs = Layered::with_layer(Arc::new(storage.memory), turns.clone());
         let mut options = over(Arc::new(fs));
         let text = format!("{mode}max_successive_merges=1");
         options.apply_str(&text, &ConfigOptions::new()).unwrap();
-        options.set_merge_operator(Switching {
-            turns: turns.clone(),
-            counting: Arc::clone(&counting),
-        });
+        options.set_merge_operator(Arc::clone(&counting));
         let db = Db::open(&options, HERE).unwrap();
         let writer = |number| -> Body {
             let db = db.clone();
