@@ -1,12 +1,18 @@
 //! Writes are accepted again after storage failed and works again, without a reopen.
 
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use koeldb::fs::{Failure, FaultRule, FileSystem, MemoryFileSystem, Operation, Purpose};
-use koeldb::{Db, ErrorDetail, ErrorKind, Event, Options, Severity, WriteOptions};
+use koeldb::fs::{
+    Failure, FaultAction, FaultRule, FileSystem, MemoryFileSystem, Operation, Purpose,
+};
+use koeldb::{Db, ErrorDetail, ErrorKind, Event, FlushOptions, Options, Severity, WriteOptions};
+use koeldb_testkit::proc_stat::is_asleep;
 
+use crate::gate::gate;
 use crate::storage::{HERE, Storage};
 use crate::wait::until;
 
@@ -328,4 +334,101 @@ fn a_log_that_followed_a_failed_batch_is_recovered_whole() {
     options.set_env(&Env::new(Arc::new(image), Arc::new(SystemClock)));
     let (db, [_other]) = Db::open_cf(&options, HERE, ["other"]).unwrap();
     assert!(db.contains_key("before").unwrap() && db.contains_key("after").unwrap());
+}
+
+/// Whether the thread of an operation has this name.
+fn is_thread(name: &str) -> bool {
+    std::thread::current().name() == Some(name)
+}
+
+/// Starts a thread with a name, and returns its file `stat` in `/proc`.
+fn named<R: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> (JoinHandle<R>, PathBuf) {
+    let (tell, told) = channel();
+    let run = move || {
+        let thread = std::fs::read_link("/proc/thread-self").unwrap();
+        tell.send(Path::new("/proc").join(thread).join("stat"))
+            .unwrap();
+        work()
+    };
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    let thread = thread.spawn(run).unwrap();
+    (thread, told.recv().unwrap())
+}
+
+/// The flush of a close begins between the steps of a resume.
+#[test]
+fn a_resume_and_a_close_do_not_flush_the_same_memtables() {
+    let storage = Storage::new();
+    let (mut options, told) = listening(&storage);
+    options.set_max_bgerror_resume_count(0);
+    let (db, [failing]) = Db::open_cf(&options, HERE, ["failing"]).unwrap();
+    let mut unlogged = WriteOptions::new();
+    unlogged.disable_wal(true);
+    db.put_opt("key", "unlogged", &unlogged).unwrap();
+    // A job flushes the other family, and will fail.
+    let (at_job, job_stands_there, let_job_fail) = gate();
+    let (at_close, _close_stands_there, let_close_flush) = gate();
+    storage.faults.add_rule(
+        FaultRule::new(FaultAction::Call(Arc::new(move |_| {
+            match is_thread("closes") {
+                true => at_close.pass(),
+                false if is_thread("resumes") => {}
+                false => at_job.pass(),
+            }
+        })))
+        .on(&[Operation::Append])
+        .purpose(Purpose::Flush),
+    );
+    let failure = FaultRule::fail(Failure::Device).on(&[Operation::SyncData, Operation::SyncAll]);
+    storage
+        .faults
+        .add_rule(failure.purpose(Purpose::Flush).limit(1));
+    failing.put("key", "logged").unwrap();
+    let mut without_waiting = FlushOptions::new();
+    without_waiting.set_wait(false);
+    failing.flush_opt(&without_waiting).unwrap();
+    job_stands_there.recv_timeout(LIMIT).unwrap();
+    // The close leaves a log that has this.
+    db.put("other key", "logged").unwrap();
+    // It fails while the close, which found no failure, seals the memtables; a resume begins then.
+    let resumes = Arc::new(Mutex::new(None));
+    let closes: Arc<OnceLock<PathBuf>> = Arc::default();
+    let (let_job_fail, told) = (Mutex::new(Some(let_job_fail)), Mutex::new(told));
+    storage.faults.add_rule({
+        let (db, resumes, closes) = (db.clone(), Arc::clone(&resumes), Arc::clone(&closes));
+        FaultRule::new(FaultAction::Call(Arc::new(move |_| {
+            if is_thread("closes") {
+                drop(let_job_fail.lock().unwrap().take());
+                let failed = told.lock().unwrap().recv_timeout(LIMIT).unwrap();
+                assert!(matches!(failed, Told::Failed(_)), "{failed:?}");
+                let resuming = db.clone();
+                let (thread, stat) = named("resumes", move || resuming.resume());
+                until("the resume waits", || is_asleep(&stat));
+                *resumes.lock().unwrap() = Some(thread);
+            } else if is_thread("resumes") {
+                until("the close waits", || is_asleep(closes.get().unwrap()));
+            }
+        })))
+        .on(&[Operation::Create])
+        .purpose(Purpose::Wal)
+    });
+    let closing = db.clone();
+    let (close, stat) = named("closes", move || closing.close());
+    closes.set(stat).unwrap();
+    until("a resume", || resumes.lock().unwrap().is_some());
+    let resume = resumes.lock().unwrap().take().unwrap();
+    resume.join().unwrap().unwrap();
+    drop(let_close_flush);
+    let closed = close.join().unwrap();
+    if let Err(error) = closed {
+        assert_eq!(error.kind(), ErrorKind::IoError, "{error}");
+    }
+    drop((db, failing));
+    storage.faults.clear_rules();
+    let (db, [failing]) = Db::open_cf(&options, HERE, ["failing"]).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"unlogged"[..]));
+    assert_eq!(failing.get("key").unwrap().as_deref(), Some(&b"logged"[..]));
 }
