@@ -66,6 +66,7 @@ pub struct OpenTables {
     limit: AtomicUsize,
     /// The slots in the order of the clock's hand.
     ring: Mutex<VecDeque<Weak<ReaderSlot>>>,
+    is_closed: AtomicBool,
 }
 
 impl Default for OpenTables {
@@ -82,7 +83,17 @@ impl OpenTables {
         OpenTables {
             limit: AtomicUsize::new(limit.unwrap_or(usize::MAX)),
             ring: Mutex::default(),
+            is_closed: AtomicBool::new(false),
         }
+    }
+
+    /// Records that the database is closed: from now on another one may remove its tables.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
     }
 
     /// Whether there is a limit.

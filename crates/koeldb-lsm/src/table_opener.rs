@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::error::ErrorDetail;
-use koeldb_base::{ArcRef, Error, Fault, KeyOrder, Lookup, Result, file_name};
+use koeldb_base::{ArcRef, Error, ErrorKind, Fault, KeyOrder, Lookup, Result, file_name};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_table::reader::{TableReadContext, TableReader};
 use koeldb_table::source::BlockSource;
@@ -218,6 +218,10 @@ impl TableOpener {
                 .fs
                 .open(&path.with_extension("ldb"), &options)
                 .map_err(|_| {
+                    if self.open_tables.is_closed() {
+                        let closed = "the database is closed";
+                        return Error::with_kind(ErrorKind::ShutdownInProgress, closed);
+                    }
                     Error::corruption(format!(
                         "table {:06}.sst is in the MANIFEST but does not exist",
                         file.number

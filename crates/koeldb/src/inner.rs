@@ -182,6 +182,7 @@ impl DbInner {
         self.tree.remove_obsolete_files();
         self.health.report_failures();
         self.health.finish_closing();
+        self.context.table_files.open_tables.close();
         *lock(&self.file_lock) = None;
         if let Some(manager) = &self.context.plugins.sst_file_manager {
             manager.tables_removed();

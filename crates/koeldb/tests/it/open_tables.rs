@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use koeldb::fs::{
-    Failure, FaultAction, FaultFileSystem, FaultRule, MemoryFileSystem, Operation, SystemClock,
+    Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, Operation,
+    SystemClock,
 };
 use koeldb::statistics::{Statistics, Ticker};
 use koeldb::{
-    BlockBasedOptions, BottommostLevelCompaction, CompactRangeOptions, Db, Env, IteratorMode,
-    Options, WriteOptions,
+    BlockBasedOptions, BottommostLevelCompaction, CompactRangeOptions, Db, Env, ErrorKind,
+    IteratorMode, Options, WriteOptions,
 };
 use koeldb_testkit::Random;
 
@@ -160,4 +161,29 @@ fn too_few_descriptors_are_an_error_that_names_the_option() {
     let error = Db::open(&options, "/few").unwrap_err();
     assert!(error.to_string().contains("max_open_files"), "{error}");
     assert!(error.to_string().contains("ulimit -n"), "{error}");
+}
+
+#[test]
+fn a_read_whose_table_is_removed_after_a_close_finds_a_closed_database() {
+    let memory = Arc::new(MemoryFileSystem::new());
+    let faults = Arc::new(FaultFileSystem::new(Arc::clone(&memory) as _, 1));
+    let mut options = options(Some(20));
+    options.set_env(&Env::new(Arc::clone(&faults) as _, Arc::new(SystemClock)));
+    fill(&Db::open(&options, "/db").unwrap());
+    let db = Db::open(&options, "/db").unwrap();
+    let closing = db.clone();
+    let remove = FaultAction::Call(Arc::new(move |injection| {
+        closing.close().unwrap();
+        memory.remove_file(&injection.path).unwrap();
+    }));
+    faults.add_rule(
+        FaultRule::new(remove)
+            .on(&[Operation::Open])
+            .suffix(".sst")
+            .limit(1),
+    );
+    // Some are open since the database is.
+    let mut errors = (0..KEYS).filter_map(|number| db.get(key(number)).err());
+    let error = errors.next().unwrap();
+    assert_eq!(error.kind(), ErrorKind::ShutdownInProgress, "{error}");
 }
