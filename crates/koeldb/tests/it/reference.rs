@@ -1,8 +1,7 @@
-//! The option reference and the README's list of options without effect, generated from the
-//! registry.
+//! The option reference, generated from the registry.
 //!
-//! `REWRITE=1 cargo test -p koeldb --test it reference::` writes them; without it a difference
-//! fails the test.
+//! `REWRITE=1 cargo test -p koeldb --test it reference::` writes it; without it a difference fails
+//! the test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -32,10 +31,6 @@ const SETTERS: &[(&str, &str)] = &[
     ),
     ("compaction_options_fifo", "set_fifo_compaction_options"),
 ];
-
-const README_BEGIN: &str =
-    "<!-- Generated: REWRITE=1 cargo test -p koeldb --test it reference:: -->";
-const README_END: &str = "<!-- End of the generated part -->";
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -155,6 +150,9 @@ fn reference(infos: &[OptionInfo]) -> String {
     let setters = setters();
     let mut out = String::from(INTRODUCTION);
     counts(&mut out, infos);
+    out.push_str("## Options without effect, and refused ones\n\n");
+    out.push_str(&missing(infos));
+    out.push('\n');
     let mut sections: Vec<&str> = infos.iter().map(|info| info.section).collect();
     sections.dedup();
     for section in sections {
@@ -202,7 +200,7 @@ checks. It collects the settings that break such a rule into one error.
 
 ";
 
-/// The rows of the README: features, and their options.
+/// The table of options without effect and refused ones, by feature.
 fn missing(infos: &[OptionInfo]) -> String {
     let mut features: BTreeMap<(&str, bool), Vec<&str>> = BTreeMap::new();
     for info in infos {
@@ -235,21 +233,6 @@ fn the_option_reference_is_that_of_the_registry() {
     compare(
         &repository().join("docs/options.md"),
         &reference(Options::registry()),
-    );
-}
-
-#[test]
-fn the_readme_lists_the_options_without_effect() {
-    let path = repository().join("README.md");
-    let text = fs::read_to_string(&path).unwrap();
-    let (head, rest) = text.split_once(README_BEGIN).expect("README has the mark");
-    let (_, tail) = rest
-        .split_once(README_END)
-        .expect("README has the end mark");
-    let table = missing(Options::registry());
-    compare(
-        &path,
-        &format!("{head}{README_BEGIN}\n{table}{README_END}{tail}"),
     );
 }
 
