@@ -24,6 +24,9 @@ pub(crate) struct RocksDb {
 /// ever, as a flush for a memtable that no job flushes.
 pub(super) const HANGS: &str = "RocksDB gives no answer to";
 
+/// The text of the error of a command in which RocksDB's process ends.
+pub(super) const ENDS: &str = "RocksDB ended in";
+
 /// The text of the error of an open in which RocksDB refuses what it wrote last: in point-in-time
 /// recovery it takes for damage what a recycled log held before.
 pub(super) const REFUSES_ITS_OWN: &str = "RocksDB refuses what it wrote last";
@@ -173,7 +176,12 @@ impl RocksDb {
             if self.process.output.read_line(&mut line).unwrap() == 0 {
                 return Err(match self.process.hangs.load(Ordering::Acquire) {
                     true => format!("{HANGS} {command}"),
-                    false => format!("RocksDB ended in {command}"),
+                    // What the virtual machine says of a signal, which names the native function.
+                    false => {
+                        let last = lines.iter().filter(|line: &&String| line.starts_with('#'));
+                        let last: Vec<_> = last.map(String::as_str).collect();
+                        format!("{ENDS} {command}: {}", last.join(" "))
+                    }
                 });
             }
             let mut words = line.trim_end_matches('\n').split('\t').map(str::to_owned);
