@@ -407,7 +407,8 @@ impl Db {
     /// Resumes writes after an error whose cause has been removed, without a reopen.
     ///
     /// The database also resumes automatically, according to the options `max_bgerror_resume_count`
-    /// and `bgerror_resume_retry_interval`.
+    /// and `bgerror_resume_retry_interval`. A listener may call it when it is told of the error, but not
+    /// when it is told that a flush begins or ends: this call waits for running flushes.
     ///
     /// # Errors
     /// If the cause still exists, or the error needs a reopen; `Busy` during another attempt.

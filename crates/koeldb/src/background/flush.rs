@@ -37,7 +37,8 @@ impl Background {
     /// is running.
     pub(crate) fn flush_sealed(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<bool> {
         let taken = family.update(|state| {
-            let is_held = self.holds_flushes.load(Ordering::SeqCst);
+            // A family that is flushed alone past a given-up log would be ahead of the others.
+            let is_held = self.holds_flushes.load(Ordering::SeqCst) || self.health.gave_up_logs();
             if is_held || state.flushing > 0 || state.sealed.is_empty() {
                 return Vec::new();
             }

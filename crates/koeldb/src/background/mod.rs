@@ -216,9 +216,13 @@ impl Background {
                 break;
             }
         }
-        self.health.report_failures();
         self.families.announce_stall();
-        drop(slot);
+        // A listener may resume the database, which waits for running flushes; a close still waits
+        // for the listener.
+        let reporting = self.slots.enter();
+        let closing = reporting.is_err().then_some(slot);
+        self.health.report_failures();
+        drop((reporting, closing));
         // A family may have been queued while this job held the last slot.
         self.schedule();
     }
