@@ -24,8 +24,8 @@ use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use koeldb_base::{Error, Result, file_name};
-use koeldb_fs::FileSystem;
+use koeldb_base::{Error, Result, SeqNo, file_name};
+use koeldb_fs::{FileLock, FileSystem};
 use koeldb_lsm::version::{ManifestReport, ManifestTail, VersionSet, VersionSetOptions};
 
 use crate::column_family_data::ColumnFamilyData;
@@ -39,6 +39,7 @@ use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::spans;
 use crate::table_files::TableFiles;
 use crate::ttl::{self, TtlOptions};
+use crate::wal_set::Wal;
 use crate::write::commit::{ColumnFamilyMemtable, CommitState};
 use crate::write::recent_writes::RecentWrites;
 
@@ -123,24 +124,15 @@ impl Opening {
         if self.untrusted {
             self.check_kinds()?;
         }
-        let file_lock = match &self.secondary {
-            Some(secondary) => Some(self.prepare_own_directory(&secondary.own)?),
-            None if self.read_only => None,
-            None => Some(self.prepare_directory()?),
-        };
+        let file_lock = self.lock_directory()?;
         self.check_direct_writes()?;
         let info_log = Arc::new(self.info_log());
         let identity = self.create_or_check()?;
         let to_create = self.resolve_families()?;
-        let tail = match &self.secondary {
-            Some(_) => Some(self.tail()?),
-            None => None,
-        };
+        let secondary = self.secondary.as_ref();
+        let tail = secondary.map(|_| self.tail()).transpose()?;
         let (mut versions, manifest_report) = self.recover_versions(tail.as_ref())?;
-        let links = match &self.secondary {
-            Some(secondary) => self.links(secondary)?,
-            None => None,
-        };
+        let links = secondary.map_or(Ok(None), |secondary| self.links(secondary))?;
         self.check_logs(&versions)?;
         let identity = self.resolve_identity(&mut versions, identity.as_deref())?;
         let session_id = new_session_id();
@@ -159,74 +151,66 @@ impl Opening {
                 recovered?
             }
         };
-        let mut report = recovered.report.clone();
-        report.manifest_tail_dropped = manifest_report
-            .dropped_tail
-            .map(|tail| format!("{} at offset {}", tail.kind, tail.offset));
-        report.manifest_edits_dropped = manifest_report.dropped_group_edits;
-        let wal = if self.read_only {
-            None
-        } else {
-            Some(self.commit_recovery(&mut versions, &families, &recovered, &table_files)?)
-        };
-        if !self.read_only {
-            let log = wal.as_ref().map_or(0, |wal| wal.number);
-            let missing = to_create.into_iter().map(|(name, options)| {
-                let ttl = self.ttl.as_ref().map(|ttl| ttl.of(&name));
-                NewFamily { name, options, ttl }
-            });
-            for family in add_families(&mut versions, &table_files, log, missing.collect())? {
-                families.insert(family.id, family);
+        let mut report = recovered.report_with(&manifest_report);
+        let wal = match self.read_only {
+            true => None,
+            false => {
+                let wal =
+                    self.commit_recovery(&mut versions, &families, &recovered, &table_files)?;
+                let missing = self.with_ttl(to_create);
+                for family in add_families(&mut versions, &table_files, wal.number, missing)? {
+                    families.insert(family.id, family);
+                }
+                report.orphans_removed = self.remove_orphans(&mut versions, &report);
+                Some(wal)
             }
-        }
+        };
         let first_log = wal.as_ref().map(|wal| wal.number);
         let last_seqno = match &tail {
             Some(_) => 0,
             None => recovered.last_seqno.max(versions.last_seqno()),
         };
-        let commit = CommitState {
-            wal,
-            last_seqno,
-            wal_check_bytes: 0,
-            families: Arc::new(families.values().map(ColumnFamilyMemtable::of).collect()),
-            recent: RecentWrites::default(),
-        };
-        report.orphans_removed = if self.read_only {
-            Vec::new()
-        } else {
-            self.remove_orphans(&mut versions, &report)
-        };
-        let context = self.context(table_files, report, last_seqno);
         let default = families.get(&0).cloned();
-        let default = default
-            .ok_or_else(|| Error::corruption("the MANIFEST has no default column family"))?;
-        let undecided = recovered.undecided;
         let inner = Arc::new(DbInner::new(Parts {
-            context,
+            context: self.context(table_files, report, last_seqno),
             async_reads: self.async_reads(),
-            default,
+            default: default
+                .ok_or_else(|| Error::corruption("the MANIFEST has no default column family"))?,
+            commit: commit_state(wal, last_seqno, &families),
             families,
-            commit,
             versions,
             file_lock,
-            secondary: match (&self.secondary, tail) {
+            secondary: match (secondary, tail) {
                 (Some(secondary), Some(tail)) => Some(self.secondary(secondary, links, tail)),
                 _ => None,
             },
         }));
-        inner.prepared.adopt(undecided);
         if let Some(number) = first_log {
             inner.commit.wals.begin_with(number);
         }
-        if !recovered.kept.is_empty() {
-            inner.commit.wals.adopt(recovered.kept);
-            // Recovered memtables may be charged, or nearly full.
-            inner.commit.check_memtables_soon();
-        }
+        adopt(&inner, recovered);
         if let Some(secondary) = &inner.secondary {
             secondary.catch_up(&inner.commit, &inner.prepared)?;
         }
         self.finish(&inner)
+    }
+
+    /// Locks the directory that this process writes to, which must exist or be created.
+    fn lock_directory(&self) -> Result<Option<Box<dyn FileLock>>> {
+        match &self.secondary {
+            Some(secondary) => self.prepare_own_directory(&secondary.own).map(Some),
+            None if self.read_only => Ok(None),
+            None => self.prepare_directory().map(Some),
+        }
+    }
+
+    /// The column families to create, with their times to live.
+    fn with_ttl(&self, missing: Vec<ColumnFamilyToOpen>) -> Vec<NewFamily> {
+        let missing = missing.into_iter().map(|(name, options)| {
+            let ttl = self.ttl.as_ref().map(|ttl| ttl.of(&name));
+            NewFamily { name, options, ttl }
+        });
+        missing.collect()
     }
 
     /// Reads the MANIFEST: the state of the tree, and what the MANIFEST says about itself.
@@ -376,6 +360,31 @@ impl Opening {
                 },
             ),
         }
+    }
+}
+
+/// What commits begin with: the log, and the memtables that recovery has filled.
+fn commit_state(
+    wal: Option<Wal>,
+    last_seqno: SeqNo,
+    families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
+) -> CommitState {
+    CommitState {
+        wal,
+        last_seqno,
+        wal_check_bytes: 0,
+        families: Arc::new(families.values().map(ColumnFamilyMemtable::of).collect()),
+        recent: RecentWrites::default(),
+    }
+}
+
+/// Gives a database the undecided transactions and the logs that recovery left to it.
+fn adopt(inner: &DbInner, recovered: Recovered) {
+    inner.prepared.adopt(recovered.undecided);
+    if !recovered.kept.is_empty() {
+        inner.commit.wals.adopt(recovered.kept);
+        // Recovered memtables may be charged, or nearly full.
+        inner.commit.check_memtables_soon();
     }
 }
 

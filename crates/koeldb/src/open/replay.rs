@@ -15,7 +15,7 @@ use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{ProblemKind, RecordReader, RecoveryMode, survey};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::job::LiveSnapshots;
-use koeldb_lsm::version::VersionSet;
+use koeldb_lsm::version::{ManifestReport, VersionSet};
 use koeldb_memtable::Memtable;
 use koeldb_table::builder::TableReason;
 
@@ -47,6 +47,18 @@ pub(crate) struct Recovered {
     pub(crate) archive: Vec<FileNumber>,
     /// The prepared transactions that were neither committed nor rolled back.
     pub(crate) undecided: Vec<Section>,
+}
+
+impl Recovered {
+    /// The report of the recovery, with what was found in the MANIFEST.
+    pub(super) fn report_with(&self, manifest: &ManifestReport) -> RecoveryReport {
+        let dropped_tail = manifest.dropped_tail.as_ref();
+        let mut report = self.report.clone();
+        report.manifest_tail_dropped =
+            dropped_tail.map(|tail| format!("{} at offset {}", tail.kind, tail.offset));
+        report.manifest_edits_dropped = manifest.dropped_group_edits;
+        report
+    }
 }
 
 /// An irregularity in the logs that replay found.

@@ -9,67 +9,22 @@ use std::sync::Arc;
 
 use koeldb_base::cursor::Blocking;
 use koeldb_base::perf::{self, PerfMetric};
-use koeldb_base::range_del::RunTombstones;
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::tied::{Borrowing, Tied};
-use koeldb_base::{ArcRef, Cursor, Error, Fault, PinnedSlice, Result, SeqNo};
-use koeldb_lsm::cursor::{LevelCursor, MergingCursor};
-use koeldb_memtable::MemtableCursor;
-use koeldb_table::block_based::readahead::ahead::ScanLimits;
-use koeldb_table::block_based::readahead::scan_reads::{
-    SCAN_BYTES, ScanReads, ScanSuspended, TimeLimits,
-};
-use koeldb_table::block_based::readahead::scan_source::ScanSource;
-use koeldb_table::reader::{TableCursor, TableCursorOptions};
+use koeldb_base::{Error, Fault, PinnedSlice, Result, SeqNo};
+use koeldb_table::block_based::readahead::scan_reads::TimeLimits;
 use koeldb_table::source::Direction;
 
-use super::blocking_cursor::BlockingCursor;
 use super::options::ReadOptions;
 use super::prefix_use::PrefixUse;
-use super::scan::{Scan, ScanContext};
-use super::scan_tombstones::ScanTombstones;
+use super::scan::Scan;
+use super::scan_plan::{Runs, ScanPlan};
 use crate::env::Pool;
 use crate::inner::OpenColumnFamily;
 use crate::key_bounds::{IterateBounds, KeyBounds};
-use crate::options::{ReadTier, Switch};
 use crate::snapshot::Snapshot;
 use crate::super_version::{Hand, SuperVersion};
 use crate::ttl;
-
-/// A cursor over one sorted run of a scan.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "runs are made once a scan, and stepped often"
-)]
-pub(crate) enum RunCursor<'h> {
-    Memtable(MemtableCursor<'h>),
-    Table(TableCursor<'h, ScanSource>),
-    Level(LevelCursor<'h, ScanSource>),
-}
-
-macro_rules! each_run {
-    ($self:expr, $cursor:ident => $call:expr) => {
-        match $self {
-            RunCursor::Memtable($cursor) => $call,
-            RunCursor::Table($cursor) => $call,
-            RunCursor::Level($cursor) => $call,
-        }
-    };
-}
-
-/// Calls a move of the run's cursor; a memtable never suspends.
-macro_rules! each_move {
-    ($self:expr, $cursor:ident => $call:expr) => {
-        match $self {
-            RunCursor::Memtable($cursor) => $call.map_err(Fault::widen),
-            RunCursor::Table($cursor) => $call,
-            RunCursor::Level($cursor) => $call,
-        }
-    };
-}
-
-/// The merged runs of a column family.
-type Runs<'h> = BlockingCursor<MergingCursor<RunCursor<'h>>>;
 
 /// The scan of a cursor, which borrows from the pinned super-version; `None` before the first seek.
 struct CursorScan;
@@ -94,220 +49,6 @@ impl Pinned {
 
     fn super_version(&self) -> &SuperVersion {
         self.state.owner().super_version()
-    }
-}
-
-impl Cursor for RunCursor<'_> {
-    type Suspend = ScanSuspended;
-
-    #[inline]
-    fn valid(&self) -> bool {
-        each_run!(self, cursor => cursor.valid())
-    }
-
-    fn seek_to_first(&mut self) -> Result<(), Fault<ScanSuspended>> {
-        each_move!(self, cursor => cursor.seek_to_first())
-    }
-
-    fn seek_to_last(&mut self) -> Result<(), Fault<ScanSuspended>> {
-        each_move!(self, cursor => cursor.seek_to_last())
-    }
-
-    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<ScanSuspended>> {
-        each_move!(self, cursor => cursor.seek(target))
-    }
-
-    fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<ScanSuspended>> {
-        each_move!(self, cursor => cursor.seek_for_prev(target))
-    }
-
-    #[inline]
-    fn next(&mut self) -> Result<(), Fault<ScanSuspended>> {
-        each_move!(self, cursor => cursor.next())
-    }
-
-    #[inline]
-    fn prev(&mut self) -> Result<(), Fault<ScanSuspended>> {
-        each_move!(self, cursor => cursor.prev())
-    }
-
-    #[inline]
-    fn key(&self) -> &[u8] {
-        each_run!(self, cursor => cursor.key())
-    }
-
-    #[inline]
-    fn value(&self) -> &[u8] {
-        each_run!(self, cursor => cursor.value())
-    }
-
-    fn pinned_value(&self) -> PinnedSlice {
-        each_run!(self, cursor => cursor.pinned_value())
-    }
-}
-
-/// The fields of a cursor from which its scan is built.
-struct ScanPlan<'c> {
-    family: &'c OpenColumnFamily,
-    options: &'c ReadOptions,
-    bounds: &'c KeyBounds,
-    time_limits: TimeLimits,
-    prefix_use: PrefixUse,
-}
-
-impl ScanPlan<'_> {
-    /// Builds the scan of a super-version as of `seqno`.
-    fn build<'h>(
-        &self,
-        super_version: &'h SuperVersion,
-        seqno: SeqNo,
-    ) -> Result<Scan<'h, Runs<'h>>> {
-        let options = self.options;
-        if options.read_tier == ReadTier::Persisted {
-            return Err(Error::not_supported(
-                "ReadTier::Persisted is for point reads, not for scans",
-            ));
-        }
-        let limits = Arc::new(ScanLimits::new());
-        let reads = self.overlapping_reads();
-        let source = ScanSource::new(
-            options.block_read_options(&self.family.inner().context.table_files),
-            options.readahead_policy(&super_version.options),
-            Arc::clone(&limits),
-            reads.clone(),
-        );
-        let extractor = super_version.options.prefix_extractor.as_ref();
-        let table_options = TableCursorOptions {
-            prefix_extractor: extractor.filter(|_| self.prefix_use.filters()).cloned(),
-        };
-        let memtables = || {
-            let all = std::iter::once(&super_version.memtable).chain(&super_version.sealed);
-            all.filter(|memtable| !memtable.is_empty())
-        };
-        let levels = &super_version.version.levels;
-        let deep = levels
-            .iter()
-            .skip(1)
-            .filter(|level| !level.files.is_empty());
-        // The exact capacity: a cursor is large, and room for one more moves the allocation to a
-        // larger size class.
-        let mut runs =
-            Vec::with_capacity(memtables().count() + levels[0].files.len() + deep.count());
-        let mut tombstones = ScanTombstones::new(&self.family.data().order, seqno);
-        if !matches!(self.prefix_use, PrefixUse::None) {
-            tombstones.never_seek();
-        }
-        for memtable in memtables() {
-            let cursor = match (extractor, self.prefix_use) {
-                (None, _) | (_, PrefixUse::None) => memtable.borrowing_cursor(),
-                (Some(prefixes), PrefixUse::Bucket) => memtable.prefix_cursor(prefixes),
-                (Some(prefixes), PrefixUse::Filter | PrefixUse::OneWay(_)) => {
-                    memtable.filtered_prefix_cursor(prefixes)
-                }
-            };
-            runs.push(RunCursor::Memtable(cursor));
-            if !options.ignore_range_deletions {
-                for list in memtable.tombstone_lists() {
-                    let own = RunTombstones::new([list]);
-                    tombstones.extend(own.map(|own| (own, runs.len())));
-                }
-            }
-        }
-        if options.read_tier != ReadTier::Memtable {
-            let version = &super_version.version;
-            let tables = &super_version.tables;
-            if !options.ignore_range_deletions {
-                // The runs that are older than those of each list.
-                let of_tables = version.tombstones(tables)?.iter();
-                let first = runs.len() + 1;
-                tombstones.extend(of_tables.map(|(run, own)| (own.clone(), first + run)));
-            }
-            for file in &version.levels[0].files {
-                let reader = tables.reader(file, 0)?;
-                if !options.reads_table(&reader) {
-                    continue;
-                }
-                let source = source.clone();
-                // Pushed in each arm: a cursor is large, and a common place would cost a copy.
-                match reader {
-                    ArcRef::Borrowed(reader) => runs.push(RunCursor::Table(
-                        reader.borrowing_cursor(source, &table_options),
-                    )),
-                    ArcRef::Counted(reader) => {
-                        runs.push(RunCursor::Table(reader.cursor(source, &table_options)));
-                    }
-                }
-            }
-            for level in 1..version.levels.len() {
-                if !version.levels[level].files.is_empty() {
-                    let mut cursor = LevelCursor::new(
-                        version,
-                        level,
-                        tables,
-                        source.clone(),
-                        table_options.clone(),
-                    );
-                    if options.table_filter.is_some() {
-                        cursor = cursor.restricted(|reader| options.reads_table(reader))?;
-                    }
-                    runs.push(RunCursor::Level(cursor));
-                }
-            }
-        }
-        let order = self.family.data().order.clone();
-        let view = ScanContext {
-            order: order.clone(),
-            seqno,
-            merger: super_version.merger(),
-            tombstones,
-            prefix_extractor: match options.prefix_same_as_start {
-                true => extractor.map(|extractor| &**extractor),
-                false => None,
-            },
-            skips_before_seek: super_version.options.max_sequential_skip_in_iterations,
-            skippable_max: match options.max_skippable_internal_keys {
-                0 => u64::MAX,
-                max => max,
-            },
-            statistics: super_version.tables.context().statistics.as_ref(),
-            deleted_ranges: self
-                .sees_all_entries()
-                .then_some(&*super_version.deleted_ranges),
-        };
-        Ok(Scan::new(
-            BlockingCursor::new(MergingCursor::new(order, runs), reads),
-            view,
-            self.bounds.clone(),
-            limits,
-        ))
-    }
-
-    /// Whether the options leave out no table, memtable or range tombstone.
-    fn sees_all_entries(&self) -> bool {
-        let options = self.options;
-        matches!(self.prefix_use, PrefixUse::None)
-            && options.read_tier != ReadTier::Memtable
-            && options.table_filter.is_none()
-            && !options.ignore_range_deletions
-    }
-
-    /// Returns the engine of a scan that overlaps its device reads, if it does.
-    ///
-    /// This applies if it is requested, or if the choice is left to the engine and the system does
-    /// not cache reads; or if the scan has a time limit, since only reads of other threads can be
-    /// abandoned.
-    fn overlapping_reads(&self) -> Option<Arc<ScanReads>> {
-        let reads = &self.family.inner().reads;
-        let wanted = match self.options.async_io {
-            Switch::On => true,
-            Switch::Off => false,
-            Switch::Auto => reads.context.db_options.use_direct_reads,
-        };
-        let engine = &reads.scan_engine;
-        let blocks = self.options.block_read_options(&reads.context.table_files);
-        let overlaps = wanted && engine.is_parallel() || self.options.is_bounded();
-        (overlaps && !blocks.cache_only)
-            .then(|| ScanReads::new(engine, blocks, SCAN_BYTES, self.time_limits))
     }
 }
 

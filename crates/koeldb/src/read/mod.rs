@@ -11,6 +11,7 @@ mod operands;
 mod options;
 mod prefix_use;
 pub(crate) mod scan;
+mod scan_plan;
 mod scan_tombstones;
 mod stream;
 mod suspended;
