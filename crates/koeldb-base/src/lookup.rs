@@ -351,7 +351,11 @@ impl Lookup {
     /// # Errors
     /// The error of the merge operator, or `NotSupported` if operands were found without an
     /// operator.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "out of line, every read would make the merger that only operands need"
+    )]
+    #[inline(always)]
     pub fn finish(self, merger: Merger<'_>) -> Result<Option<PinnedSlice>> {
         // Destructures `self` so that only the value is copied.
         let Lookup {
