@@ -178,10 +178,15 @@ impl DbInner {
             leadership.commit.wal.take()
         };
         // A resume may have flushed what the close could not.
-        let families = self.families.all();
-        let is_durable = families
-            .iter()
-            .all(|family| !family.read(|state| state.has_unflushed()));
+        let flushed = flushed.or_else(|error| {
+            let families = self.families.all();
+            let has_unflushed =
+                |family: &Arc<ColumnFamilyData>| family.read(|state| state.has_unflushed());
+            match families.iter().any(has_unflushed) {
+                true => Err(error),
+                false => Ok(()),
+            }
+        });
         let synced = self.wals.close(wal);
         let verified = self.verify_manifest();
         self.tree.remove_obsolete_files();
@@ -194,7 +199,6 @@ impl DbInner {
         }
         self.context.info_log.info(format_args!("closed"));
         flushed
-            .or_else(|error| if is_durable { Ok(()) } else { Err(error) })
             .and(synced)
             .and(verified)
             .and(self.health.failure().map_or(Ok(()), Err))

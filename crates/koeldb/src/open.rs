@@ -363,7 +363,7 @@ impl Opening {
     }
 }
 
-/// What commits begin with: the log, and the memtables that recovery has filled.
+/// The initial state of the write queue's leader: the log, and the memtables filled by recovery.
 fn commit_state(
     wal: Option<Wal>,
     last_seqno: SeqNo,

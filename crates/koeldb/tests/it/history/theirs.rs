@@ -176,7 +176,7 @@ impl RocksDb {
             if self.process.output.read_line(&mut line).unwrap() == 0 {
                 return Err(match self.process.hangs.load(Ordering::Acquire) {
                     true => format!("{HANGS} {command}"),
-                    // What the virtual machine says of a signal, which names the native function.
+                    // The report of a fatal signal by the Java virtual machine, with the native function.
                     false => {
                         let last = lines.iter().filter(|line: &&String| line.starts_with('#'));
                         let last: Vec<_> = last.map(String::as_str).collect();
