@@ -27,9 +27,12 @@ use std::sync::atomic::compiler_fence;
 
 use crate::sync::{AtomicBool, Ordering, UnsafeCell, fence};
 
-/// Registers the process for `membarrier`; false if the system has no such call.
+/// Registers the process for `membarrier`, once; returns whether the system has this call.
+///
+/// In a process that already has several threads, Linux waits for all processors here, for some ten
+/// milliseconds. Who creates cells while others wait for them registers earlier.
 #[cfg(all(target_os = "linux", not(any(miri, loom))))]
-fn register() -> bool {
+pub fn register() -> bool {
     use std::sync::OnceLock;
 
     use rustix::thread::{MembarrierCommand, membarrier};
@@ -38,8 +41,9 @@ fn register() -> bool {
     *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
 }
 
+/// Registers nothing: the system has no `membarrier`.
 #[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
-fn register() -> bool {
+pub fn register() -> bool {
     false
 }
 

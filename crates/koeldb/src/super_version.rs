@@ -25,7 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock};
 
 use koeldb_base::SeqNo;
-use koeldb_base::biased::{Owner, Revoker, biased, revoke_idle};
+use koeldb_base::biased::{self, Owner, Revoker, biased, revoke_idle};
 use koeldb_base::merge_operator::Merger;
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
 use koeldb_lsm::{TableOpener, Version};
@@ -179,6 +179,8 @@ pub(crate) struct SuperVersionCell {
 
 impl SuperVersionCell {
     pub(crate) fn new(first: SuperVersion) -> Self {
+        // Here and not in the first read, which would wait for it.
+        biased::register();
         SuperVersionCell {
             validation: Validation {
                 id: NEXT_CELL.fetch_add(1, Ordering::Relaxed),
