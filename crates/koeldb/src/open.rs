@@ -41,6 +41,7 @@ use crate::table_files::TableFiles;
 use crate::ttl::{self, TtlOptions};
 use crate::wal_set::Wal;
 use crate::write::commit::{ColumnFamilyMemtable, CommitState};
+use crate::write::group_wait::GroupWait;
 use crate::write::recent_writes::RecentWrites;
 
 use crate::tree::{NewFamily, add_families};
@@ -375,6 +376,7 @@ fn commit_state(
         wal_check_bytes: 0,
         families: Arc::new(families.values().map(ColumnFamilyMemtable::of).collect()),
         recent: RecentWrites::default(),
+        group_wait: GroupWait::default(),
     }
 }
 

@@ -21,6 +21,7 @@ use koeldb_memtable::Memtable;
 
 use super::apply::position_of;
 use super::fold::MergeFolding;
+use super::group_wait::GroupWait;
 use super::low_priority::LowPriorityWrites;
 use super::queue::{Insertion, WriteQueue};
 use super::recent_writes::RecentWrites;
@@ -139,6 +140,8 @@ pub(crate) struct CommitState {
     pub(crate) families: Arc<Vec<ColumnFamilyMemtable>>,
     /// The keys of the latest writes, for the checks of optimistic commits.
     pub(crate) recent: RecentWrites,
+    /// The last synced group, for the wait of the next leader.
+    pub(crate) group_wait: GroupWait,
 }
 
 impl CommitState {

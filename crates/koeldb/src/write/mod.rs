@@ -17,6 +17,7 @@ pub(crate) mod commit;
 mod direct;
 mod flush;
 pub(crate) mod fold;
+pub(crate) mod group_wait;
 mod low_priority;
 pub(crate) mod marked_write;
 mod pipeline;

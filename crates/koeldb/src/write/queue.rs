@@ -34,19 +34,23 @@ use super::recent_writes::GroupCheck;
 use super::writer::{CommitMode, Phase, Writer, WriterId, Writers};
 use crate::batch::WriteBatch;
 use crate::options::DbOptions;
+use crate::wal_set::BATCHES_MAX;
 
 pub(crate) use group::CommitEnv;
 use group::insert_part;
 
-/// The number of spins of a writer whose batch is small and not logged.
+/// The number of spins of a writer whose batch is small and not logged, or synced.
 ///
-/// Its group takes a microsecond or two: if it takes longer, its leader is not running, and
-/// spinning threads may occupy the processor it needs.
+/// The group of the former takes a microsecond or two: if it takes longer, its leader is not running, and
+/// spinning threads may occupy the processor it needs. A sync takes longer than any spin, and the other
+/// members of its group need the processor.
 const SPINS_SMALL: u32 = if cfg!(loom) { 1 } else { 300 };
 /// The number of spins before a writer is counted among those that spin.
 const SPINS_QUICK: u32 = if cfg!(loom) { 1 } else { 100 };
 /// The number of spins in a microsecond, at least, on present processors.
 const SPINS_PER_MICRO: u64 = 20;
+/// The number of times that a leader yields while it waits for more members, whatever the clock says.
+const YIELDS_MAX: u32 = if cfg!(loom) { 1 } else { 10_000 };
 /// The size of the records of a small batch.
 const SMALL_BYTES: usize = 4 << 10;
 
@@ -108,6 +112,15 @@ enum Queued<'q> {
     Ended(Option<GroupCheck>),
     /// It leads, and has not written.
     Leads(Leadership<'q>),
+}
+
+/// The way in which a leader became one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Elected {
+    /// It found no leader; it may be a writer of the last group.
+    Now,
+    /// It waited while the last group was committed.
+    InTurn,
 }
 
 /// The queue of writers, and the state of the leader.
@@ -453,7 +466,10 @@ impl WriteQueue {
             return written;
         }
         if self.try_lead() {
-            return self.lead_alone(inner, records, count, mode);
+            return match mode.sync {
+                true => self.lead_synced(inner, records, count, mode),
+                false => self.lead_alone(inner, records, count, mode),
+            };
         }
         self.write_behind(inner, records, count, mode)
     }
@@ -490,6 +506,76 @@ impl WriteQueue {
         alone.map(|_| ())
     }
 
+    /// Commits a batch as the leader that was just elected, with the writers of the last synced group
+    /// that come back now.
+    #[inline(never)]
+    fn lead_synced(
+        &self,
+        inner: &Arc<impl CommitEnv>,
+        records: &[u8],
+        count: u32,
+        mode: CommitMode,
+    ) -> Result<()> {
+        let mut leadership = self.leadership(false);
+        self.await_last_group(&**inner, &mut leadership.commit, Elected::Now);
+        let claimed = self.is_awaited().then(|| self.writers.claim()).flatten();
+        let Some((id, writer)) = claimed else {
+            leadership.commit.group_wait.note(1, Duration::ZERO);
+            let alone = self.commit_alone(inner, leadership, records, count, mode);
+            return alone.map(drop);
+        };
+        writer.fill_request(records, count, mode, None);
+        writer.begin(Phase::Leading);
+        // Without a check it is the leader of its group.
+        let _ = self.lead_group(inner, leadership, (id, writer));
+        self.wait_for_end(writer, spins_for(records, mode));
+        writer.take_outcome(records.len())
+    }
+
+    /// Waits for the writers of the last synced group, which come back soon, before the next sync.
+    fn await_last_group(&self, inner: &impl CommitEnv, commit: &mut CommitState, elected: Elected) {
+        let Some(limits) = commit.group_wait.begin() else {
+            return;
+        };
+        let before = self.unlinked_count();
+        let expected = match elected {
+            Elected::Now => limits.writers - 1,
+            Elected::InTurn => before + limits.writers,
+        };
+        let expected = expected.min(BATCHES_MAX - 1);
+        if before >= expected {
+            return;
+        }
+        let mut waiting = before;
+        let begun = inner.now();
+        let mut last_came = begun;
+        for _ in 0..YIELDS_MAX {
+            yield_now();
+            let (count, now) = (self.unlinked_count(), inner.now());
+            if count > waiting {
+                (waiting, last_came) = (count, now);
+            }
+            if waiting >= expected
+                || now.saturating_sub(begun) >= limits.total
+                || now.saturating_sub(last_came) >= limits.gap
+            {
+                break;
+            }
+        }
+        commit.group_wait.end(waiting - before, expected - before);
+    }
+
+    /// Unlinks all waiting writers and counts them; called by the leader.
+    fn unlinked_count(&self) -> usize {
+        let mut unlinked = lock(&self.unlinked);
+        if self.newest.0.load(Ordering::Relaxed) != LED {
+            self.unlink_all(&mut unlinked);
+            self.has_unlinked
+                .store(!unlinked.is_empty(), Ordering::Relaxed);
+        }
+        unlinked.len()
+    }
+
     /// Whether a batch may be written without a leader; the gate for such writes may close meanwhile.
     #[inline]
     fn may_pass_gate(&self, records: &[u8], count: u32, mode: CommitMode) -> bool {
@@ -516,12 +602,7 @@ impl WriteQueue {
         let Some((id, writer)) = self.claim_or_lead(left)? else {
             return Ok(Queued::Leads(self.leadership(reopens)));
         };
-        {
-            let mut request = lock(&writer.request);
-            request.records.clear();
-            request.records.extend_from_slice(records);
-            (request.count, request.mode, request.check) = (count, mode, check);
-        }
+        writer.fill_request(records, count, mode, check);
         writer.begin(Phase::Waiting);
         if !self.link(id, writer) {
             writer.take_outcome(records.len())?;
@@ -542,7 +623,10 @@ impl WriteQueue {
                 return Ok(Queued::Ended(None));
             }
             Phase::Leading => {
-                let leadership = self.leadership(false);
+                let mut leadership = self.leadership(false);
+                if mode.sync {
+                    self.await_last_group(&**inner, &mut leadership.commit, Elected::InTurn);
+                }
                 if let Some(leadership) = self.lead_group(inner, leadership, (id, writer)) {
                     writer.take_outcome(records.len())?;
                     return Ok(Queued::Leads(leadership));
@@ -660,7 +744,11 @@ impl WriteQueue {
 /// The spins of a writer of `records`.
 fn spins_for(records: &[u8], mode: CommitMode) -> u32 {
     let is_short = mode.disable_wal && records.len() <= SMALL_BYTES;
-    if is_short { SPINS_SMALL } else { SPINS }
+    if is_short || mode.sync {
+        SPINS_SMALL
+    } else {
+        SPINS
+    }
 }
 
 #[cfg(all(test, loom))]

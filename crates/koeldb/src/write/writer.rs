@@ -194,6 +194,20 @@ impl Writer {
         self.is_claimed.store(false, Ordering::Release);
     }
 
+    /// Fills the request of a writer that nobody else knows.
+    pub(super) fn fill_request(
+        &self,
+        records: &[u8],
+        count: u32,
+        mode: CommitMode,
+        check: Option<GroupCheck>,
+    ) {
+        let mut request = lock(&self.request);
+        request.records.clear();
+        request.records.extend_from_slice(records);
+        (request.count, request.mode, request.check) = (count, mode, check);
+    }
+
     /// Sets the phase of a writer that nobody else knows.
     pub(super) fn begin(&self, phase: Phase) {
         self.signal.state.store(phase as u32, Ordering::Relaxed);

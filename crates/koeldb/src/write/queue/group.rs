@@ -68,6 +68,9 @@ pub(crate) trait CommitEnv: Send + Sync + 'static {
     /// Returns how long a write may wait before it calls again; an error if it must not wait.
     fn remaining_wait(&self, mode: CommitMode) -> Result<Duration>;
 
+    /// The time, for the duration of a sync.
+    fn now(&self) -> Duration;
+
     /// Whether a write without a log needs nothing of a leader but numbers.
     fn may_write_directly(&self) -> bool;
 
@@ -382,7 +385,12 @@ impl WriteQueue {
             count += request.count;
             bytes += request.records.len();
         }
+        let begun = mode.sync.then(|| inner.now());
         let first = inner.commit_group(commit, &records[..members.len()], count, mode)?;
+        if let Some(begun) = begun {
+            let took = inner.now().saturating_sub(begun);
+            commit.group_wait.note(members.len(), took);
+        }
         inner.count_committed(members.len(), bytes, mode);
         Ok(first)
     }
@@ -603,6 +611,10 @@ impl CommitEnv for CommitPipeline {
     fn remaining_wait(&self, mode: CommitMode) -> Result<Duration> {
         // A leader may wait for memory; stalled writes wait before they are queued.
         self.remaining_of(mode, || self.is_out_of_memory())
+    }
+
+    fn now(&self) -> Duration {
+        self.context.clock.now()
     }
 
     fn may_write_directly(&self) -> bool {

@@ -6,6 +6,7 @@ use koeldb_base::{Error, ErrorKind};
 use super::*;
 use crate::health::failures::Failures;
 use crate::write::commit::ColumnFamilyMemtable;
+use crate::write::group_wait::GroupWait;
 use crate::write::recent_writes::{KeyHash, RecentWrites};
 
 const WRITES_MAX: usize = 4;
@@ -153,6 +154,10 @@ impl CommitEnv for Model {
         }
     }
 
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn may_write_directly(&self) -> bool {
         !self.failures.is_any() && !self.is_closing.load(Ordering::Acquire)
     }
@@ -168,6 +173,7 @@ impl Model {
             wal_check_bytes: 0,
             families: Arc::default(),
             recent: RecentWrites::default(),
+            group_wait: GroupWait::default(),
         };
         Arc::new(Model {
             queue: WriteQueue::new(commit, insertion, 1 << 20),
@@ -200,6 +206,14 @@ impl Model {
     fn write_unlogged(self: &Arc<Self>, number: u8) -> Result<()> {
         let mode = CommitMode {
             disable_wal: true,
+            ..CommitMode::default()
+        };
+        self.write_as(number, mode)
+    }
+
+    fn write_synced(self: &Arc<Self>, number: u8) -> Result<()> {
+        let mode = CommitMode {
+            sync: true,
             ..CommitMode::default()
         };
         self.write_as(number, mode)
@@ -311,6 +325,28 @@ fn members_insert_their_own_and_groups_are_published_in_order() {
 #[test]
 fn unordered_groups_find_their_own_writes() {
     three_writers("write queue, unordered", Insertion::Unordered);
+}
+
+#[test]
+fn a_synced_leader_waits_for_the_writers_of_the_last_group() {
+    for insertion in [Insertion::Alone, Insertion::Shared, Insertion::Pipelined] {
+        explore("write queue, synced", move || {
+            let model = Model::new(insertion, Fault::default());
+            let mut leadership = model.queue.lead();
+            let wait = &mut leadership.commit.group_wait;
+            wait.note(2, Duration::from_millis(1));
+            drop(leadership);
+            let other = {
+                let model = Arc::clone(&model);
+                spawn(move || model.write_synced(1).unwrap())
+            };
+            model.write_synced(2).unwrap();
+            model.write_synced(3).unwrap();
+            other.join().unwrap();
+            assert_eq!(model.visible.load(Ordering::Acquire), 3);
+            model.read();
+        });
+    }
 }
 
 #[test]
