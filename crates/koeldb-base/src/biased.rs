@@ -30,7 +30,7 @@ use crate::sync::{AtomicBool, Ordering, UnsafeCell, fence};
 /// Registers the process for `membarrier`, once; returns whether the system has this call.
 ///
 /// In a process that already has several threads, Linux waits for all processors here, for some ten
-/// milliseconds. Who creates cells while others wait for them registers earlier.
+/// milliseconds. Call it where that does not matter, when a database is opened, for example.
 #[cfg(all(target_os = "linux", not(any(miri, loom))))]
 pub fn register() -> bool {
     use std::sync::OnceLock;

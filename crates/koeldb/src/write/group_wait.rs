@@ -2,70 +2,92 @@
 //!
 //! A sync takes as long for many writers as for one. The writers of a group come back soon after it
 //! ends, but the next sync has begun by then: half of them share a sync, and each write takes two. So
-//! a leader waits until as many writers have come back as the last synced group had, at most as long as
-//! its sync took, and no longer than a quarter of that for the next one to come. If few come back, more
-//! and more groups do not wait.
+//! a leader waits until as many writers have queued as there were at the end of the last sync: at
+//! most as long as that sync took, at most 1 ms, and at most a quarter of that without a new writer.
+//! After waits in vain, and groups that had no place for all, 1, 2, 4, … 64 groups do not wait.
 
 use std::time::Duration;
 
 /// The longest wait.
 const WAIT_MAX: Duration = Duration::from_millis(1);
+/// The duration of a sync below which no leader waits.
+const SYNC_MIN: Duration = Duration::from_micros(20);
 /// The most groups that do not wait after one that waited in vain.
-const SKIPPED_MAX: u32 = 64;
+const SKIPS_MAX: u32 = 64;
 
 /// The bounds of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaitLimits {
-    /// The number of writers that may come back.
-    pub(super) writers: usize,
+    /// The number of other writers that may queue.
+    pub(super) others: usize,
     pub(super) total: Duration,
-    /// The bound of the time in which nobody comes.
+    /// The bound of the time without a new writer.
     pub(super) gap: Duration,
 }
 
-/// What the leader of a synced group knows of the one before it.
+/// What the leader of a synced group knows of the last one.
 #[derive(Debug, Default)]
 pub(crate) struct GroupWait {
-    /// The number of writers of the last synced group.
+    /// The number of writers at the end of the last sync: the members of its group, none of which was
+    /// back yet, and those that waited.
     writers: usize,
-    /// The time that its log write and sync took.
+    /// The time that the log write and sync took.
     took: Duration,
-    /// The number of groups that do not wait, and of those left of them.
-    skipped: u32,
+    /// The number of groups that did not wait after the last one that waited in vain; it doubles.
+    skips: u32,
+    /// The number of coming groups that do not wait.
     skips_left: u32,
 }
 
 impl GroupWait {
-    /// The bounds of the wait of a leader; `None` if it does not wait.
+    /// Returns the bounds of the wait of a leader; `None` if it does not wait.
     pub(super) fn begin(&mut self) -> Option<WaitLimits> {
+        if self.writers < 2 || self.took < SYNC_MIN {
+            return None;
+        }
         if self.skips_left > 0 {
             self.skips_left -= 1;
             return None;
         }
         let total = self.took.min(WAIT_MAX);
-        (self.writers > 0 && !total.is_zero()).then_some(WaitLimits {
-            writers: self.writers,
+        Some(WaitLimits {
+            others: self.writers - 1,
             total,
             gap: total / 4,
         })
     }
 
-    /// Notes how many of the expected writers came back.
-    pub(super) fn end(&mut self, came: usize, expected: usize) {
-        self.skipped = match came * 2 >= expected {
-            true => 0,
-            false => (self.skipped * 2).clamp(1, SKIPPED_MAX),
-        };
-        self.skips_left = self.skipped;
+    /// Notes that `came` of the awaited writers queued within `waited`.
+    ///
+    /// A wait beyond its bounds means that others need the processors.
+    pub(super) fn end(
+        &mut self,
+        came: usize,
+        awaited: usize,
+        limits: WaitLimits,
+        waited: Duration,
+    ) {
+        if came * 4 >= awaited * 3 && waited <= limits.total {
+            self.skips = 0;
+        } else {
+            self.back_off();
+        }
     }
 
-    /// Notes a synced group.
+    /// Lets the next groups not wait.
+    pub(super) fn back_off(&mut self) {
+        self.skips = (self.skips * 2).clamp(1, SKIPS_MAX);
+        self.skips_left = self.skips;
+    }
+
+    /// Notes a sync at whose end there were `writers`.
     pub(super) fn note(&mut self, writers: usize, took: Duration) {
         (self.writers, self.took) = (writers, took);
     }
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 
@@ -76,33 +98,46 @@ mod tests {
         let mut wait = GroupWait::default();
         assert_eq!(wait.begin(), None);
         wait.note(4, SYNC);
-        let limits = wait.begin().unwrap();
-        assert_eq!(
-            (limits.writers, limits.total, limits.gap),
-            (4, SYNC, SYNC / 4)
-        );
+        let limits = WaitLimits {
+            others: 3,
+            total: SYNC,
+            gap: SYNC / 4,
+        };
+        assert_eq!(wait.begin(), Some(limits));
         wait.note(4, Duration::from_secs(1));
         assert_eq!(wait.begin().unwrap().total, WAIT_MAX);
-        // A sync that takes no time is not worth a wait.
-        wait.note(4, Duration::ZERO);
+        // A writer that is alone waits for nobody, and nobody for a sync that takes no time.
+        wait.note(1, SYNC);
+        assert_eq!(wait.begin(), None);
+        wait.note(4, SYNC_MIN / 2);
         assert_eq!(wait.begin(), None);
     }
 
     #[test]
     fn waits_in_vain_become_rare() {
         let mut wait = GroupWait::default();
-        wait.note(4, SYNC);
+        wait.note(5, SYNC);
         let mut waits = 0;
         for _ in 0..1000 {
-            if wait.begin().is_some() {
+            if let Some(limits) = wait.begin() {
                 waits += 1;
-                wait.end(1, 4);
+                wait.end(2, 4, limits, SYNC);
             }
         }
         // After 1, 2, 4, 8, 16, 32 groups, and then after every 64.
         assert_eq!(waits, 21);
-        while wait.begin().is_none() {}
-        wait.end(2, 4);
+        let next = |wait: &mut GroupWait| loop {
+            if let Some(limits) = wait.begin() {
+                return limits;
+            }
+        };
+        let limits = next(&mut wait);
+        wait.end(3, 4, limits, SYNC);
         assert!(wait.begin().is_some());
+        wait.end(4, 4, limits, SYNC * 2);
+        assert_eq!(wait.begin(), None, "others need the processors");
+        assert!(wait.begin().is_some());
+        wait.back_off();
+        assert_eq!(wait.begin(), None, "a group had no place for all");
     }
 }

@@ -41,10 +41,10 @@ use group::insert_part;
 
 /// The number of spins of a writer whose batch is small and not logged, or synced.
 ///
-/// The group of the former takes a microsecond or two: if it takes longer, its leader is not running, and
-/// spinning threads may occupy the processor it needs. A sync takes longer than any spin, and the other
-/// members of its group need the processor.
-const SPINS_SMALL: u32 = if cfg!(loom) { 1 } else { 300 };
+/// A group without a log takes a microsecond or two: if it takes longer, its leader is not running, and
+/// spinning threads may occupy the processor it needs. A sync takes longer than a writer may spin, and
+/// the other members of its group need the processor.
+const SPINS_SHORT: u32 = if cfg!(loom) { 1 } else { 300 };
 /// The number of spins before a writer is counted among those that spin.
 const SPINS_QUICK: u32 = if cfg!(loom) { 1 } else { 100 };
 /// The number of spins in a microsecond, at least, on present processors.
@@ -112,15 +112,6 @@ enum Queued<'q> {
     Ended(Option<GroupCheck>),
     /// It leads, and has not written.
     Leads(Leadership<'q>),
-}
-
-/// The way in which a leader became one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Elected {
-    /// It found no leader; it may be a writer of the last group.
-    Now,
-    /// It waited while the last group was committed.
-    InTurn,
 }
 
 /// The queue of writers, and the state of the leader.
@@ -506,8 +497,7 @@ impl WriteQueue {
         alone.map(|_| ())
     }
 
-    /// Commits a batch as the leader that was just elected, with the writers of the last synced group
-    /// that come back now.
+    /// Commits a synced batch as the leader that was just elected, with writers that queue meanwhile.
     #[inline(never)]
     fn lead_synced(
         &self,
@@ -517,56 +507,56 @@ impl WriteQueue {
         mode: CommitMode,
     ) -> Result<()> {
         let mut leadership = self.leadership(false);
-        self.await_last_group(&**inner, &mut leadership.commit, Elected::Now);
-        let claimed = self.is_awaited().then(|| self.writers.claim()).flatten();
-        let Some((id, writer)) = claimed else {
-            leadership.commit.group_wait.note(1, Duration::ZERO);
+        self.await_others(&**inner, &mut leadership.commit);
+        // Nobody joins the group of a large batch.
+        let may_join = self.is_awaited() && records.len() < self.group_bytes_max;
+        let Some((id, writer)) = may_join.then(|| self.writers.claim()).flatten() else {
             let alone = self.commit_alone(inner, leadership, records, count, mode);
             return alone.map(drop);
         };
         writer.fill_request(records, count, mode, None);
         writer.begin(Phase::Leading);
-        // Without a check it is the leader of its group.
+        // It returns leadership only if the leader's check is unsure; there is none.
         let _ = self.lead_group(inner, leadership, (id, writer));
         self.wait_for_end(writer, spins_for(records, mode));
         writer.take_outcome(records.len())
     }
 
-    /// Waits for the writers of the last synced group, which come back soon, before the next sync.
-    fn await_last_group(&self, inner: &impl CommitEnv, commit: &mut CommitState, elected: Elected) {
-        let Some(limits) = commit.group_wait.begin() else {
+    /// Waits, before a sync, for the writers that there were at the end of the last one.
+    fn await_others(&self, inner: &impl CommitEnv, commit: &mut CommitState) {
+        // Also without a second processor, which the others need.
+        let may_wait = self.spinners_max > 0;
+        let Some(limits) = may_wait.then(|| commit.group_wait.begin()).flatten() else {
             return;
         };
+        let expected = limits.others.min(BATCHES_MAX - 1);
         let before = self.unlinked_count();
-        let expected = match elected {
-            Elected::Now => limits.writers - 1,
-            Elected::InTurn => before + limits.writers,
-        };
-        let expected = expected.min(BATCHES_MAX - 1);
-        if before >= expected {
-            return;
-        }
         let mut waiting = before;
         let begun = inner.now();
-        let mut last_came = begun;
+        let (mut now, mut last_came) = (begun, begun);
         for _ in 0..YIELDS_MAX {
-            yield_now();
-            let (count, now) = (self.unlinked_count(), inner.now());
-            if count > waiting {
-                (waiting, last_came) = (count, now);
-            }
             if waiting >= expected
                 || now.saturating_sub(begun) >= limits.total
                 || now.saturating_sub(last_came) >= limits.gap
             {
                 break;
             }
+            yield_now();
+            let count = self.unlinked_count();
+            now = inner.now();
+            if count > waiting {
+                (waiting, last_came) = (count, now);
+            }
         }
-        commit.group_wait.end(waiting - before, expected - before);
+        let awaited = expected.saturating_sub(before);
+        let waited = now.saturating_sub(begun);
+        commit
+            .group_wait
+            .end(waiting - before, awaited, limits, waited);
     }
 
     /// Unlinks all waiting writers and counts them; called by the leader.
-    fn unlinked_count(&self) -> usize {
+    pub(super) fn unlinked_count(&self) -> usize {
         let mut unlinked = lock(&self.unlinked);
         if self.newest.0.load(Ordering::Relaxed) != LED {
             self.unlink_all(&mut unlinked);
@@ -625,7 +615,7 @@ impl WriteQueue {
             Phase::Leading => {
                 let mut leadership = self.leadership(false);
                 if mode.sync {
-                    self.await_last_group(&**inner, &mut leadership.commit, Elected::InTurn);
+                    self.await_others(&**inner, &mut leadership.commit);
                 }
                 if let Some(leadership) = self.lead_group(inner, leadership, (id, writer)) {
                     writer.take_outcome(records.len())?;
@@ -745,7 +735,7 @@ impl WriteQueue {
 fn spins_for(records: &[u8], mode: CommitMode) -> u32 {
     let is_short = mode.disable_wal && records.len() <= SMALL_BYTES;
     if is_short || mode.sync {
-        SPINS_SMALL
+        SPINS_SHORT
     } else {
         SPINS
     }

@@ -2,7 +2,8 @@
 //!
 //! The leader takes the writers that wait into its group and writes all of them to the log as one
 //! record. Then each member inserts its own entries, and the [`Pipeline`](crate::write::pipeline::Pipeline)
-//! publishes groups in order. A writer that finds no leader commits its batch alone, without a copy.
+//! publishes groups in order. A writer that finds no leader commits its batch alone, without a copy,
+//! unless it syncs and others wait.
 //! A member that sleeps is not woken to insert: the leader inserts for it.
 
 use std::sync::Arc;
@@ -68,7 +69,7 @@ pub(crate) trait CommitEnv: Send + Sync + 'static {
     /// Returns how long a write may wait before it calls again; an error if it must not wait.
     fn remaining_wait(&self, mode: CommitMode) -> Result<Duration>;
 
-    /// The time, for the duration of a sync.
+    /// Returns the monotonic time.
     fn now(&self) -> Duration;
 
     /// Whether a write without a log needs nothing of a leader but numbers.
@@ -330,6 +331,9 @@ impl WriteQueue {
                 request,
             });
         }
+        if mode.sync && !unlinked.is_empty() {
+            commit.group_wait.back_off();
+        }
         self.has_unlinked
             .store(!unlinked.is_empty(), Ordering::Relaxed);
         Some((members, mode))
@@ -385,12 +389,7 @@ impl WriteQueue {
             count += request.count;
             bytes += request.records.len();
         }
-        let begun = mode.sync.then(|| inner.now());
         let first = inner.commit_group(commit, &records[..members.len()], count, mode)?;
-        if let Some(begun) = begun {
-            let took = inner.now().saturating_sub(begun);
-            commit.group_wait.note(members.len(), took);
-        }
         inner.count_committed(members.len(), bytes, mode);
         Ok(first)
     }
@@ -534,7 +533,13 @@ impl CommitEnv for CommitPipeline {
             )));
         }
         if !mode.disable_wal && bytes() > 0 {
+            let begun = mode.sync.then(|| self.now());
             self.write_log(commit, first, records, (count, count), mode.sync)?;
+            if let Some(begun) = begun {
+                let writers = records.len() + self.queue.unlinked_count();
+                let took = self.now().saturating_sub(begun);
+                commit.group_wait.note(writers, took);
+            }
         } else if mode.sync {
             self.wals.sync(commit.wal()?)?;
         } else if count > 0 {

@@ -327,25 +327,46 @@ fn unordered_groups_find_their_own_writes() {
     three_writers("write queue, unordered", Insertion::Unordered);
 }
 
+/// Runs two synced writers beside another one, whose leaders wait for each other.
+fn synced_writers(insertion: Insertion, fault: Fault) {
+    explore("write queue, synced", move || {
+        let model = Model::new(insertion, fault);
+        let mut leadership = model.queue.lead();
+        let wait = &mut leadership.commit.group_wait;
+        wait.note(2, Duration::from_millis(1));
+        drop(leadership);
+        let other = {
+            let model = Arc::clone(&model);
+            spawn(move || model.write_synced(1).is_ok())
+        };
+        let own = [2, 3].map(|number| model.write_synced(number).is_ok());
+        let acknowledged = usize::from(own[0]) + usize::from(own[1]);
+        let acknowledged = acknowledged + usize::from(other.join().unwrap());
+        assert_eq!(model.visible.load(Ordering::Acquire), acknowledged as u64);
+        assert!(fault.log.is_some() || fault.insert.is_some() || acknowledged == 3);
+        model.read();
+    });
+}
+
 #[test]
 fn a_synced_leader_waits_for_the_writers_of_the_last_group() {
-    for insertion in [Insertion::Alone, Insertion::Shared, Insertion::Pipelined] {
-        explore("write queue, synced", move || {
-            let model = Model::new(insertion, Fault::default());
-            let mut leadership = model.queue.lead();
-            let wait = &mut leadership.commit.group_wait;
-            wait.note(2, Duration::from_millis(1));
-            drop(leadership);
-            let other = {
-                let model = Arc::clone(&model);
-                spawn(move || model.write_synced(1).unwrap())
-            };
-            model.write_synced(2).unwrap();
-            model.write_synced(3).unwrap();
-            other.join().unwrap();
-            assert_eq!(model.visible.load(Ordering::Acquire), 3);
-            model.read();
-        });
+    for insertion in [
+        Insertion::Alone,
+        Insertion::Shared,
+        Insertion::Pipelined,
+        Insertion::Unordered,
+    ] {
+        synced_writers(insertion, Fault::default());
+    }
+}
+
+#[test]
+fn a_synced_group_that_fails_is_not_acknowledged() {
+    let faults = [(Some(1), None), (None, Some(1))];
+    for (log, insert) in faults {
+        for insertion in [Insertion::Shared, Insertion::Pipelined] {
+            synced_writers(insertion, Fault { log, insert });
+        }
     }
 }
 
