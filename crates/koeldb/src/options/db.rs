@@ -324,7 +324,8 @@ option_section! {
         /// The WAL damage that recovery tolerates.
         [honoured fixed "<=5.4"] wal_recovery_mode: RecoveryMode = RecoveryMode::PointInTime, "",
             set_wal_recovery_mode(value: RecoveryMode), get_wal_recovery_mode;
-        /// Waiting writers spin before they block, on all processors but one.
+        /// Waiting writers spin before they block, on all processors but one; before a sync, a leader waits
+        /// until the writers of the last synced group have queued, at most 1 ms.
         [honoured fixed "<=5.4"] enable_write_thread_adaptive_yield: bool = true, "",
             set_enable_write_thread_adaptive_yield(on: bool), get_enable_write_thread_adaptive_yield;
         /// A yield longer than this counts as contention.
