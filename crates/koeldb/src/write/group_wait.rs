@@ -25,7 +25,8 @@ pub(super) struct WaitLimits {
     pub(super) gap: Duration,
 }
 
-/// What the leader of a synced group knows of the last one.
+/// The state that determines the wait of the next leader: the last sync, and the result of the last
+/// wait.
 #[derive(Debug, Default)]
 pub(crate) struct GroupWait {
     /// The number of writers at the end of the last sync: the members of its group, none of which was

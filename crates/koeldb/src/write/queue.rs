@@ -457,7 +457,8 @@ impl WriteQueue {
             return written;
         }
         if self.try_lead() {
-            return match mode.sync {
+            // Nobody joins the group of a large batch.
+            return match mode.sync && records.len() < self.group_bytes_max {
                 true => self.lead_synced(inner, records, count, mode),
                 false => self.lead_alone(inner, records, count, mode),
             };
@@ -508,9 +509,8 @@ impl WriteQueue {
     ) -> Result<()> {
         let mut leadership = self.leadership(false);
         self.await_others(&**inner, &mut leadership.commit);
-        // Nobody joins the group of a large batch.
-        let may_join = self.is_awaited() && records.len() < self.group_bytes_max;
-        let Some((id, writer)) = may_join.then(|| self.writers.claim()).flatten() else {
+        let claimed = self.is_awaited().then(|| self.writers.claim()).flatten();
+        let Some((id, writer)) = claimed else {
             let alone = self.commit_alone(inner, leadership, records, count, mode);
             return alone.map(drop);
         };
@@ -524,7 +524,7 @@ impl WriteQueue {
 
     /// Waits, before a sync, for the writers that there were at the end of the last one.
     fn await_others(&self, inner: &impl CommitEnv, commit: &mut CommitState) {
-        // Also without a second processor, which the others need.
+        // Not if writers must not spin, and not on one processor, which the others need.
         let may_wait = self.spinners_max > 0;
         let Some(limits) = may_wait.then(|| commit.group_wait.begin()).flatten() else {
             return;

@@ -340,9 +340,9 @@ fn synced_writers(insertion: Insertion, fault: Fault) {
             spawn(move || model.write_synced(1).is_ok())
         };
         let own = [2, 3].map(|number| model.write_synced(number).is_ok());
-        let acknowledged = usize::from(own[0]) + usize::from(own[1]);
-        let acknowledged = acknowledged + usize::from(other.join().unwrap());
-        assert_eq!(model.visible.load(Ordering::Acquire), acknowledged as u64);
+        let all = [own[0], own[1], other.join().unwrap()];
+        let acknowledged = all.map(u64::from).iter().sum::<u64>();
+        assert_eq!(model.visible.load(Ordering::Acquire), acknowledged);
         assert!(fault.log.is_some() || fault.insert.is_some() || acknowledged == 3);
         model.read();
     });
