@@ -5,7 +5,7 @@
 //! ```
 //!
 //! `t`: pessimistic transactions, `o`: optimistic ones; then the number of threads and the
-//! increments of each. `docs/randomtransaction.cc` does the same through RocksDB (modes `T`, `O`).
+//! increments of each. `benchmarks/randomtransaction.cc` does the same through RocksDB (modes `T`, `O`).
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,

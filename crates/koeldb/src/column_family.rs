@@ -641,16 +641,13 @@ impl ColumnFamily {
     /// # Errors
     /// If a table cannot be opened.
     pub fn approximate_sizes<R: IterateBounds + Clone>(&self, ranges: &[R]) -> Result<Vec<u64>> {
-        ranges
-            .iter()
-            .map(|range| {
-                let bounds = range
-                    .clone()
-                    .into_bounds(&self.data().order)
-                    .unwrap_or_default();
-                property::approximate_size(self.data(), &bounds)
-            })
-            .collect()
+        let data = self.data();
+        let bounds_of = |range: &R| range.clone().into_bounds(&data.order).unwrap_or_default();
+        let all: Vec<_> = ranges.iter().map(bounds_of).collect();
+        data.super_version.with(|current| {
+            let size = |bounds| property::approximate_size(data, &current.version, bounds);
+            all.iter().map(size).collect()
+        })
     }
 }
 

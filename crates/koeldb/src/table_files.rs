@@ -202,22 +202,7 @@ impl TableFiles {
     ) -> Result<FlushResult> {
         let options = family.options();
         let tombstones = self.prepare_memtables(family, &options, memtables, reason);
-        let mut context = self.build_context(
-            family,
-            &options,
-            TableDestination {
-                level: 0,
-                base_level: 0,
-                bottommost: false,
-                reason,
-                target_file_bytes: 0,
-            },
-        );
-        if options.compressed_percent().is_some() {
-            context.compression = Compression::None;
-        }
-        let flushed = memtables.iter().map(|memtable| memtable.largest_seqno());
-        context.set_flushed_seqno(flushed.max().unwrap_or(0));
+        let context = self.flush_context(family, &options, memtables, reason);
         let checks = OutputChecks::of_flush(&options);
         let reporter = TableReporter::new(self, job_id, &family.name, reason);
         let next_file_number = || -> FileNumber { reporter.begin() };
@@ -284,6 +269,30 @@ impl TableFiles {
             ..JobTotals::default()
         });
         Ok(flush)
+    }
+
+    /// Returns the settings of the table of a flush.
+    fn flush_context(
+        &self,
+        family: &ColumnFamilyData,
+        options: &ColumnFamilyOptions,
+        memtables: &[Arc<Memtable>],
+        reason: TableReason,
+    ) -> TableBuildContext {
+        let place = TableDestination {
+            level: 0,
+            base_level: 0,
+            bottommost: false,
+            reason,
+            target_file_bytes: 0,
+        };
+        let mut context = self.build_context(family, options, place);
+        if options.compressed_percent().is_some() {
+            context.compression = Compression::None;
+        }
+        let flushed = memtables.iter().map(|memtable| memtable.largest_seqno());
+        context.set_flushed_seqno(flushed.max().unwrap_or(0));
+        context
     }
 
     /// Sorts memtables for their flush, and logs their buckets; returns their range tombstones.

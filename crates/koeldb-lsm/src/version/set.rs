@@ -17,26 +17,29 @@
 //! next edit begins a new MANIFEST. If CURRENT cannot be replaced, both MANIFESTs are kept
 //! ([`VersionSet::oldest_manifest`]) until a later one is in force.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod access;
+mod counters;
+mod manifest_writes;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
-use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_log::RecordWriter;
 
 use super::builder::{MissingEpochs, VersionBuilder};
 use super::column_family::{ColumnFamilySpec, ColumnFamilyVersions, FileNumbers};
-use super::edit::{
-    ColumnFamilyChange, FAMILY_NAME_BYTES_MAX, FILE_NUMBER_MAX, VersionEdit, WalAddition,
-};
+use super::edit::{ColumnFamilyChange, FAMILY_NAME_BYTES_MAX, FILE_NUMBER_MAX, VersionEdit};
 use super::recovery::{self, Recovered};
 use super::tail::ManifestTail;
 use super::version::Version;
-use crate::current::{read_current, write_current};
-use crate::manifest::{self, ColumnFamilySnapshot, ManifestReader, ManifestSnapshot};
+use crate::current::read_current;
+use crate::manifest;
+
+pub use access::LiveFiles;
 
 /// The settings of a version set.
 #[derive(Clone, Debug)]
@@ -68,23 +71,6 @@ impl Default for VersionSetOptions {
             readahead_bytes: 0,
             other_directories: Vec::new(),
         }
-    }
-}
-
-/// The files that any version in use needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LiveFiles {
-    /// The numbers of live tables.
-    pub tables: HashSet<FileNumber>,
-    /// The numbers of live blob files.
-    pub blob_files: HashSet<FileNumber>,
-}
-
-impl LiveFiles {
-    fn add(&mut self, version: &Version) {
-        self.tables
-            .extend(version.files().map(|(_, file)| file.number));
-        self.blob_files.extend(version.blob_files.keys());
     }
 }
 
@@ -305,117 +291,6 @@ impl VersionSet {
         Ok(())
     }
 
-    /// The file number allocator.
-    #[must_use]
-    pub fn file_numbers(&self) -> &FileNumbers {
-        &self.numbers
-    }
-
-    /// The id of the database, if the MANIFEST had one or it was set.
-    #[must_use]
-    pub fn db_id(&self) -> Option<&str> {
-        self.db_id.as_deref()
-    }
-
-    /// Sets the id of the database; the next MANIFEST records it.
-    pub fn set_db_id(&mut self, db_id: impl Into<String>) {
-        self.db_id = Some(db_id.into());
-    }
-
-    /// The open families, by id.
-    pub fn families(&self) -> impl Iterator<Item = &ColumnFamilyVersions> {
-        self.families.values()
-    }
-
-    /// The family with this id.
-    #[must_use]
-    pub fn family(&self, id: u32) -> Option<&ColumnFamilyVersions> {
-        self.families.get(&id)
-    }
-
-    /// The family with this name.
-    #[must_use]
-    pub fn family_named(&self, name: &str) -> Option<&ColumnFamilyVersions> {
-        self.families.values().find(|family| family.name == name)
-    }
-
-    /// The last recorded or set sequence number.
-    #[must_use]
-    pub fn last_seqno(&self) -> SeqNo {
-        self.last_seqno
-    }
-
-    /// Raises the last sequence number that the next edit records.
-    pub fn raise_last_seqno(&mut self, seqno: SeqNo) {
-        self.last_seqno = self.last_seqno.max(seqno);
-    }
-
-    /// The recorded number below which no family needs a log.
-    ///
-    /// Only this number decides which logs may be removed.
-    #[must_use]
-    pub fn min_log_number_to_keep(&self) -> FileNumber {
-        self.min_log_number_to_keep
-    }
-
-    /// The largest id that a family ever had.
-    #[must_use]
-    pub fn max_column_family(&self) -> u32 {
-        self.max_column_family
-    }
-
-    /// The tracked logs, with the bytes known to be durable.
-    #[must_use]
-    pub fn tracked_wals(&self) -> &BTreeMap<FileNumber, Option<u64>> {
-        &self.wals
-    }
-
-    /// The number of the live MANIFEST, as far as known.
-    #[must_use]
-    pub fn manifest_number(&self) -> FileNumber {
-        self.manifest_number
-    }
-
-    /// The length of the current MANIFEST; 0 if the next edit begins a new one.
-    #[must_use]
-    pub fn manifest_bytes(&self) -> u64 {
-        self.manifest.as_ref().map_or(0, RecordWriter::len)
-    }
-
-    /// The number below which MANIFESTs are obsolete: CURRENT certainly names none of them.
-    #[must_use]
-    pub fn oldest_manifest(&self) -> FileNumber {
-        self.manifest_number
-    }
-
-    /// Whether a failed edit left it uncertain which state is on disk. Files must not be deleted
-    /// then.
-    #[must_use]
-    pub fn is_uncertain(&self) -> bool {
-        !self.uncertain.is_empty()
-    }
-
-    /// The versions of all column families that are current or being read.
-    pub fn live_versions(&self) -> impl Iterator<Item = Arc<Version>> {
-        self.versions.iter().filter_map(Weak::upgrade)
-    }
-
-    /// The files needed by versions in use, or by failed edits that may be on disk.
-    pub fn live_files(&mut self) -> LiveFiles {
-        let mut live = LiveFiles::default();
-        self.versions.retain(|version| match version.upgrade() {
-            Some(version) => {
-                live.add(&version);
-                true
-            }
-            None => false,
-        });
-        for version in &self.uncertain {
-            live.add(version);
-        }
-        live
-    }
-
     /// Records in memory that `family` needs no log below number `log`.
     ///
     /// This is the case if its memtables are empty at the beginning of a log. The next edit that
@@ -599,249 +474,6 @@ impl VersionSet {
             .map(|(id, builder)| Ok((id, Arc::new(builder.finish(MissingEpochs::Refuse)?))))
             .collect()
     }
-
-    /// Writes edits and makes them durable.
-    ///
-    /// `versions` are the resulting ones; if it stays unknown whether the edits are on disk, their
-    /// files stay live.
-    fn write(&mut self, mut edits: Vec<VersionEdit>, versions: &[Arc<Version>]) -> Result<()> {
-        if self.options.read_only {
-            return Err(Error::not_supported("the database is open read-only"));
-        }
-        self.fill_logs(&mut edits);
-        let percent = 100 + u64::from(self.options.manifest_space_amp_percent);
-        let bytes_max = self.snapshot_bytes.saturating_mul(percent) / 100;
-        let bytes_max = self.options.manifest_bytes_max.max(bytes_max);
-        let written = match self.manifest.take() {
-            Some(records) if records.len() < bytes_max => self.append(records, &mut edits),
-            _ => self.roll(&mut edits),
-        };
-        match written {
-            Ok(records) => {
-                self.manifest = Some(records);
-                self.note(&edits);
-                Ok(())
-            }
-            Err(Unwritten { error, uncertain }) => {
-                if uncertain {
-                    let current = self.families.values().map(|family| &family.current);
-                    self.uncertain
-                        .extend(versions.iter().chain(current).cloned());
-                }
-                Err(error.context("MANIFEST"))
-            }
-        }
-    }
-
-    /// Reads the MANIFEST again. If it is damaged, a new one replaces it, and is checked as well.
-    ///
-    /// Returns the damage that was found; `None` also if no MANIFEST was begun yet.
-    ///
-    /// # Errors
-    /// Those of the file system, and `Corruption` if the new MANIFEST is damaged too.
-    pub fn verify_manifest(&mut self) -> Result<Option<Error>> {
-        if self.manifest.is_none() {
-            return Ok(None);
-        }
-        let Err(damage) = self.read_manifest() else {
-            return Ok(None);
-        };
-        if damage.kind() != ErrorKind::Corruption {
-            return Err(damage);
-        }
-        // The next edit begins a new one.
-        self.manifest = None;
-        self.write(vec![VersionEdit::default()], &[])?;
-        self.read_manifest()?;
-        Ok(Some(damage))
-    }
-
-    /// Reads all edits of the MANIFEST.
-    fn read_manifest(&self) -> Result<()> {
-        let mut reader = ManifestReader::open(&*self.fs, &self.directory, self.manifest_number)?;
-        while reader.next_edits()?.is_some() {}
-        match reader.dropped_tail() {
-            Some(tail) => {
-                let message = format!("{} at offset {}", tail.kind, tail.offset);
-                Err(reader.located(Error::corruption(message)))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Changes the size at which the MANIFEST is replaced, the permitted growth, and the settings of
-    /// the next one.
-    pub fn set_manifest_options(
-        &mut self,
-        bytes_max: u64,
-        space_amp_percent: u32,
-        file: WriteOptions,
-    ) {
-        self.options.manifest_bytes_max = bytes_max;
-        self.options.manifest_space_amp_percent = space_amp_percent;
-        self.options.manifest_file = file;
-    }
-
-    fn append(
-        &mut self,
-        mut records: RecordWriter,
-        edits: &mut [VersionEdit],
-    ) -> Result<RecordWriter, Unwritten> {
-        self.fill_counters(edits, false);
-        let mut record = std::mem::take(&mut self.record);
-        let appended = manifest::append_all(&mut records, edits, &mut record);
-        self.record = record;
-        let synced = appended.and_then(|()| records.sync());
-        match synced {
-            Ok(()) => {
-                self.uncertain.clear();
-                Ok(records)
-            }
-            Err(error) => Err(Unwritten {
-                error,
-                uncertain: true,
-            }),
-        }
-    }
-
-    /// Begins a new MANIFEST with the current state and the edits, and points CURRENT at it.
-    fn roll(&mut self, edits: &mut [VersionEdit]) -> Result<RecordWriter, Unwritten> {
-        let number = self.numbers.next();
-        self.fill_counters(edits, true);
-        let snapshot = self.snapshot();
-        let file_options = &self.options.manifest_file;
-        let records = manifest::write(
-            &*self.fs,
-            &self.directory,
-            number,
-            file_options,
-            &snapshot,
-            edits,
-        )
-        .map_err(|error| Unwritten {
-            error,
-            uncertain: false,
-        })?;
-        write_current(&*self.fs, &self.directory, number).map_err(|error| Unwritten {
-            error,
-            uncertain: true,
-        })?;
-        self.manifest_number = number;
-        self.snapshot_bytes = records.len();
-        self.dropped_comparators.clear();
-        self.uncertain.clear();
-        Ok(records)
-    }
-
-    /// Returns the current state, with which a new MANIFEST begins.
-    #[must_use]
-    pub fn snapshot(&self) -> ManifestSnapshot {
-        ManifestSnapshot {
-            db_id: self.db_id.clone().filter(|_| self.options.write_db_id),
-            wals: self
-                .wals
-                .iter()
-                .map(|(&number, &synced_bytes)| WalAddition {
-                    number,
-                    synced_bytes,
-                })
-                .collect(),
-            min_log_number_to_keep: self.min_log_number_to_keep,
-            max_column_family: self.max_column_family,
-            last_seqno: self.last_seqno,
-            families: self
-                .families
-                .values()
-                .map(|family| ColumnFamilySnapshot {
-                    id: family.id,
-                    name: family.name.clone(),
-                    log_number: family.log_number,
-                    version: Arc::clone(&family.current),
-                })
-                .collect(),
-        }
-    }
-
-    /// Fills in the smallest needed log when log numbers advance or a family is dropped.
-    ///
-    /// COMPAT: the deletion of tracked logs is a separate edit, after the others. RocksDB ignores
-    /// the added and deleted files of an edit that deletes logs.
-    fn fill_logs(&self, edits: &mut Vec<VersionEdit>) {
-        let advances = |edit: &VersionEdit| {
-            edit.min_log_number_to_keep.is_none()
-                && (edit.log_number.is_some()
-                    || edit.family_change == Some(ColumnFamilyChange::Drop))
-        };
-        if !edits.iter().any(advances) {
-            return;
-        }
-        let needed = self.families.values().filter_map(|family| {
-            let mut log_number = family.needed_from;
-            for edit in edits.iter().filter(|edit| edit.family == family.id) {
-                if edit.family_change == Some(ColumnFamilyChange::Drop) {
-                    return None;
-                }
-                log_number = log_number.max(edit.log_number.unwrap_or(0));
-            }
-            Some(log_number)
-        });
-        let min = needed.min().unwrap_or(0);
-        if min > self.min_log_number_to_keep
-            && let Some(first) = edits.first_mut()
-        {
-            first.min_log_number_to_keep = Some(min);
-            if self.wals.range(..min).next().is_some() {
-                edits.push(VersionEdit {
-                    wal_deletion: Some(min),
-                    ..VersionEdit::default()
-                });
-            }
-        }
-    }
-
-    /// Fills in the counters of ordinary edits, and the order within a group.
-    fn fill_counters(&mut self, edits: &mut [VersionEdit], begins_manifest: bool) {
-        for edit in &*edits {
-            let of_files = edit.added_files.iter().map(|(_, file)| file.largest_seqno);
-            let largest = of_files.chain(edit.last_seqno).max();
-            self.raise_last_seqno(largest.unwrap_or(0).min(MAX_SEQNO));
-        }
-        // A deletion of logs follows the group and is not part of it.
-        let is_ordinary =
-            |edit: &VersionEdit| edit.wal_deletion.is_none() || edit.log_number.is_some();
-        let count = edits.iter().filter(|edit| is_ordinary(edit)).count();
-        // COMPAT: RocksDB writes no groups that create or drop families.
-        let is_group = count > 1 && edits.iter().all(|edit| edit.family_change.is_none());
-        let next_file_number = self.numbers.peek();
-        for (index, edit) in edits.iter_mut().take(count).enumerate() {
-            edit.prev_log_number = Some(0);
-            edit.next_file_number = Some(next_file_number);
-            edit.last_seqno = Some(self.last_seqno);
-            edit.remaining_in_group = if is_group {
-                u32::try_from(count - 1 - index).ok()
-            } else {
-                None
-            };
-            if index == 0 && begins_manifest && self.max_column_family > 0 {
-                edit.max_column_family = Some(self.max_column_family);
-            }
-        }
-    }
-
-    /// Updates the state of the whole database after its edits became durable.
-    fn note(&mut self, edits: &[VersionEdit]) {
-        for edit in edits {
-            if let Some(min) = edit.min_log_number_to_keep {
-                self.min_log_number_to_keep = self.min_log_number_to_keep.max(min);
-            }
-            for wal in &edit.wal_additions {
-                recovery::track(&mut self.wals, *wal);
-            }
-            if let Some(below) = edit.wal_deletion {
-                self.wals = self.wals.split_off(&below);
-            }
-        }
-    }
 }
 
 /// Returns the error for a write to a database with blob files, which says how to open it.
@@ -851,12 +483,6 @@ pub fn blob_files_not_supported(found: &str) -> Error {
          into tables first (enable_blob_files=false, enable_blob_garbage_collection=true, \
          blob_garbage_collection_age_cutoff=1, a full compaction, and a clean close)"
     ))
-}
-
-/// The error of edits that were not written, and whether they may be on disk nevertheless.
-struct Unwritten {
-    error: Error,
-    uncertain: bool,
 }
 
 #[cfg(test)]

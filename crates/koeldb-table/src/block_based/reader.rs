@@ -497,7 +497,7 @@ impl BlockBasedReader {
     /// Implements `TableReader::approximate_offset`.
     pub(crate) fn approximate_offset(&self, target: &[u8]) -> Result<u64> {
         let mut source = BlockingSource::default();
-        let mut path = IndexPath::default();
+        let mut path = IndexPath::borrowing(self);
         path.seek(target, self, &mut source)?;
         if path.valid() {
             return Ok(path.handle()?.offset);

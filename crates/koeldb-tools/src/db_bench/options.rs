@@ -169,6 +169,22 @@ fn universal_choices(flags: &Flags, universal: &mut Members) -> Result<(), Strin
 }
 
 fn family_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
+    compaction_choices(flags, family)?;
+    compression_choices(flags, family)?;
+    memtable_choices(flags, family)?;
+    if flags.use_uint64_comparator {
+        if flags.key_size != 8 {
+            return Err("Using Uint64 comparator but key size is not 8.".to_owned());
+        }
+        family.set("comparator", "rocksdb.Uint64Comparator");
+    }
+    if !flags.merge_operator.is_empty() {
+        family.set("merge_operator", &flags.merge_operator);
+    }
+    Ok(())
+}
+
+fn compaction_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
     let styles = [
         "kCompactionStyleLevel",
         "kCompactionStyleUniversal",
@@ -192,6 +208,21 @@ fn family_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
         "compaction_pri",
         choice("compaction_pri", priority, &priorities)?,
     );
+    let factors = flags.max_bytes_for_level_multiplier_additional.as_str();
+    if !factors.is_empty() {
+        let count = factors.split(',').count();
+        if i32::try_from(count) != Ok(flags.num_levels) {
+            return Err(format!("Insufficient number of fanouts specified {count}"));
+        }
+        family.set(
+            "max_bytes_for_level_multiplier_additional",
+            factors.replace(',', ":"),
+        );
+    }
+    Ok(())
+}
+
+fn compression_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
     let codec = codec_option("compression_type", &flags.compression_type)?;
     family.set("compression", codec);
     if let Ok(first) = usize::try_from(flags.min_level_to_compress) {
@@ -216,6 +247,10 @@ fn family_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
         "prepopulate_blob_cache",
         choice("prepopulate_blob_cache", prepopulate, &modes)?,
     );
+    Ok(())
+}
+
+fn memtable_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
     family.set(
         "memtable_huge_page_size",
         if flags.memtable_use_huge_page {
@@ -242,26 +277,6 @@ fn family_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
             "--memtablerep={} needs --prefix_size",
             flags.memtablerep
         ));
-    }
-    if flags.use_uint64_comparator {
-        if flags.key_size != 8 {
-            return Err("Using Uint64 comparator but key size is not 8.".to_owned());
-        }
-        family.set("comparator", "rocksdb.Uint64Comparator");
-    }
-    if !flags.merge_operator.is_empty() {
-        family.set("merge_operator", &flags.merge_operator);
-    }
-    let factors = flags.max_bytes_for_level_multiplier_additional.as_str();
-    if !factors.is_empty() {
-        let count = factors.split(',').count();
-        if i32::try_from(count) != Ok(flags.num_levels) {
-            return Err(format!("Insufficient number of fanouts specified {count}"));
-        }
-        family.set(
-            "max_bytes_for_level_multiplier_additional",
-            factors.replace(',', ":"),
-        );
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Starts and kills workers.
 
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -39,6 +40,30 @@ fn switch_power(flags: &Flags, what: &[&str]) -> Result<(), String> {
     }
 }
 
+/// The command of one life: a process that works until it is killed, or only verifies the database.
+fn worker(program: &Path, flags: &Flags, life: u64, only_verifies: bool) -> Command {
+    let mut command = Command::new(program);
+    command
+        .arg(format!("--db={}", flags.db.display()))
+        .arg(format!("--expected={}", flags.expected().display()))
+        .arg(format!("--threads={}", flags.threads))
+        .arg(format!("--keys={}", flags.keys))
+        .arg(format!("--families={}", flags.families))
+        .arg(format!("--seed={}", flags.seed))
+        .arg(format!("--worker={life}"))
+        .arg(format!("--fault_one_in={}", flags.fault_one_in))
+        .arg(format!("--copy_one_in={}", flags.copy_one_in))
+        .arg(format!("--seconds={}", u64::from(!only_verifies) * 3600))
+        .stdin(Stdio::null());
+    if flags.sync {
+        command.arg("--sync");
+    }
+    if flags.panic {
+        command.arg("--panic");
+    }
+    command
+}
+
 /// Runs workers until the time is up and the requested number of them was killed.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
     let begun = SystemClock.now();
@@ -53,25 +78,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
         // The last worker only verifies the database and ends by itself.
         let is_last = SystemClock.now() >= until && kills >= flags.kills;
         lives += 1;
-        let mut command = Command::new(&program);
-        command
-            .arg(format!("--db={}", flags.db.display()))
-            .arg(format!("--expected={}", flags.expected().display()))
-            .arg(format!("--threads={}", flags.threads))
-            .arg(format!("--keys={}", flags.keys))
-            .arg(format!("--families={}", flags.families))
-            .arg(format!("--seed={}", flags.seed))
-            .arg(format!("--worker={lives}"))
-            .arg(format!("--fault_one_in={}", flags.fault_one_in))
-            .arg(format!("--copy_one_in={}", flags.copy_one_in))
-            .arg(format!("--seconds={}", u64::from(!is_last) * 3600))
-            .stdin(Stdio::null());
-        if flags.sync {
-            command.arg("--sync");
-        }
-        if flags.panic {
-            command.arg("--panic");
-        }
+        let mut command = worker(&program, flags, lives, is_last);
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let life = match is_last {
             true => DEADLINE,

@@ -354,26 +354,7 @@ impl Life {
                     true
                 }
                 940..960 => self.flush(thread, || self.db.flush())?,
-                960..965 => {
-                    let mut how = CompactRangeOptions::new();
-                    how.set_exclusive_manual_compaction(random.chance(1, 2))
-                        .set_max_subcompactions([0, 3][usize::from(random.chance(1, 2))])
-                        .set_bottommost_level_compaction(match random.chance(1, 2) {
-                            true => BottommostLevelCompaction::Force,
-                            false => BottommostLevelCompaction::IfHaveCompactionFilter,
-                        });
-                    match random.chance(1, 2) {
-                        true => self.flush(thread, || self.db.compact_all(&how))?,
-                        false => {
-                            let own = self.own(thread);
-                            let from = own.start + random.below(own.end - own.start);
-                            let to = (from + random.below(20)).min(own.end);
-                            let family = &self.families[0];
-                            let range = key(from)..key(to);
-                            self.tolerate(family.compact_range_opt(range, &how))?
-                        }
-                    }
-                }
+                960..965 => self.compact(thread, random)?,
                 965..980 => self.tolerate(self.db.flush_wal(random.chance(1, 2)))?,
                 980..985 => {
                     let size = ["65536", "131072"][usize::from(random.chance(1, 2))];
@@ -384,21 +365,42 @@ impl Life {
                     )?
                 }
                 985..990 => self.tolerate(self.db.verify_checksums())?,
-                _ => {
-                    let keys: Vec<Vec<u8>> = self.own(thread).map(key).collect();
-                    let family = &self.families[0];
-                    for (number, found) in self.own(thread).zip(&family.multi_get(&keys)) {
-                        let found = found.map_err(|error| format!("multi_get: {error}"))?;
-                        self.compare(number, family, found)?;
-                    }
-                    true
-                }
+                _ => self.read_all(thread).map(|()| true)?,
             };
             if !done {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Compacts everything, or a range of the thread's own keys.
+    fn compact(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
+        let mut how = CompactRangeOptions::new();
+        how.set_exclusive_manual_compaction(random.chance(1, 2))
+            .set_max_subcompactions([0, 3][usize::from(random.chance(1, 2))])
+            .set_bottommost_level_compaction(match random.chance(1, 2) {
+                true => BottommostLevelCompaction::Force,
+                false => BottommostLevelCompaction::IfHaveCompactionFilter,
+            });
+        if random.chance(1, 2) {
+            return self.flush(thread, || self.db.compact_all(&how));
+        }
+        let own = self.own(thread);
+        let from = own.start + random.below(own.end - own.start);
+        let to = (from + random.below(20)).min(own.end);
+        self.tolerate(self.families[0].compact_range_opt(key(from)..key(to), &how))
+    }
+
+    /// Reads the thread's own keys as one batch.
+    fn read_all(&self, thread: u64) -> Result<(), String> {
+        let keys: Vec<Vec<u8>> = self.own(thread).map(key).collect();
+        let family = &self.families[0];
+        for (number, found) in self.own(thread).zip(&family.multi_get(&keys)) {
+            let found = found.map_err(|error| format!("multi_get: {error}"))?;
+            self.compare(number, family, found)?;
+        }
+        Ok(())
     }
 
     /// Runs a call that takes files out of the database or into it, or drops them, or compares the

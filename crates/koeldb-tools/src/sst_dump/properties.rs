@@ -1,9 +1,10 @@
 //! Prints the properties of a table.
 
+use std::fmt::Display;
 use std::io::Write;
 
 use koeldb_base::coding;
-use koeldb_table::TableReader;
+use koeldb_table::{TableProperties, TableReader};
 
 use super::Trouble;
 use super::table::OpenTable;
@@ -48,103 +49,116 @@ fn average(sum: u64, count: u64) -> String {
     format!("{:.6}", sum as f64 / count.max(1) as f64)
 }
 
-/// Returns names and values in the order and wording of RocksDB's tool.
+/// Names and values in the order and wording of RocksDB's tool.
+#[derive(Default)]
+struct Lines(Vec<(String, String)>);
+
+impl Lines {
+    fn add(&mut self, name: &str, value: impl Display) {
+        self.0.push((name.to_owned(), value.to_string()));
+    }
+
+    fn add_text(&mut self, name: &str, bytes: &[u8]) {
+        match bytes {
+            [] => self.add(name, "N/A"),
+            bytes => self.add(name, String::from_utf8_lossy(bytes)),
+        }
+    }
+}
+
 fn lines(table: &OpenTable) -> Vec<(String, String)> {
-    let p = table.properties();
-    let mut lines = Vec::new();
-    let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
-    let text = |bytes: &[u8], absent: &str| match bytes {
-        [] => absent.to_owned(),
-        bytes => String::from_utf8_lossy(bytes).into_owned(),
-    };
-    line("# data blocks", p.data_block_count.to_string());
-    line(
+    let mut lines = Lines::default();
+    add_sizes(&mut lines, table.properties());
+    add_settings(&mut lines, table.properties());
+    add_origin(&mut lines, table.properties());
+    lines.0
+}
+
+/// The counts and sizes of blocks and entries.
+fn add_sizes(lines: &mut Lines, p: &TableProperties) {
+    lines.add("# data blocks", p.data_block_count);
+    lines.add(
         "# data blocks compression rejected",
-        p.compression_rejected_count.to_string(),
+        p.compression_rejected_count,
     );
-    line(
+    lines.add(
         "# data blocks compression bypassed",
-        p.compression_bypassed_count.to_string(),
+        p.compression_bypassed_count,
     );
-    line("# uniform blocks", p.uniform_block_count.to_string());
-    line("# entries", p.entry_count.to_string());
-    line("# deletions", p.deletion_count.to_string());
-    line("# merge operands", p.merge_operand_count.to_string());
-    line("# range deletions", p.range_deletion_count.to_string());
-    line("raw key size", p.raw_key_bytes.to_string());
-    line(
+    lines.add("# uniform blocks", p.uniform_block_count);
+    lines.add("# entries", p.entry_count);
+    lines.add("# deletions", p.deletion_count);
+    lines.add("# merge operands", p.merge_operand_count);
+    lines.add("# range deletions", p.range_deletion_count);
+    lines.add("raw key size", p.raw_key_bytes);
+    lines.add(
         "raw average key size",
         average(p.raw_key_bytes, p.entry_count),
     );
-    line("raw value size", p.raw_value_bytes.to_string());
-    line(
+    lines.add("raw value size", p.raw_value_bytes);
+    lines.add(
         "raw average value size",
         average(p.raw_value_bytes, p.entry_count),
     );
-    line("data block size", p.data_bytes.to_string());
+    lines.add("data block size", p.data_bytes);
     let index_name = format!(
         "index block size (user-key? {}, delta-value? {})",
         p.index_key_is_user_key, p.index_value_is_delta_encoded
     );
-    line(&index_name, p.index_bytes.to_string());
+    lines.add(&index_name, p.index_bytes);
     if p.index_partitions > 0 {
-        line("# index partitions", p.index_partitions.to_string());
-        line("top-level index size", p.top_level_index_bytes.to_string());
+        lines.add("# index partitions", p.index_partitions);
+        lines.add("top-level index size", p.top_level_index_bytes);
     }
-    line("filter block size", p.filter_bytes.to_string());
-    line("# entries for filter", p.filter_entry_count.to_string());
+    lines.add("filter block size", p.filter_bytes);
+    lines.add("# entries for filter", p.filter_entry_count);
     let estimate = p.data_bytes + p.index_bytes + p.filter_bytes;
-    line("(estimated) table size", estimate.to_string());
-    line("filter policy name", text(&p.filter_policy_name, "N/A"));
-    line(
-        "prefix extractor name",
-        text(&p.prefix_extractor_name, "N/A"),
-    );
-    line("column family ID", p.column_family_id.to_string());
-    line("column family name", text(&p.column_family_name, "N/A"));
-    line("comparator name", text(&p.comparator_name, "N/A"));
-    line(
+    lines.add("(estimated) table size", estimate);
+}
+
+/// What the table was built with.
+fn add_settings(lines: &mut Lines, p: &TableProperties) {
+    lines.add_text("filter policy name", &p.filter_policy_name);
+    lines.add_text("prefix extractor name", &p.prefix_extractor_name);
+    lines.add("column family ID", p.column_family_id);
+    lines.add_text("column family name", &p.column_family_name);
+    lines.add_text("comparator name", &p.comparator_name);
+    lines.add(
         "user defined timestamps persisted",
         (p.user_timestamps_persisted != 0).to_string(),
     );
     let seqno =
         |seqno: Option<u64>| seqno.map_or_else(|| "N/A".to_owned(), |seqno| seqno.to_string());
-    line("largest sequence number in file", seqno(p.largest_seqno));
-    line("smallest sequence number in file", seqno(p.smallest_seqno));
-    line("merge operator name", text(&p.merge_operator_name, "N/A"));
-    line(
-        "property collectors names",
-        text(&p.property_collector_names, "N/A"),
-    );
-    line(
-        "SST file compression algo",
-        text(&p.compression_name, "N/A"),
-    );
-    line(
-        "SST file compression options",
-        text(&p.compression_options, "N/A"),
-    );
-    line("creation time", p.creation_time.to_string());
-    line("time stamp of earliest key", p.oldest_key_time.to_string());
-    line("time stamp of newest key", p.newest_key_time.to_string());
-    line("file creation time", p.file_creation_time.to_string());
-    line(
+    lines.add("largest sequence number in file", seqno(p.largest_seqno));
+    lines.add("smallest sequence number in file", seqno(p.smallest_seqno));
+    lines.add_text("merge operator name", &p.merge_operator_name);
+    lines.add_text("property collectors names", &p.property_collector_names);
+    lines.add_text("SST file compression algo", &p.compression_name);
+    lines.add_text("SST file compression options", &p.compression_options);
+}
+
+/// When and where the table was built.
+fn add_origin(lines: &mut Lines, p: &TableProperties) {
+    lines.add("creation time", p.creation_time);
+    lines.add("time stamp of earliest key", p.oldest_key_time);
+    lines.add("time stamp of newest key", p.newest_key_time);
+    lines.add("file creation time", p.file_creation_time);
+    lines.add(
         "slow compression estimated data size",
-        p.slow_compression_data_bytes.to_string(),
+        p.slow_compression_data_bytes,
     );
-    line(
+    lines.add(
         "fast compression estimated data size",
-        p.fast_compression_data_bytes.to_string(),
+        p.fast_compression_data_bytes,
     );
-    line("DB identity", text(&p.db_id, "N/A"));
-    line("DB session identity", text(&p.session_id, "N/A"));
-    line("DB host id", text(&p.host_id, "N/A"));
-    line("original file number", p.original_file_number.to_string());
-    line("format version", p.format_version.to_string());
+    lines.add_text("DB identity", &p.db_id);
+    lines.add_text("DB session identity", &p.session_id);
+    lines.add_text("DB host id", &p.host_id);
+    lines.add("original file number", p.original_file_number);
+    lines.add("format version", p.format_version);
     let id = p.unique_id();
     let id = id.map_or_else(|| "N/A".to_owned(), |[a, b]| format!("{a:016X}-{b:016X}"));
-    line("internal unique ID", id);
-    lines
+    lines.add("internal unique ID", id);
 }
 
 /// Returns the properties under their stored names.

@@ -209,18 +209,22 @@ impl Opening {
         }
     }
 
-    /// Removes database files that the recovered state does not need.
+    /// Removes database files that the recovered state does not need; returns their names.
     ///
     /// A separate directory for logs may contain files of others: only logs are removed there.
-    /// Obsolete logs are archived if the options say so and recovery has just replayed all of them.
     pub(super) fn remove_orphans(
         &self,
         versions: &mut VersionSet,
         recovered: &RecoveryReport,
     ) -> Vec<String> {
+        let mut removed = self.remove_orphan_files(versions);
+        removed.extend(self.remove_obsolete_logs(versions.min_log_number_to_keep(), recovered));
+        removed
+    }
+
+    fn remove_orphan_files(&self, versions: &mut VersionSet) -> Vec<String> {
         let live = versions.live_files();
         let manifest = versions.manifest_number();
-        let min_log = versions.min_log_number_to_keep();
         let entries = self.fs.list(&self.path).unwrap_or_default();
         let mut options: Vec<FileNumber> = entries
             .iter()
@@ -240,6 +244,23 @@ impl Opening {
             FileKind::Identity => !self.db.write_identity_file,
             _ => false,
         };
+        let mut removed = Vec::new();
+        for entry in entries {
+            let goes = match file_name::parse(&entry.name) {
+                Some(kind) => is_orphan(kind),
+                None => file_name::is_trash(&entry.name) && !self.adopt_trash(&entry.name),
+            };
+            if goes && self.fs.remove_file(&self.path.join(&entry.name)).is_ok() {
+                removed.push(entry.name);
+            }
+        }
+        removed
+    }
+
+    /// Removes or archives the logs before `min_log`, and the trash of a separate log directory.
+    ///
+    /// Logs are archived if the options say so and recovery has just replayed all of them.
+    fn remove_obsolete_logs(&self, min_log: FileNumber, recovered: &RecoveryReport) -> Vec<String> {
         let is_obsolete = |kind: FileKind| matches!(kind, FileKind::Wal(log) if log < min_log);
         let archive_limits = ArchiveLimits::of(&self.db);
         let named = match archive_limits {
@@ -256,20 +277,6 @@ impl Opening {
             _ => false,
         };
         let mut removed = Vec::new();
-        let mut remove = |directory: &Path, name: String| {
-            if self.fs.remove_file(&directory.join(&name)).is_ok() {
-                removed.push(name);
-            }
-        };
-        for entry in entries {
-            let goes = match file_name::parse(&entry.name) {
-                Some(kind) => is_orphan(kind),
-                None => file_name::is_trash(&entry.name) && !self.adopt_trash(&entry.name),
-            };
-            if goes {
-                remove(&self.path, entry.name);
-            }
-        }
         for entry in self.fs.list(&self.wal_dir).unwrap_or_default() {
             let number = match file_name::parse(&entry.name) {
                 None if file_name::is_trash(&entry.name) && self.wal_dir != self.path => 0,
@@ -278,8 +285,8 @@ impl Opening {
             };
             let is_kept =
                 is_archived(&entry.name) && archive::keep(&*self.fs, &self.wal_dir, number).is_ok();
-            if !is_kept {
-                remove(&self.wal_dir, entry.name);
+            if !is_kept && self.fs.remove_file(&self.wal_dir.join(&entry.name)).is_ok() {
+                removed.push(entry.name);
             }
         }
         if let Some(limits) = archive_limits {

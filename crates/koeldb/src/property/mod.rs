@@ -122,17 +122,85 @@ fn numeric_property(
     family: &ColumnFamilyData,
     short: &str,
 ) -> Option<u64> {
-    let (flushes, compactions) = commit.slots.counts();
-    let cache = family.tables.context().cache.as_ref();
-    let state = |read: fn(&ColumnFamilyState) -> u64| family.read(read);
+    memtable_property(family, short)
+        .or_else(|| version_property(commit, family, short))
+        .or_else(|| database_property(commit, family, short))
+}
+
+/// A property of the memtables of a column family.
+fn memtable_property(family: &ColumnFamilyData, short: &str) -> Option<u64> {
+    let read = |read: fn(&ColumnFamilyState) -> u64| family.read(read);
     Some(match short {
-        "num-immutable-mem-table" => state(|state| state.sealed.len() as u64),
+        "num-immutable-mem-table" => read(|state| state.sealed.len() as u64),
         "num-immutable-mem-table-flushed" => 0,
-        "mem-table-flush-pending" => state(|state| u64::from(!state.sealed.is_empty())),
-        "num-running-flushes" => u64::from(flushes),
+        "mem-table-flush-pending" => read(|state| u64::from(!state.sealed.is_empty())),
+        "cur-size-active-mem-table" => read(|state| state.active.memtable.memory_bytes() as u64),
+        "cur-size-all-mem-tables" => read(|state| state.unflushed_bytes() as u64),
+        "size-all-mem-tables" => {
+            read(|state| (state.unflushed_bytes() + state.held.bytes()) as u64)
+        }
+        "num-entries-active-mem-table" => read(|state| state.active.memtable.entry_count()),
+        "num-entries-imm-mem-tables" => read(|state| {
+            let sealed = state.sealed.iter();
+            sealed.map(|sealed| sealed.memtable.entry_count()).sum()
+        }),
+        "num-deletes-active-mem-table" => read(|state| state.active.memtable.deletion_count()),
+        "num-deletes-imm-mem-tables" => read(|state| {
+            let sealed = state.sealed.iter();
+            sealed.map(|sealed| sealed.memtable.deletion_count()).sum()
+        }),
+        _ => return None,
+    })
+}
+
+/// A property of the tables and blob files of a column family.
+fn version_property(
+    commit: &CommitPipeline,
+    family: &ColumnFamilyData,
+    short: &str,
+) -> Option<u64> {
+    Some(match short {
         "compaction-pending" => {
             u64::from(family.is_compaction_due(commit.background.pick_moment()))
         }
+        "num-live-versions" => live_versions(commit, family).len() as u64,
+        "estimate-live-data-size" => live_bytes(&family.version()),
+        "live-sst-files-size" => family.version().bytes(),
+        "total-sst-files-size" => {
+            let versions = live_versions(commit, family);
+            let files = versions.iter().flat_map(|version| version.files());
+            let bytes: BTreeMap<_, _> = files.map(|(_, file)| (file.number, file.bytes)).collect();
+            bytes.values().sum()
+        }
+        "estimate-oldest-key-time" => oldest_key_time(family)?,
+        "num-blob-files" => family.version().blob_files.len() as u64,
+        "live-blob-file-size" => blob_bytes(&[family.version()]),
+        "total-blob-file-size" => blob_bytes(&live_versions(commit, family)),
+        "live-blob-file-garbage-size" => {
+            let version = family.version();
+            let files = version.blob_files.values();
+            files.map(|file| file.garbage_bytes).sum()
+        }
+        "estimate-pending-compaction-bytes" => family.read(|state| state.pending_compaction_bytes),
+        "base-level" => {
+            let options = family.options();
+            leveled::level_targets(&family.version(), &pick_settings(&options)).base_level as u64
+        }
+        "current-super-version-number" => family.super_version.install_number(),
+        _ => return None,
+    })
+}
+
+/// A property of the database or of the block cache.
+fn database_property(
+    commit: &CommitPipeline,
+    family: &ColumnFamilyData,
+    short: &str,
+) -> Option<u64> {
+    let (flushes, compactions) = commit.slots.counts();
+    let cache = family.tables.context().cache.as_ref();
+    Some(match short {
+        "num-running-flushes" => u64::from(flushes),
         "num-running-compactions" => u64::from(compactions),
         "num-running-compaction-sorted-runs" => commit
             .families
@@ -144,64 +212,19 @@ fn numeric_property(
         "compaction-abort-count" => 0,
         "num-unscheduled-compactions" => commit.families.queue().count(WorkKind::Compaction),
         "background-errors" => commit.health.error_count(),
-        "cur-size-active-mem-table" => state(|state| state.active.memtable.memory_bytes() as u64),
-        "cur-size-all-mem-tables" => state(|state| state.unflushed_bytes() as u64),
-        "size-all-mem-tables" => {
-            state(|state| (state.unflushed_bytes() + state.held.bytes()) as u64)
-        }
-        "num-entries-active-mem-table" => state(|state| state.active.memtable.entry_count()),
-        "num-entries-imm-mem-tables" => state(|state| {
-            state
-                .sealed
-                .iter()
-                .map(|sealed| sealed.memtable.entry_count())
-                .sum()
-        }),
-        "num-deletes-active-mem-table" => state(|state| state.active.memtable.deletion_count()),
-        "num-deletes-imm-mem-tables" => state(|state| {
-            state
-                .sealed
-                .iter()
-                .map(|sealed| sealed.memtable.deletion_count())
-                .sum()
-        }),
         "is-file-deletions-enabled" => u64::from(commit.tree.holds().count() == 0),
         "num-snapshots" => commit.visibility.snapshots.count() as u64,
         "oldest-snapshot-sequence" => commit.visibility.snapshots.oldest().unwrap_or(0),
         "oldest-snapshot-time" => commit.visibility.snapshots.oldest_unix_secs(),
-        "num-live-versions" => live_versions(commit, family).len() as u64,
-        "estimate-live-data-size" => live_bytes(&family.version()),
-        "live-sst-files-size" => family.version().bytes(),
-        "total-sst-files-size" => {
-            let versions = live_versions(commit, family);
-            let files = versions.iter().flat_map(|version| version.files());
-            let bytes: BTreeMap<_, _> = files.map(|(_, file)| (file.number, file.bytes)).collect();
-            bytes.values().sum()
-        }
         "obsolete-sst-files-size" => commit.tree.retired_bytes(),
         // Files being written have numbers of their own and keep no obsolete file.
         "min-obsolete-sst-number-to-keep" => u64::MAX,
-        "estimate-oldest-key-time" => oldest_key_time(family)?,
-        "num-blob-files" => family.version().blob_files.len() as u64,
-        "live-blob-file-size" => blob_bytes(&[family.version()]),
-        "total-blob-file-size" => blob_bytes(&live_versions(commit, family)),
-        "live-blob-file-garbage-size" => {
-            let version = family.version();
-            let files = version.blob_files.values();
-            files.map(|file| file.garbage_bytes).sum()
-        }
-        "estimate-pending-compaction-bytes" => state(|state| state.pending_compaction_bytes),
-        "base-level" => {
-            let options = family.options();
-            leveled::level_targets(&family.version(), &pick_settings(&options)).base_level as u64
-        }
         "actual-delayed-write-rate" => commit.stall.delayed_rate().unwrap_or(0),
         "is-write-stopped" => u64::from(commit.stall.is_stopped()),
         "block-cache-capacity" => cache?.capacity(),
         "block-cache-usage" => cache?.usage(),
         "block-cache-pinned-usage" => cache?.pinned_usage(),
         "min-log-number-to-keep" => commit.tree.versions().min_log_number_to_keep(),
-        "current-super-version-number" => family.super_version.install_number(),
         _ => return None,
     })
 }
@@ -439,8 +462,11 @@ fn table_property(family: &ColumnFamilyData, short: &str) -> Result<Option<u64>>
 }
 
 /// Estimates the bytes of tables between two keys.
-pub(crate) fn approximate_size(family: &ColumnFamilyData, bounds: &KeyBounds) -> Result<u64> {
-    let version = family.version();
+pub(crate) fn approximate_size(
+    family: &ColumnFamilyData,
+    version: &Version,
+    bounds: &KeyBounds,
+) -> Result<u64> {
     let offset = |key: &[u8]| -> Result<u64> {
         let target = encode(key, MAX_SEQNO, ValueType::FOR_SEEK);
         let mut bytes = 0;

@@ -294,17 +294,10 @@ pub(crate) fn pieces(rep: &[u8]) -> Result<Pieces<'_>> {
         }
         ends_in_mark = true;
         let before = &begin[..begin.len() - rest.records().len()];
-        match (tag, section.take()) {
+        let piece = match (tag, section.take()) {
             (tag::END_PREPARE, Some(mark)) => {
                 let name = take_length_prefixed(&mut behind)?;
-                pieces.push(match mark {
-                    tag::BEGIN_PREPARE => Piece::Prepare(Section {
-                        name: name.into(),
-                        records: before.to_vec(),
-                        count,
-                    }),
-                    _ => Piece::Applied(before, count, name),
-                });
+                Some(prepared(mark, before, count, name))
             }
             (_, Some(_)) => {
                 return Err(Error::corruption(
@@ -318,15 +311,15 @@ pub(crate) fn pieces(rep: &[u8]) -> Result<Pieces<'_>> {
                 match tag {
                     tag::BEGIN_PREPARE | tag::BEGIN_PERSISTED_PREPARE | tag::BEGIN_UNPREPARE => {
                         section = Some(tag);
+                        None
                     }
-                    tag::COMMIT => pieces.push(Piece::Commit(take_length_prefixed(&mut behind)?)),
-                    tag::ROLLBACK => {
-                        pieces.push(Piece::Rollback(take_length_prefixed(&mut behind)?));
-                    }
+                    tag::COMMIT => Some(Piece::Commit(take_length_prefixed(&mut behind)?)),
+                    tag::ROLLBACK => Some(Piece::Rollback(take_length_prefixed(&mut behind)?)),
                     _ => return Err(refused(tag)),
                 }
             }
-        }
+        };
+        pieces.extend(piece);
         (begin, count) = (behind, 0);
         rest = BatchIter::new(behind);
     }
@@ -336,6 +329,23 @@ pub(crate) fn pieces(rep: &[u8]) -> Result<Pieces<'_>> {
     if count > 0 {
         pieces.push(Piece::Plain(begin, count));
     }
+    checked(pieces, ends_in_mark && !deletes_ranges)
+}
+
+/// Returns the piece for a section that begins with `mark`.
+fn prepared<'r>(mark: u8, records: &'r [u8], count: u32, name: &'r [u8]) -> Piece<'r> {
+    match mark {
+        tag::BEGIN_PREPARE => Piece::Prepare(Section {
+            name: name.into(),
+            records: records.to_vec(),
+            count,
+        }),
+        _ => Piece::Applied(records, count, name),
+    }
+}
+
+/// Returns the pieces of a batch, after checking that all sections are of one write policy.
+fn checked(pieces: Vec<Piece<'_>>, may_be_per_batch: bool) -> Result<Pieces<'_>> {
     let has = |wanted: fn(&Piece<'_>) -> bool| pieces.iter().any(wanted);
     let has_prepared = has(|piece| matches!(piece, Piece::Prepare(_)));
     let has_applied = has(|piece| matches!(piece, Piece::Applied(..)));
@@ -346,7 +356,7 @@ pub(crate) fn pieces(rep: &[u8]) -> Result<Pieces<'_>> {
     }
     Ok(Pieces {
         list: pieces,
-        is_per_batch: has_applied || ends_in_mark && !has_prepared && !deletes_ranges,
+        is_per_batch: has_applied || may_be_per_batch && !has_prepared,
     })
 }
 

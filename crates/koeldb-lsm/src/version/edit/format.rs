@@ -118,34 +118,7 @@ impl VersionEdit {
             self.min_log_number_to_keep,
         );
         put_number(out, tag::LAST_SEQNO, self.last_seqno);
-        for (level, key) in &self.compact_cursors {
-            put_varint32(out, tag::COMPACT_CURSOR);
-            put_varint64(out, *level as u64);
-            put_length_prefixed(out, key);
-        }
-        for (level, number) in &self.deleted_files {
-            put_varint32(out, tag::DELETED_FILE);
-            put_varint64(out, *level as u64);
-            put_varint64(out, *number);
-        }
-        let mut min_log_number = self.min_log_number_to_keep;
-        for (level, file) in &self.added_files {
-            put_varint32(out, tag::NEW_FILE_4);
-            encode_file(*level, file, min_log_number.take(), out);
-        }
-        for blob_file in &self.added_blob_files {
-            put_varint32(out, tag::BLOB_ADDITION);
-            encode_blob_addition(blob_file, out);
-        }
-        for garbage in &self.blob_garbage {
-            put_varint32(out, tag::BLOB_GARBAGE);
-            encode_blob_garbage(garbage, out);
-        }
-        for wal in &self.wal_additions {
-            let mut payload = Vec::new();
-            encode_wal_addition(wal, &mut payload);
-            put_lp(out, tag::WAL_ADDITION, Some(&payload));
-        }
+        self.encode_changes(out);
         put_lp_number(out, tag::WAL_DELETION, self.wal_deletion);
         let family = (self.family != 0).then_some(u64::from(self.family));
         put_number(out, tag::FAMILY, family);
@@ -177,6 +150,38 @@ impl VersionEdit {
             tag::COMPACTED_MANIFEST_BYTES,
             self.compacted_manifest_bytes,
         );
+    }
+
+    /// Appends the changes of cursors, tables, blob files and logs.
+    fn encode_changes(&self, out: &mut Vec<u8>) {
+        for (level, key) in &self.compact_cursors {
+            put_varint32(out, tag::COMPACT_CURSOR);
+            put_varint64(out, *level as u64);
+            put_length_prefixed(out, key);
+        }
+        for (level, number) in &self.deleted_files {
+            put_varint32(out, tag::DELETED_FILE);
+            put_varint64(out, *level as u64);
+            put_varint64(out, *number);
+        }
+        let mut min_log_number = self.min_log_number_to_keep;
+        for (level, file) in &self.added_files {
+            put_varint32(out, tag::NEW_FILE_4);
+            encode_file(*level, file, min_log_number.take(), out);
+        }
+        for blob_file in &self.added_blob_files {
+            put_varint32(out, tag::BLOB_ADDITION);
+            encode_blob_addition(blob_file, out);
+        }
+        for garbage in &self.blob_garbage {
+            put_varint32(out, tag::BLOB_GARBAGE);
+            encode_blob_garbage(garbage, out);
+        }
+        for wal in &self.wal_additions {
+            let mut payload = Vec::new();
+            encode_wal_addition(wal, &mut payload);
+            put_lp(out, tag::WAL_ADDITION, Some(&payload));
+        }
     }
 
     /// Encodes the edit.

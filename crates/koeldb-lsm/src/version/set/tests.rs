@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +11,10 @@ use koeldb_fs::{
 };
 
 use super::*;
+use crate::current::write_current;
 use crate::manifest::ManifestReader;
+use crate::manifest::ManifestSnapshot;
+use crate::version::edit::WalAddition;
 use crate::version::version::FileMeta;
 
 const DIRECTORY: &str = "/db";

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use koeldb::ColumnFamily;
 use koeldb_base::coding::to_usize;
 use koeldb_fs::clock::{Clock, SystemClock};
 
@@ -245,25 +246,52 @@ struct Counts {
     scanned: u64,
 }
 
+/// The lengths of values and scans.
+struct Lengths {
+    value: Pareto,
+    value_max: u64,
+    scan: Pareto,
+    scan_max: u64,
+}
+
+impl Lengths {
+    fn new(flags: &Flags) -> Self {
+        Lengths {
+            value: Pareto {
+                theta: flags.value_theta,
+                k: flags.value_k,
+                sigma: flags.value_sigma,
+            },
+            value_max: u64::try_from(flags.mix_max_value_size)
+                .unwrap_or(0)
+                .clamp(10, 1 << 20),
+            scan: Pareto {
+                theta: flags.iter_theta,
+                k: flags.iter_k,
+                sigma: flags.iter_sigma,
+            },
+            scan_max: u64::try_from(flags.mix_max_scan_len).unwrap_or(0).max(1),
+        }
+    }
+
+    fn value(&self, u: f64) -> u64 {
+        match self.value.length(u).max(10) {
+            size if size > self.value_max => size % self.value_max,
+            size => size,
+        }
+    }
+
+    fn scan(&self, u: f64) -> u64 {
+        self.scan.length(u) % self.scan_max
+    }
+}
+
 pub(crate) fn mix_graph(worker: &mut Worker<'_>) -> Outcome {
     let (plan, flags) = (worker.plan(), worker.flags());
     let mix = Mix::new(flags)?;
     let ranges = KeyRanges::new(flags, plan.key_count)?;
     let mut sine = SineRate::new(flags, plan.seed);
-    let value_size = Pareto {
-        theta: flags.value_theta,
-        k: flags.value_k,
-        sigma: flags.value_sigma,
-    };
-    let scan_length = Pareto {
-        theta: flags.iter_theta,
-        k: flags.iter_k,
-        sigma: flags.iter_sigma,
-    };
-    let value_max = u64::try_from(flags.mix_max_value_size)
-        .unwrap_or(0)
-        .clamp(10, 1 << 20);
-    let scan_max = u64::try_from(flags.mix_max_scan_len).unwrap_or(0).max(1);
+    let lengths = Lengths::new(flags);
     let (a, b) = (flags.key_dist_a, flags.key_dist_b);
     let numbers = plan.read_numbers();
     let mut key = plan.key_buffer();
@@ -288,60 +316,76 @@ pub(crate) fn mix_graph(worker: &mut Worker<'_>) -> Outcome {
             sine.adjust(worker, &mix);
         }
         match mix.query(draw) {
-            Query::Get => {
-                counts.gets += 1;
-                let family = database.family(key_number);
-                let found = family.get_with(key, &plan.read_options, <[u8]>::len);
-                let found = found.map_err(|error| Failure::of("Get returned an error", &error))?;
-                if let Some(value_bytes) = found {
-                    counts.found += 1;
-                    add_bytes(&mut counts.bytes, key.len(), value_bytes);
-                }
-                if let Some(pacer) = &worker.shared.read_pacer
-                    && (counts.gets + counts.seeks).is_multiple_of(100)
-                {
-                    pacer.request(100);
-                }
-                worker.finished(1, OpKind::Read);
-            }
+            Query::Get => get(worker, &mut counts, database.family(key_number), key)?,
             Query::Put => {
-                counts.puts += 1;
-                let size = value_size.length(u);
-                let size = match size.max(10) {
-                    size if size > value_max => size % value_max,
-                    size => size,
-                };
-                counts.value_bytes += size;
-                let value = values.take_bytes(to_usize(size));
-                let family = database.default_family();
-                let put = family.put_opt(key, value, &plan.write_options);
-                put.map_err(|error| Failure::of("put error", &error))?;
-                if let Some(pacer) = &worker.shared.write_pacer
-                    && counts.puts.is_multiple_of(100)
-                {
-                    pacer.request(100);
-                }
-                worker.finished(1, OpKind::Write);
+                let value = values.take_bytes(to_usize(lengths.value(u)));
+                put(worker, &mut counts, database.default_family(), (key, value))?;
             }
             Query::Seek => {
-                counts.seeks += 1;
                 let family = database.default_family();
-                let mut cursor = family.cursor_opt(&plan.read_options);
-                cursor.seek(key).map_err(|error| iterator_error(&error))?;
-                counts.found += u64::from(cursor.key() == Some(key));
-                for _ in 0..scan_length.length(u) % scan_max {
-                    let Some((key, value)) = cursor.entry() else {
-                        break;
-                    };
-                    add_bytes(&mut counts.bytes, key.len(), value.len());
-                    counts.scanned += 1;
-                    cursor.next().map_err(|error| iterator_error(&error))?;
-                }
-                worker.finished(1, OpKind::Seek);
+                scan(worker, &mut counts, family, (key, lengths.scan(u)))?;
             }
         }
     }
     report(worker, &counts);
+    Ok(())
+}
+
+fn get(worker: &mut Worker<'_>, counts: &mut Counts, family: &ColumnFamily, key: &[u8]) -> Outcome {
+    counts.gets += 1;
+    let found = family.get_with(key, &worker.plan().read_options, <[u8]>::len);
+    let found = found.map_err(|error| Failure::of("Get returned an error", &error))?;
+    if let Some(value_bytes) = found {
+        counts.found += 1;
+        add_bytes(&mut counts.bytes, key.len(), value_bytes);
+    }
+    if let Some(pacer) = &worker.shared.read_pacer
+        && (counts.gets + counts.seeks).is_multiple_of(100)
+    {
+        pacer.request(100);
+    }
+    worker.finished(1, OpKind::Read);
+    Ok(())
+}
+
+fn put(
+    worker: &mut Worker<'_>,
+    counts: &mut Counts,
+    family: &ColumnFamily,
+    (key, value): (&[u8], &[u8]),
+) -> Outcome {
+    counts.puts += 1;
+    counts.value_bytes += value.len() as u64;
+    let put = family.put_opt(key, value, &worker.plan().write_options);
+    put.map_err(|error| Failure::of("put error", &error))?;
+    if let Some(pacer) = &worker.shared.write_pacer
+        && counts.puts.is_multiple_of(100)
+    {
+        pacer.request(100);
+    }
+    worker.finished(1, OpKind::Write);
+    Ok(())
+}
+
+fn scan(
+    worker: &mut Worker<'_>,
+    counts: &mut Counts,
+    family: &ColumnFamily,
+    (key, length): (&[u8], u64),
+) -> Outcome {
+    counts.seeks += 1;
+    let mut cursor = family.cursor_opt(&worker.plan().read_options);
+    cursor.seek(key).map_err(|error| iterator_error(&error))?;
+    counts.found += u64::from(cursor.key() == Some(key));
+    for _ in 0..length {
+        let Some((key, value)) = cursor.entry() else {
+            break;
+        };
+        add_bytes(&mut counts.bytes, key.len(), value.len());
+        counts.scanned += 1;
+        cursor.next().map_err(|error| iterator_error(&error))?;
+    }
+    worker.finished(1, OpKind::Seek);
     Ok(())
 }
 
