@@ -1,29 +1,24 @@
 //! Leader election: a list of writers, one of which has the right to commit.
 //!
-//! A writer becomes the leader if there is none. Otherwise it fills a place of its own ([`Writers`])
-//! and links it to the list by one exchange, which takes no lock. The leader commits its [`group`].
+//! A writer becomes the leader if there is none. Otherwise it fills a place of its own and links it to
+//! the list of [`waiting`] writers by one exchange, which takes no lock. The leader commits its [`group`].
 //! Leadership is passed in the order in which writers were linked: before the insertion if a spare
 //! core can log the next group meanwhile, and after it otherwise.
 //!
 //! A waiting thread spins briefly before it sleeps: a blocking hand-off costs some 20 us, and a log
 //! write takes one. Only as many writers spin as there are spare cores, and spinning is shorter without
 //! a log to wait for.
-//!
-//! # Invariants
-//! - **Q1** There is at most one leader. While there is one, the word `newest` is not [`EMPTY`].
-//! - **Q2** Only the leader unlinks writers; it serves them in the order in which they were linked.
-//! - **Q3** A leader gives leadership up only by an exchange of `newest` that finds no writer linked.
 
 mod group;
+mod synced;
+mod waiting;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::sync::{
-    AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, Padded, SPINS, cores, lock,
-    yield_now,
+    AtomicUsize, Mutex, MutexGuard, Ordering, Padded, SPINS, cores, lock, yield_now,
 };
 use koeldb_base::{Result, SeqNo};
 
@@ -31,13 +26,13 @@ use super::commit::CommitState;
 use super::direct::{DirectWrites, is_small};
 use super::pipeline::Pipeline;
 use super::recent_writes::GroupCheck;
-use super::writer::{CommitMode, Phase, Writer, WriterId, Writers};
+use super::writer::{CommitMode, Phase, Writer, WriterId};
 use crate::batch::WriteBatch;
 use crate::options::DbOptions;
-use crate::wal_set::BATCHES_MAX;
 
 pub(crate) use group::CommitEnv;
 use group::insert_part;
+use waiting::WaitingWriters;
 
 /// The number of spins of a writer whose batch is small and not logged, or synced.
 ///
@@ -49,8 +44,6 @@ const SPINS_SHORT: u32 = if cfg!(loom) { 1 } else { 300 };
 const SPINS_QUICK: u32 = if cfg!(loom) { 1 } else { 100 };
 /// The number of spins in a microsecond, at least, on present processors.
 const SPINS_PER_MICRO: u64 = 20;
-/// The number of times that a leader yields while it waits for more members, whatever the clock says.
-const YIELDS_MAX: u32 = if cfg!(loom) { 1 } else { 10_000 };
 /// The size of the records of a small batch.
 const SMALL_BYTES: usize = 4 << 10;
 
@@ -70,13 +63,6 @@ pub(crate) trait CommitCheck {
     /// A conflict, and errors of the search.
     fn validate_rest(&self) -> Result<()>;
 }
-
-/// The word `newest` without a leader.
-const EMPTY: u32 = 0;
-/// The word `newest` with a leader and no writer in the list.
-const LED: u32 = 1;
-/// The number of the first place in the word `newest`.
-const FIRST_PLACE: u32 = 2;
 
 /// The way in which groups are inserted into the memtables and published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,14 +102,8 @@ enum Queued<'q> {
 
 /// The queue of writers, and the state of the leader.
 pub(crate) struct WriteQueue {
-    /// [`EMPTY`], [`LED`], or the writer that was linked last.
-    newest: Padded<AtomicU32>,
+    pub(crate) waiting: WaitingWriters,
     commit: Padded<Mutex<CommitState>>,
-    /// The writers that the leader has unlinked and not served, oldest first.
-    unlinked: Mutex<VecDeque<WriterId>>,
-    /// Whether `unlinked` has any; only the leader changes it.
-    has_unlinked: AtomicBool,
-    writers: Writers,
     /// The number of waiting writers that spin.
     spinning: Padded<AtomicUsize>,
     /// The bound of `spinning`.
@@ -159,18 +139,15 @@ struct HandOff<'q>(&'q WriteQueue);
 
 impl Drop for HandOff<'_> {
     fn drop(&mut self) {
-        self.0.hand_off();
+        self.0.waiting.hand_off();
     }
 }
 
 impl WriteQueue {
     pub(crate) fn new(commit: CommitState, insertion: Insertion, group_bytes_max: usize) -> Self {
         WriteQueue {
-            newest: Padded(AtomicU32::new(EMPTY)),
+            waiting: WaitingWriters::new(),
             commit: Padded(Mutex::new(commit)),
-            unlinked: Mutex::default(),
-            has_unlinked: AtomicBool::new(false),
-            writers: Writers::new(),
             spinning: Padded(AtomicUsize::new(0)),
             spinners_max: cores().saturating_sub(1),
             spins_max: u32::MAX,
@@ -232,38 +209,6 @@ impl WriteQueue {
         }
     }
 
-    /// Takes leadership if there is no leader.
-    #[inline]
-    fn try_lead(&self) -> bool {
-        let newest = &self.newest.0;
-        newest
-            .compare_exchange(EMPTY, LED, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    }
-
-    /// Links a writer to the list; false if it leads since there is no leader.
-    fn link(&self, id: WriterId, writer: &Writer) -> bool {
-        let newest = &self.newest.0;
-        let mut found = newest.load(Ordering::Relaxed);
-        loop {
-            writer.older.store(found, Ordering::Relaxed);
-            let linked = match found {
-                EMPTY => LED,
-                _ => id + FIRST_PLACE,
-            };
-            match newest.compare_exchange_weak(found, linked, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(before) => return before != EMPTY,
-                Err(now) => found = now,
-            }
-        }
-    }
-
-    /// Whether others wait for leadership; called by the leader.
-    #[inline]
-    fn is_awaited(&self) -> bool {
-        self.has_unlinked.load(Ordering::Relaxed) || self.newest.0.load(Ordering::Relaxed) != LED
-    }
-
     /// Whether the leader passes leadership before it inserts.
     ///
     /// Without a spare core the next leader would only take the processor of this one, and one that
@@ -272,74 +217,10 @@ impl WriteQueue {
         match self.insertion {
             Insertion::Alone => false,
             Insertion::Shared => {
-                self.spinners_max > 1 && (!self.is_awaited() || self.is_next_awake())
+                self.spinners_max > 1
+                    && (!self.waiting.is_awaited() || self.waiting.is_next_awake())
             }
             Insertion::Pipelined | Insertion::Unordered => true,
-        }
-    }
-
-    /// Whether the writer that leads next is awake; called by the leader.
-    fn is_next_awake(&self) -> bool {
-        let mut unlinked = lock(&self.unlinked);
-        if unlinked.is_empty() {
-            self.unlink_all(&mut unlinked);
-            self.has_unlinked
-                .store(!unlinked.is_empty(), Ordering::Relaxed);
-        }
-        let next = unlinked.front();
-        next.is_some_and(|&next| !self.writers.get(next).is_asleep())
-    }
-
-    /// Unlinks all writers of the list; called by the leader.
-    fn unlink_all(&self, unlinked: &mut VecDeque<WriterId>) {
-        let mut place = self.newest.0.swap(LED, Ordering::AcqRel);
-        let served = unlinked.len();
-        while place >= FIRST_PLACE {
-            unlinked.insert(served, place - FIRST_PLACE);
-            let writer = self.writers.get(place - FIRST_PLACE);
-            place = writer.older.load(Ordering::Relaxed);
-        }
-    }
-
-    /// Passes leadership to the writer that has waited longest, or gives it up.
-    #[inline]
-    fn hand_off(&self) {
-        if !self.has_unlinked.load(Ordering::Relaxed) {
-            let newest = &self.newest.0;
-            let given_up = newest.compare_exchange(LED, EMPTY, Ordering::AcqRel, Ordering::Relaxed);
-            if given_up.is_ok() {
-                return;
-            }
-        }
-        self.hand_on();
-    }
-
-    #[inline(never)]
-    fn hand_on(&self) {
-        let newest = &self.newest.0;
-        loop {
-            let next = {
-                let mut unlinked = lock(&self.unlinked);
-                if unlinked.is_empty() {
-                    self.unlink_all(&mut unlinked);
-                }
-                let next = unlinked.pop_front();
-                self.has_unlinked
-                    .store(!unlinked.is_empty(), Ordering::Relaxed);
-                next
-            };
-            match next.map(|next| self.writers.get(next)) {
-                Some(writer) if writer.let_lead() => return,
-                // It gave up.
-                Some(writer) => writer.release(),
-                None => {
-                    let given_up =
-                        newest.compare_exchange(LED, EMPTY, Ordering::AcqRel, Ordering::Relaxed);
-                    if given_up.is_ok() {
-                        return;
-                    }
-                }
-            }
         }
     }
 
@@ -352,44 +233,15 @@ impl WriteQueue {
         left: impl Fn() -> Result<Duration>,
     ) -> Result<Option<(WriterId, &Writer)>> {
         loop {
-            match self.writers.claim() {
+            match self.waiting.places.claim() {
                 Some(claimed) => return Ok(Some(claimed)),
-                None if self.try_lead() => return Ok(None),
+                None if self.waiting.try_lead() => return Ok(None),
                 None => {
                     left()?;
                     yield_now();
                 }
             }
         }
-    }
-
-    /// The number of queued writers; called by the leader.
-    #[cfg(test)]
-    pub(crate) fn queued_count(&self) -> usize {
-        let mut count = lock(&self.unlinked).len();
-        let mut place = self.newest.0.load(Ordering::Acquire);
-        while place >= FIRST_PLACE {
-            count += 1;
-            let writer = self.writers.get(place - FIRST_PLACE);
-            place = writer.older.load(Ordering::Relaxed);
-        }
-        count
-    }
-
-    /// Gives back the places of writers that gave up; called by a leader that waits.
-    pub(crate) fn release_left(&self) {
-        let mut unlinked = lock(&self.unlinked);
-        self.unlink_all(&mut unlinked);
-        unlinked.retain(|&id| {
-            let writer = self.writers.get(id);
-            let has_left = writer.has_left();
-            if has_left {
-                writer.release();
-            }
-            !has_left
-        });
-        self.has_unlinked
-            .store(!unlinked.is_empty(), Ordering::Relaxed);
     }
 
     /// Waits until a phase for which `is_over` holds, as long as `left` permits.
@@ -420,7 +272,7 @@ impl WriteQueue {
 
     /// Takes leadership for an operation other than a write.
     pub(crate) fn lead(&self) -> Leadership<'_> {
-        if self.try_lead() {
+        if self.waiting.try_lead() {
             return self.leadership(true);
         }
         // Without a time limit the claim does not fail.
@@ -430,7 +282,7 @@ impl WriteQueue {
         };
         lock(&writer.request).is_turn = true;
         writer.begin(Phase::Waiting);
-        if self.link(id, writer) {
+        if self.waiting.link(id, writer) {
             let is_over = |phase| phase == Phase::Leading;
             // Without a time limit the wait does not fail.
             let _ = self.wait(writer, SPINS, is_over, |_| Ok(Duration::MAX));
@@ -456,9 +308,8 @@ impl WriteQueue {
         {
             return written;
         }
-        if self.try_lead() {
-            // Nobody joins the group of a large batch.
-            return match mode.sync && records.len() < self.group_bytes_max {
+        if self.waiting.try_lead() {
+            return match self.may_share_sync(records, mode) {
                 true => self.lead_synced(inner, records, count, mode),
                 false => self.lead_alone(inner, records, count, mode),
             };
@@ -498,74 +349,6 @@ impl WriteQueue {
         alone.map(|_| ())
     }
 
-    /// Commits a synced batch as the leader that was just elected, with writers that queue meanwhile.
-    #[inline(never)]
-    fn lead_synced(
-        &self,
-        inner: &Arc<impl CommitEnv>,
-        records: &[u8],
-        count: u32,
-        mode: CommitMode,
-    ) -> Result<()> {
-        let mut leadership = self.leadership(false);
-        self.await_others(&**inner, &mut leadership.commit);
-        let claimed = self.is_awaited().then(|| self.writers.claim()).flatten();
-        let Some((id, writer)) = claimed else {
-            let alone = self.commit_alone(inner, leadership, records, count, mode);
-            return alone.map(drop);
-        };
-        writer.fill_request(records, count, mode, None);
-        writer.begin(Phase::Leading);
-        // It returns leadership only if the leader's check is unsure; there is none.
-        let _ = self.lead_group(inner, leadership, (id, writer));
-        self.wait_for_end(writer, spins_for(records, mode));
-        writer.take_outcome(records.len())
-    }
-
-    /// Waits, before a sync, for the writers that there were at the end of the last one.
-    fn await_others(&self, inner: &impl CommitEnv, commit: &mut CommitState) {
-        // Not if writers must not spin, and not on one processor, which the others need.
-        let may_wait = self.spinners_max > 0;
-        let Some(limits) = may_wait.then(|| commit.group_wait.begin()).flatten() else {
-            return;
-        };
-        let expected = limits.others.min(BATCHES_MAX - 1);
-        let before = self.unlinked_count();
-        let mut waiting = before;
-        let begun = inner.now();
-        let (mut now, mut last_came) = (begun, begun);
-        for _ in 0..YIELDS_MAX {
-            if waiting >= expected
-                || now.saturating_sub(begun) >= limits.total
-                || now.saturating_sub(last_came) >= limits.gap
-            {
-                break;
-            }
-            yield_now();
-            let count = self.unlinked_count();
-            now = inner.now();
-            if count > waiting {
-                (waiting, last_came) = (count, now);
-            }
-        }
-        let awaited = expected.saturating_sub(before);
-        let waited = now.saturating_sub(begun);
-        commit
-            .group_wait
-            .end(waiting - before, awaited, limits, waited);
-    }
-
-    /// Unlinks all waiting writers and counts them; called by the leader.
-    pub(super) fn unlinked_count(&self) -> usize {
-        let mut unlinked = lock(&self.unlinked);
-        if self.newest.0.load(Ordering::Relaxed) != LED {
-            self.unlink_all(&mut unlinked);
-            self.has_unlinked
-                .store(!unlinked.is_empty(), Ordering::Relaxed);
-        }
-        unlinked.len()
-    }
-
     /// Whether a batch may be written without a leader; the gate for such writes may close meanwhile.
     #[inline]
     fn may_pass_gate(&self, records: &[u8], count: u32, mode: CommitMode) -> bool {
@@ -594,7 +377,7 @@ impl WriteQueue {
         };
         writer.fill_request(records, count, mode, check);
         writer.begin(Phase::Waiting);
-        if !self.link(id, writer) {
+        if !self.waiting.link(id, writer) {
             writer.take_outcome(records.len())?;
             return Ok(Queued::Leads(self.leadership(reopens)));
         }
@@ -607,14 +390,14 @@ impl WriteQueue {
                     && inner.may_write_directly() =>
             {
                 // Others pass the gate, too.
-                self.hand_off();
+                self.waiting.hand_off();
                 writer.take_outcome(records.len())?;
                 self.write(inner, records, count, mode)?;
                 return Ok(Queued::Ended(None));
             }
             Phase::Leading => {
                 let mut leadership = self.leadership(false);
-                if mode.sync {
+                if self.may_share_sync(records, mode) {
                     self.await_others(&**inner, &mut leadership.commit);
                 }
                 if let Some(leadership) = self.lead_group(inner, leadership, (id, writer)) {
@@ -681,7 +464,7 @@ impl WriteQueue {
         mode: CommitMode,
         check: &impl CommitCheck,
     ) -> Result<SeqNo> {
-        let mut leadership = if self.try_lead() {
+        let mut leadership = if self.waiting.try_lead() {
             self.leadership(false)
         } else if let Some(in_group) = check.in_group() {
             match self.write_queued(inner, records, count, mode, Some(in_group))? {

@@ -49,7 +49,7 @@ impl<'d> Held<'d> {
         let db = self.db.clone();
         let writer = spawn(move || write(db));
         self.queued += 1;
-        while self.db.inner().commit.queue.queued_count() < self.queued {
+        while self.db.inner().commit.queue.waiting.queued_count() < self.queued {
             std::thread::yield_now();
         }
         writer

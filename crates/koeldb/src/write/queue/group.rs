@@ -99,11 +99,11 @@ impl<E: CommitEnv> PipelineEnv for Env<'_, E> {
     }
 
     fn finish(&self, writer: WriterId, failure: Option<Error>) -> bool {
-        self.queue.writers.get(writer).finish(failure)
+        self.queue.waiting.places.get(writer).finish(failure)
     }
 
     fn wake(&self, writer: WriterId) {
-        self.queue.writers.get(writer).wake();
+        self.queue.waiting.places.get(writer).wake();
     }
 }
 
@@ -122,7 +122,7 @@ impl Members<'_> {
 
     fn finish(&mut self, error: &Error) {
         for member in self.list.drain(..).skip(1) {
-            let writer = self.queue.writers.get(member.writer);
+            let writer = self.queue.waiting.places.get(member.writer);
             drop(member);
             if writer.finish(Some(error.clone())) {
                 writer.wake();
@@ -163,7 +163,7 @@ impl WriteQueue {
         }
         inner.count_committed(1, records.len(), mode);
         let last = commit.last_seqno;
-        if self.pipeline.is_idle() && !(self.is_awaited() && self.passes_early()) {
+        if self.pipeline.is_idle() && !(self.waiting.is_awaited() && self.passes_early()) {
             let inserted = verify(records, mode.protection)
                 .and_then(|()| inner.insert(&commit.families, records, first));
             inner.handle_insertion(inserted)?;
@@ -187,7 +187,7 @@ impl WriteQueue {
         let families = Arc::clone(&leadership.commit.families);
         let is_concurrent = self.inserts_concurrently(&families);
         // Only a leader frees the places of writers that gave up, so this one must not wait for one.
-        let claimed = self.writers.claim();
+        let claimed = self.waiting.places.claim();
         if !is_concurrent || claimed.is_none() {
             let drained = self.pipeline.drain();
             if claimed.is_none() {
@@ -281,7 +281,7 @@ impl WriteQueue {
         commit: &mut CommitState,
         id: WriterId,
     ) -> Option<(Members<'_>, CommitMode)> {
-        let mut request = lock(&self.writers.get(id).request);
+        let mut request = lock(&self.waiting.places.get(id).request);
         let mut last = commit.last_seqno;
         if !admit(inner, commit, &mut request, last) {
             return None;
@@ -297,12 +297,11 @@ impl WriteQueue {
             }],
         };
         let bytes_max = self.bytes_max_of(bytes);
-        let mut unlinked = lock(&self.unlinked);
-        self.unlink_all(&mut unlinked);
+        let mut unlinked = self.waiting.all_unlinked();
         while let Some(&next) = unlinked.front()
             && members.list.len() < BATCHES_MAX
         {
-            let writer = self.writers.get(next);
+            let writer = self.waiting.places.get(next);
             let mut request = lock(&writer.request);
             let is_member = !request.is_turn
                 && request.mode.may_join(mode)
@@ -334,8 +333,6 @@ impl WriteQueue {
         if mode.sync && !unlinked.is_empty() {
             commit.group_wait.back_off();
         }
-        self.has_unlinked
-            .store(!unlinked.is_empty(), Ordering::Relaxed);
         Some((members, mode))
     }
 
@@ -418,7 +415,7 @@ impl WriteQueue {
                 own.push((member, order));
                 continue;
             }
-            let writer = self.writers.get(member.writer);
+            let writer = self.waiting.places.get(member.writer);
             member.request.insertion = Some(order);
             drop(member.request);
             if writer.let_insert() {
@@ -536,7 +533,7 @@ impl CommitEnv for CommitPipeline {
             let begun = mode.sync.then(|| self.now());
             self.write_log(commit, first, records, (count, count), mode.sync)?;
             if let Some(begun) = begun {
-                let writers = records.len() + self.queue.unlinked_count();
+                let writers = records.len() + self.queue.waiting.unlinked_count();
                 let took = self.now().saturating_sub(begun);
                 commit.group_wait.note(writers, took);
             }

@@ -514,7 +514,7 @@ fn three_writers_of_whom_one_gives_up(insertion: Insertion, spinners_max: usize)
         // There is no leader, and every place is free.
         drop(model.queue.lead());
         for _ in 0..4 {
-            assert!(model.queue.writers.claim().is_some());
+            assert!(model.queue.waiting.places.claim().is_some());
         }
     });
 }
