@@ -28,7 +28,9 @@ use crate::options::{ColumnFamilyOptions, CompactionStyle, age_limits, pick_sett
 use crate::super_version::{SuperVersion, SuperVersionCell};
 use crate::ttl::Ttl;
 use crate::work_queue::{WorkKind, WorkQueue};
-use crate::write_stall::{self, StallCause, StallCondition, StallInputs};
+use crate::write_stall::{
+    self, Level0, Pacer, StallCause, StallCondition, StallContext, StallInputs,
+};
 
 /// The state of a column family that its mutex guards.
 #[derive(Debug)]
@@ -54,6 +56,9 @@ pub(crate) struct ColumnFamilyState {
     /// Estimated bytes that compactions have to rewrite.
     pub(crate) pending_compaction_bytes: u64,
     pub(crate) stall: StallCondition,
+    /// The bytes of all memtables sealed so far.
+    sealed_bytes: u64,
+    pacer: Pacer,
     /// The last stall condition that was reported to listeners.
     pub(crate) announced: StallCondition,
 }
@@ -112,6 +117,12 @@ pub(crate) struct Urgency {
 /// The nearness that a column family gains each time it is passed over.
 const PASSED_OVER: u64 = 50;
 
+/// The files on level 0, or the runs, with which a compaction is due.
+fn level0_trigger(options: &ColumnFamilyOptions) -> usize {
+    let trigger = options.level0_file_num_compaction_trigger;
+    usize::try_from(trigger).unwrap_or(0).max(1)
+}
+
 fn per_mille(part: u64, whole: u64) -> u64 {
     part.saturating_mul(1000) / whole.max(1)
 }
@@ -143,6 +154,8 @@ impl ColumnFamilyData {
             flush_reason: FlushReason::default(),
             pending_compaction_bytes: 0,
             stall: StallCondition::Normal,
+            sealed_bytes: 0,
+            pacer: Pacer::default(),
             announced: StallCondition::Normal,
         };
         state.active.activate();
@@ -183,7 +196,7 @@ impl ColumnFamilyData {
 
     /// Replaces the active memtable by an empty one, after log replay has written it to a table.
     pub(crate) fn renew_memtable(&self) {
-        self.update_and_install(0, |state| {
+        self.update_and_install(StallContext::default(), |state| {
             let next = self.maker.make(&self.order, &state.options);
             next.activate();
             state.active = LoggedMemtable {
@@ -195,7 +208,7 @@ impl ColumnFamilyData {
 
     /// Creates the column family with the recovered version and a new log.
     pub(crate) fn restart(&self, version: Arc<Version>, log: FileNumber) {
-        self.update_and_install(0, |state| {
+        self.update_and_install(StallContext::default(), |state| {
             state.version = version;
             state.active.first_log = log;
         });
@@ -229,10 +242,10 @@ impl ColumnFamilyData {
     /// Changes the state and makes the change visible to readers.
     pub(crate) fn update_and_install<R>(
         &self,
-        delayed_write_rate: u64,
+        stall: StallContext,
         change: impl FnOnce(&mut ColumnFamilyState) -> R,
     ) -> R {
-        self.install_after(delayed_write_rate, |state| {
+        self.install_after(stall, |state| {
             let result = change(state);
             state.estimate();
             result
@@ -242,12 +255,13 @@ impl ColumnFamilyData {
     /// Seals the active memtable and makes `next` the active one.
     pub(crate) fn seal_active(
         &self,
-        delayed_write_rate: u64,
+        stall: StallContext,
         next: LoggedMemtable,
         reason: FlushReason,
     ) {
-        self.install_after(delayed_write_rate, |state| {
+        self.install_after(stall, |state| {
             state.flush_reason = reason;
+            state.sealed_bytes += state.active.memtable.data_bytes();
             state
                 .sealed
                 .push(std::mem::replace(&mut state.active, next));
@@ -256,17 +270,17 @@ impl ColumnFamilyData {
 
     /// Makes the next state of the primary visible, in a secondary database.
     pub(crate) fn install_view(&self, change: impl FnOnce(&mut ColumnFamilyState)) {
-        self.install_after(0, change);
+        self.install_after(StallContext::default(), change);
     }
 
     fn install_after<R>(
         &self,
-        delayed_write_rate: u64,
+        stall: StallContext,
         change: impl FnOnce(&mut ColumnFamilyState) -> R,
     ) -> R {
         let mut state = lock(&self.state);
         let result = change(&mut state);
-        self.update_stall_condition(&mut state, delayed_write_rate);
+        self.update_stall_condition(&mut state, stall);
         self.queue(WorkKind::Flush);
         self.queue(WorkKind::Compaction);
         let next = state.super_version(&self.tables, &self.name);
@@ -319,15 +333,28 @@ impl ColumnFamilyData {
     /// Whether compactions lag, so that writes of low priority wait.
     pub(crate) fn compactions_lag(&self) -> bool {
         self.read(|state| {
-            let trigger = state.options.level0_file_num_compaction_trigger;
-            let trigger = usize::try_from(trigger).unwrap_or(0).max(1);
+            let trigger = level0_trigger(&state.options);
             write_stall::compactions_lag(&Self::stall_inputs(state, 0), trigger)
         })
     }
 
     /// Updates the stall condition from the state.
-    fn update_stall_condition(&self, state: &mut ColumnFamilyState, delayed_write_rate: u64) {
-        let condition = write_stall::condition(&Self::stall_inputs(state, delayed_write_rate));
+    fn update_stall_condition(&self, state: &mut ColumnFamilyState, stall: StallContext) {
+        let inputs = Self::stall_inputs(state, stall.delayed_write_rate);
+        let condition = write_stall::condition(&inputs);
+        let level0 = Level0 {
+            runs: inputs.level0_files,
+            trigger: level0_trigger(&state.options),
+            slowdown: inputs.level0_slowdown,
+            sealed_bytes: state.sealed_bytes,
+        };
+        let mut pace = None;
+        if inputs.auto_compactions && self.work.get().is_some() {
+            state.pacer.observe(stall.now, level0);
+            pace = state.pacer.pace(level0, stall.delayed_write_rate);
+        } else {
+            state.pacer.pause();
+        }
         let is_new = condition.cause() != state.stall.cause();
         if is_new {
             let mut level0 = state.version.levels[0].files.iter();
@@ -338,7 +365,7 @@ impl ColumnFamilyData {
         if let Some(work) = self.work.get()
             && !self.is_dropped()
         {
-            work.stalled(self.id, condition, is_new);
+            work.stalled(self.id, condition, pace, is_new);
         }
     }
 
@@ -490,6 +517,15 @@ impl ColumnFamilyData {
                 return Some(plan);
             }
         }
+    }
+
+    /// Suggests a compaction of level 0, where the options permit it and reads gain by it.
+    pub(crate) fn suggest_level0(&self) -> bool {
+        let (version, options) =
+            self.read(|state| (Arc::clone(&state.version), Arc::clone(&state.options)));
+        options.compaction_style == CompactionStyle::Level
+            && !options.disable_auto_compactions
+            && leveled::suggest_level0(&version, &pick_settings(&options))
     }
 
     /// Returns the times at which files that are not due for compaction will become due.

@@ -23,6 +23,7 @@ use crate::options::Plugins;
 use crate::report::RecoveryReport;
 use crate::stats_history::PeriodicReports;
 use crate::table_files::TableFiles;
+use crate::write_stall::StallContext;
 
 /// The parts of an open database that are fixed at open.
 pub(crate) struct Context {
@@ -141,6 +142,14 @@ impl Context {
         match self.mutable_options().delayed_write_rate {
             0 => 16 << 20,
             rate => rate,
+        }
+    }
+
+    /// The present inputs of stall conditions and paces.
+    pub(crate) fn stall(&self) -> StallContext {
+        StallContext {
+            now: self.clock.now(),
+            delayed_write_rate: self.delayed_write_rate(),
         }
     }
 

@@ -414,7 +414,7 @@ fn install_import(
     };
     commit.last_seqno = last_seqno;
     if let Some((_, version)) = installed.into_iter().next() {
-        family.update_and_install(pipeline.context.delayed_write_rate(), |state| {
+        family.update_and_install(pipeline.context.stall(), |state| {
             state.version = version;
         });
     }

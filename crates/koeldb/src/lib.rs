@@ -82,6 +82,7 @@ mod remote;
 mod remote_worker;
 mod repair;
 mod report;
+mod rest;
 mod resume;
 mod secondary;
 mod snapshot;

@@ -160,7 +160,7 @@ impl CommitPipeline {
             let db = self.context.mutable_options().clone();
             let current = family.options();
             let changed = Arc::new(mutable::changed_family(&family.name, &current, &db, pairs)?);
-            family.update_and_install(self.context.delayed_write_rate(), |state| {
+            family.update_and_install(self.context.stall(), |state| {
                 state.options = Arc::clone(&changed);
             });
             if let Some(index) = leadership.commit.position_of(family.id) {
@@ -202,7 +202,7 @@ impl CommitPipeline {
         // The next write compares the logs with the new limit.
         self.check_memtables_soon();
         for family in self.families.all() {
-            family.update_and_install(self.context.delayed_write_rate(), |_| ());
+            family.update_and_install(self.context.stall(), |_| ());
         }
         self.background.schedule();
         self.tree.write_options_file()

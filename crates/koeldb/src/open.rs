@@ -304,7 +304,7 @@ impl Opening {
         if !self.read_only {
             inner.tree.write_options_file()?;
             for family in &families {
-                family.update_and_install(inner.context.delayed_write_rate(), |_| ());
+                family.update_and_install(inner.context.stall(), |_| ());
             }
             inner.background.schedule();
             inner.commit.watch();

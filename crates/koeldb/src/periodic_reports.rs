@@ -80,7 +80,12 @@ impl CommitPipeline {
             return;
         }
         let database: Weak<dyn Watched> = Arc::<Self>::downgrade(self);
-        alarm::watch(database, self.context.until_look());
+        alarm::watch(database, self.until_look());
+    }
+
+    fn until_look(&self) -> Option<Duration> {
+        let looks = [self.context.until_look(), self.rest.until_look()];
+        looks.into_iter().flatten().min()
     }
 
     /// Writes all statistics to LOG, if that is due.
@@ -117,7 +122,9 @@ impl Watched for CommitPipeline {
         let now = self.context.clock.now();
         self.dump_statistics(now);
         self.context.persist_statistics(now);
-        self.context.until_look()
+        self.rest
+            .look(&self.background, self.visibility.seqno(), now);
+        self.until_look()
     }
 }
 

@@ -100,7 +100,7 @@ impl Tree {
         let installed = versions
             .log_and_apply(vec![edit])
             .map_err(|error| self.health.manifest_failed(error))?;
-        family.update_and_install(self.context.delayed_write_rate(), |state| {
+        family.update_and_install(self.context.stall(), |state| {
             // An edit without files creates no version.
             if let Some((_, version)) = installed.into_iter().next() {
                 state.version = version;

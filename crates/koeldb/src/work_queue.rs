@@ -133,11 +133,18 @@ impl WorkQueue {
         is_due
     }
 
-    /// Queues the column family whose stall condition changed, to be reported to listeners.
+    /// Sets the stall condition and the pace of a column family; a new condition is queued to be
+    /// reported to listeners.
     ///
     /// Called under the lock of its state, so that an older condition never replaces a newer one.
-    pub(crate) fn stalled(&self, family: u32, condition: StallCondition, is_new: bool) {
-        self.stall.set(family, condition);
+    pub(crate) fn stalled(
+        &self,
+        family: u32,
+        condition: StallCondition,
+        pace: Option<u64>,
+        is_new: bool,
+    ) {
+        self.stall.set(family, condition, pace);
         if is_new {
             lock(&self.queues).stalls.insert(family);
         }
@@ -159,7 +166,7 @@ impl WorkQueue {
         queues.flushes.remove(&family);
         queues.compactions.remove(&family);
         drop(queues);
-        self.stall.set(family, StallCondition::Normal);
+        self.stall.set(family, StallCondition::Normal, None);
     }
 }
 

@@ -5,7 +5,11 @@
 //! before it is queued, and never for a column family that it does not touch.
 //!
 //! Between the slowdown and the stop trigger, the permitted rate falls linearly from
-//! `delayed_write_rate` to a sixteenth of it, instead of abruptly (RocksDB: `db/column_family.cc`, `RecalculateWriteStallConditions`).
+//! `delayed_write_rate` to a sixteenth of it, instead of abruptly (RocksDB: `db/column_family.cc`,
+//! `RecalculateWriteStallConditions`). Before the slowdown trigger of level 0, writers keep the pace
+//! of compactions ([`Pacer`]), which is no stall: no condition changes, and no write is refused.
+
+mod pace;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,6 +18,8 @@ use std::time::Duration;
 
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::Clock;
+
+pub(crate) use pace::{Level0, Pacer};
 
 /// The reason for a write stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,22 +153,36 @@ pub(crate) fn compactions_lag(inputs: &StallInputs, level0_trigger: usize) -> bo
     if condition(inputs) != StallCondition::Normal {
         return true;
     }
-    let quarter = inputs.level0_slowdown.saturating_sub(level0_trigger) / 4;
-    let level0_lag = (level0_trigger.saturating_mul(2)).min(level0_trigger + quarter);
+    let level0_lag = level0_lag(level0_trigger, inputs.level0_slowdown);
     let soft = inputs.soft_pending_bytes;
     inputs.auto_compactions
         && (inputs.level0_files >= level0_lag.max(1)
             || soft > 0 && inputs.pending_bytes >= soft / 4)
 }
 
+/// The files on level 0 with which its compactions lag.
+fn level0_lag(trigger: usize, slowdown: usize) -> usize {
+    let quarter = slowdown.saturating_sub(trigger) / 4;
+    trigger.saturating_mul(2).min(trigger + quarter)
+}
+
 const NORMAL: u64 = u64::MAX;
 const STOPPED: u64 = 0;
+
+/// The inputs of stall conditions and paces besides the state of a column family.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StallContext {
+    /// The time on the clock of the database.
+    pub(crate) now: Duration,
+    /// The option of this name, in bytes per second.
+    pub(crate) delayed_write_rate: u64,
+}
 
 /// The stall state that a write checks before it is queued.
 #[derive(Debug)]
 pub(crate) struct WriteStall {
-    /// The least permitted bytes per second of all column families: `NORMAL`, `STOPPED`, or a rate
-    /// between the two.
+    /// The least permitted bytes per second of all column families, by a stall or a pace: `NORMAL`,
+    /// `STOPPED`, or a rate between the two.
     rate: AtomicU64,
     limits: Mutex<Limits>,
     wake: Condvar,
@@ -180,20 +200,30 @@ struct Limits {
 #[derive(Debug)]
 struct Limit {
     rate: u64,
+    /// Whether the rate is a pace, before any stall.
+    is_pace: bool,
     account: Account,
 }
 
+/// Returns the least rate of some limits.
+fn least<'l>(limits: impl Iterator<Item = &'l Limit>) -> u64 {
+    limits.map(|limit| limit.rate).min().unwrap_or(NORMAL)
+}
+
 impl Limits {
-    /// The least rate of all column families.
-    fn rate(&self) -> u64 {
-        let rates = self.by_family.values().map(|limit| limit.rate);
-        rates.min().unwrap_or(NORMAL)
+    /// The limits of some column families.
+    fn of(&self, families: &[u32]) -> impl Iterator<Item = &Limit> {
+        families.iter().filter_map(|id| self.by_family.get(id))
     }
 
-    /// The least rate of some column families.
+    /// The least rate of some column families by their stall conditions.
     fn rate_of(&self, families: &[u32]) -> u64 {
-        let limits = families.iter().filter_map(|id| self.by_family.get(id));
-        limits.map(|limit| limit.rate).min().unwrap_or(NORMAL)
+        least(self.of(families).filter(|limit| !limit.is_pace))
+    }
+
+    /// The least rate of all column families by their stall conditions.
+    fn stalled_rate(&self) -> u64 {
+        least(self.by_family.values().filter(|limit| !limit.is_pace))
     }
 }
 
@@ -201,6 +231,9 @@ impl Limits {
 pub(crate) fn cost(bytes: usize, bytes_per_second: u64) -> Duration {
     Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / bytes_per_second)
 }
+
+/// The longest time by which writes may be ahead of the pace, and a write sleeps for it.
+const AHEAD_MAX: Duration = Duration::from_millis(100);
 
 /// The time account of the delayed writes to a column family.
 #[derive(Clone, Copy, Debug, Default)]
@@ -236,6 +269,17 @@ impl Account {
         }
     }
 
+    /// Books a write that keeps a pace; returns the time at which the next one may begin.
+    ///
+    /// Sleeps last longer than they should: writes may be behind the pace by 2 ms without losing that
+    /// time. They may be ahead of it by [`AHEAD_MAX`].
+    fn keep_pace(&mut self, now: Duration, cost: Duration) -> Duration {
+        const BEHIND_MAX: Duration = Duration::from_millis(2);
+        let begin = self.next_free.max(now.saturating_sub(BEHIND_MAX));
+        self.next_free = (begin + cost).min(now + AHEAD_MAX);
+        self.next_free
+    }
+
     /// Cancels the rest of a booking whose write waited until `now` and gave up.
     ///
     /// Its wait is credited to the next write: otherwise a write that costs more than the time
@@ -269,32 +313,44 @@ impl WriteStall {
         }
     }
 
-    /// Sets the condition of one column family.
+    /// Sets the condition of one column family, and the pace of writers where that is normal.
     ///
     /// Computing and setting it is one step, so that an older result never replaces a newer one.
-    pub(crate) fn set(&self, family: u32, condition: StallCondition) {
+    pub(crate) fn set(&self, family: u32, condition: StallCondition, pace: Option<u64>) {
+        let is_pace = condition == StallCondition::Normal;
         let rate = match condition {
-            StallCondition::Normal => NORMAL,
+            StallCondition::Normal => pace.map_or(NORMAL, |pace| pace.max(1)),
             StallCondition::Delayed {
                 bytes_per_second, ..
             } => bytes_per_second.max(1),
             StallCondition::Stopped(_) => STOPPED,
         };
         let mut limits = lock(&self.limits);
-        if limits.rate_of(&[family]) == rate {
+        let before = limits.by_family.get(&family);
+        let before = before.map_or((NORMAL, true), |limit| (limit.rate, limit.is_pace));
+        if before == (rate, is_pace) {
             return;
+        }
+        if before.1 != is_pace {
+            // A stall does not claim what is booked for the pace.
+            limits.by_family.remove(&family);
         }
         if rate == NORMAL {
             // The next slowdown does not claim what is booked.
             limits.by_family.remove(&family);
         } else {
             let account = Account::default();
-            let limit = limits.by_family.entry(family);
-            limit.or_insert(Limit { rate, account }).rate = rate;
+            let new = Limit {
+                rate,
+                is_pace,
+                account,
+            };
+            limits.by_family.entry(family).or_insert(new).rate = rate;
         }
-        let least = limits.rate();
-        self.rate.store(least, Ordering::Release);
-        self.urgent.store(least != NORMAL, Ordering::Relaxed);
+        let rate = least(limits.by_family.values());
+        self.rate.store(rate, Ordering::Release);
+        let is_stalled = limits.stalled_rate() != NORMAL;
+        self.urgent.store(is_stalled, Ordering::Relaxed);
         self.wake.notify_all();
     }
 
@@ -304,7 +360,7 @@ impl WriteStall {
         self.wake.notify_all();
     }
 
-    /// Whether no column family limits writes.
+    /// Whether no column family limits writes, by a stall or a pace.
     #[inline]
     pub(crate) fn is_normal(&self) -> bool {
         self.rate.load(Ordering::Acquire) == NORMAL
@@ -315,7 +371,7 @@ impl WriteStall {
         self.rate.load(Ordering::Acquire) == STOPPED
     }
 
-    /// Whether the writes to one of some column families are limited.
+    /// Whether the writes to one of some column families are stalled.
     pub(crate) fn limits(&self, families: &[u32]) -> bool {
         !self.is_normal() && lock(&self.limits).rate_of(families) != NORMAL
     }
@@ -327,7 +383,7 @@ impl WriteStall {
 
     /// The least permitted rate of the column families, if there is one and no stop.
     pub(crate) fn delayed_rate(&self) -> Option<u64> {
-        match self.rate.load(Ordering::Acquire) {
+        match lock(&self.limits).stalled_rate() {
             NORMAL | STOPPED => None,
             rate => Some(rate),
         }
@@ -377,12 +433,45 @@ impl WriteStall {
         }
     }
 
+    /// Sleeps while a write of `bytes` is ahead of the pace of `families`, at most `limit`.
+    ///
+    /// Returns the time slept.
+    pub(crate) fn keep_pace(
+        &self,
+        clock: &dyn Clock,
+        families: &[u32],
+        bytes: usize,
+        limit: Duration,
+    ) -> Duration {
+        // Shorter debts are carried over: a sleep takes at least 50 us, however short.
+        const DEBT_MIN: Duration = Duration::from_micros(100);
+        let begun = clock.now();
+        let mut end = begun;
+        let mut limits = lock(&self.limits);
+        for family in families {
+            if let Some(limit) = limits.by_family.get_mut(family)
+                && limit.is_pace
+            {
+                let cost = cost(bytes, limit.rate);
+                end = end.max(limit.account.keep_pace(begun, cost));
+            }
+        }
+        drop(limits);
+        let debt = end - begun;
+        if debt < DEBT_MIN {
+            return Duration::ZERO;
+        }
+        clock.sleep(debt.min(limit));
+        clock.now().saturating_sub(begun)
+    }
+
     /// Books the time that `bytes` take at each of `families` that has a rate.
     fn book(&self, families: &[u32], bytes: usize, now: Duration) -> Vec<Booking> {
         let mut bookings = Vec::new();
         let mut limits = lock(&self.limits);
         for &family in families {
             if let Some(limit) = limits.by_family.get_mut(&family)
+                && !limit.is_pace
                 && limit.rate != STOPPED
             {
                 let cost = cost(bytes, limit.rate);
@@ -460,7 +549,7 @@ mod tests {
             cause: StallCause::Level0FileLimit,
             bytes_per_second: 1000,
         };
-        stall.set(0, condition);
+        stall.set(0, condition, None);
     }
 
     fn patient() -> Result<()> {
@@ -512,7 +601,7 @@ mod tests {
         let ends_early = || {
             rounds.set(rounds.get() + 1);
             if rounds.get() == 2 {
-                stall.set(0, StallCondition::Normal);
+                stall.set(0, StallCondition::Normal, None);
             }
             Ok(())
         };
@@ -526,15 +615,50 @@ mod tests {
     #[test]
     fn a_family_limits_only_the_writes_to_it() {
         let (stall, clock) = (slowed_writes(), ManualClock::new());
-        stall.set(7, StallCondition::Stopped(StallCause::MemtableLimit));
+        stall.set(7, StallCondition::Stopped(StallCause::MemtableLimit), None);
         assert!(stall.is_stopped() && stall.stops(&[1, 7]) && stall.limits(&[0]));
         assert!(!stall.stops(&[0, 1]) && !stall.limits(&[1]));
         stall.delay(&clock, &[1], 1_000_000, patient).unwrap();
         assert_eq!(clock.now(), Duration::ZERO);
         stall.delay(&clock, &[0, 1], 500, patient).unwrap();
         assert_eq!(clock.now(), Duration::from_millis(500));
-        stall.set(7, StallCondition::Normal);
+        stall.set(7, StallCondition::Normal, None);
         assert!(!stall.is_stopped() && !stall.stops(&[7]) && stall.limits(&[0]));
+    }
+
+    #[test]
+    fn a_pace_delays_writes_and_is_no_stall() {
+        let (stall, clock) = (WriteStall::default(), ManualClock::new());
+        clock.advance(Duration::from_secs(1));
+        stall.set(0, StallCondition::Normal, Some(1_000_000));
+        assert!(!stall.is_normal() && !stall.limits(&[0]) && !stall.is_stopped());
+        assert_eq!(stall.delayed_rate(), None);
+        let begun = clock.now();
+        for _ in 0..10_000 {
+            stall.keep_pace(&clock, &[0], 100, Duration::from_secs(1));
+        }
+        let elapsed = clock.now() - begun;
+        let expected = Duration::from_millis(990)..Duration::from_millis(1010);
+        assert!(expected.contains(&elapsed), "{elapsed:?}");
+        // Another family has no pace.
+        let free = stall.keep_pace(&clock, &[1], 1_000_000, Duration::MAX);
+        assert_eq!(free, Duration::ZERO);
+        // A large write owes a bounded time, which a stall does not claim.
+        for _ in 0..3 {
+            let slept = stall.keep_pace(&clock, &[0, 1], 500_000, Duration::from_millis(10));
+            assert_eq!(slept, Duration::from_millis(10));
+        }
+        slow_down(&stall);
+        let begun = clock.now();
+        stall.delay(&clock, &[0], 50, patient).unwrap();
+        assert_eq!(clock.now() - begun, Duration::from_millis(50));
+        stall.set(1, StallCondition::Normal, Some(1));
+        stall.delay(&clock, &[0, 1], 50, patient).unwrap();
+        assert_eq!(clock.now() - begun, Duration::from_millis(100));
+        for family in [0, 1] {
+            stall.set(family, StallCondition::Normal, None);
+        }
+        assert!(stall.is_normal());
     }
 
     #[test]

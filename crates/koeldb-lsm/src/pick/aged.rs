@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use koeldb_base::SeqNo;
 use koeldb_base::key::MAX_SEQNO;
 
+use super::level_plan::LevelRequest;
 use super::leveled::{self, LevelTargets};
 use super::offpeak::OffpeakWindow;
 use super::{
@@ -174,15 +175,13 @@ fn plan(
         level => level,
     };
     let inputs = expand_to_clean_cut(version, level, vec![Arc::clone(file)]);
-    let mut plan = leveled::plan(
-        version,
-        settings,
-        targets,
+    let request = LevelRequest {
         reason,
         level,
         output_level,
-        inputs,
-    )?;
+        files: inputs,
+    };
+    let mut plan = request.plan(version, settings, targets).ok()?;
     // A file that is rewritten for its age must not stay as it is.
     plan.trivial_move &= moves_down;
     Some(plan)

@@ -18,9 +18,10 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering as Memory;
 
+use super::level_plan::{LevelRequest, Refusal};
 use super::{
-    CompactionInput, CompactionPlan, CompactionReason, FileOrder, KeyRange, PickSettings,
-    any_being_compacted, expand_to_clean_cut, is_bottommost,
+    CompactionPlan, CompactionReason, FileOrder, KeyRange, PickSettings, any_being_compacted,
+    expand_to_clean_cut,
 };
 use crate::version::{FileMeta, Level, Version};
 
@@ -212,26 +213,62 @@ pub fn pending_compaction_bytes(
 /// Picks the most urgent compaction, if one is due.
 #[must_use]
 pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
+    pick_or_refuse(version, settings).ok()
+}
+
+/// Picks like [`pick`].
+///
+/// # Errors
+/// The levels that are due and cannot be compacted, the most urgent one first, each with the reason.
+pub fn pick_or_refuse(
+    version: &Version,
+    settings: &PickSettings,
+) -> Result<CompactionPlan, Vec<(usize, Refusal)>> {
     let targets = level_targets(version, settings);
     let scores = scores(version, settings, &targets);
     let mut due: Vec<usize> = (0..scores.len())
         .filter(|&level| scores[level] >= 1.0)
         .collect();
     due.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-    let mut level0_waits = false;
-    let by_score = due.into_iter().find_map(|level| {
-        if level == 0 {
-            level0_waits = true;
+    let mut refusals = Vec::new();
+    for level in due {
+        let level0_waits = refusals.iter().any(|&(level, _)| level == 0);
+        let picked = if level == 0 {
             pick_level0(version, settings, &targets)
-                .or_else(|| pick_within_level0(version, settings))
+                .or_else(|refusal| pick_within_level0(version, settings).ok_or(refusal))
         } else if level0_waits && level == targets.base_level {
-            // A more urgent compaction waits for this level to become idle.
-            None
+            Err(Refusal::Level0First)
         } else {
             pick_from_level(version, settings, &targets, level)
+        };
+        match picked {
+            Ok(plan) => return Ok(plan),
+            Err(refusal) => refusals.push((level, refusal)),
         }
-    });
-    by_score.or_else(|| pick_marked_file(version, settings, &targets))
+    }
+    pick_marked_file(version, settings, &targets).ok_or(refusals)
+}
+
+/// Marks the files of level 0 for compaction in a tree at rest, where each run costs reads time.
+///
+/// Returns `false` if that would leave as many runs, or rewrite more than four times as many bytes
+/// below as level 0 has: a database that is flushed in each of its pauses would write too much.
+pub fn suggest_level0(version: &Version, settings: &PickSettings) -> bool {
+    const BELOW_PER_BYTE_MAX: u64 = 4;
+    let files = &version.levels[0].files;
+    let Some(range) = KeyRange::of(&version.order, files) else {
+        return false;
+    };
+    let below = range.overlapping(version, level_targets(version, settings).base_level);
+    let bytes = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.bytes).sum::<u64>();
+    let bytes_max = bytes(files).saturating_mul(BELOW_PER_BYTE_MAX);
+    if files.len() + usize::from(!below.is_empty()) < 2 || bytes(&below) > bytes_max {
+        return false;
+    }
+    for file in files {
+        file.leaves_level0.store(true, Memory::Relaxed);
+    }
+    true
 }
 
 /// Picks a file that is marked for compaction, when no level is due.
@@ -244,7 +281,8 @@ fn pick_marked_file(
 ) -> Option<CompactionPlan> {
     let deepest = version.deepest_level();
     version.files().find_map(|(level, file)| {
-        let is_suggested = level < deepest && file.suggested.load(Memory::Relaxed);
+        let is_suggested = level < deepest && file.suggested.load(Memory::Relaxed)
+            || level == 0 && file.leaves_level0.load(Memory::Relaxed);
         if !(is_suggested || file.marked_for_compaction) || file.is_being_compacted() {
             return None;
         }
@@ -253,15 +291,13 @@ fn pick_marked_file(
             level if level == deepest => level,
             level => targets.base_level.max(level + 1),
         };
-        let mut plan = plan(
-            version,
-            settings,
-            targets,
-            CompactionReason::FilesMarkedForCompaction,
+        let request = LevelRequest {
+            reason: CompactionReason::FilesMarkedForCompaction,
             level,
             output_level,
-            expand_to_clean_cut(version, level, vec![Arc::clone(file)]),
-        )?;
+            files: expand_to_clean_cut(version, level, vec![Arc::clone(file)]),
+        };
+        let mut plan = request.plan(version, settings, targets).ok()?;
         plan.trivial_move &= output_level != level;
         Some(plan)
     })
@@ -271,22 +307,17 @@ fn pick_level0(
     version: &Version,
     settings: &PickSettings,
     targets: &LevelTargets,
-) -> Option<CompactionPlan> {
+) -> Result<CompactionPlan, Refusal> {
     let files = &version.levels[0].files;
-    if any_being_compacted(files) {
-        return None;
-    }
-    let oldest = Arc::clone(files.last()?);
-    let inputs = expand_to_clean_cut(version, 0, vec![oldest]);
-    plan(
-        version,
-        settings,
-        targets,
-        CompactionReason::LevelL0FilesNum,
-        0,
-        targets.base_level,
-        inputs,
-    )
+    Refusal::if_busy(0, files)?;
+    let oldest = files.last().cloned().into_iter().collect();
+    let request = LevelRequest {
+        reason: CompactionReason::LevelL0FilesNum,
+        level: 0,
+        output_level: targets.base_level,
+        files: expand_to_clean_cut(version, 0, oldest),
+    };
+    request.plan(version, settings, targets)
 }
 
 /// Picks the newest level-0 files, as long as the bytes per removed file do not rise.
@@ -328,7 +359,7 @@ fn pick_from_level(
     settings: &PickSettings,
     targets: &LevelTargets,
     level: usize,
-) -> Option<CompactionPlan> {
+) -> Result<CompactionPlan, Refusal> {
     let output_level = if level < targets.base_level {
         targets.base_level
     } else {
@@ -339,22 +370,27 @@ fn pick_from_level(
         .into_iter()
         .filter(|file| !file.is_being_compacted())
         .take(CANDIDATES_MAX);
-    let mut plan = candidates.find_map(|file| {
-        let inputs = expand_to_clean_cut(version, level, vec![Arc::clone(file)]);
-        plan(
-            version,
-            settings,
-            targets,
-            CompactionReason::LevelMaxLevelSize,
+    let mut refusal = None;
+    let found = candidates.find_map(|file| {
+        let request = LevelRequest {
+            reason: CompactionReason::LevelMaxLevelSize,
             level,
             output_level,
-            inputs,
-        )
-    })?;
+            files: expand_to_clean_cut(version, level, vec![Arc::clone(file)]),
+        };
+        match request.plan(version, settings, targets) {
+            Ok(plan) => Some(plan),
+            Err(refused) => {
+                refusal.get_or_insert(refused);
+                None
+            }
+        }
+    });
+    let mut plan = found.ok_or(refusal.unwrap_or(Refusal::NoFiles))?;
     if settings.file_order == FileOrder::RoundRobin {
         plan.next_cursor = next_cursor(version, level, &plan);
     }
-    Some(plan)
+    Ok(plan)
 }
 
 /// Returns the files of a level in the order in which compactions take them.
@@ -422,124 +458,6 @@ fn overlap_per_mille(version: &Version, below: usize, file: &Arc<FileMeta>) -> u
         .map(|f| f.bytes)
         .sum();
     overlapped.saturating_mul(1000) / file.compensated_bytes().max(1)
-}
-
-/// Plans the compaction of `inputs` of `level` unless a conflicting one is running.
-///
-/// Its output goes to `output_level`.
-pub(crate) fn plan(
-    version: &Version,
-    settings: &PickSettings,
-    targets: &LevelTargets,
-    reason: CompactionReason,
-    level: usize,
-    output_level: usize,
-    mut inputs: Vec<Arc<FileMeta>>,
-) -> Option<CompactionPlan> {
-    if inputs.is_empty() || any_being_compacted(&inputs) {
-        return None;
-    }
-    let mut range = KeyRange::of(&version.order, &inputs)?;
-    let mut below = if output_level > level {
-        expand_to_clean_cut(
-            version,
-            output_level,
-            range.overlapping(version, output_level),
-        )
-    } else {
-        Vec::new()
-    };
-    if any_being_compacted(&below) {
-        return None;
-    }
-    if level > 0 && !below.is_empty() {
-        grow_inputs(version, settings, level, &mut inputs, &below);
-    }
-    range = KeyRange::of(&version.order, inputs.iter().chain(&below))?;
-    if version.running.claims(&version.order, output_level, &range) {
-        return None;
-    }
-    // No file between the levels may overlap the moved data; levels above the base level are empty
-    // or being drained.
-    let passes_by = (level + 1..output_level).any(|between| {
-        version.levels[between]
-            .files
-            .iter()
-            .any(|file| range.overlaps(version, file))
-    });
-    if passes_by {
-        return None;
-    }
-    let grandparents = match version.levels.get(output_level + 1) {
-        Some(_) => range.overlapping(version, output_level + 1),
-        None => Vec::new(),
-    };
-    let grandparent_bytes: u64 = grandparents.iter().map(|file| file.bytes).sum();
-    let trivial_move = below.is_empty()
-        && output_level > level
-        && (level > 0 || inputs.len() == 1 || !overlap_each_other(version, &inputs))
-        && grandparent_bytes <= settings.max_compaction_bytes
-        && settings.fit_partitions(&inputs);
-    let mut all = vec![CompactionInput {
-        level,
-        files: inputs,
-    }];
-    if !below.is_empty() {
-        all.push(CompactionInput {
-            level: output_level,
-            files: std::mem::take(&mut below),
-        });
-    }
-    Some(CompactionPlan {
-        reason,
-        inputs: all,
-        output_level,
-        target_file_bytes: settings.target_file_bytes(output_level, targets.base_level),
-        max_grandparent_bytes: settings.max_compaction_bytes,
-        grandparents,
-        bottommost: is_bottommost(version, output_level, &range),
-        trivial_move,
-        deletion_only: false,
-        next_cursor: None,
-        temperature: None,
-    })
-}
-
-/// Adds files of the upper level that need no further files of the lower level.
-fn grow_inputs(
-    version: &Version,
-    settings: &PickSettings,
-    level: usize,
-    inputs: &mut Vec<Arc<FileMeta>>,
-    below: &[Arc<FileMeta>],
-) {
-    let Some(range) = KeyRange::of(&version.order, inputs.iter().chain(below)) else {
-        return;
-    };
-    let grown = expand_to_clean_cut(version, level, range.overlapping(version, level));
-    if grown.len() <= inputs.len() || any_being_compacted(&grown) {
-        return;
-    }
-    let bytes: u64 = grown.iter().chain(below).map(|file| file.bytes).sum();
-    let Some(grown_range) = KeyRange::of(&version.order, &grown) else {
-        return;
-    };
-    let output_level = level + 1;
-    let drags = grown_range.overlapping(version, output_level.min(version.levels.len() - 1));
-    if bytes < settings.max_compaction_bytes && drags.len() == below.len() {
-        *inputs = grown;
-    }
-}
-
-fn overlap_each_other(version: &Version, files: &[Arc<FileMeta>]) -> bool {
-    let mut sorted: Vec<_> = files.iter().collect();
-    sorted.sort_by(|a, b| version.order.compare_internal(&a.smallest, &b.smallest));
-    sorted.windows(2).any(|pair| {
-        version
-            .order
-            .compare(pair[0].largest_user_key(), pair[1].smallest_user_key())
-            .is_ge()
-    })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use koeldb_base::file_name::FileNumber;
 
 use super::fifo;
+use super::level_plan::{LevelRequest, Refusal};
 use super::leveled::{self, LevelTargets};
 use super::{
     CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, any_being_compacted,
@@ -39,7 +40,7 @@ pub enum ManualPick {
     /// A plan for the next part, and the largest internal key of the part.
     Part(CompactionPlan, Vec<u8>),
     /// A conflicting compaction is running.
-    Busy,
+    Busy(Refusal),
     /// There is nothing to compact.
     Nothing,
 }
@@ -85,17 +86,15 @@ pub fn pick(
     if files.is_empty() {
         return ManualPick::Nothing;
     }
-    let planned = leveled::plan(
-        version,
-        settings,
-        targets,
-        CompactionReason::ManualCompaction,
+    let request = LevelRequest {
+        reason: CompactionReason::ManualCompaction,
         level,
         output_level,
-        expand_to_clean_cut(version, level, files),
-    );
-    let Some(mut plan) = planned else {
-        return ManualPick::Busy;
+        files: expand_to_clean_cut(version, level, files),
+    };
+    let mut plan = match request.plan(version, settings, targets) {
+        Ok(plan) => plan,
+        Err(refusal) => return ManualPick::Busy(refusal),
     };
     if range.in_place {
         plan.trivial_move = false;

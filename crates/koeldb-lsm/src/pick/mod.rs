@@ -6,6 +6,7 @@
 
 pub mod aged;
 pub mod fifo;
+mod level_plan;
 pub mod leveled;
 pub mod manual;
 pub mod offpeak;
@@ -20,6 +21,8 @@ use koeldb_base::KeyOrder;
 use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
 
 use crate::version::{FileMeta, Version};
+
+pub use level_plan::Refusal;
 
 /// The reason for a compaction, under RocksDB's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -73,6 +73,8 @@ pub struct FileMeta {
     pub being_compacted: AtomicBool,
     /// Whether a compaction of the table was suggested since the database was opened.
     pub suggested: AtomicBool,
+    /// Whether the table is to leave level 0 because the database is at rest.
+    pub leaves_level0: AtomicBool,
     /// Entry statistics, known once the table was written or opened.
     pub entry_stats: EntryStats,
     /// The size with the weight of its deletions ([`Version::compensate`]); 0 until it is known.
@@ -228,6 +230,7 @@ impl FileMeta {
             tombstones: OnceLock::new(),
             being_compacted: AtomicBool::new(false),
             suggested: AtomicBool::new(false),
+            leaves_level0: AtomicBool::new(false),
             entry_stats: EntryStats::default(),
             compensated: AtomicU64::new(0),
             drop_hook: DropHook::default(),

@@ -134,7 +134,14 @@ fn run(case: &mut TestCase, version: &mut Version) -> String {
         level
     };
     match directive.as_str() {
-        "leveled" => said(leveled::pick(version, &settings)),
+        "leveled" => match leveled::pick_or_refuse(version, &settings) {
+            Ok(plan) => said(Some(plan)),
+            Err(refusals) if refusals.is_empty() => said(None),
+            Err(refusals) => refusals
+                .iter()
+                .map(|(level, refusal)| format!("L{level}: {refusal}\n"))
+                .collect(),
+        },
         "universal" => said(universal::pick(version, &settings)),
         "all" => {
             let reason = CompactionReason::ManualCompaction;
@@ -184,7 +191,8 @@ fn run(case: &mut TestCase, version: &mut Version) -> String {
             };
             match manual::pick(version, &settings, &targets, &range) {
                 manual::ManualPick::Part(plan, _) => said(Some(plan)),
-                manual::ManualPick::Busy | manual::ManualPick::Nothing => said(None),
+                manual::ManualPick::Busy(refusal) => format!("{refusal}\n"),
+                manual::ManualPick::Nothing => said(None),
             }
         }
         "files" => {

@@ -88,6 +88,25 @@ impl Background {
         removed
     }
 
+    /// The files on level 0 of all column families.
+    pub(crate) fn level0_files(&self) -> usize {
+        let families = self.families.all();
+        let files = families
+            .iter()
+            .map(|family| family.read(|state| state.version.levels[0].files.len()));
+        files.sum()
+    }
+
+    /// Compacts level 0 of the families in which that leaves fewer runs at a small cost.
+    pub(crate) fn compact_at_rest(self: &Arc<Self>) {
+        for family in self.families.all() {
+            if family.suggest_level0() {
+                family.queue(WorkKind::Compaction);
+            }
+        }
+        self.schedule();
+    }
+
     /// Returns the description of a compaction that begins.
     pub(super) fn compaction_info(
         &self,

@@ -22,6 +22,16 @@ use crate::spans;
 use crate::thread_status::ThreadOperation;
 use crate::write_stall::StallCondition;
 
+/// A column family, and the memtables that a flush has taken, oldest first.
+type TakenMemtables = (Arc<ColumnFamilyData>, Vec<Arc<Memtable>>);
+
+/// The table of a column family in a flush of all; no file if its memtables were empty.
+struct FlushedFamily {
+    file: Option<Arc<FileMeta>>,
+    properties: Option<TableProperties>,
+    info: FlushJobInfo,
+}
+
 /// A guard that lets only a resume flush.
 pub(crate) struct FlushHold<'b>(&'b Background);
 
@@ -112,37 +122,10 @@ impl Background {
             TableReason::Flush,
         )?;
         let file = flush.file.map(Arc::new);
-        // If several column families share logs, the logs after the flushed memtables are synced
-        // before the flush is recorded: otherwise a power cut could leave one column family ahead
-        // of the others (O7). Logs that are closed in the meantime are not among them.
-        let behind = family.first_log_behind(taken.len());
-        let empty = self.families.without_data();
-        if self.families.all().len() > 1 {
-            self.wals.sync_closed().map_err(|error| {
-                self.health.fail_writes(
-                    error
-                        .context("syncing closed logs")
-                        .with_severity(Severity::Hard),
-                )
-            })?;
-        }
-        let is_installed = {
-            let mut versions = self.tree.versions();
-            let mut edit = VersionEdit::of(family.id);
-            edit.log_number = Some(behind);
-            edit.added_files
-                .extend(file.iter().map(|file| (0, Arc::clone(file))));
-            for (empty, first) in empty {
-                versions.set_needed_from(empty, first);
-            }
-            self.tree.log_edit(&mut versions, family, edit, |state| {
-                state.take_flushed(taken.len());
-                state.flushing = 0;
-            })?
-        };
+        let is_installed = self.install_flush(family, taken.len(), file.as_ref())?;
         if !is_installed {
             // Handles of a dropped family read its memtables, as no table has what is in them.
-            family.update_and_install(self.context.delayed_write_rate(), |state| {
+            family.update_and_install(self.context.stall(), |state| {
                 state.flushing = 0;
             });
             self.tree.discard(file.iter());
@@ -157,6 +140,41 @@ impl Background {
         self.check_space();
         self.schedule();
         Ok(())
+    }
+
+    /// Installs the table of a flush of the `taken` oldest memtables; `false` if the family was dropped.
+    fn install_flush(
+        &self,
+        family: &Arc<ColumnFamilyData>,
+        taken: usize,
+        file: Option<&Arc<FileMeta>>,
+    ) -> Result<bool> {
+        // If several column families share logs, the logs after the flushed memtables are synced
+        // before the flush is recorded: otherwise a power cut could leave one column family ahead
+        // of the others (O7). Logs that are closed in the meantime are not among them.
+        let behind = family.first_log_behind(taken);
+        let empty = self.families.without_data();
+        if self.families.all().len() > 1 {
+            self.wals.sync_closed().map_err(|error| {
+                self.health.fail_writes(
+                    error
+                        .context("syncing closed logs")
+                        .with_severity(Severity::Hard),
+                )
+            })?;
+        }
+        let mut versions = self.tree.versions();
+        let mut edit = VersionEdit::of(family.id);
+        edit.log_number = Some(behind);
+        edit.added_files
+            .extend(file.map(|file| (0, Arc::clone(file))));
+        for (empty, first) in empty {
+            versions.set_needed_from(empty, first);
+        }
+        self.tree.log_edit(&mut versions, family, edit, |state| {
+            state.take_flushed(taken);
+            state.flushing = 0;
+        })
     }
 
     fn count_flush(&self, reason: FlushReason, memtables: &[Arc<Memtable>]) {
@@ -265,14 +283,40 @@ impl Background {
         outcome
     }
 
-    fn flush_as_one(&self, taken: &[(Arc<ColumnFamilyData>, Vec<Arc<Memtable>>)]) -> Result<()> {
+    fn flush_as_one(&self, taken: &[TakenMemtables]) -> Result<()> {
         let begun = self.context.clock.now();
+        let mut flushed = Vec::new();
+        if let Err(error) = self.write_tables_of(taken, &mut flushed) {
+            self.tree
+                .discard(flushed.iter().filter_map(|one| one.file.as_ref()));
+            return Err(error);
+        }
+        // A family may be dropped once the version set is unlocked, so the installation alone decides
+        // which tables are part of the tree.
+        let are_installed = self.install_as_one(taken, &flushed)?;
+        let all = taken.iter().zip(&mut flushed).zip(are_installed);
+        for (((family, _), flushed), is_installed) in all {
+            let file = flushed.file.as_ref();
+            if is_installed {
+                let table = file.map(|file| (&**file, flushed.properties.as_ref()));
+                self.notify_flushed(family, table, begun, &mut flushed.info);
+            } else {
+                self.tree.discard(file);
+            }
+        }
+        self.tree.remove_obsolete_files();
+        Ok(())
+    }
+
+    /// Writes the table of each family into `flushed`, up to the first failure.
+    fn write_tables_of(
+        &self,
+        taken: &[TakenMemtables],
+        flushed: &mut Vec<FlushedFamily>,
+    ) -> Result<()> {
         let job = self.context.new_job();
         let reason = FlushReason::ErrorRecovery;
         let snapshots = self.visibility.snapshots.all();
-        let mut files = Vec::new();
-        let mut properties = Vec::new();
-        let mut infos = Vec::new();
         self.context.report_sealed();
         for (family, memtables) in taken {
             self.context
@@ -280,80 +324,70 @@ impl Background {
                 .flush_started(job, family, memtables, reason);
             let info = self.flush_info(job, family, reason);
             self.context.notify(&Event::FlushBegin(&info));
-            infos.push(info);
             let epoch = family.epochs.next();
-            let written = self.context.table_files.flush(
+            let flush = self.context.table_files.flush(
                 job,
                 family,
                 memtables,
                 &snapshots,
                 epoch,
                 TableReason::Flush,
-            );
-            match written {
-                Ok(flush) => {
-                    self.notify_fallbacks(family, flush.fallback);
-                    files.push(flush.file.map(Arc::new));
-                    properties.push(flush.properties);
-                }
-                Err(error) => {
-                    self.tree.discard(files.iter().flatten());
-                    return Err(error);
-                }
-            }
+            )?;
+            self.notify_fallbacks(family, flush.fallback);
+            flushed.push(FlushedFamily {
+                file: flush.file.map(Arc::new),
+                properties: flush.properties,
+                info,
+            });
         }
-        // A family may be dropped once the version set is unlocked, so this block alone decides
-        // which tables are installed.
-        let are_installed: Vec<bool> = {
-            // Computed this late, the logs after the memtables are still those from before: while
-            // writes are stopped no memtable is sealed and no log is created, so all active
-            // memtables are empty and start with the log that replaced the abandoned one. Unlike
-            // before the flush of one column family (O7), no older log is synced: all column
-            // families leave them in one edit.
-            let mut versions = self.tree.versions();
-            versions.raise_last_seqno(self.visibility.seqno());
-            let are_live: Vec<bool> = taken
-                .iter()
-                .map(|(family, _)| versions.family(family.id).is_some())
-                .collect();
-            let mut edits = Vec::new();
-            for (((family, memtables), file), &is_live) in taken.iter().zip(&files).zip(&are_live) {
-                if is_live {
-                    let mut edit = VersionEdit::of(family.id);
-                    edit.log_number = Some(family.first_log_behind(memtables.len()));
-                    edit.added_files
-                        .extend(file.iter().map(|file| (0, Arc::clone(file))));
-                    edits.push(edit);
-                }
-            }
-            let installed = versions
-                .log_and_apply(edits)
-                .map_err(|error| self.health.manifest_failed(error))?;
-            for ((family, memtables), &is_live) in taken.iter().zip(&are_live) {
-                let version = installed.iter().find(|(id, _)| *id == family.id);
-                family.update_and_install(self.context.delayed_write_rate(), |state| {
-                    if is_live {
-                        state.take_flushed(memtables.len());
-                    }
-                    state.flushing = 0;
-                    if let Some((_, version)) = version {
-                        state.version = Arc::clone(version);
-                    }
-                });
-            }
-            are_live
-        };
-        let all = taken.iter().zip(&files).zip(&properties).zip(&mut infos);
-        for (((((family, _), file), properties), info), is_installed) in all.zip(are_installed) {
-            if is_installed {
-                let table = file.as_deref().map(|file| (file, properties.as_ref()));
-                self.notify_flushed(family, table, begun, info);
-            } else {
-                self.tree.discard(file);
-            }
-        }
-        self.tree.remove_obsolete_files();
         Ok(())
+    }
+
+    /// Installs the tables of all families by one change, except for those dropped meanwhile.
+    ///
+    /// Returns whether each of them was installed.
+    fn install_as_one(
+        &self,
+        taken: &[TakenMemtables],
+        flushed: &[FlushedFamily],
+    ) -> Result<Vec<bool>> {
+        // Computed this late, the logs after the memtables are still those from before: while
+        // writes are stopped no memtable is sealed and no log is created, so all active
+        // memtables are empty and start with the log that replaced the abandoned one. Unlike
+        // before the flush of one column family (O7), no older log is synced: all column
+        // families leave them in one edit.
+        let mut versions = self.tree.versions();
+        versions.raise_last_seqno(self.visibility.seqno());
+        let are_live: Vec<bool> = taken
+            .iter()
+            .map(|(family, _)| versions.family(family.id).is_some())
+            .collect();
+        let mut edits = Vec::new();
+        for (((family, memtables), flushed), &is_live) in taken.iter().zip(flushed).zip(&are_live) {
+            if is_live {
+                let mut edit = VersionEdit::of(family.id);
+                edit.log_number = Some(family.first_log_behind(memtables.len()));
+                edit.added_files
+                    .extend(flushed.file.iter().map(|file| (0, Arc::clone(file))));
+                edits.push(edit);
+            }
+        }
+        let installed = versions
+            .log_and_apply(edits)
+            .map_err(|error| self.health.manifest_failed(error))?;
+        for ((family, memtables), &is_live) in taken.iter().zip(&are_live) {
+            let version = installed.iter().find(|(id, _)| *id == family.id);
+            family.update_and_install(self.context.stall(), |state| {
+                if is_live {
+                    state.take_flushed(memtables.len());
+                }
+                state.flushing = 0;
+                if let Some((_, version)) = version {
+                    state.version = Arc::clone(version);
+                }
+            });
+        }
+        Ok(are_live)
     }
 
     /// Waits while sealing the memtable of `family` and flushing it would stall writes.

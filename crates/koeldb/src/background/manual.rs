@@ -11,7 +11,7 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::pick::manual::{ManualPick, ManualRange};
-use koeldb_lsm::pick::{self, CompactionPlan, CompactionReason, leveled, universal};
+use koeldb_lsm::pick::{self, CompactionPlan, CompactionReason, Refusal, leveled, universal};
 use koeldb_lsm::{FileMeta, Version};
 
 use super::compaction::CompactionRequest;
@@ -333,7 +333,7 @@ impl Background {
         let refusal = RefCell::new(None);
         let picked = self.wait_for_pick(manual, |version, options| {
             if pick::is_compacting(version) {
-                return ManualPick::Busy;
+                return ManualPick::Busy(Refusal::Running);
             }
             let targets = leveled::level_targets(version, &pick_settings(options));
             let to = match target {
@@ -376,9 +376,10 @@ impl Background {
             self.health.check_writable()?;
             let part_end = RefCell::new(Vec::new());
             let is_done = Cell::new(false);
+            let waits_for = RefCell::new(None);
             let plan = manual.family.pick_marked(|version, options| {
                 let found = match manual.is_exclusive && pick::is_compacting(version) {
-                    true => ManualPick::Busy,
+                    true => ManualPick::Busy(Refusal::Running),
                     false => pick(version, options),
                 };
                 match found {
@@ -387,7 +388,7 @@ impl Background {
                         return Some(plan);
                     }
                     ManualPick::Nothing => is_done.set(true),
-                    ManualPick::Busy => {}
+                    ManualPick::Busy(refusal) => *waits_for.borrow_mut() = Some(refusal),
                 }
                 None
             });
@@ -397,7 +398,14 @@ impl Background {
                 // Another compaction is in the way, or an ingestion, perhaps since the pick.
                 None => {}
             }
-            hold.get_or_insert_with(|| manual.family.hold_compactions());
+            if hold.is_none() {
+                hold = Some(manual.family.hold_compactions());
+                if let Some(refusal) = waits_for.take() {
+                    let name = &manual.family.name;
+                    let log = &self.context.info_log;
+                    log.info(format_args!("[{name}] manual compaction waits: {refusal}"));
+                }
+            }
             self.schedule();
             let running = self.slots.running();
             drop(self.slots.wait(running, Duration::from_millis(50)));
@@ -433,7 +441,7 @@ impl Background {
     ) -> Result<Vec<Arc<FileMeta>>> {
         let picked = self.wait_for_pick(manual, |version, options| {
             match pick::is_compacting(version) {
-                true => ManualPick::Busy,
+                true => ManualPick::Busy(Refusal::Running),
                 false => match pick(version, options) {
                     Some(plan) => ManualPick::Part(plan, Vec::new()),
                     None => ManualPick::Nothing,

@@ -221,7 +221,7 @@ impl PreparedIngest {
         for (id, version) in installed {
             let family = self.families.iter().find(|family| family.family.id == id);
             if let Some(PreparedFamily { family, .. }) = family {
-                family.update_and_install(pipeline.context.delayed_write_rate(), |state| {
+                family.update_and_install(pipeline.context.stall(), |state| {
                     state.version = version;
                 });
             }

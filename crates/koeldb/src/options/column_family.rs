@@ -141,10 +141,12 @@ option_section! {
         /// Bound on the input bytes of one compaction.
         [honoured mutable "<=5.4"] max_compaction_bytes: u64 = 0, "Bytes; 0 → 25 × target_file_size_base at open.",
             set_max_compaction_bytes(value: u64), get_max_compaction_bytes;
-        /// L0 files (universal, FIFO: sorted runs) that trigger a compaction.
+        /// L0 files (universal, FIFO: sorted runs) that trigger a compaction. With leveled compaction, a
+        /// database compacts fewer some seconds after its last write, if they are a fifth of the result.
         [honoured mutable "<=5.4"] level0_file_num_compaction_trigger: i32 = 4, "0 → 1 at open; ≤ slowdown ≤ stop is enforced by raising the latter two.",
             set_level_zero_file_num_compaction_trigger(count: u32 as Count), get_level_zero_file_num_compaction_trigger;
-        /// L0 files at which writes are slowed.
+        /// L0 files at which writes are slowed. From the compaction trigger on they keep the pace of
+        /// compactions, if this is at most 1000.
         [honoured mutable "<=5.4"] level0_slowdown_writes_trigger: i32 = 20, "INT_MAX with FIFO; with universal compaction it counts sorted runs, and 1 acts as 2.",
             set_level_zero_slowdown_writes_trigger(count: u32 as Count), get_level_zero_slowdown_writes_trigger;
         /// L0 files at which writes stop.

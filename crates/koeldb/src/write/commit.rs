@@ -37,6 +37,7 @@ use crate::health::Health;
 use crate::job_slots::JobSlots;
 use crate::memtables::write_buffer_bytes;
 use crate::options::WriteOptions;
+use crate::rest::Rest;
 use crate::tree::{Tree, TreeParts};
 use crate::visibility::Visibility;
 use crate::wal_set::{Wal, WalSet};
@@ -60,6 +61,7 @@ pub(crate) struct CommitPipeline {
     /// Whether a memtable has reached its check size, so that the next leader checks all of them.
     pub(crate) check_due: AtomicBool,
     pub(crate) low_priority: LowPriorityWrites,
+    pub(crate) rest: Rest,
     pub(crate) write_buffers: Option<WriteBufferManager>,
     /// Whether a job is scheduled that seals a memtable to free memory for another database.
     pub(crate) is_relieving: AtomicBool,
@@ -190,6 +192,7 @@ impl CommitPipeline {
             },
             check_due: AtomicBool::new(false),
             low_priority: LowPriorityWrites::default(),
+            rest: Rest::default(),
             write_buffers: tables.memtables.write_buffers.clone(),
             is_relieving: AtomicBool::new(false),
             counters: Arc::clone(write.counters),

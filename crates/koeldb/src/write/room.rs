@@ -51,6 +51,7 @@ impl CommitPipeline {
         families.sort_unstable();
         families.dedup();
         if !self.stall.limits(&families) {
+            self.keep_pace(records, &families, mode);
             return Ok(());
         }
         // A failed database refuses the write in any case: it does not wait for that.
@@ -69,8 +70,26 @@ impl CommitPipeline {
             })?;
         // They may have been stopped in the meantime.
         self.wait_while_stopped(&families, remaining)?;
-        self.record_stall(begun);
+        self.record_stall(self.context.clock.now().saturating_sub(begun));
         Ok(())
+    }
+
+    /// Waits while writes to `families` are ahead of compactions.
+    ///
+    /// A write with a time limit for stalls waits for half of what is left of it, and one that must
+    /// not wait for a stall not at all.
+    fn keep_pace(&self, records: &[u8], families: &[u32], mode: CommitMode) {
+        let clock = &*self.context.clock;
+        let limit = match mode.stall_timeout {
+            _ if mode.no_slowdown => return,
+            Some(timeout) => timeout.left(clock) / 2,
+            None => Duration::MAX,
+        };
+        let _timer = perf::timer(PerfMetric::WriteDelayTime);
+        let waited = self.stall.keep_pace(clock, families, records.len(), limit);
+        if !waited.is_zero() {
+            self.record_stall(waited);
+        }
     }
 
     fn wait_while_stopped(
@@ -94,8 +113,7 @@ impl CommitPipeline {
         self.remaining_of(mode, || self.stall.limits(families))
     }
 
-    fn record_stall(&self, begun: Duration) {
-        let waited = self.context.clock.now().saturating_sub(begun);
+    fn record_stall(&self, waited: Duration) {
         self.counters.stalled(waited);
         let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
         self.context.count(Ticker::StallMicros, micros);
@@ -247,7 +265,7 @@ impl CommitPipeline {
                 begun = Some(self.context.clock.now());
                 self.counters.stopped_by_memory();
             }
-            self.queue.release_left();
+            self.queue.waiting.release_left();
             let slice = left.min(Duration::from_millis(100));
             if !self.context.env.pool.wait(slice) {
                 manager.wait(slice);
@@ -255,7 +273,7 @@ impl CommitPipeline {
             self.health.check_writable()?;
         }
         if let Some(begun) = begun {
-            self.record_stall(begun);
+            self.record_stall(self.context.clock.now().saturating_sub(begun));
         }
         Ok(())
     }

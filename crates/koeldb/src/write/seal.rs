@@ -74,7 +74,7 @@ impl CommitPipeline {
         active.range_deletions_max = u64::from(options.memtable_max_range_deletions);
         active.folding = MergeFolding::of(&options);
         family.set_next_check(next.memtable.filled_bytes(), active.write_buffer_bytes);
-        family.seal_active(self.context.delayed_write_rate(), next, reason);
+        family.seal_active(self.context.stall(), next, reason);
         Ok(())
     }
 

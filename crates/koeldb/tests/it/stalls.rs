@@ -9,6 +9,7 @@ use koeldb::fs::{
     Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, Operation, PosixFileSystem,
     Purpose, SystemClock,
 };
+use koeldb::statistics::{Statistics, Ticker};
 use koeldb::{
     ColumnFamilyOptions, Db, Env, ErrorKind, Options, SstFileWriter, WriteBatch, WriteOptions,
     WriteOutcome,
@@ -290,4 +291,55 @@ fn an_ingestion_behind_a_stopped_write_lets_compactions_go_on() {
         let found = db.get(key).unwrap();
         assert_eq!(found.as_deref(), Some(value.as_bytes()));
     }
+}
+
+#[test]
+fn writes_keep_the_pace_of_compactions_without_a_stall() {
+    let dir = ScratchDir::new();
+    let (open, opened) = channel::<()>();
+    let opened = Mutex::new(opened);
+    let faults = FaultFileSystem::new(Arc::new(PosixFileSystem::new()), 1);
+    let faults = Arc::new(faults);
+    let mut options = Options::new();
+    let statistics = Statistics::new();
+    options
+        .create_if_missing(true)
+        .set_level_zero_file_num_compaction_trigger(2)
+        .set_delayed_write_rate(1)
+        .set_statistics(statistics.clone())
+        .set_env(&Env::new(Arc::clone(&faults) as _, Arc::new(SystemClock)));
+    let db = Db::open(&options, dir.path()).unwrap();
+    let add_run = || {
+        db.put("key", [7; 1000]).unwrap();
+        db.flush().unwrap();
+    };
+    // A compaction shows how fast runs are taken: some kilobytes in a millisecond or more.
+    add_run();
+    add_run();
+    db.wait_for_compact(None).unwrap();
+    // The next one does not end, and runs gather until compactions lag.
+    let stand_still = FaultAction::Call(Arc::new(move |_| {
+        let _ = opened.lock().unwrap().recv_timeout(LIMIT);
+    }));
+    faults.add_rule(
+        FaultRule::new(stand_still)
+            .on(&[Operation::SyncData, Operation::SyncAll])
+            .purpose(Purpose::Compaction),
+    );
+    for _ in 0..6 {
+        add_run();
+    }
+    let property = |name: &str| db.property_int_value(name).unwrap();
+    let stalled = || statistics.ticker(Ticker::StallMicros);
+    let before = stalled();
+    db.put_opt("unpaced", vec![7; 1 << 20], &without_waiting())
+        .unwrap();
+    assert_eq!(stalled(), before);
+    for _ in 0..2 {
+        db.put("paced", vec![7; 1 << 20]).unwrap();
+    }
+    assert!(stalled() > before, "the writes did not wait");
+    assert_eq!(property("rocksdb.is-write-stopped"), Some(0));
+    assert_eq!(property("rocksdb.actual-delayed-write-rate"), Some(0));
+    drop(open);
 }

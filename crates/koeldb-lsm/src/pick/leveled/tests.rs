@@ -31,6 +31,15 @@ fn mark(file: &Arc<FileMeta>) {
         .store(true, std::sync::atomic::Ordering::Relaxed);
 }
 
+fn in_place(level: usize, files: &[Arc<FileMeta>]) -> LevelRequest {
+    LevelRequest {
+        reason: CompactionReason::ManualCompaction,
+        level,
+        output_level: level,
+        files: files.to_vec(),
+    }
+}
+
 #[test]
 fn level_0_goes_into_the_base_level_where_it_can() {
     let files: Vec<_> = (11..=20).rev().map(|number| file(number, 64)).collect();
@@ -203,8 +212,8 @@ fn nothing_is_written_between_the_inputs_of_a_running_compaction() {
     };
     let targets = level_targets(&version, &settings);
     let rewrite = |files: &[Arc<FileMeta>]| {
-        let reason = CompactionReason::ManualCompaction;
-        plan(&version, &settings, &targets, reason, 5, 5, files.to_vec())
+        let request = in_place(5, files);
+        request.plan(&version, &settings, &targets)
     };
     let around = rewrite(&version.levels[5].files).unwrap();
     around.begin(&version);
@@ -215,7 +224,7 @@ fn nothing_is_written_between_the_inputs_of_a_running_compaction() {
     let moved = pick(&version, &settings).unwrap();
     assert_eq!((numbers(&moved), moved.output_level), (vec![3], 5));
     moved.begin(&version);
-    assert!(rewrite(&version.levels[5].files[1..]).is_some());
+    rewrite(&version.levels[5].files[1..]).unwrap();
     moved.end(&version);
     aside.end(&version);
 }
@@ -230,9 +239,8 @@ fn an_installed_compaction_runs_until_its_claim_is_released() {
     let before = Version::new(KeyOrder::Bytewise, levels.clone());
     let settings = PickSettings::default();
     let targets = level_targets(&before, &settings);
-    let reason = CompactionReason::ManualCompaction;
-    let inputs = before.levels[3].files.clone();
-    let running = plan(&before, &settings, &targets, reason, 3, 3, inputs).unwrap();
+    let request = in_place(3, &before.levels[3].files);
+    let running = request.plan(&before, &settings, &targets).unwrap();
     running.begin(&before);
     levels[3].files = vec![file(2)];
     let mut after = Version::new(KeyOrder::Bytewise, levels);
@@ -240,4 +248,24 @@ fn an_installed_compaction_runs_until_its_claim_is_released() {
     assert!(is_compacting(&after));
     running.end(&after);
     assert!(!is_compacting(&after));
+}
+
+#[test]
+fn level_0_is_suggested_where_reads_gain_at_a_small_cost() {
+    let suggests = |version: &Version| suggest_level0(version, &PickSettings::default());
+    // One file of 200 MiB is below: four times 50 MiB.
+    let small: Vec<_> = vec![file(12, 24), file(11, 25)];
+    let (version, _) = tree(&small);
+    assert!(!suggests(&version) && pick(&version, &PickSettings::default()).is_none());
+    let (version, last) = tree(&[file(12, 25), file(11, 25)]);
+    assert!(suggests(&version));
+    let plan = pick(&version, &PickSettings::default()).unwrap();
+    assert_eq!(numbers(&plan), [12, 11, last.number]);
+    // Nothing below: two files become one, and one stays.
+    let alone = |count: usize| {
+        let mut levels: Vec<Level> = (0..6).map(|_| Level::default()).collect();
+        levels[0].files = vec![file(12, 1), file(11, 1)].split_off(2 - count);
+        Version::new(KeyOrder::Bytewise, levels)
+    };
+    assert!(!suggests(&alone(0)) && !suggests(&alone(1)) && suggests(&alone(2)));
 }

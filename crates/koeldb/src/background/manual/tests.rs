@@ -40,7 +40,9 @@ fn a_pick_waits_for_an_ingestion_that_begins_meanwhile() {
             }
             let file = Arc::clone(&version.levels[0].files[0]);
             pick::manual::pick_files(version, &pick_settings(options), &[file.number], 6)
-                .map_or(ManualPick::Busy, |plan| ManualPick::Part(plan, Vec::new()))
+                .map_or(ManualPick::Busy(Refusal::Running), |plan| {
+                    ManualPick::Part(plan, Vec::new())
+                })
         })
     });
     let (plan, _) = picked.unwrap().expect("the table is to be compacted");
