@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub enum ArcRef<'o, T> {
     /// A reference that an owner keeps alive.
     Borrowed(&'o Arc<T>),
-    /// A reference of its own.
+    /// A counted reference, which keeps the object alive itself.
     Counted(Arc<T>),
 }
 

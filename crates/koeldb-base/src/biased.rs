@@ -56,11 +56,13 @@ fn all_threads_pass_a_barrier() -> bool {
     membarrier(MembarrierCommand::PrivateExpedited).is_ok()
 }
 
+/// Executes no barrier, as this system has none for all threads; returns false.
 #[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
 fn all_threads_pass_a_barrier() -> bool {
     false
 }
 
+/// The value of a cell and the flags of its owner and its revoker.
 struct Shared<T> {
     /// Whether the owner is using the value. Only the owner stores it.
     busy: AtomicBool,

@@ -39,6 +39,7 @@ pub fn to_u32(len: usize, what: &str) -> Result<u32> {
     u32::try_from(len).map_err(|_| too_large(len, what))
 }
 
+/// Returns the `InvalidArgument` error of `what`, whose length does not fit into 32 bits.
 #[cold]
 fn too_large(len: usize, what: &str) -> Error {
     Error::invalid_argument(format!(
@@ -135,6 +136,7 @@ pub fn decode_varint64(bytes: &[u8]) -> Option<(u64, usize)> {
     decode_varint_slow(bytes, 10)
 }
 
+/// Decodes a varint of at most `max` bytes; returns the value and the bytes used.
 fn decode_varint_slow(bytes: &[u8], max: usize) -> Option<(u64, usize)> {
     let mut value = 0_u64;
     let mut shift = 0_u32;
@@ -189,6 +191,7 @@ pub fn take_bytes<'a>(input: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
     }
 }
 
+/// Returns the `Corruption` error of an input of `found` bytes where `count` were expected.
 #[cold]
 fn too_short(count: usize, found: usize) -> Error {
     Error::corruption(format!("expected {count} bytes, found {found}"))
@@ -258,6 +261,7 @@ pub fn take_length_prefixed<'a>(input: &mut &'a [u8]) -> Result<&'a [u8]> {
     take_bytes(input, len as usize)
 }
 
+/// Returns the `Corruption` error of a malformed or truncated field, which `what` names.
 #[cold]
 fn truncated(what: &str) -> Error {
     Error::corruption(format!("malformed or truncated {what}"))

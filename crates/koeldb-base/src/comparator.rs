@@ -49,6 +49,7 @@ pub trait Comparator: Send + Sync + 'static {
         false
     }
 
+    /// Returns the built-in order that this comparator equals, if any.
     #[doc(hidden)]
     fn builtin(&self) -> Option<KeyOrder> {
         None
@@ -352,6 +353,7 @@ impl KeyOrder {
         self.shortened(last, last_user, short)
     }
 
+    /// Returns `short` as internal key if it is after `last` and no longer, or else `last`.
     fn shortened(&self, last: &[u8], last_user: &[u8], mut short: Vec<u8>) -> Vec<u8> {
         if short.len() <= last_user.len() && self.compare(last_user, &short) == Ordering::Less {
             let footer = crate::key::pack(crate::key::MAX_SEQNO, crate::key::ValueType::FOR_SEEK);

@@ -119,6 +119,7 @@ pub struct FileContext {
     pub operation: &'static str,
 }
 
+/// The content of an error, shared by its clones.
 #[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
@@ -146,6 +147,7 @@ impl Error {
         error
     }
 
+    /// Creates an error with only a kind and a message.
     fn message_only(kind: ErrorKind, message: String) -> Self {
         Error {
             inner: Arc::new(Inner {
@@ -161,6 +163,7 @@ impl Error {
         }
     }
 
+    /// Changes the content, which is copied first if clones share it.
     fn edit(&mut self, change: impl FnOnce(&mut Inner)) {
         change(Arc::make_mut(&mut self.inner));
     }

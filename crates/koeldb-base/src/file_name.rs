@@ -33,6 +33,7 @@ pub enum FileKind {
     Temporary(FileNumber),
 }
 
+/// Parses a file number in decimal digits; `None` for anything else.
 fn number(digits: &str) -> Option<FileNumber> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

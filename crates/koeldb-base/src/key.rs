@@ -182,6 +182,7 @@ impl<'a> InternalKey<'a> {
     }
 }
 
+/// Returns the `Corruption` error for a malformed internal key.
 #[cold]
 fn corrupted(internal: &[u8]) -> Error {
     match footer_of(internal) {

@@ -16,6 +16,7 @@ use crate::key::{FOOTER_BYTES, MAX_SEQNO, SeqNo, ValueType, pack};
 use crate::merge_operator::{Merger, merge_values};
 use crate::pinned::PinnedSlice;
 
+/// The maximum length of an internal key that a [`SeekKey`] stores without an allocation.
 const INLINE_KEY_BYTES: usize = 64;
 
 /// The bit of `tombstone_seqno` that marks a search for the newest entry: it hides every entry.
@@ -28,6 +29,7 @@ pub struct SeekKey {
     storage: KeyStorage,
 }
 
+/// The bytes of a key: inline if they are short.
 #[derive(Clone, Debug)]
 enum KeyStorage {
     Inline([u8; INLINE_KEY_BYTES]),
@@ -90,6 +92,7 @@ impl SeekKey {
     }
 }
 
+/// The result so far of a lookup that reads the entries of its key, newest first.
 #[derive(Debug)]
 enum LookupState {
     /// Only merge operands were found so far.

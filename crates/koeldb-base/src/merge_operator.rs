@@ -43,6 +43,7 @@ pub trait MergeOperator: Send + Sync + 'static {
         Ok(false)
     }
 
+    /// Returns the delimiter of a [`StringAppend`]; `None` for any other operator.
     #[doc(hidden)]
     fn append_delimiter(&self) -> Option<&[u8]> {
         None
@@ -134,6 +135,7 @@ where
     }
 }
 
+/// A merge operator made from an associative function.
 struct Associative<F> {
     name: String,
     merge: F,
@@ -233,10 +235,10 @@ pub fn merge_values(
     )))
 }
 
-/// The key and the column family of an error.
+/// The key and the column family that an error message names.
 struct Place<'a>(&'a [u8], &'a str);
 
-/// The bytes of a key that an error shows.
+/// The maximum number of bytes of a key that an error message shows.
 const SHOWN_KEY_BYTES: usize = 64;
 
 impl fmt::Display for Place<'_> {
@@ -264,6 +266,7 @@ fn check_merged(merger: Merger<'_>, key: &[u8], bytes: usize) -> Result<()> {
     .with_detail(ErrorDetail::MergeOperatorFailed))
 }
 
+/// Whether a merged entry is within the size limit of entries.
 fn fits(key_bytes: usize, bytes: usize) -> bool {
     key_bytes.saturating_add(bytes) <= ENTRY_BYTES_MAX
 }
@@ -316,6 +319,7 @@ impl StringAppend {
         &self.delimiter
     }
 
+    /// Appends the parts to `result` with delimiters between them.
     fn join<'a>(&self, parts: impl Iterator<Item = &'a [u8]>, result: &mut Vec<u8>) {
         for (index, part) in parts.enumerate() {
             if index > 0 {
@@ -368,6 +372,7 @@ impl MergeOperator for StringAppend {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uint64Add;
 
+/// Decodes a little-endian number of 8 bytes; 0 for any other length.
 fn as_u64(value: &[u8]) -> u64 {
     value.try_into().map_or(0, u64::from_le_bytes)
 }

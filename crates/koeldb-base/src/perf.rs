@@ -1,4 +1,4 @@
-//! Perf context and I/O statistics: what the operations of one thread did.
+//! Perf context and I/O statistics: counts and times of the operations of one thread.
 //!
 //! The counts belong to the calling thread and cost nothing shared. While a thread's [`PerfLevel`]
 //! is [`PerfLevel::Disable`], a place that counts loads one thread-local byte and reads no clock.
@@ -171,6 +171,7 @@ pub fn count(metric: PerfMetric, amount: u64) {
     }
 }
 
+/// Adds to a metric of this thread, if the perf level includes it.
 #[cold]
 fn add(metric: PerfMetric, amount: u64) {
     if LEVEL.get() >= metric.level() {
@@ -188,6 +189,7 @@ pub fn timer(metric: PerfMetric) -> Timer {
     Timer(if is_on() { started(metric) } else { None })
 }
 
+/// Starts timing a metric; `None` if the perf level excludes it.
 #[cold]
 #[expect(
     clippy::disallowed_methods,
@@ -210,6 +212,7 @@ impl Drop for Timer {
     }
 }
 
+/// Adds the time since `begun`, in nanoseconds, to a metric.
 #[cold]
 fn stopped(metric: PerfMetric, begun: Instant) {
     add(
@@ -242,7 +245,7 @@ pub fn context() -> PerfContext {
     }
 }
 
-/// Runs an operation at a level, and returns its result and what this thread did in it.
+/// Runs an operation at a perf level; returns its result and the metrics of this thread in it.
 ///
 /// The values of [`context`] include it. The former level is restored, also if `run` panics. Work
 /// that other threads do for the operation is not included: reads of an I/O engine, insertions by

@@ -23,6 +23,7 @@ pub trait Region: Send + Sync + 'static {
     fn bytes(&self, start: u64, len: u32) -> &[u8];
 }
 
+/// The owner of pinned bytes: a heap allocation, or any memory region.
 enum Storage {
     Heap(Box<[u8]>),
     Region(Box<dyn Region>),
@@ -203,6 +204,7 @@ impl PinnedSlice {
         }
     }
 
+    /// Copies a value of at most 16 bytes into the slice itself.
     #[inline]
     fn inline(value: &[u8]) -> Self {
         let number = number_of(value).unwrap_or_else(|| copied(value));

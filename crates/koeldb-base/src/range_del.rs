@@ -33,6 +33,7 @@ struct Border<'a> {
 }
 
 impl<'a> Border<'a> {
+    /// The border before all entries of `key`.
     fn before(key: &'a [u8]) -> Self {
         Border {
             key,
@@ -40,6 +41,7 @@ impl<'a> Border<'a> {
         }
     }
 
+    /// The border after all entries of `key`.
     fn behind(key: &'a [u8]) -> Self {
         Border {
             key,
@@ -47,6 +49,7 @@ impl<'a> Border<'a> {
         }
     }
 
+    /// Compares the keys, and for equal keys puts the border before the entries first.
     fn compare(self, order: &KeyOrder, other: Border<'_>) -> Ordering {
         order
             .compare(self.key, other.key)
@@ -73,6 +76,7 @@ pub struct Fragment {
 }
 
 impl Fragment {
+    /// The border at which the fragment begins.
     fn from(&self) -> Border<'_> {
         Border {
             key: &self.start,
@@ -80,6 +84,7 @@ impl Fragment {
         }
     }
 
+    /// The border at which the fragment ends.
     fn to(&self) -> Border<'_> {
         Border {
             key: &self.end,
@@ -118,6 +123,7 @@ impl FragmentedTombstones {
         Self::of_spans(order, spans.collect())
     }
 
+    /// Cuts spans into fragments at every border; empty and inverted spans are dropped.
     fn of_spans(order: &KeyOrder, mut spans: Vec<Span<'_>>) -> Self {
         spans.retain(|span| span.from.compare(order, span.to).is_lt());
         spans.sort_by(|a, b| a.from.compare(order, b.from));
@@ -223,6 +229,7 @@ impl FragmentedTombstones {
         self.clipped_to(Some(Border::before(user_key(smallest))), Some(to))
     }
 
+    /// Returns the fragments cut to the range between two borders; `None` is unbounded.
     fn clipped_to(&self, from: Option<Border<'_>>, to: Option<Border<'_>>) -> Self {
         let order = &self.order;
         let first = from.map_or(0, |from| {

@@ -1,9 +1,9 @@
 //! Atomics, locks and threads for code with Loom models: the standard library's, or Loom's under
 //! `--cfg loom`.
 //!
-//! A module whose steps are to be interleaved takes its shared state from here, and contains
-//! nothing else about models. Under `--cfg loom` such code runs only inside `explore`. Reference
-//! counts remain the standard library's.
+//! A module that a model interleaves takes its shared state from here, and contains no other code
+//! for models. Under `--cfg loom` such code runs only inside `explore`. Reference counts remain the
+//! standard library's.
 //!
 //! Under `--cfg koeldb_counts` the standard library of this crate, and of those above it, is
 //! `koeldb_counts`: it counts the use of everything that is exported here, of reference counts and
@@ -64,13 +64,13 @@ impl<T> PlainCell<T> {
         PlainCell(std::cell::UnsafeCell::new(value))
     }
 
-    /// Lends the address, for reading.
+    /// Passes the address of the value to `access`, which may only read.
     #[inline]
     pub fn with<R>(&self, access: impl FnOnce(*const T) -> R) -> R {
         access(self.0.get())
     }
 
-    /// Lends the address; a caller that writes through it needs exclusive access.
+    /// Passes the address to `access`; a caller that writes needs exclusive access.
     #[inline]
     pub fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
         access(self.0.get())

@@ -93,6 +93,7 @@ impl Default for CacheOptions {
 }
 
 impl CacheOptions {
+    /// Returns the base-2 logarithm of the number of shards: as set, or the default.
     fn shard_bits(&self) -> u32 {
         let default = || {
             (self.capacity_bytes / SHARD_BYTES_MIN)
@@ -118,11 +119,12 @@ pub struct CacheCounts {
     pub evictions: u64,
 }
 
-/// A cache. Clones are handles to the same one.
+/// A sharded cache of charged, reference-counted values; clones are handles to the same cache.
 pub struct Cache<T> {
     inner: Arc<Inner<T>>,
 }
 
+/// The state that all handles to a cache share.
 struct Inner<T> {
     shards: Box<[SharedShard<T>]>,
     stripes: Stripes,
@@ -135,13 +137,14 @@ struct Inner<T> {
     next_id: AtomicU64,
 }
 
-/// A shard: the end for lookups in passing, and all of it behind a lock, on lines of its own.
+/// A shard: its table, for lock-free lookups, and its locked state, on cache lines of its own.
 struct SharedShard<T> {
     table: Shared<Table<T>>,
     locked: Padded<Mutex<Shard<T>>>,
 }
 
 impl<T> SharedShard<T> {
+    /// Creates an empty shard of `capacity` bytes, whose lock-free lookups use `stripes`.
     fn new(stripes: &Stripes, capacity: u64, options: &CacheOptions) -> Self {
         let writer = TableWriter::new(stripes.clone());
         SharedShard {
@@ -150,6 +153,7 @@ impl<T> SharedShard<T> {
         }
     }
 
+    /// Locks the shard, even if a thread panicked while it held the lock.
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Shard<T>> {
         // No user code that may panic runs under the lock.
@@ -327,12 +331,13 @@ impl<T> Cache<T> {
         }
     }
 
-    /// The address of the cache, equal for all handles to it.
+    /// The address of the shared state, which identifies the cache: equal for all its handles.
     #[must_use]
     pub fn address(&self) -> usize {
         Arc::as_ptr(&self.inner).addr()
     }
 
+    /// Returns the sum of `of` over all shards, each locked in turn.
     fn sum(&self, of: impl Fn(&Shard<T>) -> u64) -> u64 {
         self.inner
             .shards
@@ -341,6 +346,7 @@ impl<T> Cache<T> {
             .sum()
     }
 
+    /// Returns the shard of a hash, which the highest bits select.
     #[inline]
     fn shard(&self, hash: u64) -> &SharedShard<T> {
         let chosen = hash.checked_shr(self.inner.shard_shift).unwrap_or(0);

@@ -6,7 +6,7 @@ use crate::cache::Priority;
 use crate::index::tag_of;
 use crate::table::{Contents, TableWriter};
 
-/// The slot of an entry in its shard.
+/// The number of an entry's slot in its shard.
 pub(crate) type SlotIndex = u32;
 
 /// The slot index that stands for no slot.
@@ -28,15 +28,16 @@ pub(crate) struct Entry {
 
 /// All entries of a shard.
 pub(crate) struct Entries<T> {
-    /// The keys, values and heat, which lookups use without the lock.
+    /// The keys, values and heat (recent hits), which lookups access without the lock.
     pub(crate) table: TableWriter<T>,
-    /// The rest of each slot.
+    /// The locked part of each slot, by slot number.
     rest: Vec<Entry>,
     free: SlotIndex,
     len: usize,
 }
 
 impl<T> Entries<T> {
+    /// Creates the entries of an empty shard over its empty table.
     pub(crate) fn new(table: TableWriter<T>) -> Self {
         Entries {
             table,
@@ -63,7 +64,7 @@ impl<T> Entries<T> {
         })
     }
 
-    /// Stores an entry in a free slot; `None` if there are too many.
+    /// Stores an entry in a free slot; `None` if no slot number is left.
     ///
     /// Returns the slot, and whether the number of buckets grew.
     pub(crate) fn put(

@@ -4,8 +4,10 @@
 //! additions. A new tag replaces the oldest of the four. Forgetting early and confusing tags merely
 //! lead to a worse eviction choice.
 
+/// The number of buckets in a group; a tag is stored in any bucket of its group.
 const GROUP: usize = 4;
 
+/// The tags of entries that S3-FIFO evicted from its small queue: a 4-way set-associative table.
 pub(crate) struct Ghosts {
     /// The buckets: a tag in the high half, its insertion time in the low half.
     buckets: Vec<u64>,
@@ -31,6 +33,7 @@ impl Ghosts {
         }
     }
 
+    /// Adds a tag, the most recent one; may replace the oldest tag of its group.
     pub(crate) fn add(&mut self, tag: u32) {
         self.now = self.now.wrapping_add(1);
         self.put(u64::from(tag) << 32 | u64::from(self.now));
@@ -47,6 +50,7 @@ impl Ghosts {
         recent
     }
 
+    /// Stores a bucket in its group, in an empty place or that of the oldest tag.
     fn put(&mut self, bucket: u64) {
         let group = self.group(tag_of(bucket));
         let oldest = (group..group + GROUP).max_by_key(|&at| match self.buckets[at] {
@@ -58,16 +62,19 @@ impl Ghosts {
         }
     }
 
+    /// Returns the position of the first bucket of the group of a tag.
     fn group(&self, tag: u32) -> usize {
         tag as usize & (self.buckets.len() - 1) & !(GROUP - 1)
     }
 
+    /// Returns the number of tags added since that of `bucket`.
     #[expect(clippy::cast_possible_truncation, reason = "the low half")]
     fn age(&self, bucket: u64) -> u32 {
         self.now.wrapping_sub(bucket as u32)
     }
 }
 
+/// Returns the tag of a bucket, its high half.
 fn tag_of(bucket: u64) -> u32 {
     (bucket >> 32) as u32
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use crate::entry::SlotIndex;
 use crate::sync::AtomicU64;
 
+/// A hash index from tags to slots, with open addressing and linear probing.
 pub(crate) struct Index {
     /// The buckets, a power of two of them, at most three quarters full.
     buckets: Box<[AtomicU64]>,
@@ -26,16 +27,19 @@ pub(crate) fn tag_of(hash: u64) -> u32 {
     hash as u32
 }
 
+/// Encodes a bucket: the tag in the high half, the slot number plus one in the low half.
 #[inline]
 fn bucket(tag: u32, slot: SlotIndex) -> u64 {
     u64::from(tag) << 32 | (u64::from(slot) + 1)
 }
 
+/// Returns the tag of a bucket.
 #[inline]
 fn tag(bucket: u64) -> u32 {
     (bucket >> 32) as u32
 }
 
+/// Returns the slot number of a bucket that is not empty.
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,
@@ -62,7 +66,7 @@ impl Index {
         self.buckets.len() / 4 * 3
     }
 
-    /// The first answer of `of` for a slot with tag `wanted`.
+    /// Calls `of` for the slots with tag `wanted` until it returns `Some`, and returns that.
     ///
     /// Without the lock it may miss a slot whose bucket moves at the time, and meet slots that were
     /// removed. The number of steps is limited, since the buckets may change all the time.
@@ -99,6 +103,7 @@ impl Index {
         }
     }
 
+    /// Stores a bucket in the first empty place from its home. The lock must be held.
     fn insert_bucket(&self, bucket: u64) {
         let mask = self.buckets.len() - 1;
         let mut at = tag(bucket) as usize & mask;
@@ -134,12 +139,13 @@ impl Index {
         self.set(hole, 0);
     }
 
-    /// Acquires the slot that a lookup reaches through the bucket.
+    /// Loads the bucket at `at` with acquire, so that the slot it refers to is visible.
     #[inline]
     fn get(&self, at: usize) -> u64 {
         self.buckets[at].load(Ordering::Acquire)
     }
 
+    /// Stores a bucket at `at` with release, which publishes its slot to lock-free lookups.
     fn set(&self, at: usize, bucket: u64) {
         self.buckets[at].store(bucket, Ordering::Release);
     }

@@ -37,6 +37,7 @@ impl List {
         (self.tail != NOWHERE).then_some(self.tail)
     }
 
+    /// Adds an entry that is in no list, at the head.
     pub(crate) fn push<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         let entry = &mut entries[slot];
         entry.list = self.id;

@@ -19,6 +19,7 @@ const HIGH: usize = 0;
 const LOW: usize = 1;
 const BOTTOM: usize = 2;
 
+/// LRU eviction: the three pools, and the limit of the high-priority pool.
 pub(crate) struct Lru {
     pools: [List; 3],
     high_ratio: f64,
@@ -36,11 +37,13 @@ impl Lru {
         lru
     }
 
+    /// Changes the capacity of the shard, and moves the excess of the high pool to the low pool.
     pub(crate) fn set_capacity<T>(&mut self, entries: &mut Entries<T>, capacity: u64) {
         self.set_share(capacity);
         self.overflow(entries);
     }
 
+    /// Sets the limit of the high pool to its share of `capacity`.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -51,6 +54,7 @@ impl Lru {
         self.high_bytes_max = (capacity as f64 * self.high_ratio.clamp(0.0, 1.0)) as u64;
     }
 
+    /// Adds a new entry to the pool of its priority.
     pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         let pool = match entries[slot].priority {
             Priority::High if self.high_bytes_max > 0 => HIGH,
@@ -61,6 +65,7 @@ impl Lru {
         self.overflow(entries);
     }
 
+    /// Removes an entry from its pool.
     pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         let pool = usize::from(entries[slot].list);
         self.pools[pool].unlink(entries, slot);

@@ -1,4 +1,4 @@
-//! Stripes that announce lookups in passing, which use a shard without its lock.
+//! Announcements of lock-free lookups ("in passing"), which writers check before freeing a slot.
 //!
 //! A lookup enters the stripe of its thread with the *word* of its hash, and leaves it a few dozen
 //! instructions later. It never waits inside. So a writer that must not disturb a lookup searches
@@ -18,28 +18,28 @@ use koeldb_base::sync::{Padded, SPINS, stripe_count};
 
 use crate::sync::{AtomicU64, fence_in_models, spin_loop, thread_number, yield_now};
 
-/// The announced lookups of a cache.
+/// The stripes of a cache, in which threads announce their lock-free lookups.
 #[derive(Clone)]
 pub(crate) struct Stripes {
-    /// A power of two of stripes.
+    /// A power of two of stripes; the number of a thread selects one.
     stripes: std::sync::Arc<[Padded<Stripe>]>,
 }
 
-/// The announcement of one lookup.
+/// A stripe: the place where a thread announces its lock-free lookup.
 struct Stripe {
-    /// The word of the lookup in passing; 0 if there is none.
+    /// The fingerprint of the hash of the announced lookup; 0 if there is none.
     word: AtomicU64,
-    /// The number of hits. Only the lookup in passing changes it.
+    /// The number of hits of lock-free lookups; only the announced lookup changes it.
     hits: AtomicU64,
 }
 
-/// An announced lookup; it leaves its stripe when dropped.
+/// An announced lock-free lookup; dropping it ends the announcement.
 pub(crate) struct Passage<'s> {
     stripe: &'s Stripe,
     word: u64,
 }
 
-/// The word that stands for a hash: not 0, and with the same tag.
+/// Returns the fingerprint of a hash in an atomic word, where 0 means none; it keeps the tag bits.
 #[inline]
 pub(crate) fn word_of(hash: u64) -> u64 {
     hash | 1 << 32
@@ -58,7 +58,7 @@ impl Stripes {
         }
     }
 
-    /// Announces a lookup; `None` if another one is in the stripe of this thread.
+    /// Announces a lookup by the hash of its key; `None` if this thread's stripe is taken.
     #[inline]
     pub(crate) fn enter(&self, hash: u64) -> Option<Passage<'_>> {
         let stripe = &self.stripes[thread_number() & (self.stripes.len() - 1)];
@@ -71,7 +71,7 @@ impl Stripes {
         entered.is_ok().then_some(Passage { stripe, word })
     }
 
-    /// Whether a lookup with `word` is in passing.
+    /// Whether a lock-free lookup with the fingerprint `word` is announced.
     ///
     /// If not, all that such lookups did happens before the return.
     pub(crate) fn has(&self, word: u64) -> bool {
@@ -79,7 +79,7 @@ impl Stripes {
         self.stripes.iter().any(is_here)
     }
 
-    /// Waits until the lookups with `word` that are in passing have left.
+    /// Waits until the announced lookups with the fingerprint `word` have ended.
     pub(crate) fn wait_for(&self, word: u64) {
         let mut spins = 0;
         while self.has(word) {
@@ -93,7 +93,7 @@ impl Stripes {
         }
     }
 
-    /// The number of hits of all lookups in passing.
+    /// The number of hits of all lock-free lookups so far.
     pub(crate) fn hits(&self) -> u64 {
         let hits = |stripe: &Padded<Stripe>| stripe.hits.load(Ordering::Relaxed);
         self.stripes.iter().map(hits).fold(0, u64::wrapping_add)
@@ -101,6 +101,7 @@ impl Stripes {
 }
 
 impl Passage<'_> {
+    /// Returns the fingerprint of the lookup's hash.
     #[inline]
     pub(crate) fn word(&self) -> u64 {
         self.word

@@ -36,6 +36,7 @@ pub(crate) struct Victim<T> {
     pub(crate) value: Arc<T>,
 }
 
+/// The eviction policy of a shard, with its lists of entries.
 pub(crate) enum Policy {
     Lru(Lru),
     S3Fifo(S3Fifo),
@@ -49,6 +50,7 @@ impl Policy {
         }
     }
 
+    /// Changes the capacity of the shard; evicts nothing.
     pub(crate) fn set_capacity<T>(&mut self, entries: &mut Entries<T>, capacity: u64) {
         match self {
             Policy::Lru(lru) => lru.set_capacity(entries, capacity),
@@ -56,6 +58,7 @@ impl Policy {
         }
     }
 
+    /// Adapts to the new number of buckets of the shard's index.
     pub(crate) fn resize(&mut self, bucket_count: usize) {
         match self {
             Policy::Lru(_) => {}
@@ -63,6 +66,7 @@ impl Policy {
         }
     }
 
+    /// Adds a new entry to a list, as its priority demands.
     pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         match self {
             Policy::Lru(lru) => lru.insert(entries, slot),
@@ -70,6 +74,7 @@ impl Policy {
         }
     }
 
+    /// Removes an entry from its list.
     pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         match self {
             Policy::Lru(lru) => lru.unlink(entries, slot),

@@ -27,6 +27,7 @@ const SMALL_SHARE: u64 = 10;
 /// a third of the keys in the cache.
 const GHOST_DIVISOR: usize = 2;
 
+/// S3-FIFO eviction: the small and the main queue, and the ghost table.
 pub(crate) struct S3Fifo {
     small: List,
     main: List,
@@ -44,6 +45,7 @@ impl S3Fifo {
         }
     }
 
+    /// Changes the capacity of the shard, and with it the target size of the small queue.
     pub(crate) fn set_capacity(&mut self, capacity: u64) {
         self.small_bytes_max = capacity / SMALL_SHARE;
     }
@@ -53,6 +55,7 @@ impl S3Fifo {
         self.ghosts.resize(bucket_count);
     }
 
+    /// Adds a new entry: to the main queue if of high priority or a ghost, else to the small one.
     pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         let window = (self.main.len() + self.small.len()) / GHOST_DIVISOR;
         let entry = &entries[slot];
@@ -67,6 +70,7 @@ impl S3Fifo {
         }
     }
 
+    /// Removes an entry from its queue.
     pub(crate) fn unlink<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         match entries[slot].list {
             SMALL => self.small.unlink(entries, slot),
@@ -93,6 +97,7 @@ impl S3Fifo {
         }
     }
 
+    /// Evicts from the tail of the small queue; entries that were hit move to the main queue.
     fn evict_small<T>(
         &mut self,
         entries: &mut Entries<T>,
@@ -116,6 +121,7 @@ impl S3Fifo {
         None
     }
 
+    /// Evicts from the tail of the main queue; an entry with heat loses one and moves to the head.
     fn evict_main<T>(
         &mut self,
         entries: &mut Entries<T>,

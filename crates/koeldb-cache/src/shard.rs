@@ -23,9 +23,10 @@ const PASSING_PER_ENTRY: u32 = 64;
 #[derive(Debug, PartialEq)]
 pub(crate) struct Refused;
 
+/// A shard of the cache: the state behind its lock.
 pub(crate) struct Shard<T> {
     entries: Entries<T>,
-    /// The counts, without the hits of lookups in passing.
+    /// The counts, without the hits of lock-free lookups.
     counts: CacheCounts,
     usage: u64,
     capacity: u64,
@@ -59,6 +60,7 @@ impl<T> Evicted<T> {
 }
 
 impl<T> Shard<T> {
+    /// Creates an empty shard of `capacity` bytes over an empty table.
     pub(crate) fn new(table: TableWriter<T>, capacity: u64, options: &CacheOptions) -> Self {
         Shard {
             entries: Entries::new(table),
@@ -70,6 +72,7 @@ impl<T> Shard<T> {
         }
     }
 
+    /// Finds an entry under the lock, and counts the hit or miss.
     pub(crate) fn get(&mut self, key: &CacheKey, hash: u64) -> Option<Arc<T>> {
         let found = self.entries.table.find(key, hash);
         let Some((slot, contents)) =
@@ -133,6 +136,7 @@ impl<T> Shard<T> {
         self.passing.is_multiple_of(PASSING_PER_ENTRY)
     }
 
+    /// Removes the entry with `key`, after waiting for lock-free lookups that use it.
     pub(crate) fn remove(&mut self, key: &CacheKey, hash: u64) -> Option<Arc<T>> {
         let slot = self.entries.table.find(key, hash)?;
         let value = self.entries.table.take(slot);
@@ -141,6 +145,7 @@ impl<T> Shard<T> {
         value
     }
 
+    /// Changes the capacity, and evicts entries that no longer fit; pinned ones stay.
     pub(crate) fn set_capacity(&mut self, capacity: u64) -> Evicted<T> {
         self.capacity = capacity;
         self.policy.set_capacity(&mut self.entries, capacity);
@@ -154,6 +159,7 @@ impl<T> Shard<T> {
         self.usage
     }
 
+    /// The total charge of entries with references outside the cache. Visits every entry.
     pub(crate) fn pinned_usage(&self) -> u64 {
         let entries = self.entries.iter();
         entries
@@ -162,6 +168,7 @@ impl<T> Shard<T> {
             .sum()
     }
 
+    /// Calls `visit` with the value and the charge of every entry.
     pub(crate) fn for_each(&self, visit: &mut impl FnMut(&T, u64)) {
         for (_, entry, contents) in self.entries.iter() {
             visit(&contents.value, entry.charge);
@@ -172,6 +179,7 @@ impl<T> Shard<T> {
         self.entries.len()
     }
 
+    /// The counts, without the hits of lock-free lookups.
     pub(crate) fn counts(&self) -> CacheCounts {
         self.counts
     }

@@ -51,8 +51,9 @@ pub(crate) struct Contents<T> {
     pub(crate) value: Arc<T>,
 }
 
+/// A slot of the table: the contents of one entry, which lookups read without the lock.
 struct Slot<T> {
-    /// The word of the entry while lookups may use it, otherwise 0.
+    /// The fingerprint of the key's hash while lookups may use the entry, otherwise 0.
     word: AtomicU64,
     /// The number of hits that the eviction policy has not consumed, at most [`HEAT_MAX`].
     heat: AtomicU8,
@@ -93,7 +94,7 @@ impl<T> Slot<T> {
         })
     }
 
-    /// Remembers a hit.
+    /// Adds a hit to the heat of the slot, up to [`HEAT_MAX`].
     ///
     /// A hot entry has its full heat, so a hit writes nothing. Two hits may count as one.
     #[inline]
@@ -107,13 +108,14 @@ impl<T> Slot<T> {
 
 type Segment<T> = [Slot<T>; SEGMENT];
 
-/// An index, and as many slots as its buckets. A larger generation has the same slots and more.
+/// A size of the table: an index and as many slots. A larger one shares the slots of a smaller.
 struct Generation<T> {
     index: Index,
     segments: Box<[OnceLock<Shared<Segment<T>>>]>,
 }
 
 impl<T> Generation<T> {
+    /// Creates an empty generation with `bucket_count` buckets, a power of two.
     fn new(bucket_count: usize) -> Self {
         Generation {
             index: Index::new(bucket_count),
@@ -123,6 +125,7 @@ impl<T> Generation<T> {
         }
     }
 
+    /// Returns a generation with twice the buckets, the same entries, and the same segments.
     fn twice_as_large(&self) -> Self {
         let larger = Generation::new(2 * self.index.bucket_count());
         larger.index.insert_all(&self.index);
@@ -134,7 +137,7 @@ impl<T> Generation<T> {
         larger
     }
 
-    /// A slot that has had an entry.
+    /// Returns a slot; `None` if its segment is not allocated, as no entry was ever in it.
     #[inline]
     fn slot(&self, slot: SlotIndex) -> Option<&Slot<T>> {
         let segment = self.segments.get(slot as usize / SEGMENT)?.get()?;
@@ -142,7 +145,7 @@ impl<T> Generation<T> {
     }
 }
 
-/// The lookups' end of a table.
+/// The part of a table that lock-free lookups share.
 pub(crate) struct Table<T> {
     stripes: Stripes,
     newest: AtomicPtr<Generation<T>>,
@@ -152,7 +155,7 @@ pub(crate) struct Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Finds an entry without the lock; may miss it.
+    /// Finds an entry without the lock; `None` if absent, and sometimes if present.
     #[inline]
     pub(crate) fn get(&self, key: &CacheKey, hash: u64) -> Option<Arc<T>> {
         let passage = self.stripes.enter(hash)?;
@@ -166,6 +169,7 @@ impl<T> Table<T> {
         found
     }
 
+    /// Returns the current generation. Lookups may use an older one meanwhile.
     #[inline]
     #[expect(unsafe_code, reason = "a table is read without a lock")]
     fn newest(&self) -> &Generation<T> {
@@ -183,7 +187,7 @@ impl<T> Table<T> {
     }
 }
 
-/// The writer's end of a table, which belongs to the shard's lock.
+/// The write access to a table, for the holder of the shard's lock.
 pub(crate) struct TableWriter<T> {
     table: Shared<Table<T>>,
 }
@@ -202,7 +206,7 @@ impl<T> TableWriter<T> {
         }
     }
 
-    /// The lookups' end of the table.
+    /// Returns the part of the table that lock-free lookups share.
     pub(crate) fn table(&self) -> Shared<Table<T>> {
         Shared::clone(&self.table)
     }
@@ -211,6 +215,7 @@ impl<T> TableWriter<T> {
         self.table.newest().index.bucket_count()
     }
 
+    /// Finds the slot of the entry with `key`; `None` if absent. The lock must be held.
     pub(crate) fn find(&self, key: &CacheKey, hash: u64) -> Option<SlotIndex> {
         self.table.newest().index.find(tag_of(hash), |slot| {
             self.contents(slot)
@@ -238,15 +243,17 @@ impl<T> TableWriter<T> {
             .is_some_and(|contents| Arc::strong_count(&contents.value) > 1)
     }
 
+    /// Returns the heat of a slot, the number of hits that the policy has not consumed.
     pub(crate) fn heat(&self, slot: SlotIndex) -> u8 {
         self.slot(slot).heat.load(Ordering::Relaxed)
     }
 
+    /// Sets the heat of a slot; a concurrent hit of a lock-free lookup may be lost.
     pub(crate) fn set_heat(&self, slot: SlotIndex, heat: u8) {
         self.slot(slot).heat.store(heat, Ordering::Relaxed);
     }
 
-    /// Remembers a hit.
+    /// Adds a hit to the heat of the slot, up to [`HEAT_MAX`].
     pub(crate) fn warm(&self, slot: SlotIndex) {
         self.slot(slot).warm();
     }
@@ -283,7 +290,7 @@ impl<T> TableWriter<T> {
         grows
     }
 
-    /// Takes an entry out of the table; `None` if it is pinned, or in use by a lookup in passing.
+    /// Takes an entry out of the table; `None` if it is pinned or in use by a lock-free lookup.
     pub(crate) fn take_unpinned(&mut self, slot: SlotIndex) -> Option<Arc<T>> {
         if self.is_pinned(slot) {
             return None;
@@ -297,14 +304,14 @@ impl<T> TableWriter<T> {
         self.empty(slot, word)
     }
 
-    /// Takes an entry out of the table; waits for lookups in passing that use it.
+    /// Takes an entry out of the table; waits for lock-free lookups that use it.
     pub(crate) fn take(&mut self, slot: SlotIndex) -> Option<Arc<T>> {
         let word = self.hide(slot);
         self.table.stripes.wait_for(word);
         self.empty(slot, word)
     }
 
-    /// Moves an entry out of reach of lookups that are not in passing yet; returns its word.
+    /// Hides an entry from lock-free lookups that begin later; returns its fingerprint.
     fn hide(&mut self, slot: SlotIndex) -> u64 {
         let slot = self.slot(slot);
         // Only the writer changes words.
@@ -314,7 +321,7 @@ impl<T> TableWriter<T> {
         word
     }
 
-    /// Frees a slot. The caller has hidden it, and then seen that no lookup is in passing.
+    /// Frees a slot that was hidden and that no lock-free lookup uses any more.
     #[expect(unsafe_code, reason = "a slot is changed while it is shared")]
     fn empty(&mut self, slot: SlotIndex, word: u64) -> Option<Arc<T>> {
         let newest = self.table.newest();
@@ -328,6 +335,7 @@ impl<T> TableWriter<T> {
         })
     }
 
+    /// Returns a slot that has had an entry; panics if its segment is not allocated.
     fn slot(&self, slot: SlotIndex) -> &Slot<T> {
         let slot = self.table.newest().slot(slot);
         slot.expect("the slot has an entry")

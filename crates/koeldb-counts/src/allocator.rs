@@ -8,6 +8,7 @@ use ::std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::record::{self, Event, Site};
 
+/// The system's allocator with counted allocations.
 struct Counted;
 
 #[global_allocator]

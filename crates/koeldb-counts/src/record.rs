@@ -1,4 +1,4 @@
-//! The events of a thread, and the threads that wait.
+//! The recorder of a thread's events, and the count of waiting threads.
 
 use ::std::cell::{Cell, RefCell};
 use ::std::fmt;
@@ -8,13 +8,13 @@ use ::std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// A counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// An atomic read-modify-write of the object at this address, or a sequentially consistent store.
+    /// An atomic read-modify-write or sequentially consistent store of the object at this address.
     Rmw(usize),
     /// A sequentially consistent fence.
     Fence,
     /// A mutex or a read-write lock was locked; its two read-modify-writes are counted too.
     Lock,
-    /// It was held by another thread.
+    /// A wait for a mutex or read-write lock that another thread held.
     LockWait,
     /// The thread parked, or waited for a condition variable.
     Park,
@@ -78,6 +78,7 @@ pub fn during<R>(run: impl FnOnce() -> R) -> (R, Vec<Record>) {
     (returned, RECORDS.take())
 }
 
+/// Appends an event to the records of this thread, if it is recording.
 pub(crate) fn add(event: Event, site: Site) {
     // Not while a thread ends, and not for the list itself.
     if IS_RECORDING.try_with(|recording| recording.replace(false)) != Ok(true) {
@@ -87,11 +88,13 @@ pub(crate) fn add(event: Event, site: Site) {
     IS_RECORDING.set(true);
 }
 
+/// Adds an event whose origin is the caller's source line.
 #[track_caller]
 pub(crate) fn add_call(event: Event) {
     add(event, Site::Call(Location::caller()));
 }
 
+/// Adds a read-modify-write of `object` whose origin is the caller's source line.
 #[track_caller]
 pub(crate) fn add_rmw<T: ?Sized>(object: *const T) {
     add_call(Event::Rmw(object.cast::<()>().addr()));
@@ -128,13 +131,13 @@ pub(crate) fn holds_spinners() -> bool {
     HOLDS_SPINNERS.load(Ordering::Relaxed)
 }
 
-/// Returns the number of threads that record events and are parked, wait for a lock, or spin and are
-/// held.
+/// Returns the number of recording threads that wait: parked, for a lock, or as held spinners.
 #[must_use]
 pub fn waiting() -> usize {
     WAITING.load(Ordering::Relaxed)
 }
 
+/// Calls `waits`, and counts this thread as waiting meanwhile if it records events.
 pub(crate) fn wait<R>(waits: impl FnOnce() -> R) -> R {
     let counted = usize::from(IS_RECORDING.get());
     WAITING.fetch_add(counted, Ordering::Relaxed);

@@ -66,6 +66,7 @@ pub fn current() -> Thread {
     Thread(thread)
 }
 
+/// Counts a park, with two read-modify-writes of this thread's state.
 #[track_caller]
 fn add_park() {
     let address = address(&::std::thread::current());

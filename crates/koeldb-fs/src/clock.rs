@@ -76,7 +76,7 @@ fn saturating_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A clock that moves only when told to; clones are handles to the same clock.
+/// A clock that moves only when it is advanced or set; clones are handles to the same clock.
 ///
 /// A sleeper does not wait: it advances the clock to the time it sleeps until. Sleeps that began
 /// together therefore end together.
@@ -85,6 +85,7 @@ pub struct ManualClock {
     shared: Arc<ManualState>,
 }
 
+/// The time of a manual clock, and the Unix time at its zero.
 #[derive(Debug)]
 struct ManualState {
     nanos: AtomicU64,

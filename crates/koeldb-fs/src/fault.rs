@@ -39,11 +39,11 @@ pub struct RuleId(u64);
 pub struct Injection {
     /// The number of the injection, from 1; the text of the error contains "injected fault 1".
     pub id: u64,
-    /// The rule that struck.
+    /// The rule that injected the fault.
     pub rule: RuleId,
-    /// The call it struck.
+    /// The kind of the affected call.
     pub operation: Operation,
-    /// The call's path.
+    /// The path of the affected call.
     pub path: PathBuf,
     /// The purpose of the call.
     pub purpose: Option<Purpose>,
@@ -51,6 +51,7 @@ pub struct Injection {
     pub action: FaultAction,
 }
 
+/// A rule in force, and the counts of its matches and injections.
 #[derive(Debug)]
 struct ActiveRule {
     rule: FaultRule,
@@ -58,6 +59,7 @@ struct ActiveRule {
     injections: u64,
 }
 
+/// The rules in force, the source of random choices, and the log of injections.
 #[derive(Debug)]
 struct RuleSet {
     rules: BTreeMap<RuleId, ActiveRule>,
@@ -98,7 +100,7 @@ impl FaultFileSystem {
         )
     }
 
-    /// Adds a rule. If several rules would strike the same call, the oldest does.
+    /// Adds a rule. If several rules select the same call, only the oldest injects its fault.
     pub fn add_rule(&self, rule: FaultRule) -> RuleId {
         let mut book = self.layer().book();
         let id = RuleId(book.next_rule);
@@ -124,7 +126,7 @@ impl FaultFileSystem {
         self.layer().book().rules.clear();
     }
 
-    /// The number of calls that a rule matched, struck or not; 0 once it is removed.
+    /// The number of calls that a rule matched, with or without a fault; 0 once it is removed.
     #[must_use]
     pub fn match_count(&self, id: RuleId) -> u64 {
         self.layer().book().rules.get(&id).map_or(0, |r| r.matches)
@@ -190,6 +192,7 @@ impl RuleSet {
 }
 
 impl Injection {
+    /// Returns the error that the rule injects into a call.
     fn error(&self, failure: Failure, call: &Call<'_>) -> Error {
         Error::io(failure.to_io(), "injected", call.path).context(format!(
             "injected fault {} at {:?}",
@@ -199,6 +202,7 @@ impl Injection {
 }
 
 impl Faults {
+    /// Locks the rules.
     fn book(&self) -> MutexGuard<'_, RuleSet> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -223,10 +227,12 @@ impl Faults {
         Ok(None)
     }
 
+    /// Returns a random number below `bound`.
     fn below(&self, bound: usize) -> usize {
         to_usize(self.book().random.below(bound as u64))
     }
 
+    /// Flips random bits; a bit may be chosen more than once.
     fn flip(&self, bytes: &mut [u8], bits: u32) {
         if bytes.is_empty() {
             return;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Returns the name of this host; empty where the system does not tell.
+/// Returns the name of this host; empty where the system does not report it.
 #[must_use]
 pub fn host_name() -> String {
     #[cfg(unix)]
@@ -17,9 +17,9 @@ pub fn host_name() -> String {
 /// Resources that this process has used since it began, by all its threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessUsage {
-    /// The processor time, of the process and of the system on its behalf.
+    /// The CPU time in user and system mode.
     pub processor: Duration,
-    /// The number of times that a thread gave up its processor, or was deprived of it.
+    /// The number of context switches, voluntary and involuntary.
     pub switches: u64,
 }
 
@@ -34,7 +34,7 @@ impl ProcessUsage {
     }
 }
 
-/// Returns what this process has used; `None` where the system does not tell.
+/// Returns the usage of this process; `None` where the system does not report it.
 #[must_use]
 pub fn process_usage() -> Option<ProcessUsage> {
     #[cfg(unix)]

@@ -10,6 +10,7 @@ pub struct HugePages {
     mappings: Vec<Mapping>,
 }
 
+/// An address range of the process and the bytes of it in huge pages.
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping {
     start: u64,
@@ -28,6 +29,7 @@ impl HugePages {
             .map(|smaps| Self::parse(&smaps))
     }
 
+    /// Parses the text of `/proc/self/smaps`.
     fn parse(smaps: &str) -> Self {
         let mut mappings: Vec<Mapping> = Vec::new();
         for line in smaps.lines() {

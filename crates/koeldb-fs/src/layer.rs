@@ -83,7 +83,7 @@ impl Operation {
     }
 }
 
-/// A call on its way to the file system below.
+/// A call to the file system below, as its layer receives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// The kind of call.
@@ -98,8 +98,8 @@ pub struct Call<'a> {
     pub handle: Option<u64>,
     /// The offset of a read, prefetch or append.
     pub offset: u64,
-    /// The number of bytes requested or appended, the new length, or the bytes that a sync beside
-    /// the writer of a file covers; 0 for other syncs.
+    /// The number of bytes requested or appended, the new length, or the bytes that a
+    /// [`FileSync`] handle makes durable; 0 for other syncs.
     pub len: u64,
     /// The options of [`Operation::Create`], [`Operation::OpenAppend`] and [`Operation::Reuse`].
     pub write_options: Option<&'a WriteOptions>,
@@ -108,6 +108,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// Creates a call of an operation on a path, without open file.
     fn on_path(operation: Operation, path: &'a Path) -> Self {
         Call {
             operation,
@@ -189,6 +190,7 @@ pub struct Layered<L> {
     shared: Arc<Shared<L>>,
 }
 
+/// The layer and the counter of handles, shared by the layered files.
 #[derive(Debug)]
 struct Shared<L> {
     layer: L,
@@ -222,6 +224,7 @@ impl<L: Layer> Layered<L> {
         &self.shared.layer
     }
 
+    /// Passes an operation on a path through the layer.
     fn on_path<T>(
         &self,
         operation: Operation,
@@ -232,6 +235,7 @@ impl<L: Layer> Layered<L> {
             .around(&Call::on_path(operation, path), proceed)
     }
 
+    /// Creates a call that opens a file under a new handle.
     fn opening<'a>(&self, operation: Operation, path: &'a Path, purpose: Purpose) -> Call<'a> {
         Call {
             purpose: Some(purpose),
@@ -240,6 +244,7 @@ impl<L: Layer> Layered<L> {
         }
     }
 
+    /// Wraps a file that is open for writing.
     fn writer(&self, call: &Call<'_>, below: Box<dyn WritableFile>) -> Box<dyn WritableFile> {
         Box::new(LayeredWritableFile {
             below,
@@ -385,6 +390,7 @@ impl<L: Layer> FileSystem for Layered<L> {
     }
 }
 
+/// A file open for random reads whose calls pass through the layer.
 #[derive(Debug)]
 struct LayeredRandomAccessFile<L> {
     below: Arc<dyn RandomAccessFile>,
@@ -394,6 +400,7 @@ struct LayeredRandomAccessFile<L> {
 }
 
 impl<L: Layer> LayeredRandomAccessFile<L> {
+    /// Creates a call on this file.
     fn call(&self, operation: Operation, offset: u64, len: u64) -> Call<'_> {
         Call {
             purpose: self.purpose,
@@ -441,6 +448,7 @@ impl<L: Layer> RandomAccessFile for LayeredRandomAccessFile<L> {
     }
 }
 
+/// A file open for writing whose calls pass through the layer.
 #[derive(Debug)]
 struct LayeredWritableFile<L> {
     below: Box<dyn WritableFile>,
@@ -530,6 +538,7 @@ impl<L: Layer> WritableFile for LayeredWritableFile<L> {
     }
 }
 
+/// A sync handle whose calls pass through the layer.
 #[derive(Debug)]
 struct LayeredSync<L> {
     below: Box<dyn FileSync>,
@@ -554,7 +563,7 @@ impl<L: Layer> FileSync for LayeredSync<L> {
     }
 }
 
-/// The part of a file that a sync beside its writer covers: layers can only sync it.
+/// The flushed part of a file behind a [`FileSync`] handle: layers can only sync it.
 #[derive(Debug)]
 struct SyncedPart<'f> {
     below: &'f dyn FileSync,

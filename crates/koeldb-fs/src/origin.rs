@@ -6,9 +6,11 @@
 #[cfg(unix)]
 use crate::posix::{count_forks, forks};
 
+/// Does nothing: processes do not fork on this platform.
 #[cfg(not(unix))]
 fn count_forks() {}
 
+/// Returns 0: processes do not fork on this platform.
 #[cfg(not(unix))]
 fn forks() -> u32 {
     0

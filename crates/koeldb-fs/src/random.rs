@@ -11,6 +11,7 @@ impl Random {
         Random { state: seed }
     }
 
+    /// Returns the next random number (SplitMix64).
     pub(crate) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;

@@ -63,6 +63,7 @@ pub fn resident_copy(file: &dyn RandomAccessFile, len: u64) -> Result<Buffer> {
     Ok(Buffer::from_region(Anonymous(map)))
 }
 
+/// Fills `memory` from the start of the file, in pieces.
 fn fill(file: &dyn RandomAccessFile, memory: &mut [u8]) -> Result<()> {
     let mut offset = 0;
     for piece in memory.chunks_mut(READ_BYTES) {

@@ -144,6 +144,7 @@ pub fn parent(path: &Path) -> &Path {
     }
 }
 
+/// Removes a file; a missing one is no error.
 fn remove_if_exists(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     match fs.remove_file(path) {
         Err(error) if error.is_path_not_found() => Ok(()),
@@ -151,6 +152,7 @@ fn remove_if_exists(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     }
 }
 
+/// Creates a file with the given content, and syncs it.
 fn write_new(fs: &dyn FileSystem, path: &Path, bytes: &[u8], purpose: Purpose) -> Result<()> {
     let mut file = fs.create(path, &WriteOptions::new(purpose))?;
     file.append(bytes)?;

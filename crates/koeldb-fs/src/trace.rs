@@ -68,6 +68,7 @@ pub struct IoCounts {
     pub syncs: u64,
 }
 
+/// The counts of calls and bytes for one purpose.
 #[derive(Debug, Default)]
 struct Counters {
     reads: AtomicU64,
@@ -77,6 +78,7 @@ struct Counters {
     syncs: AtomicU64,
 }
 
+/// All purposes; the index of one is that of its counters.
 const PURPOSES: [Purpose; 11] = [
     Purpose::Read,
     Purpose::Wal,
@@ -114,13 +116,13 @@ impl TraceFileSystem {
         )
     }
 
-    /// A copy of the record.
+    /// Returns a copy of the recorded events.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
         self.layer().events().clone()
     }
 
-    /// Takes the record and starts a new one.
+    /// Takes the recorded events, and starts a new record.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut *self.layer().events())
@@ -165,11 +167,13 @@ impl Trace {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the counters of a purpose; an unknown purpose uses the last ones.
     fn counters(&self, purpose: Purpose) -> &Counters {
         let index = PURPOSES.iter().position(|&known| known == purpose);
         &self.counters[index.unwrap_or(PURPOSES.len() - 1)]
     }
 
+    /// Counts a read, an append or a sync.
     fn count(&self, call: &Call<'_>) {
         let Some(purpose) = call.purpose else { return };
         let counters = self.counters(purpose);
@@ -189,6 +193,7 @@ impl Trace {
         }
     }
 
+    /// Counts a call, executes it, and records it as an event if events are requested.
     fn record<T>(
         &self,
         call: &Call<'_>,
@@ -288,6 +293,7 @@ pub fn replay(events: &[Event], fs: &dyn FileSystem) -> Result<()> {
     Ok(())
 }
 
+/// Repeats an event on the file that the replay opened for its handle.
 fn replay_on_file(event: &Event, files: &mut HashMap<u64, Box<dyn WritableFile>>) -> Result<()> {
     let Some(handle) = event.handle else {
         return Ok(());

@@ -27,7 +27,7 @@ pub(crate) trait Sink: Send + std::fmt::Debug {
         false
     }
 
-    /// Cleans up after the last write: nothing follows it then.
+    /// Cuts the file to the bytes written after the last write, releasing unused space.
     fn finish(&mut self) -> Result<()>;
 }
 
@@ -53,6 +53,7 @@ pub(crate) struct BufferedFile<S: Sink> {
 }
 
 impl<S: Sink> BufferedFile<S> {
+    /// Creates a file over `sink` that buffers up to `buffer_bytes` bytes; 0 buffers nothing.
     pub(crate) fn new(sink: S, buffer_bytes: usize) -> Self {
         BufferedFile {
             buffer: WriteBuffer::new(buffer_bytes),
@@ -63,6 +64,7 @@ impl<S: Sink> BufferedFile<S> {
         }
     }
 
+    /// Runs a step, unless an earlier one failed or this process is a forked child.
     fn attempt(&mut self, step: impl FnOnce(&mut WriteBuffer, &mut S) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.failure {
             return Err(error.clone());
@@ -78,6 +80,7 @@ impl<S: Sink> BufferedFile<S> {
         result
     }
 
+    /// Flushes the buffer and syncs the file.
     fn sync(&mut self, all: bool) -> Result<()> {
         self.attempt(|buffer, sink| {
             buffer.flush(|bytes| sink.write(bytes))?;
@@ -169,6 +172,7 @@ impl WriteBuffer {
         self.bytes.len() as u64
     }
 
+    /// Buffers bytes, and writes whole multiples of the limit as they fill up.
     fn append(
         &mut self,
         mut bytes: &[u8],

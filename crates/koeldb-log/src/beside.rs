@@ -1,4 +1,4 @@
-//! Syncs of a log beside its writer, which continues to append.
+//! Syncs of a log that run concurrently with its writer, which continues to append.
 //!
 //! Writer and syncs share their failures: after a failed sync the writer refuses records, and after
 //! a failed write nothing is synced. The caller runs one sync of a log at a time, whether by
@@ -68,6 +68,7 @@ impl LogSync {
         let _ = self.failure.set(error.clone());
     }
 
+    /// The first error of the log, if any.
     pub(crate) fn failure(&self) -> Option<&Error> {
         self.failure.get()
     }
@@ -82,10 +83,12 @@ impl LogSync {
         self.synced_bytes.load(Ordering::Acquire)
     }
 
+    /// Notes that the writer has flushed the first `bytes` of the log.
     pub(crate) fn note_flushed(&self, bytes: u64) {
         self.flushed_bytes.store(bytes, Ordering::Release);
     }
 
+    /// Notes that the first `bytes` of the log are durable.
     pub(crate) fn note_synced(&self, bytes: u64) {
         self.synced_bytes.fetch_max(bytes, Ordering::AcqRel);
     }

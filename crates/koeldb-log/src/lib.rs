@@ -10,7 +10,7 @@
 //! - [`wal`]: the files of the write-ahead log. [`survey`]: counts intact records after damage.
 //!
 //! Writers and readers belong to one thread at a time. They share nothing, but for the handle that
-//! syncs a log beside its writer ([`beside`]).
+//! syncs a log concurrently with its writer ([`beside`]).
 
 #[cfg(koeldb_counts)]
 extern crate koeldb_counts as std;

@@ -1,4 +1,4 @@
-//! The log reader: returns the records of a log file, whatever its content.
+//! The log reader: returns the records of a log file, which may be damaged.
 //!
 //! The reader walks the blocks of the file once. Damage becomes a [`Problem`]; the [`RecoveryMode`]
 //! determines whether it ends the log or is skipped, as in RocksDB (`db/log_reader.cc`), with these
@@ -82,6 +82,7 @@ pub struct RecordReader {
     tolerated: Option<Problem>,
 }
 
+/// The start and the payload size so far of a logical record.
 #[derive(Clone, Copy, Debug)]
 struct OpenRecord {
     offset: u64,
@@ -258,6 +259,7 @@ impl RecordReader {
         self.blocks.file()
     }
 
+    /// Parses physical records until a logical record is complete; `None` at the end.
     fn advance(&mut self) -> Result<Option<Found>> {
         while !self.finished {
             match self.next_event()? {
@@ -380,8 +382,7 @@ impl RecordReader {
         }
     }
 
-    /// Handles a verified physical record. If the log seemed to end before the record, decides first
-    /// whether it did.
+    /// Handles a verified physical record, after a decision on a presumed end of the log before it.
     fn take(
         &mut self,
         record_type: RecordType,
@@ -441,6 +442,7 @@ impl RecordReader {
         }
     }
 
+    /// Handles a data fragment; returns the logical record that it completes, if any.
     fn take_data(
         &mut self,
         part: Part,
@@ -539,6 +541,7 @@ impl RecordReader {
         }
     }
 
+    /// Counts a problem, keeps it, and ends reading unless the mode skips damage.
     fn report(&mut self, problem: Problem) {
         self.problem_count = self.problem_count.saturating_add(1);
         self.dropped_bytes = self.dropped_bytes.saturating_add(problem.dropped_bytes);

@@ -33,6 +33,7 @@ pub(crate) struct Tail<'a> {
 }
 
 impl<'a> Tail<'a> {
+    /// The bytes from the record's header to the end of its block or the file.
     fn rest(self) -> &'a [u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
@@ -104,6 +105,7 @@ impl<'a> Tail<'a> {
     }
 }
 
+/// Returns the position after the sector of the byte at `at`.
 fn sector_end(at: usize) -> usize {
     at.saturating_add(1).next_multiple_of(SECTOR_BYTES)
 }

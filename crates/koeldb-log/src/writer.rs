@@ -56,7 +56,7 @@ pub struct RecordWriter {
     frame: Vec<u8>,
     has_records: bool,
     failure: Option<Error>,
-    /// The handle that syncs the log beside its writer, once one was requested.
+    /// The handle that syncs the log concurrently with its writer, once one was requested.
     beside: Option<Arc<LogSync>>,
 }
 
@@ -112,7 +112,7 @@ impl RecordWriter {
         self.add_record_of(&[payload])
     }
 
-    /// Appends a record that does not count: the log is still empty.
+    /// Appends a preface: a record after which the log still counts as empty.
     ///
     /// # Errors
     /// See [`RecordWriter::add_record`].
@@ -145,6 +145,7 @@ impl RecordWriter {
         result
     }
 
+    /// Splits a record into fragments by block, pads block ends with zeros, and appends them.
     fn add_fragments(&mut self, parts: &[&[u8]]) -> Result<()> {
         let mut rest = Parts::new(parts);
         let header_bytes = self.header_bytes();
@@ -192,7 +193,7 @@ impl RecordWriter {
         self.emit(SET_COMPRESSION_BYTE, None, &mut payload, bytes);
     }
 
-    /// Assembles one physical record of data: the next `bytes` of `payload`, which fit into the block.
+    /// Assembles one physical data record: the next `bytes` of `payload`, which fit into the block.
     fn emit_data(&mut self, part: Part, payload: &mut Parts<'_>, bytes: usize) {
         match self.log_number {
             Some(number) => self.emit(recyclable_type_byte(part), Some(number), payload, bytes),
@@ -200,6 +201,7 @@ impl RecordWriter {
         }
     }
 
+    /// Assembles one physical record with its header; `log_number` makes the header recyclable.
     #[inline]
     fn emit(
         &mut self,
@@ -222,6 +224,7 @@ impl RecordWriter {
         self.assembled[start..start + 4].copy_from_slice(&checksum.to_le_bytes());
     }
 
+    /// Appends the assembled bytes to the file.
     fn append_assembled(&mut self) -> Result<()> {
         let result = self.file.append(&self.assembled);
         self.assembled.clear();
@@ -292,7 +295,7 @@ impl RecordWriter {
         Ok(self.beside.clone())
     }
 
-    /// Whether a sync beside the writer has made all records durable.
+    /// Whether a concurrent sync through the handle has made all records durable.
     #[must_use]
     pub fn is_synced_beside(&self) -> bool {
         let beside = self.beside.as_ref();
@@ -338,6 +341,7 @@ impl RecordWriter {
         self.file.close()
     }
 
+    /// Returns the error that made the writer unusable, if any.
     fn check(&self) -> Result<()> {
         match self.failure() {
             Some(error) => Err(error.clone()),
@@ -345,6 +349,7 @@ impl RecordWriter {
         }
     }
 
+    /// Keeps an error as the permanent failure of the writer and of concurrent syncs.
     fn remember(&mut self, result: Result<()>) -> Result<()> {
         if let Err(error) = &result {
             self.failure = Some(error.clone());

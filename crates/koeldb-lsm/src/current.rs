@@ -30,6 +30,7 @@ pub fn read_current(fs: &dyn FileSystem, directory: &Path) -> Result<FileNumber>
     decode_current(&content).map_err(|error| error.in_file(&path, None, "read"))
 }
 
+/// Decodes the content of CURRENT: the name of a MANIFEST and a newline.
 fn decode_current(content: &[u8]) -> Result<FileNumber> {
     let Some((b'\n', line)) = content.split_last() else {
         return Err(Error::corruption("CURRENT file does not end with newline"));

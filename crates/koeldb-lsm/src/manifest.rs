@@ -222,6 +222,7 @@ impl ManifestSnapshot {
         edits
     }
 
+    /// Returns the edit that adds the files, compact cursors and log number of a column family.
     fn family_files(&self, family: &ColumnFamilySnapshot) -> VersionEdit {
         let blob_files = family.version.blob_files.values();
         let min_log_number = self.min_log_number_to_keep;
@@ -283,6 +284,7 @@ pub fn write(
     written
 }
 
+/// Creates the MANIFEST at `path` with the snapshot and `edits` as records, and syncs it.
 fn write_records(
     fs: &dyn FileSystem,
     path: &Path,

@@ -55,6 +55,7 @@ impl ReaderSlot {
         *self.cache_id.get_or_init(new_id)
     }
 
+    /// Takes the reader out of the slot, if it is open.
     pub(crate) fn take(&self) -> Option<Arc<TableReader>> {
         self.lock().take()
     }
@@ -64,7 +65,7 @@ impl ReaderSlot {
 #[derive(Debug)]
 pub struct OpenTables {
     limit: AtomicUsize,
-    /// The slots in the order of the clock's hand.
+    /// The slots in the order of the CLOCK algorithm, whose hand is at the front.
     ring: Mutex<VecDeque<Weak<ReaderSlot>>>,
     is_closed: AtomicBool,
 }
@@ -114,6 +115,7 @@ impl OpenTables {
         self.shrink(Some(Arc::downgrade(slot)));
     }
 
+    /// Adds a slot, and closes tables by the CLOCK algorithm until the limit is met.
     fn shrink(&self, added: Option<Weak<ReaderSlot>>) {
         let mut closed = Vec::new();
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);

@@ -144,6 +144,7 @@ impl TableOpener {
         }
     }
 
+    /// Returns the reader of a table, opening it unless it is open already.
     #[cold]
     fn open<'f>(&self, file: &'f FileMeta, level: usize) -> Result<TableRef<'f>> {
         if !self.open_tables.is_limited() {
@@ -161,6 +162,7 @@ impl TableOpener {
         Ok(ArcRef::Counted(reader))
     }
 
+    /// Opens a table without caching its reader.
     fn open_table(
         &self,
         file: &FileMeta,
@@ -237,6 +239,7 @@ impl TableOpener {
     }
 }
 
+/// Whether an error means that the process or the system has too many open files.
 fn is_out_of_files(error: &Error) -> bool {
     matches!(
         error.raw_os_error(),

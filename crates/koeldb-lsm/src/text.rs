@@ -41,6 +41,7 @@ impl fmt::Display for KeyText<'_> {
     }
 }
 
+/// Writes a user key with escapes, or in hexadecimal for the alternate format.
 fn write_user_key(f: &mut fmt::Formatter<'_>, user_key: &[u8]) -> fmt::Result {
     if f.alternate() {
         f.write_str("0x")?;

@@ -93,7 +93,7 @@ impl Default for Bump {
     }
 }
 
-/// Two bump pointers and a share of the counters. Only the borrower writes fields other than
+/// A shard: two bump pointers and a share of the counters. Only the borrower writes fields except
 /// `borrowed`.
 struct Shard {
     borrowed: AtomicBool,
@@ -141,6 +141,7 @@ pub(crate) struct Block {
     source: Source,
 }
 
+/// The origin of a block's memory.
 enum Source {
     Allocator(Layout),
     System(#[expect(dead_code, reason = "held for the memory it is")] Pages),
@@ -150,6 +151,7 @@ enum Source {
 unsafe impl Send for Block {}
 
 impl Block {
+    /// Allocates a block of `bytes` bytes from the global allocator.
     fn new(bytes: usize) -> Self {
         let layout = Layout::from_size_align(bytes, ALIGN)
             .expect("keys and values are under 4 GiB, blocks not much larger");
@@ -169,6 +171,7 @@ impl Block {
         }
     }
 
+    /// Creates a block over memory from `source`, which it owns.
     fn with(start: NonNull<u8>, bytes: usize, source: Source) -> Self {
         // The representations use the bits above.
         assert!(
@@ -267,6 +270,7 @@ impl Rest {
 }
 
 impl Arena {
+    /// Creates an empty allocator of `shard_count` shards, a power of two.
     fn new(options: &MemtableOptions, shard_count: usize) -> Self {
         assert!(shard_count.is_power_of_two(), "lease() needs that");
         let shards: Box<[Padded<Shard>]> = (0..shard_count).map(|_| Padded::default()).collect();
@@ -354,8 +358,9 @@ impl Arena {
 
     /// Whether no entry was ever counted.
     ///
-    /// Each read asks: this loads one flag, not the counters, whose lines inserts move. A count is
-    /// reverted only for a duplicate of an entry in the same memtable, which is then not empty.
+    /// Each read calls this: it loads one flag, not the counters, whose cache lines inserts move. A
+    /// count is reverted only for a duplicate of an entry in the same memtable, which is then not
+    /// empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         !self.counted.load(Ordering::Relaxed)
@@ -413,7 +418,7 @@ impl Drop for Arena {
     }
 }
 
-/// The exclusive right to allocate from a shard and to count in it.
+/// A borrowed shard: the exclusive right to allocate from it and to count entries in it.
 pub(crate) struct Lease<'a> {
     arena: &'a Arena,
     shard: &'a Shard,
@@ -439,6 +444,7 @@ impl Lease<'_> {
         self.allocate_from(&self.shard.far, bytes)
     }
 
+    /// Allocates `bytes` aligned bytes from a bump region, or from a new block if it is full.
     #[inline]
     fn allocate_from(&self, from: &Bump, bytes: usize) -> NonNull<u8> {
         let bytes = bytes.max(1).next_multiple_of(ALIGN);
@@ -466,6 +472,7 @@ impl Lease<'_> {
         NonNull::new(start).expect("where bytes are free, there is a block")
     }
 
+    /// Allocates from a new block, which replaces the bump region's unless the entry fills it.
     #[cold]
     fn allocate_slow(&self, from: &Bump, bytes: usize) -> NonNull<u8> {
         let bumps = self.arena.shards.iter();
@@ -608,6 +615,7 @@ impl SharedArena {
         Self::with_shards(options, stripe_count())
     }
 
+    /// Creates an empty arena of `shard_count` shards, a power of two.
     fn with_shards(options: &MemtableOptions, shard_count: usize) -> Self {
         let arena = Arc::new(Arena::new(options, shard_count));
         let buffer = Arc::new(Buffer::from_region(ArenaRegion(Arc::clone(&arena))));

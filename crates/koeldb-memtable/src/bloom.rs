@@ -12,6 +12,7 @@ use koeldb_base::checksum::xxph3_64;
 const PROBES: u32 = 6;
 const LINE_WORDS: usize = 8;
 
+/// A cache line of filter bits.
 #[repr(align(64))]
 #[derive(Default)]
 struct Line([AtomicU64; LINE_WORDS]);
@@ -57,6 +58,7 @@ impl MemtableBloom {
         probes(hash).all(|(word, bit)| line.0[word].load(Ordering::Relaxed) & bit != 0)
     }
 
+    /// Returns the line of a key hash.
     fn line(&self, hash: u64) -> &Line {
         // The high half of the product is below the count: a uniform choice without a division.
         let product = u128::from(hash) * self.lines.len() as u128;

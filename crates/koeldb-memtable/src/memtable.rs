@@ -33,14 +33,14 @@ pub struct MemtableOptions {
     pub prefixes: Option<Arc<dyn PrefixExtractor>>,
     /// The source of recycled memory, if set.
     pub recycler: Option<Arc<Recycler>>,
-    /// The receiver of sorting work for the background, if set.
+    /// The function that receives sort tasks to run them in the background, if set.
     pub sorter: Option<Sorter>,
     /// Whether keys are hashed with the same seed in every memtable, so that a run can be repeated;
     /// otherwise with a random one.
     pub fixed_hash_seed: bool,
     /// The bytes of checksum per point entry, at most 8; 0 for none.
     pub protection_bytes: usize,
-    /// Whether cursors verify the order of the keys they pass.
+    /// Whether cursors verify the order of the keys they pass (`paranoid_memory_checks`).
     pub checks_order: bool,
     /// A charge that is dropped when the memory of the entries is freed.
     ///
@@ -157,12 +157,14 @@ pub struct Memtable {
     tombstone_data_bytes: AtomicU64,
 }
 
+/// The Bloom filter over whole keys, prefixes, or both.
 struct Filter {
     bloom: MemtableBloom,
     options: BloomOptions,
 }
 
 impl Filter {
+    /// Adds a user key, and its prefix if it has one, as the options request.
     fn note(&self, user_key: &[u8]) {
         if self.options.whole_keys {
             self.bloom.insert(MemtableBloom::hash(user_key));
@@ -172,6 +174,7 @@ impl Filter {
         }
     }
 
+    /// Whether the memtable may have the lookup's key; true for a key without prefix.
     fn may_contain(&self, lookup: &Lookup) -> bool {
         if self.options.whole_keys {
             return self.bloom.may_contain(lookup.filter_hash());
@@ -182,6 +185,7 @@ impl Filter {
         }
     }
 
+    /// Returns the prefix of a user key; `None` without extractor or outside its domain.
     fn prefix<'k>(&self, user_key: &'k [u8]) -> Option<&'k [u8]> {
         self.options.prefixes.as_ref()?.prefix(user_key)
     }
@@ -205,6 +209,7 @@ impl Memtable {
         Self::with(self.order.clone(), options, learned)
     }
 
+    /// Creates an empty memtable, with sizes learned from a predecessor.
     fn with(order: KeyOrder, options: &MemtableOptions, learned: Learned) -> Arc<Self> {
         let hashes = order.equal_keys_have_equal_bytes();
         let bloom = options.bloom.clone().filter(|_| hashes);
@@ -307,6 +312,7 @@ impl Memtable {
         Ok(())
     }
 
+    /// Adds a range tombstone to the list and to the totals.
     fn insert_tombstone(&self, seqno: SeqNo, start: &[u8], end: &[u8]) {
         self.tombstone_seqno_first
             .fetch_min(seqno, Ordering::Relaxed);
@@ -453,7 +459,7 @@ impl Memtable {
     /// The memory in use: without hash tables, which exist from the start, and without reserved
     /// space.
     ///
-    /// It tells how full the memtable is.
+    /// It measures how full the memtable is.
     #[must_use]
     #[inline]
     pub fn filled_bytes(&self) -> usize {
@@ -566,6 +572,7 @@ impl fmt::Debug for Memtable {
     }
 }
 
+/// Returns the `TryAgain` error for an internal key that is already present.
 #[cold]
 fn duplicate(seqno: SeqNo) -> Error {
     Error::with_kind(

@@ -49,6 +49,7 @@ impl States {
         (segment as usize, index + 1 - (1 << segment))
     }
 
+    /// The published state at an index; `None` if there is none yet.
     #[inline]
     fn get(&self, index: usize) -> Option<&State> {
         let (segment, at) = Self::place(index);
@@ -161,6 +162,7 @@ impl Tombstones {
         }
     }
 
+    /// Builds and publishes the state of all tombstones written so far.
     #[cold]
     fn build<'s>(&self, order: &KeyOrder, states: &'s States) -> &'s State {
         let written = lock(&self.written);
@@ -187,6 +189,7 @@ impl Tombstones {
     }
 }
 
+/// Returns the approximate memory of a fragment in bytes.
 fn memory_of(fragment: &Fragment) -> usize {
     let seqnos = size_of::<SeqNo>() * fragment.seqnos.len();
     size_of::<Fragment>() + fragment.start.len() + fragment.end.len() + seqnos

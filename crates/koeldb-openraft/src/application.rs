@@ -1,4 +1,4 @@
-//! What requests do to the state.
+//! The trait that applies requests to the replicated state.
 
 use std::io;
 

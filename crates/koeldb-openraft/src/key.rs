@@ -13,7 +13,7 @@
 
 use koeldb::{Error, Result};
 
-/// A value of a group beside its entries.
+/// The kind of a value in the `meta` column family.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Meta {
     Vote,
@@ -29,7 +29,7 @@ pub(crate) fn entry(group: u64, index: u64) -> [u8; 16] {
     key
 }
 
-/// The first key behind an entry; it belongs to no entry.
+/// The immediate successor of an entry's key, used as an exclusive upper bound; no entry has it.
 pub(crate) fn behind(group: u64, index: u64) -> [u8; 17] {
     let mut key = [0; 17];
     key[..16].copy_from_slice(&entry(group, index));

@@ -18,7 +18,7 @@ use crate::encoding::{Encoding, Postcard};
 use crate::logs::GroupLog;
 use crate::syncer::Completion;
 
-/// The bytes of entries that one read for replication returns.
+/// The byte limit of the entries that one read for replication returns.
 const READ_BYTES: usize = 1 << 20;
 
 /// The index up to which the state and a snapshot are durable; clones share it.
@@ -36,23 +36,25 @@ pub struct DurableIndex {
 }
 
 impl DurableIndex {
+    /// Marks the entries up to `index`, inclusive, as durable; never lowers the index.
     pub(crate) fn raise(&self, index: u64) {
         let count = index.saturating_add(1);
         self.count.fetch_max(count, Ordering::AcqRel);
     }
 
-    /// Remembers the position that was found by an open.
+    /// Stores the applied position found when the state was opened: entry index and encoded log id.
     pub(crate) fn set_opened(&self, index: u64, id: Vec<u8>) {
         let _ = self.opened.set((index, id));
         self.raise(index);
     }
 
+    /// Whether the entry at `index` is durable in the state or a snapshot.
     fn covers(&self, index: u64) -> bool {
         index < self.count.load(Ordering::Acquire)
     }
 }
 
-/// The log of a Raft group for openraft. Clones are its readers.
+/// The log of a Raft group as openraft's `RaftLogStorage`; clones serve as its log readers.
 pub struct LogStore<C, E = Postcard> {
     log: GroupLog,
     durable: Option<DurableIndex>,
@@ -93,13 +95,14 @@ impl<C: RaftTypeConfig, E: Encoding> LogStore<C, E> {
         }
     }
 
+    /// Reads and decodes the entries of a range, at least one and then up to `bytes` bytes.
     fn read(&self, range: impl RangeBounds<u64>, bytes: usize) -> io::Result<Vec<EntryOf<C>>> {
         let entries = self.log.entries(range, bytes)?;
         let decode = |(_, entry): (u64, Vec<u8>)| Ok(E::decode(&entry)?);
         entries.into_iter().map(decode).collect()
     }
 
-    /// Writes, and waits until that is durable.
+    /// Calls `write`, and waits until the write is durable (synced).
     async fn durably(
         &self,
         write: impl FnOnce(&GroupLog, Completion) -> koeldb::Result<()>,
@@ -113,7 +116,7 @@ impl<C: RaftTypeConfig, E: Encoding> LogStore<C, E> {
         Ok(synced.map_err(|_| io::Error::other("the Raft logs were closed"))??)
     }
 
-    /// Replaces the log by the position that the state was opened at, unless the log reaches it.
+    /// Purges the whole log up to the applied position of the opened state, unless it reaches that.
     ///
     /// The state names committed entries. A log with another entry there, or none, was not purged
     /// yet when a snapshot was installed, or lost entries that the state has from a flush. What it

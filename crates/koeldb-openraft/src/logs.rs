@@ -13,7 +13,7 @@ use koeldb::{
 use crate::key::{self, Meta};
 use crate::syncer::RunningSyncer;
 
-/// The family of votes and positions. It is small, so its flushes are.
+/// The column family of votes and log positions; small, so its flushes are cheap.
 const META_FAMILY: &str = "meta";
 
 /// The Raft logs of a node, in one database: cheap to clone.
@@ -25,6 +25,7 @@ pub struct RaftLogs {
     shared: Arc<Shared>,
 }
 
+/// The parts that all clones share: the database with its syncer, and the `meta` column family.
 struct Shared {
     running: RunningSyncer,
     meta: ColumnFamily,
@@ -52,6 +53,7 @@ impl RaftLogs {
         Self::open_with(options, path.as_ref(), false)
     }
 
+    /// Opens the logs, with a thread that syncs for waiting callbacks if `has_thread`.
     fn open_with(options: &Options, path: &Path, has_thread: bool) -> Result<Self> {
         if options.get_wal_recovery_mode() == RecoveryMode::SkipAnyCorruptedRecords {
             return Err(Error::invalid_argument(
@@ -75,7 +77,7 @@ impl RaftLogs {
         Ok(RaftLogs { shared })
     }
 
-    /// The log of `group`, which is empty if it has never been written.
+    /// Returns the log of `group`, which is empty if it has never been written.
     ///
     /// At most one handle and its clones may write a group.
     ///
@@ -206,7 +208,7 @@ impl GroupLog {
         Ok(())
     }
 
-    /// The removal of the entries up to `removed`; `last` is the last one that is purged.
+    /// Builds the batch that removes the entries up to `removed` and records `last` as purged.
     fn purging(&self, removed: u64, last: u64, position: &[u8]) -> WriteBatch {
         let mut value = last.to_le_bytes().to_vec();
         value.extend_from_slice(position);
@@ -328,13 +330,14 @@ impl GroupLog {
         self.meta(Meta::Committed)
     }
 
+    /// Reads a value of this group from the `meta` column family; `None` if it was never written.
     fn meta(&self, meta: Meta) -> Result<Option<Vec<u8>>> {
         self.syncer().check()?;
         let value = self.family().get(key::meta(self.group, meta))?;
         Ok(value.map(|value| value.to_vec()))
     }
 
-    /// The keys of the entries from `from` to `to`, inclusive.
+    /// The key range of the entries from index `from` to `to`, inclusive.
     fn range(&self, from: u64, to: u64) -> std::ops::Range<Vec<u8>> {
         key::entry(self.group, from).to_vec()..key::behind(self.group, to).to_vec()
     }
@@ -348,7 +351,7 @@ impl GroupLog {
     }
 }
 
-/// Fails if write-ahead logs are to be in a directory that databases would share.
+/// Fails if `wal_dir` is set, since all databases of a node would share that directory.
 pub(crate) fn refuse_wal_dir(options: &Options) -> Result<()> {
     if options.get_wal_dir().as_os_str().is_empty() {
         return Ok(());

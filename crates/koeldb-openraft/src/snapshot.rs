@@ -11,7 +11,7 @@ use koeldb::fs::{FileSystem, RandomAccessFile};
 use koeldb::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// The bytes of a piece of a file that is copied or sent.
+/// The size in bytes of the pieces in which files are copied or sent.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
 /// A file of a snapshot.
@@ -34,6 +34,7 @@ pub struct SnapshotDir {
     inner: Arc<Inner>,
 }
 
+/// The shared part of a snapshot handle; its drop removes a superseded directory.
 struct Inner {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
@@ -44,6 +45,7 @@ struct Inner {
 }
 
 impl SnapshotDir {
+    /// Creates a handle to the checkpoint in `path`, with its encoded applied position.
     pub(crate) fn new(fs: &Arc<dyn FileSystem>, path: &Path, applied: Vec<u8>) -> Self {
         SnapshotDir {
             inner: Arc::new(Inner {
@@ -56,7 +58,7 @@ impl SnapshotDir {
         }
     }
 
-    /// A directory that was received, with the files that it must have.
+    /// Creates a handle to a received directory, with the files that it must contain.
     pub(crate) fn received(
         fs: &Arc<dyn FileSystem>,
         path: &Path,
@@ -80,11 +82,12 @@ impl SnapshotDir {
         &self.inner.applied
     }
 
-    /// Has the directory removed when the last handle is dropped.
+    /// Marks the snapshot as superseded: its directory is removed when the last handle is dropped.
     pub(crate) fn supersede(&self) {
         self.inner.is_superseded.store(true, Ordering::Release);
     }
 
+    /// Locks the cached file list; `None` until the files have been read.
     fn known_files(&self) -> std::sync::MutexGuard<'_, Option<Vec<SnapshotFile>>> {
         let files = self.inner.files.lock();
         files.unwrap_or_else(PoisonError::into_inner)
@@ -158,6 +161,7 @@ impl Drop for Inner {
     }
 }
 
+/// Returns the options to open a file of a snapshot for reading.
 fn reading() -> OpenOptions {
     OpenOptions {
         purpose: Purpose::Checkpoint,
@@ -165,6 +169,7 @@ fn reading() -> OpenOptions {
     }
 }
 
+/// Hard-links a file; returns false if the file system refuses links there.
 fn link(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<bool> {
     match fs.link(from, to) {
         Ok(()) => Ok(true),
@@ -173,7 +178,7 @@ fn link(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<bool> {
     }
 }
 
-/// Reads a file in pieces.
+/// Reads a file from its start, and calls `visit` with each piece.
 pub(crate) fn for_each_piece(
     file: &dyn RandomAccessFile,
     mut visit: impl FnMut(&[u8]) -> Result<()>,
@@ -190,7 +195,7 @@ pub(crate) fn for_each_piece(
     }
 }
 
-/// Reads size and checksum of a file.
+/// Reads a whole file, and returns its size and CRC-32C.
 pub(crate) fn describe(fs: &dyn FileSystem, directory: &Path, name: &str) -> Result<SnapshotFile> {
     let file = fs.open(&directory.join(name), &reading())?;
     let mut described = empty(name);
@@ -201,6 +206,7 @@ pub(crate) fn describe(fs: &dyn FileSystem, directory: &Path, name: &str) -> Res
     Ok(described)
 }
 
+/// Returns the description of a file of no bytes, to be extended piece by piece.
 pub(crate) fn empty(name: &str) -> SnapshotFile {
     SnapshotFile {
         name: name.to_owned(),
@@ -217,6 +223,7 @@ impl SnapshotFile {
     }
 }
 
+/// Copies a file and syncs it; returns the size and CRC-32C of the copied bytes.
 fn copy(
     from_fs: &dyn FileSystem,
     from: &Path,

@@ -28,7 +28,7 @@ use crate::snapshot::{SnapshotDir, discard};
 /// The reserved key of the applied position. Writes of applications to it have no effect.
 pub const APPLIED_KEY: &[u8] = b"\0koeldb.raft.applied";
 
-/// The pointer file.
+/// The file with the name of the current state's directory, like `CURRENT` of a database.
 const POINTER: &str = "STATE";
 
 /// The state of a Raft group; clones are handles to the same one.
@@ -37,6 +37,7 @@ pub struct StateStore {
     shared: Arc<Shared>,
 }
 
+/// The parts that all clones of a [`StateStore`] share.
 struct Shared {
     options: Options,
     fs: Arc<dyn FileSystem>,
@@ -44,6 +45,7 @@ struct Shared {
     current: Mutex<Current>,
 }
 
+/// The current database and newest snapshot of a store, under its mutex.
 struct Current {
     db: Db,
     snapshot: Option<SnapshotDir>,
@@ -63,7 +65,8 @@ impl StateStore {
     ///
     /// # Errors
     /// `InvalidArgument` if `options` has a setting with which the state would lose its applied
-    /// position or entries that were applied: `wal_dir`, a compaction filter, FIFO compaction. `Corruption` if
+    /// position or entries that were applied: `wal_dir`, a compaction filter, FIFO compaction.
+    /// `Corruption` if
     /// `STATE` is missing or names no directory, beside states that it could name; errors of
     /// [`Db::open`].
     pub fn open(env: &Env, options: &Options, directory: impl AsRef<Path>) -> Result<Self> {
@@ -119,6 +122,7 @@ impl StateStore {
         })
     }
 
+    /// Locks the current database and snapshot.
     fn current(&self) -> MutexGuard<'_, Current> {
         let current = self.shared.current.lock();
         current.unwrap_or_else(PoisonError::into_inner)
@@ -296,6 +300,7 @@ impl StateStore {
         Ok((own, db))
     }
 
+    /// Takes the next number, and returns the path of a snapshot with it.
     fn snapshot_path(&self, current: &mut Current) -> PathBuf {
         let number = current.next;
         current.next += 1;
@@ -304,13 +309,16 @@ impl StateStore {
     }
 }
 
-/// Returns the old one: its last handle removes files, which is to happen without the lock.
+/// Makes `newest` the newest snapshot, and returns the old one, marked as superseded.
+///
+/// The last handle of the old one removes its files: drop it after the lock is released.
 #[must_use]
 fn replace_snapshot(current: &mut Current, newest: &SnapshotDir) -> Option<SnapshotDir> {
     let old = current.snapshot.replace(newest.clone());
     old.inspect(SnapshotDir::supersede)
 }
 
+/// The path of the state database with this number.
 fn state_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("state-{number:06}"))
 }
@@ -322,6 +330,7 @@ fn number_in(path: &Path) -> u64 {
     digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
+/// Reads the name of the current state from `STATE`; `None` if the file does not exist.
 fn read_pointer(fs: &dyn FileSystem, directory: &Path) -> Result<Option<String>> {
     let path = directory.join(POINTER);
     let bytes = match fs.read_all(&path, 64, Purpose::Open) {
@@ -336,6 +345,7 @@ fn read_pointer(fs: &dyn FileSystem, directory: &Path) -> Result<Option<String>>
     }
 }
 
+/// Writes the name of a state into `STATE`, atomically and durably.
 fn point_to(fs: &dyn FileSystem, directory: &Path, state: &Path) -> Result<()> {
     let name = state.file_name().unwrap_or_default().to_string_lossy();
     write_atomically(
@@ -368,7 +378,7 @@ fn create(fs: &Arc<dyn FileSystem>, options: &Options, directory: &Path) -> Resu
     Ok(first)
 }
 
-/// Removes what crashes left; returns the newest snapshot and the highest number.
+/// Removes directories left by crashes; returns the newest snapshot and the highest number.
 fn remove_leftovers(
     fs: &dyn FileSystem,
     directory: &Path,

@@ -22,7 +22,7 @@ use crate::log_store::DurableIndex;
 use crate::snapshot::SnapshotDir;
 use crate::state::StateStore;
 
-/// The bytes of a batch after which the state is written.
+/// The size in bytes at which a batch of applied entries is written to the state.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// The state machine of a Raft group for openraft.
@@ -37,6 +37,7 @@ pub struct StateMachine<C: RaftTypeConfig, A, E = Postcard> {
 /// The applied position: the last entry and the last membership.
 type Applied<C> = (Option<LogIdOf<C>>, StoredMembershipOf<C>);
 
+/// Decodes the stored applied position; that of an empty state if `applied` is `None`.
 fn decode<C: RaftTypeConfig, E: Encoding>(applied: Option<&[u8]>) -> io::Result<Applied<C>> {
     match applied {
         Some(applied) => Ok(E::decode(applied)?),
@@ -44,6 +45,7 @@ fn decode<C: RaftTypeConfig, E: Encoding>(applied: Option<&[u8]>) -> io::Result<
     }
 }
 
+/// Builds the metadata of a snapshot from the applied position.
 fn meta<C: RaftTypeConfig>((last_log_id, last_membership): Applied<C>) -> SnapshotMetaOf<C> {
     SnapshotMeta {
         last_log_id,
@@ -104,7 +106,7 @@ impl<C: RaftTypeConfig, A, E: Encoding> StateMachine<C, A, E> {
     }
 }
 
-/// The answer to an entry of Raft itself.
+/// The default response, for blank and membership entries.
 fn no_answer<A: Application>() -> A::Response {
     A::Response::default()
 }
@@ -137,7 +139,7 @@ where
     A: Application<Request = C::D, Response = C::R>,
     E: Encoding,
 {
-    /// Writes the batch, then answers.
+    /// Writes the batch with the applied position to the state, then sends the responses.
     fn write(
         &self,
         batch: StateBatch,

@@ -9,6 +9,7 @@ use koeldb::{Db, Error, ErrorKind, Result, WriteBatch};
 /// Called once the writes before it are durable, or have failed.
 pub(crate) type Completion = Box<dyn FnOnce(Result<()>) + Send>;
 
+/// The callbacks that wait for the next sync, and the counters that their mutex guards.
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Completion>,
@@ -37,6 +38,7 @@ impl Syncer {
         }
     }
 
+    /// Locks the queue of waiting callbacks.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -51,19 +53,20 @@ impl Syncer {
         }
     }
 
+    /// Keeps the error of a failed result as the failure of the logs, if it is the first.
     fn latch<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             let _ = self.failure.set(error.clone());
         })
     }
 
-    /// Writes without sync.
+    /// Writes a batch to the WAL and memtable without a sync.
     pub(crate) fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.check()?;
         self.latch(self.db.write(batch))
     }
 
-    /// Writes, and calls `done` after the next sync.
+    /// Writes a batch, and has `done` called after the next sync of the WAL.
     pub(crate) fn write_durably(&self, batch: &WriteBatch, done: Completion) -> Result<()> {
         self.write(batch)?;
         self.queue().waiting.push(done);
@@ -71,7 +74,7 @@ impl Syncer {
         Ok(())
     }
 
-    /// Makes all writes so far durable.
+    /// Syncs the WAL, which makes all writes so far durable.
     fn sync(&self) -> Result<()> {
         self.check()?;
         self.queue().syncs += 1;
@@ -84,6 +87,7 @@ impl Syncer {
         self.complete(waiting)
     }
 
+    /// Syncs the WAL once, if callbacks wait, and calls all of them; returns their number.
     fn complete(&self, waiting: Vec<Completion>) -> usize {
         let count = waiting.len();
         if count > 0 {
@@ -103,11 +107,12 @@ impl Syncer {
         count
     }
 
+    /// The number of WAL syncs since the logs were opened.
     pub(crate) fn sync_count(&self) -> u64 {
         self.queue().syncs
     }
 
-    /// Serves callbacks until the logs are closed and none waits.
+    /// Runs the sync thread: syncs and completes callbacks until the logs close and none waits.
     fn run(&self) {
         let mut queue = self.queue();
         loop {

@@ -11,7 +11,7 @@ use crate::{AsColumnFamilyRef, DBPinnableSlice, Error, ReadOptions};
 pub(crate) type Value = Result<Option<Vec<u8>>, Error>;
 /// The result of a read without a copy.
 pub(crate) type Pinned<'a> = Result<Option<DBPinnableSlice<'a>>, Error>;
-/// A column family, or the default one.
+/// A column family; `None` is the default one.
 pub(crate) type Family<'a> = Option<&'a koeldb::ColumnFamily>;
 
 /// The operations from which the others are made; those of the database, unless implemented.
@@ -184,7 +184,7 @@ macro_rules! read_opt_forms {
             $crate::access::multi_get($source, keys, $options)
         }
 
-        /// Returns the values of keys in column families, all of one moment.
+        /// Returns the values of keys of several column families, all as of one snapshot.
         $($pub)? fn multi_get_cf_opt<'b, K, I, W>(
             &$self,
             keys_cf: I,
@@ -208,6 +208,7 @@ pub trait DBAccess: Source + Sized {
     read_opt_forms! { [] self, self; readopts: &ReadOptions, readopts }
 }
 
+/// Reads the value of a key as a copy; `None` if the key does not exist.
 pub(crate) fn get<S: Source, K: AsRef<[u8]>>(
     source: &S,
     family: Family<'_>,
@@ -217,6 +218,7 @@ pub(crate) fn get<S: Source, K: AsRef<[u8]>>(
     Ok(source.read_copy(family, key.as_ref(), options.checked()?)?)
 }
 
+/// Reads the value of a key without a copy, pinned in its block or memtable.
 pub(crate) fn get_pinned<'a, S: Source, K: AsRef<[u8]>>(
     source: &S,
     family: Family<'_>,
@@ -227,10 +229,12 @@ pub(crate) fn get_pinned<'a, S: Source, K: AsRef<[u8]>>(
     Ok(value.map(DBPinnableSlice::new))
 }
 
+/// Copies a pinned value, and converts the error.
 fn converted(value: koeldb::Result<Option<PinnedSlice>>) -> Value {
     Ok(value?.map(Vec::from))
 }
 
+/// Reads keys of the default column family in one call, as copies, in the order of `keys`.
 pub(crate) fn multi_get<S, K, I>(source: &S, keys: I, options: &ReadOptions) -> Vec<Value>
 where
     S: Source,
@@ -247,6 +251,7 @@ where
     }
 }
 
+/// Reads keys of one column family in one call without copies, in the order of `keys`.
 pub(crate) fn batched<'a, S, K>(
     source: &S,
     family: Family<'_>,
@@ -327,7 +332,7 @@ macro_rules! read_methods {
             $self.multi_get_opt(keys, $default)
         }
 
-        /// Returns the values of keys in column families, all of one moment.
+        /// Returns the values of keys of several column families, all as of one snapshot.
         pub fn multi_get_cf<'b, K, I, W>(&$self, keys: I) -> Vec<$crate::access::Value>
         where
             K: AsRef<[u8]>,
@@ -547,7 +552,7 @@ macro_rules! flush_methods {
             Ok(koeldb::Db::destroy(opts.checked()?, path)?)
         }
 
-        /// Rebuilds the MANIFEST of the database at `path` from its tables and logs.
+        /// Rebuilds the MANIFEST of the database at `path` from its SST and WAL files (`RepairDB`).
         pub fn repair<P: AsRef<std::path::Path>>(
             opts: &$crate::Options,
             path: P,
@@ -561,7 +566,7 @@ macro_rules! flush_methods {
             &self.path
         }
 
-        /// Passes the log to the operating system, and to the device if `sync`.
+        /// Writes the buffered WAL to the operating system, and syncs it if `sync`.
         pub fn flush_wal(&self, sync: bool) -> Result<(), $crate::Error> {
             Ok(self.db().flush_wal(sync)?)
         }
@@ -617,7 +622,7 @@ pub(crate) use batch_methods;
 /// Declares the writes that locks of keys do not permit.
 macro_rules! unlocked_methods {
     ($Batch:ty) => {
-        /// Like `write`, without the log: the batch survives only if its memtables are flushed.
+        /// Like `write`, without the WAL: the batch survives only if its memtables are flushed.
         pub fn write_without_wal(&self, batch: $Batch) -> Result<(), $crate::Error> {
             let mut options = $crate::WriteOptions::new();
             options.disable_wal(true);

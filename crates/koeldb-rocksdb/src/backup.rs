@@ -46,7 +46,7 @@ impl BackupEngine {
         Ok(BackupEngine { inner })
     }
 
-    /// Makes a backup; entries in memtables are in its logs.
+    /// Makes a backup; entries in memtables are in its WAL files.
     pub fn create_new_backup<T: ThreadMode, D: DBInner>(
         &mut self,
         db: &DBCommon<T, D>,
@@ -142,7 +142,7 @@ impl BackupEngineOptions {
 }
 
 impl RestoreOptions {
-    /// Whether logs in the directory stay.
+    /// Whether WAL files in the target directory are kept (`keep_log_files`).
     pub fn set_keep_log_files(&mut self, keep_log_files: bool) {
         self.inner.set_keep_log_files(keep_log_files);
     }

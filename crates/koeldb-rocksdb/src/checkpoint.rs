@@ -31,7 +31,7 @@ macro_rules! checkpoints {
                 self.create_checkpoint_with_log_size(path, 0)
             }
 
-            /// Creates a checkpoint, after a flush if the logs have this many bytes.
+            /// Creates a checkpoint, after a flush if the WAL files have this many bytes.
             pub fn create_checkpoint_with_log_size<P: AsRef<Path>>(
                 &self,
                 path: P,

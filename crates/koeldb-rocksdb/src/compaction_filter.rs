@@ -46,6 +46,7 @@ pub(crate) struct FunctionFactory<F> {
     pub(crate) function: Arc<Mutex<F>>,
 }
 
+/// The filter of one compaction, which calls the shared function under its lock.
 struct FunctionFilter<F>(Arc<Mutex<F>>);
 
 impl<F> koeldb::CompactionFilterFactory for FunctionFactory<F>

@@ -25,6 +25,7 @@ pub struct CompactionFilterContext {
     pub is_manual_compaction: bool,
 }
 
+/// The engine's factory over a caller's, whose `create` it calls under a lock.
 pub(crate) struct Factory<F> {
     name: String,
     factory: Mutex<F>,
@@ -39,6 +40,7 @@ impl<F: CompactionFilterFactory> Factory<F> {
     }
 }
 
+/// The engine's filter over a caller's.
 struct Filter<F>(F);
 
 impl<F: CompactionFilterFactory + 'static> koeldb::CompactionFilterFactory for Factory<F> {

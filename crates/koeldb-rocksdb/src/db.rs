@@ -84,6 +84,7 @@ impl ThreadMode for MultiThreaded {
     }
 }
 
+/// Makes a reference-counted handle of a column family.
 fn bound(family: koeldb::ColumnFamily) -> Arc<BoundColumnFamily<'static>> {
     Arc::new(BoundColumnFamily {
         family,
@@ -92,6 +93,7 @@ fn bound(family: koeldb::ColumnFamily) -> Arc<BoundColumnFamily<'static>> {
 }
 
 impl SingleThreaded {
+    /// Creates a column family and keeps its handle.
     pub(crate) fn create(
         &mut self,
         db: &koeldb::Db,
@@ -104,6 +106,7 @@ impl SingleThreaded {
         Ok(())
     }
 
+    /// Drops a column family; fails if there is none of this name.
     pub(crate) fn drop(&mut self, db: &koeldb::Db, name: &str) -> Result<(), Error> {
         match self.families.remove(name) {
             Some(dropped) => Ok(db.drop_cf(&dropped.family)?),
@@ -113,6 +116,7 @@ impl SingleThreaded {
 }
 
 impl MultiThreaded {
+    /// Locks the map of column families for writing.
     fn families_mut(
         &self,
     ) -> RwLockWriteGuard<'_, BTreeMap<String, Arc<BoundColumnFamily<'static>>>> {
@@ -120,6 +124,7 @@ impl MultiThreaded {
         families.unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Creates a column family and keeps its handle, under the write lock of the map.
     pub(crate) fn create(
         &self,
         db: &koeldb::Db,
@@ -132,6 +137,7 @@ impl MultiThreaded {
         Ok(())
     }
 
+    /// Drops a column family, under the write lock of the map; fails if there is none of this name.
     pub(crate) fn drop(&self, db: &koeldb::Db, name: &str) -> Result<(), Error> {
         let mut families = self.families_mut();
         match families.remove(name) {
@@ -140,12 +146,14 @@ impl MultiThreaded {
         }
     }
 
+    /// The handle of a column family; `None` if there is none of this name.
     pub(crate) fn handle(&self, name: &str) -> Option<Arc<BoundColumnFamily<'_>>> {
         let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
         families.get(name).cloned()
     }
 }
 
+/// Returns the error for an unknown column family.
 fn unknown(name: &str) -> Error {
     Error::new(format!("Invalid column family: {name}"))
 }
@@ -200,7 +208,7 @@ macro_rules! family_methods {
 }
 pub(crate) use family_methods;
 
-/// The kinds of [`DBCommon`].
+/// The engine's database within a [`DBCommon`]: plain or optimistic.
 pub trait DBInner {
     #[doc(hidden)]
     fn of(db: koeldb::Db) -> Self;
@@ -209,7 +217,7 @@ pub trait DBInner {
     fn db(&self) -> &koeldb::Db;
 }
 
-/// Declares a kind of databases.
+/// Declares a wrapper of the engine's database that implements [`DBInner`].
 macro_rules! database_kind {
     ($(#[doc = $doc:literal])+ $Kind:ident) => {
         $(#[doc = $doc])+
@@ -240,7 +248,7 @@ pub struct DBCommon<T: ThreadMode, D: DBInner> {
 }
 
 database_kind! {
-    /// The kind of databases without transactions.
+    /// The engine's database within a database without transactions.
     DBWithThreadModeInner
 }
 
@@ -326,6 +334,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         batched(self, Some(cf.family()), &keys, readopts)
     }
 
+    /// Looks up a key in memtables and the block cache: whether it may exist, and any value found.
     fn may_exist(
         &self,
         family: &koeldb::ColumnFamily,
@@ -435,6 +444,7 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         Ok(())
     }
 
+    /// Locks the guards that hold file deletions disabled, one for each call.
     fn deletion_guards(&self) -> MutexGuard<'_, Vec<DeletionGuard>> {
         let guards = self.deletions_disabled.lock();
         guards.unwrap_or_else(PoisonError::into_inner)

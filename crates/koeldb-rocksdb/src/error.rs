@@ -16,6 +16,7 @@ macro_rules! kinds {
         }
 
         impl ErrorKind {
+            /// Returns the kind whose status text this is; `Unknown` if there is none.
             fn of_words(words: &str) -> ErrorKind {
                 match words {
                     $($words => ErrorKind::$Kind,)*

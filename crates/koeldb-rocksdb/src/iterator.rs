@@ -18,7 +18,7 @@ pub enum Cursor {
     Refused(Error),
 }
 
-/// Calls a method of the cursor, whatever it is.
+/// Calls a method of the cursor; the last argument is the result if the options were refused.
 macro_rules! each {
     ($cursor:expr, $method:ident($($argument:expr)?), $refused:expr) => {
         match $cursor {

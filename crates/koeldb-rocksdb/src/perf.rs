@@ -28,6 +28,7 @@ pub enum PerfStatsLevel {
 }
 
 impl PerfStatsLevel {
+    /// Converts to the engine's level.
     fn engine(self) -> PerfLevel {
         match self {
             PerfStatsLevel::Uninitialized

@@ -1,4 +1,4 @@
-//! Pointers into C++, which there are none of.
+//! The trait `AsRawPtr`, kept for compatibility; there are no C++ pointers here.
 
 use crate::{DB, Env, Options};
 

@@ -5,9 +5,10 @@ use koeldb::{FixedPrefix, PrefixExtractor};
 use crate::CStrLike;
 use crate::c_str::text;
 
-/// A prefix extractor: the part of keys that prefix filters know.
+/// A prefix extractor: the part of keys that prefix filters contain.
 pub struct SliceTransform(Kind);
 
+/// The kinds of prefix extractors.
 enum Kind {
     Function(Function),
     Fixed(usize),
@@ -20,6 +21,7 @@ pub(crate) type TransformFn = for<'a> fn(&'a [u8]) -> &'a [u8];
 /// Whether a key has a prefix.
 pub(crate) type InDomainFn = fn(&[u8]) -> bool;
 
+/// A prefix extractor of the caller's functions.
 struct Function {
     name: String,
     transform: TransformFn,
@@ -76,6 +78,7 @@ impl SliceTransform {
         SliceTransform(Kind::Noop)
     }
 
+    /// Sets the prefix extractor of engine options.
     pub(crate) fn set_in(self, options: &mut koeldb::Options) {
         match self.0 {
             Kind::Function(function) => options.set_prefix_extractor(function),

@@ -1,4 +1,4 @@
-//! Snapshots: reads of one moment.
+//! Snapshots: consistent reads at one sequence number.
 
 use crate::access::{iterator_methods, read_methods};
 use crate::{DB, DBAccess, ReadOptions};
@@ -24,6 +24,7 @@ impl<'a, D: DBAccess> SnapshotWithThreadMode<'a, D> {
         }
     }
 
+    /// Sets this snapshot in read options.
     fn narrow(&self, mut options: ReadOptions) -> ReadOptions {
         options.set_snapshot(self);
         options

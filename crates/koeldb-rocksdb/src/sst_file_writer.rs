@@ -1,4 +1,4 @@
-//! Tables made outside of databases, to be ingested.
+//! SST files made outside of databases, to be ingested.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{Error, Options};
 
-/// Writes a table, whose keys must ascend.
+/// A writer of an SST file, whose keys must be added in ascending order.
 pub struct SstFileWriter<'a> {
     options: Result<koeldb::ColumnFamilyOptions, Error>,
     env: koeldb::Env,
@@ -14,6 +14,7 @@ pub struct SstFileWriter<'a> {
     label: PhantomData<&'a Options>,
 }
 
+/// The open table of a writer, and the size of the one finished last.
 #[derive(Default)]
 struct State {
     writer: Option<koeldb::SstFileWriter>,
@@ -51,6 +52,7 @@ impl<'a> SstFileWriter<'a> {
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The engine's writer; an error if no file is open.
     fn writer(&mut self) -> Result<&mut koeldb::SstFileWriter, Error> {
         let writer = self.state().writer.as_mut();
         writer.ok_or_else(|| Error::invalid("File is not opened"))

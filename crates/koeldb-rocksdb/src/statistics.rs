@@ -73,7 +73,7 @@ mirrors! {
         ExceptHistogramOrTimers = 2,
         /// No times.
         ExceptTimers,
-        /// No times of locks and codecs.
+        /// No times of locks and compression.
         ExceptDetailedTimers,
         /// No times of locks.
         ExceptTimeForMutex,

@@ -13,6 +13,7 @@ pub struct DBWALIterator {
 }
 
 impl DBWALIterator {
+    /// Creates the iterator at the first batch that begins after the sequence number `after`.
     pub(crate) fn new(updates: koeldb::UpdateIterator, after: u64) -> Self {
         let mut iterator = DBWALIterator {
             updates,

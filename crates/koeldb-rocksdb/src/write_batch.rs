@@ -87,6 +87,7 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         }
     }
 
+    /// Keeps the refusal of a method with user timestamps, if no request failed before.
     fn refuse(&mut self, method: &str) {
         self.failure.get_or_insert(Error::no_timestamps(method));
     }
@@ -179,7 +180,7 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         self.refuse("WriteBatch::delete_cf_with_ts");
     }
 
-    /// Adds bytes that are written to the log only.
+    /// Adds bytes that are written to the WAL only (`PutLogData`).
     pub fn put_log_data<V: AsRef<[u8]>>(&mut self, log_data: V) {
         self.inner.put_log_data(log_data);
     }

@@ -71,6 +71,7 @@ pub(crate) fn examine(table: &Arc<TableReader>, order: &KeyOrder) -> Result<()> 
     ))
 }
 
+/// Creates a block source that adds nothing to the block cache.
 fn past_the_cache() -> BlockingSource {
     BlockingSource::new(BlockReadOptions {
         fill_cache: false,
@@ -91,6 +92,7 @@ impl<'o> Examination<'o> {
         }
     }
 
+    /// Adds the next entry: checks its type and order, and counts it.
     fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let parsed = InternalKey::parse(key)?;
         if parsed.seqno > MAX_SEQNO || parsed.value_type == ValueType::RangeDeletion {
@@ -121,6 +123,7 @@ impl<'o> Examination<'o> {
         Ok(())
     }
 
+    /// Adds the entries of all data blocks in index order; checks handles, separators and counts.
     fn blocks(&mut self, reader: &BlockBasedReader) -> Result<()> {
         let index = &reader.index_format().keys;
         let data = KeyFormat {
@@ -178,6 +181,7 @@ impl<'o> Examination<'o> {
         Ok(())
     }
 
+    /// Compares the numbers of entries and blocks with the table properties.
     fn compare_counts(&self, properties: &TableProperties, blocks: u64) -> Result<()> {
         let ranges = properties.range_deletion_count;
         let with_ranges = |count: u64| count.saturating_add(ranges);
@@ -200,6 +204,7 @@ impl<'o> Examination<'o> {
     }
 }
 
+/// Returns an error unless the number found is the recorded one.
 fn count(what: &str, found: u64, recorded: u64) -> Result<()> {
     if found == recorded {
         return Ok(());
@@ -209,6 +214,7 @@ fn count(what: &str, found: u64, recorded: u64) -> Result<()> {
     )))
 }
 
+/// Creates the error of an index entry whose separator does not bound the keys of its block.
 #[cold]
 fn misplaced(handle: BlockHandle) -> Error {
     Error::corruption(format!(

@@ -99,6 +99,7 @@ impl<H: BufferedEntries> BuildState<H> {
     }
 }
 
+/// Creates the error of a call after the table builder failed.
 #[cold]
 pub(crate) fn failed() -> Error {
     Error::with_kind(ErrorKind::Aborted, "the table builder has failed before")

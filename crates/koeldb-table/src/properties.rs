@@ -56,6 +56,7 @@ enum Written {
     Zero,
 }
 
+/// A numeric property (varint64): its name, and its field in [`TableProperties`].
 struct NumberProperty {
     name: &'static str,
     written: Written,
@@ -63,6 +64,7 @@ struct NumberProperty {
     get_mut: fn(&mut TableProperties) -> &mut u64,
 }
 
+/// A byte string property: its name, and its field in [`TableProperties`].
 struct TextProperty {
     name: &'static str,
     get: fn(&TableProperties) -> &Vec<u8>,
@@ -89,6 +91,7 @@ macro_rules! table_properties {
         }
 
         impl TableProperties {
+            /// Creates properties in which all numbers are 0 and all strings empty.
             const fn empty() -> Self {
                 TableProperties {
                     $($number: 0,)*
@@ -289,6 +292,7 @@ impl TableProperties {
         Ok(properties)
     }
 
+    /// Sets a property by its name; an unknown one is user-collected.
     fn set(&mut self, name: &[u8], value: &[u8]) {
         let number = || coding::decode_varint64(value).map(|(number, _)| number);
         if let Some(property) = NUMBERS.iter().find(|p| p.name.as_bytes() == name) {
@@ -362,8 +366,10 @@ impl TableProperties {
         recorded.try_into().ok().map(SeqNo::from_le_bytes)
     }
 
-    /// Like [`Self::recorded_flushed_seqno`]; of a table that does not record it `largest`, that of
-    /// its entries, unless it was written outside a database.
+    /// Returns [`Self::recorded_flushed_seqno`], or `largest` for a table that does not record it.
+    ///
+    /// `largest` is the largest sequence number in the table. For a file written outside a database
+    /// the result is 0 instead of `largest`.
     #[must_use]
     pub fn flushed_seqno(&self, db_id: &str, number: u64, largest: SeqNo) -> SeqNo {
         let is_external = self.user(names::EXTERNAL_VERSION).is_some();
@@ -429,6 +435,7 @@ fn decode_session_id(text: &[u8]) -> Option<(u64, u64)> {
     Some((a >> 2, (b & ((1 << 62) - 1)) | ((a & 3) << 62)))
 }
 
+/// Decodes a fixed32 property.
 fn fixed32(value: &[u8], name: &str) -> Result<u32> {
     match <[u8; 4]>::try_from(value) {
         Ok(bytes) => Ok(u32::from_le_bytes(bytes)),
@@ -436,6 +443,7 @@ fn fixed32(value: &[u8], name: &str) -> Result<u32> {
     }
 }
 
+/// Creates the error of a property with a wrong length.
 fn malformed(name: &str, value: &[u8]) -> Error {
     Error::corruption(format!("property {name} of {} bytes", value.len()))
 }

@@ -98,7 +98,7 @@ impl Default for BlockBasedReadOptions {
     }
 }
 
-/// The settings for reading a table, and what is known of it before it is opened.
+/// The settings for reading a table, and its metadata known before it is opened (MANIFEST).
 #[derive(Clone, Default)]
 pub struct TableReadContext {
     /// The order of user keys, which must be the table's.
@@ -317,6 +317,7 @@ impl TableReader {
         self.cursor_of(ArcRef::Borrowed, source, options)
     }
 
+    /// Creates a cursor in a table of any format; an error becomes a cursor that fails.
     fn cursor_of<'s, 't, S: BlockSource>(
         &'s self,
         refer: impl FnOnce(&'s Arc<BlockBasedReader>) -> ArcRef<'t, BlockBasedReader>,
@@ -350,8 +351,8 @@ impl TableReader {
 
     /// Removes the blocks of a table from the block cache: data, index and filter.
     ///
-    /// Reads nothing: blocks to which only a missing block leads stay. Gives up on data blocks
-    /// after `misses_max` in a row that are not there.
+    /// Reads no block from the file, so blocks under an index block that is not cached stay. Stops
+    /// with the data blocks after `misses_max` consecutive ones that are not cached.
     ///
     /// # Errors
     /// If the index is damaged.

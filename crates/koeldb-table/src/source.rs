@@ -126,6 +126,7 @@ impl CachedBlock {
     }
 }
 
+/// Creates the error of a cached block of another kind than expected.
 #[cold]
 fn unexpected(what: &str) -> Error {
     Error::corruption(format!("block of another kind, expected {what}"))
@@ -324,6 +325,7 @@ impl BlockingSource {
         }
     }
 
+    /// Loads a block after a cache miss, and adds it to the cache unless the options forbid it.
     #[cold]
     fn load(
         &mut self,
@@ -374,6 +376,7 @@ impl BlockSource for BlockingSource {
     }
 }
 
+/// Creates the `Incomplete` error of a block that is not cached, with a read tier without I/O.
 #[cold]
 pub(crate) fn not_cached() -> Error {
     Error::with_kind(

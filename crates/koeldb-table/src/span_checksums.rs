@@ -78,6 +78,7 @@ impl SpanSums {
         }
     }
 
+    /// Ends the current span, and appends its masked CRC-32C.
     fn end_span(&mut self) {
         coding::put_fixed32(&mut self.full, mask(self.crc));
         (self.crc, self.filled) = (0, 0);
@@ -167,6 +168,7 @@ impl SpanChecksums {
             .ok_or_else(|| Error::corruption("block checksum mismatch: the checksums themselves"))
     }
 
+    /// Decodes a checksum block; `None` if it is damaged or for another amount of data.
     fn decode(handle: BlockHandle, block: &[u8], data_bytes: u64) -> Option<Self> {
         let (content, own) = block.split_at_checked(block.len().checked_sub(4)?)?;
         if coding::fixed32_at(own, 0)? != mask(crc32c(content)) {
@@ -218,6 +220,7 @@ impl SpanChecksums {
         Ok(())
     }
 
+    /// Verifies the bytes of span number `span`, which begins at `start`.
     fn verify_span(&self, span: usize, start: u64, bytes: &[u8]) -> Result<()> {
         let stored = coding::fixed32_at(&self.spans, span.saturating_mul(4));
         let found = mask(crc32c(bytes));
@@ -290,6 +293,7 @@ fn block_bytes_in(handle: BlockHandle, blocks_end: u64) -> Result<usize> {
     }
 }
 
+/// Creates the error of a checksum mismatch; `what` names the bytes.
 #[cold]
 fn mismatch(what: &str, stored: u32, found: u32) -> Error {
     Error::corruption(format!(

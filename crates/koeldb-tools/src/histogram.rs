@@ -51,10 +51,12 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
+    /// Returns the smallest value; 0 without values.
     fn min(&self) -> u64 {
         if self.count == 0 { 0 } else { self.min }
     }
 
+    /// Returns the mean of the values; 0 without values.
     #[expect(clippy::cast_precision_loss, reason = "a mean is an approximation")]
     fn average(&self) -> f64 {
         if self.count == 0 {
@@ -64,6 +66,7 @@ impl Histogram {
         }
     }
 
+    /// Returns the population standard deviation of the values; 0 without values.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a deviation is an approximation"

@@ -88,6 +88,7 @@ impl Json {
         self.text
     }
 
+    /// Appends a comma unless the object or array is empty.
     fn separate(&mut self) {
         if !std::mem::take(&mut self.empty) {
             self.text.push(',');
@@ -121,6 +122,7 @@ impl Json {
     }
 }
 
+/// Appends a JSON string with quotes and escapes.
 fn write_string(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {

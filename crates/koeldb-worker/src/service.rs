@@ -27,9 +27,10 @@ pub struct DirectoryService {
     cancelled: Condvar,
 }
 
-/// The maximum of jobs in succession without a worker that shorten the wait for the next one.
+/// The maximum number of halvings of the wait for a worker after jobs that no worker took.
 const HALVINGS_MAX: u32 = 4;
 
+/// The sessions and jobs of a service, under its mutex.
 #[derive(Default)]
 struct State {
     /// The sessions that have scheduled jobs, and whether they are being closed.
@@ -40,6 +41,7 @@ struct State {
     unclaimed: u32,
 }
 
+/// A job that has not ended, with the database session that scheduled it.
 #[derive(Clone)]
 struct Running {
     job: Job,
@@ -135,7 +137,7 @@ impl DirectoryService {
         }
     }
 
-    /// Looks for the result of a job until there is one, or no more reason to wait.
+    /// Polls for the result of a job until it exists, the worker is lost, or the session closes.
     fn wait_for(&self, running: &Running) -> CompactionServiceWaitResponse {
         let local = CompactionServiceWaitResponse::Ended(CompactionServiceJobStatus::UseLocal);
         let mut watch = Watch::begin(Progress::default(), self.clock.now());
@@ -179,6 +181,7 @@ impl DirectoryService {
     }
 }
 
+/// Whether the directory of a job is named with the prefix of a session.
 fn is_of_session(job: &Job, prefix: &str) -> bool {
     let name = job.path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with(prefix))

@@ -57,7 +57,7 @@ pub(crate) struct Progress {
     pub(crate) result: Option<u32>,
 }
 
-/// Notices that the workers of a job show no sign of life.
+/// The last seen progress of a job and its time, from which a lost worker is detected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
     progress: Progress,
@@ -87,7 +87,7 @@ impl Progress {
     }
 }
 
-/// Whether `name` can be the name of a directory and no path.
+/// Whether `name` is 1 to 200 ASCII letters, digits and `-`, so safe as a directory name.
 fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     !name.is_empty() && name.len() <= 200 && name.bytes().all(is_plain)
@@ -159,11 +159,13 @@ impl Store {
 }
 
 impl Job {
+    /// Reads a file of the job, of at most `bytes_max` bytes.
     fn read(&self, name: &str, bytes_max: u64) -> Result<Vec<u8>> {
         let path = self.path.join(name);
         self.fs.read_all(&path, bytes_max, Purpose::Other)
     }
 
+    /// Writes a file atomically and durably: a temporary file, renamed.
     fn write(&self, directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
         let temporary = directory.join(format!("{name}.tmp"));
         write_atomically(
@@ -175,6 +177,7 @@ impl Job {
         )
     }
 
+    /// The directory of an attempt.
     fn attempt(&self, number: u32) -> PathBuf {
         self.path.join(number.to_string())
     }
@@ -200,7 +203,7 @@ impl Job {
         self.fs.exists(&self.path.join("input"))
     }
 
-    /// The path of the database, and the message for the worker.
+    /// Reads the path of the database, and the message for the worker.
     ///
     /// # Errors
     /// `InvalidArgument` if the primary knows this directory under another path.
@@ -297,7 +300,7 @@ impl Job {
 pub(crate) struct Claim(Box<dyn WritableFile>);
 
 impl Claim {
-    /// Shows that the worker lives.
+    /// Appends a heartbeat byte, which shows that the worker is alive.
     pub(crate) fn beat(&mut self) -> Result<()> {
         self.0.append(b".")
     }

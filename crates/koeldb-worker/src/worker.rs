@@ -135,6 +135,7 @@ impl Worker {
         Ok(None)
     }
 
+    /// Claims the next attempt of a job; `None` if it is withdrawn, running, or claimed by another.
     fn claim(&mut self, job: &Job) -> Result<Option<(u32, Claim)>> {
         let now = self.clock().now();
         let Some(progress) = job.progress()? else {
@@ -151,6 +152,7 @@ impl Worker {
         Ok(claim.map(|claim| (attempt, claim)))
     }
 
+    /// Runs a claimed attempt, writes its result, and reports its outcome.
     fn run(&self, job: &Job, attempt: u32, claim: Claim) -> Result<JobReport> {
         let begun = self.clock().now();
         let input = job.input();
@@ -191,7 +193,7 @@ impl Worker {
         })
     }
 
-    /// Runs `work` while another thread gives signs of life.
+    /// Runs `work` while another thread appends heartbeats to the claim.
     fn with_beats<T>(&self, mut claim: Claim, work: impl FnOnce() -> T) -> T {
         let interval = self.beat_interval;
         let (end, ended) = mpsc::channel::<()>();

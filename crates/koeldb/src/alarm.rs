@@ -21,10 +21,11 @@ const PERIOD_MIN: Duration = Duration::from_millis(20);
 
 /// A database that is checked periodically.
 pub(crate) trait Watched: Send + Sync {
-    /// Does what has come due; returns the time until the next work, if that is known.
+    /// Does the due work; returns the time until the next work, `None` if unknown.
     fn look(self: Arc<Self>) -> Option<Duration>;
 }
 
+/// The watched databases and the state of the thread that checks them.
 struct Watches {
     /// The process of the databases and of the thread: a forked child has neither.
     origin: Option<Origin>,
@@ -75,6 +76,7 @@ pub(crate) fn look_within(pause: Option<Duration>) {
     }
 }
 
+/// The thread that checks the watched databases; it ends when there are none.
 fn run() {
     let mut watches = lock(&WATCHES);
     while !watches.databases.is_empty() {

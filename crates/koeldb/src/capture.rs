@@ -132,6 +132,7 @@ impl CommitPipeline {
         Ok(())
     }
 
+    /// Flushes all memtables if the policy asks for it; returns whether it did.
     fn flush_before_capture(&self, policy: FlushPolicy) -> Result<bool> {
         let limit = match policy {
             FlushPolicy::Never => return Ok(false),
@@ -148,6 +149,7 @@ impl CommitPipeline {
         Ok(true)
     }
 
+    /// Captures the MANIFEST state and the logs at one sequence number, with leadership of writes.
     fn capture_now(&self, hold: DeletionGuard, is_flushed: bool) -> Result<Capture> {
         let begun = self.context.clock.now();
         let mut leadership = self.queue.lead();
@@ -199,6 +201,7 @@ impl CommitPipeline {
         })
     }
 
+    /// Returns the number of the newest OPTIONS file below `limit`; `None` if there is none.
     pub(crate) fn newest_options_below(&self, limit: FileNumber) -> Result<Option<FileNumber>> {
         let numbers = self
             .context
@@ -265,6 +268,7 @@ impl Capture {
     }
 }
 
+/// Returns the name and path of a captured table; the extension is `ldb` for a LevelDB table.
 pub(crate) fn captured_table(context: &Context, table: CapturedTable) -> Result<CapturedFile> {
     let file = &table.meta;
     let mut source = file_name::table(context.table_files.directory(), file.number);

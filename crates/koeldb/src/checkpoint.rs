@@ -151,6 +151,7 @@ impl Db {
     }
 }
 
+/// Creates a checkpoint of the database, or of the primary of a secondary, in `target`.
 fn create(
     commit: &CommitPipeline,
     secondary: Option<&Secondary>,
@@ -181,11 +182,13 @@ fn create(
     Ok(report)
 }
 
+/// Fails if `target` is inside the database directory or the log directory.
 pub(crate) fn refuse_own_directories(context: &Context, target: &Path) -> Result<()> {
     refuse_inside(&*context.fs, target, &context.path)?;
     refuse_inside(&*context.fs, target, &context.wal_dir)
 }
 
+/// Links or copies the captured files into the staging directory.
 fn transfer_files(
     context: &Context,
     files: &[CapturedFile],
@@ -215,6 +218,7 @@ fn transfer_files(
     .run(&transfers)
 }
 
+/// Fails with `InvalidArgument` if a column family of `names` does not exist.
 fn check_names(capture: &Capture, names: &[String]) -> Result<()> {
     let families = &capture.state.families;
     for name in names {
@@ -242,6 +246,7 @@ pub(crate) fn write_manifest(
     )
 }
 
+/// Returns the report of a checkpoint of an open database.
 fn report(capture: &Capture, files: &[CapturedFile], outcomes: &[Transferred]) -> CheckpointReport {
     CheckpointReport {
         sequence_number: capture.seqno,

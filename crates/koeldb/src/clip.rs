@@ -140,6 +140,7 @@ struct WidestBounds<'a> {
 }
 
 impl WidestBounds<'_> {
+    /// Extends the bounds to `key`.
     fn include(&mut self, key: &[u8]) {
         match &mut self.found {
             None => self.found = Some((key.to_vec(), key.to_vec())),
@@ -149,6 +150,7 @@ impl WidestBounds<'_> {
         }
     }
 
+    /// Extends the bounds to the entries and range tombstones of a memtable.
     fn include_memtable(&mut self, memtable: &Arc<Memtable>) -> Result<(), Fault<Blocking>> {
         let mut cursor = memtable.cursor();
         cursor.seek_to_first()?;

@@ -89,6 +89,7 @@ impl ColumnFamily {
         self.data().is_dropped()
     }
 
+    /// Writes a batch of one operation, which `fill` adds, in a buffer that the thread reuses.
     fn write_one(
         &self,
         options: &WriteOptions,
@@ -587,6 +588,7 @@ impl ColumnFamily {
         background.delete_files_in_ranges(self.data(), &bounds)
     }
 
+    /// Returns the bounds of a range in the key order of the column family.
     fn bounds_of(&self, range: impl IterateBounds) -> Result<KeyBounds> {
         range.into_bounds(&self.data().order).ok_or_else(|| {
             Error::not_supported("this comparator does not keep keys with one prefix together")
@@ -678,6 +680,7 @@ impl DbInner {
         self.commit.write(batch, options)
     }
 
+    /// Locks the keys of a batch, if transactions use locks, and writes it.
     #[inline(never)]
     fn write_locked(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let _locks = self.key_locks.lock_keys_of(batch)?;

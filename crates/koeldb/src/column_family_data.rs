@@ -39,7 +39,7 @@ pub(crate) struct ColumnFamilyState {
     pub(crate) active: LoggedMemtable,
     /// Sealed memtables, oldest first.
     pub(crate) sealed: Vec<LoggedMemtable>,
-    /// Memtables that were flushed, as far as readers hold them.
+    /// Flushed memtables that readers still hold.
     pub(crate) held: HeldMemtables,
     pub(crate) version: Arc<Version>,
     /// The value of [`SuperVersion::seqno_max`] in the next super-version.
@@ -123,6 +123,7 @@ fn level0_trigger(options: &ColumnFamilyOptions) -> usize {
     usize::try_from(trigger).unwrap_or(0).max(1)
 }
 
+/// Returns `part` of `whole` in thousandths.
 fn per_mille(part: u64, whole: u64) -> u64 {
     part.saturating_mul(1000) / whole.max(1)
 }
@@ -214,6 +215,7 @@ impl ColumnFamilyData {
         });
     }
 
+    /// Whether the column family was dropped.
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }
@@ -273,6 +275,7 @@ impl ColumnFamilyData {
         self.install_after(StallContext::default(), change);
     }
 
+    /// Changes the state, updates the stall condition, and queues the work that is now due.
     fn install_after<R>(
         &self,
         stall: StallContext,
@@ -296,7 +299,7 @@ impl ColumnFamilyData {
         change(&mut lock(&self.state))
     }
 
-    /// Returns what the state and the options say about stalls.
+    /// Returns the figures of the state and the options that determine stalls.
     fn stall_inputs(state: &ColumnFamilyState, delayed_write_rate: u64) -> StallInputs {
         let options = &state.options;
         let count = |number: i32| usize::try_from(number).unwrap_or(0);
@@ -369,7 +372,7 @@ impl ColumnFamilyData {
         }
     }
 
-    /// Announces changes to `work` from now on, and queues the column family for a first look.
+    /// Announces changes to `work` from now on, and queues the column family for a first check.
     pub(crate) fn attach(&self, work: &Arc<WorkQueue>) {
         let _ = self.work.set(Arc::clone(work));
         self.queue(WorkKind::Flush);
@@ -401,7 +404,7 @@ impl ColumnFamilyData {
         self.queue(WorkKind::Flush);
     }
 
-    /// Lets no automatic compaction begin until the guard is dropped.
+    /// Blocks automatic compactions until the guard is dropped.
     pub(crate) fn hold_compactions(&self) -> CompactionHold<'_> {
         self.manual_compactions.fetch_add(1, Ordering::AcqRel);
         CompactionHold(self)
@@ -542,6 +545,7 @@ impl ColumnFamilyData {
         }
     }
 
+    /// Picks a compaction of `version`; `None` if none is due or automatic ones are off.
     fn pick(
         &self,
         version: &Arc<Version>,

@@ -29,11 +29,13 @@ use crate::report::SettingWithoutEffect;
 use crate::work_queue::{Stamp, WorkKind, WorkQueue};
 use crate::write_stall::WriteStall;
 
+/// The live column families by id.
 type ById = BTreeMap<u32, Arc<ColumnFamilyData>>;
 
-/// The map for some of the threads.
+/// A lock of the map by id for some of the threads, on cache lines of its own.
 type Stripe = Padded<RwLock<Arc<ById>>>;
 
+/// Locks the copy of the map in one stripe for a change.
 fn lock_for_change(stripe: &Stripe) -> RwLockWriteGuard<'_, Arc<ById>> {
     stripe.write().unwrap_or_else(PoisonError::into_inner)
 }
@@ -103,6 +105,7 @@ impl ColumnFamilySet {
         result
     }
 
+    /// Adds a column family.
     pub(crate) fn insert(&self, family: &Arc<ColumnFamilyData>) {
         self.change(|by_id| {
             family.attach(&self.queue);
@@ -110,6 +113,7 @@ impl ColumnFamilySet {
         });
     }
 
+    /// Removes a dropped column family and its queued work.
     pub(crate) fn remove(&self, id: u32) {
         let removed = self.change(|by_id| by_id.remove(&id));
         if let Some(family) = removed {

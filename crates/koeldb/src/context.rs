@@ -74,6 +74,7 @@ impl Context {
         self.statistics.is_some()
     }
 
+    /// Adds `count` to a ticker, if there are statistics.
     #[inline]
     pub(crate) fn count(&self, ticker: Ticker, count: u64) {
         if let Some(statistics) = &self.statistics {
@@ -81,12 +82,14 @@ impl Context {
         }
     }
 
+    /// Adds a value to a histogram, if there are statistics.
     pub(crate) fn record(&self, histogram: HistogramKind, value: u64) {
         if let Some(statistics) = &self.statistics {
             statistics.record(histogram, value);
         }
     }
 
+    /// Adds the time since `begun`, in microseconds, to a histogram.
     pub(crate) fn record_elapsed(&self, histogram: HistogramKind, begun: Duration) {
         let elapsed = self.clock.now().saturating_sub(begun);
         self.record(
@@ -138,6 +141,7 @@ impl Context {
         self.mutable.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the rate of delayed writes in bytes a second; 16 MiB/s if the option is 0.
     pub(crate) fn delayed_write_rate(&self) -> u64 {
         match self.mutable_options().delayed_write_rate {
             0 => 16 << 20,

@@ -32,6 +32,7 @@ pub(crate) struct JobTotals {
 }
 
 impl JobTotals {
+    /// Returns the bytes read from all levels.
     pub(crate) fn read(&self) -> u64 {
         self.read_above + self.read_there
     }
@@ -104,6 +105,7 @@ pub(crate) struct ColumnFamilyTotals {
 }
 
 impl ColumnFamilyTotals {
+    /// Returns the sum over all levels.
     pub(crate) fn all_jobs(&self) -> JobTotals {
         let mut sum = JobTotals::default();
         for level in &self.levels {
@@ -112,6 +114,7 @@ impl ColumnFamilyTotals {
         sum
     }
 
+    /// Returns the totals of a level, which is added if it is new.
     fn level(&mut self, level: usize) -> &mut JobTotals {
         if self.levels.len() <= level {
             self.levels.resize(level + 1, JobTotals::default());
@@ -131,6 +134,7 @@ pub(crate) struct SinceLast<T> {
     pub(crate) interval: Duration,
 }
 
+/// The totals of a column family, now and at the last report.
 #[derive(Debug, Default)]
 struct ColumnFamilyState {
     now: ColumnFamilyTotals,
@@ -145,12 +149,14 @@ pub(crate) struct ColumnFamilyCounters {
 }
 
 impl ColumnFamilyCounters {
+    /// Adds a flush to the totals, as a job of level 0.
     pub(crate) fn flushed(&self, job: JobTotals) {
         let now = &mut lock(&self.state).now;
         *now.level(0) += job;
         now.flushes += job;
     }
 
+    /// Adds a compaction to the totals of its output level.
     pub(crate) fn compacted(&self, output_level: usize, job: JobTotals) {
         let now = &mut lock(&self.state).now;
         *now.level(output_level) += job;
@@ -221,7 +227,7 @@ pub(crate) struct WriteTotals {
     pub(crate) logged_bytes: u64,
     pub(crate) log_syncs: u64,
     pub(crate) stalled: Duration,
-    /// How often writes waited because memtables exceeded their common limit.
+    /// The number of waits of writes because memtables exceeded their common limit.
     pub(crate) memory_stops: u64,
 }
 
@@ -246,11 +252,12 @@ impl Sub for WriteTotals {
     }
 }
 
-/// A counter that only one thread at a time changes: the leader of the write queue, or the holder of a slot.
+/// A counter that one thread at a time changes: the write leader, or the holder of a slot.
 #[derive(Debug, Default)]
 struct OwnedCounter(AtomicU64);
 
 impl OwnedCounter {
+    /// Adds to the counter without an atomic addition: its slot has one writer at a time.
     #[inline]
     fn add(&self, count: u64) {
         let sum = self.0.load(Ordering::Relaxed).wrapping_add(count);
@@ -262,7 +269,7 @@ impl OwnedCounter {
     }
 }
 
-/// The writes of a slot that had no leader.
+/// The counters of the writes without a leader that hold one slot of the gate.
 #[derive(Debug, Default)]
 struct SlotCounters {
     writes: OwnedCounter,
@@ -274,12 +281,14 @@ struct SlotCounters {
 struct DirectCounters(OnceLock<Box<[Padded<SlotCounters>]>>);
 
 impl DirectCounters {
+    /// Returns the counters of a slot.
     #[inline]
     fn of(&self, slot: usize) -> &SlotCounters {
         let counters = || (0..stripe_count()).map(|_| Padded::default());
         &self.0.get_or_init(|| counters().collect())[slot]
     }
 
+    /// Returns the sum of a counter over all slots.
     fn sum(&self, of: impl Fn(&SlotCounters) -> &OwnedCounter) -> u64 {
         let slots = self.0.get().into_iter().flatten();
         slots.map(|slot| of(slot).get()).sum()
@@ -335,7 +344,7 @@ impl WriteCounters {
         self.stall_nanos.add(nanos);
     }
 
-    /// Called by the leader.
+    /// Counts a wait of writes for the memory limit; called by the leader.
     pub(crate) fn stopped_by_memory(&self) {
         self.memory_stops.add(1);
     }

@@ -197,6 +197,7 @@ impl Db {
         self.create_families(families.collect(), Duration::ZERO)
     }
 
+    /// Creates column families with a time to live; returns their handles.
     fn create_families(
         &self,
         families: Vec<(String, ColumnFamilyOptions)>,

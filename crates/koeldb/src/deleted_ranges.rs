@@ -40,24 +40,26 @@ pub(crate) struct DeletedRun {
 }
 
 impl DeletedRun {
+    /// Whether `key` is in the range `[lower, upper)`.
     fn contains(&self, order: &KeyOrder, key: &[u8]) -> bool {
         order.compare(key, &self.lower) != KeyOrdering::Less
             && order.compare(key, &self.upper) == KeyOrdering::Less
     }
 
+    /// Whether the range is part of `other`.
     fn is_within(&self, order: &KeyOrder, other: &DeletedRun) -> bool {
         order.compare(&other.lower, &self.lower) != KeyOrdering::Greater
             && order.compare(&self.upper, &other.upper) != KeyOrdering::Greater
     }
 }
 
-/// A range that writes watch.
+/// A range of deleted keys, with which writes compare their keys until one is inside.
 #[derive(Debug)]
 pub(crate) struct DeletedRange {
     run: DeletedRun,
-    /// The last sequence number of the writes that did not watch the range.
+    /// The last sequence number of the writes that did not compare their keys with the range.
     unwatched: SeqNo,
-    /// The sequence number from which on the range is empty.
+    /// The sequence number from which on the range is empty; [`UNCONFIRMED`] until a scan shows it.
     since: AtomicU64,
     is_void: AtomicBool,
 }
@@ -89,7 +91,7 @@ impl DeletedRange {
         self.is_confirmed() && self.since.load(Ordering::Relaxed) <= seqno && !self.is_void()
     }
 
-    /// Makes the range void if it contains the key of an entry that is about to be inserted.
+    /// Invalidates the range if it contains the key of an entry that is about to be inserted.
     pub(crate) fn note_write(&self, order: &KeyOrder, key: &[u8]) {
         if !self.is_void.load(Ordering::Relaxed) && self.run.contains(order, key) {
             self.make_void();
@@ -97,6 +99,7 @@ impl DeletedRange {
     }
 }
 
+/// The state of the deleted ranges, under its lock.
 #[derive(Debug, Default)]
 struct State {
     watched: Vec<Arc<DeletedRange>>,
@@ -104,7 +107,7 @@ struct State {
 }
 
 impl State {
-    /// Drops the ranges that are void, or within one that scans can use.
+    /// Drops the ranges that are void, or part of a range that scans can use.
     fn drop_needless(&mut self, order: &KeyOrder) {
         let known = self.watched.clone();
         self.watched.retain(|range| {
@@ -200,7 +203,7 @@ impl DeletedRanges {
     }
 }
 
-/// The ranges that the writes of a column family watch, kept by the leader of the write queue.
+/// The deleted ranges with which the write leader compares the keys of a column family's writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchedRanges {
     set: Arc<DeletedRanges>,
@@ -208,7 +211,7 @@ pub(crate) struct WatchedRanges {
 }
 
 impl WatchedRanges {
-    /// Makes the ranges around the key of an entry void before the entry is inserted.
+    /// Invalidates the ranges that contain the key of an entry before the entry is inserted.
     #[inline]
     pub(crate) fn note_write(&self, order: &KeyOrder, key: &[u8]) {
         for range in &self.ranges {

@@ -23,6 +23,7 @@ pub(crate) enum JobPriority {
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// The queued jobs and the counts of threads, under their lock.
 #[derive(Default)]
 struct Queues {
     high: VecDeque<Job>,
@@ -51,7 +52,7 @@ impl Queues {
         self.calls.len().min(free)
     }
 
-    /// Takes the next job that a thread waiting for background work may run.
+    /// Takes the next flush or compaction, for a thread that waits for background work.
     fn take_short(&mut self) -> Option<Job> {
         self.high.pop_front().or_else(|| self.low.pop_front())
     }
@@ -74,6 +75,7 @@ impl Queues {
     }
 }
 
+/// The state that the handles and threads of a pool share.
 struct PoolShared {
     /// The process that has the threads.
     origin: Origin,
@@ -118,11 +120,13 @@ impl SteppedPool {
         is_free
     }
 
+    /// Removes the calling thread from the running ones.
     fn leave(&self) {
         let me = std::thread::current().id();
         lock(&self.running).retain(|thread| *thread != me);
     }
 
+    /// Returns a pseudorandom index below `count`.
     fn choose(&self, count: usize) -> usize {
         let state = self.state.load(Ordering::Relaxed);
         let next = state.wrapping_mul(0xda94_2042_e4dd_58b5) | 1;
@@ -150,9 +154,11 @@ const THREADS_MAX: usize = 256;
 
 /// The maximum number of threads that run calls of users.
 const CALLS_MAX: usize = THREADS_MAX / 2;
+/// The time without a job after which a thread of the pool ends.
 const IDLE_LIMIT: Duration = Duration::from_secs(5);
 
 impl Pool {
+    /// Queues a background job of this priority.
     pub(crate) fn submit(&self, priority: JobPriority, job: impl FnOnce() + Send + 'static) {
         self.enqueue(Box::new(job), |queues| match priority {
             JobPriority::High => &mut queues.high,
@@ -195,7 +201,7 @@ impl Pool {
         self.provide_thread(queues);
     }
 
-    /// Returns what takes the place of this pool in a forked child, `None` in its own process.
+    /// Returns the pool that replaces this one in a forked child; `None` in its own process.
     ///
     /// The threads of the parent do not exist in the child, which may even have inherited a locked
     /// mutex of the pool. Calls of users on inherited databases run there; other jobs of such
@@ -205,6 +211,7 @@ impl Pool {
         is_inherited.then(|| self.shared.heir.get_or_init(Default::default))
     }
 
+    /// Adds a job to a queue, and provides a thread to run it.
     fn enqueue(&self, job: Job, queue: impl FnOnce(&mut Queues) -> &mut VecDeque<Job>) {
         let mut queues = lock(&self.shared.queues);
         queue(&mut queues).push_back(job);
@@ -267,6 +274,7 @@ impl Pool {
         lock(&self.shared.queues).threads_allowed = allowed;
     }
 
+    /// Creates a simulated pool without threads, with jobs in an order that `seed` determines.
     fn stepped(clock: Arc<dyn Clock>, seed: u64) -> Self {
         let shared = PoolShared {
             steps: Some(SteppedPool {
@@ -350,6 +358,7 @@ impl Pool {
     }
 }
 
+/// Runs queued jobs in a thread of the pool, until it was idle for `IDLE_LIMIT`.
 fn run(shared: &PoolShared) {
     let mut queues = lock(&shared.queues);
     loop {

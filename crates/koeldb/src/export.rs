@@ -32,6 +32,7 @@ use crate::column_family::ColumnFamily;
 use crate::column_family_data::ColumnFamilyData;
 use crate::context::Context;
 use crate::db::Db;
+use crate::hex::unhex;
 use crate::options::ColumnFamilyOptions;
 use crate::staging::Staging;
 use crate::transfer::{Pace, Transfer, TransferFile};
@@ -115,6 +116,7 @@ impl ExportedColumnFamily {
     }
 }
 
+/// Encodes the description: a line for each fact, with a crc32c of the lines in the last.
 fn encode(export: &ExportedColumnFamily) -> String {
     let mut text = format!("{FIRST_LINE}\ncomparator {}\n", export.comparator);
     for file in &export.files {
@@ -134,6 +136,7 @@ fn encode(export: &ExportedColumnFamily) -> String {
     text
 }
 
+/// Decodes the description and verifies its checksum.
 fn decode(directory: &Path, bytes: &[u8]) -> Result<ExportedColumnFamily> {
     let bad = |line: usize, what: &str| Error::corruption(format!("line {line}: {what}"));
     let text = str::from_utf8(bytes).map_err(|_| Error::corruption("not a text"))?;
@@ -167,6 +170,7 @@ fn decode(directory: &Path, bytes: &[u8]) -> Result<ExportedColumnFamily> {
     Ok(export)
 }
 
+/// Decodes the line of one file; `None` if it is malformed.
 fn decode_file(line: &str) -> Option<ExportedFile> {
     let words: Vec<&str> = line.split(' ').collect();
     let [
@@ -193,12 +197,6 @@ fn decode_file(line: &str) -> Option<ExportedFile> {
         largest_seqno: last.parse().ok()?,
         epoch: epoch.parse().ok()?,
     })
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-    pairs.map(byte).collect()
 }
 
 impl ColumnFamily {
@@ -242,6 +240,7 @@ impl Db {
     }
 }
 
+/// Exports a column family to `target`: flushes it, then links or copies its tables.
 fn export_family(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
@@ -288,6 +287,7 @@ fn export_family(
     Ok(export)
 }
 
+/// Links or copies all files.
 fn transfer_all(context: &Context, files: &[TransferFile], purpose: Purpose) -> Result<()> {
     let transfer = Transfer {
         from: &*context.fs,
@@ -363,6 +363,7 @@ fn import(
     Ok(())
 }
 
+/// Returns the metadata of an imported table under its new number.
 fn imported(
     context: &Context,
     family: &ColumnFamilyData,
@@ -380,6 +381,7 @@ fn imported(
     meta
 }
 
+/// Installs the tables of an import in the column family, with leadership of writes.
 fn install_import(
     pipeline: &CommitPipeline,
     family: &Arc<ColumnFamilyData>,
@@ -422,6 +424,7 @@ fn install_import(
     Ok(())
 }
 
+/// Returns the description of an exported table.
 fn exported(name: String, level: usize, meta: &FileMeta) -> ExportedFile {
     ExportedFile {
         name,

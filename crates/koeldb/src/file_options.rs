@@ -43,6 +43,7 @@ impl DbOptions {
         }
     }
 
+    /// Returns the write options of a file with this purpose.
     fn file(&self, purpose: Purpose) -> WriteOptions {
         WriteOptions {
             strict_bytes_per_sync: self.strict_bytes_per_sync,
@@ -51,6 +52,7 @@ impl DbOptions {
         }
     }
 
+    /// Returns the bytes to preallocate; 0 without `allow_fallocate`.
     fn preallocated(&self, bytes: u64) -> u64 {
         if self.allow_fallocate { bytes } else { 0 }
     }

@@ -21,15 +21,17 @@ use crate::write_stall::WriteStall;
 
 use failures::Failures;
 
-/// States of the life cycle of a database.
+/// The state of a database that accepts operations.
 const OPEN: u8 = 0;
+/// The state of a database whose close has begun.
 const CLOSING: u8 = 1;
+/// The state of a closed database.
 const CLOSED: u8 = 2;
 
 /// A function that starts an automatic resume after a failure.
 type BeginResuming = Box<dyn Fn() + Send + Sync>;
 
-/// The life cycle and the failures of a database.
+/// The life cycle of a database, and its background error.
 pub(crate) struct Health {
     life: AtomicU8,
     failures: Failures,
@@ -64,6 +66,7 @@ impl Health {
 
     // The life cycle.
 
+    /// Fails with `ShutdownInProgress` if the database is closing or closed.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.life.load(Ordering::Acquire) == OPEN {
@@ -106,6 +109,7 @@ impl Health {
         Err(self.write_refusal())
     }
 
+    /// Returns the error of writes to a read-only, forked, failed or resuming database.
     #[cold]
     fn write_refusal(&self) -> Error {
         if self.context.read_only {

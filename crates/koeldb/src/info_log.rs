@@ -36,6 +36,7 @@ pub(crate) struct LogFileLimits {
     pub(crate) files_max: usize,
 }
 
+/// The destination of the lines.
 enum Sink {
     Nowhere,
     File(Mutex<LogFile>),
@@ -49,6 +50,7 @@ pub(crate) struct InfoLog {
     level: LogLevel,
 }
 
+/// Returns the rank of a level, ascending by severity.
 fn severity(level: LogLevel) -> u8 {
     match level {
         LogLevel::Debug => 0,
@@ -70,6 +72,7 @@ impl InfoLog {
         }
     }
 
+    /// Creates an info log that passes its lines to a logger.
     pub(crate) fn to_logger(
         logger: Arc<dyn Logger>,
         clock: Arc<dyn Clock>,
@@ -97,6 +100,7 @@ impl InfoLog {
         }
     }
 
+    /// Logs a message, unless its level is below that of the log.
     pub(crate) fn log(&self, level: LogLevel, message: fmt::Arguments<'_>) {
         if severity(level) < severity(self.level) {
             return;
@@ -153,6 +157,7 @@ impl InfoLog {
         event.text("event", name)
     }
 
+    /// Logs an event as JSON, as in RocksDB's `EventLogger`.
     pub(crate) fn log_event(&self, event: JsonObject) {
         self.info(format_args!("EVENT_LOG_v1 {}", event.finish()));
     }
@@ -192,6 +197,7 @@ fn line(micros: u64, level: LogLevel, message: fmt::Arguments<'_>) -> String {
     line
 }
 
+/// Returns the start of a line: UTC time, thread number and level.
 fn begin_line(micros: u64, level: LogLevel) -> String {
     let level = match level {
         LogLevel::Info | LogLevel::Header => "",
@@ -248,6 +254,7 @@ struct LogFile {
 }
 
 impl LogFile {
+    /// Creates the file of an info log; `None` if that fails.
     fn begin(
         fs: &Arc<dyn FileSystem>,
         path: &Path,
@@ -282,11 +289,13 @@ impl LogFile {
         self.write(line);
     }
 
+    /// Writes lines that are repeated at the start of each later file.
     fn append_header(&mut self, lines: &str) {
         self.header.push_str(lines);
         self.write(lines);
     }
 
+    /// Appends text to the file; errors are ignored.
     fn write(&mut self, text: &str) {
         let _ = self.file.append(text.as_bytes());
         self.bytes = self.bytes.saturating_add(text.len() as u64);
@@ -328,6 +337,7 @@ fn create(
     fs.create(path, &options).ok()
 }
 
+/// Removes the oldest `LOG.old` files beyond the limit.
 fn remove_oldest(fs: &dyn FileSystem, path: &Path, files_max: usize) {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return;

@@ -48,6 +48,7 @@ use crate::wal_set::WalSet;
 use crate::write::commit::{CommitPipeline, CommitState, WriteParts};
 use crate::write_stall::WriteStall;
 
+/// The id of the next database that this process opens ([`Context::id`]).
 pub(crate) static NEXT_DATABASE: AtomicU64 = AtomicU64::new(1);
 
 /// The parts of an open database, which is closed when its last handle drops them.
@@ -257,6 +258,7 @@ impl OpenColumnFamily {
         }
     }
 
+    /// Returns a handle to the default column family.
     pub(crate) fn default_of(inner: &Arc<DbInner>) -> Self {
         Self::new(inner, Arc::clone(&inner.default))
     }

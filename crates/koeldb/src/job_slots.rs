@@ -22,6 +22,7 @@ pub(crate) struct RunningJobs {
     pub(crate) shut_down: bool,
 }
 
+/// The kinds of jobs with slots of their own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SlotKind {
     Flush,

@@ -70,6 +70,7 @@ impl KeyBounds {
     }
 }
 
+/// Returns the key of a bound; empty if it is unbounded.
 fn key_of(bound: &Bound<Vec<u8>>) -> &[u8] {
     match bound {
         Bound::Included(key) | Bound::Excluded(key) => key,
@@ -92,6 +93,7 @@ pub trait IterateBounds {
     fn into_bounds(self, order: &KeyOrder) -> Option<KeyBounds>;
 }
 
+/// Copies the bounds of a range.
 fn owned(bounds: &impl RangeBounds<Vec<u8>>) -> KeyBounds {
     KeyBounds {
         lower: bounds.start_bound().cloned(),

@@ -56,6 +56,7 @@ mod env;
 mod export;
 mod file_options;
 mod health;
+mod hex;
 mod indexed_batch;
 mod info_log;
 mod ingest;
@@ -181,7 +182,7 @@ pub mod fs {
     pub use koeldb_fs::*;
 }
 
-/// Perf context and I/O statistics: what the operations of one thread did.
+/// Perf context and I/O statistics: counts and times of the operations of one thread.
 ///
 /// ```
 /// # fn main() -> Result<(), koeldb::Error> {
@@ -201,12 +202,12 @@ pub mod perf {
     };
 }
 
-/// Counters and distributions.
+/// Statistics: tickers and histograms.
 pub mod statistics {
     pub use koeldb_base::stats::*;
 }
 
-/// The programs in the README compile.
+/// The README, whose programs are compiled as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -23,7 +23,7 @@ pub enum FlushReason {
     WriteBufferFull,
     /// All memtables together reached their limit.
     WriteBufferManager,
-    /// A call: of `flush`, or of one that flushes first.
+    /// A call of `flush`, or of another function that flushes first.
     ManualFlush,
     /// Files to ingest overlap the memtable.
     ExternalFileIngestion,
@@ -238,7 +238,7 @@ pub enum Event<'a> {
     SubcompactionCompleted(&'a SubcompactionJobInfo),
     /// A table file is begun.
     TableFileCreationStarted(&'a TableFileCreationInfo),
-    /// A table file is durable, or its job failed. Reported when the job has written all its tables.
+    /// A table file is durable, or its job failed; reported when all tables of the job are written.
     TableFileCreated(&'a TableFileCreationInfo),
     /// An external file became a table.
     ExternalFileIngested(&'a ExternalFileIngestionInfo),

@@ -133,6 +133,7 @@ pub struct LiveStorage {
     _capture: CaptureGuard,
 }
 
+/// A capture that is held only to prevent the deletion of its files.
 struct CaptureGuard(#[expect(dead_code, reason = "it holds deletions")] Capture);
 
 impl std::fmt::Debug for CaptureGuard {
@@ -179,6 +180,7 @@ impl ColumnFamily {
     }
 }
 
+/// Returns the live tables of a column family.
 fn live_files_of(context: &Context, family: &ColumnFamilyData) -> Vec<LiveFile> {
     let version = family.version();
     let files = version.files();
@@ -191,6 +193,7 @@ fn live_files_of(context: &Context, family: &ColumnFamilyData) -> Vec<LiveFile> 
         .collect()
 }
 
+/// Returns the archived and live logs.
 fn log_files(commit: &CommitPipeline) -> Result<Vec<LogFile>> {
     let mut logs = Vec::new();
     let archive = koeldb_log::wal::archive_directory(&commit.context.wal_dir);
@@ -228,6 +231,7 @@ fn log_files(commit: &CommitPipeline) -> Result<Vec<LogFile>> {
     Ok(logs)
 }
 
+/// Captures the files of the database for a copy by another tool.
 fn live_storage(commit: &CommitPipeline, flush: FlushPolicy) -> Result<LiveStorage> {
     let capture = commit.capture(flush)?;
     let mut files = Vec::new();
@@ -287,11 +291,13 @@ fn manifest_and_current(capture: &Capture) -> Result<Vec<StorageFile>> {
     ])
 }
 
+/// Returns the checksum of a table and the name of its function.
 fn checksum(file: &FileMeta) -> (Vec<u8>, String) {
     let function = String::from_utf8_lossy(&file.checksum_name).into_owned();
     (file.checksum.clone(), function)
 }
 
+/// Returns the description of a live table.
 fn live_file(
     directory: &Path,
     family: &ColumnFamilyData,

@@ -147,6 +147,7 @@ impl CommitPipeline {
         self.tree.write_options_file()
     }
 
+    /// Changes options of a column family (`SetOptions`) and writes a new OPTIONS file.
     pub(crate) fn set_options<K: AsRef<str>, V: AsRef<str>>(
         &self,
         family: &Arc<ColumnFamilyData>,
@@ -175,6 +176,7 @@ impl CommitPipeline {
         self.tree.write_options_file()
     }
 
+    /// Changes options of the database (`SetDBOptions`) and writes a new OPTIONS file.
     pub(crate) fn set_db_options<K: AsRef<str>, V: AsRef<str>>(
         &self,
         pairs: impl IntoIterator<Item = (K, V)>,

@@ -127,6 +127,7 @@ impl MemtableMaker {
         manager.map(|manager| Charge::new(manager, 0))
     }
 
+    /// Returns the options of a new memtable.
     fn options(&self, options: &ColumnFamilyOptions, memory: &Arc<EntryMemory>) -> MemtableOptions {
         MemtableOptions {
             recycler: Some(Arc::clone(&self.recycler)),
@@ -157,6 +158,7 @@ impl MemtableMaker {
         self.logged(memtable, charge, &memory)
     }
 
+    /// Attaches a memory charge to a new memtable.
     fn logged(
         &self,
         memtable: Arc<Memtable>,

@@ -121,6 +121,7 @@ impl Opening {
         })
     }
 
+    /// Opens the database: locks the directory, recovers the MANIFEST, and replays the logs.
     fn run(mut self) -> Result<Db> {
         if self.untrusted {
             self.check_kinds()?;
@@ -214,7 +215,7 @@ impl Opening {
         missing.collect()
     }
 
-    /// Reads the MANIFEST: the state of the tree, and what the MANIFEST says about itself.
+    /// Recovers the version set from the MANIFEST; also returns the report on the MANIFEST itself.
     fn recover_versions(
         &self,
         tail: Option<&ManifestTail>,
@@ -335,6 +336,7 @@ impl Opening {
         file_name::info_log_in(&log_dir, absolute.as_deref().unwrap_or(directory))
     }
 
+    /// Creates the info log (`LOG`), or the given logger; a read-only open has none.
     fn info_log(&self) -> InfoLog {
         let clock = Arc::clone(&self.env.clock);
         if self.read_only && self.secondary.is_none() {

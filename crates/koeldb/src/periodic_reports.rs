@@ -34,7 +34,7 @@ impl Context {
         dump.into_iter().chain(persist).min()
     }
 
-    /// The time until the next report or search for compactions, whichever comes first.
+    /// The time until the next report or search for due compactions, whichever comes first.
     fn until_look(&self) -> Option<Duration> {
         let secs = self.mutable_options().max_compaction_trigger_wakeup_seconds;
         let search = Duration::from_secs(secs.max(1));
@@ -74,7 +74,7 @@ impl Context {
 }
 
 impl CommitPipeline {
-    /// Reports, and looks for work of the background, from time to time while the database is open.
+    /// Registers the database for periodic checks, which report statistics and schedule due work.
     pub(crate) fn watch(self: &Arc<Self>) {
         if self.context.env.pool.is_stepped() {
             return;
@@ -83,6 +83,7 @@ impl CommitPipeline {
         alarm::watch(database, self.until_look());
     }
 
+    /// Returns the time until the next periodic check; `None` if none is needed.
     fn until_look(&self) -> Option<Duration> {
         let looks = [self.context.until_look(), self.rest.until_look()];
         looks.into_iter().flatten().min()

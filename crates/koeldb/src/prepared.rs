@@ -28,7 +28,9 @@ use crate::write::two_phase::Section;
 pub(crate) enum Decision {
     /// The prepared section is not in the log yet.
     Preparing,
+    /// The transaction is prepared and undecided.
     None,
+    /// The transaction is committed, and visible at this sequence number.
     Committed(SeqNo),
     RolledBack,
     /// The commit may be in a failed log; has the operations committed together with it.
@@ -67,10 +69,12 @@ impl Prepared {
         })
     }
 
+    /// Returns the decision on the transaction.
     pub(crate) fn decision(&self) -> Decision {
         lock(&self.decision).clone()
     }
 
+    /// Sets the decision on the transaction.
     pub(crate) fn set(&self, decision: Decision) {
         *lock(&self.decision) = decision;
     }

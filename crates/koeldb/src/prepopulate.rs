@@ -41,6 +41,7 @@ pub(crate) fn prepopulate(
     }
 }
 
+/// Reads a table from start to end, so that its blocks enter the block cache.
 fn insert_blocks(file: &FileMeta, level: usize, tables: &TableOpener) -> Result<()> {
     let source = BlockingSource::new(BlockReadOptions {
         readahead_bytes: READAHEAD_BYTES,

@@ -119,6 +119,7 @@ impl Db {
     }
 }
 
+/// Appends all tickers as counters and all histograms as summaries.
 fn statistics_text(text: &mut String, snapshot: &StatisticsSnapshot) {
     for ticker in Ticker::all() {
         let metric = metric(ticker.name());

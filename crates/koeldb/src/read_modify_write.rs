@@ -87,6 +87,7 @@ impl ColumnFamily {
         self.pop(|family| family.last_key_value())
     }
 
+    /// Removes and returns the entry at one end, in a transaction.
     fn pop(
         &self,
         end: impl Fn(&ColumnFamily) -> Result<Option<(PinnedSlice, PinnedSlice)>>,
@@ -103,6 +104,7 @@ impl ColumnFamily {
             })
     }
 
+    /// Locks and deletes `key` in the transaction; returns its value, `None` if it is missing.
     fn take(&self, transaction: &mut Transaction, key: &[u8]) -> Result<Option<PinnedSlice>> {
         let value = transaction.get_for_update_cf(self, key)?;
         if value.is_some() {

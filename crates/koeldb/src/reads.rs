@@ -60,6 +60,7 @@ impl Reads {
     }
 }
 
+/// Returns the engine of asynchronous reads and its counts, as text.
 fn describe(reads: &AsyncReads) -> String {
     let mut text = format!("{} ({})", reads.engine().name(), reads.reason());
     let counts = reads.counts();

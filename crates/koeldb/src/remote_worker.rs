@@ -74,6 +74,7 @@ impl Db {
         closed.map(|()| result.encode())
     }
 
+    /// Runs the job of `input` and writes its tables into `directory`; returns the result message.
     fn compact_for_primary(&self, input: &JobInput, directory: &Path) -> Result<JobResult> {
         let inner = self.inner();
         let family = self.cf_handle(&input.family).ok_or_else(|| {

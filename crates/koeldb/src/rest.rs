@@ -12,23 +12,24 @@ use crate::background::Background;
 
 /// The time without writes after which a database is at rest.
 const BEGIN: Duration = Duration::from_secs(5);
-/// The time between two looks at a database that is not at rest.
+/// The time between two checks of a database that is not at rest.
 const LOOKS: Duration = Duration::from_secs(1);
 
-/// How long a database has not been written to.
+/// The detector of rest, a time without writes, after which level 0 is compacted.
 #[derive(Debug, Default)]
 pub(crate) struct Rest(Mutex<Pause>);
 
+/// The pause in writes and flushes that was seen so far.
 #[derive(Debug, Default)]
 struct Pause {
-    /// The last sequence number and the files of level 0, and when these were seen first.
+    /// The last sequence number and number of level-0 files, and the time when first seen.
     last: Option<((SeqNo, usize), Duration)>,
     /// Whether the pause was long enough for a rest, which has begun.
     is_rest: bool,
 }
 
 impl Rest {
-    /// Looks at the last sequence number and the files of level 0; `true` once for each rest.
+    /// Compares `state`, the last sequence number and level-0 files, with the last; `true` at rest.
     fn begins(&self, state: (SeqNo, usize), now: Duration) -> bool {
         let mut pause = lock(&self.0);
         let since = match pause.last {
@@ -43,12 +44,12 @@ impl Rest {
         is_rest && !std::mem::replace(&mut pause.is_rest, is_rest)
     }
 
-    /// The time until the next look; `None` at rest.
+    /// The time until the next check; `None` at rest.
     pub(crate) fn until_look(&self) -> Option<Duration> {
         (!lock(&self.0).is_rest).then_some(LOOKS)
     }
 
-    /// Begins compactions if the database has come to rest.
+    /// Starts compactions of level 0 if the database has come to rest.
     pub(crate) fn look(&self, jobs: &Arc<Background>, seqno: SeqNo, now: Duration) {
         if self.begins((seqno, jobs.level0_files()), now) {
             jobs.compact_at_rest();

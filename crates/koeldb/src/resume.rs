@@ -22,8 +22,9 @@ use crate::prepared::PreparedTransactions;
 use crate::sst_file_manager::SstFileManager;
 use crate::write::commit::CommitPipeline;
 
-/// The initial and the final interval for polling a full disk.
+/// The initial interval for polling a full disk; it doubles up to [`SPACE_POLL_MAX`].
 const SPACE_POLL_MIN: Duration = Duration::from_millis(250);
+/// The final interval for polling a full disk.
 const SPACE_POLL_MAX: Duration = Duration::from_secs(5);
 
 /// The free space that a resume needs in addition to that for the memtables.
@@ -123,6 +124,7 @@ impl Resume {
         });
     }
 
+    /// Retries a resume as a background job, and reports its outcome to listeners.
     fn run_automatic(self: &Arc<Self>) {
         // A close waits for this job.
         let slot = self.commit.slots.enter();
@@ -193,6 +195,7 @@ impl Resume {
         false
     }
 
+    /// Logs a failed attempt to resume.
     fn resume_failed(&self, attempts: u32, error: &Error) {
         if matches!(
             error.kind(),

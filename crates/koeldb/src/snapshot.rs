@@ -10,6 +10,7 @@ use crate::secondary::View;
 use crate::super_version::SuperVersion;
 use crate::visibility::SnapshotPurpose;
 
+/// The state that the clones of a snapshot share.
 struct Inner {
     db: Arc<DbInner>,
     seqno: SeqNo,

@@ -1,4 +1,4 @@
-//! Spans of work that takes long, for the crate `tracing`: with the feature `tracing`.
+//! Spans of long-running work for the crate `tracing`, with the feature `tracing`.
 //!
 //! The target is `koeldb`, the level INFO. Without the feature they are nothing.
 
@@ -12,18 +12,22 @@ mod recorded {
     #[must_use]
     pub(crate) struct Span(#[expect(dead_code, reason = "held until the work ends")] EnteredSpan);
 
+    /// Enters the `tracing` span of a flush.
     pub(crate) fn flush(family: &str, job: JobId) -> Span {
         Span(tracing::info_span!(target: "koeldb", "flush", cf = family, job).entered())
     }
 
+    /// Enters the `tracing` span of a compaction.
     pub(crate) fn compaction(family: &str, job: JobId) -> Span {
         Span(tracing::info_span!(target: "koeldb", "compaction", cf = family, job).entered())
     }
 
+    /// Enters the `tracing` span of a write stall.
     pub(crate) fn stall() -> Span {
         Span(tracing::info_span!(target: "koeldb", "stall").entered())
     }
 
+    /// Enters the `tracing` span of a recovery.
     pub(crate) fn recovery() -> Span {
         Span(tracing::info_span!(target: "koeldb", "recovery").entered())
     }
@@ -33,7 +37,7 @@ mod recorded {
 mod recorded {
     use crate::info_log::JobId;
 
-    /// Nothing.
+    /// A span that records nothing, in builds without the feature `tracing`.
     #[must_use]
     pub(crate) struct Span;
 

@@ -19,7 +19,7 @@ use koeldb_base::{Error, ErrorKind};
 use trash::Trash;
 pub(crate) use trash::{ObsoleteFile, Removal};
 
-/// A limit on the space of tables and on the rate of their deletion, shared by clones and databases.
+/// A limit on the space of tables and the rate of their deletion, shared by clones and databases.
 ///
 /// With [`Options::set_sst_file_manager`](crate::Options::set_sst_file_manager), all databases that
 /// share a manager count towards its limits.
@@ -134,6 +134,7 @@ pub(crate) trait TrackedDatabase: Send + Sync + 'static {
     fn space_changed(self: Arc<Self>);
 }
 
+/// The state that the clones of a manager share.
 struct Shared {
     max_space: AtomicU64,
     compaction_buffer: AtomicU64,
@@ -144,12 +145,14 @@ struct Shared {
 }
 
 impl Shared {
+    /// Returns the open databases; forgets closed ones.
     fn databases(&self) -> Vec<Arc<dyn TrackedDatabase>> {
         let mut databases = lock(&self.databases);
         databases.retain(|database| database.strong_count() > 0);
         databases.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Returns the size of all tables and of the trash, in bytes.
     fn total_bytes(&self) -> u64 {
         let databases = self.databases();
         let tables = databases.iter().map(|database| database.table_bytes());
@@ -163,6 +166,7 @@ impl Shared {
         }
     }
 
+    /// Returns the maximum allowed space in bytes; `None` if there is no limit.
     fn max_space(&self) -> Option<u64> {
         let max = self.max_space.load(Ordering::Relaxed);
         (max > 0).then_some(max)
@@ -206,7 +210,7 @@ impl SstFileManager {
         max.is_some_and(|max| self.shared.total_bytes() >= max)
     }
 
-    /// Whether the total size, and what running compactions may write, have reached the limit.
+    /// Whether the total size and the space reserved by running compactions have reached the limit.
     #[must_use]
     pub fn is_max_allowed_space_reached_including_compactions(&self) -> bool {
         let reserved = *lock(&self.shared.reserved);

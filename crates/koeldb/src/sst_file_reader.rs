@@ -151,6 +151,7 @@ pub struct SstEntries {
 }
 
 impl SstEntries {
+    /// Returns the current entry and moves to the next one.
     fn take(&mut self) -> Result<SstEntry> {
         let key = InternalKey::parse(self.cursor.key())?;
         let entry = SstEntry {

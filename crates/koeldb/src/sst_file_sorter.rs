@@ -173,6 +173,7 @@ impl SstFileSorter {
         self.add(key.as_ref(), &[], true)
     }
 
+    /// Buffers an entry; writes the buffer to a run when it is full.
     fn add(&mut self, key: &[u8], value: &[u8], is_deletion: bool) -> Result<()> {
         check_entry(&self.order, key, value)?;
         let used = self.bytes.len() + self.entries.len() * size_of::<Buffered>();
@@ -232,6 +233,7 @@ impl SstFileSorter {
         });
     }
 
+    /// Sorts the buffer and writes it to a run; merges the runs if there are too many.
     fn spill(&mut self) -> Result<()> {
         self.sort();
         let mut run = self.begin_run()?;
@@ -261,6 +263,7 @@ impl SstFileSorter {
         outcome.map(|_| ())
     }
 
+    /// Creates the file of the next run, uncompressed.
     fn begin_run(&mut self) -> Result<SstFileWriter> {
         let path = self.directory.join(format!("{:06}.run", self.next_run));
         self.next_run += 1;
@@ -298,6 +301,7 @@ impl SstFileSorter {
         Ok(())
     }
 
+    /// Removes the files of the runs.
     fn remove_runs(&mut self) {
         for run in self.runs.drain(..) {
             // What stays is in a directory of the caller.
@@ -306,10 +310,12 @@ impl SstFileSorter {
     }
 }
 
+/// Returns the key and the value of a buffered entry.
 fn parts<'b>(bytes: &'b [u8], entry: &Buffered) -> (&'b [u8], &'b [u8]) {
     bytes[entry.start..][..entry.key_bytes + entry.value_bytes].split_at(entry.key_bytes)
 }
 
+/// Adds a put or a deletion to a table file.
 fn add_to(table: &mut SstFileWriter, key: &[u8], value: &[u8], is_deletion: bool) -> Result<()> {
     match is_deletion {
         true => table.delete(key),
@@ -340,6 +346,7 @@ impl<'s> Output<'s> {
         }
     }
 
+    /// Adds an entry; begins another table file when the current one has its target size.
     fn add(&mut self, key: &[u8], value: &[u8], is_deletion: bool) -> Result<()> {
         let full = |table: &mut SstFileWriter| table.file_size() >= self.target_bytes;
         if let Some(table) = self.table.take_if(full) {
@@ -357,6 +364,7 @@ impl<'s> Output<'s> {
         add_to(table, key, value, is_deletion)
     }
 
+    /// Finishes the last table file; returns the descriptions of all.
     fn finish(mut self) -> Result<Vec<ExternalSstFileInfo>> {
         if let Some(table) = self.table.take() {
             self.finished.push(table.finish()?);
@@ -381,6 +389,7 @@ struct Head<'o> {
     order: &'o KeyOrder,
 }
 
+/// Pushes the next entry of a run, if any, onto the merge heap.
 fn push_next<'o>(
     heap: &mut BinaryHeap<Head<'o>>,
     mut rest: SstEntries,

@@ -88,8 +88,9 @@ pub struct ExternalSstFileInfo {
     pub num_range_del_entries: u64,
 }
 
-/// A writer of one table file outside of a database: keys in strictly ascending order, range deletions
-/// in any.
+/// A writer of one table file outside of a database, with keys in strictly ascending order.
+///
+/// Range deletions are in any order.
 ///
 /// A writer that is dropped unfinished, or that failed, removes its file. Source: RocksDB's
 /// `SstFileWriter`.
@@ -241,6 +242,7 @@ impl SstFileWriter {
         Ok(())
     }
 
+    /// Adds an entry with sequence number 0; keys must ascend strictly.
     fn add(&mut self, value_type: ValueType, key: &[u8], value: &[u8]) -> Result<()> {
         check_entry(&self.order, key, value)?;
         let last = self.info.num_entries.checked_sub(1);
@@ -263,6 +265,7 @@ impl SstFileWriter {
         Ok(())
     }
 
+    /// Returns the user key of the last entry.
     fn last_key(&self) -> &[u8] {
         &self.key[..self.key.len().saturating_sub(FOOTER_BYTES)]
     }
@@ -335,6 +338,7 @@ fn build_context(options: &ColumnFamilyOptions, how: &SstFileWriterOptions) -> T
     context
 }
 
+/// Returns the error of a writer that has failed.
 #[cold]
 fn unusable() -> Error {
     Error::invalid_argument("this table file writer has failed before")

@@ -19,6 +19,7 @@ pub struct StatsHistoryEntry {
 }
 
 impl StatsHistoryEntry {
+    /// Returns the memory of the entry in bytes.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.changes.len() * size_of::<(Ticker, u64)>()
     }
@@ -27,6 +28,7 @@ impl StatsHistoryEntry {
 /// The times of the last reports, and the history.
 pub(crate) struct PeriodicReports(pub(crate) Mutex<Reports>);
 
+/// The state of the periodic reports, and the history of statistics.
 pub(crate) struct Reports {
     pub(crate) dumped: Duration,
     pub(crate) persisted: Duration,
@@ -60,6 +62,7 @@ impl PeriodicReports {
 }
 
 impl Reports {
+    /// Appends an entry; removes the oldest ones beyond `bytes_max`.
     pub(crate) fn append(&mut self, entry: StatsHistoryEntry, bytes_max: usize) {
         self.bytes += entry.bytes();
         self.history.push_back(entry);

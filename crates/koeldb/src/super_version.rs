@@ -58,7 +58,7 @@ pub(crate) struct SuperVersion {
     pub(crate) seqno_max: SeqNo,
     /// The largest sequence number in the tables, once it was requested.
     pub(crate) newest_in_tables: OnceLock<SeqNo>,
-    /// The ranges in which scans of this state need not look.
+    /// The ranges of deleted keys that scans of this state skip.
     pub(crate) deleted_ranges: Arc<DeletedRanges>,
 }
 
@@ -99,7 +99,7 @@ impl SuperVersion {
     }
 }
 
-/// A reference to a super-version whose count belongs to one thread.
+/// A thread's own counted reference to a super-version, so that threads share no reference count.
 ///
 /// The slot of a thread and the cursors that the thread creates share one hand. They may be dropped
 /// by other threads; the last of them drops the reference to the super-version.
@@ -112,7 +112,7 @@ pub(crate) struct Hand {
 }
 
 impl Hand {
-    /// Creates a hand that holds `super_version`.
+    /// Creates a thread's own reference that holds `super_version`.
     pub(crate) fn new(super_version: Arc<SuperVersion>) -> Arc<Self> {
         Arc::new(Hand { super_version })
     }
@@ -151,9 +151,11 @@ struct Slot {
 }
 
 thread_local! {
+    /// The slots of this thread, one for each column family that it reads.
     static SLOTS: RefCell<Vec<Slot>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The id of the next [`SuperVersionCell`], by which a thread finds its slot.
 static NEXT_CELL: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 /// Super-versions that were replaced, to be dropped without a lock: freeing memtables takes time.
@@ -162,7 +164,7 @@ pub(crate) struct Replaced {
     _last: Arc<SuperVersion>,
 }
 
-/// The part of a cell that every read loads, on lines that change only with an install.
+/// The part of a cell that every read loads, on cache lines that change only with an install.
 #[repr(align(128))]
 struct Validation {
     id: u64,

@@ -70,6 +70,7 @@ pub(crate) struct TableFiles {
 }
 
 impl TableFiles {
+    /// Returns the options for opening tables for reads.
     pub(crate) fn open_options(db: &DbOptions) -> OpenOptions {
         OpenOptions {
             purpose: Purpose::Read,
@@ -120,6 +121,7 @@ impl TableFiles {
         Arc::new(tables)
     }
 
+    /// Returns the current time in seconds since the epoch.
     pub(crate) fn unix_secs(&self) -> u64 {
         self.clock.unix_micros() / 1_000_000
     }

@@ -36,13 +36,15 @@ pub struct ThreadStatus {
     pub elapsed: Duration,
 }
 
+/// A running job and its status.
 #[derive(Debug)]
 struct TrackedJob {
     number: u64,
-    /// `elapsed` is the time of the clock at the beginning.
+    /// The status of the job; `elapsed` holds the clock's time at its beginning.
     status: ThreadStatus,
 }
 
+/// The running jobs.
 #[derive(Debug, Default)]
 struct Jobs {
     next: u64,

@@ -137,6 +137,7 @@ impl Transfer<'_> {
         Ok(outcomes.into_iter().flatten().collect())
     }
 
+    /// Links a file, or copies it if it cannot be linked.
     fn transfer(&self, file: &TransferFile, buffer: &mut Vec<u8>) -> Result<Transferred> {
         self.check_running()?;
         if file.may_link {
@@ -158,6 +159,7 @@ impl Transfer<'_> {
         })
     }
 
+    /// Copies a file; returns its crc32c.
     fn copy(&self, file: &TransferFile, buffer: &mut Vec<u8>) -> Result<u32> {
         let mut target = self.to.create(
             &file.target,
@@ -215,6 +217,7 @@ impl Transfer<'_> {
         Ok(crc32c)
     }
 
+    /// Fails with `Incomplete` if the transfer was stopped.
     fn check_running(&self) -> Result<()> {
         if self.stop.is_some_and(|stop| stop.load(Ordering::Acquire)) {
             return Err(Error::with_kind(ErrorKind::Incomplete, "stopped"));

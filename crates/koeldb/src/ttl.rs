@@ -30,7 +30,9 @@ pub(crate) const TIME_BYTES: usize = 4;
 /// The oldest valid time: the release of RocksDB's TTL databases.
 const OLDEST_TIME: u32 = 1_368_146_402;
 
+/// The name of the merge operator of a TTL database, as in RocksDB.
 const MERGE_OPERATOR: &str = "TtlMergeOperator";
+/// The name of the compaction filter factory of a TTL database, as in RocksDB.
 const FILTER_FACTORY: &str = "TtlCompactionFilterFactory";
 
 /// The times to live with which a database is opened.
@@ -91,6 +93,7 @@ impl Ttl {
         self.secs.store(ttl.as_secs(), Ordering::Relaxed);
     }
 
+    /// Returns the current time in seconds since the epoch.
     fn now(&self) -> u32 {
         now(&*self.clock)
     }
@@ -173,6 +176,7 @@ struct TtlMerge {
 }
 
 impl TtlMerge {
+    /// Calls `merge` with the operands without their timestamps.
     fn merge<R>(
         &self,
         operands: MergeOperands<'_>,
@@ -228,6 +232,7 @@ struct TtlFilters {
     users: ColumnFamilyOptions,
 }
 
+/// A compaction filter that drops expired entries before it calls the user's filter.
 struct TtlFilter {
     ttl: Ttl,
     user: Option<Box<dyn CompactionFilter>>,

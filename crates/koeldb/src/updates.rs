@@ -66,6 +66,7 @@ pub struct UpdateBatch {
 }
 
 impl UpdateBatch {
+    /// Returns the sequence number of the last operation.
     fn last(&self) -> SeqNo {
         self.sequence_number + SeqNo::from(self.batch.count()) - 1
     }
@@ -114,7 +115,7 @@ pub struct UpdateIterator {
     reader: RecordReader,
     /// Whether no more records will be appended to the log of the reader.
     is_whole: bool,
-    /// Whether the log was read again behind the last record, which found none.
+    /// Whether the log was read again after its last record, without finding another one.
     is_reread: bool,
     /// The sequence number after the last record that was read of the log, if each of its
     /// operations took one.
@@ -291,6 +292,7 @@ impl UpdateIterator {
         Ok(true)
     }
 
+    /// Returns the next batch of the requested range; `None` at the end of the published writes.
     fn advance(&mut self) -> Result<Option<UpdateBatch>> {
         loop {
             let update = match self.held.take() {
@@ -341,8 +343,9 @@ fn shares_numbers() -> Error {
     )
 }
 
-/// Returns the operations to which a record gives effect: without prepared sections, and with those
-/// that it commits. `sections` are the undecided ones before the record, and after it.
+/// Returns the operations that a record applies, including the sections that it commits.
+///
+/// Sections that it prepares are added to `sections`, and decided ones removed.
 ///
 /// # Errors
 /// `Incomplete` if the section of a commit was not read; `NotSupported` if sections are applied at

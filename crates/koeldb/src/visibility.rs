@@ -18,7 +18,7 @@ pub(crate) struct Visibility {
     visible: AtomicU64,
     /// Whether a batch was written with the WAL disabled; set before its entries are published.
     has_unlogged: AtomicBool,
-    /// Apart from the number, which each write stores and each read loads.
+    /// The live snapshots, on cache lines apart from `visible`, which each read loads.
     pub(crate) snapshots: Padded<SnapshotList>,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Wal {
     pub(crate) is_entry_synced: bool,
     /// Whether records were appended since the last sync.
     pub(crate) has_unsynced: bool,
-    /// The number of the previous log, until a batch is written behind the link to it.
+    /// The number of the previous log, until a batch is written after the link to it.
     pub(crate) follows: Option<FileNumber>,
     /// Whether that link is written already.
     pub(crate) is_linked: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Wal {
     pub(crate) unconfirmed: Option<FileNumber>,
     /// The sequence number after the last logged batch.
     pub(crate) next_seqno: SeqNo,
-    /// The sync of the log beside its writer, once one was requested.
+    /// The state of the log's syncs concurrent with its writer, once one was requested.
     pub(crate) beside: Option<Arc<SyncBeside>>,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct WalSet {
     closed: Mutex<Vec<(FileNumber, u64)>>,
     /// Obsolete logs that update iterators need.
     pub(crate) pinned: PinnedLogs,
-    /// The first log of this open.
+    /// The number of the first log that was created since the database was opened.
     first: OnceLock<FileNumber>,
 }
 
@@ -211,7 +211,7 @@ impl WalSet {
         })
     }
 
-    /// Refuses a write to a log that failed earlier: in a sync beside it that is not reported yet.
+    /// Fails a write to a log that has failed before, as in a concurrent sync not reported yet.
     #[inline]
     pub(crate) fn check_log(&self, wal: &Wal) -> Result<()> {
         match wal.writer.failure() {

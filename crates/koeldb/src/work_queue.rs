@@ -25,6 +25,7 @@ pub(crate) enum WorkKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp(u64);
 
+/// The column families with due work, under their lock.
 #[derive(Debug, Default)]
 struct Queues {
     changes: u64,
@@ -35,6 +36,7 @@ struct Queues {
 }
 
 impl Queues {
+    /// Returns the queue of one kind of work.
     fn of(&mut self, kind: WorkKind) -> &mut BTreeMap<u32, Stamp> {
         match kind {
             WorkKind::Flush => &mut self.flushes,
@@ -98,7 +100,7 @@ impl WorkQueue {
         }
     }
 
-    /// Removes a column family whose work cannot be done now.
+    /// Removes a column family whose work cannot be done at present.
     pub(crate) fn leave(&self, kind: WorkKind, family: u32) {
         lock(&self.queues).of(kind).remove(&family);
     }
@@ -118,7 +120,7 @@ impl WorkQueue {
         is_due
     }
 
-    /// Records that files become due once all snapshots below `seqno` are released.
+    /// Records that a compaction becomes due once all snapshots below `seqno` are released.
     pub(crate) fn waits_for_release(&self, seqno: SeqNo) {
         self.next_release.fetch_min(seqno, Ordering::AcqRel);
     }

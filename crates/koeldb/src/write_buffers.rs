@@ -41,10 +41,11 @@ pub(crate) trait ManagedDatabase: Send + Sync + 'static {
     fn seal_largest_later(self: Arc<Self>);
 }
 
+/// The state that the clones of a manager share.
 struct Shared {
     limit: AtomicU64,
     allow_stall: AtomicBool,
-    /// Apart from the limit, which the leaders of all databases read.
+    /// The bytes of all memtables, on cache lines apart from the limit, which leaders read.
     used: Padded<AtomicU64>,
     /// The part of `used` in active memtables, which could be flushed.
     active: Padded<AtomicU64>,
@@ -182,6 +183,7 @@ impl WriteBufferManager {
         }
     }
 
+    /// Adds an open database; forgets closed ones.
     pub(crate) fn register(&self, database: &Arc<impl ManagedDatabase>) {
         let mut databases = lock(&self.shared.databases);
         databases.retain(|database| database.strong_count() > 0);
@@ -202,11 +204,13 @@ impl WriteBufferManager {
 }
 
 impl Shared {
+    /// Wakes the writers that wait for memory.
     fn notify_freed(&self) {
         *lock(&self.frees) += 1;
         self.freed.notify_all();
     }
 
+    /// Adjusts the block cache reservation to the used memory.
     fn follow(&self) {
         if let Some(reserved) = &self.reserved {
             reserved.follow(&self.used);

@@ -166,7 +166,9 @@ fn level0_lag(trigger: usize, slowdown: usize) -> usize {
     trigger.saturating_mul(2).min(trigger + quarter)
 }
 
+/// The rate of a column family whose writes are not limited.
 const NORMAL: u64 = u64::MAX;
+/// The rate of a column family whose writes are stopped.
 const STOPPED: u64 = 0;
 
 /// The inputs of stall conditions and paces besides the state of a column family.
@@ -232,7 +234,7 @@ pub(crate) fn cost(bytes: usize, bytes_per_second: u64) -> Duration {
     Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / bytes_per_second)
 }
 
-/// The longest time by which writes may be ahead of the pace, and a write sleeps for it.
+/// The maximum time by which writes may be ahead of the pace, and for which a write sleeps.
 const AHEAD_MAX: Duration = Duration::from_millis(100);
 
 /// The time account of the delayed writes to a column family.

@@ -49,6 +49,7 @@ pub fn xxph3_64(bytes: &[u8]) -> u64 {
     }
 }
 
+/// Hashes an input of 1 to 3 bytes.
 #[inline]
 fn hash_1_to_3(bytes: &[u8]) -> u64 {
     let len = bytes.len();
@@ -59,6 +60,7 @@ fn hash_1_to_3(bytes: &[u8]) -> u64 {
     avalanche((combined ^ (secret(0) & 0xffff_ffff)).wrapping_mul(P1))
 }
 
+/// Hashes an input of 4 to 8 bytes.
 #[inline]
 fn hash_4_to_8(bytes: &[u8]) -> u64 {
     let len = bytes.len();
@@ -67,6 +69,7 @@ fn hash_4_to_8(bytes: &[u8]) -> u64 {
     avalanche((mixed ^ (mixed >> 47)).wrapping_mul(P2))
 }
 
+/// Hashes an input of 9 to 16 bytes.
 #[inline]
 fn hash_9_to_16(bytes: &[u8]) -> u64 {
     let len = bytes.len();
@@ -76,6 +79,7 @@ fn hash_9_to_16(bytes: &[u8]) -> u64 {
     avalanche(sum.wrapping_add(fold(low, high)))
 }
 
+/// Hashes an input of 17 to 128 bytes.
 fn hash_17_to_128(bytes: &[u8]) -> u64 {
     let len = bytes.len();
     let mut sum = (len as u64).wrapping_mul(P1);
@@ -97,6 +101,7 @@ fn hash_17_to_128(bytes: &[u8]) -> u64 {
     avalanche(sum)
 }
 
+/// Hashes an input of 129 to 240 bytes.
 fn hash_129_to_240(bytes: &[u8]) -> u64 {
     let len = bytes.len();
     let first = (0..8).fold((len as u64).wrapping_mul(P1), |sum, i| {
@@ -108,6 +113,7 @@ fn hash_129_to_240(bytes: &[u8]) -> u64 {
     avalanche(rest.wrapping_add(mix(bytes, len - 16, 119)))
 }
 
+/// Hashes an input of more than 240 bytes, in stripes over eight lanes.
 #[cold]
 fn hash_long(bytes: &[u8]) -> u64 {
     let mut lanes = [P32_3, P1, P2, P3, P4, P32_2, P5, P32_1];
@@ -140,6 +146,7 @@ fn accumulate_stripes(lanes: &mut [u64; 8], bytes: &[u8]) {
     }
 }
 
+/// Accumulates a stripe into the lanes, keyed by the secret from offset `key` on.
 #[inline]
 fn accumulate(lanes: &mut [u64; 8], stripe: &[u8; STRIPE_BYTES], key: usize) {
     for (i, lane) in lanes.iter_mut().enumerate() {
@@ -167,6 +174,7 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
+/// Mixes the final bits of a hash, as `XXH3_avalanche`.
 #[inline]
 fn avalanche(mut hash: u64) -> u64 {
     hash ^= hash >> 37;
@@ -174,11 +182,13 @@ fn avalanche(mut hash: u64) -> u64 {
     hash ^ hash >> 32
 }
 
+/// Returns the 64-bit little-endian word of the secret at offset `at`.
 #[inline]
 fn secret(at: usize) -> u64 {
     word(&SECRET, at)
 }
 
+/// Returns the 64-bit little-endian word at offset `at`.
 #[inline]
 fn word(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
@@ -186,6 +196,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
+/// Returns the 32-bit little-endian word at offset `at`, zero-extended.
 #[inline]
 fn word32(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 4];

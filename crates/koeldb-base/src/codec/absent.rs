@@ -13,6 +13,7 @@
 use super::CompressionOptions;
 use crate::error::{Error, ErrorDetail, Result};
 
+/// Returns the `NotSupported` error of a codec that was left out.
 fn missing<T>() -> Result<T> {
     Err(
         Error::not_supported("the codec is not included in this build")
@@ -20,6 +21,7 @@ fn missing<T>() -> Result<T> {
     )
 }
 
+/// The uninhabited encoder of a missing codec.
 pub(super) enum Encoder {}
 
 impl Encoder {
@@ -32,6 +34,7 @@ impl Encoder {
     }
 }
 
+/// The digested dictionary of a missing codec, which is never created.
 pub(super) struct Prepared;
 
 impl Prepared {
@@ -48,6 +51,7 @@ pub(super) fn decompress<D>(_: &[u8], _: D, _: usize) -> Result<Vec<u8>> {
     missing()
 }
 
+/// The uninhabited frame encoder of a missing codec.
 pub(super) enum FrameEncoder {}
 
 impl FrameEncoder {
@@ -60,6 +64,7 @@ impl FrameEncoder {
     }
 }
 
+/// The uninhabited frame decoder of a missing codec.
 pub(super) enum FrameDecoder {}
 
 impl FrameDecoder {
@@ -76,6 +81,7 @@ impl FrameDecoder {
     }
 }
 
+/// Trains no dictionary.
 pub(super) fn train(_: &[u8], _: &[usize], _: usize) -> Option<Vec<u8>> {
     None
 }

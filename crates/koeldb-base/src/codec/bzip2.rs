@@ -11,6 +11,7 @@ use super::CompressionOptions;
 use super::decompressor::reserved;
 use crate::error::{Error, Result};
 
+/// A bzip2 block encoder.
 pub(super) struct Encoder;
 
 impl Encoder {
@@ -18,6 +19,7 @@ impl Encoder {
         Ok(Encoder)
     }
 
+    /// Appends the compressed block to `out`; false if that exceeds `max_bytes`.
     pub(super) fn compress(
         &mut self,
         raw: &[u8],

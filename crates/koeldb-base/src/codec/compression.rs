@@ -161,6 +161,7 @@ impl Compression {
         }
     }
 
+    /// Returns the error for a codec that is not in this build.
     #[cold]
     fn missing(self) -> Error {
         match self.feature() {

@@ -10,6 +10,7 @@ pub struct Compressor {
     encoder: Encoder,
 }
 
+/// The encoder of one codec, with its dictionary and settings.
 enum Encoder {
     None,
     Snappy(snappy::Encoder),

@@ -17,13 +17,16 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The largest plausible ratio of raw to stored bytes for Snappy; beyond it is corruption.
 const SNAPPY_RATIO: u64 = 64;
+/// The largest plausible ratio of raw to stored bytes for LZ4.
 const LZ4_RATIO: u64 = 256;
+/// The largest plausible ratio of raw to stored bytes for zlib.
 const DEFLATE_RATIO: u64 = 1100;
 /// The largest plausible ratio of raw to stored bytes for zstd.
 ///
 /// A block of a frame holds at most 128 KiB and takes at least four bytes: three of header and the
 /// byte that it repeats.
 const ZSTD_RATIO: u64 = (128 << 10) / 4;
+/// The ratio for codecs without a bound.
 const UNBOUNDED: u64 = u64::MAX;
 
 /// Bytes by which a declared size may exceed the ratio, for blocks of a few bytes.
@@ -111,6 +114,7 @@ impl Decompressor {
         }
     }
 
+    /// Returns the dictionary as digested by zstd, on first use; `None` without a dictionary.
     fn prepared(&self) -> Result<Option<&zstd::Prepared>> {
         let Some(dictionary) = &self.dictionary else {
             return Ok(None);
@@ -137,6 +141,7 @@ fn declared_size(mut stored: &[u8], ratio: u64, max_bytes: usize) -> Result<(usi
     Ok((bytes, stored))
 }
 
+/// Checks the declared raw size of a block against the limit and the codec's highest ratio.
 fn checked_size(declared: u64, stored: usize, ratio: u64, max_bytes: usize) -> Result<usize> {
     let reachable = (stored as u64)
         .saturating_mul(ratio)

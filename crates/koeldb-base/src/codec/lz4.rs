@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 /// The length of LZ4's shortest match: a shorter dictionary is of no use to the encoder.
 const MATCH_BYTES_MIN: usize = 4;
 
+/// An LZ4 block encoder.
 pub(super) struct Encoder {
     dictionary: Vec<u8>,
 }
@@ -25,6 +26,7 @@ impl Encoder {
         })
     }
 
+    /// Appends the compressed block to `out`; always returns true.
     pub(super) fn compress(&mut self, raw: &[u8], _: usize, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         let room = block::get_maximum_output_size(raw.len());
@@ -41,6 +43,7 @@ impl Encoder {
     }
 }
 
+/// Decompresses a block of at most `raw_bytes` bytes.
 pub(super) fn decompress(stored: &[u8], dictionary: &[u8], raw_bytes: usize) -> Result<Vec<u8>> {
     let mut raw = zeroed(raw_bytes)?;
     let len = if dictionary.is_empty() {

@@ -28,6 +28,7 @@ thread_local! {
     static INFLATE: RefCell<Inflate> = RefCell::new(Inflate::new(false, 15));
 }
 
+/// An encoder of raw deflate streams, without zlib header, as RocksDB writes them.
 pub(super) struct Encoder {
     config: DeflateConfig,
     deflate: Deflate,
@@ -59,6 +60,7 @@ impl Encoder {
         })
     }
 
+    /// Appends the compressed block, even one beyond `max_bytes`; false if it is incomplete.
     pub(super) fn compress(
         &mut self,
         raw: &[u8],
@@ -94,6 +96,7 @@ impl Encoder {
     }
 }
 
+/// Decompresses a raw deflate stream of at most `raw_bytes` bytes.
 pub(super) fn decompress(stored: &[u8], dictionary: &[u8], raw_bytes: usize) -> Result<Vec<u8>> {
     let mut raw = zeroed(raw_bytes)?;
     let mut decode = |inflate: &mut Inflate| {

@@ -27,6 +27,7 @@ thread_local! {
     static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
 }
 
+/// A zstd block encoder, with the dictionary and settings loaded.
 pub(super) struct Encoder(CCtx<'static>);
 
 impl Encoder {
@@ -48,6 +49,7 @@ impl Encoder {
         Ok(Encoder(context))
     }
 
+    /// Appends the compressed block to `out`; false if that exceeds `max_bytes`.
     pub(super) fn compress(
         &mut self,
         raw: &[u8],
@@ -74,6 +76,7 @@ impl Encoder {
 pub(super) struct Prepared(DDict<'static>);
 
 impl Prepared {
+    /// Digests a dictionary, trained or raw.
     pub(super) fn new(dictionary: &[u8]) -> Result<Self> {
         DDict::try_create(dictionary)
             .map(Prepared)
@@ -81,6 +84,7 @@ impl Prepared {
     }
 }
 
+/// Decompresses a block of at most `raw_bytes` bytes.
 pub(super) fn decompress(
     stored: &[u8],
     dictionary: Option<&Prepared>,
@@ -114,6 +118,7 @@ impl FrameEncoder {
         Ok(FrameEncoder(context))
     }
 
+    /// Appends one complete frame, with checksum, to `out`.
     pub(super) fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         out.reserve(zstd_safe::compress_bound(raw.len()));
@@ -144,6 +149,7 @@ impl FrameDecoder {
         Ok(FrameDecoder(context))
     }
 
+    /// Discards the unfinished frame, if any.
     pub(super) fn reset(&mut self) -> Result<()> {
         self.0.reset(ResetDirective::SessionOnly).map_err(damaged)?;
         Ok(())
@@ -194,15 +200,18 @@ pub(super) fn train(samples: &[u8], sample_bytes: &[usize], max_bytes: usize) ->
     Some(dictionary)
 }
 
+/// Whether a zstd error code means that the destination is too small.
 fn is_too_small(code: usize) -> bool {
     let too_small = ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall as u32;
     code.wrapping_neg() as u64 == u64::from(too_small)
 }
 
+/// Returns the `Corruption` error for a zstd error code.
 fn damaged(code: usize) -> Error {
     Error::corruption(format!("zstd frame: {}", zstd_safe::get_error_name(code)))
 }
 
+/// Returns the `InvalidArgument` error for a zstd error code.
 fn refused(code: usize) -> Error {
     Error::invalid_argument(format!("zstd: {}", zstd_safe::get_error_name(code)))
 }

@@ -1,26 +1,26 @@
 //! The tombstones of a sorted run: those of its tables, each truncated to its table.
 //!
-//! A scan that asks for one key after another needs a search only where the answer changes:
-//! [`Coverage`] says up to which keys it holds in both directions.
+//! A scan needs a search only where the covering tombstone changes: a [`Coverage`] includes the
+//! range of keys, in both directions, for which it holds.
 
 use std::sync::Arc;
 
 use super::{Border, Fragment, FragmentedTombstones};
 use crate::key::{MAX_SEQNO, SeqNo, ValueType, encode_into};
 
-/// The newest visible tombstone over a range of keys.
+/// The newest visible tombstone over a key, and the range of keys for which it is the newest.
 #[derive(Clone, Copy, Debug)]
 pub struct Coverage<'t> {
-    /// Its sequence number; 0 if there is none.
+    /// The sequence number of the tombstone; 0 if there is none.
     pub seqno: SeqNo,
-    /// The start of the keys for which that holds; `None` for no limit.
+    /// The start of the range of keys for which `seqno` holds; `None` for no bound.
     since: Option<Border<'t>>,
-    /// Their end.
+    /// The end of that range; `None` for no bound.
     until: Option<Border<'t>>,
 }
 
 impl<'t> Coverage<'t> {
-    /// No tombstone over any key.
+    /// Returns the coverage without a tombstone, which holds for all keys.
     #[must_use]
     pub fn none() -> Self {
         Coverage {
@@ -30,7 +30,7 @@ impl<'t> Coverage<'t> {
         }
     }
 
-    /// The newest tombstone of both, and the keys for which both hold.
+    /// Combines two coverages: the newer tombstone, for the keys for which both coverages hold.
     #[must_use]
     pub fn and(self, order: &crate::KeyOrder, other: Coverage<'t>) -> Self {
         let later = |a: Border<'t>, b: Border<'t>| match a.compare(order, b).is_lt() {
@@ -54,7 +54,7 @@ impl<'t> Coverage<'t> {
         }
     }
 
-    /// Copies the range of keys.
+    /// Copies the range of keys for which the coverage holds.
     #[must_use]
     pub fn range(&self) -> CoveredRange {
         let copy = |border: Border<'_>| (border.key.to_vec(), border.is_behind);
@@ -72,6 +72,7 @@ pub struct CoveredRange {
     until: Option<(Vec<u8>, bool)>,
 }
 
+/// Borrows a copied border: its key, and whether it is behind the entries of the key.
 fn border(of: &(Vec<u8>, bool)) -> Border<'_> {
     Border {
         key: &of.0,
@@ -94,7 +95,7 @@ impl CoveredRange {
 /// The tombstones of a sorted run.
 #[derive(Clone, Debug)]
 pub struct RunTombstones {
-    /// Not empty, in key order; neighbours have at most one key in common.
+    /// The tombstones of each table that has any, in key order; neighbours share at most one key.
     lists: Arc<[Arc<FragmentedTombstones>]>,
 }
 
@@ -139,7 +140,7 @@ impl RunTombstones {
         coverage
     }
 
-    /// The index of the first list that ends behind `key`.
+    /// Returns the index of the first list whose tombstones end after `key`.
     fn first_behind(&self, key: Border<'_>) -> usize {
         self.lists.partition_point(|list| {
             let ends_before = |end: Border<'_>| end.compare(&list.order, key).is_le();
@@ -147,8 +148,10 @@ impl RunTombstones {
         })
     }
 
-    /// Writes the position behind the tombstones over `user_key` that are visible at `snapshot`, and
-    /// behind all that follow without a gap, for a seek. Returns whether there is one.
+    /// Writes the seek target past the tombstones that cover `user_key` at `snapshot`.
+    ///
+    /// It is also past all tombstones that follow without a gap. Returns `false` if none covers
+    /// the key.
     pub fn seek_behind(&self, user_key: &[u8], snapshot: SeqNo, target: &mut Vec<u8>) -> bool {
         let key = Border::before(user_key);
         let order = &self.lists[0].order;
@@ -169,9 +172,10 @@ impl RunTombstones {
         end.inspect(|&end| write_position(end, target)).is_some()
     }
 
-    /// Writes the position before the tombstones over `user_key` that are visible at `snapshot`, and
-    /// before all that precede them without a gap, for a backward seek. Returns whether there is
-    /// one.
+    /// Writes the backward seek target before the tombstones that cover `user_key` at `snapshot`.
+    ///
+    /// It is also before all tombstones that precede them without a gap. Returns `false` if none
+    /// covers the key.
     pub fn seek_before(&self, user_key: &[u8], snapshot: SeqNo, target: &mut Vec<u8>) -> bool {
         let key = Border::behind(user_key);
         let order = &self.lists[0].order;
@@ -229,14 +233,17 @@ impl Fragment {
 }
 
 impl FragmentedTombstones {
+    /// The border at which the first fragment begins.
     fn start(&self) -> Option<Border<'_>> {
         self.fragments.first().map(Fragment::from)
     }
 
+    /// The border at which the last fragment ends.
     fn end(&self) -> Option<Border<'_>> {
         self.fragments.last().map(Fragment::to)
     }
 
+    /// Returns the newest tombstone over a position visible at `snapshot`, and its extent.
     fn coverage(&self, key: Border<'_>, snapshot: SeqNo) -> Coverage<'_> {
         let behind = self
             .fragments

@@ -11,6 +11,7 @@ pub const BUCKET_LIMITS: [u64; BUCKET_COUNT] = limits();
 /// The first bucket for values of each bit length, indexed by that length.
 const FIRST_OF_BITS: [usize; 65] = first_of_bits();
 
+/// Computes the upper limits of the buckets, as RocksDB's `HistogramBucketMapper`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -36,6 +37,7 @@ const fn limits() -> [u64; BUCKET_COUNT] {
     limits
 }
 
+/// Computes, for each bit length, the first bucket that may hold a value of that length.
 const fn first_of_bits() -> [usize; 65] {
     let mut first = [0; 65];
     let mut bits = 1;

@@ -8,7 +8,7 @@ pub enum StatsLevel {
     DisableAll = 0,
     /// Tickers.
     ExceptHistogramOrTimers = 1,
-    /// Tickers, and histograms of other things than times.
+    /// Tickers, and histograms of quantities other than times.
     ExceptTimers = 2,
     /// All of them. The engine has no times of locks or of single blocks, which later levels of
     /// RocksDB add.

@@ -37,11 +37,13 @@ impl Slot {
         }
     }
 
+    /// Adds to a ticker.
     #[inline]
     pub(super) fn add(&self, ticker: Ticker, count: u64) {
         add(&self.tickers[ticker.index()], count);
     }
 
+    /// Records a value in a histogram, which the first value allocates.
     #[inline]
     pub(super) fn record(&self, kind: HistogramKind, value: u64) {
         self.histograms[kind.index()]
@@ -54,6 +56,7 @@ impl Slot {
         self.retired.load(Ordering::Relaxed)
     }
 
+    /// Marks the slot as retired by a reset; its thread then creates a new one.
     pub(super) fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
     }
@@ -81,6 +84,7 @@ impl Cells {
         }
     }
 
+    /// Records a value; only the thread that owns the slot calls this.
     #[expect(clippy::cast_precision_loss, reason = "for a standard deviation")]
     fn record(&self, value: u64) {
         if value < self.min.load(Ordering::Relaxed) {
@@ -97,6 +101,7 @@ impl Cells {
         add(&self.buckets[bucket_of(value)], 1);
     }
 
+    /// Loads the histogram; concurrent records may be included in part.
     fn load(&self) -> HistogramData {
         let buckets = std::array::from_fn(|i| self.buckets[i].load(Ordering::Relaxed));
         HistogramData {

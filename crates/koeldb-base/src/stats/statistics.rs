@@ -17,10 +17,11 @@ pub struct Statistics {
     shared: Arc<Shared>,
 }
 
+/// The state shared by the clones of a statistics object.
 struct Shared {
     /// The [`StatsLevel`].
     level: AtomicU8,
-    /// Apart from the level, which each count reads.
+    /// The slots and totals, on cache lines apart from the level, which each count reads.
     registry: Padded<Mutex<Registry>>,
 }
 
@@ -33,6 +34,7 @@ impl Default for Shared {
     }
 }
 
+/// The slots from which totals are computed.
 #[derive(Default)]
 struct Registry {
     /// The slots of living threads.
@@ -71,6 +73,7 @@ impl Drop for Membership {
 }
 
 thread_local! {
+    /// The slots of this thread, one for each [`Statistics`] that it counts in.
     static MEMBERSHIPS: RefCell<Vec<Membership>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -168,6 +171,7 @@ impl Statistics {
         registry.ended = Totals::default();
     }
 
+    /// Passes this thread's slot to `count`, joining the statistics on first use.
     #[inline]
     fn with_slot(&self, count: impl FnOnce(&Slot)) {
         let address = Arc::as_ptr(&self.shared);
@@ -222,6 +226,7 @@ impl fmt::Display for Statistics {
     }
 }
 
+/// The sums of tickers and histograms over slots.
 #[derive(Clone, Debug)]
 struct Totals {
     tickers: [u64; Ticker::COUNT],
@@ -238,6 +243,7 @@ impl Default for Totals {
 }
 
 impl Totals {
+    /// Adds the counts of a slot.
     fn add(&mut self, slot: &Slot) {
         for ticker in Ticker::all() {
             let total = &mut self.tickers[ticker.index()];

@@ -159,6 +159,7 @@ impl<T: ?Sized> Clone for Weak<T> {
     }
 }
 
+/// Adds the read-modify-write of a dropped reference to `value`.
 fn add_drop<T: ?Sized>(value: *const T) {
     let event = Event::Rmw(value.cast::<()>().addr());
     record::add(event, Site::Drop(::std::any::type_name::<T>()));

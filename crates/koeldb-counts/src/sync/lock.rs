@@ -17,7 +17,7 @@ fn add_lock<T: ?Sized>(object: *const T) {
     record::add_rmw(object);
 }
 
-/// Locks at once or after a wait, which is counted.
+/// Returns the guard of `attempt`, or that of `wait` if the lock is held; counts lock and wait.
 #[track_caller]
 fn lock_or_wait<T: ?Sized, G>(
     object: *const T,
@@ -182,6 +182,7 @@ impl Condvar {
         Condvar(sync::Condvar::new())
     }
 
+    /// Counts a park, and two read-modify-writes of the variable for the mutex's unlock and lock.
     #[track_caller]
     fn add_wait(&self) {
         record::add_call(Event::Park);
@@ -189,6 +190,7 @@ impl Condvar {
         record::add_rmw(self);
     }
 
+    /// Counts a wake, and one read-modify-write of the variable.
     #[track_caller]
     fn add_wake(&self) {
         record::add_call(Event::Wake);

@@ -26,6 +26,7 @@ impl<T> OnceLock<T> {
         self.0.get()
     }
 
+    /// Counts the two read-modify-writes of a set, unless the cell is set already.
     #[track_caller]
     fn add_set(&self) {
         if self.0.get().is_none() {

@@ -44,6 +44,7 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Returns the operating system's error for the failure.
     #[cfg(unix)]
     pub(super) fn to_io(self) -> io::Error {
         io::Error::from_raw_os_error(match self {
@@ -62,6 +63,7 @@ impl Failure {
         })
     }
 
+    /// Returns the nearest portable error for the failure.
     #[cfg(not(unix))]
     pub(super) fn to_io(self) -> io::Error {
         io::Error::from(match self {
@@ -80,7 +82,7 @@ impl Failure {
     }
 }
 
-/// The effect on a call that a rule strikes. An action that does not apply to a call has no effect.
+/// The fault that a rule injects into a call; none if the action does not apply to the call.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum FaultAction {
@@ -98,9 +100,9 @@ pub enum FaultAction {
     FlipReadBits(u32),
     /// The given number of bits in the appended bytes are flipped.
     FlipWrittenBits(u32),
-    /// A sync succeeds without effect: a lie that tests must detect.
+    /// A sync reports success without making anything durable.
     DropSync,
-    /// The call takes this much longer. Other rules may strike it too.
+    /// The call takes this much longer. Other rules may also inject faults into it.
     Delay(Duration),
     /// The calling thread panics.
     Panic,
@@ -127,6 +129,7 @@ impl fmt::Debug for FaultAction {
 }
 
 impl FaultAction {
+    /// Whether the action applies to an operation.
     fn suits(&self, operation: Operation) -> bool {
         match self {
             FaultAction::Fail(_)
@@ -148,6 +151,7 @@ impl FaultAction {
     }
 }
 
+/// The occurrences among the matching calls at which a rule injects its fault.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum When {
     Nth(u64),
@@ -256,34 +260,37 @@ impl FaultRule {
         self
     }
 
-    /// Strikes only the `n`-th matching call, counted from 1.
+    /// Injects the fault only into the `n`-th matching call, counted from 1.
     #[must_use]
     pub fn nth(mut self, n: u64) -> Self {
         self.when = When::Nth(n);
         self
     }
 
-    /// Strikes the `n`-th matching call, counted from 1, and all later ones.
+    /// Injects the fault into the `n`-th matching call, counted from 1, and all later ones.
     #[must_use]
     pub fn from_nth(mut self, n: u64) -> Self {
         self.when = When::From(n);
         self
     }
 
-    /// Strikes each matching call with this probability in a million, seeded by the file system.
+    /// Injects the fault into each matching call with this probability in a million.
+    ///
+    /// The seed of the file system decides.
     #[must_use]
     pub fn chance(mut self, per_million: u32) -> Self {
         self.when = When::Chance { per_million };
         self
     }
 
-    /// Strikes at most this many times.
+    /// Injects the fault at most this many times.
     #[must_use]
     pub fn limit(mut self, times: u64) -> Self {
         self.limit = times;
         self
     }
 
+    /// Whether the rule matches a call, regardless of its occurrences.
     pub(super) fn matches(&self, call: &Call<'_>) -> bool {
         (self.operations.is_empty() || self.operations.contains(&call.operation))
             && self.action.suits(call.operation)
@@ -295,6 +302,7 @@ impl FaultRule {
                 .is_none_or(|flag| flag.load(Ordering::Acquire))
     }
 
+    /// Whether a path has the suffix and the kind of file that the rule requests.
     fn matches_path(&self, path: &Path) -> bool {
         let suffix = self
             .suffix

@@ -26,10 +26,12 @@ impl MemoryFile {
         }
     }
 
+    /// Locks the content for reading.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Content> {
         self.content.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the content for writing.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Content> {
         self.content.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -42,12 +44,14 @@ pub(super) struct PendingChange {
     pub(super) change: Change,
 }
 
+/// A change of a file's content.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Write { offset: u64, bytes: Vec<u8> },
     SetLen(u64),
 }
 
+/// The visible and the durable content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     /// The content that readers see. Crash images share it until either side changes it.
@@ -76,6 +80,7 @@ impl Content {
         self.bytes.len() as u64
     }
 
+    /// Applies an unsynced change, keeping the bytes that it replaces.
     pub(super) fn change(&mut self, sequence: u64, change: Change) {
         let (from, until) = match &change {
             Change::Write { offset, bytes } => (to_usize(*offset), to_usize(*offset) + bytes.len()),
@@ -88,6 +93,7 @@ impl Content {
         self.pending.push(PendingChange { sequence, change });
     }
 
+    /// Makes all pending changes durable.
     pub(super) fn sync(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -100,6 +106,7 @@ impl Content {
 }
 
 impl Change {
+    /// Applies the change to an image of the file.
     pub(super) fn apply(&self, image: &mut Vec<u8>) {
         match self {
             Change::Write { offset, bytes } => put(image, to_usize(*offset), bytes),

@@ -18,11 +18,11 @@ use crate::random::Random;
 /// The choice of the unsynced bytes and directory operations that survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SurvivalPolicy {
-    /// No unsynced change survives. (S1)
+    /// No unsynced change survives.
     Strict,
-    /// Every change survives, as after the death of the process alone. (S2)
+    /// Every change survives, as after a crash of the process alone.
     Generous,
-    /// Unsynced pages and directory operations survive at random. (S3)
+    /// Unsynced pages and directory operations survive at random.
     ///
     /// Each page of `unit_bytes` with unsynced bytes, and each directory operation, survives with
     /// probability `percent`.
@@ -33,19 +33,19 @@ pub enum SurvivalPolicy {
         percent: u8,
     },
     /// All operations before a random one survive; that one is cut at a random byte if it is a
-    /// write. (S4)
+    /// write.
     TornPrefix,
-    /// Files have their lengths, but zeros in place of unsynced bytes; all entries survive. (S5)
+    /// Files have their lengths, but zeros in place of unsynced bytes; all entries survive.
     LengthFirst,
-    /// No unsynced bytes survive, all entries do. (S6)
+    /// No unsynced bytes survive, but all directory entries do.
     EntriesWithoutData,
-    /// All bytes survive, no unsynced entries do. (S7)
+    /// All bytes survive, but no unsynced directory entries do.
     DataWithoutEntries,
     /// The unsynced bytes of files newer than a random one survive, those of older files do not;
-    /// entries survive at random. (S8)
+    /// entries survive at random.
     Reordered,
     /// Where a file was truncated and extended again, unsynced bytes show the former content; other
-    /// bytes survive; entries survive at random. (S9)
+    /// bytes survive; entries survive at random.
     StaleReuse,
 }
 
@@ -99,6 +99,7 @@ struct Survival {
 }
 
 impl Survival {
+    /// Draws the random choices of a policy for the present state.
     fn new(state: &TreeState, policy: SurvivalPolicy, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let files = dirty_files(state);
@@ -123,6 +124,7 @@ impl Survival {
         }
     }
 
+    /// Whether the directory operation with this sequence number survives.
     fn keeps_entry(&mut self, sequence: u64) -> bool {
         match self.policy {
             SurvivalPolicy::Strict | SurvivalPolicy::DataWithoutEntries => false,
@@ -135,6 +137,7 @@ impl Survival {
         }
     }
 
+    /// Returns the content of a file that survives.
     fn content(&mut self, file: &MemoryFile) -> Arc<Vec<u8>> {
         let content = file.read();
         if content.pending.is_empty() {
@@ -210,6 +213,7 @@ fn over_unsynced(
     Arc::new(image)
 }
 
+/// Returns the content with all changes before `torn_at`, and a prefix of that one.
 fn torn(content: &Content, torn_at: u64, random: &mut Random) -> Vec<u8> {
     let mut image = content.synced.to_vec();
     for pending in &content.pending {
@@ -225,6 +229,7 @@ fn torn(content: &Content, torn_at: u64, random: &mut Random) -> Vec<u8> {
     image
 }
 
+/// Returns the synced content with a random choice of the unsynced pages.
 fn pages(content: &Content, unit: u64, percent: u64, random: &mut Random) -> Vec<u8> {
     let mut image = content.synced.to_vec();
     let mut dirty = BTreeSet::new();

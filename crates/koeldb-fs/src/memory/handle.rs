@@ -22,6 +22,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
+    /// Makes the content of the file durable.
     fn sync(&self, path: &Path) -> Result<()> {
         let _state = self.system.mutate("sync", path)?;
         self.file.write().sync();
@@ -37,6 +38,7 @@ impl Drop for Handle {
     }
 }
 
+/// A file in memory that is open for random reads.
 #[derive(Debug)]
 pub(super) struct MemoryRandomAccessFile {
     pub(super) handle: Handle,
@@ -155,6 +157,7 @@ impl FileSync for MemorySync {
     }
 }
 
+/// A lock on a path in memory, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct MemoryLock {
     pub(super) system: MemoryFileSystem,

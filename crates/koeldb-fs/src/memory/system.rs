@@ -33,6 +33,7 @@ pub struct MemoryFileSystem {
     shared: Arc<Shared>,
 }
 
+/// The state shared by the clones of a file system.
 struct Shared {
     clock: Arc<dyn Clock>,
     /// Whether the simulated machine has crashed; set under the lock, loaded without it.
@@ -40,6 +41,7 @@ struct Shared {
     state: Mutex<TreeState>,
 }
 
+/// Returns the error of an operation after the crash.
 fn crashed(operation: &'static str, path: &Path) -> Error {
     Error::io(
         io::Error::other("the simulated machine has crashed"),
@@ -61,6 +63,7 @@ impl MemoryFileSystem {
         Self::with_state(clock, TreeState::new())
     }
 
+    /// Creates a file system in this state, not crashed.
     fn with_state(clock: Arc<dyn Clock>, state: TreeState) -> Self {
         MemoryFileSystem {
             shared: Arc::new(Shared {
@@ -134,6 +137,7 @@ impl MemoryFileSystem {
         self.state().bytes_used
     }
 
+    /// Locks the state.
     pub(super) fn state(&self) -> MutexGuard<'_, TreeState> {
         self.shared
             .state
@@ -141,6 +145,7 @@ impl MemoryFileSystem {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Fails if the simulated machine has crashed.
     pub(super) fn check(&self, operation: &'static str, path: &Path) -> Result<()> {
         if self.has_crashed() {
             return Err(crashed(operation, path));
@@ -148,6 +153,7 @@ impl MemoryFileSystem {
         Ok(())
     }
 
+    /// Locks the state for an operation that changes nothing.
     fn inspect(&self, operation: &'static str, path: &Path) -> Result<MutexGuard<'_, TreeState>> {
         let state = self.state();
         self.check(operation, path)?;
@@ -178,6 +184,7 @@ impl MemoryFileSystem {
         self.inspect(operation, path)
     }
 
+    /// Creates a handle, which counts as an open file.
     pub(super) fn handle(&self, file: Arc<MemoryFile>) -> Handle {
         file.handles.fetch_add(1, Ordering::Relaxed);
         Handle {
@@ -186,6 +193,7 @@ impl MemoryFileSystem {
         }
     }
 
+    /// Creates a buffered writer that appends to a file.
     fn writer(
         &self,
         file: Arc<MemoryFile>,

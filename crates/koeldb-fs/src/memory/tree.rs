@@ -42,6 +42,7 @@ pub(super) struct TreeState {
     pub(super) files_used: u64,
 }
 
+/// A file, or a directory by its id.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     File(Arc<MemoryFile>),
@@ -57,6 +58,7 @@ impl Node {
     }
 }
 
+/// The visible and the durable entries of a directory.
 #[derive(Debug, Default)]
 pub(super) struct Directory {
     /// The visible entries.
@@ -81,6 +83,7 @@ pub(super) struct EntryChange {
 }
 
 impl EntryChange {
+    /// Applies the change to the entries of its directory.
     pub(super) fn apply(&self, entries: &mut BTreeMap<OsString, Node>) {
         match &self.target {
             Some(node) => entries.insert(self.name.clone(), node.clone()),
@@ -96,6 +99,7 @@ pub(super) struct EntryName {
 }
 
 impl EntryName {
+    /// Creates the change that makes the entry lead to `target`; `None` removes it.
     pub(super) fn to(&self, target: Option<Node>) -> EntryChange {
         EntryChange {
             directory: self.directory,
@@ -105,10 +109,12 @@ impl EntryName {
     }
 }
 
+/// Returns an I/O error of a kind for an operation on a path.
 pub(super) fn failed(kind: io::ErrorKind, operation: &'static str, path: &Path) -> Error {
     Error::io(io::Error::from(kind), operation, path)
 }
 
+/// Splits a path into names, resolving `.` and `..` without the tree.
 pub(super) fn components(path: &Path) -> Vec<&OsStr> {
     let mut names = Vec::new();
     for component in path.components() {
@@ -124,6 +130,7 @@ pub(super) fn components(path: &Path) -> Vec<&OsStr> {
 }
 
 impl TreeState {
+    /// Creates the state with only an empty root directory.
     pub(super) fn new() -> Self {
         TreeState {
             directories: BTreeMap::from([(ROOT, Directory::default())]),
@@ -141,16 +148,19 @@ impl TreeState {
         }
     }
 
+    /// Returns the sequence number for the next change.
     pub(super) fn sequence(&mut self) -> u64 {
         self.next_sequence += 1;
         self.next_sequence
     }
 
+    /// Returns an unused id for a file or directory.
     pub(super) fn id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id - 1
     }
 
+    /// Returns the visible entry at a place.
     pub(super) fn entry(&self, place: &EntryName) -> Option<&Node> {
         self.directories
             .get(&place.directory)?
@@ -158,6 +168,7 @@ impl TreeState {
             .get(&place.name)
     }
 
+    /// Follows names from the root directory.
     pub(super) fn walk(&self, names: &[&OsStr]) -> Result<Node, io::ErrorKind> {
         let mut node = Node::Directory(ROOT);
         for &name in names {
@@ -174,11 +185,13 @@ impl TreeState {
         Ok(node)
     }
 
+    /// Returns the file or directory at a path; `operation` is named in the error.
     pub(super) fn find(&self, path: &Path, operation: &'static str) -> Result<Node> {
         self.walk(&components(path))
             .map_err(|kind| failed(kind, operation, path))
     }
 
+    /// Returns the file at a path; fails with `IsADirectory` for a directory.
     pub(super) fn find_file(
         &self,
         path: &Path,
@@ -190,6 +203,7 @@ impl TreeState {
         }
     }
 
+    /// Returns the id of the directory at a path; fails with `NotADirectory` for a file.
     pub(super) fn find_directory(&self, path: &Path, operation: &'static str) -> Result<u64> {
         match self.find(path, operation)? {
             Node::Directory(id) => Ok(id),
@@ -239,6 +253,7 @@ impl TreeState {
         }
     }
 
+    /// Creates an empty file at a place, within the limit on files.
     pub(super) fn create_file(
         &mut self,
         place: &EntryName,
@@ -309,6 +324,7 @@ impl TreeState {
         Ok(())
     }
 
+    /// Returns the number of bytes that may still be written.
     pub(super) fn free_bytes(&self) -> u64 {
         self.byte_budget
             .unwrap_or(UNLIMITED_BYTES)

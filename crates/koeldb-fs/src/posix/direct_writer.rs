@@ -40,6 +40,7 @@ pub(super) fn direct_writer(
     Ok(Box::new(BufferedFile::new(sink, 0)))
 }
 
+/// A file written with direct I/O, through an aligned buffer of its end.
 #[derive(Debug)]
 struct DirectSink {
     file: PosixSink,

@@ -33,6 +33,7 @@ use crate::origin::Origin;
 /// Record locks do not exclude their own process.
 static LOCKED: Mutex<Option<Locked>> = Mutex::new(None);
 
+/// The files that this process has locked, by device and inode.
 #[derive(Debug)]
 struct Locked {
     /// A forked child holds none of the locks of its parent.
@@ -40,6 +41,7 @@ struct Locked {
     files: BTreeSet<(u64, u64)>,
 }
 
+/// Passes the locked files of this process to `use_files`, under a mutex.
 fn with_locked_files<T>(use_files: impl FnOnce(&mut BTreeSet<(u64, u64)>) -> T) -> T {
     // No code panics while it is held, and the set is never partially changed.
     let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,6 +65,7 @@ pub(super) struct PosixLock {
 impl FileLock for PosixLock {}
 
 impl PosixLock {
+    /// Locks the file or directory at `path`; fails if any process holds the lock.
     pub(super) fn take(path: &Path) -> Result<Self> {
         with_locked_files(|locked| Self::take_beside(path, locked))
     }
@@ -155,12 +158,14 @@ impl Drop for PosixLock {
     }
 }
 
+/// Returns the error for a lock held by another user.
 fn held(path: &Path, by: &str) -> Error {
     Error::with_kind(ErrorKind::IoError, format!("the lock is held {by}"))
         .with_detail(ErrorDetail::LockHeld)
         .in_file(path, None, "lock")
 }
 
+/// Whether an error of `fcntl` means that another process holds the lock.
 fn is_held(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(code) if code == libc::EAGAIN || code == libc::EACCES)
 }
@@ -206,6 +211,7 @@ fn whole_file(kind: i32) -> libc::flock {
     lock
 }
 
+/// Locks or unlocks the whole file, without waiting.
 fn set_record_lock(file: &File, kind: i32) -> io::Result<()> {
     let lock = whole_file(kind);
     // SAFETY: the descriptor is open, and the command reads one `flock` through the pointer.

@@ -18,16 +18,20 @@ use crate::aligned::{AlignedBuffer, DIRECT_ALIGNMENT};
 use crate::file::MappedPages;
 use crate::file::{AccessHint, RandomAccessFile};
 
+/// The flag of `open` that bypasses the page cache.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 pub(super) const DIRECT_FLAG: i32 = libc::O_DIRECT;
+/// No flag of `open`: `set_uncached` bypasses the page cache where possible.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 pub(super) const DIRECT_FLAG: i32 = 0;
 
+/// Disables the page cache for a file, for platforms without `O_DIRECT`.
 #[cfg(target_vendor = "apple")]
 fn set_uncached(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fcntl_nocache(file, true)?)
 }
 
+/// Does nothing: the flag [`DIRECT_FLAG`] bypasses the page cache.
 #[cfg(not(target_vendor = "apple"))]
 #[expect(
     clippy::unnecessary_wraps,
@@ -48,9 +52,11 @@ fn advise(file: &File, hint: AccessHint) {
     let _ = rustix::fs::fadvise(file, 0, None, advice);
 }
 
+/// Does nothing: the system takes no such advice.
 #[cfg(target_vendor = "apple")]
 fn advise(_file: &File, _hint: AccessHint) {}
 
+/// Requests readahead of a range; failures are ignored.
 #[cfg(not(target_vendor = "apple"))]
 fn will_need(file: &File, offset: u64, len: u64) {
     if let Some(len) = std::num::NonZeroU64::new(len) {
@@ -58,6 +64,7 @@ fn will_need(file: &File, offset: u64, len: u64) {
     }
 }
 
+/// Requests readahead of a range; failures are ignored.
 #[cfg(target_vendor = "apple")]
 fn will_need(file: &File, offset: u64, len: u64) {
     let _ = rustix::fs::fcntl_rdadvise(file, offset, len);
@@ -114,6 +121,7 @@ pub(super) struct PlainFile {
 }
 
 impl PlainFile {
+    /// Wraps an open file of `len` bytes, and advises the system of the access pattern.
     pub(super) fn new(file: File, path: &Path, len: u64, hint: AccessHint) -> Self {
         advise(&file, hint);
         PlainFile {
@@ -168,6 +176,7 @@ impl DirectFile {
         })
     }
 
+    /// Reads an aligned range into an aligned buffer; returns the bytes read.
     fn read_aligned(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         read_fully(&self.file, &self.path, offset, buffer, DIRECT_ALIGNMENT)
     }
@@ -228,6 +237,7 @@ pub(super) struct MappedFile {
 }
 
 impl MappedFile {
+    /// Maps the first `len` bytes of a file.
     pub(super) fn new(file: &File, path: &Path, len: u64) -> Result<Self> {
         let mut options = memmap2::MmapOptions::new();
         options.len(to_usize(len));

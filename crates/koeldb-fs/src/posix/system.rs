@@ -199,6 +199,7 @@ fn entry_kind(file_type: fs::FileType) -> EntryKind {
     }
 }
 
+/// Returns the device and inode numbers of a file.
 pub(super) fn identity(metadata: &fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }

@@ -30,6 +30,7 @@ pub(crate) fn process_usage() -> Option<ProcessUsage> {
     })
 }
 
+/// Converts a time value; `None` if it is negative.
 fn duration(time: libc::timeval) -> Option<Duration> {
     let seconds = u64::try_from(time.tv_sec).ok()?;
     let micros = u64::try_from(time.tv_usec).ok()?;

@@ -118,6 +118,7 @@ impl FileSync for PosixSync {
     }
 }
 
+/// Syncs a file: `all` metadata, or only what reading the data needs.
 fn sync(file: &File, all: bool, path: &Path) -> Result<()> {
     let _timer = perf::timer(PerfMetric::FsyncNanos);
     let result = match all {
@@ -128,6 +129,7 @@ fn sync(file: &File, all: bool, path: &Path) -> Result<()> {
 }
 
 impl PosixSink {
+    /// Creates the sink of a file written up to `len`, and preallocates space.
     pub(super) fn new(
         file: File,
         path: &Path,
@@ -182,6 +184,7 @@ impl PosixSink {
         self.preallocated = until;
     }
 
+    /// Notes the end of the preallocation, which this system does not support.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(super) fn preallocate(&mut self, end: u64) {
         self.preallocated = end;
@@ -235,6 +238,7 @@ impl PosixSink {
         self.sync_range(begin, strict_bytes_per_sync)
     }
 
+    /// Starts writing dirty pages back from `begin` on; `waits` waits for earlier ones first.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn sync_range(&self, begin: u64, waits: bool) -> io::Result<()> {
         let (Ok(offset), Ok(len)) = (
@@ -266,6 +270,7 @@ impl PosixSink {
         }
     }
 
+    /// Does nothing: the system has no `sync_file_range`.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn sync_range(&self, _begin: u64, _waits: bool) -> io::Result<()> {
         Ok(())

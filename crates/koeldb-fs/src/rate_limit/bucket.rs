@@ -1,8 +1,8 @@
 //! The tokens of a rate limiter, and the queues of requests that wait for them.
 //!
 //! Tokens are counted in bytes times nanoseconds per second, so that accruing them rounds nothing
-//! away. A request at the head of a queue takes what there is; tokens are therefore left only while
-//! all queues are empty.
+//! away. A request at the head of a queue takes the available tokens; these are therefore left only
+//! while all queues are empty.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,6 +29,7 @@ pub(super) struct Totals {
     pub(super) requests: u64,
 }
 
+/// A queued request.
 #[derive(Debug)]
 struct Request {
     id: u64,
@@ -58,7 +59,7 @@ pub(super) struct Bucket {
     /// The time up to which tokens have accrued.
     accrued: Duration,
     queues: [VecDeque<Request>; IoPriority::COUNT],
-    /// The queue whose head has been given a part of its tokens.
+    /// The queue drawn to be served next, whose head may have got a part of its tokens.
     served: Option<usize>,
     next_id: u64,
     random: Random,
@@ -109,6 +110,7 @@ impl Bucket {
         self.rate
     }
 
+    /// Sets the rate in bytes per second from `now` on, also as the limit of tuning.
     pub(super) fn set_rate(&mut self, rate: u64, now: Duration) {
         self.accrue(now);
         self.rate = rate;
@@ -118,6 +120,7 @@ impl Bucket {
         }
     }
 
+    /// Returns the largest request: as set, or else the bytes of one period.
     pub(super) fn burst_bytes(&self) -> u64 {
         match self.burst_bytes {
             0 => u64::try_from(self.depth() / TOKENS)
@@ -131,6 +134,7 @@ impl Bucket {
         self.burst_bytes = bytes;
     }
 
+    /// Returns a total of one priority; `None` sums all priorities.
     pub(super) fn total(&self, of: Option<IoPriority>, count: impl Fn(&Totals) -> u64) -> u64 {
         match of {
             Some(priority) => count(&self.totals[priority as usize]),
@@ -138,6 +142,7 @@ impl Bucket {
         }
     }
 
+    /// Returns the number of queued requests of one priority; `None` counts all.
     pub(super) fn pending(&self, of: Option<IoPriority>) -> u64 {
         let lengths = self.queues.iter().map(|queue| queue.len() as u64);
         match of {
@@ -151,6 +156,7 @@ impl Bucket {
         u128::from(self.rate) * self.period.as_nanos()
     }
 
+    /// Adds the tokens for the time since the last call, up to those of one period.
     fn accrue(&mut self, now: Duration) {
         let elapsed = now.saturating_sub(self.accrued);
         self.accrued = self.accrued.max(now);
@@ -182,6 +188,7 @@ impl Bucket {
         Some(id)
     }
 
+    /// Counts the period as drained, if no request waited in it before.
     fn note_wait(&mut self, now: Duration) {
         let period = now.as_nanos() / self.period.as_nanos().max(1);
         if self.last_drained != Some(period) {
@@ -193,10 +200,12 @@ impl Bucket {
         }
     }
 
+    /// Returns the number of drained periods since the last call.
     pub(super) fn take_drains(&mut self) -> u64 {
         std::mem::take(&mut self.drains)
     }
 
+    /// Whether a request of this priority still waits for its tokens.
     pub(super) fn is_queued(&self, priority: IoPriority, id: u64) -> bool {
         let mut queue = self.queues[priority as usize].iter();
         queue.any(|request| request.id == id)

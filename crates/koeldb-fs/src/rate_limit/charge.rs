@@ -111,6 +111,7 @@ impl LimitedFile {
         }
     }
 
+    /// Charges the bytes that are not charged yet.
     fn pay(&mut self) {
         let owed = std::mem::take(&mut self.owed);
         if owed > 0 {

@@ -90,6 +90,7 @@ pub struct RateLimiter {
     shared: Arc<Shared>,
 }
 
+/// The state shared by the clones of a limiter.
 struct Shared {
     clock: Arc<dyn Clock>,
     mode: RateLimiterMode,
@@ -208,6 +209,7 @@ impl RateLimiter {
         }
     }
 
+    /// Locks the bucket.
     fn bucket(&self) -> MutexGuard<'_, Bucket> {
         lock(&self.shared.bucket)
     }
@@ -279,6 +281,7 @@ impl RateLimiter {
         self.request_counted(bytes, priority, kind).time
     }
 
+    /// Requests `bytes` in pieces of at most one burst, and returns the time waited.
     pub(crate) fn request_counted(&self, bytes: u64, priority: IoPriority, kind: IoKind) -> Waited {
         let mut waited = Waited::default();
         let mut left = if self.limits(kind) { bytes } else { 0 };

@@ -45,7 +45,7 @@ pub enum ActiveEngine {
 }
 
 impl ActiveEngine {
-    /// "uring", "pool", "off" or "file system".
+    /// The name in reports: "uring", "pool", "off" or "file system".
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -104,6 +104,7 @@ pub struct AsyncReads {
     inner: Arc<Inner>,
 }
 
+/// The state shared by the clones of `AsyncReads`: the backend and its requests in flight.
 struct Inner {
     engine: ActiveEngine,
     reason: String,
@@ -180,6 +181,7 @@ impl AsyncReads {
         }
     }
 
+    /// Creates an engine that reads through io_uring.
     fn with_rings(rings: Arc<Uring>, pool: Arc<dyn ReadBackend>, clock: Arc<dyn Clock>) -> Self {
         let backend = Arc::clone(&rings);
         let engine = ActiveEngine::Uring;
@@ -223,6 +225,7 @@ impl AsyncReads {
         )
     }
 
+    /// Creates an engine with one backend for all reads.
     fn new(
         engine: ActiveEngine,
         reason: &str,
@@ -233,6 +236,7 @@ impl AsyncReads {
         Self::of_parts(engine, reason, backend, pool, None, clock)
     }
 
+    /// Creates an engine from its parts.
     fn of_parts(
         engine: ActiveEngine,
         reason: &str,
@@ -328,6 +332,7 @@ impl AsyncReads {
         OpId(self.inner.next.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Counts a round of reads, and notifies the listener of new fallbacks from io_uring.
     pub(super) fn count_round(&self) {
         let counts = &self.inner.shared.counts;
         counts.rounds.fetch_add(1, Ordering::Relaxed);
@@ -364,10 +369,12 @@ impl AsyncReads {
         }
     }
 
+    /// The thread pool, or the only backend.
     pub(super) fn pool_backend(&self) -> &dyn ReadBackend {
         &*self.inner.pool
     }
 
+    /// The backend for sessions; in a forked child, reads in place.
     pub(super) fn backend(&self) -> &dyn ReadBackend {
         if self.is_forked() {
             &InPlace

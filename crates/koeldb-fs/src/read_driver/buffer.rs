@@ -25,10 +25,11 @@ const CLASSES: usize = 8;
 
 /// The bytes that each class may retain.
 ///
-/// That is what a few long scans that end together return and the next ones reuse. New memory has
-/// to be zeroed twice, by the system and here.
+/// A few long scans that end together return about as much, and the next scans reuse it. New memory
+/// has to be zeroed twice, by the system and here.
 const KEPT_BYTES: usize = 8 << 20;
 
+/// The buffers kept for reuse, by size class.
 static POOL: [Mutex<Vec<AlignedBuffer>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
 
 /// The size class for `bytes`; `None` above the largest.
@@ -36,6 +37,7 @@ fn class_of(bytes: usize) -> Option<usize> {
     (0..CLASSES).find(|class| bytes <= SMALLEST << class)
 }
 
+/// Takes a buffer of at least `bytes` bytes from the pool, or allocates one.
 fn take(bytes: usize) -> Result<AlignedBuffer> {
     let Some(class) = class_of(bytes) else {
         return AlignedBuffer::new(bytes, DIRECT_ALIGNMENT);
@@ -48,6 +50,7 @@ fn take(bytes: usize) -> Result<AlignedBuffer> {
     }
 }
 
+/// Returns a buffer to the pool, or frees it if the pool is full or its lock is taken.
 fn give_back(memory: AlignedBuffer) {
     let Some(class) = class_of(memory.len()).filter(|class| SMALLEST << class == memory.len())
     else {

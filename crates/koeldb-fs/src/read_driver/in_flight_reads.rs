@@ -63,6 +63,7 @@ pub(super) struct InFlightReads {
 }
 
 impl InFlightReads {
+    /// Locks the shard of a file, which is given by its address.
     fn shard(&self, file: usize) -> MutexGuard<'_, BTreeMap<ReadStart, InFlightRead>> {
         // Addresses of files are multiples of some power of two.
         let shard = &self.shards[((file >> 4) ^ (file >> 10)) % SHARDS];
@@ -118,6 +119,7 @@ impl InFlightReads {
     }
 }
 
+/// Returns the address of a file, as its key.
 fn identity(file: &Arc<dyn RandomAccessFile>) -> usize {
     Arc::as_ptr(file).cast::<()>().addr()
 }

@@ -130,11 +130,13 @@ impl Drop for InlineReads {
     }
 }
 
+/// Whether the file has a descriptor, so that a ring can read it.
 #[cfg(unix)]
 fn has_descriptor(request: &Request) -> bool {
     request.file().descriptor().is_some()
 }
 
+/// Returns false: no ring can read files on this platform.
 #[cfg(not(unix))]
 fn has_descriptor(_request: &Request) -> bool {
     false

@@ -21,6 +21,7 @@ pub(super) struct ReadPool {
     work: Arc<Work>,
 }
 
+/// The queue shared by the threads of a pool.
 #[derive(Debug)]
 struct Work {
     state: Mutex<PoolState>,
@@ -28,6 +29,7 @@ struct Work {
     limit: usize,
 }
 
+/// The queued requests and the counts of threads, under the lock.
 #[derive(Debug, Default)]
 struct PoolState {
     queue: VecDeque<Request>,

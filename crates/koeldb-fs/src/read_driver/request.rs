@@ -35,7 +35,7 @@ pub(super) enum Reply {
     Call(Box<dyn FnOnce(Outcome) + Send>),
 }
 
-/// Counters of all drivers of one database, which only reads from devices change.
+/// The counters behind `ReadCounts`, of all drivers of one database; only device reads change them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) reads: AtomicU64,
@@ -57,6 +57,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// Creates the state; `again` repeats reads that had waited for one that failed.
     pub(super) fn new(clock: Arc<dyn Clock>, again: Weak<dyn ReadBackend>) -> Self {
         Shared {
             clock,
@@ -244,6 +245,7 @@ impl Request {
         self.is_wanted_by_its_owner() || self.is_joined()
     }
 
+    /// Whether the request's own session or call still wants the outcome.
     fn is_wanted_by_its_owner(&self) -> bool {
         match &self.reply {
             Some(Reply::Session(mailbox)) => mailbox.wants(self.id),
@@ -252,6 +254,7 @@ impl Request {
         }
     }
 
+    /// Whether other requests wait for this read.
     fn is_joined(&self) -> bool {
         self.is_listed
             && self
@@ -307,6 +310,7 @@ impl Request {
         self.by_positional_reads()
     }
 
+    /// Restricts the request to positional reads from now on.
     fn by_positional_reads(mut self) -> Request {
         self.in_place = true;
         self.interruptions = 0;
@@ -349,6 +353,7 @@ impl Request {
         }
     }
 
+    /// Delivers the outcome to the owner and to the requests that wait for it.
     fn answer(&mut self, error: Option<Error>) {
         let Some(reply) = self.reply.take() else {
             return;
@@ -417,6 +422,7 @@ impl fmt::Debug for Request {
 }
 
 impl Reply {
+    /// Delivers an outcome; a panic of the receiver is caught.
     fn send(self, id: OpId, outcome: Outcome) {
         // The completing thread continues even if a waker or function panics.
         let _ = panic::catch_unwind(AssertUnwindSafe(|| match self {
@@ -436,6 +442,7 @@ enum Repair {
 }
 
 impl Repair {
+    /// Returns the reaction to an error of the operating system.
     #[cfg(unix)]
     fn of(error: &Error) -> Repair {
         match error.raw_os_error() {
@@ -450,6 +457,7 @@ impl Repair {
         }
     }
 
+    /// Returns no repair: the platform has no rings.
     #[cfg(not(unix))]
     fn of(_error: &Error) -> Repair {
         Repair::None

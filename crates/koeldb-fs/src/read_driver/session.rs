@@ -20,6 +20,7 @@ pub(super) struct Mailbox {
     arrived: Condvar,
 }
 
+/// The outcomes that have arrived for a session, and the receiver's state.
 #[derive(Debug, Default)]
 struct Arrivals {
     done: Vec<(OpId, Outcome)>,
@@ -35,6 +36,7 @@ impl Mailbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Delivers an outcome and wakes the receiver, unless the read is no longer wanted.
     pub(super) fn deliver(&self, id: OpId, outcome: Outcome) {
         let mut state = self.state();
         if state.abandoned {
@@ -58,6 +60,7 @@ impl Mailbox {
         }
     }
 
+    /// Whether the session still wants the outcome of a read.
     pub(super) fn wants(&self, id: OpId) -> bool {
         let state = self.state();
         !state.abandoned && !state.orphans.contains(&id)
@@ -78,6 +81,7 @@ impl Mailbox {
         }
     }
 
+    /// Discards the outcome of a read, whether it has arrived or not.
     fn orphan(&self, id: OpId) {
         let mut state = self.state();
         match state.done.iter().position(|(done, _)| *done == id) {
@@ -86,6 +90,7 @@ impl Mailbox {
         }
     }
 
+    /// Discards all outcomes, present and future.
     fn abandon(&self) {
         let mut state = self.state();
         state.abandoned = true;
@@ -109,6 +114,7 @@ pub struct ReadSession {
 }
 
 impl ReadSession {
+    /// Creates the session of one operation, a batch or a scan, without reads.
     pub(super) fn new(reads: AsyncReads) -> Self {
         ReadSession {
             reads,
@@ -202,6 +208,7 @@ impl ReadSession {
         self.queued.clear();
     }
 
+    /// Passes all arrived outcomes to `each`; returns their number.
     pub(super) fn take_arrived(&mut self, each: &mut dyn FnMut(OpId, Outcome)) -> usize {
         let arrived = if self.reads.is_forked() {
             self.lost_by_fork()

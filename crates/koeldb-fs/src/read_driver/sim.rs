@@ -40,6 +40,7 @@ pub struct SimReads {
     clock: ManualClock,
 }
 
+/// The requests held back, and the script and random source that release them.
 struct SimState {
     random: Random,
     held: Vec<Request>,
@@ -132,6 +133,7 @@ impl SimReads {
     }
 }
 
+/// Executes an attempt of a read as the script says; returns the bytes read.
 fn attempted(request: &mut Request, attempt: &SimAttempt) -> Result<usize> {
     let (file, offset, memory) = request.attempt();
     match attempt {

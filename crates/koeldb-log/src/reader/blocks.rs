@@ -44,6 +44,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
+    /// Creates blocks that begin at the start of `file`, with no current block yet.
     pub(super) fn new(file: Arc<dyn RandomAccessFile>) -> Self {
         Blocks {
             file,
@@ -167,7 +168,7 @@ impl Blocks {
         Ok(Loaded::Block)
     }
 
-    /// Reads up to `bytes` at `chunk_offset`, or only one block if that fails and errors are isolated.
+    /// Reads up to `bytes` at `chunk_offset`; if that fails and errors are isolated, one block.
     fn read_chunk(&mut self, bytes: u64, isolates_errors: bool) -> Result<()> {
         self.chunk.resize(to_usize(bytes), 0);
         let mut read = read_up_to(&*self.file, self.chunk_offset, &mut self.chunk);

@@ -132,6 +132,7 @@ impl RecordReader {
         counts
     }
 
+    /// Handles a record from an earlier use of the recycled file.
     pub(super) fn old_record(&mut self) {
         if self.mode == RecoveryMode::SkipAnyCorruptedRecords {
             self.interrupt();

@@ -29,6 +29,7 @@ impl RecordReader {
         Ok(())
     }
 
+    /// Applies a compression record, which must precede all data; only zstd is supported.
     pub(super) fn set_compression(&mut self, offset: u64, payload: Range<usize>) -> Result<()> {
         if self.compression_seen {
             self.bad_metadata("second compression record", offset, &payload);
@@ -55,6 +56,7 @@ impl RecordReader {
         Ok(())
     }
 
+    /// Adds the user-defined timestamp sizes of a record; a family's size is set only once.
     pub(super) fn set_timestamp_sizes(&mut self, offset: u64, payload: Range<usize>) {
         let bytes = self.blocks.get(payload.clone());
         let Ok(sizes) = format::decode_timestamp_sizes(bytes) else {
@@ -75,6 +77,7 @@ impl RecordReader {
         }
     }
 
+    /// Reports a metadata record as malformed or misplaced.
     fn bad_metadata(&mut self, what: &'static str, offset: u64, payload: &Range<usize>) {
         self.report(Problem {
             offset,
@@ -83,6 +86,7 @@ impl RecordReader {
         });
     }
 
+    /// Stores the description of the preceding log, unless it is malformed.
     pub(super) fn set_predecessor(&mut self, offset: u64, payload: &Range<usize>) {
         match PredecessorInfo::decode(self.blocks.get(payload.clone())) {
             Ok(info) => self.predecessor = Some(info),

@@ -24,6 +24,7 @@ struct Files<'v> {
 }
 
 impl<'v> Files<'v> {
+    /// Returns the selected files, or else the whole level.
     fn level(&self) -> &Level {
         match &self.selected {
             None => &self.version.levels[self.level],
@@ -127,6 +128,7 @@ impl<'v, S: BlockSource + Clone> LevelCursor<'v, S> {
         Self::of(files, source, options)
     }
 
+    /// Creates an unpositioned cursor and passes the files to a source that reads levels ahead.
     fn of(files: Files<'v>, mut source: S, options: TableCursorOptions) -> Self {
         if source.reads_levels() {
             source.set_level(Arc::new(files.detached()));
@@ -254,6 +256,7 @@ impl<'v, S: BlockSource + Clone> LevelCursor<'v, S> {
         Ok(())
     }
 
+    /// Returns the cursor of the current table.
     fn current(&self) -> &TableCursor<'v, S> {
         self.table.as_ref().expect("the cursor is valid")
     }

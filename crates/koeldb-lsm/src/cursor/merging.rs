@@ -16,6 +16,7 @@ use std::cmp::Ordering;
 use koeldb_base::key::user_key;
 use koeldb_base::{Cursor, Fault, KeyOrder};
 
+/// The direction of the merge, which gives the order of the heap.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Forward,
@@ -94,6 +95,7 @@ impl<C: Cursor> MergingCursor<C> {
         }
     }
 
+    /// Restores the heap order below the position `at`.
     fn sift_down(&mut self, mut at: usize) {
         let len = self.heap.len();
         loop {
@@ -113,6 +115,7 @@ impl<C: Cursor> MergingCursor<C> {
         }
     }
 
+    /// Rebuilds the heap from all valid children.
     fn build_heap(&mut self) {
         self.heap.clear();
         for child in 0..self.children.len() {
@@ -201,6 +204,7 @@ impl<C: Cursor> MergingCursor<C> {
         }
     }
 
+    /// Moves one entry in a direction, turning the children first if it is the other one.
     fn step(&mut self, direction: Direction) -> Result<(), Fault<C::Suspend>> {
         if self.direction != direction {
             self.turn(direction)?;
@@ -226,7 +230,7 @@ pub trait RunsCursor: Cursor {
     /// The index of the run with the current entry.
     fn run(&self) -> usize;
 
-    /// Moves that run alone, in the current direction, to the first entry at or behind `target`.
+    /// Moves that run alone, in the current direction, to the first entry at or beyond `target`.
     ///
     /// The caller knows that its entries before `target` are of no interest.
     ///

@@ -92,6 +92,7 @@ enum Problem {
     Panic(Box<dyn Any + Send>),
 }
 
+/// A cursor over a compaction input: a table of level 0, or the files of a deeper level.
 enum InputCursor {
     Table(TableCursor<'static, BlockingSource>),
     Level(LevelCursor<'static, BlockingSource>),
@@ -157,6 +158,7 @@ struct LevelsBelow<'v> {
 }
 
 impl LevelsBelow<'_> {
+    /// Whether a file below the output has `user_key` in its bounds.
     fn may_hold(&mut self, user_key: &[u8]) -> bool {
         for (level, at) in &mut self.levels {
             while let Some(file) = level.files.get(*at) {
@@ -361,6 +363,7 @@ impl CompactionJob<'_> {
         context.newest_key_time = newest_key.unwrap_or(0).min(now);
     }
 
+    /// Opens the tables of all inputs.
     fn open_readers(&self) -> Result<()> {
         for (level, file) in self.plan.files() {
             self.tables.reader(file, level)?;
@@ -368,6 +371,7 @@ impl CompactionJob<'_> {
         Ok(())
     }
 
+    /// Creates a cursor for each file of level 0 and for each deeper input level.
     fn open_inputs(&self) -> Result<Vec<InputCursor>> {
         let options = TableCursorOptions::default();
         let mut cursors = Vec::new();
@@ -396,6 +400,7 @@ impl CompactionJob<'_> {
         Ok(cursors)
     }
 
+    /// Returns the union of the range tombstones of all inputs; `None` if there are none.
     fn collect_tombstones(&self, order: &KeyOrder) -> Result<Option<FragmentedTombstones>> {
         let mut lists = Vec::new();
         for (level, file) in self.plan.files() {

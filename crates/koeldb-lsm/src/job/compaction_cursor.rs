@@ -41,7 +41,7 @@ use super::output::TableOutputs;
 use super::snapshots::{LiveSnapshots, stripe_of};
 use crate::version::blob_files_not_supported;
 
-/// A function that tells whether a user key may exist below the output; called with ascending keys.
+/// A function: whether a user key may exist below the output; called with ascending keys.
 pub type ExistsBelow<'a> = Box<dyn FnMut(&[u8]) -> bool + 'a>;
 
 /// The inputs to the decisions of a [`CompactionCursor`].
@@ -60,7 +60,7 @@ pub struct CompactionRules<'a> {
     pub merger: Merger<'a>,
     /// The compaction filter.
     pub filter: Option<Box<dyn CompactionFilter>>,
-    /// The function that tells whether a user key may exist below the output.
+    /// Returns whether a user key may exist below the output level.
     pub exists_below: ExistsBelow<'a>,
 }
 
@@ -97,6 +97,7 @@ impl AddAssign for DropCounts {
 /// An entry of the current key to be yielded.
 type QueuedEntry = (SeqNo, ValueType, Vec<u8>);
 
+/// The source of the current output value.
 enum OutputEntry {
     /// The value of the entry at the input cursor.
     Input,
@@ -104,9 +105,9 @@ enum OutputEntry {
     Owned(Vec<u8>),
 }
 
-/// The entry below merge operands.
+/// The base of merge operands: the next older entry of the key, to which they apply.
 enum MergeBase {
-    /// A range tombstone covers what is below the operands.
+    /// A range tombstone covers all older entries of the key.
     Covered,
     Entry {
         seqno: SeqNo,
@@ -270,6 +271,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         stripe_of(&self.rules.snapshots.all, seqno)
     }
 
+    /// Whether every snapshot sees an entry of this sequence number.
     fn is_visible_to_all(&self, seqno: SeqNo) -> bool {
         self.rules
             .snapshots
@@ -285,17 +287,20 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             .is_some_and(|tombstones| tombstones.covering_seqno(self.user_key(), stripe) > seqno)
     }
 
+    /// Moves the input past its current entry.
     fn consume(&mut self) -> Result<()> {
         self.input.next()?;
         Ok(())
     }
 
+    /// Sets the footer of the output's internal key.
     fn set_output(&mut self, seqno: SeqNo, value_type: ValueType) {
         self.key.truncate(self.user_len);
         let footer = koeldb_base::key::pack(seqno, value_type);
         self.key.extend_from_slice(&footer.to_le_bytes());
     }
 
+    /// Outputs the next queued entry; false if there is none.
     fn pop_queue(&mut self) -> bool {
         match self.queue.pop_front() {
             Some((seqno, value_type, value)) => {
@@ -422,6 +427,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         Ok(())
     }
 
+    /// Whether a deletion hides no entry below the output and is seen by every snapshot.
     fn is_deletion_obsolete(&mut self, seqno: SeqNo) -> bool {
         self.is_visible_to_all(seqno)
             && (self.rules.bottommost || !(self.rules.exists_below)(&self.key[..self.user_len]))
@@ -476,6 +482,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         Ok(true)
     }
 
+    /// Outputs the value, filtered if it is eligible; false if the filter removed it entirely.
     fn keep_value(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
         self.out = OutputEntry::Input;
         let mut kept_type = value_type;
@@ -615,6 +622,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         self.queue.push_back((seqno, value_type, value.to_vec()));
     }
 
+    /// Queues each operand as a merge entry of its own.
     fn queue_one_by_one(&mut self, operands: Vec<(SeqNo, Vec<u8>)>) {
         let entry = |(seqno, operand)| (seqno, ValueType::Merge, operand);
         self.queue.extend(operands.into_iter().map(entry));
@@ -637,11 +645,12 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
 /// The merge operands of one stripe, newest first.
 struct OperandRun {
     operands: Vec<(SeqNo, Vec<u8>)>,
-    /// What they apply to; `None` if it is not in the stripe.
+    /// The entry that the operands apply to; `None` if it is not in the stripe.
     base: Option<MergeBase>,
     reached_end_of_key: bool,
 }
 
+/// Borrows the operands without their sequence numbers.
 fn values(operands: &[(SeqNo, Vec<u8>)]) -> Vec<&[u8]> {
     operands.iter().map(|(_, value)| value.as_slice()).collect()
 }

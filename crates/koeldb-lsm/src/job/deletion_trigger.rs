@@ -7,7 +7,7 @@
 /// The number of buckets of a window.
 const BUCKETS: usize = 128;
 
-/// The deletions that mark a table.
+/// The numbers of deletions from which a table is marked (RocksDB: `CompactOnDeletionCollector`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeletionTrigger {
     /// The number of entries in the window; 0 for no window.

@@ -86,6 +86,7 @@ impl HiddenTables<'_> {
     }
 }
 
+/// Whether the internal keys of a file are all at or after `from` and before `to`.
 fn is_within(order: &KeyOrder, file: &FileMeta, from: &[u8], to: &[u8]) -> bool {
     order.compare_internal(&file.smallest, from).is_ge()
         && order.compare_internal(&file.largest, to).is_lt()

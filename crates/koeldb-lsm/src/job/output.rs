@@ -93,6 +93,7 @@ pub struct Outputs {
     pub raw_bytes: u64,
 }
 
+/// A table being written, and the statistics of its entries for its metadata.
 struct OpenOutput {
     builder: TableBuilder,
     number: FileNumber,
@@ -225,6 +226,7 @@ impl<'a> TableOutputs<'a> {
         bytes
     }
 
+    /// Creates the next output table, with the file wrappers that the options request.
     fn open(&mut self) -> Result<OpenOutput> {
         let number = (self.spec.next_file_number)();
         self.made.push(number);

@@ -8,7 +8,7 @@ use koeldb_base::key::{MAX_SEQNO, encode, user_key};
 use koeldb_base::{Blocking, Cursor, Fault, KeyOrder, PinnedSlice, Result, ValueType};
 use koeldb_table::reader::Anchor;
 
-/// The largest number of anchors of one input table.
+/// The maximum number of anchors, keys that divide a table into pieces of known size, of a table.
 pub(super) const ANCHORS_MAX: usize = 128;
 
 /// Returns ascending user keys that divide the inputs into at most `count` parts of similar size.
@@ -94,6 +94,7 @@ impl<C: Cursor<Suspend = Blocking>> PartCursor<C> {
         }
     }
 
+    /// Updates whether the inner cursor is before the end of the range.
     fn check_end(&mut self) {
         self.is_inside = self.inner.valid()
             && self.range.to.as_ref().is_none_or(|to| {

@@ -23,15 +23,15 @@ use crate::version::{FileMeta, Version};
 /// The age limits of files, in seconds; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgeLimits {
-    /// The age of data at which its file goes down a level.
+    /// The age of data at which its file is compacted to a lower level (`ttl`).
     pub ttl_secs: u64,
-    /// The age of a file at which it is rewritten.
+    /// The age of a file at which it is rewritten (`periodic_compaction_seconds`).
     pub periodic_secs: u64,
     /// The age of a bottommost file from which it may be rewritten after a snapshot's release.
     pub bottommost_delay_secs: u64,
 }
 
-/// The moment of a pick.
+/// The present time and oldest snapshot, by which a picker decides which files are old enough.
 #[derive(Clone, Copy, Debug)]
 pub struct PickMoment {
     /// The Unix time in seconds.
@@ -68,6 +68,7 @@ fn expiry(time: u64, limit: u64) -> Option<u64> {
     (limit > 0 && time > 0).then(|| time.saturating_add(limit).saturating_add(1))
 }
 
+/// Returns the creation time of a file in Unix seconds, or its ancestor time if unknown.
 fn created(file: &FileMeta) -> u64 {
     match file.creation_time {
         0 => file.ancestor_time(),
@@ -95,10 +96,10 @@ fn periodic_expiry(limits: &AgeLimits, moment: PickMoment, file: &FileMeta) -> O
 /// Whether a rewrite of a file frees space once no snapshot needs its deletions or old versions.
 ///
 /// The writer of a file counts its old versions. If another engine wrote it: a compaction into the
-/// bottommost level sets the sequence numbers of what every snapshot sees to 0, so a file with other
-/// numbers beside that 0 was written while a snapshot needed more than one version of a key. A file
-/// without either that was only moved there may have larger numbers, and is left alone. (RocksDB
-/// rewrites it; 11.9.)
+/// bottommost level sets the sequence numbers of entries that every snapshot sees to 0, so a file
+/// with numbers other than that 0 was written while a snapshot needed more than one version of a
+/// key. A file without either that was only moved there may have larger numbers, and is left alone.
+/// (RocksDB rewrites it; 11.9.)
 fn holds_hidden_entries(version: &Version, level: usize, file: &Arc<FileMeta>) -> bool {
     let stats = &file.entry_stats;
     let is_any = |counter: &AtomicU64| counter.load(Ordering::Relaxed) > 0;

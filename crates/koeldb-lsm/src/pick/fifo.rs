@@ -68,6 +68,7 @@ pub(super) fn leaving(version: &Version, level: usize) -> Vec<&[Arc<FileMeta>]> 
     files.chunk_by(share_key).collect()
 }
 
+/// Picks files whose newest key is older than the TTL, to drop them.
 fn by_age(
     version: &Version,
     level: usize,
@@ -138,6 +139,7 @@ pub fn next_expiry(version: &Version, settings: &PickSettings, unix_secs: u64) -
     expiries.filter(|&expiry| expiry > unix_secs).min()
 }
 
+/// Picks the oldest files to drop until the tree is within `max_table_files_size`.
 fn by_size(version: &Version, level: usize, settings: &PickSettings) -> Option<CompactionPlan> {
     let mut bytes = version.bytes();
     let mut dropped = Vec::new();

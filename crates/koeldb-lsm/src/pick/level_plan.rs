@@ -18,11 +18,11 @@ pub(crate) struct LevelRequest {
     pub(crate) reason: CompactionReason,
     pub(crate) level: usize,
     pub(crate) output_level: usize,
-    /// The files, up to a clean cut.
+    /// The files, extended to a clean cut: no other file of the level shares a key with them.
     pub(crate) files: Vec<Arc<FileMeta>>,
 }
 
-/// Why files cannot be compacted now.
+/// The reason why files cannot be compacted now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -47,7 +47,7 @@ pub enum Refusal {
         /// Its number.
         file: FileNumber,
     },
-    /// Level 0 is more urgent, and waits for this level.
+    /// Level 0 is due first, and compacts into this level, which must become idle for that.
     Level0First,
     /// The compaction is exclusive, and another one runs.
     Running,
@@ -149,7 +149,7 @@ impl LevelRequest {
     }
 }
 
-/// Checks that the keys of a range can go from `level` to `output_level`.
+/// Checks that no running compaction and no file between the levels prevents the compaction.
 fn check_way(
     version: &Version,
     level: usize,
@@ -201,6 +201,7 @@ fn grow_inputs(
     }
 }
 
+/// Whether the user key ranges of any two files overlap.
 fn overlap_each_other(version: &Version, files: &[Arc<FileMeta>]) -> bool {
     let mut sorted: Vec<_> = files.iter().collect();
     sorted.sort_by(|a, b| version.order.compare_internal(&a.smallest, &b.smallest));

@@ -1,8 +1,8 @@
 //! Leveled compaction: each level below 0 is one run, about ten times as large as the one above.
 //!
 //! A level's score is its size over its target (for level 0, its file count over the trigger too).
-//! The size includes what the deletions in the level are estimated to free below it, so that they
-//! go down although they are small.
+//! The size includes the bytes below it that the level's deletions are estimated to free, so that
+//! small deletions are compacted down too (RocksDB's compensated file size).
 //! The level with the highest score of at least 1 provides a file, which is compacted with all it
 //! overlaps in the level below. With dynamic level sizes the targets are derived from the last
 //! level's actual size upwards, and data skips the empty levels above the base level (RocksDB:
@@ -41,6 +41,7 @@ pub struct LevelTargets {
     pub bytes: Vec<u64>,
 }
 
+/// Returns a size multiplied by `factor`, saturating.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -51,6 +52,7 @@ fn scaled(bytes: u64, factor: f64) -> u64 {
     (bytes as f64 * factor) as u64
 }
 
+/// Returns the factor from the target size of `level` to that of the next deeper one.
 fn factor_below(settings: &PickSettings, level: usize) -> f64 {
     let additional = level
         .checked_sub(1)
@@ -216,7 +218,7 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
     pick_or_refuse(version, settings).ok()
 }
 
-/// Picks like [`pick`].
+/// Picks the most urgent compaction, or returns the reasons why due levels cannot be compacted.
 ///
 /// # Errors
 /// The levels that are due and cannot be compacted, the most urgent one first, each with the reason.
@@ -303,6 +305,7 @@ fn pick_marked_file(
     })
 }
 
+/// Picks a compaction of level 0 into the base level, beginning with the oldest file.
 fn pick_level0(
     version: &Version,
     settings: &PickSettings,
@@ -354,6 +357,7 @@ fn pick_within_level0(version: &Version, settings: &PickSettings) -> Option<Comp
         .then(|| CompactionPlan::within_level0(reason, merged, false))
 }
 
+/// Picks a compaction of a level below 0: the first file by priority that can be compacted.
 fn pick_from_level(
     version: &Version,
     settings: &PickSettings,

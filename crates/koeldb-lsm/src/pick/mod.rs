@@ -164,6 +164,7 @@ impl CompactionPlan {
         self.mark(false);
     }
 
+    /// Sets the `being_compacted` flag of all inputs.
     fn mark(&self, being_compacted: bool) {
         for (_, file) in self.files() {
             file.being_compacted.store(being_compacted, Memory::Relaxed);
@@ -217,7 +218,9 @@ pub struct PickSettings {
     pub max_compaction_bytes: u64,
     /// The largest size of a table, in bytes.
     pub table_bytes_max: u64,
-    /// The leading key bytes that do not change within a table below level 0; `None` for any change.
+    /// The number of leading key bytes that are constant in a table (`sst_partitioner_factory`).
+    ///
+    /// Tables below level 0 only; `None` without a limit.
     pub partition_bytes: Option<usize>,
     /// The order in which leveled compaction picks the files of a level.
     pub file_order: FileOrder,
@@ -311,6 +314,7 @@ impl KeyRange {
         reaches(self, &other.smallest) && reaches(other, &self.smallest)
     }
 
+    /// Extends the range to include the bounds of a file.
     fn include(&mut self, order: &KeyOrder, file: &FileMeta) {
         if order
             .compare(file.smallest_user_key(), &self.smallest)

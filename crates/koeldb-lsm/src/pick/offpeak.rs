@@ -16,6 +16,7 @@ pub struct OffpeakWindow {
 }
 
 impl OffpeakWindow {
+    /// Whether a Unix time, in UTC, is within the daily off-peak range, both ends included.
     fn contains(self, unix_secs: u64) -> bool {
         let minute = unix_secs % DAY_SECS / MINUTE_SECS;
         let (begin, end) = (u64::from(self.begin_minute), u64::from(self.end_minute));
@@ -35,8 +36,7 @@ impl OffpeakWindow {
         }
     }
 
-    /// Returns the time at which a file becomes due that was written at `created` and whose age limit
-    /// ends at `expiry`.
+    /// Returns the time at which a file written at `created`, with age limit `expiry`, becomes due.
     ///
     /// A file that is due at `now` has a time of at most `now`. One that was written in the current
     /// window is not due ahead of time: with an age limit below a day it would be rewritten

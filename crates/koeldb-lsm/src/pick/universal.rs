@@ -27,7 +27,7 @@ pub struct UniversalSettings {
     pub stop_on_similar_size: bool,
     /// Whether single runs without overlap are moved without being rewritten.
     pub allow_trivial_move: bool,
-    /// The number of runs above which the newest ones are merged whatever their sizes.
+    /// The number of runs above which the newest ones are merged regardless of their sizes.
     pub run_limit: RunLimit,
     /// The largest number of runs that does not stop writes.
     ///
@@ -36,7 +36,7 @@ pub struct UniversalSettings {
     pub run_limit_max: usize,
 }
 
-/// The number of runs above which the newest ones are merged whatever their sizes.
+/// The number of runs above which the newest ones are merged regardless of their sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunLimit {
     /// `level0_file_num_compaction_trigger`.
@@ -66,6 +66,7 @@ impl Default for UniversalSettings {
     }
 }
 
+/// A sorted run: a file of level 0, or all files of a deeper level.
 #[derive(Debug)]
 struct Run {
     level: usize,
@@ -76,6 +77,7 @@ struct Run {
     being_compacted: bool,
 }
 
+/// Returns the sorted runs of a version, newest first.
 fn runs(version: &Version) -> Vec<Run> {
     version.compensate();
     let run = |level: usize, files: Vec<Arc<FileMeta>>| Run {
@@ -166,7 +168,7 @@ fn widths(universal: &UniversalSettings) -> (usize, usize) {
     (universal.min_merge_width.max(2), universal.max_merge_width)
 }
 
-/// Returns the number of runs above which the newest ones are merged whatever their sizes.
+/// Returns the number of runs above which the newest ones are merged regardless of their sizes.
 fn run_limit(runs: &[Run], settings: &PickSettings) -> usize {
     let universal = &settings.universal;
     let limit = match universal.run_limit {
@@ -214,6 +216,7 @@ pub fn stays_uncompressed(
     !older.is_empty() && bytes(older) * 100 >= bytes(&runs) * u128::from(compressed_percent)
 }
 
+/// Picks a merge with the oldest run if the newer ones exceed the space amplification limit.
 fn pick_by_amplification(
     version: &Version,
     settings: &PickSettings,
@@ -288,6 +291,7 @@ fn similar_runs(
     None
 }
 
+/// Plans the merge of consecutive runs, into the level above the next older run.
 fn plan(
     version: &Version,
     settings: &PickSettings,
@@ -317,6 +321,7 @@ pub fn pick_all(
     merge(version, settings, &runs, version.levels.len() - 1, reason)
 }
 
+/// Plans the merge of `runs` into `output_level`; `None` if a running compaction claims it.
 fn merge(
     version: &Version,
     settings: &PickSettings,

@@ -107,6 +107,7 @@ impl VersionBuilder {
         Ok(())
     }
 
+    /// Deletes table file `number` from `level`; `Corruption` if it is not there.
     fn delete(&mut self, level: usize, number: FileNumber) -> Result<()> {
         let location = self.locations.get_mut(&number);
         let found = location
@@ -132,6 +133,7 @@ impl VersionBuilder {
         }
     }
 
+    /// Adds a table file to `level`; `Corruption` if its bounds are inverted or the tree has it.
     fn add(&mut self, level: usize, file: &Arc<FileMeta>) -> Result<()> {
         let number = file.number;
         let order = &self.base.order;
@@ -165,6 +167,7 @@ impl VersionBuilder {
         Ok(())
     }
 
+    /// Adds garbage to a blob file's totals, which must not exceed its blobs.
     fn add_garbage(&mut self, garbage: &BlobGarbage) -> Result<()> {
         let number = garbage.number;
         let Some(file) = self.blob_files.get_mut(&number) else {
@@ -238,6 +241,7 @@ impl VersionBuilder {
         Ok(version)
     }
 
+    /// Fails with `InvalidArgument` if an added file is on level `level_count` or a deeper one.
     fn refuse_deeper_levels(&self, level_count: usize) -> Result<()> {
         for (&level, numbers) in self.added.range(level_count..) {
             for number in numbers {
@@ -271,11 +275,13 @@ fn newest_first(a: &FileMeta, b: &FileMeta) -> Ordering {
     b.epoch.cmp(&a.epoch).then_with(|| newest_seqno_first(a, b))
 }
 
+/// Orders files by sequence numbers, newest first, as RocksDB's `NewestFirstBySeqNo`.
 fn newest_seqno_first(a: &FileMeta, b: &FileMeta) -> Ordering {
     let key = |file: &FileMeta| (file.largest_seqno, file.smallest_seqno, file.number);
     key(b).cmp(&key(a))
 }
 
+/// Sorts the files of a level: level 0 newest first, the others by smallest key.
 fn sort(level: usize, order: &KeyOrder, files: &mut [Arc<FileMeta>]) {
     if level == 0 {
         files.sort_by(|a, b| newest_first(a, b));
@@ -335,6 +341,7 @@ fn check(level: usize, order: &KeyOrder, files: &Level) -> Result<()> {
     Ok(())
 }
 
+/// Whether the internal key ranges of two files overlap.
 fn overlap(order: &KeyOrder, a: &FileMeta, b: &FileMeta) -> bool {
     order.compare_internal(&a.smallest, &b.largest) != Ordering::Greater
         && order.compare_internal(&b.smallest, &a.largest) != Ordering::Greater

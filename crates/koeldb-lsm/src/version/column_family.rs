@@ -129,6 +129,7 @@ impl FileNumbers {
 pub struct Epochs(Arc<AtomicU64>);
 
 impl Epochs {
+    /// Creates a counter that continues after the largest epoch number in `version`.
     fn behind(version: &Version) -> Self {
         let largest = version.files().map(|(_, file)| file.epoch).max();
         Epochs(Arc::new(AtomicU64::new(largest.unwrap_or(0) + 1)))

@@ -157,6 +157,7 @@ impl ColumnFamilySpecs {
         self
     }
 
+    /// Returns the spec of a family: that of its name, or else the one for unnamed families.
     fn get(&self, name: &str) -> Option<&ColumnFamilySpec> {
         self.named.get(name).or(self.others.as_ref())
     }
@@ -198,6 +199,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
+    /// Creates a replay without edits; `None` as `specs` builds no versions.
     pub(super) fn new(specs: Option<ColumnFamilySpecs>) -> Self {
         let mut replay = Replay {
             specs,
@@ -216,6 +218,7 @@ impl Replay {
         replay
     }
 
+    /// Creates an empty column family; without a spec it gets no version.
     fn replayed(&self, name: &str) -> Replayed {
         Replayed {
             name: name.to_owned(),
@@ -229,10 +232,12 @@ impl Replay {
         }
     }
 
+    /// Returns the spec with which a family is opened; `None` if it is not opened.
     fn spec(&self, name: &str) -> Option<&ColumnFamilySpec> {
         self.specs.as_ref()?.get(name)
     }
 
+    /// Applies all edits that the reader returns.
     pub(super) fn run(&mut self, reader: &mut ManifestReader) -> Result<()> {
         while let Some(edits) = reader.next_edits()? {
             for edit in edits {
@@ -242,6 +247,7 @@ impl Replay {
         Ok(())
     }
 
+    /// Applies an edit to the database's counters and to its column family.
     fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
         self.edit_count = self.edit_count.saturating_add(1);
         self.apply_to_database(edit)?;
@@ -301,6 +307,7 @@ impl Replay {
         Ok(())
     }
 
+    /// Adds a column family; `Corruption` if its id or name is in use.
     fn add_family(&mut self, id: u32, name: &str) -> Result<()> {
         if self.families.contains_key(&id) || !self.names.insert(name.to_owned()) {
             return Err(Error::corruption(format!(
@@ -333,6 +340,7 @@ impl Replay {
         }
     }
 
+    /// Applies the fields of an edit that belong to no column family; counters only grow.
     fn apply_to_database(&mut self, edit: &VersionEdit) -> Result<()> {
         let counters = &mut self.counters;
         counters.log_number = counters.log_number.max(edit.log_number);

@@ -86,6 +86,7 @@ impl Version {
         }
     }
 
+    /// Opens all tables, and caches the cuckoo level, or `None` if the tree has other tables.
     #[cold]
     fn find_cuckoo(&self, tables: Option<&TableOpener>) -> Option<&CuckooLevel> {
         // The level would keep all tables open.

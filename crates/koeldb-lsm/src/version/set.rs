@@ -46,7 +46,7 @@ pub use access::LiveFiles;
 pub struct VersionSetOptions {
     /// Whether nothing may be written.
     pub read_only: bool,
-    /// The size at which the MANIFEST is replaced, unless `manifest_space_amp_percent` permits more.
+    /// The size at which the MANIFEST is replaced, if `manifest_space_amp_percent` permits no more.
     pub manifest_bytes_max: u64,
     /// The permitted growth of a MANIFEST over its first size, in percent.
     pub manifest_space_amp_percent: u32,
@@ -192,6 +192,7 @@ impl VersionSet {
         Ok(())
     }
 
+    /// Creates a version set with MANIFEST number `number` from the recovered state.
     fn with_state(
         fs: Arc<dyn FileSystem>,
         directory: &Path,
@@ -244,6 +245,7 @@ impl VersionSet {
         recovery::family_names(fs, directory, read_current(fs, directory)?)
     }
 
+    /// Advances the next file number past the MANIFEST's and those of all files present.
     fn skip_numbers_in_use(&self) -> Result<()> {
         self.numbers.skip(self.manifest_number);
         for directory in std::iter::once(&self.directory).chain(&self.options.other_directories) {
@@ -448,6 +450,7 @@ impl VersionSet {
         Ok(versions)
     }
 
+    /// Returns a column family; `ColumnFamilyDropped` if none has this id.
     fn existing(&self, id: u32) -> Result<&ColumnFamilyVersions> {
         self.families.get(&id).ok_or_else(|| {
             Error::with_kind(

@@ -94,6 +94,7 @@ impl ManifestTail {
         Ok(edits)
     }
 
+    /// Applies the edits appended to the same MANIFEST; returns their number.
     fn read_on(&mut self) -> Result<u64> {
         let before = self.replay.edit_count;
         let old: Vec<_> = self.replay.versions().cloned().collect();
@@ -142,11 +143,13 @@ impl ManifestTail {
         })
     }
 
+    /// Returns the state that recovery from the edits so far gives.
     pub(super) fn recovered(&self) -> Result<Recovered> {
         self.replay.recovered()
     }
 }
 
+/// Replays the MANIFEST that CURRENT names, again if CURRENT changed during a failed replay.
 fn read_current_manifest(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -177,6 +180,7 @@ fn take_over_readers(old: &Replay, new: &Replay) {
     reuse_readers(files.map(|(_, file)| file), new);
 }
 
+/// Copies open readers and entry statistics to the new metadata of the same tables.
 fn reuse_readers<'f>(old: impl Iterator<Item = &'f Arc<FileMeta>>, new: &Replay) {
     let old: HashMap<FileNumber, &Arc<FileMeta>> = old.map(|file| (file.number, file)).collect();
     for (_, file) in new.versions().flat_map(|version| version.files()) {

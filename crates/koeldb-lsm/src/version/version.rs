@@ -138,8 +138,9 @@ pub struct EntryStats {
     pub newest_key_time: AtomicU64,
     /// Whether the table has blobs of its own.
     pub embedded_blobs: AtomicBool,
-    /// Whether the table was written after the release of every snapshot that needed its deletions and
-    /// old versions: another rewrite would remove nothing.
+    /// Whether no snapshot needed the table's deletions and old versions when it was written.
+    ///
+    /// Another rewrite would then remove nothing.
     pub is_settled: AtomicBool,
 }
 
@@ -501,7 +502,7 @@ impl Version {
     /// Weighs the deletions of files that are new since the last call (RocksDB:
     /// `ComputeCompensatedSizes`; 11.9).
     ///
-    /// A file keeps its weight: what it was written to delete does not depend on later versions.
+    /// A file keeps its weight, because its deletions do not depend on later versions.
     /// Pickers call this before they compare sizes.
     pub fn compensate(&self) {
         let is_new = |file: &FileMeta| {

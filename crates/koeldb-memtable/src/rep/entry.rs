@@ -239,7 +239,7 @@ impl Position {
         Position(start)
     }
 
-    /// The entry at this position, in the arena it was created in (E3).
+    /// The entry at this position, in the arena it was created in (invariant E3 of the module).
     #[inline]
     pub(crate) fn entry(self, arena: &SharedArena) -> Entry<'_> {
         // SAFETY: a position is that of a complete entry, and stays with its arena (E3).

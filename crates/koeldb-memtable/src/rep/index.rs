@@ -2,8 +2,8 @@
 //!
 //! The list alone determines its content; the index only *guesses* a node shortly before a target.
 //! It may lack nodes and lag behind, and the caller verifies its guess, so a search never waits and
-//! never asks twice. Writers of the index exclude each other by try-locks: a writer that finds one
-//! taken leaves its node out. A search that has to walk past many nodes adds one.
+//! never repeats a guess. Writers of the index exclude each other by try-locks: a writer that finds
+//! one taken leaves its node out. A search that has to walk past many nodes adds one.
 //!
 //! It is a B-link tree (Lehman and Yao, 1981) without removal. A page holds up to [`SLOTS`] slots
 //! in order:
@@ -96,7 +96,7 @@ impl<'list> Guess<'list> {
     }
 }
 
-/// A tree of index pages over a list, with hints relative to one base.
+/// A tree of index pages over a list, with hints that skip one base, a common key prefix.
 pub(super) struct Tree {
     base: Base,
     root: AtomicPtr<Page>,
@@ -122,6 +122,7 @@ impl Tree {
         unsafe { page.as_ref() }
     }
 
+    /// Loads the root page.
     #[inline]
     fn root(&self) -> &Page {
         let root = self.root.load(Ordering::Acquire);
@@ -200,6 +201,7 @@ impl Tree {
         first
     }
 
+    /// Whether the first entry of a page is before the target.
     #[inline]
     fn low_is_before(&self, page: &Page, list: &SkipList, target: &Target<'_>) -> bool {
         page.low_hint < target.hint

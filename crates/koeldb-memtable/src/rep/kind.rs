@@ -118,6 +118,7 @@ pub(crate) fn bucket_count(options: &MemtableOptions, entry_bytes: Option<usize>
         .then(|| sorted_hash_bucket_count(options, entry_bytes))
 }
 
+/// Returns the number of keys for which a sorted hash memtable has places, a power of two.
 pub(super) fn sorted_hash_bucket_count(
     options: &MemtableOptions,
     entry_bytes: Option<usize>,

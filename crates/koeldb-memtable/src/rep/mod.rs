@@ -49,6 +49,7 @@ use crate::memtable::MemtableOptions;
 /// The hasher of keys and prefixes.
 pub(crate) use foldhash::quality::SeedableRandomState as KeyHasher;
 
+/// Creates a hasher with a random seed, unless the options fix it.
 fn key_hasher(options: &MemtableOptions) -> KeyHasher {
     match options.fixed_hash_seed {
         true => KeyHasher::fixed(),
@@ -243,6 +244,7 @@ impl MemtableRep {
         self.cursor_of(ArcRef::Borrowed)
     }
 
+    /// Creates a cursor over all entries; `refer` borrows or clones a skip list's reference.
     fn cursor_of<'s, 'm>(
         &'s self,
         refer: impl FnOnce(&'s Arc<SkipList>) -> ArcRef<'m, SkipList>,
@@ -387,6 +389,7 @@ fn type_of(footer: u64) -> ValueType {
     ValueType::from_byte((footer & 0xff) as u8).expect("inserted entries have a known type")
 }
 
+/// The cursor of one representation.
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would be an allocation for each cursor; most of the size are inline log lengths"
@@ -563,6 +566,7 @@ impl MemtableCursor<'_> {
         Ok(())
     }
 
+    /// Verifies the checksum of the current entry, and its order after a move if requested.
     #[cold]
     fn verify_entry(&mut self, moved: Move<'_>) -> Result<()> {
         let Some(entry) = either!(&self.cursor, cursor => cursor.entry()) else {

@@ -54,6 +54,7 @@ pub(crate) struct PrefixHash {
 }
 
 impl PrefixHash {
+    /// Creates an empty table; a list is indexed once a search walks past `index_after` entries.
     pub(crate) fn new(
         order: KeyOrder,
         arena: SharedArena,
@@ -188,7 +189,7 @@ impl Sortable for PrefixHash {
     }
 }
 
-/// A position among the keys with the prefix of the last key sought; it meets later inserts.
+/// A position among the keys with the prefix of the last key sought; includes later inserts.
 pub(crate) struct PrefixCursor {
     table: Arc<PrefixHash>,
     cursor: Option<SkipListCursor<'static>>,
@@ -211,6 +212,7 @@ impl PrefixCursor {
         self.cursor.as_ref()?.entry()
     }
 
+    /// Selects the list of a key's prefix; `None` if the bucket is empty.
     fn choose(&mut self, internal_key: &[u8]) -> Option<&mut SkipListCursor<'static>> {
         let list = self.table.bucket(footer_of(internal_key).0).get();
         self.cursor = list.map(|list| SkipListCursor::new(Arc::clone(list).into(), 0));

@@ -47,7 +47,7 @@ pub(super) struct Node {
 
 const NODE_BYTES: usize = size_of::<Node>();
 
-/// A node of the list that is borrowed for `'list`, or the head (S1).
+/// A node of the list that is borrowed for `'list`, or the head (invariant S1 of the module).
 #[derive(Clone, Copy)]
 pub(super) struct NodeRef<'list> {
     node: NonNull<Node>,
@@ -73,6 +73,7 @@ impl<'list> NodeRef<'list> {
         self.node.as_ptr()
     }
 
+    /// The pointer to the next node.
     #[inline]
     fn link(self) -> &'list AtomicPtr<Node> {
         // SAFETY: every node begins with its link and lives as long as the arena (S1).
@@ -87,6 +88,7 @@ impl<'list> NodeRef<'list> {
         unsafe { NodeRef::new(next) }
     }
 
+    /// The address of the entry, which follows the link.
     #[inline]
     fn entry_start(self) -> NonNull<u8> {
         // SAFETY: the link of every node is followed by an entry in the same block.
@@ -126,6 +128,7 @@ impl SkipList {
         }
     }
 
+    /// The head of the list, a node without entry.
     #[inline]
     fn head(&self) -> NodeRef<'_> {
         NodeRef {
@@ -151,6 +154,7 @@ impl SkipList {
             .then_with(|| target.footer.cmp(&footer))
     }
 
+    /// Creates a search target, with the hint of its key in the index, if there is one.
     #[inline]
     fn target<'k>(&self, tree: Option<&Tree>, user_key: &'k [u8], footer: u64) -> Target<'k> {
         Target {
@@ -344,6 +348,7 @@ impl SkipList {
         node
     }
 
+    /// Whether a node has the user key and sequence number of a new entry.
     fn is_duplicate(&self, node: NodeRef<'_>, parts: &EntryParts<'_>) -> bool {
         let (user_key, footer) = self.entry(node).user_key_and_footer();
         footer >> 8 == parts.seqno && self.order.compare(user_key, parts.user_key).is_eq()
@@ -403,7 +408,7 @@ struct Found<'list> {
     guess: Option<Guess<'list>>,
 }
 
-/// An iterator over entries in order, which meets later inserts.
+/// An iterator over entries in order, which includes later inserts.
 pub(crate) struct SkipListEntries<'list> {
     list: &'list SkipList,
     node: Option<NodeRef<'list>>,
@@ -420,7 +425,7 @@ impl<'list> Iterator for SkipListEntries<'list> {
     }
 }
 
-/// A position in a list, which meets later inserts.
+/// A position in a list; moves include later inserts.
 pub(crate) struct SkipListCursor<'m> {
     list: ArcRef<'m, SkipList>,
     node: Option<NonNull<Node>>,
@@ -433,6 +438,7 @@ pub(crate) struct SkipListCursor<'m> {
 unsafe impl Send for SkipListCursor<'_> {}
 
 impl<'m> SkipListCursor<'m> {
+    /// Creates an unpositioned cursor whose seeks first try `lookahead` steps forward.
     pub(crate) fn new(list: ArcRef<'m, SkipList>, lookahead: usize) -> Self {
         SkipListCursor {
             list,
@@ -442,6 +448,7 @@ impl<'m> SkipListCursor<'m> {
         }
     }
 
+    /// The current node; `None` if the cursor is not valid.
     #[inline]
     fn node(&self) -> Option<NodeRef<'_>> {
         self.node.map(|node| NodeRef {

@@ -22,6 +22,7 @@ pub(super) trait Sortable {
     /// All entries, sorted.
     fn sorted(&self) -> Sorted;
 
+    /// Compares the internal keys of two entries.
     fn compare(&self, a: Position, b: Position) -> Ordering {
         let key = |position: Position| position.entry(self.arena()).key();
         self.order().compare_internal(key(a), key(b))
@@ -45,6 +46,7 @@ pub(crate) struct SortedCursor<T> {
 }
 
 impl<T: Sortable> SortedCursor<T> {
+    /// Creates an unpositioned cursor over a sorted snapshot of the present entries.
     pub(super) fn new(table: Arc<T>) -> Self {
         let sorted = table.sorted();
         SortedCursor {
@@ -54,6 +56,7 @@ impl<T: Sortable> SortedCursor<T> {
         }
     }
 
+    /// Takes a new snapshot of the entries; the cursor is then not valid.
     pub(super) fn refresh(&mut self) {
         self.sorted = self.table.sorted();
         self.index = self.sorted.len();

@@ -14,6 +14,7 @@ use super::entry::{Entry, EntryParts, Position};
 use super::sorted::{Sortable, Sorted};
 use crate::arena::SharedArena;
 
+/// The entries of a vector and the copy that the last read sorted.
 struct Appended {
     /// The positions of the entries in order of arrival.
     entries: Vec<Position>,
@@ -74,6 +75,7 @@ impl Vector {
         Ok(())
     }
 
+    /// Marks the end of inserts.
     pub(crate) fn seal(&self) {
         self.sealed.store(true, Ordering::Release);
     }
@@ -82,6 +84,7 @@ impl Vector {
         self.memory_bytes.load(Ordering::Relaxed) + size_of::<Self>()
     }
 
+    /// Returns all entries sorted, reusing the part that is sorted already.
     fn sort(&self, appended: &Appended) -> Sorted {
         let old = &appended.sorted;
         let mut all = Vec::with_capacity(appended.entries.len());

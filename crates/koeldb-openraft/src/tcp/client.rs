@@ -52,8 +52,8 @@ where
     /// Has a request applied, and returns the application's answer.
     ///
     /// # Errors
-    /// A request of more than 32 MiB is refused. `NotConnected` if no leader took the request: it is not applied. After all other errors it
-    /// may have been applied, or may be later.
+    /// A request of more than 32 MiB is refused. `NotConnected` if no leader took the request: it
+    /// is not applied. After all other errors it may have been applied, or may be later.
     pub async fn write(&mut self, request: A::Request) -> io::Result<A::Response> {
         self.call(Message::Write(request)).await
     }
@@ -74,6 +74,7 @@ where
         self.call(Message::AddNode(id, address.to_owned())).await
     }
 
+    /// Sends a message to the leader and returns the answer, within the client's timeout.
     async fn call<R: DeserializeOwned>(&mut self, message: Message<A>) -> io::Result<R> {
         match tokio::time::timeout(self.limit, self.ask_leader(&message)).await {
             Ok(answer) => answer,
@@ -89,6 +90,7 @@ where
         }
     }
 
+    /// Sends a message to the presumed leader, and tries other nodes until the leader answers.
     async fn ask_leader<R: DeserializeOwned>(&mut self, message: &Message<A>) -> io::Result<R> {
         let mut attempts = 0;
         loop {

@@ -9,7 +9,7 @@ use super::types::Types;
 use crate::application::Application;
 use crate::snapshot::SnapshotFile;
 
-/// What a node is asked for.
+/// A request to a node, from another node or a client.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub(super) enum Message<A>
@@ -35,6 +35,7 @@ where
     AddNode(u64, String),
 }
 
+/// The vote of the sender, and the metadata and file list of a snapshot to be installed.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub(super) struct SnapshotOffer<A>

@@ -28,7 +28,7 @@ use super::types::Types;
 use crate::application::Application;
 use crate::snapshot::{PIECE_BYTES, SnapshotDir};
 
-/// Makes connections.
+/// The factory of connections to the other nodes.
 pub(super) struct Connections<A>(pub(super) PhantomData<fn() -> A>);
 
 /// A connection to one node, made when it is needed and dropped when a call fails.
@@ -53,6 +53,7 @@ where
     }
 }
 
+/// Wraps an error as openraft's `NetworkError`.
 fn failed<C: RaftTypeConfig>(error: impl Display) -> RPCError<C> {
     RPCError::Network(NetworkError::from_string(error))
 }
@@ -72,6 +73,7 @@ where
         Ok(stream)
     }
 
+    /// Sends a message to the node and returns its answer, within `limit`.
     async fn call<R: DeserializeOwned>(
         &mut self,
         message: Message<A>,
@@ -91,6 +93,7 @@ where
         }
     }
 
+    /// Offers a snapshot to the node, sends the missing files, and returns the answer.
     async fn send_snapshot(
         &mut self,
         offer: Message<A>,
@@ -143,6 +146,7 @@ fn patience(bytes: u64) -> Duration {
     IDLE_MAX + Duration::from_secs(bytes >> 22)
 }
 
+/// Reads an answer within `patience`; fails if the peer closes the connection.
 async fn read_answer<T: DeserializeOwned>(
     stream: &mut TcpStream,
     patience: Duration,

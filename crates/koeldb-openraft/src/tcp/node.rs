@@ -39,6 +39,7 @@ where
     server: JoinHandle<()>,
 }
 
+/// The parts of a node that its handle and its connections share.
 struct Shared<A>
 where
     A: Application<Request: AppData, Response: AppDataResponse>,
@@ -156,6 +157,7 @@ where
     }
 }
 
+/// Accepts connections and serves each in a task of its own.
 async fn accept<A>(listener: TcpListener, shared: Arc<Shared<A>>)
 where
     A: Application<Request: AppData, Response: AppDataResponse>,
@@ -177,7 +179,7 @@ where
     }
 }
 
-/// The answer to another node.
+/// Awaits a call of openraft, and sends its result, or the text of its error, to another node.
 async fn answer<T: Serialize, E: Display>(
     stream: &mut TcpStream,
     call: impl Future<Output = Result<T, E>>,
@@ -190,6 +192,7 @@ impl<A> Shared<A>
 where
     A: Application<Request: AppData, Response: AppDataResponse>,
 {
+    /// Answers the messages of a connection until the peer closes it or an error occurs.
     async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
         let stream = &mut stream;
         while let Some((message, bytes)) = frame::read_sized::<Message<A>>(stream).await? {
@@ -225,6 +228,7 @@ where
         Ok(())
     }
 
+    /// Proposes a request to the Raft group; the reply names the leader if this node is not it.
     async fn write(&self, request: A::Request) -> Reply<A::Response> {
         match self.raft.client_write(request).await {
             Ok(written) => Reply::Done(written.data),
@@ -232,6 +236,7 @@ where
         }
     }
 
+    /// Reads a key linearizably, by a read index; the reply names another leader if there is one.
     async fn get(&self, key: &[u8]) -> Reply<Option<Vec<u8>>> {
         match self.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
             Ok(_) => match self.state.db().get(key) {
@@ -259,6 +264,7 @@ where
     }
 }
 
+/// Converts a failed proposal to a reply: the leader's address if known, or the failure.
 fn not_written<A, T>(error: RaftError<Types<A>, ClientWriteError<Types<A>>>) -> Reply<T>
 where
     A: Application<Request: AppData, Response: AppDataResponse>,

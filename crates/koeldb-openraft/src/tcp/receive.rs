@@ -78,7 +78,7 @@ impl Receiver {
     }
 }
 
-/// The end of the name of a file that is not complete and durable.
+/// The suffix of the name of a file that is not yet complete and durable.
 const PART: &str = ".part";
 
 /// Fails unless each name belongs to one file within a directory.
@@ -128,6 +128,7 @@ fn find_missing(
     Ok(missing)
 }
 
+/// Receives a file as `.part`, checks size and CRC-32C, syncs it, and renames it to its name.
 async fn receive_file(
     stream: &mut TcpStream,
     fs: &Arc<dyn FileSystem>,

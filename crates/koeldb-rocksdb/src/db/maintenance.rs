@@ -76,6 +76,7 @@ fn closed<S: AsRef<[u8]>, E: AsRef<[u8]>>(
     start: Option<S>,
     end: Option<E>,
 ) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    /// Returns an inclusive bound; `None` means no bound.
     fn bound<K: AsRef<[u8]>>(key: Option<K>) -> Bound<Vec<u8>> {
         key.map_or(Bound::Unbounded, |key| {
             Bound::Included(key.as_ref().to_vec())
@@ -84,6 +85,7 @@ fn closed<S: AsRef<[u8]>, E: AsRef<[u8]>>(
     (bound(start), bound(end))
 }
 
+/// Sums the sizes and counts the table files of a column family.
 fn metadata(family: &koeldb::ColumnFamily) -> ColumnFamilyMetaData {
     let files = family.live_files();
     ColumnFamilyMetaData {
@@ -93,6 +95,7 @@ fn metadata(family: &koeldb::ColumnFamily) -> ColumnFamilyMetaData {
     }
 }
 
+/// Estimates the bytes of ranges of keys in table files; 0 for each if the estimate fails.
 fn sizes(family: &koeldb::ColumnFamily, ranges: &[Range]) -> Vec<u64> {
     let ranges: Vec<_> = ranges
         .iter()
@@ -102,6 +105,7 @@ fn sizes(family: &koeldb::ColumnFamily, ranges: &[Range]) -> Vec<u64> {
     sizes.unwrap_or_else(|_| vec![0; ranges.len()])
 }
 
+/// Changes options of a column family, like `SetOptions`; refuses NUL bytes and an empty list.
 fn set(family: &koeldb::ColumnFamily, options: &[(&str, &str)]) -> Result<(), Error> {
     for (name, value) in options {
         if name.contains('\0') || value.contains('\0') {
@@ -192,7 +196,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         Ok(self.db().wait_for_compact(opts.timeout)?)
     }
 
-    /// Moves the view of a secondary to the present state of its primary.
+    /// Catches a secondary up with the present state of its primary.
     pub fn try_catch_up_with_primary(&self) -> Result<(), Error> {
         self.db().try_catch_up_with_primary()?;
         Ok(())
@@ -213,14 +217,14 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         Ok(self.db().live_files().into_iter().map(convert).collect())
     }
 
-    /// Flushes what was written without the log; background work ends when the database is closed.
+    /// Flushes what was written without the WAL; background work ends when the database is closed.
     ///
     /// LOG has the error of a failed flush.
     pub fn cancel_all_background_work(&self, wait: bool) {
         let _ = (wait, self.db().flush_unlogged());
     }
 
-    /// Returns the identity of the database.
+    /// Returns the database id (`GetDbIdentity`).
     pub fn get_db_identity(&self) -> Result<Vec<u8>, Error> {
         Ok(self.db().identity().as_bytes().to_vec())
     }

@@ -14,7 +14,7 @@ pub(crate) enum Access<'a> {
     ReadOnly {
         error_if_log_file_exist: bool,
     },
-    /// The directory of the secondary's own.
+    /// As a secondary, with this directory of its own.
     Secondary(&'a Path),
     /// For reading and writing, as a TTL database.
     WithTtl(Duration),
@@ -95,6 +95,7 @@ pub(crate) fn named<N: AsRef<str>>(
     names.into_iter().map(descriptor)
 }
 
+/// Describes column families, each with its options.
 fn with_options<N: AsRef<str>>(
     families: impl IntoIterator<Item = (N, Options)>,
 ) -> impl Iterator<Item = ColumnFamilyDescriptor> {
@@ -103,6 +104,7 @@ fn with_options<N: AsRef<str>>(
     families.into_iter().map(descriptor)
 }
 
+/// Passes descriptors through, for the methods of `opens!`.
 fn described(
     families: impl IntoIterator<Item = ColumnFamilyDescriptor>,
 ) -> impl Iterator<Item = ColumnFamilyDescriptor> {
@@ -137,6 +139,7 @@ macro_rules! opens {
 }
 
 impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
+    /// Opens the engine's database and wraps it with its column family handles.
     fn open_as(
         options: &Options,
         path: &Path,
@@ -190,7 +193,9 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         Self::open_as(opts, path.as_ref(), [], access)
     }
 
-    /// Opens a view of a database that another process may write, with a directory of its own.
+    /// Opens a secondary: a view of a database that another process may write.
+    ///
+    /// The secondary has a directory of its own.
     ///
     /// `try_catch_up_with_primary` moves the view forward.
     pub fn open_as_secondary<P: AsRef<Path>>(

@@ -1,11 +1,12 @@
-//! Caches and write buffer managers, which databases share.
+//! Block caches and write buffer managers, which databases share.
 
-/// A cache of blocks, shared by its clones.
+/// A block cache, shared by its clones.
 #[derive(Clone)]
 pub struct Cache {
     pub(crate) inner: koeldb::Cache,
 }
 
+/// Converts bytes to `usize`, saturating.
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

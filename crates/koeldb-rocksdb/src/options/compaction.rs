@@ -28,7 +28,7 @@ pub struct FifoCompactOptions {
 }
 
 members! { FifoCompactOptions {
-    /// The bytes of tables at which the oldest are dropped.
+    /// The total bytes of SST files beyond which the oldest are dropped.
     set_max_table_files_size(u64) = "max_table_files_size";
 }}
 
@@ -39,17 +39,17 @@ pub struct UniversalCompactOptions {
 }
 
 members! { UniversalCompactOptions {
-    /// The percentage by which the next run may be larger.
+    /// The percentage by which the next sorted run may be larger (`size_ratio`).
     set_size_ratio(i32) = "size_ratio";
-    /// The minimum number of runs in a compaction.
+    /// The minimum number of sorted runs in a compaction (`min_merge_width`).
     set_min_merge_width(i32) = "min_merge_width";
-    /// The maximum number of runs in a compaction.
+    /// The maximum number of sorted runs in a compaction (`max_merge_width`).
     set_max_merge_width(i32) = "max_merge_width";
-    /// The permitted garbage, as a percentage of the data.
+    /// The maximum space amplification, in percent of the data.
     set_max_size_amplification_percent(i32) = "max_size_amplification_percent";
     /// The percentage of data that is compressed; negative: all. No effect.
     set_compression_size_percent(i32) = "compression_size_percent";
-    /// When the choice of runs ends.
+    /// The condition that ends the choice of sorted runs (`stop_style`).
     set_stop_style(UniversalCompactionStopStyle) = "stop_style";
 }}
 

@@ -56,6 +56,7 @@ impl Options {
         }
     }
 
+    /// Keeps an error for the open, if it is the first.
     fn fail(&mut self, error: Error) {
         self.failure.get_or_insert(error);
     }
@@ -68,6 +69,7 @@ impl Options {
         }
     }
 
+    /// Sets members of a nested option, as `name.member`.
     fn set_members(&mut self, name: &str, members: &Members) {
         for (member, value) in members {
             self.set(&format!("{name}.{member}"), value);
@@ -104,6 +106,7 @@ impl Options {
         Ok((options, families.collect()))
     }
 
+    /// Makes `cache` the block cache, if the table format is block-based.
     fn use_cache(&mut self, cache: &Cache) {
         if let Some(tables) = self.inner.get_table_format().block_based() {
             let mut tables = tables.clone();
@@ -168,6 +171,7 @@ impl Options {
         self.refuse_paths("set_cf_paths", paths);
     }
 
+    /// Fails the open if there are paths.
     fn refuse_paths(&mut self, setter: &str, paths: &[DBPath]) {
         if let Some(first) = paths.first() {
             let reason = format!(
@@ -184,7 +188,7 @@ impl Options {
         self.inner.set_env(&env.inner);
     }
 
-    /// The codec of the log: none or Zstandard.
+    /// The compression of the write-ahead log (`wal_compression`): none or Zstandard.
     ///
     /// # Panics
     ///
@@ -198,7 +202,7 @@ impl Options {
         }
     }
 
-    /// The codecs of levels, from level 0 on; further levels have the last one.
+    /// The compression types of levels (`compression_per_level`); further levels use the last one.
     pub fn set_compression_per_level(&mut self, level_types: &[DBCompressionType]) {
         let texts: Vec<String> = level_types.iter().map(OptionText::text).collect();
         self.set("compression_per_level", &texts.join(":"));
@@ -216,7 +220,7 @@ impl Options {
         self.inner.set_compression_per_level(&codecs);
     }
 
-    /// Parameters of the codec; -14 for `window_bits` and 32767 for `level` are its defaults.
+    /// The `compression_opts`; -14 for `window_bits` and 32767 for `level`: the codec's defaults.
     pub fn set_compression_options(
         &mut self,
         window_bits: i32,
@@ -244,6 +248,7 @@ impl Options {
         self.set(&format!("{name}.enabled"), &enabled.text());
     }
 
+    /// Sets the four integer parameters of a compression option.
     fn set_codec(&mut self, name: &str, values: [i32; 4]) {
         let members = ["window_bits", "level", "strategy", "max_dict_bytes"];
         for (member, value) in members.iter().zip(values) {
@@ -290,7 +295,7 @@ impl Options {
         self.set_merge_operator_associative(name, merge_fn);
     }
 
-    /// Passes values in compactions to a function, under a lock.
+    /// Sets a compaction filter: a function that compactions call with entries, under a lock.
     pub fn set_compaction_filter<F>(&mut self, name: impl CStrLike, filter_fn: F)
     where
         F: CompactionFilterFn + Send + 'static,
@@ -301,7 +306,7 @@ impl Options {
         });
     }
 
-    /// Passes values in compactions to filters of a factory.
+    /// Sets a compaction filter factory, which creates a filter for each compaction.
     pub fn set_compaction_filter_factory<F>(&mut self, factory: F)
     where
         F: CompactionFilterFactory + 'static,
@@ -381,7 +386,7 @@ impl Options {
         self.set_members("compaction_options_fifo", &fco.members);
     }
 
-    /// Factors by which levels exceed the usual growth.
+    /// Additional size factors of levels (`max_bytes_for_level_multiplier_additional`).
     pub fn set_max_bytes_for_level_multiplier_additional(&mut self, level_values: &[i32]) {
         self.inner
             .set_max_bytes_for_level_multiplier_additional(level_values);
@@ -445,12 +450,12 @@ impl Options {
         }
     }
 
-    /// No effect: there is no cache of rows.
+    /// The row cache. No effect: there is none.
     pub fn set_row_cache(&mut self, cache: &Cache) {
         let _ = cache;
     }
 
-    /// No effect: values are never in blob files.
+    /// The cache of blob values. No effect: values are never in blob files.
     pub fn set_blob_cache(&mut self, cache: &Cache) {
         let _ = cache;
     }
@@ -478,7 +483,7 @@ impl Options {
             .set_rate_limiter(&limiter.auto_tuned(true).build());
     }
 
-    /// Marks tables with many deletions for compaction.
+    /// Marks tables with many deletions for compaction (`CompactOnDeletionCollector`).
     pub fn add_compact_on_deletion_collector_factory(
         &mut self,
         window_size: usize,
@@ -492,7 +497,7 @@ impl Options {
         self.set("table_properties_collectors", &collector);
     }
 
-    /// Limits the memory of memtables together with other databases.
+    /// Sets the write buffer manager, which limits the memory of memtables of several databases.
     pub fn set_write_buffer_manager(&mut self, write_buffer_manager: &WriteBufferManager) {
         self.inner
             .set_write_buffer_manager(&write_buffer_manager.inner);

@@ -24,12 +24,14 @@ impl ReadOptions {
         refused: None,
     };
 
+    /// Returns options with `total_order_seek`, for iterators that cross prefixes.
     pub(crate) fn total_order() -> Self {
         let mut options = ReadOptions::default();
         options.set_total_order_seek(true);
         options
     }
 
+    /// Returns options with `prefix_same_as_start`, for iterators within one prefix.
     pub(crate) fn one_prefix() -> Self {
         let mut options = ReadOptions::default();
         options.set_prefix_same_as_start(true);
@@ -59,11 +61,11 @@ impl ReadOptions {
         set_verify_checksums(bool);
         /// Trims the readahead of scans to their bounds; true by default.
         set_auto_readahead_size(bool);
-        /// Whether each seek moves to the latest state.
+        /// Makes a tailing iterator: each seek sees the latest state.
         set_tailing(bool);
         /// Keeps blocks in memory as long as the iterator lives.
         set_pin_data(bool);
-        /// Overlaps the reads of a multi-get or scan.
+        /// Overlaps the file reads of a multi-get or scan (`async_io`).
         set_async_io(bool);
     }
 
@@ -123,7 +125,7 @@ impl ReadOptions {
         self.inner.set_deadline(Instant::now().checked_add(left));
     }
 
-    /// Microseconds after which a read of a file fails with `TimedOut`; 0 for no limit.
+    /// Microseconds after which a file read fails with `TimedOut` (`io_timeout`); 0 for no limit.
     pub fn set_io_timeout(&mut self, microseconds: u64) {
         let limit = (microseconds > 0).then(|| Duration::from_micros(microseconds));
         self.inner.set_io_timeout(limit);

@@ -26,7 +26,7 @@ members! { BlockBasedOptions {
     /// Whether index and filter blocks are evicted later.
     set_cache_index_and_filter_blocks_with_high_priority(bool) =
         "cache_index_and_filter_blocks_with_high_priority";
-    /// The index.
+    /// The index type.
     set_index_type(BlockBasedIndexType) = "index_type";
     /// Whether index and filter blocks of level 0 stay in the cache.
     set_pin_l0_filter_and_index_blocks_in_cache(bool) = "pin_l0_filter_and_index_blocks_in_cache";
@@ -34,15 +34,15 @@ members! { BlockBasedOptions {
     set_pin_top_level_index_and_filter(bool) = "pin_top_level_index_and_filter";
     /// The version of the format.
     set_format_version(i32) = "format_version";
-    /// Entries between whole keys in data blocks.
+    /// Entries between restart points in data blocks, where keys are stored whole.
     set_block_restart_interval(i32) = "block_restart_interval";
-    /// Entries between whole keys in index blocks.
+    /// Entries between restart points in index blocks, where keys are stored whole.
     set_index_block_restart_interval(i32) = "index_block_restart_interval";
-    /// The search in data blocks.
+    /// The search in data blocks (`data_block_index_type`): binary, or binary and hash.
     set_data_block_index_type(DataBlockIndexType) = "data_block_index_type";
-    /// Keys by buckets of the hash tables in data blocks.
+    /// The ratio of keys to buckets of the hash tables in data blocks.
     set_data_block_hash_ratio(f64) = "data_block_hash_table_util_ratio";
-    /// Whether filters know whole keys, not only prefixes.
+    /// Whether filters contain whole keys, not only prefixes (`whole_key_filtering`).
     set_whole_key_filtering(bool) = "whole_key_filtering";
     /// The checksum of blocks.
     set_checksum_type(ChecksumType) = "checksum";
@@ -60,12 +60,12 @@ members! { BlockBasedOptions {
 }}
 
 impl BlockBasedOptions {
-    /// Uses this cache.
+    /// Sets the block cache.
     pub fn set_block_cache(&mut self, cache: &Cache) {
         self.inner.set_block_cache(&cache.inner);
     }
 
-    /// Uses no cache.
+    /// Disables the block cache.
     pub fn disable_cache(&mut self) {
         self.inner.disable_cache();
     }
@@ -81,7 +81,7 @@ impl BlockBasedOptions {
         self.inner.set_ribbon_filter(bloom_equivalent_bits_per_key);
     }
 
-    /// Adds Ribbon filters on this and lower levels, Bloom filters above.
+    /// Adds Ribbon filters from this level down, Bloom filters on levels with smaller numbers.
     pub fn set_hybrid_ribbon_filter(
         &mut self,
         bloom_equivalent_bits_per_key: f64,
@@ -99,11 +99,11 @@ pub struct CuckooTableOptions {
 }
 
 members! { CuckooTableOptions {
-    /// Entries by buckets.
+    /// The ratio of entries to buckets.
     set_hash_ratio(f64) = "hash_table_ratio";
-    /// The depth of the search for a free bucket.
+    /// The maximum depth of the search for a free bucket (`max_search_depth`).
     set_max_search_depth(u32) = "max_search_depth";
-    /// Buckets in a block.
+    /// The number of adjacent buckets in a block, probed for each hash (`cuckoo_block_size`).
     set_cuckoo_block_size(u32) = "cuckoo_block_size";
     /// Whether the first eight bytes of a key are its hash.
     set_identity_as_first_hash(bool) = "identity_as_first_hash";
@@ -115,9 +115,9 @@ members! { CuckooTableOptions {
 pub struct PlainTableFactoryOptions {
     /// The length of all keys; 0 if it varies.
     pub user_key_length: u32,
-    /// The bits of the filter for each prefix.
+    /// The bits per prefix of the Bloom filter.
     pub bloom_bits_per_key: i32,
-    /// Prefixes by buckets.
+    /// The ratio of prefixes to buckets of the hash index.
     pub hash_table_ratio: f64,
     /// Keys between entries of the index within a prefix.
     pub index_sparseness: usize,
@@ -132,6 +132,7 @@ pub struct PlainTableFactoryOptions {
 }
 
 impl PlainTableFactoryOptions {
+    /// Returns the members of the registry's plain table options, with their texts.
     pub(crate) fn members(&self) -> Members {
         vec![
             ("user_key_len", self.user_key_length.text()),
@@ -146,11 +147,11 @@ impl PlainTableFactoryOptions {
     }
 }
 
-/// The structure of memtables, if it is not the skip list.
+/// The memtable representation, if it is not the skip list.
 pub enum MemtableFactory {
-    /// A vector, sorted when it is read.
+    /// `VectorRepFactory`: a vector, sorted when it is read.
     Vector,
-    /// A hash table of prefixes with skip lists.
+    /// `HashSkipListRepFactory`: a hash table of prefixes with skip lists.
     HashSkipList {
         /// The number of buckets.
         bucket_count: usize,
@@ -159,7 +160,7 @@ pub enum MemtableFactory {
         /// The branching of the skip lists. No effect.
         branching_factor: i32,
     },
-    /// A hash table of prefixes with linked lists.
+    /// `HashLinkListRepFactory`: a hash table of prefixes with linked lists.
     HashLinkList {
         /// The number of buckets.
         bucket_count: usize,

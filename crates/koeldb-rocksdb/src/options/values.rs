@@ -63,46 +63,46 @@ texts! {
     #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
     #[repr(i32)]
     pub enum CompactionPri {
-        /// Large tables and those with many deletions first.
+        /// Large tables first; deletions count extra (`kByCompensatedSize`).
         ByCompensatedSize = 0 => "kByCompensatedSize",
-        /// Tables whose newest entry is oldest first.
+        /// Tables whose newest entry is oldest first (`kOldestLargestSeqFirst`).
         OldestLargestSeqFirst = 1 => "kOldestLargestSeqFirst",
-        /// Tables whose oldest entry is oldest first.
+        /// Tables whose oldest entry is oldest first (`kOldestSmallestSeqFirst`).
         OldestSmallestSeqFirst = 2 => "kOldestSmallestSeqFirst",
-        /// Tables that overlap least of the next level first.
+        /// Tables that overlap least of the next level first (`kMinOverlappingRatio`).
         MinOverlappingRatio = 3 => "kMinOverlappingRatio",
-        /// Tables in the order of keys, in turn.
+        /// Tables in the order of keys, in turn (`kRoundRobin`).
         RoundRobin = 4 => "kRoundRobin",
     }
 
-    /// The index of block-based tables.
+    /// The index type of block-based tables.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum BlockBasedIndexType {
-        /// One block, searched by halving.
+        /// `kBinarySearch`: one index block with binary search.
         BinarySearch => "kBinarySearch",
-        /// With a hash table of prefixes.
+        /// `kHashSearch`: binary search, with a hash table of prefixes.
         HashSearch => "kHashSearch",
-        /// Blocks under an index of blocks.
+        /// `kTwoLevelIndexSearch`: index partitions under a top-level index.
         TwoLevelIndexSearch => "kTwoLevelIndexSearch",
     }
 
-    /// The search in data blocks.
+    /// The search in data blocks (`data_block_index_type`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum DataBlockIndexType {
-        /// By halving.
+        /// Binary search.
         BinarySearch = 0 => "kDataBlockBinarySearch",
-        /// By a hash table of keys.
+        /// Binary search, after a hash table of keys for point lookups.
         BinaryAndHash = 1 => "kDataBlockBinaryAndHash",
     }
 
-    /// The metadata blocks that tables pin in the block cache.
+    /// The tables that pin metadata blocks in the block cache (`PinningTier`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum BlockBasedTablePinningTier {
-        /// As older options say.
+        /// As the older pinning options say (`kFallback`).
         Fallback = 0 => "kFallback",
         /// None.
         None = 1 => "kNone",
-        /// Of tables made by flushes and of similar size.
+        /// Of flushed tables and those of similar size (`kFlushedAndSimilar`).
         FlushAndSimilar = 2 => "kFlushedAndSimilar",
         /// Of all tables.
         All = 3 => "kAll",
@@ -133,7 +133,7 @@ texts! {
         Prefix = 1 => "kPrefix",
     }
 
-    /// A codec.
+    /// A compression type.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
     pub enum DBCompressionType {
@@ -147,25 +147,25 @@ texts! {
         Bz2 = 3 => "kBZip2Compression",
         /// LZ4.
         Lz4 = 4 => "kLZ4Compression",
-        /// LZ4, with a slower and stronger search.
+        /// LZ4HC: LZ4 with a slower and stronger search.
         Lz4hc = 5 => "kLZ4HCCompression",
         /// Zstandard.
         Zstd = 7 => "kZSTD",
     }
 
-    /// The shape of the tree.
+    /// The compaction style.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
     pub enum DBCompactionStyle {
-        /// Levels, each larger than the one above.
+        /// Leveled compaction: each level is larger than the one before.
         Level = 0 => "kCompactionStyleLevel",
-        /// Sorted runs of similar age.
+        /// Universal (tiered) compaction: merges adjacent sorted runs.
         Universal = 1 => "kCompactionStyleUniversal",
-        /// Old tables are dropped.
+        /// FIFO compaction: the oldest tables are dropped.
         Fifo = 2 => "kCompactionStyleFIFO",
     }
 
-    /// How a damaged log is read at open.
+    /// How an open reads a damaged write-ahead log (`WALRecoveryMode`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
     pub enum DBRecoveryMode {
@@ -179,18 +179,19 @@ texts! {
         SkipAnyCorruptedRecord = 3 => "kSkipAnyCorruptedRecords",
     }
 
-    /// When universal compaction ends the choice of runs.
+    /// The condition that ends universal compaction's choice of sorted runs.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
     pub enum UniversalCompactionStopStyle {
-        /// At a run of another size.
+        /// At a sorted run of another size.
         Similar = 0 => "kCompactionStopStyleSimilarSize",
-        /// At a run larger than the chosen ones together.
+        /// At a sorted run larger than the chosen ones together.
         Total = 1 => "kCompactionStopStyleTotalSize",
     }
 }
 
 impl LogLevel {
+    /// Converts the engine's level.
     pub(crate) fn of_engine(level: koeldb::LogLevel) -> Self {
         match level {
             koeldb::LogLevel::Debug => LogLevel::Debug,

@@ -10,17 +10,17 @@ pub struct WriteOptions {
 
 impl WriteOptions {
     new_by_default! {
-        /// The defaults: with the log, which is not synced.
+        /// The defaults: the write is logged in the WAL, which is not synced.
     }
 
     same! {
-        /// Syncs the log before the write returns.
+        /// Syncs the WAL before the write returns.
         set_sync(bool);
-        /// Skips the log: the write survives only if its memtable is flushed.
+        /// Skips the WAL: the write survives only if its memtable is flushed.
         disable_wal(bool);
         /// Skips operations of dropped column families.
         set_ignore_missing_column_families(bool);
-        /// Fails with `Incomplete` where it would have to wait.
+        /// Fails with `Incomplete` instead of waiting in a write stall.
         set_no_slowdown(bool);
         /// Yields to other writes while compactions lag.
         set_low_pri(bool);
@@ -76,7 +76,7 @@ impl IngestExternalFileOptions {
         set_allow_blocking_flush(bool);
     }
 
-    /// Whether tables go below the data; an ingestion with `true` fails.
+    /// Whether ingested keys go behind all existing data (`ingest_behind`); `true` fails.
     pub fn set_ingest_behind(&mut self, v: bool) {
         self.is_behind = v;
     }

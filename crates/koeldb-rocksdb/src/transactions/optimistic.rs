@@ -1,4 +1,4 @@
-//! Databases whose transactions look for conflicts when they commit.
+//! Databases with optimistic transactions, which check for conflicts when they commit.
 
 use super::Transaction;
 use crate::access::{batch_methods, unlocked_methods};
@@ -18,7 +18,7 @@ pub type OptimisticTransactionDB<T = crate::MultiThreaded> =
     DBCommon<T, OptimisticTransactionDBInner>;
 
 database_kind! {
-    /// The kind of databases with optimistic transactions.
+    /// The engine's database within an optimistic transaction database.
     OptimisticTransactionDBInner
 }
 

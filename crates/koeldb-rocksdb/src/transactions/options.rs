@@ -26,11 +26,11 @@ impl TransactionOptions {
         set_skip_prepare(bool);
         /// Takes a snapshot as the transaction begins.
         set_snapshot(bool);
-        /// Fails with `Busy` where transactions wait for one another.
+        /// Whether waits for locks that form a deadlock fail with `Busy`.
         set_deadlock_detect(bool);
         /// Milliseconds to wait for a lock; negative: the option of the database.
         set_lock_timeout(i64);
-        /// Milliseconds until the locks of the transaction may be taken by others; negative: never.
+        /// The expiration: milliseconds after which others may take its locks; negative: never.
         set_expiration(i64);
         /// The maximum bytes of the transaction's writes; 0 for no limit.
         set_max_write_batch_size(usize);

@@ -1,4 +1,4 @@
-//! Databases whose transactions lock their keys.
+//! Databases with pessimistic transactions, which lock their keys.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};

@@ -13,6 +13,7 @@ use crate::{
     WriteBatchWithTransaction,
 };
 
+/// The state of a transaction handle.
 enum State {
     Open(Box<koeldb::Transaction>),
     Prepared(PreparedTransaction),
@@ -20,7 +21,7 @@ enum State {
     Over(koeldb::Error),
 }
 
-/// Prepared transactions of a database without a [`Transaction`] handle.
+/// Prepared, not yet committed or rolled back transactions without a [`Transaction`] handle.
 pub(super) type Undecided = Mutex<Vec<PreparedTransaction>>;
 
 /// A transaction of a [`TransactionDB`](crate::TransactionDB) or an
@@ -38,6 +39,7 @@ pub struct Transaction<'db, DB> {
     label: PhantomData<fn() -> &'db DB>,
 }
 
+/// Returns the error of a call that the state of the transaction does not permit.
 fn over(state: &str) -> koeldb::Error {
     koeldb::Error::invalid_argument(format!("Transaction {state}"))
 }
@@ -62,6 +64,7 @@ macro_rules! writes {
 }
 
 impl<'db, DB> Transaction<'db, DB> {
+    /// Begins a transaction; a failure to begin becomes the error of each later call.
     pub(super) fn new(
         db: &koeldb::Db,
         undecided: Option<&'db Undecided>,
@@ -81,6 +84,7 @@ impl<'db, DB> Transaction<'db, DB> {
         }
     }
 
+    /// Makes a handle of a prepared transaction that had none, for example after recovery.
     pub(super) fn recovered(
         db: &koeldb::Db,
         undecided: &'db Undecided,
@@ -95,6 +99,7 @@ impl<'db, DB> Transaction<'db, DB> {
         }
     }
 
+    /// Borrows the open transaction; an error if it is prepared or over.
     fn open(&self) -> koeldb::Result<Ref<'_, koeldb::Transaction>> {
         let found = Ref::filter_map(self.state.borrow(), |state| match state {
             State::Open(transaction) => Some(&**transaction),
@@ -103,6 +108,7 @@ impl<'db, DB> Transaction<'db, DB> {
         found.map_err(|state| why_not_open(&state))
     }
 
+    /// Borrows the open transaction mutably; an error if it is prepared or over.
     fn open_mut(&self) -> koeldb::Result<RefMut<'_, koeldb::Transaction>> {
         let found = RefMut::filter_map(self.state.borrow_mut(), |state| match state {
             State::Open(transaction) => Some(&mut **transaction),
@@ -111,6 +117,7 @@ impl<'db, DB> Transaction<'db, DB> {
         found.map_err(|state| why_not_open(&state))
     }
 
+    /// Locks a key, exclusively or shared, and reads it including the transaction's own writes.
     fn read_for_update(
         &self,
         family: Family<'_>,
@@ -275,6 +282,7 @@ impl<'db, DB> Transaction<'db, DB> {
     }
 }
 
+/// Returns the error of a call on a transaction that is not open.
 fn why_not_open(state: &State) -> koeldb::Error {
     match state {
         State::Over(error) => error.clone(),

@@ -70,6 +70,7 @@ pub struct ValueRange {
 }
 
 impl ValueRange {
+    /// Returns the value in its block `bytes`; empty if the range is outside.
     pub(super) fn of(self, bytes: &[u8]) -> &[u8] {
         let start = self.start as usize;
         bytes
@@ -208,6 +209,7 @@ impl Block {
         Ok(block)
     }
 
+    /// Checks that the restart offsets ascend from 0 and lie before the end of the entries.
     fn check_restarts(&self) -> Result<()> {
         let mut expected_min = 0;
         let sections = &self.sections;
@@ -325,6 +327,7 @@ impl<'b> BlockSlices<'b> {
         Self::of(block.bytes.as_slice(), &block.sections, layout)
     }
 
+    /// Creates the view of `contents` with these sections.
     #[inline]
     fn of(contents: &'b [u8], sections: &'b Sections, layout: EntryLayout) -> Self {
         let few = (sections.few_restarts).get(..sections.restart_count as usize);
@@ -349,6 +352,7 @@ impl<'b> BlockSlices<'b> {
         }
     }
 
+    /// Returns the offset of restart point `index`; for one after the last, the end of the entries.
     #[inline]
     pub(super) fn restart_offset(&self, index: usize) -> usize {
         self.restarts.get(index).map_or(self.entries.len(), |word| {

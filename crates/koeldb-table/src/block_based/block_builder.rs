@@ -269,6 +269,7 @@ impl HashIndexBuilder {
         }
     }
 
+    /// Adds the restart interval of a key; one whose number exceeds 253 drops the hash index.
     #[inline]
     fn add(&mut self, user_key: &[u8], restart: usize) {
         match u8::try_from(restart) {
@@ -279,6 +280,7 @@ impl HashIndexBuilder {
         }
     }
 
+    /// Returns the number of buckets, which is odd: the keys divided by the utilization.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -289,6 +291,7 @@ impl HashIndexBuilder {
         (((self.entries.len() as f64 * self.buckets_per_key) as usize).max(1)) | 1
     }
 
+    /// Returns the size of the hash index in bytes; 0 if it is dropped.
     fn bytes(&self) -> usize {
         if self.overflowed {
             return 0;

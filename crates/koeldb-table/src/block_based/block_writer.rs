@@ -50,7 +50,7 @@ impl BlockWriter {
         self
     }
 
-    /// Stops that padding, after the data blocks.
+    /// Ends the padding for super blocks, which only data blocks get.
     pub(crate) fn end_super_blocks(&mut self) {
         self.super_blocks = None;
     }
@@ -131,6 +131,7 @@ impl BlockWriter {
         Ok(written)
     }
 
+    /// Returns the handle of a block written now, without its trailer.
     fn handle_for(&self, stored: &[u8]) -> BlockHandle {
         BlockHandle {
             offset: self.offset,

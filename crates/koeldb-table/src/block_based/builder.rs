@@ -158,6 +158,7 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
+    /// Counts a point entry in the table properties and the range of sequence numbers.
     #[inline]
     fn count(&mut self, key: InternalKey<'_>, key_bytes: usize, value_bytes: usize) -> Result<()> {
         let properties = &mut self.properties;
@@ -223,6 +224,7 @@ impl BlockBasedTableBuilder {
             .inspect_err(|error| self.writer.give_up(error))
     }
 
+    /// Ends the data block before `next`, the first key of the next one; writes or buffers it.
     fn cut_and_write(&mut self, next: Option<&[u8]>) -> Result<()> {
         self.index.add_block(&self.first_key, &self.last_key, next);
         if let Some(filter) = &mut self.filter
@@ -246,6 +248,7 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
+    /// Writes a finished data block, compressed if that pays off, and adds its handle to the index.
     fn write_data_block(&mut self, block: &mut Vec<u8>) -> Result<()> {
         if let Some(samples) = &mut self.samples {
             samples.add(block);
@@ -344,10 +347,12 @@ impl BlockBasedTableBuilder {
         })
     }
 
+    /// Whether the metaindex refers to the index block (`format_version` 6), instead of the footer.
     fn index_is_in_metaindex(&self) -> bool {
         self.format.format_version >= CONTEXT_CHECKSUM_VERSION
     }
 
+    /// Writes the filter, if there is one, and adds its handle to the metaindex entries `meta`.
     fn write_filter(&mut self, meta: &mut BTreeMap<&'static str, BlockHandle>) -> Result<()> {
         let Some(mut filter) = self.filter.take() else {
             return Ok(());
@@ -372,6 +377,7 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
+    /// Writes the index, and for a hash index its prefix blocks; returns the index handle.
     fn write_index(
         &mut self,
         meta: &mut BTreeMap<&'static str, BlockHandle>,
@@ -417,6 +423,7 @@ impl BlockBasedTableBuilder {
         Ok(index.handle)
     }
 
+    /// Writes the range deletion block of the fragmented tombstones (`rocksdb.range_del`), if any.
     fn write_tombstones(&mut self, meta: &mut BTreeMap<&'static str, BlockHandle>) -> Result<()> {
         let tombstones = std::mem::take(&mut self.tombstones);
         let fragments = FragmentedTombstones::new(&self.order, &tombstones);
@@ -446,6 +453,7 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
+    /// Writes the properties block (`rocksdb.properties`).
     fn write_properties(&mut self, meta: &mut BTreeMap<&'static str, BlockHandle>) -> Result<()> {
         let properties = &mut self.properties;
         properties.smallest_seqno = self.seqnos.map(|(smallest, _)| smallest);
@@ -467,6 +475,7 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
+    /// Writes the metaindex block: the block handles in `meta` by name.
     fn write_metaindex(
         &mut self,
         meta: &BTreeMap<&'static str, BlockHandle>,
@@ -565,6 +574,7 @@ fn base_checksum(context: &TableBuildContext) -> u32 {
     base.max(1)
 }
 
+/// Creates the error of a key that is not larger than the last one.
 #[cold]
 fn out_of_order(last: &[u8], key: &[u8]) -> Error {
     Error::corruption(format!(
@@ -572,6 +582,7 @@ fn out_of_order(last: &[u8], key: &[u8]) -> Error {
     ))
 }
 
+/// Creates the error of a range tombstone among the point entries.
 #[cold]
 fn misplaced_tombstone() -> Error {
     Error::invalid_argument("table builder: range tombstone added as a point entry")

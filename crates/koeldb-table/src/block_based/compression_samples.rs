@@ -21,6 +21,7 @@ pub(super) struct CompressionSamples {
     sampled_bytes: u64,
 }
 
+/// A codec, and the total size of the sampled blocks that it compressed.
 #[derive(Debug)]
 struct Codec {
     /// `None` if this build has no codec of the kind; its blocks then stay as they are.
@@ -30,6 +31,7 @@ struct Codec {
 }
 
 impl Codec {
+    /// Chooses the first of the candidates that this build has.
     fn new(candidates: [Compression; 2]) -> Self {
         let options = CompressionOptions::default();
         let mut usable = candidates
@@ -42,6 +44,7 @@ impl Codec {
         }
     }
 
+    /// Compresses a sampled block and adds its size; a block that does not shrink counts as it is.
     fn add(&mut self, block: &[u8]) {
         let fits = self.compressor.as_mut().is_some_and(|compressor| {
             compressor
@@ -66,7 +69,7 @@ impl CompressionSamples {
         })
     }
 
-    /// Counts an uncompressed data block, and samples it when it is its turn.
+    /// Counts an uncompressed data block, and compresses one in `period` blocks as a sample.
     pub(super) fn add(&mut self, block: &[u8]) {
         if self.block_count.is_multiple_of(self.period) {
             self.sampled_bytes += block.len() as u64;

@@ -383,11 +383,13 @@ impl<'t, S: BlockSource> BlockBasedCursor<'t, S> {
         done
     }
 
+    /// Discards the position and pending work.
     fn reset(&mut self) {
         self.on_entry = false;
         self.pending = None;
     }
 
+    /// Moves to the first entry at or after the internal key `target`.
     fn seek_inner(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
         self.index.seek(target, &self.table, &mut self.source)?;
         let Some(cursor) = self.load(Direction::Forward)? else {
@@ -402,12 +404,14 @@ impl<'t, S: BlockSource> BlockBasedCursor<'t, S> {
         Ok(())
     }
 
+    /// Moves to the first entry (forward) or the last one (backward).
     fn seek_to_end(&mut self, direction: Direction) -> Result<(), Fault<S::Suspend>> {
         self.index.enter(direction, &self.table, &mut self.source)?;
         self.pending = Some(PendingStep::Block(direction));
         self.finish()
     }
 
+    /// Moves to the last entry at or before the internal key `target`.
     fn seek_for_prev_inner(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
         self.seek_inner(target)?;
         if !self.on_entry {

@@ -31,6 +31,7 @@ impl BufferedBlocks {
         })
     }
 
+    /// Buffers a data block until the dictionary is made.
     pub(crate) fn push(&mut self, block: Vec<u8>) {
         self.bytes += block.len() as u64;
         self.blocks.push(block);

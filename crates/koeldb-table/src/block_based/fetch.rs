@@ -85,6 +85,7 @@ impl TableFile {
         }
     }
 
+    /// Counts a block cache hit (`Some`) or miss (`None`) in the tickers of the block's kind.
     pub(super) fn count_access(&self, kind: BlockKind, hit: Option<&CachedBlock>) {
         let Some(statistics) = &self.statistics else {
             return;
@@ -217,6 +218,7 @@ impl TableFile {
         }
     }
 
+    /// Decompresses a block and parses it; only data blocks use the dictionary.
     fn decompressed(
         &self,
         handle: BlockHandle,
@@ -241,6 +243,7 @@ impl TableFile {
             .map_err(|e| self.here(e, handle))
     }
 
+    /// Parses the contents of a block as its kind demands.
     fn parse(&self, kind: BlockKind, bytes: BlockBytes) -> Result<CachedBlock> {
         Ok(match kind {
             BlockKind::Filter => CachedBlock::Filter(FilterReader::new(bytes)),
@@ -296,6 +299,7 @@ impl TableFile {
         Ok((compression, contents))
     }
 
+    /// Counts a checksum mismatch, and creates its error with RocksDB's message.
     #[cold]
     fn mismatch(&self, handle: BlockHandle, expected: u32, computed: u32) -> Error {
         if let Some(statistics) = &self.statistics {
@@ -310,11 +314,13 @@ impl TableFile {
         self.here(error, handle)
     }
 
+    /// Adds the path of the file and the offset of the block to an error.
     #[cold]
     fn here(&self, error: Error, handle: BlockHandle) -> Error {
         error.in_file(self.file.path(), Some(handle.offset), "read")
     }
 
+    /// Creates the error of a block larger than the limit.
     #[cold]
     fn too_large(&self, handle: BlockHandle) -> Error {
         let message = format!("block of {} bytes exceeds the limit", handle.size);
@@ -398,6 +404,7 @@ pub fn read_bytes(
     }
 }
 
+/// Returns a buffer of zeros for a read; `MemoryLimit` if a large one cannot be allocated.
 fn zeroed(len: usize) -> Result<Vec<u8>> {
     if len < FALLIBLE_BYTES {
         return Ok(vec![0; len]);

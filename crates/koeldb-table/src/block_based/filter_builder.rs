@@ -31,6 +31,7 @@ pub(crate) struct TableFilterBuilder {
     failure: Option<Error>,
 }
 
+/// The partitions of a partitioned filter under construction.
 #[derive(Debug)]
 struct Partitions {
     /// The number of entries at which a partition is full.

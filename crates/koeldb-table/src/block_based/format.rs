@@ -43,7 +43,9 @@ pub const CONTEXT_CHECKSUM_VERSION: u32 = 6;
 
 /// The size of the magic number, which ends every footer of either layout.
 const MAGIC_BYTES: usize = 8;
+/// The size of the part of a footer between the checksum type and the format version.
 const PART2_BYTES: usize = 40;
+/// The bytes that begin part 2 of a footer from format version 6 on.
 const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
 
 /// The kinds of table files, distinguished by the magic number at the end.
@@ -200,6 +202,7 @@ impl BlockHandle {
             .ok_or_else(|| self.outside(limit))
     }
 
+    /// Creates the error of a block that ends after `limit`.
     #[cold]
     fn outside(self, limit: u64) -> Error {
         Error::corruption(format!(
@@ -268,6 +271,7 @@ impl Footer {
         Ok(out)
     }
 
+    /// Encodes the footer at `offset`, with zeros for its own checksum.
     fn encode_unchecked(&self, offset: u64) -> Result<[u8; FOOTER_BYTES]> {
         let mut part2 = Vec::with_capacity(PART2_BYTES);
         if self.format_version >= CONTEXT_CHECKSUM_VERSION {
@@ -353,6 +357,7 @@ impl Footer {
         Self::decode_current(kind, bytes, offset)
     }
 
+    /// Decodes the legacy footer (`format_version` 0): two handles, with CRC-32C checksums.
     fn decode_legacy(kind: TableKind, mut input: &[u8]) -> Result<Self> {
         if kind == TableKind::BlockBased {
             return Err(Error::not_supported(
@@ -371,6 +376,7 @@ impl Footer {
         })
     }
 
+    /// Decodes the footer at `offset` in the format with a checksum type and a `format_version`.
     fn decode_current(kind: TableKind, bytes: &[u8; FOOTER_BYTES], offset: u64) -> Result<Self> {
         let mut input = bytes.as_slice();
         let checksum_byte = coding::take_u8(&mut input)?;
@@ -422,6 +428,7 @@ impl Footer {
         Ok(footer)
     }
 
+    /// Decodes part 2 of a footer from `format_version` 6 on, and verifies the footer's checksum.
     fn take_extended(
         &mut self,
         mut part2: &[u8],
@@ -488,9 +495,13 @@ pub struct PackedFooter {
 impl PackedFooter {
     /// The largest number of restart points.
     pub const RESTART_COUNT_MAX: u32 = (1 << 28) - 1;
+    /// The flag of a data block with a hash index.
     const HASH_INDEX: u32 = 1 << 31;
+    /// The unused flag.
     const RESERVED: u32 = 1 << 30;
+    /// The flag of an index block with uniformly distributed keys.
     const UNIFORM: u32 = 1 << 29;
+    /// The flag of a block with keys and values in separate sections.
     const SEPARATED: u32 = 1 << 28;
 
     /// Encodes the word. The restart count must be at most [`PackedFooter::RESTART_COUNT_MAX`].

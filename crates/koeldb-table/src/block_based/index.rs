@@ -300,6 +300,7 @@ impl<'b> IndexScan<'b> {
         Ok(found.then_some(scan))
     }
 
+    /// Creates a scan before the first entry of a restart interval.
     fn at_restart(view: BlockSlices<'b>, format: &'b IndexFormat, restart: usize) -> Self {
         IndexScan {
             next: view.restart_offset(restart),
@@ -340,6 +341,7 @@ impl<'b> IndexScan<'b> {
         Ok(true)
     }
 
+    /// Replaces the current key by that of `entry`; `None` if it is malformed.
     #[inline]
     fn take_key(&mut self, entry: &Entry) -> Option<()> {
         let own = self.view.entries.get(entry.key_start..entry.key_end)?;

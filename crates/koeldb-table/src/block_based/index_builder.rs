@@ -51,6 +51,7 @@ pub(crate) struct IndexBlockBuilder {
 }
 
 impl IndexBlockBuilder {
+    /// Creates an empty block.
     pub(crate) fn new(format: IndexBlockFormat) -> Self {
         IndexBlockBuilder {
             format,
@@ -109,6 +110,7 @@ impl IndexBlockBuilder {
         self.block.estimated_bytes()
     }
 
+    /// Whether the next entry starts a restart interval.
     fn restart_is_next(&self) -> bool {
         self.block.restart_is_next()
     }
@@ -118,6 +120,7 @@ impl IndexBlockBuilder {
         self.block.finish(uniform)
     }
 
+    /// Discards the block, and starts the next one in `memory`.
     fn reset(&mut self, memory: Vec<u8>) {
         self.block.reset(memory);
         self.last_handle = BlockHandle::NULL;
@@ -126,10 +129,11 @@ impl IndexBlockBuilder {
 
 /// The destination of finished index blocks.
 pub(crate) trait IndexBlockSink {
+    /// Writes a finished block with its trailer; returns its handle.
     fn write(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle>;
 }
 
-/// A builder of a table's index, which holds its entries.
+/// A builder of a table's index, which keeps all entries in memory until it is finished.
 #[derive(Debug)]
 pub(crate) struct IndexBuilder {
     order: KeyOrder,
@@ -191,6 +195,7 @@ pub(crate) struct IndexOptions {
 const ENTRY_OVERHEAD_BYTES: usize = 24;
 
 impl IndexBuilder {
+    /// Creates an empty index; only a hash index (`kHashSearch`) uses the prefix extractor.
     pub(crate) fn new(
         order: KeyOrder,
         options: IndexOptions,
@@ -320,6 +325,7 @@ impl IndexBuilder {
         }
     }
 
+    /// Writes the index as a single block.
     fn finish_one(&self, sink: &mut impl IndexBlockSink) -> Result<FinishedIndex> {
         let mut block = IndexBlockBuilder::new(self.block_format());
         let mut uniformity = Uniformity::new(self.uniform_cv_threshold, self.needs_seqnos);
@@ -342,6 +348,7 @@ impl IndexBuilder {
         })
     }
 
+    /// Writes a two-level index: the partitions, then the top-level block that refers to them.
     fn finish_partitions(&self, sink: &mut impl IndexBlockSink) -> Result<FinishedIndex> {
         let mut top = IndexBlockBuilder::new(self.block_format());
         let mut partition = IndexBlockBuilder::new(self.block_format());
@@ -424,6 +431,7 @@ impl PrefixBlocks {
         }
     }
 
+    /// Adds the next index entry with a key of its block; keys without a prefix are omitted.
     fn add(&mut self, user_key: &[u8], entry: usize) {
         let Some(prefix) = self.extractor.prefix(user_key) else {
             return;
@@ -439,6 +447,7 @@ impl PrefixBlocks {
         }
     }
 
+    /// Writes a prefix and its entries: the prefix length, first entry and count as varint64s.
     fn push(&mut self, prefix: &[u8], entries: &Range<usize>) {
         self.prefixes.extend_from_slice(prefix);
         for number in [prefix.len(), entries.start, entries.len()] {
@@ -446,6 +455,7 @@ impl PrefixBlocks {
         }
     }
 
+    /// Returns the contents of the two hash index blocks: the prefixes, and their metadata.
     fn finish(mut self) -> (Vec<u8>, Vec<u8>) {
         if let Some((prefix, entries)) = self.current.take() {
             self.push(&prefix, &entries);

@@ -117,6 +117,7 @@ impl<'c> Opening<'c> {
         }
     }
 
+    /// Reads all metadata blocks, from the metaindex to index and filter, and creates the reader.
     fn finish(mut self, footer: Footer) -> Result<BlockBasedReader> {
         debug_assert_eq!(footer.kind, TableKind::BlockBased);
         let block = self.read(footer.metaindex, BlockKind::Metaindex)?;
@@ -200,6 +201,7 @@ impl<'c> Opening<'c> {
         Ok(self.tail.get(to_usize(from)..to_usize(to)))
     }
 
+    /// Reads and decodes the properties block, possibly with an overwritten global sequence number.
     fn read_properties(&self, metaindex: &Metaindex) -> Result<TableProperties> {
         let handle = metaindex
             .get(metaindex::PROPERTIES)
@@ -245,6 +247,7 @@ impl<'c> Opening<'c> {
         zeroed.is_ok().then_some(block)
     }
 
+    /// Checks that the table fits the options: comparator, index, codec and unique ID.
     fn check_properties(&self, footer: &Footer, properties: &TableProperties) -> Result<()> {
         let name = String::from_utf8_lossy(&properties.comparator_name);
         let order = &self.context.order;
@@ -275,6 +278,7 @@ impl<'c> Opening<'c> {
         self.context.check_unique_id(properties)
     }
 
+    /// Reads the compression dictionary of the data blocks, if there is one.
     fn read_dictionary(&mut self, metaindex: &Metaindex) -> Result<()> {
         let Some(handle) = metaindex.get(metaindex::COMPRESSION_DICTIONARY) else {
             return Ok(());
@@ -291,6 +295,7 @@ impl<'c> Opening<'c> {
         Ok(())
     }
 
+    /// Reads the range tombstones, fragmented and clipped to the file's bounds; `None` without any.
     fn read_tombstones(
         &self,
         metaindex: &Metaindex,
@@ -309,6 +314,7 @@ impl<'c> Opening<'c> {
         Ok((!fragmented.is_empty()).then(|| Arc::new(fragmented)))
     }
 
+    /// Reads the index block, or the top level of a two-level index.
     fn read_index(
         &self,
         footer: &Footer,
@@ -325,6 +331,7 @@ impl<'c> Opening<'c> {
         self.read_metadata(handle, BlockKind::Index, index_type == IndexType::TwoLevel)
     }
 
+    /// Reads the filter, or the top level of a partitioned one; `None` if none is usable.
     fn read_filter(
         &self,
         metaindex: &Metaindex,
@@ -426,6 +433,7 @@ fn global_seqno(
     Ok(Some(seqno).filter(|&seqno| seqno != 0))
 }
 
+/// Decodes the entries of the range deletion block.
 fn parse_tombstones(
     block: &Block,
     order: &KeyOrder,

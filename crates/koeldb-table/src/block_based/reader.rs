@@ -53,6 +53,7 @@ pub(super) struct MetaBlock {
 }
 
 impl MetaBlock {
+    /// Returns the block: the pinned one, or from the cache or file through `source`.
     #[inline]
     pub(super) fn get<S: BlockSource>(
         &self,
@@ -79,6 +80,7 @@ impl MetaBlock {
         }
     }
 
+    /// Returns the memory of the pinned block in bytes; 0 if it is left to the cache.
     fn memory_bytes(&self) -> u64 {
         self.pinned.as_ref().map_or(0, |block| block.charge())
     }
@@ -124,6 +126,7 @@ impl PointVisitor for LookupVisitor<'_> {
     }
 }
 
+/// Creates the error of an entry whose type byte is unknown.
 #[cold]
 fn unknown_type(type_byte: u8) -> Error {
     Error::corruption(format!(
@@ -187,6 +190,7 @@ impl BlockBasedReader {
         }
     }
 
+    /// Gives the lookup the sequence number of the newest visible range tombstone over its key.
     #[inline]
     pub(super) fn cover(&self, lookup: &mut Lookup) {
         if let Some(tombstones) = &self.tombstones {
@@ -293,6 +297,7 @@ impl BlockBasedReader {
         }
     }
 
+    /// Searches the partitions of a two-level index that may contain the key.
     fn search_partitions<S: BlockSource>(
         &self,
         top: &Block,
@@ -445,6 +450,7 @@ impl BlockBasedReader {
         Ok(admitted)
     }
 
+    /// Adds 1 to a ticker, if there are statistics.
     #[inline]
     pub(super) fn count(&self, ticker: Ticker) {
         if let Some(statistics) = &self.file.statistics {

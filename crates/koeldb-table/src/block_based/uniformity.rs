@@ -72,6 +72,7 @@ impl Uniformity {
         mean > 0.0 && (squares / count).sqrt() / mean < self.threshold
     }
 
+    /// Discards the keys, before the next index block.
     pub(super) fn reset(&mut self) {
         self.keys.clear();
         self.ends.clear();

@@ -19,28 +19,34 @@ pub struct BlockBasedWriteOptions {
     pub format_version: u32,
     /// The checksum type of blocks.
     pub checksum: ChecksumKind,
-    /// The raw size at which a data block is cut.
+    /// The raw size at which a data block is cut (`block_size`).
     pub block_bytes: usize,
-    /// The percentage of a block that may stay empty if the next entry would not fit; 0 fills it.
+    /// The percentage of a block that may stay empty if the next entry would not fit; 0 fills it
+    /// (`block_size_deviation`).
     pub block_deviation_percent: u32,
     /// The number of entries between restart points in data blocks.
     pub block_restart_interval: u32,
     /// Whether data blocks are aligned to their size (at most 4 KiB). Requires no compression.
     pub block_align: bool,
-    /// The multiples of the file offset that no data block should cross, a power of two; 0 for any.
+    /// The power of two whose multiples, as file offsets, data blocks should not cross; 0 for none
+    /// (`super_block_alignment_size`).
     pub super_block_bytes: u64,
-    /// The bytes of padding below which a data block moves behind such a multiple; 0 never moves.
+    /// The exclusive limit of the padding before a data block for that, in bytes; 0 for no padding
+    /// (`super_block_alignment_size / super_block_alignment_space_overhead_ratio`).
     pub super_block_padding_max: u64,
-    /// One of this many data blocks is compressed by other codecs for an estimate; 0 for none.
+    /// The number of data blocks of which one is compressed by other codecs, for an estimate; 0 for
+    /// no estimate (`sample_for_compression`).
     pub compression_sample_period: u64,
-    /// Whether keys in data blocks omit the prefix shared with the preceding key.
+    /// Whether keys in data blocks omit the prefix shared with the preceding key
+    /// (`use_delta_encoding`).
     pub share_key_prefixes: bool,
-    /// Whether data blocks store values separately from keys. RocksDB before 11.0 does not read
-    /// them.
+    /// Whether data blocks store values separately from keys (`separate_key_value_in_data_block`).
+    ///
+    /// RocksDB before 11.0 does not read them.
     pub separate_values: bool,
     /// Whether data blocks have a hash index from user keys to restart points.
     pub data_block_hash_index: bool,
-    /// The load factor of the hash index of data blocks.
+    /// The load factor of the hash index of data blocks (`data_block_hash_table_util_ratio`).
     pub data_block_hash_utilization: f64,
     /// The type of the index.
     pub index_type: IndexType,
@@ -48,9 +54,9 @@ pub struct BlockBasedWriteOptions {
     pub index_shortening: IndexShortening,
     /// The number of entries between restart points in index blocks.
     pub index_block_restart_interval: u32,
-    /// Whether index blocks are compressed like data blocks.
+    /// Whether index blocks are compressed like data blocks (`enable_index_compression`).
     pub compress_index: bool,
-    /// The raw size at which an index or filter partition is cut.
+    /// The raw size at which an index or filter partition is cut (`metadata_block_size`).
     pub metadata_block_bytes: u64,
     /// The largest coefficient of variation at which index blocks are marked as uniform.
     ///
@@ -63,13 +69,13 @@ pub struct BlockBasedWriteOptions {
     pub whole_key_filtering: bool,
     /// Whether the filter is partitioned; requires a two-level index.
     pub partition_filters: bool,
-    /// Whether partitions of the filter end where those of the index end.
+    /// Whether filter partitions end where index partitions do (`!decouple_partitioned_filters`).
     pub couple_filter_partitions: bool,
-    /// Whether each entry has a data block of its own.
+    /// Whether each entry has a data block of its own (`FlushBlockEveryKeyPolicy`).
     pub block_per_entry: bool,
     /// Whether each compressed block is decompressed and compared.
     pub verify_compression: bool,
-    /// Whether each filter is compared with the keys it was built from.
+    /// Whether each filter is compared with its keys (`detect_filter_construct_corruption`).
     pub verify_filters: bool,
 }
 
@@ -107,6 +113,7 @@ impl Default for BlockBasedWriteOptions {
 }
 
 impl BlockBasedWriteOptions {
+    /// Checks that the options are consistent and can be written.
     pub(super) fn check(&self, context: &TableBuildContext) -> Result<()> {
         if !(FORMAT_VERSION_MIN..=FORMAT_VERSION_MAX).contains(&self.format_version) {
             return Err(Error::invalid_argument(format!(
@@ -133,10 +140,12 @@ impl BlockBasedWriteOptions {
         Ok(())
     }
 
+    /// Whether the index values are delta-encoded handles, since `format_version` 4.
     fn delta_index_values(&self) -> bool {
         self.format_version >= 4 && !self.block_align
     }
 
+    /// Creates the index builder that these options demand.
     pub(super) fn index_builder(&self, context: &TableBuildContext) -> IndexBuilder {
         let options = IndexOptions {
             index_type: self.index_type,
@@ -154,6 +163,7 @@ impl BlockBasedWriteOptions {
         )
     }
 
+    /// Creates the filter builder that these options demand; `None` for no filter.
     pub(super) fn filter_builder(&self, context: &TableBuildContext) -> Option<TableFilterBuilder> {
         let level = match context.reason {
             TableReason::Flush => Some(-1),
@@ -197,6 +207,7 @@ pub(super) struct BlockLimit {
 const OWN_BLOCK_BYTES: usize = 1 << 30;
 
 impl BlockLimit {
+    /// Derives the condition from block size, deviation, alignment and `block_per_entry`.
     pub(super) fn new(options: &BlockBasedWriteOptions) -> Self {
         let short = 100 - options.block_deviation_percent.min(100) as usize;
         let early_bytes = match options.block_deviation_percent {

@@ -74,6 +74,7 @@ impl Default for CuckooWriteOptions {
 }
 
 impl CuckooWriteOptions {
+    /// Checks the ranges of the options.
     fn check(&self) -> Result<()> {
         let ratio = self.hash_table_ratio;
         if !(ratio > 0.0 && ratio <= 1.0) {
@@ -106,6 +107,7 @@ struct TableSize {
 }
 
 impl TableSize {
+    /// The range before the first entry.
     const SMALLEST: Self = TableSize { power: 2 };
 
     /// Records that the number of entries rose by one, to `entries`.
@@ -116,6 +118,7 @@ impl TableSize {
         }
     }
 
+    /// Whether `entries` need more slots than the power of two has; never with `use_module`.
     #[inline]
     fn is_exceeded(self, options: &CuckooWriteOptions, entries: u64) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a power of two")]
@@ -123,6 +126,7 @@ impl TableSize {
         !options.use_module && power < options.wanted_slots(entries)
     }
 
+    /// Returns the size of the hash table in slots, without the extra slots of the last window.
     fn get(self, options: &CuckooWriteOptions, entries: u64) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,
@@ -178,6 +182,7 @@ enum EntryBuffer {
 }
 
 impl EntryBuffer {
+    /// Returns the entries as the contents of slots.
     fn slots(&self) -> &dyn SlotEntries {
         match self {
             EntryBuffer::Fixed(records) => records,
@@ -194,6 +199,7 @@ impl EntryBuffer {
         self.slots().heap().map_or(0, |heap| heap.len() as u64)
     }
 
+    /// Adds an entry, or returns the reason that it does not fit the format.
     fn add(&mut self, order: &KeyOrder, key: &[u8], value: &[u8]) -> Result<Possible<()>> {
         match self {
             EntryBuffer::Fixed(records) => records.add(order, key, value),
@@ -201,6 +207,7 @@ impl EntryBuffer {
         }
     }
 
+    /// Places the entries into slots, or returns the reason that it is impossible.
     fn prepare(&self, table_size: u64, options: &CuckooWriteOptions) -> Possible<Prepared> {
         match self {
             EntryBuffer::Fixed(records) => prepare(records, table_size, options),
@@ -299,6 +306,7 @@ impl CuckooTableBuilder {
         Ok(has_place)
     }
 
+    /// Continues as a block-based table, which gets the buffered entries first.
     fn fall_back(&mut self, why: FallbackReason) -> Result<()> {
         self.state.fall_back(why, &self.context)
     }
@@ -366,6 +374,7 @@ impl CuckooTableBuilder {
         self.state.finish_instead("cuckoo", &self.tombstones)
     }
 
+    /// Writes the slots, the heap and the tail; syncs and closes the file.
     fn write(self, prepared: &Prepared) -> Result<FinishedTable> {
         let BuildState::Collecting { mut file, buffered } = self.state else {
             return Err(failed());
@@ -404,6 +413,7 @@ impl CuckooTableBuilder {
     }
 }
 
+/// Returns the number of bytes of a slot: key, footer unless on the last level, and value.
 fn slot_bytes(records: &dyn SlotEntries) -> u64 {
     let footer = if records.is_last_level() { 0 } else { 8 };
     (records.user_keys().bytes() + footer + records.value_bytes()) as u64
@@ -415,6 +425,7 @@ struct Prepared {
     slots: Vec<u32>,
 }
 
+/// Computes the layout of the table, and places the entries into slots.
 fn prepare<E: SlotEntries>(
     records: &E,
     table_size: u64,

@@ -64,6 +64,7 @@ impl CuckooReader {
         }))
     }
 
+    /// Returns the occupied slots in the order of their keys; checks their number and uniqueness.
     fn sort(&self) -> Result<Box<[u32]>> {
         let expected = self.layout.entry_count;
         let ranker = Ranker::new(&self.order);
@@ -318,6 +319,7 @@ impl fmt::Debug for CuckooCursor {
     }
 }
 
+/// Creates the error of a table with another number of entries than recorded.
 #[cold]
 fn miscounted(expected: u64, how: &str) -> Error {
     Error::corruption(format!(
@@ -325,6 +327,7 @@ fn miscounted(expected: u64, how: &str) -> Error {
     ))
 }
 
+/// Creates the error of a failed allocation for sorting.
 #[cold]
 fn no_memory(entries: u64) -> Error {
     Error::with_kind(

@@ -62,6 +62,7 @@ struct Path {
     found: Option<u64>,
 }
 
+/// The summed costs of searches: windows, slots and cache lines read.
 #[derive(Default)]
 struct CostSum {
     searches: u64,
@@ -78,6 +79,7 @@ impl CostSum {
         self.lines = self.lines.saturating_add(path.lines);
     }
 
+    /// Returns the mean costs of a search.
     fn mean(&self) -> Costs {
         #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
         let mean = |sum: u64| sum as f64 / self.searches.max(1) as f64;
@@ -126,6 +128,7 @@ impl CuckooReader {
             .map_err(|error| error.in_file(&self.path, None, "verify"))
     }
 
+    /// Searches for the key of every occupied slot, and checks the counts of the properties.
     fn find_all(&self) -> Result<(Vec<u64>, CostSum)> {
         let layout = &self.layout;
         let mut found_by_function = vec![0_u64; layout.function_count as usize];
@@ -177,6 +180,7 @@ impl CuckooReader {
         Ok(entries)
     }
 
+    /// Sums the costs of searches for pseudorandom keys that are absent.
     fn misses(&self) -> CostSum {
         let mut misses = CostSum::default();
         if self.layout.slot_count == 0 {

@@ -16,6 +16,7 @@ use super::rank::Ranker;
 
 /// The number of leading bits that select a bucket: 256 buckets fit in the L1 cache.
 const PLACE_BITS: u32 = 8;
+/// The number of buckets of ranks.
 const PLACES: usize = 1 << PLACE_BITS;
 const LAST_PLACE: u64 = (1 << PLACE_BITS) - 1;
 

@@ -188,6 +188,7 @@ impl CuckooLayout {
         Ok(layout)
     }
 
+    /// Checks the parameters of the hash functions.
     fn check_functions(&self) -> Result<()> {
         expect(
             (1..=FUNCTIONS_MAX).contains(&self.function_count),
@@ -210,6 +211,7 @@ impl CuckooLayout {
         Ok(())
     }
 
+    /// Computes the number of slots, and checks that slots and heap are the data before `data_end`.
     fn count_slots(&mut self, properties: &TableProperties, data_end: u64) -> Result<()> {
         let slots = self
             .table_size
@@ -320,24 +322,29 @@ impl fmt::Display for CuckooLayout {
 struct Properties<'p>(&'p TableProperties);
 
 impl<'p> Properties<'p> {
+    /// Returns the value of a user-collected property; `what` names a missing one in the error.
     fn bytes(&self, name: &str, what: &str) -> Result<&'p [u8]> {
         (self.0.user(name)).ok_or_else(|| Error::corruption(format!("{what} not found")))
     }
 
+    /// Decodes a property of `LEN` bytes.
     fn array<const LEN: usize>(&self, name: &str, what: &str) -> Result<[u8; LEN]> {
         let bytes = self.bytes(name, what)?;
         <[u8; LEN]>::try_from(bytes)
             .map_err(|_| Error::corruption(format!("property {name} of {} bytes", bytes.len())))
     }
 
+    /// Decodes a fixed32 property.
     fn fixed32(&self, name: &str, what: &str) -> Result<u32> {
         self.array(name, what).map(u32::from_le_bytes)
     }
 
+    /// Decodes a fixed64 property.
     fn fixed64(&self, name: &str, what: &str) -> Result<u64> {
         self.array(name, what).map(u64::from_le_bytes)
     }
 
+    /// Decodes a property of one byte, 0 or 1.
     fn flag(&self, name: &str, what: &str) -> Result<bool> {
         match self.array(name, what)? {
             [0] => Ok(false),
@@ -348,16 +355,19 @@ impl<'p> Properties<'p> {
         }
     }
 
+    /// Decodes the value length, a fixed64 below 2^32.
     fn value_bytes(&self) -> Result<u32> {
         let bytes = self.fixed64(names::VALUE_BYTES, "Value length")?;
         u32::try_from(bytes).map_err(|_| wrong("values of 4 GiB"))
     }
 }
 
+/// Returns the error `otherwise` unless the condition holds.
 fn expect(holds: bool, otherwise: &str) -> Result<()> {
     if holds { Ok(()) } else { Err(wrong(otherwise)) }
 }
 
+/// Creates a `Corruption` error of a cuckoo table.
 #[cold]
 fn wrong(what: &str) -> Error {
     Error::corruption(format!("cuckoo table: {what}"))

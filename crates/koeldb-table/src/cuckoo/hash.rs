@@ -10,6 +10,7 @@
 //! checks keys of the file against both (`util/murmurhash.cc`, RocksDB 11.9;
 //! `docs/formats/cuckoo-table.md`).
 
+/// The difference of the seeds of successive hash functions.
 const SEED_STEP: u32 = 816_922_183;
 
 /// The largest number of hash functions of a table.
@@ -26,6 +27,7 @@ pub enum HashFamily {
 }
 
 impl HashFamily {
+    /// Hashes a key with the 32-bit seed of a hash function.
     #[inline]
     fn hash(self, key: &[u8], seed: u32) -> u64 {
         match self {
@@ -119,6 +121,7 @@ impl Remainder {
         }
     }
 
+    /// Returns `raw` modulo the divisor, by multiplication with the reciprocal.
     #[inline]
     fn apply(self, raw: u64) -> u64 {
         // The reciprocal is too small by at most 1, so the quotient is exact or too small by one.

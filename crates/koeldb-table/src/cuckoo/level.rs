@@ -108,6 +108,7 @@ impl CuckooLevel {
         with_windows!(self.kind, W => self.get_windows::<W, K>(keys, snapshot, answers));
     }
 
+    /// Searches for many keys in tables with one kind of window, up to `RING` keys concurrently.
     fn get_windows<W: Windows, K: AsRef<[u8]>>(
         &self,
         keys: &[K],

@@ -97,6 +97,7 @@ impl CuckooReader {
             .map_err(|error| error.in_file(&path, None, "open"))
     }
 
+    /// Opens a table with this footer; errors do not name the file.
     fn open_unnamed(
         file: Arc<dyn RandomAccessFile>,
         footer: &Footer,

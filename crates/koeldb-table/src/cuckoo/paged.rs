@@ -76,6 +76,7 @@ impl PagedCuckoo {
             .map_err(|error| error.in_file(&path, None, "open"))
     }
 
+    /// Opens a table with this footer; errors do not name the file.
     fn open_unnamed(
         file: Arc<dyn RandomAccessFile>,
         footer: Footer,
@@ -165,6 +166,7 @@ impl PagedCuckoo {
         Ok(samples)
     }
 
+    /// Returns the user key of a slot.
     fn user_key_in<'s>(&self, slot: &'s [u8]) -> &'s [u8] {
         slot.get(..self.layout.user_key_bytes as usize)
             .unwrap_or_default()
@@ -271,8 +273,9 @@ impl PagedCuckoo {
         Ok(Found::NotYet)
     }
 
-    /// The pieces that hold the bytes from `start` to `end`. If some are missing, all are
-    /// requested.
+    /// Returns the cached pages of the file that hold the bytes from `start` to `end`.
+    ///
+    /// If some are not cached, all are requested together.
     fn pieces<S: BlockSource>(
         &self,
         start: u64,

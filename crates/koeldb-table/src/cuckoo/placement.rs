@@ -87,6 +87,7 @@ struct Node {
     parent: u32,
 }
 
+/// The state of the placement of entries into slots.
 struct Placer<'r, E> {
     records: &'r E,
     placement: Placement,

@@ -123,6 +123,7 @@ impl CuckooReader {
         }
     }
 
+    /// Implements `window_of` for keys of `LEN` bytes, or any length for [`ANY`].
     #[inline]
     fn window_sized<const LEN: usize>(&self, function: u32, key: &[u8]) -> Option<u64> {
         let is_admitted = self.admits::<LEN>(key);
@@ -157,6 +158,7 @@ impl CuckooReader {
         }
     }
 
+    /// Implements `look` without a word search: compares keys as bytes.
     #[inline(never)]
     fn look_bytes(&self, start: u64, key: &[u8]) -> Found<(&[u8], u64)> {
         match self.layout.user_key_bytes {
@@ -165,6 +167,7 @@ impl CuckooReader {
         }
     }
 
+    /// Searches the window at `start` for a key of `LEN` bytes; an empty slot ends the search.
     #[inline]
     fn look_sized<const LEN: usize>(&self, start: u64, key: &[u8]) -> Found<(&[u8], u64)> {
         let empty = self.layout.empty_user_key.as_slice();
@@ -192,6 +195,7 @@ impl CuckooReader {
         with_windows!(self.kind, W => self.search_windows::<W>(lookups, outcome));
     }
 
+    /// Searches for the keys of many lookups, up to `RING` concurrently, to overlap cache misses.
     fn search_windows<W: Windows>(
         &self,
         lookups: &mut [&mut Lookup],
@@ -253,6 +257,7 @@ impl CuckooReader {
         Ok(())
     }
 
+    /// Offers the versions in a slot to the lookup, newest first, until it needs no more.
     fn offer_versions(&self, lookup: &mut Lookup, slot: &[u8]) -> Result<()> {
         let (offset, mut versions) = self.versions_in(slot)?;
         while let Some(version) = versions.next().map_err(|error| self.in_file(error))? {
@@ -291,6 +296,7 @@ impl CuckooReader {
         }
     }
 
+    /// Adds the path of the file to an error.
     #[cold]
     pub(super) fn in_file(&self, error: Error) -> Error {
         error.in_file(&self.path, None, "read")
@@ -306,6 +312,7 @@ impl CuckooReader {
         }
     }
 
+    /// Whether the entry in a slot is a value, and visible in the snapshot.
     #[inline(never)]
     fn is_visible_value(&self, slot: &[u8], snapshot: SeqNo) -> Result<bool> {
         let (footer, value_type) = self.footer_of(slot)?;
@@ -349,6 +356,7 @@ impl CuckooReader {
         }
     }
 
+    /// Creates the error of an entry whose type byte is unknown.
     #[cold]
     fn unknown_type(&self, type_byte: u8) -> Error {
         Error::corruption(format!(

@@ -90,6 +90,7 @@ pub(super) trait SlotEntries {
     /// The number of occupied slots.
     fn count(&self) -> u32;
 
+    /// The common length and the range of the user keys.
     fn user_keys(&self) -> &UserKeys;
 
     /// The number of bytes in a slot after the key.
@@ -98,11 +99,13 @@ pub(super) trait SlotEntries {
     /// Whether slots contain only user keys.
     fn is_last_level(&self) -> bool;
 
+    /// The user key of slot contents number `index`.
     fn user_key(&self, index: u32) -> &[u8];
 
+    /// The entry counts and sizes for the table properties.
     fn totals(&self) -> Totals;
 
-    /// The heap after the slots, if the format has one.
+    /// The area after the hash buckets with the versions of each key, if the format keeps them.
     fn heap(&self) -> Option<&[u8]>;
 
     /// Prefetches an entry that will be needed soon.
@@ -129,6 +132,7 @@ pub(super) struct Records {
     last_footer: u64,
 }
 
+/// The footer of puts on the last level, where slots store only user keys: sequence number 0.
 const LAST_LEVEL_FOOTER: u64 = pack(0, ValueType::Value);
 
 impl Records {
@@ -167,6 +171,7 @@ impl Records {
         Ok(Ok(()))
     }
 
+    /// Checks that an entry fits the format: key and value length, type, and number of entries.
     fn check(&self, key: &InternalKey<'_>, value: &[u8]) -> Possible<()> {
         self.user_keys.check(key.user_key)?;
         match key.value_type {
@@ -186,6 +191,7 @@ impl Records {
         Ok(())
     }
 
+    /// Adds a checked entry.
     fn append(&mut self, key: &InternalKey<'_>, footer: u64, value: &[u8]) {
         let user_key = key.user_key;
         self.user_keys.add(user_key);
@@ -212,15 +218,18 @@ impl Records {
         self.put_count += 1;
     }
 
+    /// Returns the size of a put in bytes: user key and value.
     fn stride(&self) -> usize {
         self.user_keys.bytes() + self.value_bytes()
     }
 
+    /// Returns the user key and value of a put.
     fn put(&self, index: u32) -> &[u8] {
         let start = index as usize * self.stride();
         &self.puts[start..start + self.stride()]
     }
 
+    /// Returns the user key of a deletion.
     fn deleted_key(&self, index: u32) -> &[u8] {
         let start = index as usize * self.user_keys.bytes();
         &self.deletions[start..start + self.user_keys.bytes()]
@@ -336,6 +345,7 @@ impl SlotEntries for Records {
     }
 }
 
+/// Creates the error of an entry that does not follow the last one.
 #[cold]
 pub(super) fn out_of_order(last: &[u8], key: &[u8]) -> Error {
     Error::corruption(format!(

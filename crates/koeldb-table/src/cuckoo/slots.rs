@@ -19,6 +19,7 @@ use koeldb_fs::{MappedPages, RandomAccessFile};
 use super::residency::{EffectiveResidency, Residency, Resident};
 use crate::block_based::block::{BlockBytes, prefetch};
 
+/// The distance between the starts of the segments in which slots are addressed.
 const SEGMENT_BYTES: u64 = 1 << 31;
 
 /// The slots of a table.

@@ -55,6 +55,7 @@ impl CuckooTable {
         }
     }
 
+    /// Searches for the key of a lookup; a table not in memory reads blocks through `source`.
     #[inline]
     pub(crate) fn search<S: BlockSource>(
         &self,
@@ -70,6 +71,7 @@ impl CuckooTable {
         }
     }
 
+    /// Searches for the keys of many lookups; calls `outcome` for each, in any order.
     pub(crate) fn search_batch<S: BlockSource>(
         &self,
         lookups: &mut [&mut Lookup],
@@ -94,6 +96,7 @@ impl CuckooTable {
         }
     }
 
+    /// Creates a cursor; loads the table into memory if it is not there.
     pub(crate) fn cursor(&self) -> Result<CuckooCursor, Error> {
         Ok(CuckooCursor::new(Arc::clone(self.whole()?)))
     }

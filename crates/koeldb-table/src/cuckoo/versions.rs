@@ -45,12 +45,14 @@ pub(super) struct EntryLocation {
 }
 
 impl EntryLocation {
+    /// Encodes a location as 64 bits: the offset above the size; `None` if it does not fit.
     fn encode(self) -> Option<[u8; PLACE_BYTES]> {
         let len = self.len as u64;
         let fits = len >> LEN_BITS == 0 && self.offset >> (u64::BITS - LEN_BITS) == 0;
         fits.then(|| ((self.offset << LEN_BITS) | len).to_le_bytes())
     }
 
+    /// Decodes a location.
     pub(super) fn decode(bytes: [u8; PLACE_BYTES]) -> Self {
         let word = u64::from_le_bytes(bytes);
         EntryLocation {
@@ -79,6 +81,7 @@ pub(super) struct Versions<'h> {
 }
 
 impl<'h> Versions<'h> {
+    /// Creates the iterator over the encoded entries of one key.
     pub(super) fn new(bytes: &'h [u8]) -> Self {
         Versions {
             bytes,
@@ -123,6 +126,7 @@ impl<'h> Versions<'h> {
     }
 }
 
+/// Creates the error of malformed entries in the heap.
 #[cold]
 fn malformed() -> Error {
     Error::corruption("cuckoo table: malformed entries of a key")
@@ -197,6 +201,7 @@ impl VersionedRecords {
         Ok(Ok(()))
     }
 
+    /// Checks that an entry fits the format: key length, type, value size, and number of keys.
     fn check(&self, key: &InternalKey<'_>, value: &[u8]) -> Possible<()> {
         self.user_keys.check(key.user_key)?;
         if key.value_type == ValueType::RangeDeletion {
@@ -211,6 +216,7 @@ impl VersionedRecords {
         Ok(())
     }
 
+    /// Starts the entries of the next user key, at the end of the heap.
     fn begin(&mut self, user_key: &[u8]) {
         self.user_keys.add(user_key);
         self.keys.extend_from_slice(user_key);

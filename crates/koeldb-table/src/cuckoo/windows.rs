@@ -60,6 +60,7 @@ macro_rules! with_windows {
 pub(super) use with_windows;
 
 impl WindowKind {
+    /// Selects the specialized window search for a layout.
     pub(super) fn of(layout: &CuckooLayout, words: Option<&WordSearch>) -> Self {
         let is_numbers = words.is_some()
             && layout.is_last_level

@@ -22,7 +22,9 @@ pub(crate) const LINE_BYTES: usize = 64;
 /// A cache line of a filter.
 pub(crate) type Line = [u8; LINE_BYTES];
 
+/// The multiplier that derives the next probe of a key from the last.
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;
+/// The largest data size of a filter, a multiple of a line.
 const DATA_BYTES_MAX: u64 = 0xffff_ffc0;
 /// The number of hashes whose lines are touched before they are probed, to overlap cache misses.
 const BATCH: usize = 16;
@@ -33,6 +35,7 @@ pub(crate) fn line_of(lines: &[Line], hash: u64) -> Option<&Line> {
     lines.get(line_index(lines.len(), hash))
 }
 
+/// Returns the cache line of a hash: its low half, scaled to the number of lines.
 #[inline]
 fn line_index(line_count: usize, hash: u64) -> usize {
     let low = hash & u64::from(u32::MAX);
@@ -70,6 +73,7 @@ pub(crate) fn lines_may_contain(lines: &[Line], probes: u32, hashes: &[u64], fou
     }
 }
 
+/// Returns the half of a hash that selects bits in a line.
 #[inline]
 fn upper_half(hash: u64) -> u32 {
     (hash >> 32) as u32
@@ -118,6 +122,7 @@ pub(crate) fn build(hashes: &[u64], millibits: u32) -> Vec<u8> {
     filter
 }
 
+/// Sets the bits of all hashes, after touching the lines of a batch of them.
 fn add_all(lines: &mut [Line], hashes: &[u64], probes: u32) {
     for hashes in hashes.chunks(BATCH) {
         let mut touched = 0_u8;

@@ -40,6 +40,7 @@ impl FilterBuilder {
         FilterBuilder { verifies, ..self }
     }
 
+    /// Adds a hash, and updates the parity that detects memory errors.
     #[inline]
     fn push(&mut self, hash: u64) {
         self.parity ^= hash;
@@ -72,6 +73,7 @@ impl FilterBuilder {
         }
     }
 
+    /// Hashes a key as the filter's format demands.
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
         match self.algorithm {
@@ -114,6 +116,7 @@ impl FilterBuilder {
         verified.map(|()| filter)
     }
 
+    /// Checks that the hashes did not change in memory, and that the filter admits all of them.
     fn verify(&self, filter: &[u8]) -> Result<()> {
         let parity = self.hashes.iter().fold(0, |parity, hash| parity ^ hash);
         let filter = FilterReader::new(filter);

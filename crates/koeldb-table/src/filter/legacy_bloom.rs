@@ -17,7 +17,9 @@ use koeldb_base::coding::to_usize;
 
 use super::METADATA_BYTES;
 
+/// The seed of the key hash.
 const SEED: u32 = 0xbc9f_1d34;
+/// The size of a cache line in written filters; read ones may have any power of two.
 const LINE_BYTES_WRITTEN: u32 = 64;
 
 /// The hash of a key.
@@ -63,6 +65,7 @@ impl LegacyBloom {
         true
     }
 
+    /// Sets the bits of a hash, by double hashing within its cache line.
     fn add(self, data: &mut [u8], mut hash: u32) {
         let mask = (8_u32 << self.line_bytes_log2).wrapping_sub(1);
         let start = self.line_start(hash);
@@ -76,6 +79,7 @@ impl LegacyBloom {
         }
     }
 
+    /// Returns the offset of the cache line of a hash.
     fn line_start(self, hash: u32) -> usize {
         let line = u64::from(hash.checked_rem(self.line_count).unwrap_or(0));
         to_usize(line << self.line_bytes_log2)
@@ -87,6 +91,7 @@ pub(crate) fn data_bytes(key_count: usize, bits_per_key: u32) -> u64 {
     u64::from(line_count(key_count, bits_per_key)).saturating_mul(u64::from(LINE_BYTES_WRITTEN))
 }
 
+/// Returns the number of cache lines of a filter, which is odd.
 fn line_count(key_count: usize, bits_per_key: u32) -> u32 {
     const BITS_MAX: u64 = 0xffff_0000;
     let bits = (key_count as u64)

@@ -98,6 +98,7 @@ impl FilterPolicy {
         }
     }
 
+    /// Parses the members `id` and `bloom_before_level`, separated by semicolons.
     fn parse_members(members: &str) -> Option<Self> {
         let mut policy = None;
         let mut level = None;

@@ -22,6 +22,7 @@ pub struct FilterReader<B> {
     shape: Shape,
 }
 
+/// The format of a filter, as its metadata bytes state it.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     /// A filter that denies every key.
@@ -125,6 +126,7 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
 }
 
 impl Shape {
+    /// Decodes the five metadata bytes at the end; unknown formats admit every key, as in RocksDB.
     fn parse(bytes: &[u8]) -> Self {
         let Some((data, &[m0, m1, m2, m3, m4])) = bytes.split_last_chunk::<METADATA_BYTES>() else {
             return Shape::Never;

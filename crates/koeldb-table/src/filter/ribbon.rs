@@ -172,11 +172,13 @@ impl Ribbon {
     }
 }
 
+/// Returns the parity of the number of set bits.
 #[inline]
 fn parity(bits: u128) -> u32 {
     bits.count_ones() & 1
 }
 
+/// Returns the bit of a result in `column`.
 #[inline]
 fn result_bit(result: u32, column: usize) -> u32 {
     (result >> (column & 31)) & 1

@@ -20,7 +20,9 @@ const SMALL_SLOTS: u32 = 1024;
 const KEYS_BY_POWER: [f64; 10] = [
     248.851, 499.532, 1001.26, 2003.97, 4005.59, 8000.39, 15966.6, 31828.1, 63447.3, 126_506.0,
 ];
+/// The base-2 logarithm of the slots of the first element of [`KEYS_BY_POWER`].
 const FIRST_POWER: u32 = 8;
+/// The base-2 logarithm of the slots of the last element of [`KEYS_BY_POWER`].
 const LAST_POWER: u32 = 17;
 /// The increase of the ratio of slots to keys for each doubling of a large number of slots.
 const OVERHEAD_PER_POWER: f64 = 0.0038;
@@ -75,6 +77,7 @@ impl Size {
         (size.slots() >= SMALL_SLOTS || size.data_bytes() as u64 <= bloom).then_some(size)
     }
 
+    /// Returns the dimensions for a number of keys, before the comparison with a Bloom filter.
     fn unrounded(key_count: usize, one_in_false_positives: f64, rounding: u32) -> Option<Self> {
         if key_count == 0 || key_count > KEYS_MAX {
             return None;
@@ -198,6 +201,7 @@ impl Band {
         })
     }
 
+    /// Adds an equation by Gaussian elimination; returns false if it contradicts the others.
     fn add(&mut self, mut slot: usize, mut coefficients: u128, mut result: u32) -> bool {
         loop {
             let row = &mut self.coefficients[slot];

@@ -25,7 +25,9 @@ use koeldb_base::{Error, Result};
 
 use crate::block_based::block::{BlockBytes, prefetch};
 
+/// The seed of the hash of a prefix or key.
 const SEED: u32 = 397;
+/// The number of bits set for each entry.
 const PROBES: u32 = 6;
 /// The number of bits of a written cache line, that of most machines.
 const LINE_BITS: u32 = 512;
@@ -196,6 +198,7 @@ impl BloomBuilder {
         })
     }
 
+    /// Adds a hash.
     pub(crate) fn add(&mut self, hash: u32) {
         let bytes = &mut self.bytes;
         self.layout.all(hash, |bit| {

@@ -155,6 +155,7 @@ impl PlainTableBuilder {
         }
     }
 
+    /// Continues as a block-based table, which gets the buffered entries first.
     fn fall_back(&mut self, why: FallbackReason) -> Result<()> {
         self.state.fall_back(why, &self.context)
     }
@@ -390,6 +391,7 @@ impl Collected {
         bytes
     }
 
+    /// Returns the number of buckets of the hash index; 1 without a prefix extractor (total order).
     fn bucket_count(&self, index: &IndexBuilder, options: &PlainWriteOptions) -> u32 {
         match self.prefix_extractor {
             Some(_) => index.bucket_count(options.hash_table_ratio),
@@ -397,6 +399,7 @@ impl Collected {
         }
     }
 
+    /// Counts an entry in the table properties.
     fn count(&mut self, value_type: ValueType, key_bytes: usize, value_bytes: usize) {
         let properties = &mut self.properties;
         properties.entry_count += 1;

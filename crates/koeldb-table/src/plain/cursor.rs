@@ -153,7 +153,7 @@ impl PlainCursor {
         }
     }
 
-    /// Collects the positions of the rows from the last mark before offset `at` up to that offset.
+    /// Collects the row offsets from the last indexed row before `at` up to `at`, to move backward.
     fn gather(&mut self, at: u32) -> Result<()> {
         let rows = self.reader.rows();
         let Some(mut mark) = self.reader.marks()?.before_offset(at) else {
@@ -176,6 +176,7 @@ impl PlainCursor {
         self.reposition(|cursor| cursor.find(target))
     }
 
+    /// Finds the first row at or after the internal key `target`; `None` if there is none.
     fn find(&mut self, target: &[u8]) -> Result<Option<RowPosition>> {
         let reader = &*self.reader;
         let rows = reader.rows();
@@ -243,6 +244,7 @@ impl PlainCursor {
         }
     }
 
+    /// Returns a range of the file's bytes; empty if it is outside.
     #[inline]
     fn stored(&self, start: u32, len: u32) -> &[u8] {
         let start = start as usize;

@@ -49,12 +49,18 @@ pub const BLOOM_LINES: &str = "rocksdb.plain.table.bloom.numblocks";
 
 /// The abbreviated tail of a row: a value with sequence number 0.
 const SHORT_TAIL: u8 = 0xff;
+/// The footer that the abbreviated tail stands for.
 const SHORT_FOOTER: u64 = pack(0, ValueType::Value);
 
+/// The kind of a length in the prefix encoding: of a whole key.
 const KIND_FULL: u8 = 0;
+/// The kind of a length in the prefix encoding: of the prefix shared with the last whole key.
 const KIND_PREFIX: u8 = 1;
+/// The kind of a length in the prefix encoding: of the rest of a key after that prefix.
 const KIND_SUFFIX: u8 = 2;
+/// The position of the kind in the first byte of a length.
 const KIND_SHIFT: u32 = 6;
+/// The bits of a first byte for the length; all set mean that a varint32 with the excess follows.
 const INLINE_LENGTH_MAX: u8 = 0x3f;
 
 const VARINT32_BYTES_MAX: usize = 5;
@@ -308,6 +314,7 @@ impl<'d> Rows<'d> {
         }
     }
 
+    /// Decodes a row with prefix encoding (`kPrefix`) at `at`, and updates the full key `base`.
     fn prefix_row(&self, at: u32, mut input: &'d [u8], base: &mut Base) -> Result<Row<'d>, BadRow> {
         let (mut kind, mut len) = self.take_length(&mut input, at)?;
         if kind == KIND_PREFIX {
@@ -411,6 +418,7 @@ impl<'d> Rows<'d> {
         Ok((kind, len))
     }
 
+    /// Consumes a varint32; `what` describes a malformed one in the error.
     #[inline]
     fn take_varint32(&self, input: &mut &[u8], what: &'static str, at: u32) -> Result<u32, BadRow> {
         coding::take_varint32(input).map_err(|_| match input.len() {
@@ -445,6 +453,7 @@ fn is_point(type_byte: u8) -> bool {
     ValueType::from_byte(type_byte).is_some_and(|kind| kind != ValueType::RangeDeletion)
 }
 
+/// Creates the error of a malformed row.
 #[cold]
 pub(crate) fn bad(what: &'static str, at: u32) -> BadRow {
     BadRow {
@@ -508,6 +517,7 @@ pub(crate) struct RowEncoder {
 }
 
 impl RowEncoder {
+    /// Creates an encoder that stores one in `index_sparseness` keys of a prefix whole; 0 means 1.
     pub(crate) fn new(format: RowFormat, index_sparseness: u64) -> Self {
         RowEncoder {
             format,

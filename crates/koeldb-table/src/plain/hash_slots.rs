@@ -167,6 +167,7 @@ impl HashSlots {
         }
     }
 
+    /// Returns the rows listed for a hash.
     #[inline]
     fn find(&self, hash: u32) -> Result<Listed<'_>> {
         let at = self.slot_of(hash);
@@ -185,6 +186,7 @@ impl HashSlots {
         rows.map(Listed::Rows).ok_or_else(too_large)
     }
 
+    /// Prefetches the slot of a hash.
     #[inline]
     fn prefetch(&self, hash: u32) {
         if let Some(slot) = self.slots.get(self.home(hash)) {
@@ -197,6 +199,7 @@ impl HashSlots {
     }
 }
 
+/// Creates the error of an index whose lists are too large.
 #[cold]
 fn too_large() -> Error {
     Error::not_supported("plain table index with 2^31 words of lists")

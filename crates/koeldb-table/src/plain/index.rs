@@ -62,6 +62,7 @@ impl PlainIndex {
         Ok(index)
     }
 
+    /// Decodes the numbers of buckets and prefixes (varint32s), and locates the buckets and lists.
     fn parse_header(bytes: BlockBytes) -> Result<Self> {
         let mut input = bytes.as_slice();
         let whole = input.len();
@@ -84,6 +85,7 @@ impl PlainIndex {
         })
     }
 
+    /// Checks all buckets: each refers to rows before `rows_end`, and lists follow without gaps.
     fn check(&self, rows_end: u32) -> Result<()> {
         let bad = |bucket: u32, what: &str| {
             Err(Error::corruption(format!(
@@ -121,6 +123,7 @@ impl PlainIndex {
         Ok(())
     }
 
+    /// Returns the fixed32 of a bucket: a row offset, or with the highest bit that of a list.
     fn value(&self, bucket: u32) -> Result<u32> {
         let at = (bucket as usize).saturating_mul(WORD);
         coding::fixed32_at(self.bytes.as_slice(), self.buckets_at.saturating_add(at))
@@ -141,6 +144,7 @@ impl PlainIndex {
         self.bucket(hash.checked_rem(self.bucket_count).unwrap_or(0))
     }
 
+    /// Decodes the rows of a bucket; a list is a varint32 count and fixed32 row offsets.
     #[inline]
     fn bucket(&self, bucket: u32) -> Result<Listed<'_>> {
         let value = self.value(bucket)?;
@@ -167,6 +171,7 @@ impl PlainIndex {
     }
 }
 
+/// Creates the error of a reference beyond the end of the index.
 #[cold]
 fn outside() -> Error {
     Error::corruption("index refers to a list beyond its end")
@@ -348,6 +353,7 @@ impl IndexBuilder {
     }
 }
 
+/// Creates the error of an index whose lists are too large.
 #[cold]
 fn too_large() -> Error {
     Error::not_supported("plain table index with 2 GiB of lists")

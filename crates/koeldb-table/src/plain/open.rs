@@ -59,6 +59,7 @@ impl PlainTableReader {
     }
 }
 
+/// A table that is being opened.
 struct Opening<'c> {
     file: Arc<dyn RandomAccessFile>,
     /// The offset of the footer.
@@ -67,6 +68,7 @@ struct Opening<'c> {
 }
 
 impl Opening<'_> {
+    /// Reads the metadata and the rows, verifies checksums, and creates the reader.
     fn finish(self, footer: &Footer) -> Result<PlainTableReader> {
         let file_bytes = self.file.len();
         if file_bytes > FILE_BYTES_MAX {
@@ -124,6 +126,7 @@ impl Opening<'_> {
         Ok(reader)
     }
 
+    /// Checks that the table fits the options: comparator, file version and unique ID.
     fn check(&self, properties: &TableProperties) -> Result<()> {
         let name = String::from_utf8_lossy(&properties.comparator_name);
         let order = &self.context.order;
@@ -192,6 +195,7 @@ impl Opening<'_> {
         })
     }
 
+    /// Returns the stored Bloom filter; `None` if the table has none.
     fn stored_bloom(
         &self,
         metaindex: &Metaindex,
@@ -245,6 +249,7 @@ fn piece(rows: &BlockBytes, start: u64, len: usize) -> &[u8] {
     rows.as_slice().get(range).unwrap_or_default()
 }
 
+/// Decodes the row format from the properties.
 fn row_format(properties: &TableProperties) -> Result<RowFormat> {
     let malformed = || Error::corruption("plain table has an unknown encoding");
     let encoding = match properties.user(ENCODING) {

@@ -64,6 +64,7 @@ struct Window {
 }
 
 impl Window {
+    /// The bytes of all pieces.
     fn bytes(&self) -> &[u8] {
         match self.pieces.as_slice() {
             [only] => only.bytes().as_slice(),
@@ -191,6 +192,7 @@ impl PagedPlain {
             })
     }
 
+    /// Searches for the key of a lookup; errors do not name the file.
     fn search_rows<S: BlockSource>(
         &self,
         lookup: &mut Lookup,
@@ -450,6 +452,7 @@ impl PagedPlain {
         Ok(())
     }
 
+    /// Returns the piece of the rows at `offset`, read through the block cache.
     fn piece<S: BlockSource>(
         &self,
         offset: u64,

@@ -125,11 +125,13 @@ impl PlainTableReader {
             .map_err(|error| self.in_file(error))
     }
 
+    /// Adds the path of the file to an error.
     #[cold]
     pub(super) fn in_file(&self, error: Error) -> Error {
         error.in_file(self.file.path(), None, "read")
     }
 
+    /// Searches for the key of a lookup; errors do not name the file.
     #[inline]
     fn search_rows(&self, lookup: &mut Lookup) -> Result<()> {
         let route = self.route(lookup.user_key());
@@ -191,6 +193,7 @@ impl PlainTableReader {
         }
     }
 
+    /// Whether the Bloom filter admits the hash; true without a filter.
     #[inline]
     pub(super) fn bloom_admits(&self, hash: impl FnOnce() -> u32) -> bool {
         self.bloom

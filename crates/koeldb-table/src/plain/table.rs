@@ -54,6 +54,7 @@ impl PlainTable {
         }
     }
 
+    /// Searches for the key of a lookup; a table not in memory reads blocks through `source`.
     #[inline]
     pub(crate) fn search<S: BlockSource>(
         &self,
@@ -69,6 +70,7 @@ impl PlainTable {
         }
     }
 
+    /// Searches for the keys of many lookups; calls `outcome` for each, in any order.
     pub(crate) fn search_batch<S: BlockSource>(
         &self,
         lookups: &mut [&mut Lookup],
@@ -85,6 +87,7 @@ impl PlainTable {
         }
     }
 
+    /// Whether the table may contain the key.
     pub(crate) fn may_contain(&self, user_key: &[u8]) -> Result<bool> {
         match self {
             PlainTable::Resident(reader) => reader.may_contain(user_key),
@@ -92,6 +95,7 @@ impl PlainTable {
         }
     }
 
+    /// Creates a cursor; loads the table into memory if it is not there.
     pub(crate) fn cursor(&self, options: &TableCursorOptions) -> Result<PlainCursor, Error> {
         Ok(PlainCursor::new(Arc::clone(self.whole()?), options))
     }

@@ -1,4 +1,4 @@
-//! Executes the device reads for needs: plans them, issues them, and splits results into blocks.
+//! Reads missing blocks (needs): plans and issues device reads, and splits them into blocks.
 //!
 //! A [`Gather`] belongs to one operation and one driver. All blocks that the operation's probes
 //! have missed are planned and begun together, up to a limit of in-flight reads and bytes; the rest
@@ -28,7 +28,7 @@ use crate::source::{BlockReadOptions, CachedBlock};
 /// The limits of the reads of one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct GatherOptions {
-    /// The limits for merging needs into reads.
+    /// The limits for merging the reads of neighbouring blocks.
     pub plan: PlanLimits,
     /// The largest number of in-flight reads.
     pub reads_max: usize,
@@ -74,7 +74,7 @@ struct InFlightRead {
     expires: Option<Duration>,
 }
 
-/// An executor of the device reads for the needs of one operation.
+/// An executor of the device reads of the missing blocks (needs) of one operation.
 #[derive(Debug)]
 pub struct Gather<D> {
     driver: D,
@@ -88,7 +88,7 @@ pub struct Gather<D> {
 }
 
 impl<D: ReadDriver> Gather<D> {
-    /// Creates a gather over `driver`. `blocks` says whether blocks are verified and cached.
+    /// Creates an executor over `driver`; `blocks` says whether blocks are verified and cached.
     #[must_use]
     pub fn new(driver: D, blocks: BlockReadOptions, options: GatherOptions) -> Self {
         Gather {
@@ -114,12 +114,12 @@ impl<D: ReadDriver> Gather<D> {
         self.counts
     }
 
-    /// The read driver of the gather.
+    /// The driver that issues the reads.
     pub fn driver_mut(&mut self) -> &mut D {
         &mut self.driver
     }
 
-    /// Begins to read all wanted needs in one flush; returns the number of reads begun.
+    /// Begins to read all missing blocks in one flush; returns the number of reads begun.
     ///
     /// `now` is the time on the driver's clock, for reads with a time limit.
     pub fn start(&mut self, needs: &mut Needs, now: Duration) -> u64 {
@@ -130,7 +130,7 @@ impl<D: ReadDriver> Gather<D> {
         self.launch(now)
     }
 
-    /// Begins as many reads as the limits allow.
+    /// Begins as many planned reads as the limits allow; returns their number.
     fn launch(&mut self, now: Duration) -> u64 {
         let mut launched = 0_u64;
         while let Some((read, is_again)) = self.queue.pop_front() {
@@ -164,9 +164,9 @@ impl<D: ReadDriver> Gather<D> {
         launched
     }
 
-    /// Waits until at least one need is settled; returns whether one was.
+    /// Waits until at least one missing block was read or has failed; returns whether one was.
     ///
-    /// None is if nothing is in flight, or `until` comes first. `now` returns the time on the
+    /// False if nothing is in flight, or `until` comes first. `now` returns the time on the
     /// driver's clock.
     ///
     /// Waking up for each read costs more than the work that could be done meanwhile: it waits for
@@ -221,7 +221,7 @@ impl<D: ReadDriver> Gather<D> {
         }
     }
 
-    /// Processes the outcome of a read; returns whether a need was settled.
+    /// Processes the outcome of a read; returns whether a block was read or has failed.
     fn land(&mut self, needs: &mut Needs, id: OpId, outcome: &Outcome) -> bool {
         let Some(at) = self.flights.iter().position(|flight| flight.id == id) else {
             return false;
@@ -259,7 +259,7 @@ impl<D: ReadDriver> Gather<D> {
         settled
     }
 
-    /// Decodes the block of a need from bytes that were read at `offset`.
+    /// Decodes a missing block from bytes that were read at `offset`.
     fn block_in(&self, bytes: &[u8], offset: u64, need: &Need) -> Result<Arc<CachedBlock>> {
         let Need {
             file, handle, kind, ..
@@ -283,7 +283,7 @@ impl<D: ReadDriver> Gather<D> {
         Ok(block)
     }
 
-    /// Fails the needs of reads that have timed out.
+    /// Abandons the reads that have timed out, and fails their blocks; returns whether any has.
     fn give_up_expired(&mut self, needs: &mut Needs, now: Duration) -> bool {
         let mut settled = false;
         let mut at = 0;
@@ -303,7 +303,7 @@ impl<D: ReadDriver> Gather<D> {
         settled
     }
 
-    /// Abandons all planned and in-flight reads: their needs stay unsettled.
+    /// Abandons all planned and in-flight reads: their blocks get no outcome.
     pub fn abandon(&mut self) {
         self.queue.clear();
         self.flying_bytes = 0;
@@ -350,6 +350,7 @@ pub(crate) fn too_late() -> Error {
     Error::with_kind(ErrorKind::TimedOut, "the deadline of the read has passed")
 }
 
+/// Creates the error of a read that exceeds `io_timeout`.
 #[cold]
 fn timed_out(read: &PlannedRead) -> Error {
     Error::with_kind(

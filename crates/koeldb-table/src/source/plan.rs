@@ -1,4 +1,4 @@
-//! Plans device reads for needs.
+//! Plans the device reads of missing blocks (needs), merging those of neighbouring blocks.
 //!
 //! Needs are sorted by file and offset. Neighbours are merged into one read where the gap between
 //! them costs less than a second request would, and as long as the read is small enough to be one
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::source::TableFile;
 use crate::source::probe::{NeedId, Needs};
 
-/// The limits for merging needs into reads.
+/// The limits for merging the reads of neighbouring blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanLimits {
     /// The largest gap between two blocks that is read, and discarded, to merge their reads.
@@ -32,7 +32,7 @@ impl Default for PlanLimits {
     }
 }
 
-/// A planned read of a file range, and the needs it serves.
+/// A planned read of a file range, and the missing blocks (needs) in it.
 #[derive(Clone, Debug)]
 pub struct PlannedRead {
     /// The table file to read.
@@ -41,12 +41,12 @@ pub struct PlannedRead {
     pub offset: u64,
     /// The length of the range in bytes.
     pub bytes: u64,
-    /// The needs whose blocks the range contains, in file order.
+    /// The missing blocks in the range, in file order.
     pub needs: Vec<NeedId>,
 }
 
 impl PlannedRead {
-    /// Plans the read of one need; `None` if it is not in the list or its handle is invalid.
+    /// Plans the read of one missing block; `None` if its number or its handle is invalid.
     #[must_use]
     pub fn of_one(needs: &Needs, id: NeedId) -> Option<Self> {
         let need = needs.get(id)?;
@@ -58,12 +58,13 @@ impl PlannedRead {
         })
     }
 
+    /// Returns the offset after the range.
     fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }
 }
 
-/// Plans the reads for `wanted`, ordered by file number and offset.
+/// Plans the reads of the missing blocks `wanted`, ordered by file number and offset.
 #[must_use]
 pub fn plan(needs: &Needs, wanted: &[NeedId], limits: &PlanLimits) -> Vec<PlannedRead> {
     let mut parts: Vec<PlannedRead> = wanted

@@ -22,7 +22,7 @@ use koeldb_base::{Error, Fault, Result};
 use crate::block_based::format::BlockHandle;
 use crate::source::{BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile, not_cached};
 
-/// The number of a need in its list, which a suspended read waits for.
+/// The number of a missing block in its list, for which a suspended read waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NeedId(u32);
 
@@ -34,7 +34,7 @@ impl NeedId {
     }
 }
 
-/// A missing block.
+/// A need: a block missing from the cache, and the outcome of reading it.
 #[derive(Clone, Debug)]
 pub struct Need {
     /// The file that contains the block.
@@ -47,7 +47,7 @@ pub struct Need {
     outcome: Option<Result<Arc<CachedBlock>>>,
 }
 
-/// The missing blocks of one operation, including those that have arrived.
+/// The missing blocks of one operation, including those that were read since.
 #[derive(Debug, Default)]
 pub struct Needs {
     list: Vec<Need>,
@@ -55,20 +55,20 @@ pub struct Needs {
     ///
     /// Its length is a power of two, at least twice that of `list`.
     table: Vec<u32>,
-    /// Needs whose reads have not begun.
+    /// The missing blocks whose reads have not begun.
     wanted: Vec<NeedId>,
     held_bytes: u64,
 }
 
 impl Needs {
-    /// Whether no need was recorded since the list was cleared.
+    /// Whether no block was recorded as missing since the list was cleared.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The number of needs recorded since the list was cleared.
+    /// The number of blocks recorded as missing since the list was cleared.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
@@ -80,24 +80,24 @@ impl Needs {
         self.held_bytes
     }
 
-    /// A need of this list.
+    /// The missing block with this number; `None` if the list has none.
     #[must_use]
     pub fn get(&self, id: NeedId) -> Option<&Need> {
         self.list.get(id.index())
     }
 
-    /// Whether the block of a need has arrived or could not be read; true for unknown needs.
+    /// Whether a missing block was read or could not be read; true for unknown numbers.
     #[must_use]
     pub fn is_settled(&self, id: NeedId) -> bool {
         self.get(id).is_none_or(|need| need.outcome.is_some())
     }
 
-    /// Takes the needs whose reads have not begun. The caller begins them.
+    /// Takes the missing blocks whose reads have not begun. The caller begins them.
     pub fn take_wanted(&mut self) -> Vec<NeedId> {
         std::mem::take(&mut self.wanted)
     }
 
-    /// Takes the only need whose read has not begun, if there is exactly one. The caller reads it.
+    /// Takes the missing block whose read has not begun, if there is just one. The caller reads it.
     pub fn take_only_wanted(&mut self) -> Option<NeedId> {
         match *self.wanted {
             [only] => {
@@ -108,13 +108,13 @@ impl Needs {
         }
     }
 
-    /// Whether there are needs whose reads have not begun.
+    /// Whether there are missing blocks whose reads have not begun.
     #[must_use]
     pub fn has_wanted(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// Records the outcome of reading a need.
+    /// Records the outcome of reading a missing block.
     pub fn settle(&mut self, id: NeedId, outcome: Result<Arc<CachedBlock>>) {
         if let Some(need) = self.list.get_mut(id.index()) {
             if let Ok(block) = &outcome {
@@ -133,7 +133,7 @@ impl Needs {
         self.held_bytes = 0;
     }
 
-    /// The need for this block, if there is one.
+    /// The number of a block in the list, if it was recorded as missing.
     #[must_use]
     pub fn find(&self, file: &Arc<TableFile>, handle: BlockHandle) -> Option<NeedId> {
         let mask = self.table.len().checked_sub(1)?;
@@ -148,7 +148,7 @@ impl Needs {
         }
     }
 
-    /// The need for a block; adds it if there is none.
+    /// Records a block as missing, unless it is in the list; returns its number.
     pub fn want(&mut self, file: &Arc<TableFile>, handle: BlockHandle, kind: BlockKind) -> NeedId {
         if let Some(id) = self.find(file, handle) {
             return id;
@@ -170,6 +170,7 @@ impl Needs {
         id
     }
 
+    /// Doubles the hash table, and enters all missing blocks again.
     fn grow(&mut self) {
         let slots = self.table.len().saturating_mul(2).max(32);
         self.table.clear();
@@ -179,6 +180,7 @@ impl Needs {
         }
     }
 
+    /// Enters a missing block into the hash table, by linear probing.
     fn enter(&mut self, id: NeedId) {
         let (Some(need), Some(mask)) = (self.list.get(id.index()), self.table.len().checked_sub(1))
         else {
@@ -236,7 +238,7 @@ impl ProbeSource {
         &mut self.needs
     }
 
-    /// Returns the block if it is among the needs.
+    /// Returns a recorded block, its error, or a suspension while unread; `None` if not recorded.
     #[cold]
     fn needed(
         &self,
@@ -251,7 +253,7 @@ impl ProbeSource {
         })
     }
 
-    /// Returns a block after a cache miss: from the needs, or read from a mapped file.
+    /// Returns a block after a cache miss: one read for a need, or from a mapped file.
     ///
     /// Otherwise it records a need and suspends.
     ///
@@ -270,6 +272,7 @@ impl ProbeSource {
         }
     }
 
+    /// Loads the block of a mapped file; for any other file, records it as missing and suspends.
     #[cold]
     fn miss(
         &mut self,
@@ -303,7 +306,7 @@ impl ProbeSource {
         Ok(block)
     }
 
-    /// Reads a need synchronously, which is best if it is the only one.
+    /// Reads a missing block synchronously, which is best if it is the only one.
     pub fn read_in_place(&mut self, id: NeedId) {
         if let Some(need) = self.needs.get(id) {
             let outcome = self.read(&need.file, need.handle, need.kind);

@@ -20,7 +20,7 @@ pub(crate) struct Benchmark {
     pub(crate) fresh: bool,
     /// If set, the benchmark always has one thread; the text is printed if more are requested.
     pub(crate) one_thread: Option<&'static str>,
-    /// How the batch size is printed.
+    /// The condition under which the batch size is printed.
     pub(crate) tells_batch: TellsBatch,
     pub(crate) needs: Needs,
     pub(crate) change: fn(&mut Plan),
@@ -33,6 +33,7 @@ pub(crate) enum Work {
     State(StateFn),
 }
 
+/// The condition under which a benchmark prints `entries_per_batch`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TellsBatch {
     Never,
@@ -66,6 +67,7 @@ impl Needs {
     }
 }
 
+/// Declares a benchmark that runs `work` on every thread.
 const fn threads(name: &'static str, about: &'static str, work: WorkFn) -> Benchmark {
     Benchmark {
         name,
@@ -82,6 +84,7 @@ const fn threads(name: &'static str, about: &'static str, work: WorkFn) -> Bench
     }
 }
 
+/// Declares a benchmark on threads that first recreates the databases empty.
 const fn fill(name: &'static str, about: &'static str, work: WorkFn) -> Benchmark {
     Benchmark {
         fresh: true,
@@ -89,6 +92,7 @@ const fn fill(name: &'static str, about: &'static str, work: WorkFn) -> Benchmar
     }
 }
 
+/// Declares a benchmark whose thread 0 runs `background` while the others run `work`.
 const fn beside(
     name: &'static str,
     about: &'static str,
@@ -104,6 +108,7 @@ const fn beside(
     }
 }
 
+/// Declares a benchmark that calls `work` once, without benchmark threads.
 const fn state(name: &'static str, about: &'static str, work: StateFn) -> Benchmark {
     Benchmark {
         work: Work::State(work),

@@ -67,6 +67,7 @@ pub(super) struct Row {
 }
 
 impl Times {
+    /// Returns the spreads of the times and of their ratios; `None` without rounds.
     fn row(self) -> Option<Row> {
         let ratios = self.ours.iter().zip(&self.others);
         Some(Row {
@@ -189,6 +190,7 @@ fn add_round(times: &mut Vec<Times>, ours: &[(String, f64)], others: &[(String, 
     }
 }
 
+/// Formats the median times and the ratios as a table for standard output.
 fn table(rows: &[Row], rounds: usize) -> String {
     let mut text = format!(
         "{:<24} {:>12} {:>12}   ratio: minimum, median, maximum of {rounds}\n",
@@ -204,6 +206,7 @@ fn table(rows: &[Row], rounds: usize) -> String {
     text
 }
 
+/// Formats the command line and the results of the comparison as JSON.
 fn json(rows: &[Row], rounds: usize, words: &[String]) -> String {
     let spread = |spread: Spread| {
         let mut json = Json::object();

@@ -95,6 +95,7 @@ impl Databases {
     }
 }
 
+/// Returns `number` modulo `count`, an index.
 #[inline]
 fn remainder(number: u64, count: usize) -> usize {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
@@ -255,6 +256,7 @@ pub(crate) fn open_truth(flags: &Flags) -> Outcome<Db> {
     opened.map_err(|error| Failure::of("open error", &error))
 }
 
+/// Opens the database at `path` with the column families of `--num_column_families`.
 fn open_one(options: &Options, path: &Path, flags: &Flags) -> koeldb::Result<Database> {
     let mut builder = Db::builder(options);
     let names = (0..flags.num_column_families.max(1)).map(family_name);
@@ -285,6 +287,7 @@ fn announce_settings_without_effect(db: &Db) {
     });
 }
 
+/// Returns the name that RocksDB's program gives to column family `number`.
 fn family_name(number: i32) -> String {
     match number {
         0 => "default".to_owned(),
@@ -305,6 +308,7 @@ pub(crate) fn destroy(flags: &Flags) -> Outcome {
     Ok(())
 }
 
+/// Builds the options from `--options_file` or else from the flags, and prints their messages.
 fn make_options(flags: &Flags) -> Outcome<Options> {
     let config = ConfigOptions::default();
     let mut options = Options::new();

@@ -93,6 +93,7 @@ pub(crate) fn text(flags: &Flags, memtable: &str, warnings: &[String]) -> String
     out
 }
 
+/// Returns the name of the compression type for the header.
 fn codec_name(flags: &Flags) -> &'static str {
     codec(&flags.compression_type).map_or("Unknown", |codec| codec.name())
 }
@@ -112,6 +113,7 @@ pub(crate) fn warnings(flags: &Flags) -> Vec<String> {
     warnings
 }
 
+/// Returns the mean value size in bytes.
 fn average_value_size(flags: &Flags) -> i32 {
     match flags.value_size_distribution_type.as_str() {
         "uniform" | "normal" => i32::midpoint(flags.value_size_min, flags.value_size_max),
@@ -119,6 +121,7 @@ fn average_value_size(flags: &Flags) -> i32 {
     }
 }
 
+/// Writes the lines of the key and value sizes.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "RocksDB prints whole bytes"

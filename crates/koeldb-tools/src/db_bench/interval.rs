@@ -15,6 +15,7 @@ pub(crate) struct Sampler<T> {
     thread: JoinHandle<std::io::Result<T>>,
 }
 
+/// The stop signal between a [`Sampler`] and its thread.
 #[derive(Debug, Default)]
 struct Shared {
     stopped: Mutex<bool>,

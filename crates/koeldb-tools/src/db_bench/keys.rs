@@ -61,6 +61,7 @@ impl KeyBuffer {
         self.key_of_parts(number)
     }
 
+    /// Encodes a key with a prefix part, or copies an existing key.
     fn key_of_parts(&mut self, number: u64) -> &[u8] {
         if let Some(keys) = &self.existing {
             keys[to_usize(number)].as_ref().clone_into(&mut self.bytes);
@@ -140,6 +141,7 @@ impl FillNumbers {
         }
     }
 
+    /// Returns the next key number.
     #[inline]
     pub(crate) fn take(&mut self, random: &mut Mersenne64) -> u64 {
         match self.order {
@@ -180,6 +182,7 @@ impl ReadNumbers {
         }
     }
 
+    /// Draws the next key number.
     #[inline]
     pub(crate) fn take(&self, random: &mut Mersenne64) -> u64 {
         let draw = random.draw();

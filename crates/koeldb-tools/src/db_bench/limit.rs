@@ -14,7 +14,7 @@ pub(crate) struct WorkLimit<'a> {
     most: u64,
     next_look: u64,
     look_every: u64,
-    /// The running time, if it decides.
+    /// The running time; `None` if the number of operations decides.
     time: Option<Duration>,
     start: Duration,
     /// Set if another thread failed.
@@ -61,6 +61,7 @@ impl<'a> WorkLimit<'a> {
         1 + more
     }
 
+    /// Checks the clock and the failure flag, and schedules the next check; `true` to stop.
     #[cold]
     fn look(&mut self) -> bool {
         self.next_look = (self.ops / self.look_every + 1) * self.look_every;
@@ -71,7 +72,7 @@ impl<'a> WorkLimit<'a> {
     }
 }
 
-/// Grants units at a fixed rate to all threads that share it.
+/// A rate limiter that grants units at a fixed rate to all threads that share it.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     per_second: AtomicU64,
@@ -79,7 +80,7 @@ pub(crate) struct Pacer {
     next: Mutex<Duration>,
 }
 
-/// The delay that later requests make up for: sleeps end late.
+/// The maximum delay that later requests catch up with, because sleeps end late.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
 impl Pacer {
@@ -110,6 +111,7 @@ impl Pacer {
         }
     }
 
+    /// Returns the time that `units`, bytes or operations, take at the permitted rate.
     #[expect(clippy::cast_precision_loss, reason = "a rate is an approximation")]
     fn time_of(&self, units: u64) -> Duration {
         let per_second = self.per_second.load(Ordering::Relaxed);

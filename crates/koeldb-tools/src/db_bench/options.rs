@@ -23,10 +23,12 @@ pub(crate) struct OptionText {
 struct Members(String);
 
 impl Members {
+    /// Appends `name=value;`.
     fn set(&mut self, name: &str, value: impl std::fmt::Display) {
         self.0.push_str(&format!("{name}={value};"));
     }
 
+    /// Returns the members in braces, as the value of a nested option.
     fn braced(&self) -> String {
         format!("{{{}}}", self.0)
     }
@@ -41,12 +43,14 @@ pub(crate) fn codec(value: &str) -> Option<Compression> {
     })
 }
 
+/// Returns the option-string name of the compression type that `flag` selects.
 fn codec_option(flag: &str, value: &str) -> Result<&'static str, String> {
     codec(value)
         .map(Compression::option_name)
         .ok_or_else(|| format!("--{flag}: no codec is called '{value}'"))
 }
 
+/// Returns the name at index `value`; an error about `flag` outside the list.
 fn choice<'a>(flag: &str, value: i64, names: &[&'a str]) -> Result<&'a str, String> {
     let name = usize::try_from(value)
         .ok()
@@ -128,6 +132,7 @@ pub(crate) fn option_text(flags: &Flags) -> Result<OptionText, String> {
     Ok(out)
 }
 
+/// Converts MiB to bytes; an error on overflow.
 fn mib(count: u64) -> Result<u64, String> {
     count
         .checked_mul(1 << 20)
@@ -168,6 +173,7 @@ fn universal_choices(flags: &Flags, universal: &mut Members) -> Result<(), Strin
     Ok(())
 }
 
+/// Adds the column family options that do not simply copy the value of one flag.
 fn family_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
     compaction_choices(flags, family)?;
     compression_choices(flags, family)?;
@@ -184,6 +190,7 @@ fn family_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
     Ok(())
 }
 
+/// Adds compaction style, compaction priority and level size multipliers.
 fn compaction_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
     let styles = [
         "kCompactionStyleLevel",
@@ -222,6 +229,7 @@ fn compaction_choices(flags: &Flags, family: &mut Members) -> Result<(), String>
     Ok(())
 }
 
+/// Adds the compression types, also per level and of blob files.
 fn compression_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
     let codec = codec_option("compression_type", &flags.compression_type)?;
     family.set("compression", codec);
@@ -250,6 +258,7 @@ fn compression_choices(flags: &Flags, family: &mut Members) -> Result<(), String
     Ok(())
 }
 
+/// Adds the memtable factory and the prefix extractor; checks that they fit.
 fn memtable_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
     family.set(
         "memtable_huge_page_size",
@@ -308,6 +317,7 @@ fn database_choices(
     Ok(())
 }
 
+/// Returns the table factory as an option string.
 fn table_factory(flags: &Flags, table: &Members, out: &mut OptionText) -> Result<String, String> {
     let mut members = Members::default();
     if flags.use_plain_table {
@@ -454,6 +464,7 @@ pub(crate) fn clock_cache_bytes(flags: &Flags) -> Result<Option<u64>, String> {
     }
 }
 
+/// Returns the filter policy: Bloom or Ribbon with `--bloom_bits` bits per key.
 fn filter_policy(flags: &Flags) -> String {
     let kind = if flags.use_ribbon_filter {
         "ribbonfilter"
@@ -463,6 +474,7 @@ fn filter_policy(flags: &Flags) -> String {
     format!("{kind}:{}", flags.bloom_bits)
 }
 
+/// Returns RocksDB's name of the index type; adds warnings about flags that conflict.
 fn index_type(flags: &Flags, warnings: &mut Vec<String>) -> Result<&'static str, String> {
     if flags.use_hash_search && flags.prefix_size == 0 {
         return Err("prefix_size not assigned when enable use_hash_search".to_owned());

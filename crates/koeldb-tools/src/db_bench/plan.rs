@@ -140,10 +140,12 @@ fn count(name: &str, value: i64) -> Outcome<u64> {
     u64::try_from(value).map_err(|_| Failure::new(format!("--{name} must not be negative")))
 }
 
+/// Converts a size flag in bytes that must not be negative.
 fn bytes(name: &str, value: i32) -> Outcome<u32> {
     u32::try_from(value).map_err(|_| Failure::new(format!("--{name} must not be negative")))
 }
 
+/// Returns the key layout of the flags.
 fn key_layout(flags: &Flags) -> Outcome<KeyLayout> {
     let key_bytes = bytes("key_size", flags.key_size)?;
     let prefix_bytes = bytes("prefix_size", flags.prefix_size)?;
@@ -161,6 +163,7 @@ fn key_layout(flags: &Flags) -> Outcome<KeyLayout> {
     })
 }
 
+/// Returns the value sizes and compressibility of the flags.
 fn value_shape(flags: &Flags) -> Outcome<ValueShape> {
     if flags.compression_ratio > 1.0 {
         return Err(Failure::new("compression_ratio should be between 0 and 1"));
@@ -183,6 +186,7 @@ fn value_shape(flags: &Flags) -> Outcome<ValueShape> {
     })
 }
 
+/// Sets the read options that flags control.
 fn set_read_options(options: &mut ReadOptions, flags: &Flags) -> Outcome {
     options
         .set_verify_checksums(flags.verify_checksum)

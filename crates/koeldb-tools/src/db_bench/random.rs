@@ -50,13 +50,14 @@ impl Mersenne64 {
         Self::temper(word ^ Self::twist(first_two[0], first_two[1]))
     }
 
-    /// The word of the state with this index, from the word before it.
+    /// Returns the initial state word of this index, computed from the word before it.
     fn next_word(word: u64, index: u64) -> u64 {
         (word ^ (word >> 62))
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(index)
     }
 
+    /// Combines two adjacent state words: the twist step of the Mersenne Twister.
     #[inline]
     fn twist(high: u64, low: u64) -> u64 {
         const LOW: u64 = 0x7fff_ffff;
@@ -132,6 +133,7 @@ impl Modulus {
         }
     }
 
+    /// Returns `number` modulo the divisor, without a division.
     #[inline]
     pub(crate) fn remainder(self, number: u64) -> u64 {
         // The reciprocal is too small by at most 1, so the quotient is exact or too small by one.
@@ -143,6 +145,7 @@ impl Modulus {
     }
 }
 
+/// Returns the upper 64 bits.
 #[inline]
 fn upper_half(x: u128) -> u64 {
     (x >> 64) as u64
@@ -175,6 +178,7 @@ impl Mersenne32 {
         }
     }
 
+    /// Returns the next number, tempered.
     fn draw(&mut self) -> u32 {
         if self.next == Self::WORDS {
             self.refill();
@@ -187,6 +191,7 @@ impl Mersenne32 {
         x ^ (x >> 18)
     }
 
+    /// Computes the next block of state words in place.
     fn refill(&mut self) {
         const LOW: u32 = 0x7fff_ffff;
         let state = &mut *self.state;
@@ -312,6 +317,7 @@ impl Normal {
         }
     }
 
+    /// Draws a number by the polar method, which makes two at a time.
     fn draw(&mut self) -> f64 {
         let standard = self.spare.take().unwrap_or_else(|| {
             loop {
@@ -361,6 +367,7 @@ impl Bernoulli {
         }
     }
 
+    /// Draws `true` with the fixed probability.
     pub(crate) fn draw(&mut self) -> bool {
         self.random.unit() < self.probability
     }

@@ -62,6 +62,7 @@ impl Outcome {
         self
     }
 
+    /// Adds the counts of a thread.
     fn add(&mut self, tally: &Tally) {
         self.threads += 1;
         self.start = self.start.min(tally.start);
@@ -87,6 +88,7 @@ impl Outcome {
         }
     }
 
+    /// Returns the seconds from the first start to the last finish of a thread, at least 1 µs.
     fn elapsed(&self) -> f64 {
         // Whole microseconds, like RocksDB's clock, and at least one.
         let elapsed = self.finish.saturating_sub(self.start);
@@ -104,6 +106,7 @@ impl Outcome {
         (self.bytes > 0).then(|| self.bytes as f64 / 1_048_576.0 / self.elapsed())
     }
 
+    /// Returns the thread time per operation, in microseconds.
     #[expect(clippy::cast_precision_loss, reason = "a mean is an approximation")]
     pub(crate) fn micros_per_op(&self) -> f64 {
         self.thread_time.as_secs_f64() * 1e6 / self.done as f64
@@ -213,6 +216,7 @@ impl Outcome {
     }
 }
 
+/// Returns the latency statistics and percentiles, in nanoseconds, as JSON.
 fn latency_json(nanos: &hdrhistogram::Histogram<u64>) -> Json {
     let mut json = Json::object();
     json.set("count", nanos.len())
@@ -262,6 +266,7 @@ impl Repeats {
         self.mib.extend(outcome.mib_per_second());
     }
 
+    /// Whether every run counted bytes.
     fn has_bytes(&self) -> bool {
         self.mib.len() == self.ops.len()
     }

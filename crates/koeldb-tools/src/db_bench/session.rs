@@ -41,7 +41,7 @@ pub(crate) struct Session<'a> {
 /// The interval of the samples of the report page.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Writes how much of a benchmark is done. Benchmarks of the whole database count no operations.
+/// Formats the progress of a benchmark. Benchmarks of the whole database count no operations.
 fn write_amount(state: &ProgressState, duration: u64, out: &mut dyn fmt::Write) -> fmt::Result {
     let (done, rate) = (state.pos(), state.per_sec());
     if duration > 0 {
@@ -159,6 +159,7 @@ impl<'a> Session<'a> {
         texts.into()
     }
 
+    /// Writes the HTML report to `--report`, if given.
     fn write_page(&self, engine: Vec<(&'static str, String)>) -> Outcome {
         let flags = &self.line.flags;
         if flags.report.is_empty() {
@@ -182,6 +183,7 @@ impl<'a> Session<'a> {
         databases.ok_or_else(|| Failure::new("the database is not open"))
     }
 
+    /// Checks the prerequisites of a benchmark, makes its plan, and runs it.
     fn run_benchmark(&mut self, benchmark: &Benchmark, request: &Request<'_>) -> Outcome {
         let line = self.line;
         let flags = &line.flags;
@@ -229,6 +231,7 @@ impl<'a> Session<'a> {
         Ok(!flags.use_existing_db)
     }
 
+    /// Runs the warm-ups and the measured runs of a benchmark, and prints the rates.
     fn run_repeatedly(
         &mut self,
         request: &Request<'_>,
@@ -262,6 +265,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Runs a benchmark once on its threads, and prints the result.
     fn run_once(
         &mut self,
         name: &str,
@@ -323,6 +327,7 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Returns the number of operations between interval lines; 0 for none.
     fn stats_interval(&self) -> u64 {
         let flags = &self.line.flags;
         if flags.stats_interval_seconds > 0 {
@@ -332,6 +337,7 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Creates the progress bar; `None` with interval lines or if standard error is no terminal.
     fn progress_bar(&self, name: &str, duration: u64) -> Option<ProgressBar> {
         let flags = &self.line.flags;
         let wanted = flags.progress_reports && self.stats_interval() == 0;
@@ -352,6 +358,7 @@ impl<'a> Session<'a> {
         Some(bar)
     }
 
+    /// Writes the results of all benchmarks to `--json`, if given.
     fn write_json(&mut self) -> Outcome {
         let flags = &self.line.flags;
         if flags.json.is_empty() {

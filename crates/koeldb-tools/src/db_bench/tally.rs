@@ -179,6 +179,7 @@ impl Tally {
         self.excluded = excluded;
     }
 
+    /// Records the finish time, and completes the progress bar.
     pub(crate) fn stop(&mut self) {
         self.finish = SystemClock.now();
         if let Some(progress) = &self.watch.progress {
@@ -210,6 +211,7 @@ impl Tally {
         }
     }
 
+    /// Appends to the message of the result line, separated by a blank.
     pub(crate) fn add_message(&mut self, message: &str) {
         if !self.message.is_empty() && !message.is_empty() {
             self.message.push(' ');
@@ -217,6 +219,7 @@ impl Tally {
         self.message.push_str(message);
     }
 
+    /// Returns the number of operations between progress updates or interval lines.
     fn report_step(&self) -> u64 {
         match (&self.watch.progress, self.watch.interval_ops) {
             (None, 0) => u64::MAX,
@@ -225,6 +228,7 @@ impl Tally {
         }
     }
 
+    /// Returns the number of operations at which [`Tally::finished`] next takes its slow path.
     fn look_at(&self) -> u64 {
         if self.watch.histogram || self.watch.published.is_some() {
             0
@@ -233,6 +237,7 @@ impl Tally {
         }
     }
 
+    /// Runs the slow path of [`Tally::finished`]; returns whether an interval line was printed.
     #[cold]
     #[inline(never)]
     fn look(&mut self, ops: u64, kind: OpKind) -> bool {
@@ -256,6 +261,7 @@ impl Tally {
         printed
     }
 
+    /// Records the time since the last operation, and reports it if it is slow.
     fn sample(&mut self, kind: OpKind) {
         let now = SystemClock.now();
         let took = now.saturating_sub(self.last_op_finish);
@@ -274,6 +280,7 @@ impl Tally {
         }
     }
 
+    /// Prints an interval line if the minimum time has passed; returns whether it did.
     #[expect(clippy::cast_precision_loss, reason = "rates are approximations")]
     fn interval_line(&mut self) -> bool {
         let now = SystemClock.now();
@@ -304,6 +311,7 @@ impl Tally {
     }
 }
 
+/// Returns the time in whole microseconds.
 pub(crate) fn whole_micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -19,6 +19,7 @@ pub(crate) enum ValueSizes {
 }
 
 impl ValueSizes {
+    /// Returns the largest size in bytes that the distribution yields.
     fn largest(self) -> u32 {
         match self {
             ValueSizes::Fixed(bytes) => bytes,
@@ -100,6 +101,7 @@ impl Values {
         &self.buffer[start..self.next]
     }
 
+    /// Draws the size in bytes of the next value.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

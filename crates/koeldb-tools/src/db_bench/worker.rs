@@ -139,6 +139,7 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Prints the statistics properties of all column families with `--stats_per_interval`.
     #[cold]
     fn print_engine_state(&self) {
         if self.thread != 0 || self.flags().stats_per_interval == 0 {

@@ -54,6 +54,7 @@ impl Copies {
         self.directory.join(name)
     }
 
+    /// Opens the copy at `path` with all column families that it has.
     fn open(&self, path: &Path, is_read_only: bool) -> koeldb::Result<Db> {
         let mut builder = Db::builder(&self.options);
         let families = with_own(&self.options, path, &self.families, self.threads);
@@ -65,6 +66,7 @@ impl Copies {
     }
 }
 
+/// Returns an environment on the real file system, without injected faults.
 fn env() -> Env {
     Env::new(Arc::new(PosixFileSystem::new()), Arc::new(SystemClock))
 }
@@ -95,12 +97,14 @@ impl Life {
         }
     }
 
+    /// Returns a version of each key of all threads, by key number.
     fn all_versions(&self, version: impl Fn(u64) -> Version) -> Vec<Version> {
         (0..self.flags.threads * self.flags.keys)
             .map(version)
             .collect()
     }
 
+    /// Makes a checkpoint and compares it; `false` if only a restart recovers from a fault.
     fn checkpoint(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let path = self.copies.path("checkpoint");
         remove(&path)?;
@@ -119,6 +123,7 @@ impl Life {
         }
     }
 
+    /// Makes, verifies and restores a backup, and compares the restored database.
     fn backup(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let wrong = |error: koeldb::Error| format!("backups: {error}");
         let mut options = BackupEngineOptions::new();
@@ -212,6 +217,7 @@ impl Life {
         self.families.iter().map(family).collect()
     }
 
+    /// Opens a copy, compares it with the versions, and verifies its checksums.
     fn compare_opened(
         &self,
         what: &str,

@@ -55,11 +55,12 @@ impl Version {
         })
     }
 
+    /// Returns the version counter, without the deletion bit.
     fn counter(self) -> u64 {
         self.0 >> 1
     }
 
-    /// Returns the version that a value names.
+    /// Parses the version number in a value; `None` if there is none.
     fn named_by(value: &[u8]) -> Option<Version> {
         let number = value.split(|byte| *byte == b':').nth(1)?;
         Some(Version(std::str::from_utf8(number).ok()?.parse().ok()?))
@@ -110,6 +111,7 @@ impl Expected {
         Ok(Expected { file, slots })
     }
 
+    /// Returns the number with index `which` in the slot of a key.
     fn number(&self, key: u64, which: usize) -> &AtomicU64 {
         &self.slots[koeldb_base::coding::to_usize(key)][which]
     }
@@ -118,7 +120,7 @@ impl Expected {
         Version(self.number(key, which).load(Ordering::Relaxed))
     }
 
-    /// The version of the key while the database is open.
+    /// Returns the last acknowledged version, which the key has while the database is open.
     pub(crate) fn acknowledged(&self, key: u64) -> Version {
         self.version(key, ACKNOWLEDGED)
     }
@@ -179,6 +181,7 @@ impl Expected {
         self.version(key, UNLOGGED).counter() > self.version(key, OWED).counter()
     }
 
+    /// Stores a version in memory and then in the file, in one write of eight bytes.
     fn set(&self, key: u64, which: usize, version: Version) -> std::io::Result<()> {
         self.number(key, which).store(version.0, Ordering::Relaxed);
         let offset = key * SLOT_BYTES + (which as u64) * 8;

@@ -7,7 +7,7 @@ use koeldb::{BatchEntry, ErrorKind, TailOptions, UpdateIterator, WriteBatch};
 
 use super::worker::{Life, key, number_of};
 
-/// An iterator, and the values that it and its beginning give to the keys of one thread.
+/// An iterator over the WAL, and the values of one thread's keys after the batches read so far.
 pub(super) struct Feed {
     updates: UpdateIterator,
     /// By the id of the column family and the number of the key; deleted keys are absent.
@@ -15,6 +15,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
+    /// Applies the entries of a batch to the values; puts only of keys in `own`.
     fn apply(&mut self, batch: &WriteBatch, own: &Range<u64>) -> koeldb::Result<()> {
         for entry in batch.iter() {
             match entry? {
@@ -88,6 +89,7 @@ impl Life {
         Ok(true)
     }
 
+    /// Opens a feed at the latest sequence number; `None` if its log is already removed.
     fn begin_feed(&self, thread: u64) -> Result<Option<Feed>, String> {
         let mut how = TailOptions::new();
         how.set_strict(false);

@@ -88,10 +88,12 @@ impl OwnFamilies {
         Ok(OwnFamilies { file, slots })
     }
 
+    /// Returns the number with index `which` in the slot of a thread.
     fn number(&self, thread: u64, which: usize) -> u64 {
         self.slots[koeldb_base::coding::to_usize(thread)][which].load(Ordering::Relaxed)
     }
 
+    /// Stores a number of a thread in memory and then in the file, in one write of eight bytes.
     fn set(&self, thread: u64, which: usize, number: u64) -> Result<(), String> {
         let slot = &self.slots[koeldb_base::coding::to_usize(thread)];
         slot[which].store(number, Ordering::Relaxed);
@@ -99,6 +101,7 @@ impl OwnFamilies {
         note(self.file.write_all_at(&number.to_le_bytes(), offset))
     }
 
+    /// Returns the recorded operation on the column family of a thread.
     fn phase(&self, thread: u64) -> Phase {
         let number = koeldb_base::coding::to_usize(self.number(thread, PHASE));
         PHASES.get(number).copied().unwrap_or(Phase::Absent)
@@ -108,6 +111,7 @@ impl OwnFamilies {
         self.set(thread, PHASE, phase as u64)
     }
 
+    /// Returns the range of key numbers at indices `which` and `which + 1`.
     fn keys(&self, thread: u64, which: usize) -> Range<u64> {
         self.number(thread, which)..self.number(thread, which + 1)
     }
@@ -118,6 +122,7 @@ impl OwnFamilies {
     }
 }
 
+/// Returns the name of a thread's column family.
 fn name(thread: u64) -> String {
     format!("own{thread}")
 }
@@ -141,7 +146,7 @@ pub(super) fn with_own(
     families
 }
 
-/// The index of the shared column family that a thread's is made from.
+/// Returns the index of the shared column family that a thread's own family is imported from.
 fn origin(thread: u64, shared: usize) -> usize {
     koeldb_base::coding::to_usize(thread) % shared
 }
@@ -156,6 +161,7 @@ struct Content {
 }
 
 impl Life {
+    /// Reads a thread's column family; the outer error is an inconsistency.
     fn own_content(
         &self,
         family: &ColumnFamily,
@@ -266,6 +272,7 @@ impl Life {
         self.tolerate(settled)
     }
 
+    /// Exports a shared column family and imports it as the column family of a thread.
     fn import_own(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let path = self.copies.path(&format!("own-{thread}"));
         remove(&path)?;

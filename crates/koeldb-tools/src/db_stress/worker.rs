@@ -34,6 +34,7 @@ pub(super) const GAVE_UP: i32 = 3;
 /// The exit status of a worker in which a thread panicked.
 const PANICKED: i32 = 101;
 
+/// A logger that discards everything.
 struct NoLog;
 
 impl Logger for NoLog {
@@ -44,6 +45,7 @@ impl Logger for NoLog {
     }
 }
 
+/// The state of one worker process: its database, expected versions, copies and faults.
 pub(super) struct Life {
     pub(super) db: Db,
     pub(super) families: Vec<ColumnFamily>,
@@ -63,6 +65,7 @@ pub(super) fn note(result: std::io::Result<()>) -> Result<(), String> {
     result.map_err(|error| error.to_string())
 }
 
+/// Returns the key of a number: `key` and eight decimal digits.
 pub(super) fn key(number: u64) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }
@@ -237,6 +240,7 @@ impl Life {
         note(self.expected.acknowledge(number, true))
     }
 
+    /// Returns the key numbers of a thread.
     pub(super) fn own(&self, thread: u64) -> std::ops::Range<u64> {
         thread * self.flags.keys..(thread + 1) * self.flags.keys
     }
@@ -423,6 +427,7 @@ impl Life {
         }
     }
 
+    /// Returns the acknowledged versions of the keys of a thread.
     pub(super) fn versions_of(&self, thread: u64) -> Vec<Version> {
         let own = self.own(thread);
         own.map(|number| self.expected.acknowledged(number))
@@ -445,6 +450,7 @@ impl Life {
         self.tolerate(flushed)
     }
 
+    /// Compares a value that was read with the acknowledged version of the key.
     fn compare(
         &self,
         number: u64,
@@ -462,6 +468,7 @@ impl Life {
         ))
     }
 
+    /// Reads a random key of the thread in every column family, and compares the values.
     fn read(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let number = thread * self.flags.keys + random.below(self.flags.keys);
         for family in &self.families {

@@ -63,6 +63,7 @@ struct Compacted {
 }
 
 impl Compacted {
+    /// Adds a finished compaction.
     fn add(&self, job: &CompactionJobInfo) {
         self.compactions.fetch_add(1, Ordering::Relaxed);
         self.input_bytes
@@ -71,6 +72,7 @@ impl Compacted {
             .fetch_add(job.output_bytes, Ordering::Relaxed);
     }
 
+    /// Returns the number of compactions, and their input and output bytes.
     fn read(&self) -> (u64, u64, u64) {
         (
             self.compactions.load(Ordering::Relaxed),
@@ -163,6 +165,7 @@ pub(super) fn check_consistency(global: &Global, out: &mut Output) -> Outcome {
     }
 }
 
+/// Prints the live files, by column family and level or sorted by name.
 pub(super) fn live_files(global: &Global, by_name: bool, out: &mut Output) -> Outcome {
     let path = directory(global)?;
     let database = open_to_read(global)?;

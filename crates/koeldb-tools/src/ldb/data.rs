@@ -109,6 +109,7 @@ pub(super) fn delete_range(global: &Global, from: &str, to: &str, out: &mut Outp
 /// The bounds of a key range.
 pub(super) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
+/// Parses `--from` (inclusive) and `--to` (exclusive); a missing flag means no bound.
 pub(super) fn bounds(range: &KeyRange, out: &Output) -> Outcome<Bounds> {
     let key = |text: &Option<String>| text.as_ref().map(|text| out.parse_key(text)).transpose();
     Ok((
@@ -216,6 +217,7 @@ fn dump_table(path: &std::path::Path, dump: &Dump, out: &mut Output) -> Outcome 
     count.print(dump.count_only, out)
 }
 
+/// The number of keys and the distribution of their value sizes in bytes.
 #[derive(Default)]
 struct Count {
     keys: u64,

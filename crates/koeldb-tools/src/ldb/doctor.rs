@@ -16,7 +16,7 @@ use super::tree::Tree;
 use super::{Failure, Outcome};
 use crate::json::Json;
 
-/// How grave a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Severity {
     /// Data is damaged or missing.
@@ -85,6 +85,7 @@ impl Report {
         self.add(Severity::Note, check, message, advice);
     }
 
+    /// Returns the number of findings of this severity.
     fn count(&self, severity: Severity) -> u64 {
         let of_severity = self
             .findings

@@ -42,14 +42,14 @@ pub(super) fn get(global: &Global, key: &str, out: &mut Output) -> Outcome {
     read.print(&tree, &key, out)
 }
 
-/// An entry of the key in one place.
+/// An entry of the key in the memtables or in one table.
 struct Found {
     seqno: SeqNo,
     kind: &'static str,
     bytes: usize,
 }
 
-/// A place of the search.
+/// A step of the search: the memtables, a level or a table.
 struct Step {
     place: String,
     /// What the search did there, and why.
@@ -59,13 +59,14 @@ struct Step {
     found: Vec<Found>,
 }
 
+/// A point read in progress: its lookup state and the steps so far.
 struct Read {
     lookup: Lookup,
     steps: Vec<Step>,
 }
 
 impl Read {
-    /// Searches the entries of the logs: those that the memtables of an opened database have.
+    /// Searches the unflushed entries of the logs, which an open replays into memtables.
     fn search_logs(&mut self, tree: &Tree, key: &[u8]) -> Outcome {
         let fs = PosixFileSystem::new();
         let mut entries: Vec<(SeqNo, ValueType, Vec<u8>)> = Vec::new();
@@ -116,6 +117,7 @@ impl Read {
         Ok(())
     }
 
+    /// Searches the tables of a level whose key range covers the key, and notes each step.
     fn search_level(&mut self, tree: &Tree, level: usize, key: &[u8]) -> Outcome {
         let files = &tree.version.levels[level].files;
         if files.is_empty() {
@@ -162,6 +164,7 @@ impl Read {
         Ok(())
     }
 
+    /// Searches one table, and notes the filter's answer, the blocks read and the entries.
     fn search_table(&mut self, tree: &Tree, level: usize, file: &FileMeta, key: &[u8]) -> Outcome {
         let table = tree.tables.reader(file, level)?;
         let denied = !table
@@ -194,6 +197,7 @@ impl Read {
         Ok(())
     }
 
+    /// Adds a step for a level, without blocks or entries.
     fn note(&mut self, level: usize, reason: String) {
         self.steps.push(Step {
             place: format!("level {level}"),
@@ -203,6 +207,7 @@ impl Read {
         });
     }
 
+    /// Adds a step for a table of a level, without blocks or entries.
     fn note_table(&mut self, level: usize, file: &FileMeta, reason: String) {
         self.note(level, reason);
         if let Some(step) = self.steps.last_mut() {
@@ -210,6 +215,7 @@ impl Read {
         }
     }
 
+    /// Prints the steps, the tables and blocks read, and the result.
     fn print(self, tree: &Tree, key: &[u8], out: &mut Output) -> Outcome {
         let tables = self
             .steps
@@ -297,6 +303,7 @@ fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
+/// Returns the printed name of an entry type.
 fn kind_name(value_type: ValueType) -> &'static str {
     match value_type {
         ValueType::Value | ValueType::ValuePreferredSeqno => "put",
@@ -309,6 +316,7 @@ fn kind_name(value_type: ValueType) -> &'static str {
     }
 }
 
+/// Returns the printed name of a block type.
 fn block_name(kind: BlockKind) -> &'static str {
     match kind {
         BlockKind::Data => "data",
@@ -391,7 +399,7 @@ fn entries_of(table: &Arc<TableReader>, key: &[u8]) -> Outcome<Vec<Found>> {
     Ok(found)
 }
 
-/// A source that keeps a list of the blocks that it was asked for.
+/// A block source that records the type and the handle of each requested block.
 #[derive(Default)]
 struct Recorder {
     source: BlockingSource,

@@ -11,17 +11,19 @@ use super::output::Output;
 use super::{Failure, Outcome};
 use crate::text::hex;
 
-/// The path of a live file: a secondary has its own names of them.
+/// Returns the path of a live file in `directory`, the directory of the database itself.
 fn path_of(directory: &Path, file: &LiveFile) -> PathBuf {
     directory.join(file.name.trim_start_matches('/'))
 }
 
+/// Opens a live table file with the options of its column family.
 fn open_table(directory: &Path, file: &LiveFile, database: &Database) -> Outcome<SstFileReader> {
     let family = database.db.cf_handle(&file.column_family);
     let options = family.as_ref().unwrap_or(&database.family).options();
     Ok(SstFileReader::open(&options, path_of(directory, file))?)
 }
 
+/// Prints the MANIFEST and the properties and entries of all tables (`dump_live_files`).
 pub(super) fn dump(global: &Global, out: &mut Output) -> Outcome {
     let directory = files_of(global)?;
     let database = open_to_read(global)?;
@@ -51,6 +53,7 @@ pub(super) fn dump(global: &Global, out: &mut Output) -> Outcome {
     Ok(())
 }
 
+/// Prints at most `max_keys` range deletions of each table of the column family.
 pub(super) fn range_deletes(global: &Global, max_keys: usize, out: &mut Output) -> Outcome {
     let directory = files_of(global)?;
     let database = open_to_read(global)?;
@@ -65,6 +68,7 @@ pub(super) fn range_deletes(global: &Global, max_keys: usize, out: &mut Output) 
     Ok(())
 }
 
+/// Prints at most `count_max` range deletions of a table.
 fn print_tombstones(table: &SstFileReader, count_max: usize, out: &mut Output) -> Outcome {
     for tombstone in table.range_tombstones().iter().take(count_max) {
         let (start, end) = (hex(&tombstone.start), hex(&tombstone.end));
@@ -76,7 +80,7 @@ fn print_tombstones(table: &SstFileReader, count_max: usize, out: &mut Output) -
     Ok(())
 }
 
-/// The directory of the files, which are read from the database itself.
+/// Returns the database directory; an error with `--secondary_path` or `--leader_path`.
 fn files_of(global: &Global) -> Outcome<PathBuf> {
     if global.secondary_path.is_some() || global.leader_path.is_some() {
         let message = "the files of a database are read without --secondary_path and --leader_path";

@@ -21,6 +21,7 @@ use super::{Outcome, wal};
 use crate::json::{Json, JsonValue};
 use crate::text::hex;
 
+/// Prints or counts the internal keys of a range (`idump`), from tables and unflushed logs.
 pub(super) fn dump(global: &Global, dump: &Idump, out: &mut Output) -> Outcome {
     let tree = Tree::of(&directory(global)?, &global.column_family, None)?;
     let mut sources = Sources::open(&tree)?;
@@ -57,6 +58,7 @@ pub(super) fn dump(global: &Global, dump: &Idump, out: &mut Output) -> Outcome {
     out.line(&format!("Internal keys in range: {count}"))
 }
 
+/// Whether `user_key` is beyond the upper bound `end`.
 fn is_behind(order: &KeyOrder, user_key: &[u8], end: &Bound<Vec<u8>>) -> bool {
     match end {
         Bound::Unbounded => false,
@@ -65,6 +67,7 @@ fn is_behind(order: &KeyOrder, user_key: &[u8], end: &Bound<Vec<u8>>) -> bool {
     }
 }
 
+/// Prints `'KEY' seq:N, type:T => VALUE`, or a JSON object.
 fn print_entry(key: &InternalKey<'_>, value: &[u8], out: &mut Output) -> Outcome {
     if out.json {
         let mut json = Json::object();
@@ -96,12 +99,13 @@ type Entry = (Vec<u8>, Vec<u8>);
 struct Sources {
     order: KeyOrder,
     tables: Vec<TableCursor<'static, BlockingSource>>,
-    /// The entries of the logs in order.
+    /// The entries of the logs, sorted by internal key.
     logged: Vec<Entry>,
     next_logged: usize,
 }
 
 impl Sources {
+    /// Opens a cursor on each table and reads the log entries that are not in tables.
     fn open(tree: &Tree) -> Outcome<Self> {
         let order = tree.order.clone();
         let mut tables = Vec::new();
@@ -119,6 +123,7 @@ impl Sources {
         })
     }
 
+    /// Moves all sources to the first version of the lower bound, or to their start.
     fn seek(&mut self, bounds: &Bounds) -> Outcome {
         let target = match &bounds.0 {
             Bound::Unbounded => None,
@@ -141,7 +146,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Removes and returns the smallest entry of all sources.
+    /// Removes and returns the entry with the smallest internal key; `None` at the end.
     fn take_smallest(&mut self) -> Outcome<Option<Entry>> {
         let order = &self.order;
         let smallest = self
@@ -185,6 +190,7 @@ fn read_logs(directory: &Path, id: u32, first: u64) -> Outcome<Vec<Entry>> {
     Ok(entries)
 }
 
+/// Appends the point entries of column family `id` in a batch, with their sequence numbers.
 fn add_batch(batch: &WriteBatch, id: u32, entries: &mut Vec<Entry>) -> Outcome {
     let mut seqno = wal::sequence(batch);
     for entry in batch.iter() {

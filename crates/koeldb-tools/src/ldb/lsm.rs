@@ -75,6 +75,7 @@ impl<'t> Axis<'t> {
         Axis { order, keys }
     }
 
+    /// Returns the horizontal position of a key, in percent.
     fn x(&self, key: &[u8]) -> f64 {
         let before = self
             .keys
@@ -84,6 +85,7 @@ impl<'t> Axis<'t> {
     }
 }
 
+/// Returns the SVG picture of the tree.
 fn picture(tree: &Tree) -> String {
     let axis = Axis::new(tree);
     let mut rows = String::new();
@@ -143,6 +145,7 @@ fn picture(tree: &Tree) -> String {
     svg + &rows + "</svg>\n"
 }
 
+/// Returns the SVG rectangle of a table at height `y`.
 fn table(tree: &Tree, axis: &Axis<'_>, level: usize, file: &FileMeta, y: f64) -> String {
     let (from, to) = (
         axis.x(file.smallest_user_key()),

@@ -43,7 +43,7 @@ impl ColumnFamilyState {
         }
     }
 
-    /// Returns the order of the keys.
+    /// Returns the key order of the comparator; an error if the comparator is not built in.
     pub(super) fn order(&self) -> Outcome<KeyOrder> {
         let order = KeyOrder::from_name(&self.comparator);
         order.ok_or_else(|| {
@@ -51,7 +51,7 @@ impl ColumnFamilyState {
         })
     }
 
-    /// Returns the resulting tree.
+    /// Returns the version, that is the files by level, after all edits.
     pub(super) fn version(&self) -> Outcome<Version> {
         // Tables are only listed: bytewise order suffices if the comparator is unknown.
         let order = self.order().unwrap_or(KeyOrder::Bytewise);
@@ -75,6 +75,7 @@ pub(super) struct ManifestState {
 }
 
 impl ManifestState {
+    /// Applies a version edit: counters, column family changes and file changes.
     fn apply(&mut self, edit: &VersionEdit) {
         let take = |place: &mut u64, value: Option<u64>| *place = value.unwrap_or(*place);
         take(&mut self.next_file_number, edit.next_file_number);
@@ -133,6 +134,7 @@ pub(super) fn only_state(directory: &Path) -> Outcome<Option<ManifestState>> {
     }
 }
 
+/// Returns the state after all edits of MANIFEST `number`.
 fn state_in(directory: &Path, number: FileNumber) -> Outcome<ManifestState> {
     let mut state = ManifestState::default();
     visit_edits(directory, number, |edit| {
@@ -142,6 +144,7 @@ fn state_in(directory: &Path, number: FileNumber) -> Outcome<ManifestState> {
     Ok(state)
 }
 
+/// Passes each version edit of MANIFEST `number` to `visit`, in file order.
 fn visit_edits(
     directory: &Path,
     number: FileNumber,
@@ -174,6 +177,7 @@ fn locate(global: &Global, path: Option<&Path>) -> Outcome<(PathBuf, FileNumber)
     }
 }
 
+/// Prints the edits, if verbose or JSON, and the resulting state (`manifest_dump`).
 pub(super) fn dump(
     global: &Global,
     path: Option<&Path>,
@@ -208,6 +212,7 @@ pub(super) fn dump(
     print_state(&state, out)
 }
 
+/// Prints the files of each column family by level, and the counters of the MANIFEST.
 fn print_state(state: &ManifestState, out: &mut Output) -> Outcome {
     for (id, family) in &state.families {
         let name = &family.name;
@@ -242,6 +247,7 @@ fn print_state(state: &ManifestState, out: &mut Output) -> Outcome {
     ))
 }
 
+/// Formats a table file: number, bytes, sequence number range and internal key range.
 fn file_text(file: &FileMeta, in_hex: bool) -> String {
     format!(
         "{}:{}[{} .. {}][{} .. {}]",
@@ -264,6 +270,7 @@ fn key_text(internal: &[u8], in_hex: bool) -> String {
     }
 }
 
+/// Returns a version edit as JSON, with RocksDB's member names.
 fn edit_json(edit: &VersionEdit, number: u64, in_hex: bool) -> Json {
     let mut json = Json::object();
     json.set("EditNumber", number);
@@ -314,6 +321,7 @@ fn edit_json(edit: &VersionEdit, number: u64, in_hex: bool) -> Json {
     json
 }
 
+/// Returns an added table file as JSON, with RocksDB's member names.
 fn file_json(level: u64, file: &FileMeta, in_hex: bool) -> Json {
     let mut json = Json::object();
     json.set("Level", level)
@@ -330,6 +338,7 @@ fn file_json(level: u64, file: &FileMeta, in_hex: bool) -> Json {
     json
 }
 
+/// Returns the counters and the column families after all edits as JSON.
 fn state_json(state: &ManifestState) -> Json {
     let mut families = Json::array();
     for (id, family) in &state.families {

@@ -27,6 +27,7 @@ struct Offline {
 }
 
 impl Offline {
+    /// Locks the directory and recovers the versions of all column families from the MANIFEST.
     fn open(global: &Global) -> Outcome<Self> {
         let path = directory(global)?;
         let fs = Arc::new(PosixFileSystem::new());
@@ -48,6 +49,7 @@ impl Offline {
         })
     }
 
+    /// Applies an edit through a new MANIFEST, whose number no file in the directory has.
     fn write(&mut self, edit: VersionEdit) -> Outcome {
         // The new MANIFEST gets a number that no file has.
         self.versions
@@ -120,13 +122,13 @@ pub(super) fn reduce_levels(
     out.ok()
 }
 
-/// The newest version of the column family of the command.
+/// Returns the current version of `--column_family`; `None` if there is no such column family.
 fn current<'o>(offline: &'o Offline, global: &Global) -> Option<&'o Version> {
     let family = offline.versions.family_named(&global.column_family)?;
     Some(family.current())
 }
 
-/// The number of levels down to the deepest one with tables.
+/// Returns the number of levels down to the deepest one with tables.
 fn in_use(version: &Version) -> usize {
     version
         .files()

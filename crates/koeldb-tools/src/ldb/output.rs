@@ -25,6 +25,7 @@ impl Output {
         }
     }
 
+    /// Flushes the buffered output.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -98,6 +99,7 @@ impl Output {
     }
 }
 
+/// Parses an argument as text, or with `in_hex` as hexadecimal that must start with `0x`.
 fn parse(text: &str, in_hex: bool) -> Outcome<Vec<u8>> {
     if !in_hex {
         return Ok(text.as_bytes().to_vec());
@@ -109,6 +111,7 @@ fn parse(text: &str, in_hex: bool) -> Outcome<Vec<u8>> {
     Ok(parse_hex(text)?)
 }
 
+/// Writes bytes raw, or with `in_hex` as `0x` and hexadecimal digits.
 fn write_bytes(out: &mut impl Write, bytes: &[u8], in_hex: bool) -> io::Result<()> {
     if in_hex {
         write!(out, "0x{}", hex(bytes))

@@ -12,7 +12,7 @@ pub(super) struct PrefixCounts {
 }
 
 impl PrefixCounts {
-    /// Creates counts for the first byte of `delimiter`; keys without it are prefixes themselves.
+    /// Creates a counter that cuts keys at the first byte of `delimiter`; others count whole.
     pub(super) fn new(delimiter: &str) -> Self {
         PrefixCounts {
             delimiter: delimiter.bytes().next(),

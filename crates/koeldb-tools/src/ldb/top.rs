@@ -22,7 +22,7 @@ impl Drop for Own {
     }
 }
 
-/// The figures of one moment.
+/// The figures of one output line, read from the secondary.
 struct Figures {
     sequence: u64,
     keys: u64,
@@ -34,6 +34,7 @@ struct Figures {
 }
 
 impl Figures {
+    /// Reads the properties and the live files of the selected column family.
     fn of(database: &Database) -> Outcome<Self> {
         let family = &database.family;
         let number = |name| -> Outcome<u64> { Ok(family.property_int_value(name)?.unwrap_or(0)) };
@@ -88,11 +89,13 @@ pub(super) fn run(global: &Global, flags: &Top, out: &mut Output) -> Outcome {
     database.close()
 }
 
+/// Applies the changes of the primary to the secondary.
 fn catch_up(db: &Db) -> Outcome {
     db.try_catch_up_with_primary()?;
     Ok(())
 }
 
+/// Prints the figures with `rate` writes per second; a heading precedes every 20th `line`.
 fn print(figures: &Figures, rate: f64, line: u64, out: &mut Output) -> Outcome {
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     if out.json {

@@ -22,7 +22,7 @@ pub(super) struct Tree {
     pub(super) id: u32,
     pub(super) name: String,
     pub(super) order: KeyOrder,
-    /// The oldest log with entries that no table has.
+    /// The `log_number` of the MANIFEST: the oldest log with unflushed entries.
     pub(super) log_number: u64,
     pub(super) version: Version,
     pub(super) tables: TableOpener,
@@ -31,7 +31,7 @@ pub(super) struct Tree {
 impl Tree {
     /// Reads the MANIFEST and returns the tree of the column family `name`.
     ///
-    /// `options` provide the prefix extractor of filters; without them prefix filters are not asked.
+    /// `options` provide the prefix extractor of filters; without them prefix filters are not used.
     pub(super) fn of(
         directory: &Path,
         name: &str,
@@ -45,6 +45,7 @@ impl Tree {
         Self::open(directory, id, family, options)
     }
 
+    /// Creates the tree of column family `id` from its state in the MANIFEST.
     pub(super) fn open(
         directory: &Path,
         id: u32,

@@ -16,6 +16,7 @@ use super::{Failure, Outcome};
 use crate::json::{Json, JsonValue};
 use crate::text::hex;
 
+/// Prints one log or all logs of a directory (`dump_wal`).
 pub(super) fn dump(_global: &Global, dump: &DumpWal, out: &mut Output) -> Outcome {
     for path in log_files(&dump.walfile)? {
         dump_file(&path, dump.header, dump.print_value, out)?;
@@ -100,6 +101,7 @@ pub(super) fn sequence(batch: &WriteBatch) -> u64 {
     coding::fixed64_at(batch.data(), 0).unwrap_or(0)
 }
 
+/// Prints a batch: sequence number, count, size and log offset in bytes, then its entries.
 fn print_batch(batch: &WriteBatch, offset: u64, values: bool, out: &mut Output) -> Outcome {
     let (first, count, bytes) = (sequence(batch), batch.len(), batch.size_in_bytes());
     if out.json {
@@ -140,6 +142,7 @@ fn parts<'a>(entry: &BatchEntry<'a>) -> (&'static str, u32, &'a [u8], Option<&'a
     }
 }
 
+/// Appends `NAME(CF) : 0xKEY` to `row`, then the range end, or with `values` the value.
 fn write_entry(row: &mut String, entry: &BatchEntry<'_>, values: bool) {
     let (name, cf, key, value) = parts(entry);
     // Writing to a string cannot fail.
@@ -151,6 +154,7 @@ fn write_entry(row: &mut String, entry: &BatchEntry<'_>, values: bool) {
     };
 }
 
+/// Returns an entry of a batch as JSON; the value only with `values`.
 fn entry_json(entry: &BatchEntry<'_>, values: bool) -> Json {
     let (name, cf, key, value) = parts(entry);
     let mut json = Json::object();

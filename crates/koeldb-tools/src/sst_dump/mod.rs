@@ -228,6 +228,7 @@ impl From<koeldb_base::Error> for Trouble {
     }
 }
 
+/// Reports a damaged file on standard error, and in JSON on standard output too.
 fn report_damage(
     args: &Args,
     path: &Path,
@@ -250,6 +251,7 @@ fn report_damage(
     Ok(())
 }
 
+/// Opens a table file, adds its properties to the totals, and runs the command on it.
 fn dump_file(
     args: &Args,
     path: &Path,
@@ -354,6 +356,7 @@ pub(crate) fn visit_values<E: From<koeldb_base::Error>>(
     Ok(())
 }
 
+/// Parses an internal key and prints its user key, sequence number and type.
 fn print_internal_key(bytes: &[u8]) -> Result<(), String> {
     let key = InternalKey::parse(bytes).map_err(|error| error.to_string())?;
     println!(

@@ -44,6 +44,7 @@ pub(super) fn write_lines(table: &OpenTable, out: &mut impl Write) -> std::io::R
     Ok(())
 }
 
+/// Formats the quotient of `sum` and `count`, with a divisor of at least 1.
 #[expect(clippy::cast_precision_loss, reason = "a mean is an approximation")]
 fn average(sum: u64, count: u64) -> String {
     format!("{:.6}", sum as f64 / count.max(1) as f64)
@@ -58,6 +59,7 @@ impl Lines {
         self.0.push((name.to_owned(), value.to_string()));
     }
 
+    /// Adds a property that is text; an empty one is shown as `N/A`.
     fn add_text(&mut self, name: &str, bytes: &[u8]) {
         match bytes {
             [] => self.add(name, "N/A"),
@@ -66,6 +68,7 @@ impl Lines {
     }
 }
 
+/// Returns the names and values of the properties in output order.
 fn lines(table: &OpenTable) -> Vec<(String, String)> {
     let mut lines = Lines::default();
     add_sizes(&mut lines, table.properties());
@@ -74,7 +77,7 @@ fn lines(table: &OpenTable) -> Vec<(String, String)> {
     lines.0
 }
 
-/// The counts and sizes of blocks and entries.
+/// Adds the counts and sizes of blocks and entries.
 fn add_sizes(lines: &mut Lines, p: &TableProperties) {
     lines.add("# data blocks", p.data_block_count);
     lines.add(
@@ -116,7 +119,7 @@ fn add_sizes(lines: &mut Lines, p: &TableProperties) {
     lines.add("(estimated) table size", estimate);
 }
 
-/// What the table was built with.
+/// Adds the settings with which the table was built.
 fn add_settings(lines: &mut Lines, p: &TableProperties) {
     lines.add_text("filter policy name", &p.filter_policy_name);
     lines.add_text("prefix extractor name", &p.prefix_extractor_name);
@@ -137,7 +140,7 @@ fn add_settings(lines: &mut Lines, p: &TableProperties) {
     lines.add_text("SST file compression options", &p.compression_options);
 }
 
-/// When and where the table was built.
+/// Adds the properties of the table's origin: when and where it was built.
 fn add_origin(lines: &mut Lines, p: &TableProperties) {
     lines.add("creation time", p.creation_time);
     lines.add("time stamp of earliest key", p.oldest_key_time);

@@ -68,6 +68,7 @@ fn write_rows(table: &OpenTable, format: RowFormat, out: &mut impl Write) -> std
     )
 }
 
+/// The writer of the text dump of one block-based table.
 struct Dump<'a, W: Write> {
     table: &'a OpenTable,
     reader: &'a BlockBasedReader,
@@ -76,11 +77,13 @@ struct Dump<'a, W: Write> {
 }
 
 impl<W: Write> Dump<'_, W> {
+    /// Writes a section title and a rule below it.
     fn title(&mut self, title: &str) -> Result<(), Trouble> {
         writeln!(self.out, "{title}\n{RULE}")?;
         Ok(())
     }
 
+    /// Writes the footer: metaindex and index handles, magic number, format version, checksum type.
     fn write_footer(&mut self) -> Result<(), Trouble> {
         self.title("Footer Details:")?;
         let footer = self.reader.footer();
@@ -104,7 +107,7 @@ impl<W: Write> Dump<'_, W> {
         Ok(())
     }
 
-    /// Writes the trailer of a block: its codec and its checksum.
+    /// Writes the 5-byte trailer of a block: its compression type and its checksum.
     fn write_trailer(&mut self, what: &str, handle: BlockHandle) -> Result<(), Trouble> {
         let end = handle.offset.saturating_add(handle.size);
         let trailer = self.reader.file().read_bytes(end, 5)?;
@@ -123,6 +126,7 @@ impl<W: Write> Dump<'_, W> {
         Ok(())
     }
 
+    /// Writes the metaindex, the handle and trailer of each meta block, and the properties.
     fn write_metadata(&mut self) -> Result<(), Trouble> {
         self.title("Metaindex Details:")?;
         self.write_trailer("Metaindex", self.reader.footer().metaindex)?;
@@ -143,6 +147,7 @@ impl<W: Write> Dump<'_, W> {
         Ok(())
     }
 
+    /// Writes the index: the separator key and the block handle of each data block.
     fn write_index(&mut self) -> Result<(), Trouble> {
         self.title("Index Details:")?;
         writeln!(
@@ -163,6 +168,7 @@ impl<W: Write> Dump<'_, W> {
         Ok(())
     }
 
+    /// Returns the index key and the handle of each data block, in file order.
     fn data_blocks(&self) -> Result<Vec<(Vec<u8>, BlockHandle)>, Trouble> {
         let mut blocks = Vec::new();
         self.reader.for_each_data_block(|separator, handle| {
@@ -172,6 +178,7 @@ impl<W: Write> Dump<'_, W> {
         Ok(blocks)
     }
 
+    /// Writes the range deletions, if the table has any.
     fn write_tombstones(&mut self) -> Result<(), Trouble> {
         let Some(tombstones) = self.reader.tombstones() else {
             return Ok(());
@@ -198,6 +205,7 @@ impl<W: Write> Dump<'_, W> {
         Ok(())
     }
 
+    /// Writes the trailer and the entries of each data block, then the summary of block sizes.
     fn write_data(&mut self) -> Result<(), Trouble> {
         let blocks = self.data_blocks()?;
         let mut cursor = self.table.cursor();
@@ -217,7 +225,7 @@ impl<W: Write> Dump<'_, W> {
         self.write_summary(&blocks)
     }
 
-    /// Whether an entry is in the block of `separator` or before it.
+    /// Whether an internal key is in the data block with index key `separator`, or before it.
     fn belongs(&self, internal: &[u8], separator: &[u8]) -> bool {
         let order = &self.table.order;
         let ordering = if self.table.properties().index_key_is_user_key != 0 {
@@ -228,6 +236,7 @@ impl<W: Write> Dump<'_, W> {
         ordering != Ordering::Greater
     }
 
+    /// Writes the entry at the cursor in hexadecimal and as characters.
     fn write_entry(&mut self, cursor: &TableCursor<'_, BlockingSource>) -> Result<(), Trouble> {
         let (key, value) = (InternalKey::parse(cursor.key())?, cursor.value());
         let seqno = if self.with_seqno {
@@ -246,6 +255,7 @@ impl<W: Write> Dump<'_, W> {
         Ok(())
     }
 
+    /// Writes the number of data blocks and their minimum, maximum and mean size in bytes.
     #[expect(clippy::cast_precision_loss, reason = "a mean is an approximation")]
     fn write_summary(&mut self, blocks: &[(Vec<u8>, BlockHandle)]) -> Result<(), Trouble> {
         let sizes = || blocks.iter().map(|(_, handle)| handle.size);

@@ -40,6 +40,7 @@ impl Range {
         self.start().is_none() && self.to.is_none() && self.most == u64::MAX
     }
 
+    /// Returns the first user key of the range: `--from` or else `--prefix`; `None` without bound.
     fn start(&self) -> Option<&[u8]> {
         self.from.as_deref().or(self.prefix.as_deref())
     }
@@ -79,6 +80,7 @@ impl Range {
         Ok(count)
     }
 
+    /// Writes the bounds of the range in hexadecimal.
     fn write_title(&self, out: &mut impl Write) -> Result<(), Trouble> {
         let from = hex(self.start().unwrap_or_default());
         let to = hex(self.to.as_deref().unwrap_or_default());
@@ -152,6 +154,7 @@ pub(super) fn scan(
     Ok(())
 }
 
+/// Writes `before`, then `bytes`, raw or in hexadecimal.
 fn write_bytes(
     out: &mut impl Write,
     before: &[u8],
@@ -166,6 +169,7 @@ fn write_bytes(
     }
 }
 
+/// Returns an entry as JSON: user key, sequence number, type and value.
 fn entry_json(key: &InternalKey<'_>, value: &[u8]) -> Json {
     let mut json = Json::object();
     json.set("key", JsonValue::Hex(key.user_key))

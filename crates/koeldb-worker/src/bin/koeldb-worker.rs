@@ -69,6 +69,7 @@ struct Args {
     json: bool,
 }
 
+/// Formats a report as one line of JSON.
 fn json_line(report: &JobReport) -> String {
     let (outcome, error) = match &report.outcome {
         JobOutcome::Completed => ("completed", None),
@@ -122,6 +123,7 @@ fn run_thread(args: &Args, number: u32, left: &AtomicU64) -> Result<()> {
     Ok(())
 }
 
+/// Runs the worker threads until all have ended, or until the first error.
 fn run(args: &Args) -> Result<()> {
     if args.store.contains("://") {
         return Err(Error::not_supported(format!(

@@ -39,6 +39,7 @@ pub(super) struct CompactionRequest<'a> {
 }
 
 impl CompactionRequest<'_> {
+    /// Whether one of the cancel flags is set.
     pub(super) fn is_canceled(&self) -> bool {
         let mut flags = self.canceled.iter();
         flags.any(|flag| flag.load(Ordering::Relaxed))
@@ -287,6 +288,7 @@ impl Background {
         }
     }
 
+    /// Logs the end of a compaction; `merge` is `None` for a trivial move or deletion of tables.
     fn log_compaction(
         &self,
         info: &CompactionJobInfo,

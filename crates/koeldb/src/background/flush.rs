@@ -25,14 +25,14 @@ use crate::write_stall::StallCondition;
 /// A column family, and the memtables that a flush has taken, oldest first.
 type TakenMemtables = (Arc<ColumnFamilyData>, Vec<Arc<Memtable>>);
 
-/// The table of a column family in a flush of all; no file if its memtables were empty.
+/// The table of a column family in an atomic flush; no file if its memtables were empty.
 struct FlushedFamily {
     file: Option<Arc<FileMeta>>,
     properties: Option<TableProperties>,
     info: FlushJobInfo,
 }
 
-/// A guard that lets only a resume flush.
+/// A guard that blocks all flushes except those of a resume.
 pub(crate) struct FlushHold<'b>(&'b Background);
 
 impl Drop for FlushHold<'_> {
@@ -43,8 +43,9 @@ impl Drop for FlushHold<'_> {
 }
 
 impl Background {
-    /// Flushes all sealed memtables of `family`; `false` if there are none, or if a flush or a resume
-    /// is running.
+    /// Flushes all sealed memtables of `family`; `false` without any, or while another flush runs.
+    ///
+    /// Also `false` while a resume runs.
     pub(crate) fn flush_sealed(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<bool> {
         let taken = family.update(|state| {
             // A family that is flushed alone past a given-up log would be ahead of the others.
@@ -95,6 +96,7 @@ impl Background {
         Ok(())
     }
 
+    /// Flushes the `taken` oldest memtables of a column family to one table and installs it.
     fn flush_memtables(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,
@@ -142,7 +144,7 @@ impl Background {
         Ok(())
     }
 
-    /// Installs the table of a flush of the `taken` oldest memtables; `false` if the family was dropped.
+    /// Installs the table of the `taken` oldest memtables; `false` if the family was dropped.
     fn install_flush(
         &self,
         family: &Arc<ColumnFamilyData>,
@@ -177,6 +179,7 @@ impl Background {
         })
     }
 
+    /// Counts a flush by its reason, and records the data size of its memtables.
     fn count_flush(&self, reason: FlushReason, memtables: &[Arc<Memtable>]) {
         match reason {
             FlushReason::WriteBufferFull => {
@@ -215,6 +218,9 @@ impl Background {
         }
     }
 
+    /// Reports a finished flush: statistics, info log and listeners.
+    ///
+    /// `table` is `None` if the flush wrote no table.
     fn notify_flushed(
         &self,
         family: &ColumnFamilyData,
@@ -237,8 +243,9 @@ impl Background {
         self.context.notify(&Event::FlushCompleted(info));
     }
 
-    /// Waits for running flushes, and lets no other than [`Background::flush_all_as_one`] begin until
-    /// the guard is dropped.
+    /// Waits for running flushes, and blocks new ones until the guard is dropped.
+    ///
+    /// [`Background::flush_all_as_one`] is not blocked.
     pub(crate) fn hold_flushes(&self) -> FlushHold<'_> {
         self.holds_flushes.store(true, Ordering::SeqCst);
         let hold = FlushHold(self);
@@ -246,6 +253,7 @@ impl Background {
         hold
     }
 
+    /// Waits until no flush is running.
     fn wait_for_flushes(&self) {
         let is_flushing = |family: &Arc<ColumnFamilyData>| family.read(|state| state.flushing > 0);
         loop {
@@ -283,6 +291,7 @@ impl Background {
         outcome
     }
 
+    /// Writes the tables of the `taken` memtables and installs them in one MANIFEST record.
     fn flush_as_one(&self, taken: &[TakenMemtables]) -> Result<()> {
         let begun = self.context.clock.now();
         let mut flushed = Vec::new();

@@ -77,6 +77,7 @@ impl Background {
             .store(*disabled > 0, Ordering::SeqCst);
     }
 
+    /// Begins a manual compaction; `Incomplete` while manual compactions are disabled.
     fn begin_manual(&self) -> Result<Running<'_>> {
         self.manual.running.fetch_add(1, Ordering::SeqCst);
         let running = Running(self);
@@ -114,6 +115,7 @@ impl Background {
         outcome
     }
 
+    /// Returns the flags that cancel a manual compaction: the global one and that of its token.
     fn cancel_flags<'a>(&'a self, token: Option<&'a CancelToken>) -> Vec<&'a AtomicBool> {
         let own = [&self.manual.is_disabled];
         own.into_iter()
@@ -121,6 +123,7 @@ impl Background {
             .collect()
     }
 
+    /// Compacts the tables that overlap `bounds`, as the compaction style requires.
     fn compact_bounds(
         self: &Arc<Self>,
         manual: &Manual<'_>,
@@ -261,6 +264,7 @@ impl Background {
         outcome
     }
 
+    /// Compacts the keys before `from` and after `to`, level by level.
     fn compact_levels_outside(
         self: &Arc<Self>,
         manual: &Manual<'_>,
@@ -540,6 +544,7 @@ impl Background {
         Ok(made?.iter().map(path).collect())
     }
 
+    /// Compacts the tables with these numbers into `output_level`; returns the output tables.
     fn compact_numbers(
         self: &Arc<Self>,
         manual: &Manual<'_>,
@@ -578,6 +583,7 @@ fn reaches_outside(version: &Version, from: &[u8], to: &[u8]) -> bool {
     })
 }
 
+/// Returns the `Incomplete` error of a cancelled manual compaction.
 fn canceled() -> Error {
     Error::with_kind(
         ErrorKind::Incomplete,
@@ -585,6 +591,7 @@ fn canceled() -> Error {
     )
 }
 
+/// Borrows the key of a bound.
 fn slice_of(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     match bound {
         Bound::Included(key) => Bound::Included(key),
@@ -593,6 +600,7 @@ fn slice_of(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     }
 }
 
+/// Returns the key of a bound; `None` if it is unbounded.
 fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     match bound {
         Bound::Included(key) | Bound::Excluded(key) => Some(key),
@@ -600,6 +608,7 @@ fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     }
 }
 
+/// Parses the numbers of table files from their paths.
 fn table_numbers(files: &[PathBuf]) -> Result<Vec<FileNumber>> {
     files
         .iter()

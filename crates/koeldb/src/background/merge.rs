@@ -338,6 +338,7 @@ impl<'a> Merge<'a> {
     }
 }
 
+/// Converts a level to 32 bits.
 fn as_level(level: usize) -> u32 {
     u32::try_from(level).unwrap_or(u32::MAX)
 }

@@ -112,6 +112,7 @@ impl Background {
         failures.pausing.as_ref().or(new).cloned()
     }
 
+    /// Returns the maximum numbers of concurrent flushes and compactions.
     fn slots(&self) -> (u32, u32) {
         self.context.mutable_options().background_slots()
     }
@@ -156,6 +157,7 @@ impl Background {
         }
     }
 
+    /// Submits a flush job if a slot is free and a flush is due.
     fn start_flush(self: &Arc<Self>, running: &mut RunningJobs, slots: u32) {
         if running.flushes < slots && self.families.queue().has(WorkKind::Flush) {
             running.flushes += 1;
@@ -203,6 +205,7 @@ impl Background {
         }
     }
 
+    /// The flush job: flushes sealed memtables while any are due.
     fn run_flush(self: &Arc<Self>) {
         let slot = self.slots.of_job(SlotKind::Flush);
         while !self.slots.cancelled.load(Ordering::Relaxed) && self.health.failure().is_none() {
@@ -227,6 +230,7 @@ impl Background {
         self.schedule();
     }
 
+    /// The compaction job: picks and runs one compaction.
     fn run_compaction(self: &Arc<Self>) {
         let slot = self.slots.of_job(SlotKind::Compaction);
         if !self.slots.cancelled.load(Ordering::Relaxed)

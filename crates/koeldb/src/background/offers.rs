@@ -1,4 +1,4 @@
-//! Back-off of a compaction service whose jobs nobody takes.
+//! The back-off from a compaction service that gives jobs up.
 //!
 //! A job that the service gives up has cost the time of its wait, in which writers may stall. The
 //! following compactions run locally for a multiple of that time, which doubles with each job given
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use koeldb_base::sync::lock_plain as lock;
 
-/// The maximum of jobs given up in succession that lengthen the pause.
+/// The number of successive jobs given up after which the pause no longer doubles.
 const DOUBLINGS_MAX: u32 = 6;
 
 /// The jobs offered to a compaction service, and the pauses between them.
@@ -19,6 +19,7 @@ pub(super) struct Offers {
     state: Mutex<State>,
 }
 
+/// The state of the offers, under its lock.
 #[derive(Debug, Default)]
 struct State {
     /// The number of jobs given up since the last answer.
@@ -57,7 +58,7 @@ impl Offers {
 }
 
 impl Offer<'_> {
-    /// Notes that a worker answered.
+    /// Records that a worker returned a result, which ends the back-off.
     pub(super) fn answered(self) {
         lock(&self.offers.state).given_up = 0;
     }

@@ -27,6 +27,7 @@ use crate::remote::format::{JobInput, table_name};
 use crate::table_files::TableReporter;
 use crate::transfer::{Pace, Transfer, TransferFile};
 
+/// Returns the `Aborted` error of a cancelled remote compaction.
 fn aborted() -> Error {
     Error::with_kind(ErrorKind::Aborted, "the remote compaction was aborted")
 }

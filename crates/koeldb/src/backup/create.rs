@@ -69,6 +69,7 @@ impl BackupEngine {
         Ok(id)
     }
 
+    /// Creates backup `id`: captures the database, copies its files and writes the meta file.
     fn create(
         &self,
         backups: &Backups,
@@ -129,6 +130,7 @@ impl BackupEngine {
         Ok((items, excluded))
     }
 
+    /// Returns the backup item of a table: its path in the backup directory and its checksum.
     fn table_item(
         &self,
         backups: &Backups,
@@ -180,6 +182,7 @@ impl BackupEngine {
         Ok(BackupPath::by_session(&file.name, &session_id, bytes))
     }
 
+    /// Reads a file of the database at the backup rate; returns its crc32c.
     fn read_checksum(&self, db: &Db, source: &Path, bytes: u64) -> Result<u32> {
         let pace = Pace::new(
             &self.options.env.clock,
@@ -297,6 +300,7 @@ impl BackupEngine {
         })
     }
 
+    /// Syncs the directories of the backup's files.
     fn sync_directories(&self, id: BackupId) -> Result<()> {
         for shared in [SHARED, SHARED_CHECKSUM] {
             self.fs.sync_dir(&self.directory.join(shared))?;
@@ -305,6 +309,7 @@ impl BackupEngine {
         self.fs.sync_dir(&self.directory.join(PRIVATE))
     }
 
+    /// Writes the meta file, which makes the backup exist.
     fn write_meta(
         &self,
         id: BackupId,
@@ -343,6 +348,7 @@ impl BackupEngine {
     }
 }
 
+/// Returns the error of a shared file whose size differs from the database's.
 fn other_length(item: &Item, bytes: u64) -> Error {
     Error::corruption(format!(
         "the backup directory has {} with {bytes} bytes, and the database with {}: verify its \
@@ -351,6 +357,7 @@ fn other_length(item: &Item, bytes: u64) -> Error {
     ))
 }
 
+/// Returns the error of a shared file whose checksum differs from the database's.
 fn other_checksum(item: &Item, crc32c: u32) -> Error {
     Error::corruption(format!(
         "the backup directory has {} with checksum {crc32c}, and the database with {}: if another \

@@ -38,6 +38,7 @@ pub(super) struct Backups {
 }
 
 impl Backups {
+    /// Returns the largest id of a backup, valid or corrupt; 0 if there is none.
     fn last_id(&self) -> BackupId {
         let valid = self.valid.keys().next_back().copied();
         let corrupt = self.corrupt.keys().next_back().copied();
@@ -53,6 +54,7 @@ impl Backups {
         })
     }
 
+    /// Returns the paths of the shared files that valid backups name.
     fn shared_paths(&self) -> BTreeSet<&str> {
         let files = self.valid.values().flat_map(|backup| &backup.meta.files);
         let shared = files.filter(|file| file.path.is_shared());
@@ -145,6 +147,7 @@ impl BackupEngine {
         Self::read(&path, options, None)
     }
 
+    /// Reads the meta files of all backups.
     fn read(
         path: &Path,
         options: &BackupEngineOptions,
@@ -205,14 +208,17 @@ impl BackupEngine {
         })
     }
 
+    /// Returns the path of the meta file, `meta/ID`.
     pub(super) fn meta_path(&self, id: BackupId) -> PathBuf {
         self.directory.join(META).join(id.to_string())
     }
 
+    /// Returns the directory of the unshared files, `private/ID`.
     pub(super) fn private_path(&self, id: BackupId) -> PathBuf {
         self.directory.join(PRIVATE).join(id.to_string())
     }
 
+    /// Fails with `NotSupported` if the engine was opened read-only.
     pub(super) fn check_writable(&self) -> Result<()> {
         if self.lock.is_none() {
             return Err(Error::not_supported(
@@ -300,6 +306,7 @@ impl BackupEngine {
         Operation(self)
     }
 
+    /// Returns a valid backup; the error of a corrupt one, or `NotFound`.
     pub(super) fn backup(&self, id: BackupId) -> Result<Backup> {
         let backups = lock_backups(self);
         if let Some(error) = backups.corrupt.get(&id) {
@@ -388,7 +395,9 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// Makes the removal of meta files durable; removes temporaries, unneeded shared files, and private files of unknown backups.
+    /// Makes the removal of meta files durable, and then removes the files that no backup needs.
+    ///
+    /// These are temporary files, unneeded shared files, and private files of unknown backups.
     fn collect(&self, backups: &Backups, force: bool) -> Result<()> {
         self.fs.sync_dir(&self.directory.join(META))?;
         let is_temporary = |name: &str| name.starts_with('.') && name.ends_with(".tmp");
@@ -418,6 +427,7 @@ impl BackupEngine {
         Ok(())
     }
 
+    /// Removes the files of a directory for whose names `is_garbage` holds.
     pub(super) fn remove_files(
         &self,
         directory: &Path,
@@ -436,6 +446,7 @@ pub(super) fn lock_backups(engine: &BackupEngine) -> std::sync::MutexGuard<'_, B
     lock(&engine.backups)
 }
 
+/// Returns the error of a file whose crc32c is not the recorded one.
 pub(super) fn checksum_mismatch(expected: u32, computed: u32, path: &Path) -> Error {
     Error::corruption(format!(
         "file checksum mismatch: recorded = {expected}, computed = {computed}"
@@ -444,6 +455,7 @@ pub(super) fn checksum_mismatch(expected: u32, computed: u32, path: &Path) -> Er
     .in_file(path, None, "verify")
 }
 
+/// Returns the description of a backup.
 pub(super) fn info(id: BackupId, backup: &Backup) -> BackupInfo {
     let meta = &backup.meta;
     let files = meta.files.iter().zip(&backup.bytes);

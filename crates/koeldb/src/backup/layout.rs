@@ -94,6 +94,7 @@ impl BackupPath {
         &self.0
     }
 
+    /// Whether the file is shared between backups.
     pub(super) fn is_shared(&self) -> bool {
         !self.0.starts_with(PRIVATE)
     }
@@ -103,6 +104,7 @@ impl BackupPath {
         self.is_shared() && !self.0.starts_with(SHARED_CHECKSUM)
     }
 
+    /// Returns the path of the file in a backup directory.
     pub(super) fn in_directory(&self, engine: &Path) -> PathBuf {
         engine.join(&self.0)
     }
@@ -126,6 +128,7 @@ impl BackupPath {
         }
     }
 
+    /// Returns the kind of the database file; `None` if its name is unknown.
     pub(super) fn kind(&self) -> Option<FileKind> {
         file_name::parse(&self.database_name())
     }
@@ -137,6 +140,7 @@ impl fmt::Display for BackupPath {
     }
 }
 
+/// Whether backups contain files of this kind.
 fn is_backed_up(kind: FileKind) -> bool {
     matches!(
         kind,

@@ -28,6 +28,7 @@ use koeldb_base::checksum::crc32c;
 use koeldb_base::{Error, Result, SeqNo};
 
 use super::layout::{BackupId, BackupPath};
+use crate::hex::{hex, unhex};
 
 /// The longest meta file, in bytes.
 pub(super) const META_BYTES_MAX: u64 = 64 << 20;
@@ -68,9 +69,7 @@ impl BackupMeta {
         let _ = writeln!(text, "{}\n{}", self.unix_secs, self.seqno);
         if !self.app_metadata.is_empty() {
             text.push_str("metadata ");
-            for byte in &self.app_metadata {
-                let _ = write!(text, "{byte:02X}");
-            }
+            text.push_str(&hex(&self.app_metadata));
             text.push('\n');
         }
         let _ = writeln!(text, "{}", self.files.len());
@@ -108,6 +107,7 @@ impl BackupMeta {
         meta.map_err(|error| error.context(format!("line {}", lines.number)))
     }
 
+    /// Decodes the lines of a meta file (schema version 1 or 2.x).
     fn decode_lines(lines: &mut Lines<'_>, id: BackupId) -> Result<Self> {
         let mut meta = BackupMeta::default();
         let mut first = lines.required("the time")?;
@@ -148,7 +148,7 @@ impl BackupMeta {
                 return Err(Error::corruption("a field without data"));
             };
             if name == "metadata" {
-                self.app_metadata = unhex(data)?;
+                self.app_metadata = app_metadata(data)?;
             } else if schema < 2 {
                 return Err(Error::corruption(format!("unexpected field {name:?}")));
             } else {
@@ -198,6 +198,7 @@ impl BackupMeta {
     }
 }
 
+/// Decodes the footer, whose unknown fields are ignored unless they start with `ni::`.
 fn decode_footer(lines: &mut Lines<'_>) -> Result<()> {
     loop {
         let before = lines.consumed();
@@ -243,6 +244,7 @@ impl<'t> Lines<'t> {
         self.text.get(..bytes).unwrap_or_default()
     }
 
+    /// Returns the next line; `None` at the end.
     fn next(&mut self) -> Option<&'t str> {
         if self.rest.is_empty() {
             return None;
@@ -253,12 +255,14 @@ impl<'t> Lines<'t> {
         Some(line)
     }
 
+    /// Returns the next line; `Corruption` if there is none.
     fn required(&mut self, what: &str) -> Result<&'t str> {
         self.next()
             .ok_or_else(|| Error::corruption(format!("the meta file ends before {what}")))
     }
 }
 
+/// Fails with `NotSupported` if an unknown field must not be ignored (`ni::`).
 fn refuse_unknown(name: &str) -> Result<()> {
     if name.starts_with("ni::") {
         return Err(Error::not_supported(format!(
@@ -268,6 +272,7 @@ fn refuse_unknown(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Decodes `ni::excluded`: whether the file is excluded from the backup.
 fn excluded(data: &str) -> Result<bool> {
     match data {
         "true" => Ok(true),
@@ -288,23 +293,16 @@ fn decimal(text: &str, what: &str) -> Result<u64> {
     }
 }
 
+/// Decodes a crc32c in decimal.
 fn checksum(text: &str) -> Result<u32> {
     let number = decimal(text, "checksum")?;
     u32::try_from(number).map_err(|_| Error::corruption(format!("checksum {text:?} is too large")))
 }
 
-fn unhex(text: &str) -> Result<Vec<u8>> {
-    let bad = || Error::corruption("the application metadata is not hexadecimal");
-    if !text.len().is_multiple_of(2) || text.len() / 2 > APP_METADATA_BYTES_MAX {
-        return Err(bad());
-    }
-    text.as_bytes()
-        .chunks_exact(2)
-        .map(|pair| {
-            let digits = str::from_utf8(pair).map_err(|_| bad())?;
-            u8::from_str_radix(digits, 16).map_err(|_| bad())
-        })
-        .collect()
+/// Decodes the metadata that the application gave with a backup.
+fn app_metadata(text: &str) -> Result<Vec<u8>> {
+    let bytes = unhex(text).filter(|bytes| bytes.len() <= APP_METADATA_BYTES_MAX);
+    bytes.ok_or_else(|| Error::corruption("the application metadata is not hexadecimal"))
 }
 
 #[cfg(test)]

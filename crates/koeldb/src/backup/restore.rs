@@ -56,6 +56,7 @@ struct Target<'t> {
 }
 
 impl Target<'_> {
+    /// Returns the path of a file in the restored database; logs go to the log directory.
     fn path_of(&self, name: &str) -> PathBuf {
         match file_name::parse(name) {
             Some(FileKind::Wal(_)) => self.wal_dir.join(name),
@@ -63,6 +64,7 @@ impl Target<'_> {
         }
     }
 
+    /// Syncs the directories of the restored database.
     fn sync(&self) -> Result<()> {
         self.fs.sync_dir(self.db_dir)?;
         if self.wal_dir != self.db_dir {
@@ -175,6 +177,7 @@ impl BackupEngine {
         Ok(sources)
     }
 
+    /// Reads CURRENT from a backup and verifies its checksum.
     fn read_current(&self, backup: &Backup) -> Result<Vec<u8>> {
         let mut files = backup.meta.files.iter();
         let file = files.find(|file| file.path.kind() == Some(FileKind::Current));
@@ -236,6 +239,7 @@ impl BackupEngine {
         Ok(kept)
     }
 
+    /// Copies the files of a backup that are not kept into the restored database.
     fn copy_back(
         &self,
         target: &Target<'_>,

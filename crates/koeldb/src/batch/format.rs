@@ -137,6 +137,7 @@ pub(crate) struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
+    /// Converts the operation to the entry of its value type.
     #[inline]
     fn entry(self) -> BatchEntry<'a> {
         let Operation {
@@ -294,7 +295,7 @@ pub(crate) fn entry_at(rep: &[u8], offset: usize) -> Option<BatchEntry<'_>> {
     BatchIter::new(rep.get(offset..)?).next()?.ok()
 }
 
-/// The header of a serialised batch: sequence number and count.
+/// Decodes the header of a serialised batch: sequence number (fixed64) and count (fixed32).
 pub(crate) fn header(rep: &[u8]) -> Result<(SeqNo, u32)> {
     match (coding::fixed64_at(rep, 0), coding::fixed32_at(rep, 8)) {
         (Some(seqno), Some(count)) => Ok((seqno, count)),

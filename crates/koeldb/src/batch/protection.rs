@@ -42,6 +42,7 @@ pub(crate) fn verify(records: &[u8], protection: Option<u64>) -> Result<()> {
     }
 }
 
+/// Fails with `Corruption` unless the checksums of the operations in `records` add up to `sum`.
 #[cold]
 fn verify_sum(records: &[u8], sum: u64) -> Result<()> {
     if sum_of(records) == sum {

@@ -8,6 +8,7 @@ use koeldb_base::{Error, Result, ValueType};
 use super::format::{BatchEntry, BatchIter, HEADER_BYTES, check, tag};
 use super::protection::{checksum, sum_of};
 
+/// The state of a batch at a save point.
 #[derive(Clone, Copy, Debug)]
 struct SavePoint {
     bytes: usize,
@@ -122,6 +123,7 @@ impl WriteBatch {
         batch
     }
 
+    /// Sets the count, also in the header: a fixed32 at offset 8, after the sequence number.
     fn set_count(&mut self, count: u32) {
         self.count = count;
         self.rep[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
@@ -153,6 +155,7 @@ impl WriteBatch {
         self.protection
     }
 
+    /// Adds the checksum of an operation to the sum of a protected batch.
     #[inline]
     fn protect(&mut self, cf: u32, value_type: ValueType, key: &[u8], value: &[u8]) -> &mut Self {
         if let Some(sum) = &mut self.protection {
@@ -161,6 +164,7 @@ impl WriteBatch {
         self
     }
 
+    /// Begins a record: counts it, and writes its tag and, unless `cf` is 0, the column family id.
     fn begin(&mut self, cf: u32, plain: u8, with_family: u8) {
         self.set_count(self.count + 1);
         if cf == 0 {
@@ -184,6 +188,7 @@ impl WriteBatch {
         !self.has_foreign_family && self.database.is_none_or(|named| named == database)
     }
 
+    /// Appends a put (tag `kTypeValue`, or `kTypeColumnFamilyValue` if `cf` is not 0).
     pub(crate) fn put_id(&mut self, cf: u32, key: &[u8], value: &[u8]) -> &mut Self {
         if !self.has_room(key, value) {
             return self;
@@ -194,6 +199,7 @@ impl WriteBatch {
         self.protect(cf, ValueType::Value, key, value)
     }
 
+    /// Appends a merge operand (tag `kTypeMerge` or `kTypeColumnFamilyMerge`).
     pub(crate) fn merge_id(&mut self, cf: u32, key: &[u8], operand: &[u8]) -> &mut Self {
         if !self.has_room(key, operand) {
             return self;
@@ -204,6 +210,7 @@ impl WriteBatch {
         self.protect(cf, ValueType::Merge, key, operand)
     }
 
+    /// Appends a deletion (tag `kTypeDeletion` or `kTypeColumnFamilyDeletion`).
     pub(crate) fn delete_id(&mut self, cf: u32, key: &[u8]) -> &mut Self {
         if !self.has_room(key, &[]) {
             return self;
@@ -213,6 +220,7 @@ impl WriteBatch {
         self.protect(cf, ValueType::Deletion, key, &[])
     }
 
+    /// Appends a single deletion (`kTypeSingleDeletion` or `kTypeColumnFamilySingleDeletion`).
     pub(crate) fn single_delete_id(&mut self, cf: u32, key: &[u8]) -> &mut Self {
         if !self.has_room(key, &[]) {
             return self;
@@ -222,6 +230,9 @@ impl WriteBatch {
         self.protect(cf, ValueType::SingleDeletion, key, &[])
     }
 
+    /// Appends a range deletion (`kTypeRangeDeletion` or `kTypeColumnFamilyRangeDeletion`).
+    ///
+    /// The range is `[from, to)`; `to` is stored in place of a value.
     pub(crate) fn delete_range_id(&mut self, cf: u32, from: &[u8], to: &[u8]) -> &mut Self {
         if !self.has_room(from, to) {
             return self;
@@ -393,6 +404,7 @@ impl WriteBatch {
     }
 }
 
+/// Returns the `NotFound` error of a batch without a save point.
 fn no_save_point() -> Error {
     Error::with_kind(
         koeldb_base::ErrorKind::NotFound,

@@ -95,6 +95,7 @@ pub(super) fn create(
     Ok(report)
 }
 
+/// Fails with `InvalidArgument` if a column family of `names` is not in the MANIFEST.
 fn check_names(snapshot: &ManifestSnapshot, names: &[String]) -> Result<()> {
     let is_there = |name: &&String| snapshot.families.iter().any(|family| family.name == **name);
     match names.iter().find(|name| !is_there(name)) {

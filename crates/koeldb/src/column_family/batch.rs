@@ -4,6 +4,7 @@ use super::ColumnFamily;
 use crate::batch::WriteBatch;
 
 impl WriteBatch {
+    /// Notes the database of a column family; returns the id of the column family.
     fn note_family(&mut self, family: &ColumnFamily) -> u32 {
         self.note_database(family.database_id());
         family.id()

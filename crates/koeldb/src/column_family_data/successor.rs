@@ -23,7 +23,7 @@ impl ColumnFamilyData {
         self.standby.set_next_check(mark);
     }
 
-    /// Lets the leader check the active memtable after the next insertion.
+    /// Makes the leader check the active memtable after the next insertion.
     pub(crate) fn request_check(&self) {
         self.standby.set_next_check(0);
     }

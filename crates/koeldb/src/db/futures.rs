@@ -88,6 +88,7 @@ impl Db {
 #[derive(Default)]
 struct Outcome(Mutex<OutcomeState>);
 
+/// The result of a call, and the waker of the task that awaits it.
 #[derive(Default)]
 struct OutcomeState {
     result: Option<Result<()>>,
@@ -107,6 +108,7 @@ impl Outcome {
         }
     }
 
+    /// Polls for the result; registers the task's waker if there is none yet.
     fn poll(&self, context: &Context<'_>) -> Poll<Result<()>> {
         let mut state = lock(&self.0);
         match state.result.take() {

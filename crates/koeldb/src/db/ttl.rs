@@ -53,6 +53,7 @@ impl ColumnFamily {
     }
 }
 
+/// Returns the error of a TTL operation on a database without a time to live.
 fn no_ttl() -> Error {
     Error::invalid_argument("the database was not opened with a time to live")
 }

@@ -67,6 +67,7 @@ pub(super) fn check_exports<'e>(
     Ok(files)
 }
 
+/// Returns the smallest and the largest user key of an export; `None` if it has no files.
 fn range_of<'e>(
     order: &KeyOrder,
     export: &'e ExportedColumnFamily,
@@ -136,6 +137,7 @@ fn check_entries(reader: &Arc<TableReader>, order: &KeyOrder, file: &ExportedFil
     Ok(())
 }
 
+/// Checks one file of an export against its description: name, size, bounds and entries.
 fn check_file(
     fs: &dyn FileSystem,
     options: &ColumnFamilyOptions,

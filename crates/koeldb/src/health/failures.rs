@@ -8,6 +8,7 @@
 use koeldb_base::sync::{AtomicBool, Mutex, Ordering, lock};
 use koeldb_base::{Error, Result};
 
+/// The stored errors, under their lock.
 #[derive(Default)]
 struct Stored {
     /// The first stored error of the highest severity.

@@ -114,10 +114,12 @@ impl WriteBatchWithIndex {
         self.batch.is_empty()
     }
 
+    /// Returns the key order of a column family.
     fn order(&self, cf: u32) -> &KeyOrder {
         self.orders.get(&cf).unwrap_or(&self.default_order)
     }
 
+    /// Keeps the key order of a column family for the index.
     fn note_order(&mut self, family: &ColumnFamily) {
         if family.id() != 0 {
             let order = || family.data().order.clone();
@@ -125,6 +127,7 @@ impl WriteBatchWithIndex {
         }
     }
 
+    /// Returns the index hash of a key; one for all keys if equal keys may differ in bytes.
     fn hash(&self, cf: u32, key: &[u8]) -> u64 {
         let is_exact = self.order(cf).equal_keys_have_equal_bytes();
         self.index.hash(cf, is_exact.then_some(key))

@@ -114,6 +114,7 @@ impl BatchCursor {
         }
     }
 
+    /// Whether `key` is outside the prefix of the seek key.
     fn leaves_prefix(&self, key: &[u8]) -> bool {
         self.prefix.is_some() && self.prefix_of(key) != self.prefix
     }
@@ -137,6 +138,7 @@ impl BatchCursor {
         }
     }
 
+    /// Resets the state before a seek to `sought`, or to an end.
     fn begin_seek(&mut self, direction: Direction, sought: Option<&[u8]>) {
         self.failure = None;
         self.at = At::Nowhere;
@@ -226,6 +228,7 @@ impl BatchCursor {
         self.step(Direction::Reverse)
     }
 
+    /// Moves one entry in `direction`; `true` if there is one.
     fn step(&mut self, direction: Direction) -> Result<bool> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -283,17 +286,20 @@ impl BatchCursor {
         }
     }
 
+    /// Whether the database cursor is at `key`.
     fn is_database_at(&self, key: &[u8]) -> bool {
         self.database
             .key()
             .is_some_and(|other| self.compare(other, key).is_eq())
     }
 
+    /// Whether the next entry of the batch is at `key`.
     fn is_batch_at(&self, key: &[u8]) -> bool {
         self.candidate()
             .is_some_and(|index| self.compare(self.view.key(index), key).is_eq())
     }
 
+    /// Moves both cursors forward past `key`.
     fn leave_forward(&mut self, key: &[u8]) -> Result<()> {
         if self.is_database_at(key) {
             self.database.next()?;
@@ -302,6 +308,7 @@ impl BatchCursor {
         Ok(())
     }
 
+    /// Moves both cursors backward past `key`.
     fn leave_backward(&mut self, key: &[u8]) -> Result<()> {
         if self.is_database_at(key) {
             self.database.prev()?;
@@ -310,10 +317,12 @@ impl BatchCursor {
         Ok(())
     }
 
+    /// Finds the entry at the position of a forward scan.
     fn settle_forward(&mut self) -> Result<()> {
         self.settle(Ordering::Less, |cursor, key| cursor.leave_forward(key))
     }
 
+    /// Finds the entry at the position of a backward scan.
     fn settle_backward(&mut self) -> Result<()> {
         self.settle(Ordering::Greater, |cursor, key| cursor.leave_backward(key))
     }
@@ -329,6 +338,7 @@ impl BatchCursor {
         Ok(())
     }
 
+    /// Merges both cursors into the next entry that the batch does not delete.
     fn find_entry(
         &mut self,
         first: Ordering,

@@ -38,7 +38,7 @@ impl Default for Index {
 }
 
 impl Index {
-    /// Hashes a key; `None` stands for a key whose bytes do not decide equality.
+    /// Hashes a key; `None` hashes only the column family, if equal keys may differ in bytes.
     pub(super) fn hash(&self, cf: u32, key: Option<&[u8]>) -> u64 {
         let mut hasher = self.seed.build_hasher();
         hasher.write_u32(cf);
@@ -52,6 +52,7 @@ impl Index {
         &self.operations
     }
 
+    /// Returns the slot where the probe for a hash starts.
     fn start(&self, hash: u64) -> usize {
         // The table has at most 2^32 slots, so that the low half of a hash suffices.
         koeldb_base::coding::to_usize(hash & 0xffff_ffff) & (self.slots.len() - 1)
@@ -108,6 +109,7 @@ impl Index {
         true
     }
 
+    /// Doubles the hash table.
     fn grow(&mut self) {
         let count = (self.slots.len() * 2).max(16);
         let old = std::mem::replace(&mut self.slots, vec![NONE; count]);

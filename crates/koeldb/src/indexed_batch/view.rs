@@ -115,10 +115,12 @@ impl View {
             .filter_map(|&offset| entry_at(&self.rep, offset))
     }
 
+    /// Returns the key at this position of the sorted order.
     pub(super) fn key(&self, index: usize) -> &[u8] {
         entry_at(&self.rep, self.offsets[self.keys[index]]).map_or(&[], |entry| key_of(&entry))
     }
 
+    /// Returns the combined effect of the operations on the key at this position.
     pub(super) fn effect(&self, index: usize) -> Effect<'_> {
         effect(self.operations(index))
     }

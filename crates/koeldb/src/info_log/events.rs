@@ -6,6 +6,8 @@ use std::fmt::{Display, Write as _};
 use koeldb_lsm::{FileMeta, Version};
 use koeldb_table::properties::TableProperties;
 
+use crate::hex::hex;
+
 /// The number of a background job in LOG; 1 is the recovery.
 pub(crate) type JobId = u64;
 
@@ -17,6 +19,7 @@ pub(crate) const RECOVERY_JOB: JobId = 1;
 pub(crate) struct JsonObject(String);
 
 impl JsonObject {
+    /// Begins a member with this name; returns the text for its value.
     fn key(&mut self, key: &str) -> &mut String {
         self.0.push_str(if self.0.is_empty() { "{" } else { ", " });
         quote(&mut self.0, key);
@@ -24,16 +27,19 @@ impl JsonObject {
         &mut self.0
     }
 
+    /// Adds a number.
     pub(crate) fn number(mut self, key: &str, number: impl Display) -> Self {
         let _ = write!(self.key(key), "{number}");
         self
     }
 
+    /// Adds a quoted string.
     pub(crate) fn text(mut self, key: &str, text: &str) -> Self {
         quote(self.key(key), text);
         self
     }
 
+    /// Adds an array of numbers.
     pub(crate) fn numbers<N: Display>(
         mut self,
         key: &str,
@@ -44,12 +50,14 @@ impl JsonObject {
         self
     }
 
+    /// Adds a nested object.
     pub(crate) fn object(mut self, key: &str, object: JsonObject) -> Self {
         let text = object.finish();
         self.key(key).push_str(&text);
         self
     }
 
+    /// Adds an array of objects.
     pub(crate) fn objects(
         mut self,
         key: &str,
@@ -68,6 +76,7 @@ impl JsonObject {
         )
     }
 
+    /// Returns the text of the object.
     pub(crate) fn finish(mut self) -> String {
         if self.0.is_empty() {
             self.0.push('{');
@@ -113,10 +122,7 @@ pub(crate) fn created_table(
         .text("status", "OK")
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
-}
-
+/// Returns the table properties under RocksDB's names.
 fn of_properties(properties: &TableProperties) -> JsonObject {
     let average = |bytes: u64| bytes.checked_div(properties.entry_count).unwrap_or(0);
     let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();

@@ -21,7 +21,7 @@ use crate::write_stall::{StallCause, StallCondition};
 
 const MIB: f64 = (1_u64 << 20) as f64;
 
-/// What a compaction that rewrote tables did.
+/// The figures of a compaction that rewrote tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CompactionOutcome {
     pub(crate) totals: JobTotals,
@@ -35,6 +35,7 @@ fn micros(time: Duration) -> u128 {
     time.as_micros()
 }
 
+/// Returns the throughput in MiB a second.
 fn mib_a_second(bytes: u64, time: Duration) -> f64 {
     bytes as f64 / MIB / (time.as_secs_f64() + 1e-6)
 }
@@ -65,6 +66,7 @@ fn level_summary(version: &Version) -> String {
 }
 
 impl InfoLog {
+    /// Logs the beginning of a flush.
     pub(crate) fn flush_started(
         &self,
         job: JobId,
@@ -130,6 +132,7 @@ impl InfoLog {
         );
     }
 
+    /// Logs the beginning of a compaction and its input files.
     pub(crate) fn compaction_started(
         &self,
         job: JobId,
@@ -264,6 +267,7 @@ impl InfoLog {
         ));
     }
 
+    /// Logs a change of the stall condition.
     pub(crate) fn stall_changed(&self, family: &ColumnFamilyData, condition: StallCondition) {
         let (what, rate) = match condition {
             StallCondition::Normal => {
@@ -303,6 +307,7 @@ impl InfoLog {
         ));
     }
 
+    /// Logs the event `table_file_creation`.
     pub(crate) fn table_created(
         &self,
         job: JobId,
@@ -316,6 +321,7 @@ impl InfoLog {
         self.log_event(created_table(event, file, properties));
     }
 
+    /// Logs the event `table_file_deletion`.
     pub(crate) fn table_deleted(&self, job: JobId, number: FileNumber, outcome: &Result<()>) {
         let status = match outcome {
             Ok(()) => "OK".to_owned(),

@@ -103,6 +103,7 @@ impl PreparedIngest {
         }
     }
 
+    /// Flushes overlapping memtables, takes leadership of writes and installs the files.
     fn lead_and_install(&mut self) -> Result<Vec<(usize, SeqNo)>> {
         let pipeline = Arc::clone(&self.commit);
         for _ in 0..FLUSHES_MAX {
@@ -232,6 +233,7 @@ impl PreparedIngest {
         Ok(places)
     }
 
+    /// Returns the edit that adds the files of a column family, at their levels.
     fn edit_of(
         &self,
         prepared: &PreparedFamily,
@@ -277,6 +279,7 @@ impl PreparedIngest {
         Ok(edit)
     }
 
+    /// Checks that the options and the file allow its level and sequence number.
     fn check_place(&self, file: &PreparedFile, place: TablePlace, last: usize) -> Result<()> {
         let refused =
             |text: &str| Err(Error::invalid_argument(text).in_file(&file.source, None, "ingest"));
@@ -298,6 +301,7 @@ impl PreparedIngest {
         Ok(())
     }
 
+    /// Returns the metadata of an ingested table with sequence number `seqno`.
     fn meta_of(&self, family: &ColumnFamilyData, file: &PreparedFile, seqno: SeqNo) -> FileMeta {
         let now = self.commit.context.table_files.unix_secs();
         let mut meta = FileMeta::new(

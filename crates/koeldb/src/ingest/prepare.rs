@@ -130,6 +130,7 @@ impl Db {
     }
 }
 
+/// Checks the files of all column families, and links or copies them into the database.
 fn prepare(
     commit: &Arc<CommitPipeline>,
     args: &[IngestExternalFileArg],
@@ -186,6 +187,7 @@ fn prepare(
     Ok(prepared)
 }
 
+/// Checks one argument of an ingestion against its options.
 fn check_argument(
     context: &Context,
     arg: &IngestExternalFileArg,
@@ -258,6 +260,7 @@ fn check_table(
     })
 }
 
+/// Returns the context for reading an external table, without the block cache.
 fn context_of(family: &ColumnFamilyData) -> TableReadContext {
     TableReadContext {
         cache: None,
@@ -268,6 +271,7 @@ fn context_of(family: &ColumnFamilyData) -> TableReadContext {
     }
 }
 
+/// Whether all entries of a table are range tombstones.
 fn is_tombstones_only(reader: &TableReader) -> bool {
     let properties = reader.properties();
     let tombstones = properties.range_deletion_count;
@@ -316,6 +320,7 @@ fn external_key(key: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
+/// Returns the error of an external entry with a sequence number.
 fn has_seqno(seqno: u64) -> Error {
     Error::invalid_argument(format!(
         "an entry of the table has sequence number {seqno}; external entries have 0"

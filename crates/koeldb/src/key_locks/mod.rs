@@ -116,6 +116,7 @@ impl KeyLocks {
         lock(&self.deadlocks).iter().cloned().collect()
     }
 
+    /// Adds a deadlock to the most recent ones, `max_num_deadlocks` at most.
     fn remember(&self, path: DeadlockPath) {
         let max = self.options.as_ref().map_or(0, |o| o.max_num_deadlocks) as usize;
         let mut deadlocks = lock(&self.deadlocks);

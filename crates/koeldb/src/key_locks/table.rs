@@ -67,6 +67,7 @@ const ACTIVE: u8 = 0;
 const DECIDING: u8 = 1;
 /// The state of an expired owner whose locks another request is about to take.
 const CLAIMED: u8 = 2;
+/// The state of an expired owner that has lost its locks, or may lose them to any request.
 const ROBBED: u8 = 3;
 
 /// A holder of locks: a transaction or a direct write.
@@ -89,6 +90,7 @@ impl Owner {
         })
     }
 
+    /// Whether the lock expiration of the transaction has passed at `now`.
     pub(crate) fn is_expired(&self, now: Duration) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
     }
@@ -109,6 +111,7 @@ impl Owner {
         }
     }
 
+    /// Replaces state `from` by `to`; fails with another current state.
     fn exchange(&self, from: u8, to: u8) -> Result<u8, u8> {
         self.state
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
@@ -143,8 +146,11 @@ enum Sleeper {
     Task(Waker),
 }
 
+/// The state of a wait that has not ended.
 const WAITING: u8 = 0;
+/// The state of a wait whose lock was granted.
 const GRANTED: u8 = 1;
+/// The state of a wait that ended without the lock.
 const GONE: u8 = 2;
 
 /// A queued lock request.
@@ -160,14 +166,17 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
+    /// Whether the lock was granted.
     pub(crate) fn is_granted(&self) -> bool {
         self.state.load(Ordering::Acquire) == GRANTED
     }
 
+    /// Whether the owner waits to upgrade its shared lock.
     pub(crate) fn is_upgrade(&self) -> bool {
         self.is_upgrade
     }
 
+    /// Whether the wait has neither been granted nor ended.
     fn is_waiting(&self) -> bool {
         self.state.load(Ordering::Acquire) == WAITING
     }
@@ -182,6 +191,7 @@ impl Wait {
         self.sleep(|| Sleeper::Task(waker.clone()))
     }
 
+    /// Stores the thread or task to wake at the end of the wait; `false` if it is over.
     fn sleep(&self, sleeper: impl FnOnce() -> Sleeper) -> bool {
         let mut place = lock(&self.sleeper);
         let is_waiting = self.is_waiting();
@@ -226,10 +236,12 @@ impl Holders {
         self.first.is_none()
     }
 
+    /// Whether `owner` holds the lock.
     fn contains(&self, owner: &Arc<Owner>) -> bool {
         self.iter().any(|holder| Arc::ptr_eq(holder, owner))
     }
 
+    /// Whether `owner` is the only holder.
     fn is_only(&self, owner: &Arc<Owner>) -> bool {
         self.others.is_empty() && self.contains(owner)
     }
@@ -241,6 +253,7 @@ impl Holders {
         }
     }
 
+    /// Removes a holder; returns whether it held the lock.
     fn remove(&mut self, owner: &Arc<Owner>) -> bool {
         if let Some(at) = self
             .others
@@ -299,12 +312,14 @@ impl LockTable {
         }
     }
 
+    /// Returns the shard of a lock.
     fn shard(&self, id: LockId) -> &Mutex<ById<Entry>> {
         // The hash tables of the shards use the low and the highest bits.
         let index = usize::try_from(id >> 32 & 0xffff).unwrap_or(0) & (self.shards.len() - 1);
         &self.shards[index]
     }
 
+    /// Counts a new lock; `false` if the maximum number of locks (`max_num_locks`) is reached.
     fn count_one(&self) -> bool {
         if self.count_max == 0 {
             return true;
@@ -316,6 +331,7 @@ impl LockTable {
         false
     }
 
+    /// Subtracts released locks from the count, if it is limited.
     fn uncount(&self, count: usize) {
         if self.count_max > 0 {
             self.count.fetch_sub(count, Ordering::Relaxed);
@@ -360,6 +376,7 @@ impl LockTable {
         answer
     }
 
+    /// Answers a request for an existing lock; collects the waits to wake in `woken`.
     #[expect(clippy::too_many_arguments, reason = "one step of a request")]
     fn request_taken(
         &self,
@@ -643,6 +660,7 @@ pub(crate) fn spin(wait: &Wait, count: u32) -> bool {
     wait.is_granted()
 }
 
+/// Wakes the owners of ended waits; called without the lock of a shard.
 fn wake_all(woken: Vec<Arc<Wait>>) {
     for wait in woken {
         wait.wake();

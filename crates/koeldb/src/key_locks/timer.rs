@@ -39,12 +39,14 @@ impl Ord for Alarm {
     }
 }
 
+/// The alarms of the timer, under their lock.
 #[derive(Default)]
 struct State {
     alarms: BinaryHeap<Reverse<Alarm>>,
     has_thread: bool,
 }
 
+/// The state that the timer and its thread share.
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
@@ -73,6 +75,7 @@ impl LockTimer {
 }
 
 impl Shared {
+    /// The thread of the timer: wakes the waits that are due.
     fn run(&self, clock: &dyn Clock) {
         let mut state = lock(&self.state);
         loop {

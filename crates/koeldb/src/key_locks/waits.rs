@@ -60,6 +60,7 @@ struct Queued<'t> {
 }
 
 impl Queued<'_> {
+    /// Ends the wait with the granted lock.
     fn granted(&mut self) -> Acquired {
         self.is_settled = true;
         match self.is_upgrade {
@@ -98,6 +99,7 @@ enum Asked<'t> {
 }
 
 impl KeyLocks {
+    /// Requests a lock; a conflict is queued as a wait unless the timeout is zero.
     fn ask<'t>(&self, locks: &'t LockTable, wanted: Wanted<'_>, patience: Patience) -> Asked<'t> {
         let key = || LockKey {
             cf: wanted.cf,

@@ -18,7 +18,7 @@ pub(crate) struct WriteLocks<'d> {
     parts: Parts,
 }
 
-/// The owner of a write's locks, and the locks that it holds: kept by the thread for its next write.
+/// The owner of a write's locks and those locks, which the thread keeps for its next write.
 struct Parts {
     database: u64,
     owner: Arc<Owner>,
@@ -113,6 +113,7 @@ impl KeyLocks {
         Ok(Some(held))
     }
 
+    /// Locks a key for a write and adds it to `held`.
     fn add_lock(
         &self,
         held: &mut WriteLocks<'_>,

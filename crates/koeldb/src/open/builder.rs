@@ -193,6 +193,7 @@ impl DbBuilder {
     }
 }
 
+/// The number of attempts to open a database read-only while a writer changes the MANIFEST.
 const READ_ONLY_ATTEMPTS: u64 = 100;
 
 /// The number and length of the live MANIFEST: every change of the tree changes one of them.

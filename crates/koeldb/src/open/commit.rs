@@ -83,7 +83,7 @@ impl Opening {
         })
     }
 
-    /// Syncs the logs that stay in use: later logs may be synced from now on (O6).
+    /// Syncs the logs that stay in use, because no later log may be durable before them (O6).
     fn sync_kept_logs(&self, recovered: &Recovered) -> Result<()> {
         for &(number, _) in &recovered.kept {
             let path = file_name::wal(&self.wal_dir, number);

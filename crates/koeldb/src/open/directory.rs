@@ -201,6 +201,7 @@ impl Opening {
         Ok(())
     }
 
+    /// Returns the directories with files of the database besides its own: that of the logs.
     pub(super) fn other_directories(&self) -> Vec<PathBuf> {
         if self.wal_dir == self.path {
             Vec::new()
@@ -222,6 +223,7 @@ impl Opening {
         removed
     }
 
+    /// Removes obsolete files but logs from the database directory; returns their names.
     fn remove_orphan_files(&self, versions: &mut VersionSet) -> Vec<String> {
         let live = versions.live_files();
         let manifest = versions.manifest_number();

@@ -21,6 +21,7 @@ pub(crate) const DEFAULT_FAMILY: &str = "default";
 /// A column family to open, with its options.
 pub(super) type ColumnFamilyToOpen = (String, ColumnFamilyOptions);
 
+/// Returns the column families to open with their options, the default column family included.
 pub(super) fn family_list(builder: &DbBuilder) -> Vec<ColumnFamilyToOpen> {
     let own = |descriptor: &ColumnFamilyDescriptor| {
         let options = descriptor
@@ -72,6 +73,7 @@ impl Opening {
         Ok(missing)
     }
 
+    /// Returns the descriptors of the column families, to recover the version set.
     pub(super) fn descriptors(&self) -> Vec<ColumnFamilySpec> {
         self.families
             .iter()
@@ -79,6 +81,7 @@ impl Opening {
             .collect()
     }
 
+    /// Creates the in-memory state of the recovered column families with given options, by id.
     pub(super) fn open_families(
         &self,
         versions: &VersionSet,

@@ -50,7 +50,7 @@ pub(crate) struct Recovered {
 }
 
 impl Recovered {
-    /// The report of the recovery, with what was found in the MANIFEST.
+    /// The report of the recovery, including that on the MANIFEST.
     pub(super) fn report_with(&self, manifest: &ManifestReport) -> RecoveryReport {
         let dropped_tail = manifest.dropped_tail.as_ref();
         let mut report = self.report.clone();
@@ -85,6 +85,7 @@ enum Verdict {
 }
 
 impl Verdict {
+    /// Returns the reaction to an irregularity in a recovery mode (`WALRecoveryMode`).
     fn of(what: Irregularity, mode: RecoveryMode) -> Verdict {
         use Irregularity::{Damage, Gap};
         use RecoveryMode::{
@@ -105,7 +106,7 @@ impl Verdict {
 enum Stop {
     /// At damage in this log.
     Damage { log: FileNumber },
-    /// Behind the records of this log, at those of an earlier one over which it was written.
+    /// At the end of this recycled log, at the remains of the log that it overwrote.
     Remains { log: FileNumber },
     /// At a gap without damage: between the log that is missing or ends early, and the next one.
     Gap {
@@ -132,6 +133,7 @@ enum RecordOutcome {
     Gap,
 }
 
+/// The state of log replay.
 struct Replay<'a> {
     mode: RecoveryMode,
     /// The size of one read of a log; 0 for the default.
@@ -678,6 +680,7 @@ impl Replay<'_> {
         Ok(numbers)
     }
 
+    /// Inserts the operations of a record into the memtables of families that need log `log`.
     fn apply<'r>(
         &mut self,
         records: &'r [u8],
@@ -756,6 +759,7 @@ impl Replay<'_> {
             .collect()
     }
 
+    /// Flushes the memtables of all column families.
     fn flush_all(&mut self) -> Result<()> {
         for family in self.families.values() {
             flush(family, self.table_files, &mut self.flushed)?;
@@ -794,6 +798,7 @@ fn memory_max(db: &DbOptions, table_files: &TableFiles) -> Option<u64> {
     Some(manager.get_buffer_size()).filter(|&bytes| bytes > 0)
 }
 
+/// Flushes the memtable of a column family to a level-0 table, unless it is empty.
 fn flush(
     family: &ColumnFamilyData,
     table_files: &TableFiles,

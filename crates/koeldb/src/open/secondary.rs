@@ -73,6 +73,7 @@ impl Opening {
         }
     }
 
+    /// Creates the state of a secondary database at the position `tail` of the MANIFEST.
     pub(super) fn secondary(
         &self,
         secondary: &SecondaryToOpen,

@@ -77,6 +77,7 @@ impl Opening {
         lines
     }
 
+    /// Returns the names and sizes in bytes of the logs in `directory`, as text.
     fn logs(&self, directory: &Path) -> String {
         let mut text = String::new();
         for entry in self.fs.list(directory).unwrap_or_default() {

@@ -128,6 +128,7 @@ impl DbOptions {
     }
 }
 
+/// Lists the options of `source` that are set but have no effect in this engine.
 fn settings_without_effect<S: Section>(
     source: &S,
     column_family: Option<&str>,
@@ -208,6 +209,7 @@ pub(crate) trait Target: Clone {
     /// The name of the section that error messages give for options of this struct.
     const SECTION: &'static str;
 
+    /// Sets the option `name` from its text.
     fn set(&mut self, name: &str, value: &str, reading: &mut Reading) -> Result<(), Refusal>;
 }
 
@@ -262,6 +264,7 @@ pub(crate) fn apply<T: Target>(
     Ok(reading.ignored)
 }
 
+/// Prints all options as `name=value;`, the option string of RocksDB's `GetStringFrom…` functions.
 fn to_string<S: Section>(source: &S) -> String {
     let mut out = String::new();
     for (name, text) in registry::written(source, Style::Full) {

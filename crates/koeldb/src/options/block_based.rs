@@ -204,7 +204,7 @@ option_section! {
         [honoured mutable "10.8"] super_block_alignment_size: u64 = 0, "Bytes; 0 or a power of two.",
             set_super_block_alignment_size(bytes: u64), get_super_block_alignment_size;
         /// Bound on the padding of super_block_alignment_size.
-        [honoured mutable "10.8"] super_block_alignment_space_overhead_ratio: u64 = 128, "0, or ≥4; padding ≤ size/ratio; 0 = off.",
+        [honoured mutable "10.8"] super_block_alignment_space_overhead_ratio: u64 = 128, "0, or ≥4; padding < size/ratio; 0 = off.",
             set_super_block_alignment_space_overhead_ratio(value: u64), get_super_block_alignment_space_overhead_ratio;
         /// Pin the top level of partitioned index and filter.
         [honoured mutable "5.15"] pin_top_level_index_and_filter: bool = true, "Old form of top_level_index_pinning=kAll.",

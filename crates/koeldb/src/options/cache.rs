@@ -75,6 +75,7 @@ impl Cache {
         })
     }
 
+    /// Creates a cache with these options.
     fn with(options: &CacheOptions) -> Self {
         Cache {
             blocks: koeldb_cache::Cache::new(options),
@@ -101,13 +102,13 @@ impl Cache {
         self.blocks.usage()
     }
 
-    /// The memory of the pinned blocks in bytes.
+    /// The memory of the pinned blocks, in use by readers, in bytes.
     #[must_use]
     pub fn get_pinned_usage(&self) -> u64 {
         self.blocks.pinned_usage()
     }
 
-    /// The block cache in the form that table readers take.
+    /// The engine's block cache, as table readers take it.
     pub(crate) fn blocks(&self) -> &koeldb_cache::Cache<CachedBlock> {
         &self.blocks
     }
@@ -123,6 +124,7 @@ impl fmt::Debug for Cache {
 }
 
 impl CacheSettings {
+    /// Creates an LRU cache; an error names the option `name` and the bad setting.
     fn make(&self, name: &str) -> Result<Cache, Refusal> {
         let refuse = |why: &str| Err(Refusal::invalid(format!("{name}: {why}")));
         let shard_bits = u32::try_from(self.num_shard_bits).ok();

@@ -145,8 +145,8 @@ option_section! {
         /// database compacts fewer some seconds after its last write, if they are a fifth of the result.
         [honoured mutable "<=5.4"] level0_file_num_compaction_trigger: i32 = 4, "0 → 1 at open; ≤ slowdown ≤ stop is enforced by raising the latter two.",
             set_level_zero_file_num_compaction_trigger(count: u32 as Count), get_level_zero_file_num_compaction_trigger;
-        /// L0 files at which writes are slowed. From the compaction trigger on they keep the pace of
-        /// compactions, if this is at most 1000.
+        /// L0 files at which writes are slowed. They keep the pace of compactions from twice the compaction
+        /// trigger on, or from a quarter of the way between the triggers, if this is at most 1000.
         [honoured mutable "<=5.4"] level0_slowdown_writes_trigger: i32 = 20, "INT_MAX with FIFO; with universal compaction it counts sorted runs, and 1 acts as 2.",
             set_level_zero_slowdown_writes_trigger(count: u32 as Count), get_level_zero_slowdown_writes_trigger;
         /// L0 files at which writes stop.

@@ -67,6 +67,7 @@ fn read_positional(
     })
 }
 
+/// Parses RocksDB's old form of compression options: 3 to 9 fields separated by colons.
 fn positional(
     mut options: CompressionOptions,
     name: &str,

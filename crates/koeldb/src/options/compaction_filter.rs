@@ -33,6 +33,7 @@ impl FunctionFilter {
     }
 }
 
+/// The filter of one compaction, which calls the shared function.
 struct Calls(Arc<FilterFunction>);
 
 impl CompactionFilter for Calls {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 /// A conversion between the stored and the public type of an option.
 pub(crate) trait View<Field, Api> {
+    /// Converts the public value to the stored one.
     fn store(api: Api) -> Field;
+    /// Converts the stored value to the public one.
     fn load(field: &Field) -> Api;
 }
 

@@ -63,6 +63,7 @@ pub(crate) fn of_build() -> Vec<String> {
     lines
 }
 
+/// Returns the text of a table properties collector factory, as RocksDB prints it in LOG.
 fn of_collector(collector: &TablePropertiesCollector) -> String {
     match collector {
         TablePropertiesCollector::CompactOnDeletion(collector) => format!(
@@ -147,6 +148,7 @@ fn of_tables(options: &BlockBasedOptions) -> String {
     lines.join("\n")
 }
 
+/// Returns RocksDB's number of an enum value, or a fraction with six decimals; `None` for others.
 fn number(name: &str, text: &str) -> Option<String> {
     if let Some((_, texts)) = NUMBERED.iter().find(|(known, _)| *known == name) {
         let at = texts.iter().position(|known| *known == text)?;

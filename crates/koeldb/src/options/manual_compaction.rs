@@ -72,7 +72,7 @@ impl CompactRangeOptions {
 
     /// Sets the level to which `change_level` moves the result; `None` for the lowest that fits.
     ///
-    /// Level 0 is not one.
+    /// Level 0 cannot be the target.
     pub fn set_target_level(&mut self, level: impl Into<Option<u32>>) -> &mut Self {
         self.target_level = level.into();
         self

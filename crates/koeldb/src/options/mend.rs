@@ -55,19 +55,21 @@ pub(crate) fn mend(file: &mut ParsedFile) {
     }
 }
 
+/// Returns a copy of the database options as an open would sanitize them.
 fn sanitized_db(db: &DbOptions) -> DbOptions {
     let mut db = db.clone();
     sanitize_db(&mut db, &OpenContext::default());
     db
 }
 
+/// Returns a copy of the column family options as an open would sanitize them.
 fn sanitized_family(cf: &ColumnFamilyOptions, db: &DbOptions) -> ColumnFamilyOptions {
     let mut cf = cf.clone();
     sanitize_family(&mut cf, db, false);
     cf
 }
 
-/// A mender of values, which records each replacement.
+/// The replacer of values that break rules, which records each replacement.
 struct Mender<'m> {
     mended: &'m mut Vec<MendedOption>,
 }

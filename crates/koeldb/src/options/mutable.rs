@@ -72,6 +72,7 @@ pub(crate) fn changed_db(
     Ok(options)
 }
 
+/// Applies names and values of mutable options to a copy of the current options.
 fn changed<T: Target + Section>(
     current: &T,
     pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,

@@ -61,7 +61,7 @@ impl<'a> Description<'a> {
     }
 }
 
-/// Objects of a column family that are found by their own name, before built-in ones.
+/// The caller's comparator, merge operator and prefix extractor, looked up before built-in ones.
 #[derive(Clone, Default)]
 pub(crate) struct OwnObjects {
     comparator: KeyOrder,
@@ -81,7 +81,7 @@ impl OwnObjects {
 }
 
 impl Description<'_> {
-    /// Whether this is the text of an object without members that calls itself `name`.
+    /// Whether this describes an object without members whose own name is `name`.
     fn is_named(&self, name: &str) -> bool {
         self.members.is_empty() && self.id == grammar::escape_id(name)
     }

@@ -84,6 +84,7 @@ enum Part {
     Skipped,
 }
 
+/// The state of the parser of an OPTIONS file: the current section and the options read so far.
 struct Parser<'a> {
     how: &'a ConfigOptions,
     reading: Reading,
@@ -121,6 +122,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Parses lines; an error names the line by its number, from 1.
     fn lines(&mut self, text: &str) -> Result<()> {
         for (index, line) in text.split('\n').enumerate() {
             self.line(line).map_err(|refusal| {
@@ -130,6 +132,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
+    /// Parses one line: a blank or comment, a section header, or a `name=value` statement.
     fn line(&mut self, line: &str) -> Result<(), Refusal> {
         let line = grammar::trim(without_comment(line));
         if line.is_empty() {
@@ -162,6 +165,7 @@ impl<'a> Parser<'a> {
         self.statement(name, value)
     }
 
+    /// Parses the header of a section, without its brackets, and returns the kind of the section.
     fn header(&mut self, header: &str) -> Result<Part, Refusal> {
         let (title, argument) = match (header.find('"'), header.rfind('"')) {
             (Some(start), Some(end)) if start < end => (
@@ -197,6 +201,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Begins a `CFOptions` section with default options; the family `default` must come first.
     fn family_header(&mut self, name: String) -> Result<Part, Refusal> {
         if (name == DEFAULT_FAMILY) != self.file.families.is_empty() {
             return Err(Refusal::invalid(format!(
@@ -215,6 +220,7 @@ impl<'a> Parser<'a> {
         Ok(Part::Family(self.file.families.len().saturating_sub(1)))
     }
 
+    /// Begins a `TableOptions/FACTORY` section, after the `CFOptions` section of the same family.
     fn table_header(&mut self, title: &str, factory: &str, name: &str) -> Result<Part, Refusal> {
         let Some(index) = self.find_family(name) else {
             return Err(Refusal::invalid(format!(
@@ -235,6 +241,7 @@ impl<'a> Parser<'a> {
         Ok(Part::Skipped)
     }
 
+    /// The index of the column family with this name among those read.
     fn find_family(&self, name: &str) -> Option<usize> {
         self.file
             .families
@@ -242,6 +249,7 @@ impl<'a> Parser<'a> {
             .position(|(known, _)| known == name)
     }
 
+    /// Sets an option of the current section, or records why it was ignored or replaced.
     fn statement(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
         self.reading.ignore_unknown = self.how.ignore_unknown_options && self.may_be_newer;
         let (section, outcome) = match self.part {
@@ -308,6 +316,7 @@ impl<'a> Parser<'a> {
         self.reading.tolerate(&section, name, value, outcome)
     }
 
+    /// Checks a statement of the `Version` section, and compares releases with this engine's.
     fn version(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
         match name {
             "rocksdb_version" => {
@@ -329,6 +338,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
+    /// Checks that the required sections were present, and returns the contents.
     fn finish(self) -> Result<ParsedFile> {
         if !self.seen_db {
             return Err(Error::corruption(
@@ -409,6 +419,7 @@ pub(crate) struct FamilyText {
 }
 
 impl FamilyText {
+    /// Prints the options of a column family and of its table format, as OPTIONS files have them.
     fn of(family: &ColumnFamilyOptions) -> Self {
         let statements = |written| {
             let mut out = String::new();
@@ -446,12 +457,14 @@ pub(crate) fn print<'a>(
     out
 }
 
+/// Appends the header of a section with a column family's name.
 fn header(out: &mut String, section: &str, name: &str) {
     for part in ["\n[", section, " \"", name, "\"]\n"] {
         out.push_str(part);
     }
 }
 
+/// Appends `name=value` lines; an option without a text is left out.
 fn print_statements(out: &mut String, statements: Vec<(&'static str, String)>) {
     for (name, text) in statements {
         if !text.is_empty() {
@@ -464,6 +477,7 @@ fn print_statements(out: &mut String, statements: Vec<(&'static str, String)>) {
     }
 }
 
+/// Returns the settings to read back a file just written: unsupported options pass, paths apply.
 fn settings_of_checks() -> ConfigOptions {
     let mut how = ConfigOptions::new();
     how.set_ignore_unsupported_options(true)
@@ -471,17 +485,18 @@ fn settings_of_checks() -> ConfigOptions {
     how
 }
 
+/// Adds to an error that it concerns the OPTIONS file just written.
 fn just_written(error: Error) -> Error {
     error.context("the OPTIONS file just written")
 }
 
-/// The last texts that this process read back, the newest first.
+/// The texts that this process has most recently read back and verified, the newest first.
 ///
 /// Reading back takes longer than the rest of the open of a small database, and most databases of a
 /// process have the same options. A text leaves out only defaults, so it has one meaning.
 static CHECKED: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
-/// The number of texts that are kept.
+/// The maximum number of texts in [`CHECKED`].
 const CHECKED_MAX: usize = 32;
 
 /// Runs `check`, unless this process has checked the same text.
@@ -533,6 +548,7 @@ pub(crate) fn checked_family(name: &str, family: &ColumnFamilyOptions) -> Result
     Ok(sections)
 }
 
+/// Parses the sections of a column family, and compares its options with those printed.
 fn check_family(name: &str, family: &ColumnFamilyOptions, text: &str) -> Result<()> {
     let how = settings_of_checks();
     let mut parser = Parser::new(&how);
@@ -576,6 +592,7 @@ pub(crate) fn print_checked(
     Ok(text)
 }
 
+/// Compares printed texts with those read back; skips ignored options and empty object names.
 fn compare(
     section: &str,
     meant: &[(&'static str, String)],

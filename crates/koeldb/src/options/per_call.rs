@@ -484,6 +484,7 @@ const CALLS: &[Call] = &[
     },
 ];
 
+/// Appends descriptions of the options of a call, all with the same effect.
 fn describe(call: &Call, rows: &'static [Row], effect: Effect, out: &mut Vec<OptionInfo>) {
     out.extend(
         rows.iter()

@@ -89,6 +89,7 @@ impl ColumnFamilyOptions {
         self
     }
 
+    /// Sets the column family's part of RocksDB's `PrepareForBulkLoad`: no compactions or stalls.
     fn prepare_for_bulk_load(&mut self) {
         self.level0_file_num_compaction_trigger = 1 << 30;
         self.level0_slowdown_writes_trigger = 1 << 30;
@@ -103,7 +104,7 @@ impl ColumnFamilyOptions {
         self.target_file_size_base = 256 << 20;
     }
 
-    /// Disables expensive checks of the order of the tree.
+    /// Disables `force_consistency_checks`, the expensive checks of the LSM tree's file order.
     pub fn disable_extra_checks(&mut self) -> &mut Self {
         self.force_consistency_checks = false;
         self

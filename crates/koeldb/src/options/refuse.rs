@@ -12,7 +12,7 @@ use super::rules::tables::TableSurroundings;
 use super::rules::{Rule, Verdict, database, family, tables};
 use super::table_format::TableFormat;
 
-/// The errors found so far.
+/// The errors found so far, which become one error.
 #[derive(Default)]
 pub(crate) struct Refusals {
     messages: Vec<String>,
@@ -20,6 +20,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
+    /// Joins the messages into one error: `InvalidArgument` if any is, else `NotSupported`.
     pub(crate) fn into_result(self) -> Result<()> {
         if self.messages.is_empty() {
             return Ok(());
@@ -65,6 +66,7 @@ impl Refusals {
         }
     }
 
+    /// Checks options against rules, and adds a message for each broken rule.
     fn check<S, Around>(
         &mut self,
         rules: &[Rule<S, Around>],

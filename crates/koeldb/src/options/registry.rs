@@ -58,7 +58,7 @@ pub struct OptionInfo {
     pub documentation: String,
 }
 
-/// The reason for rejecting a text.
+/// The kind of error for a rejected option text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalKind {
     /// The name is unknown.
@@ -69,7 +69,7 @@ pub(crate) enum RefusalKind {
     Invalid,
 }
 
-/// A rejected text and the reason.
+/// The error for a rejected option text.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) kind: RefusalKind,
@@ -109,7 +109,7 @@ impl From<Refusal> for Error {
     }
 }
 
-/// The settings for reading texts, and the ignored options.
+/// The settings for reading option texts, and the options ignored so far.
 pub(crate) struct Reading {
     pub(crate) ignore_unknown: bool,
     pub(crate) ignore_unsupported: bool,
@@ -162,7 +162,7 @@ impl Reading {
     }
 }
 
-/// The amount of text to write.
+/// The choice of options that are written as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// All option names.
@@ -226,7 +226,7 @@ pub(crate) struct Row<S: 'static> {
     pub(crate) members_without_effect: fn(&S, &str, &mut Settings),
 }
 
-/// A name of older releases.
+/// An option name of older RocksDB releases, which 11.9 no longer has.
 pub(crate) struct Removed {
     pub(crate) name: &'static str,
     pub(crate) mutable: bool,
@@ -243,7 +243,7 @@ pub(crate) trait Section: Default + Clone + 'static {
     /// The options in the order they are written.
     fn rows() -> &'static [Row<Self>];
 
-    /// The names of older releases.
+    /// The options that older releases of RocksDB wrote and 11.9 no longer has.
     fn removed() -> &'static [Removed];
 
     /// The names and portable texts of the defaults of options that RocksDB 7.8 does not know.
@@ -281,12 +281,12 @@ pub(crate) fn knows<S: Section>(name: &str) -> bool {
         || S::aliases().iter().any(|(alias, _)| *alias == head)
 }
 
-/// Whether an older release had an option of this name.
+/// Whether an older release had an option of this name, which 11.9 no longer has.
 pub(crate) fn was_removed<S: Section>(name: &str) -> bool {
     S::removed().iter().any(|removed| removed.name == name)
 }
 
-/// Returns the refusal of an older name with a value other than the default of its successor.
+/// Returns the error for a removed option name whose value is not the default of its successor.
 ///
 /// It would have no effect, although the caller asks for one.
 fn refused_renamed<S: Section>(removed: &Removed, text: &str) -> Option<Refusal> {

@@ -25,7 +25,7 @@ const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
 /// The default capacity of the block cache.
 pub(crate) const DEFAULT_CACHE_BYTES: u64 = 32 << 20;
 
-/// The circumstances of an open, besides the options.
+/// The conditions of an open besides the options: path, limits and mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OpenContext<'a> {
     /// The directory of the database.
@@ -175,6 +175,7 @@ pub(crate) fn sanitize_family(cf: &mut ColumnFamilyOptions, db: &DbOptions, read
     }
 }
 
+/// Sanitizes the sizes, numbers and kind of memtables.
 fn sanitize_memtables(cf: &mut ColumnFamilyOptions, db: &DbOptions) {
     cf.write_buffer_size = cf.write_buffer_size.clamp(64 << 10, 64 << 30);
     if cf.arena_block_size == 0 {
@@ -206,6 +207,7 @@ fn clamp_share(share: f64, max: f64) -> f64 {
     if share > 0.0 { share.min(max) } else { 0.0 }
 }
 
+/// Sanitizes levels, compaction triggers and stall limits, which shape the LSM tree.
 fn sanitize_shape(cf: &mut ColumnFamilyOptions, db: &DbOptions) {
     let levels_min = match cf.compaction_style {
         CompactionStyle::Level => 2,
@@ -246,6 +248,7 @@ fn sanitize_shape(cf: &mut ColumnFamilyOptions, db: &DbOptions) {
     }
 }
 
+/// Chooses `ttl` and `periodic_compaction_seconds` where they have RocksDB's sentinel default.
 fn sanitize_ages(cf: &mut ColumnFamilyOptions) {
     let block_based = cf.table_factory.block_based().is_some();
     if cf.ttl == CHOOSE_SECONDS {
@@ -272,6 +275,7 @@ fn sanitize_ages(cf: &mut ColumnFamilyOptions) {
     }
 }
 
+/// Sanitizes the options of block-based tables.
 pub(super) fn sanitize_block_based(table: &mut BlockBasedOptions) {
     if !(0..=100).contains(&table.block_size_deviation) {
         table.block_size_deviation = 0;

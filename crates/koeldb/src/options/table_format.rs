@@ -10,11 +10,11 @@ use super::registry::{self, OptionValue, Reading, Refusal, Section, Settings, St
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TableFormat {
-    /// Sorted blocks under an index. The default.
+    /// Block-based: sorted blocks under an index. The default.
     BlockBased(BlockBasedOptions),
-    /// A hash table of fixed-size entries.
+    /// Cuckoo: a hash table of fixed-size entries.
     Cuckoo(CuckooTableOptions),
-    /// Unblocked records under a prefix hash index.
+    /// Plain: records without blocks under a prefix hash index.
     Plain(PlainTableOptions),
 }
 

@@ -8,9 +8,11 @@ use super::registry::{OptionValue, Reading, Refusal, Style};
 
 /// An [`OptionValue`] that is read and written as a whole, without members.
 pub(crate) trait Scalar: Sized {
+    /// The type of the option, for its description in the registry.
     fn kind() -> String;
     /// Returns `None` if the text is not a valid value.
     fn from_text(text: &str) -> Option<Self>;
+    /// Returns the text of the value in option strings and OPTIONS files.
     fn to_text(&self) -> String;
     /// The expected form of a value, for messages.
     fn expected() -> String;

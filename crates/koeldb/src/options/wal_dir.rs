@@ -1,6 +1,6 @@
-//! Finds the logs of a database that are outside of its directory.
+//! Finds the WAL files (logs) of a database that are outside of its directory.
 //!
-//! An OPTIONS file names the directory of the logs (`wal_dir`). An open without it would miss data
+//! An OPTIONS file names the directory of the WAL files (`wal_dir`). An open without it misses data
 //! that is only in the logs. An open of a *copy* of the database with it would read, and remove,
 //! the logs of the original. Therefore:
 //!
@@ -34,16 +34,16 @@ pub(crate) const WAL_DIR_LINE: &str = "Options.wal_dir: ";
 /// The maximum size of an OPTIONS file; a larger one is ignored.
 const OPTIONS_BYTES_MAX: u64 = 64 << 20;
 
-/// The directory of the logs, as far as a load can determine it.
+/// The directory of the WAL files, as far as a load can determine it.
 #[derive(Debug)]
 pub(super) enum WalDirectory {
-    /// The logs are in this directory.
+    /// The WAL files are in this directory.
     At(PathBuf),
     /// Unknown, for this reason.
     Unknown(String),
 }
 
-/// Finds the directory of the logs of the database in `directory`; its OPTIONS file has `recorded`.
+/// Finds the directory of the WAL files of a database, whose OPTIONS file has `recorded`.
 pub(super) fn locate(fs: &dyn FileSystem, directory: &Path, recorded: &str) -> WalDirectory {
     let recorded = PathBuf::from(recorded);
     if !fs.exists(&file_name::current(directory)).unwrap_or(false) {
@@ -94,7 +94,7 @@ pub(super) fn locate(fs: &dyn FileSystem, directory: &Path, recorded: &str) -> W
 
 /// Returns the new location of the recorded directory if the database was moved with it.
 ///
-/// It is the longest suffix of its path that exists below `directory` and contains logs.
+/// It is the longest suffix of its path that exists below `directory` and contains WAL files.
 fn below(fs: &dyn FileSystem, directory: &Path, recorded: &Path) -> Option<PathBuf> {
     let names: Vec<_> = recorded
         .components()
@@ -110,7 +110,7 @@ fn below(fs: &dyn FileSystem, directory: &Path, recorded: &Path) -> Option<PathB
     })
 }
 
-/// The logs in a directory, with their numbers and paths.
+/// The WAL files in a directory, with their numbers and paths.
 fn logs(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -123,16 +123,17 @@ fn logs(
     })
 }
 
-/// Whether a directory contains nonempty logs with numbers from `oldest` on.
+/// Whether a directory contains nonempty WAL files with numbers from `oldest` on.
 fn holds_logs(fs: &dyn FileSystem, directory: &Path, oldest: FileNumber) -> bool {
     let has_bytes = |path: &Path| fs.metadata(path).is_ok_and(|metadata| metadata.len > 0);
     logs(fs, directory).any(|(log, path)| log >= oldest && has_bytes(&path))
 }
 
-/// The beginnings of the newest LOG files of a database.
+/// The beginnings of the newest info log (LOG) files of a database.
 struct InfoLogs(Vec<String>);
 
 impl InfoLogs {
+    /// Reads the beginnings of the newest LOG files; files that cannot be read are left out.
     fn read(fs: &dyn FileSystem, directory: &Path) -> Self {
         let entries = fs.list(directory).unwrap_or_default();
         let mut logs: Vec<&str> = entries
@@ -166,6 +167,7 @@ impl InfoLogs {
     }
 }
 
+/// Reads the first `SUMMARY_BYTES` bytes of a LOG file; `None` if it cannot be read.
 fn beginning(fs: &dyn FileSystem, path: &Path) -> Option<String> {
     let options = OpenOptions {
         purpose: Purpose::Open,
@@ -205,7 +207,7 @@ fn is_other_database(fs: &dyn FileSystem, home: &Path, directory: &Path) -> bool
         && (home != directory && identity(home) != identity(directory))
 }
 
-/// The directory that the newest OPTIONS file of a database names for logs.
+/// The `wal_dir` in the newest OPTIONS file; `None` if it is unset or the database directory.
 fn recorded(fs: &dyn FileSystem, directory: &Path) -> Option<String> {
     let file = latest(fs, directory).ok()?;
     let bytes = fs.read_all(&file, OPTIONS_BYTES_MAX, Purpose::Open).ok()?;
@@ -220,7 +222,7 @@ fn recorded(fs: &dyn FileSystem, directory: &Path) -> Option<String> {
     (!path.is_empty() && Path::new(&path) != directory).then_some(path)
 }
 
-/// Checks for logs from `oldest` on in directories that the open does not read.
+/// Checks for WAL files with numbers from `oldest` on in directories that the open does not read.
 ///
 /// # Errors
 /// `InvalidArgument` if the directory that is read has none, but the directory of the database has
@@ -256,7 +258,7 @@ pub(crate) fn check_logs(
     )))
 }
 
-/// Checks that the logs are not in the directory of the database, if the options name another one.
+/// Checks that no WAL files are in the database's directory if the options name another one.
 ///
 /// The directory in the OPTIONS file is not checked: a restored database may keep its logs
 /// elsewhere.

@@ -53,6 +53,7 @@ pub(crate) fn stall_text(map: &PropertyMap) -> String {
     format!("Write Stall (count): {}\n", pairs.join(", "))
 }
 
+/// Returns the write stalls of a column family by cause (`rocksdb.cf-write-stall-stats`).
 pub(crate) fn stall_map(totals: &ColumnFamilyTotals) -> PropertyMap {
     let causes = [
         ("memtable-limit", totals.memtable_limit),
@@ -77,6 +78,7 @@ pub(crate) fn stall_map(totals: &ColumnFamilyTotals) -> PropertyMap {
     map
 }
 
+/// Returns the write stalls of the database by cause (`rocksdb.db-write-stall-stats`).
 pub(crate) fn database_stall_map(commit: &CommitPipeline) -> PropertyMap {
     let stops = commit.counters.totals(0, 0).memory_stops;
     PropertyMap::from([(
@@ -85,6 +87,7 @@ pub(crate) fn database_stall_map(commit: &CommitPipeline) -> PropertyMap {
     )])
 }
 
+/// Returns the statistics of a column family (`rocksdb.cfstats`).
 fn family_map(family: &ColumnFamilyData) -> PropertyMap {
     let totals = family.counters.totals();
     let mut map = stall_map(&totals);
@@ -96,6 +99,7 @@ fn family_map(family: &ColumnFamilyData) -> PropertyMap {
     map
 }
 
+/// Returns the statistics of the database (`rocksdb.dbstats`).
 fn database_map(commit: &CommitPipeline) -> PropertyMap {
     let keys = commit
         .visibility
@@ -128,6 +132,7 @@ fn database_map(commit: &CommitPipeline) -> PropertyMap {
     map
 }
 
+/// Returns the block cache statistics by role; `None` without a block cache.
 fn cache_map(commit: &CommitPipeline, family: &ColumnFamilyData) -> Option<PropertyMap> {
     let cache = family.tables.context().cache.as_ref()?;
     let begun = commit.context.clock.now();
@@ -214,6 +219,7 @@ pub(super) fn aggregate(
     Ok(Some(sum))
 }
 
+/// Returns the aggregated table properties by name.
 fn table_map(sum: &TableProperties) -> PropertyMap {
     let figures = AGGREGATED.iter();
     figures

@@ -117,6 +117,7 @@ pub(crate) fn property_value(
     Ok(number.map(|number| number.to_string()))
 }
 
+/// Returns a numeric property by its name without the prefix; `None` if it is unknown.
 fn numeric_property(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
@@ -312,6 +313,7 @@ fn compression_ratio(version: &Version, level: &str) -> Option<String> {
     })
 }
 
+/// Returns the total size of the tables at a temperature, in bytes.
 fn bytes_at_temperature(version: &Version, temperature: &str) -> Option<String> {
     let temperature: u64 = temperature.parse().ok()?;
     let files = version.files();
@@ -319,12 +321,14 @@ fn bytes_at_temperature(version: &Version, temperature: &str) -> Option<String> 
     Some(at.map(|(_, file)| file.bytes).sum::<u64>().to_string())
 }
 
+/// Returns the size of the blob files of `versions`, each counted once, in bytes.
 fn blob_bytes(versions: &[Arc<Version>]) -> u64 {
     let files = versions.iter().flat_map(|version| &version.blob_files);
     let bytes: BTreeMap<_, _> = files.map(|(number, file)| (number, file.bytes)).collect();
     bytes.values().sum()
 }
 
+/// Returns the text of `rocksdb.blob-stats`.
 fn blob_text(version: &Version) -> String {
     let files = version.blob_files.values();
     let bytes: u64 = files.clone().map(|file| file.bytes).sum();
@@ -395,14 +399,17 @@ fn blocks_by_role(cache: &Cache<CachedBlock>) -> [(CacheRole, u64, u64); CACHE_R
     roles
 }
 
+/// Returns a name for a cache that is unique on this host.
 fn cache_id(cache: &Cache<CachedBlock>) -> String {
     format!("BlockCache@{:#x}#{}", cache.address(), std::process::id())
 }
 
+/// Returns `part` of `whole` in percent.
 fn percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole.max(1) as f64
 }
 
+/// Returns the block cache statistics by role as text; `None` without a block cache.
 fn cache_text(commit: &CommitPipeline, family: &ColumnFamilyData) -> Option<String> {
     let cache = family.tables.context().cache.as_ref()?;
     let begun = commit.context.clock.now();
@@ -512,6 +519,7 @@ fn cuckoo_residency(version: &Version) -> String {
     text
 }
 
+/// Returns the text of `rocksdb.levelstats`.
 fn level_stats(version: &Version) -> String {
     let mut text = String::from("Level Files Size(MB)\n--------------------\n");
     for (number, level) in version.levels.iter().enumerate() {
@@ -525,6 +533,7 @@ fn level_stats(version: &Version) -> String {
     text
 }
 
+/// Returns the text of `rocksdb.sstables`.
 fn tables(version: &Version) -> String {
     let mut text = String::new();
     for (number, level) in version.levels.iter().enumerate() {

@@ -23,15 +23,18 @@ const GIB: f64 = (1_u64 << 30) as f64;
 const COLUMNS: &str = "    Files   Size     Score Read(GB)  Rn(GB) Rnp1(GB) Write(GB) WPreComp(GB) Wnew(GB) Moved(GB) W-Amp \
                        Rd(MB/s) Wr(MB/s) Comp(sec) CompMergeCPU(sec) Comp(cnt) Avg(sec) KeyIn KeyDrop Rblob(GB) Wblob(GB)\n";
 
+/// Converts bytes to GiB.
 fn gib(bytes: u64) -> f64 {
     bytes as f64 / GIB
 }
 
+/// Returns the throughput in MiB a second.
 fn mib_a_second(bytes: u64, time: Duration) -> f64 {
     // Avoids a division by zero for an empty interval.
     bytes as f64 / MIB / (time.as_secs_f64() + 1e-6)
 }
 
+/// Returns `part` divided by `whole`; 0 if `whole` is 0.
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         return 0.0;
@@ -136,6 +139,7 @@ impl Row {
         ]
     }
 
+    /// Appends the row of the compaction statistics.
     fn write(&self, text: &mut String) {
         let jobs = &self.jobs;
         let seconds = jobs.elapsed.as_secs_f64();
@@ -174,6 +178,7 @@ impl Row {
     }
 }
 
+/// Appends the heading and the column names of a table of compaction statistics.
 fn header(text: &mut String, family: &str, first_column: &str) {
     let line = format!("{first_column}{COLUMNS}");
     let _ = writeln!(text, "\n** Compaction Stats [{family}] **");
@@ -181,6 +186,7 @@ fn header(text: &mut String, family: &str, first_column: &str) {
     let _ = writeln!(text, "{}", "-".repeat(line.len()));
 }
 
+/// Returns the number of files of a level that are being compacted.
 fn busy(version: &Version, level: usize) -> usize {
     let files = &version.levels[level].files;
     files
@@ -241,6 +247,7 @@ pub(crate) fn level_figures(
         .collect()
 }
 
+/// Appends the compaction statistics by level.
 fn levels(text: &mut String, family: &ColumnFamilyData, since: &SinceLast<ColumnFamilyTotals>) {
     let (now, then) = (&since.now, &since.then);
     header(text, &family.name, "Level");
@@ -263,6 +270,7 @@ fn levels(text: &mut String, family: &ColumnFamilyData, since: &SinceLast<Column
     .write(text);
 }
 
+/// Appends the compaction statistics by priority: compactions as low, flushes as high.
 fn priorities(text: &mut String, family: &str, totals: &ColumnFamilyTotals) {
     header(text, family, "Priority");
     for (name, jobs) in [("Low", totals.compactions), ("High", totals.flushes)] {
@@ -281,6 +289,7 @@ fn priorities(text: &mut String, family: &str, totals: &ColumnFamilyTotals) {
     }
 }
 
+/// Appends the number and sizes of blob files.
 fn blob_files(text: &mut String, version: &Version) {
     let files = version.blob_files.values();
     let bytes: u64 = files.clone().map(|file| file.bytes).sum();
@@ -295,6 +304,7 @@ fn blob_files(text: &mut String, version: &Version) {
     );
 }
 
+/// Appends the uptime and the length of the interval in seconds.
 fn uptime<T>(text: &mut String, since: &SinceLast<T>) {
     let _ = writeln!(
         text,
@@ -304,6 +314,7 @@ fn uptime<T>(text: &mut String, since: &SinceLast<T>) {
     );
 }
 
+/// Appends the bytes and rates of compactions.
 fn compactions(text: &mut String, name: &str, jobs: &JobTotals, time: Duration) {
     let _ = writeln!(
         text,
@@ -316,6 +327,7 @@ fn compactions(text: &mut String, name: &str, jobs: &JobTotals, time: Duration) 
     );
 }
 
+/// Appends the numbers of write stalls by cause.
 fn stall_counts(text: &mut String, since: &SinceLast<ColumnFamilyTotals>) {
     let all = |totals: &ColumnFamilyTotals| {
         let mut sum = StallTotals::default();

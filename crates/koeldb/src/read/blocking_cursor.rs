@@ -45,6 +45,7 @@ impl<C: Cursor<Suspend = ScanSuspended>> BlockingCursor<C> {
         }
     }
 
+    /// Runs a call of the inner cursor; if it suspends, waits for its blocks and repeats it.
     #[inline]
     fn run_call(
         &mut self,

@@ -125,6 +125,7 @@ impl DbCursor {
         }
     }
 
+    /// Runs one operation of the scan; `true` if the cursor has an entry afterwards.
     #[inline]
     fn try_step(
         &mut self,
@@ -251,6 +252,7 @@ impl DbCursor {
         Ok(())
     }
 
+    /// Rebuilds the scan without prefix filtering, at the current key.
     #[cold]
     fn leave_prefix(&mut self) -> Result<()> {
         let Some(key) = self.key().map(<[u8]>::to_vec) else {
@@ -268,6 +270,7 @@ impl DbCursor {
         })
     }
 
+    /// Runs a seek on a scan built for `prefix_use`; counts it in the statistics.
     fn seek_step(
         &mut self,
         prefix_use: PrefixUse,
@@ -510,10 +513,12 @@ impl DbCursor {
         scan.flatten()
     }
 
+    /// Whether iteration stays within the prefix of the seek key (`prefix_same_as_start`).
     pub(super) fn stays_in_prefixes(&self) -> bool {
         self.options.prefix_same_as_start
     }
 
+    /// Compares user keys in the order of the column family.
     pub(super) fn compare_keys(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
         self.family.data().order.compare(a, b)
     }
@@ -529,6 +534,7 @@ impl DbCursor {
         Ok(())
     }
 
+    /// Pins the latest super-version, or that of the snapshot; the cursor loses its position.
     fn repin(&mut self) -> Result<()> {
         self.end_scan();
         self.failure = None;
@@ -589,6 +595,7 @@ fn pin(family: &OpenColumnFamily, options: &ReadOptions) -> Result<(Arc<Hand>, S
     })
 }
 
+/// Returns the error of a prefix range with a comparator that scatters prefixes.
 fn no_prefix_range(comparator: &str) -> Error {
     Error::not_supported(format!(
         "comparator {comparator} does not keep keys with one prefix together"

@@ -71,6 +71,7 @@ impl Reads {
         Ok(found)
     }
 
+    /// Searches the memtables and cached blocks; suspends the lookup at the first missing block.
     fn begin_get(
         &self,
         family: &ColumnFamilyData,
@@ -99,6 +100,7 @@ impl Reads {
         })
     }
 
+    /// Polls a suspended lookup.
     fn poll_get(
         &self,
         get: &mut SuspendedGet,

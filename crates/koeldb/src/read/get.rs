@@ -205,6 +205,7 @@ impl Reads {
         outcome
     }
 
+    /// Records a get in the statistics: keys, bytes and elapsed time.
     #[cold]
     pub(super) fn record_get(&self, found: Option<&PinnedSlice>, begun: std::time::Duration) {
         self.context.count(Ticker::NumberKeysRead, 1);
@@ -300,6 +301,7 @@ pub(crate) fn search_memtables(
     Ok(())
 }
 
+/// Counts the memtable hits and misses of a batch of lookups.
 #[cold]
 fn count_memtable_search(statistics: &Statistics, lookups: &[Lookup]) {
     let hits = lookups.iter().filter(|lookup| lookup.is_settled()).count();
@@ -340,6 +342,7 @@ pub(crate) fn search_memtables_batch(
     }
 }
 
+/// Returns the `Incomplete` error of a read that needs tables but excludes I/O.
 #[cold]
 fn needs_io() -> Error {
     Error::with_kind(

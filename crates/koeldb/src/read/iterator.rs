@@ -26,6 +26,7 @@ pub enum Direction {
     Reverse,
 }
 
+/// The state of one end of the iterator.
 #[derive(Clone, Debug)]
 enum Side {
     /// No cursor yet: the iterator was not used. Has the start key.
@@ -118,6 +119,7 @@ impl DbIterator {
         Some(Err(error))
     }
 
+    /// Returns the next entry from the front; ends at the position of the back.
     fn step_front(&mut self) -> Option<Result<(PinnedSlice, PinnedSlice)>> {
         if self.reversed && matches!(self.front_side, Side::Fresh(_)) {
             match self.opposite_end() {
@@ -155,6 +157,7 @@ impl DbIterator {
         Some(Ok(entry))
     }
 
+    /// Returns the next entry from the back; ends at the position of the front.
     fn step_back(&mut self) -> Option<Result<(PinnedSlice, PinnedSlice)>> {
         if matches!(self.back_side, Side::Done) {
             return None;

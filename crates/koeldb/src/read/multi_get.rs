@@ -122,6 +122,7 @@ impl PinnedSlices {
         (lookups, fail)
     }
 
+    /// Resets the results to `count` keys without values.
     fn begin(&mut self, count: usize) {
         self.answers.clear();
         self.answers.resize_with(count, || Ok(None));
@@ -180,6 +181,7 @@ impl PinnedSlices {
     }
 }
 
+/// Borrows the value of a result.
 #[inline]
 fn borrow(answer: &Result<Option<PinnedSlice>>) -> Result<Option<&[u8]>> {
     match answer {
@@ -227,7 +229,7 @@ impl IntoIterator for PinnedSlices {
     }
 }
 
-/// A batch that waits for its device reads; the function receives errors.
+/// The visitor of a batch with blocking reads; the function receives each failed key's error.
 struct InPlace<F>(F);
 
 impl<F: FnMut(usize, Error)> BatchVisitor<BlockingSource> for InPlace<F> {
@@ -236,6 +238,7 @@ impl<F: FnMut(usize, Error)> BatchVisitor<BlockingSource> for InPlace<F> {
     }
 }
 
+/// Returns the `Aborted` error of a key beyond `value_size_soft_limit`.
 #[cold]
 pub(super) fn too_much(limit: u64) -> Error {
     Error::with_kind(
@@ -344,6 +347,7 @@ impl Reads {
         }
     }
 
+    /// Records a multi-get in the statistics.
     #[cold]
     pub(super) fn record_multi_get(&self, key_count: usize, value_bytes: u64, begun: Duration) {
         self.context.count(Ticker::NumberMultigetCalls, 1);

@@ -38,6 +38,7 @@ pub struct MultiGetStream {
     begun: Option<Duration>,
 }
 
+/// The progress of the stream.
 enum StreamState {
     /// The keys, before the lookups start.
     Fresh(Vec<Vec<u8>>),
@@ -115,6 +116,7 @@ impl MultiGetStream {
         poll_fn(|context| self.poll(context))
     }
 
+    /// Polls for the next result; starts the lookups on the first call.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Item>> {
         loop {
             if let Some(item) = self.ready.pop_front() {

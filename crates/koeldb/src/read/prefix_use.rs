@@ -75,6 +75,7 @@ impl PrefixUse {
     }
 }
 
+/// Returns the opposite direction.
 const fn opposite(direction: Direction) -> Direction {
     match direction {
         Direction::Forward => Direction::Backward,

@@ -55,11 +55,12 @@ pub(crate) struct ScanContext<'h> {
     /// The number of entries that one movement may skip.
     pub(crate) skippable_max: u64,
     pub(crate) statistics: Option<&'h Statistics>,
-    /// The ranges without keys; `None` if the scan does not see all entries.
+    /// The known ranges of deleted keys; `None` if the scan does not see all entries.
     pub(crate) deleted_ranges: Option<&'h DeletedRanges>,
 }
 
 impl ScanContext<'_> {
+    /// Counts a reseek over hidden entries.
     #[cold]
     fn count_reseek(&self) {
         if let Some(statistics) = &self.statistics {
@@ -79,7 +80,7 @@ pub(crate) struct Scan<'h, C> {
     /// The value of the entry, if the scan owns it.
     value: Vec<u8>,
     target: Vec<u8>,
-    /// The entries hidden by range tombstones since the last attempt to seek behind one.
+    /// The entries hidden by range tombstones since the last attempt to seek past one.
     hidden_steps: u32,
     /// The deleted keys of this movement.
     deleted_run: DeletedRun,
@@ -89,9 +90,10 @@ pub(crate) struct Scan<'h, C> {
     limits: Arc<ScanLimits>,
 }
 
-/// The hidden entries that a scan steps over before it seeks behind the tombstone.
+/// The hidden entries that a scan steps over before it seeks past the tombstone.
 const HIDDEN_STEPS: u32 = 4;
 
+/// The result of a movement of a scan, which may suspend for device reads.
 type Step<C> = Result<(), Fault<<C as Cursor>::Suspend>>;
 
 impl<'h, C: RunsCursor> Scan<'h, C> {
@@ -119,6 +121,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         scan
     }
 
+    /// Sets the bounds of the scan; it loses its position.
     pub(crate) fn set_bounds(&mut self, bounds: KeyBounds) {
         self.bounds = bounds;
         self.at = Position::Nowhere;
@@ -157,6 +160,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
     }
 
+    /// Returns the value, pinned in its block or memtable if possible, else copied.
     pub(crate) fn pinned_value(&self) -> PinnedSlice {
         match self.at {
             Position::Inner => self.inner.pinned_value(),
@@ -164,6 +168,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
     }
 
+    /// Sets the prefix of iteration to that of a sought key; `None` for none yet.
     fn start_prefix(&mut self, key: Option<&[u8]>) {
         let Some(extractor) = &self.view.prefix_extractor else {
             return;
@@ -172,6 +177,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         self.limit();
     }
 
+    /// Whether `key` is outside the prefix of iteration.
     #[inline]
     fn leaves_prefix(&self, key: &[u8]) -> bool {
         match (&self.prefix, &self.view.prefix_extractor) {
@@ -236,6 +242,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(())
     }
 
+    /// Moves to the first visible entry at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Step<C> {
         self.at = Position::Nowhere;
         self.start_prefix(Some(key));
@@ -248,6 +255,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         self.find_visible_forward(false)
     }
 
+    /// Moves to the last visible entry.
     pub(crate) fn seek_to_last(&mut self) -> Step<C> {
         self.at = Position::Nowhere;
         self.start_prefix(None);
@@ -257,6 +265,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(())
     }
 
+    /// Moves to the last visible entry at or before `key`.
     pub(crate) fn seek_for_prev(&mut self, key: &[u8]) -> Step<C> {
         self.at = Position::Nowhere;
         self.start_prefix(Some(key));
@@ -269,6 +278,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         self.find_visible_backward()
     }
 
+    /// Moves to the next visible entry.
     #[inline]
     pub(crate) fn next(&mut self) -> Step<C> {
         match self.at {
@@ -287,6 +297,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         self.find_visible_forward(true)
     }
 
+    /// Moves to the previous visible entry.
     pub(crate) fn prev(&mut self) -> Step<C> {
         match self.at {
             Position::Nowhere => return Ok(()),
@@ -410,8 +421,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(())
     }
 
-    /// Advances from an entry that is not shown, behind the range tombstone that hides it if there
-    /// is one.
+    /// Advances past an invisible entry, or past the whole range tombstone that hides it.
     #[cold]
     #[inline(never)]
     fn pass_hidden(&mut self) -> Step<C> {
@@ -422,7 +432,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         self.inner.next()
     }
 
-    /// Seeks behind the range tombstone that hides the current entry, in the run of the entry.
+    /// Seeks past the range tombstone that hides the current entry, in the run of the entry.
     ///
     /// Returns `false` if it has not moved: a few hidden entries are cheaper to step over, and only
     /// the tombstones of newer runs hide all entries of their ranges.
@@ -521,7 +531,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(())
     }
 
-    /// Moves back to the last visible entry, and counts the deleted keys behind it.
+    /// Moves back to the last visible entry, and counts the deleted keys after it.
     fn walk_backward(&mut self, deleted: &mut u32) -> Step<C> {
         let mut skipped = 0;
         while self.inner.valid() {
@@ -679,6 +689,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
     }
 }
 
+/// Returns the `Incomplete` error of a scan that exceeds `max_skippable_internal_keys`.
 #[cold]
 fn too_many_skipped() -> Error {
     Error::with_kind(

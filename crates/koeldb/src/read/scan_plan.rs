@@ -1,4 +1,4 @@
-//! The plan of a cursor's scan: the runs that it merges, and what it takes from the options.
+//! The plan of the scan of a cursor: the runs that it merges, and the settings from the options.
 
 use std::sync::Arc;
 

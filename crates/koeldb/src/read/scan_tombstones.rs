@@ -13,7 +13,7 @@ struct OfRun {
     older: usize,
 }
 
-/// The newest visible tombstone over the keys of a range.
+/// A cached answer: the newest visible tombstone, and the keys for which it is the newest.
 struct Known {
     seqno: SeqNo,
     range: CoveredRange,
@@ -23,13 +23,13 @@ struct Known {
 pub(crate) struct ScanTombstones {
     order: KeyOrder,
     snapshot: SeqNo,
-    /// From the newest run on; those without tombstones are left out.
+    /// The tombstones of each run that has any, newest run first.
     runs: Vec<OfRun>,
     /// The newest sequence number of all tombstones; 0 if there are none.
     seqno_max: SeqNo,
-    /// Boxed, because scans are moved while they are created.
+    /// The last answer; boxed, because scans are moved while they are created.
     known: Option<Box<Known>>,
-    /// Whether runs may be sought to other keys than those of the scan.
+    /// Whether the scan may seek single runs past range tombstones.
     may_seek: bool,
 }
 
@@ -54,7 +54,7 @@ impl ScanTombstones {
         }
     }
 
-    /// Keeps the scan from seeking behind tombstones, in cursors that filter by prefix.
+    /// Keeps the scan from seeking past tombstones, in cursors that filter by prefix.
     pub(crate) fn never_seek(&mut self) {
         self.may_seek = false;
     }
@@ -91,7 +91,7 @@ impl ScanTombstones {
         known.seqno
     }
 
-    /// Writes the position behind the tombstones of a newer run over `user_key` into `target`.
+    /// Writes the position past the tombstones of a newer run over `user_key` into `target`.
     ///
     /// All entries of `run` up to there are hidden. Going backward the position is the one before
     /// them. Returns `false` if no tombstone of a newer run covers the key.

@@ -24,8 +24,9 @@ use koeldb_base::{Error, ErrorKind, PinnedSlice, Result};
 use super::iterator::DbIterator;
 use crate::env::Pool;
 
-/// The number of entries of the first chunk; each further chunk is twice as large, up to a maximum.
+/// The number of entries of the first chunk; each further one is twice as large, up to a maximum.
 const FIRST_CHUNK: usize = 16;
+/// The maximum number of entries of a chunk.
 const LAST_CHUNK: usize = 256;
 
 /// The size in bytes at which a chunk of large entries ends.
@@ -107,6 +108,7 @@ struct PendingChunk {
     is_abandoned: bool,
 }
 
+/// A chunk of entries that a job has read.
 struct Chunk {
     items: VecDeque<Item>,
     /// The iterator after the chunk; `None` at the end of the range.
@@ -158,6 +160,7 @@ impl DbStream {
         })
     }
 
+    /// Polls for the next entry; submits a job for the next chunk if none is ready.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Item>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
@@ -205,6 +208,7 @@ impl DbStream {
     }
 }
 
+/// Returns the error of a panic in a comparator, merge operator or other plug-in.
 #[cold]
 fn panicked() -> Error {
     Error::with_kind(ErrorKind::Aborted, "a plug-in panicked during a scan")
@@ -236,6 +240,7 @@ fn make_chunk(pending: &Mutex<PendingChunk>, mut iterator: Box<DbIterator>, coun
     }
 }
 
+/// Delivers a chunk and wakes the task; drops it if the stream was dropped.
 fn deliver(pending: &Mutex<PendingChunk>, chunk: Chunk) {
     let mut state = lock(pending);
     if state.is_abandoned {

@@ -66,6 +66,7 @@ impl<'c> SearchContext<'c> {
         self.reads.async_reads.clock().now()
     }
 
+    /// Searches the tables for a lookup, up to `runs_end`.
     fn search(&self, lookup: &mut Lookup, source: &mut ProbeSource) -> Result<(), Fault<NeedId>> {
         let runs = self.super_version.runs_above()..self.runs_end;
         let tables = &self.super_version.tables;
@@ -333,6 +334,7 @@ impl<D: ReadDriver> SuspendedLookups<D> {
 }
 
 impl<D: ReadDriver> Pending<D> {
+    /// Adds a lookup that waits for a block.
     fn suspend(&mut self, index: usize, need: NeedId, rounds: u64) {
         self.waiting.push(SuspendedLookup {
             index,
@@ -520,6 +522,7 @@ impl<D: ReadDriver, F: FnMut(usize, Error)> BatchVisitor<ProbeSource> for Window
     }
 }
 
+/// Returns the `TimedOut` error of a read past its deadline.
 #[cold]
 pub(super) fn deadline_passed() -> Error {
     Error::with_kind(

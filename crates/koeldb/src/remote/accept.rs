@@ -48,6 +48,7 @@ pub(crate) struct RemoteJob<'a> {
     pub(crate) directory: &'a Path,
 }
 
+/// Returns the `Corruption` error of a result that is rejected.
 fn refused(what: impl std::fmt::Display) -> Error {
     Error::corruption(format!("remote compaction: {what}"))
 }
@@ -105,6 +106,7 @@ impl RemoteJob<'_> {
         Ok(AcceptedJob { tables, result })
     }
 
+    /// Verifies one output table: bounds, size, checksums, identity and entries.
     fn accept_table(
         &self,
         output: &OutputTable,

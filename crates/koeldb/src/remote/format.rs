@@ -18,6 +18,7 @@ use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_table::TableProperties;
 
+use crate::hex::{hex, unhex};
 use crate::options::grammar;
 
 /// The only version of both messages.
@@ -113,6 +114,7 @@ const CODES: [(u8, ErrorKind); 14] = [
     (15, ErrorKind::ColumnFamilyDropped),
 ];
 
+/// A function that returns one number of the table properties.
 type NumberOf = fn(&TableProperties) -> u64;
 
 /// The numbers of table properties by their names in messages.
@@ -167,6 +169,7 @@ const PROPERTY_NUMBERS: [(&str, NumberOf); 32] = [
     }),
 ];
 
+/// A function that returns one text of the table properties.
 type TextOf = fn(&TableProperties) -> &[u8];
 
 /// The texts of table properties by their names in messages.
@@ -192,20 +195,24 @@ const PROPERTY_TEXTS: [(&str, TextOf); 12] = [
 struct Writer(String);
 
 impl Writer {
+    /// Appends the field `name=value;`.
     fn put(&mut self, name: &str, value: impl Display) -> &mut Self {
         // Writing to a string cannot fail.
         let _ = write!(self.0, "{name}={value};");
         self
     }
 
+    /// Appends a string field, as upper-case hexadecimal digits.
     fn bytes(&mut self, name: &str, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.put(name, hex(bytes.as_ref()))
     }
 
+    /// Appends a nested record, in braces.
     fn record(&mut self, name: &str, record: &Writer) -> &mut Self {
         self.put(name, format_args!("{{{}}}", record.0))
     }
 
+    /// Appends a list field, with braces around elements with ':' and around nested lists.
     fn list(&mut self, name: &str, elements: impl IntoIterator<Item = String>) -> &mut Self {
         let in_braces = |element: String| match element.contains(':') {
             true => format!("{{{element}}}"),
@@ -220,6 +227,7 @@ impl Writer {
         }
     }
 
+    /// Returns the message: the version (fixed32), then the fields.
     fn message(&self) -> Vec<u8> {
         let mut message = VERSION.to_le_bytes().to_vec();
         message.extend_from_slice(self.0.as_bytes());
@@ -231,6 +239,7 @@ impl Writer {
 struct Fields<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Fields<'a> {
+    /// Parses a message into its fields; checks its length and version.
     fn of_message(message: &'a [u8]) -> Result<Self> {
         let text = match message.split_first_chunk() {
             Some((version, text)) if !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX => {
@@ -249,15 +258,18 @@ impl<'a> Fields<'a> {
         Self::of_record(text)
     }
 
+    /// Parses the fields of a record without its outer braces.
     fn of_record(text: &'a str) -> Result<Self> {
         Ok(Fields(grammar::pairs(text)?))
     }
 
+    /// Returns the text of the first field with this name; `None` if it is missing.
     fn get(&self, name: &str) -> Option<&'a str> {
         let found = self.0.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| *value)
     }
 
+    /// Parses a number or boolean; a missing field has the default.
     fn parse<T: FromStr + Default>(&self, name: &str) -> Result<T> {
         match self.get(name) {
             Some(value) => value.parse().map_err(|_| refused(name, value)),
@@ -265,54 +277,48 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Decodes a string field from hexadecimal digits; a missing field is empty.
     fn bytes(&self, name: &str) -> Result<Vec<u8>> {
         self.get(name)
-            .map_or(Ok(Vec::new()), |text| unhex(name, text))
+            .map_or(Ok(Vec::new()), |text| decoded(name, text))
     }
 
+    /// Decodes a string field in UTF-8; a missing field is empty.
     fn text(&self, name: &str) -> Result<String> {
         utf8(name, self.bytes(name)?)
     }
 
+    /// Parses a nested record; a missing field has no fields.
     fn record(&self, name: &str) -> Result<Fields<'a>> {
         Self::of_record(self.get(name).unwrap_or_default())
     }
 
+    /// Splits a list field into the texts of its elements; a missing field is empty.
     fn list(&self, name: &str) -> Result<Vec<&'a str>> {
         let text = self.get(name).unwrap_or_default();
         // One pair of braces belongs to the list, unless it is that of its only element.
         Ok(grammar::elements(name, grammar::strip_outer_braces(text))?)
     }
 
+    /// Parses a list of numbers; a missing field is empty.
     fn numbers(&self, name: &str) -> Result<Vec<u64>> {
         let parse = |text: &str| text.parse().map_err(|_| refused(name, text));
         self.list(name)?.into_iter().map(parse).collect()
     }
 }
 
+/// Returns the `Corruption` error of a field with an invalid value.
 fn refused(name: &str, value: &str) -> Error {
     let value: String = value.chars().take(40).collect();
     Error::corruption(format!("remote compaction: {name} cannot be {value:?}"))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _ = write!(text, "{byte:02X}");
-    }
-    text
+/// Decodes the hexadecimal digits of field `name`.
+fn decoded(name: &str, text: &str) -> Result<Vec<u8>> {
+    unhex(text).ok_or_else(|| refused(name, text))
 }
 
-fn unhex(name: &str, text: &str) -> Result<Vec<u8>> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let byte = |pair: &[u8]| match pair {
-        [high, low] => u8::try_from(digit(high)? << 4 | digit(low)?).ok(),
-        _ => None,
-    };
-    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
-    bytes.ok_or_else(|| refused(name, text))
-}
-
+/// Decodes the bytes of field `name` as UTF-8.
 fn utf8(name: &str, bytes: Vec<u8>) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| refused(name, "a text that is not UTF-8"))
 }
@@ -333,6 +339,7 @@ pub(crate) fn table_number(name: &str) -> Result<FileNumber> {
 }
 
 impl JobInput {
+    /// Encodes the message (RocksDB: `CompactionServiceInput::Write`).
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         let (begin, end) = (self.begin.as_deref(), self.end.as_deref());
@@ -353,13 +360,14 @@ impl JobInput {
         writer.message()
     }
 
+    /// Decodes the message (RocksDB: `CompactionServiceInput::Read`).
     pub(crate) fn decode(message: &[u8]) -> Result<Self> {
         let fields = Fields::of_message(message)?;
         let bound = |has: &str, name: &str| {
             let key = fields.bytes(name)?;
             Ok::<_, Error>(fields.parse::<bool>(has)?.then_some(key))
         };
-        let name = |text: &str| utf8("input_files", unhex("input_files", text)?);
+        let name = |text: &str| utf8("input_files", decoded("input_files", text)?);
         let files = fields.list("input_files")?;
         Ok(JobInput {
             family: fields.text("cf_name")?,
@@ -375,6 +383,7 @@ impl JobInput {
 }
 
 impl OutputTable {
+    /// Encodes the record of the table (RocksDB: `CompactionServiceOutputFile`).
     fn write(&self) -> Writer {
         let mut properties = Writer::default();
         for (name, number) in PROPERTY_NUMBERS {
@@ -405,6 +414,7 @@ impl OutputTable {
         writer
     }
 
+    /// Decodes the record of a table; its properties are checked but not kept.
     fn read(text: &str) -> Result<Self> {
         let fields = Fields::of_record(text)?;
         let unique_id = fields.numbers("unique_id")?;
@@ -442,7 +452,7 @@ impl OutputTable {
 }
 
 impl JobFigures {
-    /// The figures of the job, and those of its output level.
+    /// Encodes the figures of the job (`stats`) and of its level (`output_level_stats`).
     fn write(&self) -> (Writer, Writer) {
         let (mut job, mut level) = (Writer::default(), Writer::default());
         job.put("elapsed_micros", self.elapsed_micros)
@@ -483,6 +493,7 @@ impl JobFigures {
         (job, level)
     }
 
+    /// Decodes the figures from the fields `stats` and `internal_stats` of a result.
     fn read(result: &Fields<'_>) -> Result<Self> {
         let job = result.record("stats")?;
         let level = result
@@ -505,6 +516,7 @@ impl JobFigures {
 }
 
 impl JobResult {
+    /// Encodes the message (RocksDB: `CompactionServiceResult::Write`).
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut status = Writer::default();
         let kind = self.error.as_ref().map(Error::kind);
@@ -536,6 +548,7 @@ impl JobResult {
         writer.message()
     }
 
+    /// Decodes the message (RocksDB: `CompactionServiceResult::Read`).
     pub(crate) fn decode(message: &[u8]) -> Result<Self> {
         let fields = Fields::of_message(message)?;
         let status = fields.record("status")?;

@@ -22,6 +22,7 @@ use crate::options::Options;
 
 const DEFAULT_FAMILY: &str = "default";
 
+/// A column family with the tables and logs that the repair found.
 struct RebuiltColumnFamily {
     name: String,
     order: KeyOrder,
@@ -32,7 +33,7 @@ struct RebuiltColumnFamily {
     log_number: FileNumber,
     /// The first log that the next open has to replay; `None` if there is none.
     replayed_from: Option<FileNumber>,
-    /// Whether the tables are those of the MANIFEST, which then knows best what logs are needed.
+    /// Whether the tables are those of the MANIFEST, whose log number then gives the needed logs.
     is_as_recorded: bool,
 }
 
@@ -102,6 +103,7 @@ impl RebuiltColumnFamilies {
         Ok(families)
     }
 
+    /// Adds a column family without tables.
     fn add(&mut self, id: u32, name: String, order: &KeyOrder) {
         let family = RebuiltColumnFamily {
             name,

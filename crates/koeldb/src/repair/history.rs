@@ -62,7 +62,7 @@ impl History {
         history
     }
 
-    /// Completes the description of a table by what the MANIFESTs record.
+    /// Completes the description of a table from its record in the MANIFESTs.
     ///
     /// An ingested table names no column family, and an imported one the family it was exported
     /// from.
@@ -82,6 +82,7 @@ impl History {
         }
     }
 
+    /// Applies a version edit to the history.
     fn take(&mut self, edit: &VersionEdit) {
         if let Some(id) = &edit.db_id {
             self.db_id = String::from_utf8(id.clone()).ok();

@@ -21,6 +21,7 @@ use crate::open::{insert_operations, refused_though_intact};
 use crate::write::sections::Sections;
 use crate::write::two_phase::{self, refused_undecided};
 
+/// A log and the sequence numbers of its entries.
 #[derive(Debug, Default)]
 struct Log {
     number: FileNumber,
@@ -30,7 +31,7 @@ struct Log {
     is_damaged: bool,
 }
 
-/// Sequence numbers, at least one: the first and the last one of each run, in ascending order.
+/// One or more sequence numbers, as ascending ranges: the first and the last number of each.
 #[derive(Debug)]
 struct Seqnos(Vec<(SeqNo, SeqNo)>);
 
@@ -48,6 +49,7 @@ impl Seqnos {
         behind > 0 && self.0[behind - 1].1 >= seqno
     }
 
+    /// Adds a sequence number; extends the last range if it follows that.
     fn add(&mut self, seqno: SeqNo) {
         if self.contain(seqno) {
             return;
@@ -72,9 +74,9 @@ pub(super) struct Logs {
 /// The logs that a column family needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct NeededLogs {
-    /// A log some of whose entries are needed.
+    /// A log of which only some entries are needed.
     pub(super) in_part: Option<FileNumber>,
-    /// The first log behind it, or of all, that is needed as a whole; `None` if no log is.
+    /// The first log, after `in_part` if set, that is needed as a whole; `None` if no log is.
     pub(super) whole_from: Option<FileNumber>,
 }
 

@@ -77,6 +77,7 @@ impl Merger<'_> {
         tables::each_seqno(self.fs, table, self.options, take)
     }
 
+    /// Writes the entries of `cursor` and the tombstones into new level-0 tables.
     fn write(
         &self,
         order: &KeyOrder,

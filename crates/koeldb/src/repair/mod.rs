@@ -136,6 +136,7 @@ fn names_of_ours(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
+/// Returns the kinds of the database files among `names`.
 fn kinds(names: &[String]) -> impl Iterator<Item = FileKind> {
     names.iter().filter_map(|name| file_name::parse(name))
 }

@@ -94,6 +94,7 @@ struct Extent {
 }
 
 impl Extent {
+    /// Returns the extent of a table.
     fn of(table: &FoundTable) -> Self {
         let file = &table.file;
         Extent {
@@ -104,19 +105,23 @@ impl Extent {
         }
     }
 
+    /// Whether the key ranges of the extents overlap.
     fn shares_keys(&self, other: &Extent, order: &KeyOrder) -> bool {
         order.compare(&self.first_key, &other.last_key).is_le()
             && order.compare(&other.first_key, &self.last_key).is_le()
     }
 
+    /// Whether all sequence numbers are below those of `other`.
     fn is_older(&self, other: &Extent) -> bool {
         self.last_seqno < other.first_seqno
     }
 
+    /// Whether the extents overlap in both keys and sequence numbers.
     fn interleaves(&self, other: &Extent, order: &KeyOrder) -> bool {
         !self.is_older(other) && !other.is_older(self) && self.shares_keys(other, order)
     }
 
+    /// Extends the extent to cover `other`.
     fn include(&mut self, other: Extent, order: &KeyOrder) {
         if order.compare(&other.first_key, &self.first_key).is_lt() {
             self.first_key = other.first_key;
@@ -129,8 +134,9 @@ impl Extent {
     }
 }
 
-/// Groups tables that share keys and whose sequence numbers interleave. What a group is merged into
-/// is tangled with no other group, either.
+/// Groups tables that share keys and whose sequence numbers interleave.
+///
+/// The merged table of a group interleaves with no other group, either.
 fn interleaving_groups(order: &KeyOrder, tables: Vec<FoundTable>) -> Vec<Vec<FoundTable>> {
     let mut done: Vec<(Extent, Vec<FoundTable>)> = Vec::new();
     for table in tables {

@@ -26,6 +26,7 @@ struct Staged {
 }
 
 impl Secondary {
+    /// Catches up with the primary: applies new version edits, then log records.
     pub(super) fn follow(
         &self,
         owners: &CommitPipeline,
@@ -189,6 +190,7 @@ impl Secondary {
         Ok(())
     }
 
+    /// Installs the staged state in all column families and publishes `seqno`.
     fn install(
         &self,
         owners: &CommitPipeline,

@@ -109,6 +109,7 @@ impl Links {
         Ok(())
     }
 
+    /// Links a table of the primary into the directory of the secondary.
     fn make(&self, number: FileNumber) -> Result<()> {
         let source = file_name::table(&self.primary, number);
         let target = file_name::table(&self.own, number);
@@ -122,6 +123,7 @@ impl Links {
         }
     }
 
+    /// Ends one use of a link; removes the link after the last one.
     fn release(&self, number: FileNumber) {
         let mut counts = lock(&self.counts);
         let Some(count) = counts.get_mut(&number) else {
@@ -136,6 +138,7 @@ impl Links {
         }
     }
 
+    /// Removes the link of a table.
     fn remove(&self, number: FileNumber) {
         let path = file_name::table(&self.own, number);
         if self.fs.remove_file(&path).is_err() {

@@ -212,6 +212,7 @@ impl LogTail {
         applied.and(damage.map_or(Ok(()), Err))
     }
 
+    /// Checks and applies one log record.
     fn apply_record(&mut self, record: &[u8], log: &mut Log<'_>) -> Result<()> {
         let (first, pieces) = two_phase::decode(record).map_err(refused_though_intact)?;
         // Checked before anything is applied, as in recovery.
@@ -248,6 +249,7 @@ struct Log<'f> {
 }
 
 impl Log<'_> {
+    /// Inserts operations into the memtables of the log's column families.
     fn apply<'r>(&mut self, records: &'r [u8], numbering: &mut Numbering<'r>) -> Result<()> {
         let (number, families) = (self.number, self.families);
         insert_operations(records, numbering, |cf, _| {

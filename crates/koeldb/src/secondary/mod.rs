@@ -85,6 +85,7 @@ struct Position {
 }
 
 impl State {
+    /// Returns the position in the MANIFEST and the logs.
     fn position(&self) -> Position {
         Position {
             manifest: self.tail.manifest_number(),

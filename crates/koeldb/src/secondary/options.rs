@@ -12,8 +12,10 @@ pub enum KeepTables {
     Auto,
     /// By hard links in the directory of the secondary.
     Links,
-    /// By open files alone, as RocksDB does; needs `max_open_files` -1. A primary that truncates files before it removes them
-    /// (RocksDB's `SstFileManager` with a delete rate) empties tables that are still being read.
+    /// By open files alone, as RocksDB does; needs `max_open_files` -1.
+    ///
+    /// A primary that truncates files before it removes them (RocksDB's `SstFileManager` with a
+    /// delete rate) empties tables that are still being read.
     Descriptors,
 }
 
@@ -64,8 +66,9 @@ impl SecondaryOptions {
         self
     }
 
-    /// Sets how often a catch-up begins again because the primary removed or overwrote a file
-    /// meanwhile. With 0, a record that is read while it is written can look like damage.
+    /// Sets the number of retries of a catch-up during which the primary removed or changed a file.
+    ///
+    /// With 0, a record that is read while it is written can look like damage.
     pub fn set_retries(&mut self, retries: u64) -> &mut Self {
         self.retries = retries;
         self

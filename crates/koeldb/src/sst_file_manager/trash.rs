@@ -20,7 +20,7 @@ use koeldb_fs::{Clock, FileSystem};
 use super::Shared;
 use crate::env::Env;
 
-/// The longest sleep before the job looks whether the manager still exists.
+/// The maximum sleep after which the deletion job checks whether the manager still exists.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// An obsolete file, with its environment and statistics.
@@ -41,6 +41,7 @@ pub(crate) enum Removal {
     MarkedTrash,
 }
 
+/// A file in the trash.
 struct TrashFile {
     fs: Arc<dyn FileSystem>,
     clock: Arc<dyn Clock>,
@@ -50,6 +51,7 @@ struct TrashFile {
     statistics: Option<Statistics>,
 }
 
+/// The queue of files to delete, under its lock.
 #[derive(Default)]
 struct TrashState {
     files: VecDeque<TrashFile>,
@@ -57,6 +59,7 @@ struct TrashState {
     has_job: bool,
 }
 
+/// The trash: obsolete files that are deleted at a limited rate.
 pub(super) struct Trash {
     rate: AtomicU64,
     /// The ratio, as the bits of an `f64`.
@@ -77,6 +80,7 @@ impl Trash {
         }
     }
 
+    /// Returns the deletion rate in bytes a second; 0 for no limit.
     pub(super) fn rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
     }
@@ -85,6 +89,7 @@ impl Trash {
         self.rate.store(bytes, Ordering::Relaxed);
     }
 
+    /// Returns the maximum ratio of trash to tables.
     pub(super) fn max_ratio(&self) -> f64 {
         f64::from_bits(self.max_ratio.load(Ordering::Relaxed))
     }
@@ -93,6 +98,7 @@ impl Trash {
         self.max_ratio.store(ratio.to_bits(), Ordering::Relaxed);
     }
 
+    /// Returns the size of the trash in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -170,6 +176,7 @@ struct JobTurn {
 }
 
 impl JobTurn {
+    /// Deletes the files in the trash until there are none or the manager is dropped.
     fn delete_all(mut self) {
         while let Some(file) = self.next() {
             if delete(&self.shared, &file).is_none() {
@@ -241,6 +248,7 @@ impl TrashFile {
         !self.may_be_mapped && is_alone() && self.fs.truncate(&self.path, len).is_ok()
     }
 
+    /// Sleeps in slices; `None` if the manager was dropped.
     fn sleep(&self, shared: &Weak<Shared>, mut left: Duration) -> Option<()> {
         while !left.is_zero() {
             // The rate was switched off in the meantime.

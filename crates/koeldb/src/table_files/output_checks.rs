@@ -22,7 +22,7 @@ mod flags {
     pub(super) const LOCAL_COMPACTIONS: u32 = 1 << 10;
 }
 
-/// The properties of new tables that are verified.
+/// The checks of the tables that flushes and compactions write (`verify_output_flags`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutputChecks {
     /// The checksum of every block.
@@ -39,6 +39,7 @@ fn is_block_based(options: &ColumnFamilyOptions) -> bool {
 }
 
 impl OutputChecks {
+    /// Returns the checks of a flush.
     pub(crate) fn of_flush(options: &ColumnFamilyOptions) -> Self {
         OutputChecks {
             blocks: false,
@@ -47,6 +48,7 @@ impl OutputChecks {
         }
     }
 
+    /// Returns the checks of a local compaction.
     pub(crate) fn of_compaction(options: &ColumnFamilyOptions) -> Self {
         let flags = options.verify_output_flags;
         let has = |flag| flags & flag != 0 && flags & flags::LOCAL_COMPACTIONS != 0;
@@ -82,6 +84,7 @@ impl OutputChecks {
         outcome
     }
 
+    /// Verifies a table against the hash of the entries that were written to it.
     fn verify_table(
         self,
         file: &FileMeta,

@@ -100,6 +100,7 @@ impl<'a> TableReporter<'a> {
         outcome
     }
 
+    /// Returns the description of a table that is being created.
     fn info(&self, number: FileNumber) -> TableFileCreationInfo {
         let directory: &Path = &self.tables.directory;
         TableFileCreationInfo {

@@ -39,6 +39,7 @@ impl KeyFamilies<'_> {
     }
 }
 
+/// Returns a column family of the transaction; `ColumnFamilyDropped` if it no longer exists.
 fn live_family(families: &ColumnFamilySet, cf: u32) -> Result<Arc<ColumnFamilyData>> {
     let families = families.by_id();
     families.get(&cf).cloned().ok_or_else(|| {

@@ -32,6 +32,7 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
+    /// Returns the lock mode of the use.
     fn mode(&self) -> LockMode {
         match self.as_what {
             Use::Read(mode) => mode,
@@ -122,6 +123,7 @@ impl Transaction {
         self.note_lock(target, id, at, acquired)
     }
 
+    /// Returns the lock to request for a key.
     fn wanted<'t>(&'t self, target: &Target<'t>, id: LockId) -> Wanted<'t> {
         Wanted {
             owner: &self.owner,

@@ -141,6 +141,7 @@ impl PreparedTransaction {
     }
 }
 
+/// Returns the error of a call that the decision on the transaction does not permit.
 fn standing(decision: &Decision) -> Error {
     let (kind, what) = match decision {
         Decision::Committed(_) => (ErrorKind::InvalidArgument, "was committed"),

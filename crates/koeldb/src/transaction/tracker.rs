@@ -18,6 +18,7 @@ struct Uses {
 }
 
 impl Uses {
+    /// Counts a read or a write.
     fn note(&mut self, is_write: bool) {
         match is_write {
             true => self.writes += 1,
@@ -90,10 +91,12 @@ impl Tracker {
             .position(|tracked| tracked.id == id && is_key(tracked) && !tracked.is_gone)
     }
 
+    /// Returns the key at a position that [`Tracker::find`] or [`Tracker::add`] returned.
     pub(super) fn at(&mut self, at: usize) -> &mut Tracked {
         &mut self.tracked[at]
     }
 
+    /// Adds a key without uses; returns its index.
     pub(super) fn add(&mut self, id: LockId, cf: u32, key: &[u8], mode: LockMode) -> usize {
         let at = self.tracked.len();
         self.has_equal_hashes |= *self.by_id.entry(id).or_insert(at) != at;
@@ -127,6 +130,7 @@ impl Tracker {
         }
     }
 
+    /// Counts a use of a key, also since the last save point.
     pub(super) fn note_use(&mut self, at: usize, is_write: bool) {
         self.tracked[at].uses.note(is_write);
         if let Some(point) = self.save_points.last_mut() {
@@ -155,7 +159,7 @@ impl Tracker {
         self.save_points.push(BTreeMap::new());
     }
 
-    /// Removes the last save point; the uses since are uses since the one before.
+    /// Removes the last save point; adds the uses since then to the save point before.
     pub(super) fn pop_save_point(&mut self) {
         let newest = self.save_points.pop().unwrap_or_default();
         if let Some(point) = self.save_points.last_mut() {

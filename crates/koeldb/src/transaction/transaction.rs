@@ -342,6 +342,7 @@ impl Transaction {
         drop(self);
     }
 
+    /// Releases the locks of all tracked keys.
     fn release_all(&mut self) {
         let tracked = self.tracker.take();
         if let Some(locks) = &self.db.inner().key_locks.table {

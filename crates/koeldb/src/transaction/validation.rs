@@ -16,7 +16,9 @@ use crate::super_version::SuperVersion;
 
 /// The result of a search in memtables, without tables.
 pub(super) enum Seen {
+    /// No entry of the key is above the number.
     Unchanged,
+    /// An entry of the key is above the number.
     Changed,
     /// Unknown: tables have entries above the number.
     NeedsTables,

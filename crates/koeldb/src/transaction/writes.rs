@@ -9,6 +9,7 @@ use crate::column_family::ColumnFamily;
 use crate::indexed_batch::WriteBatchWithIndex;
 
 impl Transaction {
+    /// Locks or tracks `key`, then applies `write` to the batch unless that gets too large.
     fn write(
         &mut self,
         family: &ColumnFamily,

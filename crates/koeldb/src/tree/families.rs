@@ -14,7 +14,7 @@ use crate::options::ColumnFamilyOptions;
 use crate::table_files::TableFiles;
 use crate::ttl::Ttl;
 
-/// Returns what the MANIFEST records of the options of a column family.
+/// Returns the options of a column family that the MANIFEST records.
 pub(crate) fn descriptor(name: &str, options: &ColumnFamilyOptions) -> ColumnFamilySpec {
     ColumnFamilySpec {
         name: name.to_owned(),

@@ -7,6 +7,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use koeldb_base::sync::lock_plain as lock;
 
+/// The numbers of holds and of removals in progress.
 #[derive(Debug, Default)]
 struct State {
     holds: usize,

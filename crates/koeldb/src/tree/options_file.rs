@@ -76,6 +76,7 @@ impl Tree {
         Ok(())
     }
 
+    /// Returns the numbers of the OPTIONS files in the database directory, ascending.
     fn list_options_files(&self) -> Result<Vec<FileNumber>> {
         let entries = self.context.fs.list(&self.context.path)?.into_iter();
         let numbers = entries.filter_map(|entry| match file_name::parse(&entry.name) {

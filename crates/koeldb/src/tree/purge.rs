@@ -49,6 +49,9 @@ impl Purge {
         }));
     }
 
+    /// Removes the retired tables without readers from the list; returns their numbers and sizes.
+    ///
+    /// Tables still in use get the hook that is called when their last reader is dropped.
     fn take_unused(&self) -> Vec<(FileNumber, u64)> {
         let mut unused = Vec::new();
         lock(&self.retired).retain(|table| {
@@ -193,6 +196,7 @@ impl Tree {
         tables.collect()
     }
 
+    /// Removes the logs before the `min_log_number_to_keep` of the version set.
     fn remove_obsolete_logs(&self) {
         let min_needed = lock(&self.versions).min_log_number_to_keep();
         self.wals.remove_before(min_needed);

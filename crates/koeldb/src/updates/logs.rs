@@ -77,6 +77,7 @@ pub(super) fn open_log(context: &Context, number: FileNumber) -> Result<Arc<dyn 
     }
 }
 
+/// Opens a log for reading; a damaged tail ends it.
 pub(super) fn log_reader(context: &Context, number: FileNumber) -> Result<RecordReader> {
     let mode = RecoveryMode::TolerateCorruptedTailRecords;
     Ok(RecordReader::new(open_log(context, number)?, number, mode))

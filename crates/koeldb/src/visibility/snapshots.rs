@@ -41,19 +41,21 @@ struct AtNumber {
     unix_secs: u64,
 }
 
-/// The snapshots by number, ascending; there is one at the first number and one at the last.
+/// The snapshots by ascending sequence number; the first and the last number have live ones.
 #[derive(Debug, Default)]
 struct Listed {
     numbers: VecDeque<AtNumber>,
-    /// How many of the numbers have no snapshot any more.
+    /// The number of listed sequence numbers without a live snapshot.
     ended: usize,
 }
 
 impl Listed {
+    /// Returns the sequence numbers with live snapshots.
     fn live(&self) -> impl Iterator<Item = &AtNumber> {
         self.numbers.iter().filter(|at| at.count > 0)
     }
 
+    /// Adds a snapshot at `seqno`.
     fn add(&mut self, seqno: SeqNo, purpose: SnapshotPurpose, unix_secs: u64) {
         let is_newest = self.numbers.back().is_none_or(|last| last.seqno < seqno);
         let found = match is_newest {
@@ -80,6 +82,7 @@ impl Listed {
         number.conflict_count += usize::from(purpose == SnapshotPurpose::Conflicts);
     }
 
+    /// Removes a snapshot at `seqno`.
     fn remove(&mut self, seqno: SeqNo, purpose: SnapshotPurpose) {
         let Ok(at) = self.numbers.binary_search_by_key(&seqno, |at| at.seqno) else {
             return;
@@ -162,7 +165,7 @@ impl SnapshotList {
         lock(&self.listed).live().map(|at| at.count).sum()
     }
 
-    /// When the oldest live snapshot was taken, in seconds since 1970; 0 if there is none.
+    /// Returns the creation time of the oldest live snapshot in Unix seconds; 0 if there is none.
     pub(crate) fn oldest_unix_secs(&self) -> u64 {
         let listed = lock(&self.listed);
         listed.numbers.front().map_or(0, |oldest| oldest.unix_secs)

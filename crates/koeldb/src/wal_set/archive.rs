@@ -28,7 +28,7 @@ pub(crate) struct ArchiveLimits {
 }
 
 impl ArchiveLimits {
-    /// Returns the bounds; `None` if obsolete logs are removed at once.
+    /// Returns the bounds; `None` if obsolete logs are removed immediately.
     pub(crate) fn of(options: &DbOptions) -> Option<Self> {
         let limits = ArchiveLimits {
             seconds_max: options.WAL_ttl_seconds,

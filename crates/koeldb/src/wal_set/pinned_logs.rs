@@ -13,6 +13,7 @@ pub(crate) struct PinnedLogs {
     state: Mutex<PinnedState>,
 }
 
+/// The state of the pinned logs, under their lock.
 #[derive(Debug, Default)]
 struct PinnedState {
     /// The number of update iterators, by the oldest log that each needs.

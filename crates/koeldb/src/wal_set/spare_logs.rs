@@ -26,7 +26,7 @@ use koeldb_base::sync::lock_plain as lock;
 use super::WalSet;
 use super::standby_log::EmptyLog;
 
-/// The spare logs, oldest first.
+/// Obsolete logs that are kept for reuse (`recycle_log_file_num`), oldest first.
 #[derive(Debug)]
 pub(super) struct SpareLogs {
     paths: Mutex<Vec<PathBuf>>,
@@ -49,15 +49,18 @@ impl SpareLogs {
         self.accepts_from.store(first, Ordering::Relaxed);
     }
 
+    /// Whether log `number` is recent enough for a spare, and there are fewer than `count_max`.
     fn accepts(&self, number: FileNumber, count_max: u64) -> bool {
         number >= self.accepts_from.load(Ordering::Relaxed)
             && (lock(&self.paths).len() as u64) < count_max
     }
 
+    /// Adds the file of an obsolete log.
     fn add(&self, path: PathBuf) {
         lock(&self.paths).push(path);
     }
 
+    /// Takes the oldest spare; `None` if there is none.
     fn take(&self) -> Option<PathBuf> {
         let mut paths = lock(&self.paths);
         (!paths.is_empty()).then(|| paths.remove(0))
@@ -65,7 +68,7 @@ impl SpareLogs {
 }
 
 impl WalSet {
-    /// Makes an obsolete log a spare, which has left all lists; returns whether it did.
+    /// Renames an obsolete log, which is in no list, to a spare; `false` if it cannot become one.
     pub(super) fn keep_spare(&self, number: FileNumber, log: &Path) -> Result<bool> {
         let count_max = self.context.db_options.recycle_log_file_num;
         if !self.spares.accepts(number, count_max)

@@ -30,6 +30,7 @@ pub(crate) struct EmptyLog {
     pub(super) file: Box<dyn WritableFile>,
 }
 
+/// The state of the standby log, under its lock.
 #[derive(Debug)]
 enum StandbyState<L> {
     Nothing,
@@ -108,6 +109,7 @@ impl WalSet {
         });
     }
 
+    /// Creates the standby log, as a job; removes it if it is late, and reports a failure.
     fn prepare_standby(&self) {
         let made = catch_panics(|| self.new_log_file());
         let (log, failure) = match made {
@@ -130,6 +132,7 @@ impl WalSet {
         self.health.report_passing(&error);
     }
 
+    /// Returns an empty log in a file with a new number: a recycled spare, or a new file.
     fn new_log_file(&self) -> Result<EmptyLog> {
         match self.reuse_spare() {
             Some(log) => Ok(log),
@@ -171,6 +174,7 @@ impl WalSet {
         matches!(*lock(&self.standby.state), StandbyState::Ready(_))
     }
 
+    /// Closes and removes a log that was never used.
     fn remove_unused(&self, log: EmptyLog) {
         self.remove_empty(log.number, log.file.close());
     }

@@ -1,4 +1,4 @@
-//! Syncs of the log being written beside its writers, for `flush_wal(true)`.
+//! Syncs of the log being written, concurrent with its writers, for `flush_wal(true)`.
 //!
 //! The leader only passes the records to the operating system. The device syncs without leadership,
 //! so that writers continue, and so that one sync serves all calls that wait for it.
@@ -13,7 +13,7 @@ use koeldb_log::LogSync;
 
 use super::{Wal, WalSet};
 
-/// The state of one log that the leader and the syncs beside it share.
+/// The state of one log that the leader and the concurrent syncs share.
 pub(crate) struct SyncBeside {
     log: Arc<LogSync>,
     /// Whether the directory entry of the log is durable.
@@ -26,12 +26,12 @@ pub(crate) struct PendingSync {
     beside: Arc<SyncBeside>,
     /// The length of the log that must become durable.
     bytes: u64,
-    /// The number of times that logs had been given up when the sync began.
+    /// The number of times that logs had been abandoned when the sync began.
     given_up: u64,
 }
 
 impl Wal {
-    /// Records the bytes and the directory entry that syncs beside the leader have made durable.
+    /// Records the bytes and the directory entry that concurrent syncs have made durable.
     pub(super) fn take_over_syncs(&mut self) {
         if let Some(beside) = &self.beside {
             self.is_entry_synced |= beside.is_entry_synced.load(Ordering::Acquire);
@@ -55,6 +55,7 @@ impl WalSet {
         begun.map_err(|error| self.sync_failed(error))
     }
 
+    /// Flushes the log's buffer and returns the sync to perform; leaves a failure to the caller.
     fn begin_sync_of(&self, wal: &mut Wal) -> Result<Option<PendingSync>> {
         wal.take_over_syncs();
         // Otherwise a later sync records it.
@@ -82,7 +83,7 @@ impl WalSet {
         }))
     }
 
-    /// Makes what was logged when `pending` began durable, and all earlier logs (O6).
+    /// Syncs all closed logs, then the log up to the length at which `pending` began (O6).
     ///
     /// Returns `false` if the log was given up in the meantime: the caller begins again.
     pub(crate) fn finish_sync(&self, pending: &PendingSync) -> Result<bool> {
@@ -101,6 +102,7 @@ impl WalSet {
         Ok(true)
     }
 
+    /// Syncs the log up to the pending position and, if needed, its directory entry.
     fn sync_pending(&self, pending: &PendingSync) -> Result<()> {
         let SyncBeside {
             log,

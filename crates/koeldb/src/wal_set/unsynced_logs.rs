@@ -19,7 +19,7 @@ use koeldb_log::RecordWriter;
 
 /// A log that is no longer written.
 pub(crate) trait ClosedLog {
-    /// Makes the log durable, as all of its file.
+    /// Cuts the file after the last record and syncs it.
     fn sync(&mut self) -> Result<()>;
     /// Closes the file of the log.
     fn close(self) -> Result<()>;
@@ -37,12 +37,11 @@ impl ClosedLog for RecordWriter {
 
 /// The closed logs that are not durable yet, oldest first.
 pub(crate) struct UnsyncedLogs<L> {
-    /// The logs. A thread locks them after it took write
-    /// leadership, or without it.
+    /// The logs, locked after write leadership was taken, or without it.
     logs: Mutex<Closed<L>>,
     /// The lock held during a sync, so that no thread assumes its completion too early.
     syncing: Mutex<()>,
-    /// The number of times that logs were given up.
+    /// The number of times that logs were abandoned after a failure.
     given_up: AtomicU64,
 }
 
@@ -54,7 +53,7 @@ struct Closed<L> {
 }
 
 impl<L> Closed<L> {
-    /// Takes the logs before `end` in hand, oldest first.
+    /// Moves the logs before `end` to `in_hand` and returns them, oldest first.
     fn take(&mut self, end: FileNumber) -> Vec<(FileNumber, L)> {
         let count = self.waiting.partition_point(|(number, _)| *number < end);
         let taken: Vec<_> = self.waiting.drain(..count).collect();
@@ -62,12 +61,13 @@ impl<L> Closed<L> {
         taken
     }
 
-    /// Records that logs are no longer in hand.
+    /// Removes logs from `in_hand`, after their sync and close.
     fn put_down(&mut self, numbers: &[FileNumber]) {
         self.in_hand.retain(|number| !numbers.contains(number));
     }
 }
 
+/// Returns the numbers of `logs`.
 fn numbers_of<L>(logs: &[(FileNumber, L)]) -> Vec<FileNumber> {
     logs.iter().map(|(number, _)| *number).collect()
 }
@@ -128,7 +128,7 @@ impl<L: ClosedLog> UnsyncedLogs<L> {
         self.syncing.try_lock().is_ok() && lock(&self.logs).waiting.is_empty()
     }
 
-    /// The number of times that logs were given up; changes under leadership and with the turn.
+    /// The number of times that logs were abandoned; changes under leadership and with the turn.
     pub(crate) fn given_up(&self) -> u64 {
         self.given_up.load(Ordering::Acquire)
     }
@@ -165,7 +165,7 @@ impl<L: ClosedLog> SyncTurn<'_, L> {
         closed
     }
 
-    /// Gives up the log being written, and removes all closed ones.
+    /// Stops tracking all logs, after a failed write or sync; nothing is synced, the files stay.
     ///
     /// Their entries will be in tables before anything relies on them.
     pub(crate) fn give_up(self) {

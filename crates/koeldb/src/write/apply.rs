@@ -40,6 +40,7 @@ pub(super) fn insert(
     })
 }
 
+/// Returns the memtable entry of an operation with sequence number `seqno`.
 #[inline]
 fn numbered(operation: Operation<'_>, seqno: SeqNo) -> MemtableEntry<'_> {
     MemtableEntry {
@@ -50,7 +51,7 @@ fn numbered(operation: Operation<'_>, seqno: SeqNo) -> MemtableEntry<'_> {
     }
 }
 
-/// Makes the watched ranges void in which the entries put keys.
+/// Invalidates the watched deleted ranges in which the entries put keys.
 #[inline]
 fn note_writes(active: &ColumnFamilyMemtable, entries: &[MemtableEntry<'_>]) {
     if active.watched.is_empty() {
@@ -63,6 +64,7 @@ fn note_writes(active: &ColumnFamilyMemtable, entries: &[MemtableEntry<'_>]) {
     }
 }
 
+/// Inserts the operations of `records`, numbered from `first`; returns whether a check is due.
 fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -> Result<bool> {
     let mut operations = BatchIter::new(records);
     let mut should_check = false;

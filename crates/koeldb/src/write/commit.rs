@@ -96,7 +96,7 @@ pub(crate) struct ColumnFamilyMemtable {
     pub(crate) write_buffer_bytes: usize,
     /// The number of range tombstones with which the memtable is sealed; 0 for any.
     pub(crate) range_deletions_max: u64,
-    /// The ranges that an inserted entry makes void.
+    /// The deleted ranges that an inserted entry invalidates.
     pub(crate) watched: WatchedRanges,
     /// The rule for folding merge operands, if writes fold them.
     pub(crate) folding: Option<MergeFolding>,
@@ -147,6 +147,7 @@ pub(crate) struct CommitState {
 }
 
 impl CommitState {
+    /// Returns the position of column family `id`; `None` if it was dropped.
     pub(crate) fn position_of(&self, id: u32) -> Option<usize> {
         position_of(&self.families, id)
     }
@@ -159,6 +160,7 @@ impl CommitState {
             && wal.is_some_and(|wal| wal.writer.len() >= self.wal_check_bytes)
     }
 
+    /// Returns the log being written; `ShutdownInProgress` if the database is closed.
     pub(crate) fn wal(&mut self) -> Result<&mut Wal> {
         self.wal.as_mut().ok_or_else(|| {
             Error::with_kind(ErrorKind::ShutdownInProgress, "the database is closed")
@@ -230,6 +232,7 @@ impl CommitPipeline {
     /// Rejects a batch that must not reach the log, and contradictory options; waits as the write
     /// must: for the rate limiter, for compactions at low priority, and in a stall of its families.
     // Inlined, it makes `write` so large that its locks are called instead.
+    /// Checks a batch and the write options before the batch is queued; returns its commit mode.
     #[inline(never)]
     pub(crate) fn check_write(
         &self,
@@ -401,6 +404,7 @@ impl CommitPipeline {
     }
 }
 
+/// Returns the error of an unsupported `protection_bytes_per_key`.
 #[cold]
 fn refused_protection(bytes: u64) -> Error {
     not_applied(Error::invalid_argument(format!(
@@ -408,6 +412,7 @@ fn refused_protection(bytes: u64) -> Error {
     )))
 }
 
+/// Marks the error of a write that was not applied.
 pub(super) fn not_applied(error: Error) -> Error {
     error.with_outcome(WriteOutcome::NotApplied)
 }

@@ -1,4 +1,4 @@
-//! Writes without a log that need no leader: each inserts its own batch beside the others.
+//! Writes without a log that need no leader: each inserts its own batch concurrently.
 //!
 //! A gate is open while many threads write without a log. A writer that passes it takes sequence
 //! numbers by one addition, inserts, and marks its batch as inserted. The marked batches that follow
@@ -34,44 +34,48 @@ use super::queue::CommitEnv;
 use super::writer::{CommitMode, preferred};
 use crate::batch::verify;
 
-/// The number of operations up to which a batch passes the gate.
+/// The maximum number of operations of a batch that is written without a leader.
 const COUNT_MAX: u32 = if cfg!(loom) { 2 } else { 64 };
-/// The bytes of records up to which a batch passes the gate: all that pass it at once exceed a limit of
-/// memory little.
+/// The maximum size of the records of a batch that is written without a leader, in bytes.
+///
+/// Concurrent batches behind the gate thus exceed a memory limit only slightly.
 const BYTES_MAX: usize = 64 << 10;
-/// The number of groups that could have passed, one after the other, after which the gate opens; one
-/// in tests, so that they pass it often.
+/// The number of successive groups of eligible batches that opens the gate; 1 in debug builds.
+///
+/// Tests thus pass the gate often.
 const GROUPS_MIN: u32 = if cfg!(all(debug_assertions, not(loom))) {
     1
 } else {
     8
 };
-/// The number of spins of a writer that waits for those before it.
+/// The number of spins of a writer that waits for its publication, before it sleeps.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 300 };
 
-/// Whether a batch may pass the gate: it takes a few numbers and little memory.
+/// Whether a batch has few enough operations and bytes to be written without a leader.
 #[inline]
 pub(super) fn is_small(count: u32, records: &[u8]) -> bool {
     (1..=COUNT_MAX).contains(&count) && records.len() <= BYTES_MAX
 }
 
+/// The column families with their active memtables, by ascending id.
 type Families = Arc<Vec<ColumnFamilyMemtable>>;
+/// A lock of the gate, with the memtables while the gate is open; a writer holds one.
 type Slot = Padded<Mutex<Option<Families>>>;
 
-/// The gate of a database, and the batches behind it.
+/// The gate for unlogged writes without a leader, and the batches that are being written so.
 pub(super) struct DirectWrites {
     is_open: Padded<AtomicBool>,
-    /// The number of groups, up to the last one, that could have passed; changed by the leader.
+    /// The number of successive eligible groups up to the last one; changed by the leader.
     groups: AtomicU32,
-    /// Created when the gate opens for the first time.
+    /// The state of the batches, created when the gate opens for the first time.
     batches: OnceLock<Batches>,
 }
 
-/// The batches that are being inserted.
+/// The batches that are being inserted without a leader, and the state of their publication.
 struct Batches {
-    /// The memtables while the gate is open.
+    /// The locks that form the gate; each holds the memtables while the gate is open.
     slots: Box<[Slot]>,
-    /// The last sequence number that a batch has.
+    /// The last sequence number that was given to a batch.
     last: Padded<AtomicU64>,
     /// For the first number of each inserted batch its last number; see [`Batches::mark`].
     ///
@@ -86,8 +90,9 @@ struct Batches {
     failure: OnceLock<Error>,
 }
 
-/// A batch that has numbers: a guard that lets all batches behind it fail, in case its insertion
-/// panics.
+/// A batch with sequence numbers whose insertion is not marked as complete yet.
+///
+/// A guard: if the insertion panics, all batches with later numbers fail.
 struct Unmarked<'b, E: CommitEnv> {
     batches: &'b Batches,
     env: &'b E,
@@ -129,7 +134,9 @@ impl DirectWrites {
         groups >= GROUPS_MIN
     }
 
-    /// Opens the gate; called by the leader while nothing is being inserted.
+    /// Lets writers without the WAL insert without joining a write group.
+    ///
+    /// The leader calls it while nothing is being inserted.
     pub(super) fn open(&self, commit: &CommitState) {
         let batches = self.batches.get_or_init(|| Batches::new(stripe_count()));
         // Leaders refuse numbers beyond the largest one.
@@ -147,7 +154,7 @@ impl DirectWrites {
         self.is_open.0.store(true, Ordering::Release);
     }
 
-    /// Closes the gate and waits for the batches behind it; called by the leader.
+    /// Closes the gate and waits for the batches that passed it; called by the leader.
     ///
     /// Returns the failure of a batch that could not be inserted.
     #[cold]
@@ -161,7 +168,7 @@ impl DirectWrites {
         batches.failure.get()
     }
 
-    /// Forgets the groups without a log; called by the leader.
+    /// Resets the count of eligible groups; called by the leader.
     pub(super) fn stay_closed(&self) {
         self.groups.store(0, Ordering::Relaxed);
     }
@@ -222,7 +229,7 @@ impl Batches {
         }
     }
 
-    /// Locks a slot, if possible one that nobody waits for.
+    /// Locks a slot, preferably one that is not locked.
     fn enter(&self) -> (usize, MutexGuard<'_, Option<Families>>) {
         let preferred = preferred();
         for offset in 0..self.slots.len() {
@@ -235,7 +242,7 @@ impl Batches {
         (index, lock(&self.slots[index].0))
     }
 
-    /// Returns the mark of a batch that begins with `first`.
+    /// Returns the cell for the last number of an inserted batch whose first number is `first`.
     ///
     /// The marks of neighbouring numbers are on different cache lines. A mark below the number belongs
     /// to an earlier batch.
@@ -278,6 +285,7 @@ impl Batches {
         );
     }
 
+    /// Wakes all threads that sleep until their batches are published.
     #[cold]
     fn wake(&self) {
         let sleepers = std::mem::take(&mut *lock(&self.sleepers));
@@ -295,6 +303,7 @@ impl Batches {
         self.sleep(last)
     }
 
+    /// Sleeps until everything up to `last` is published, or a batch up to there has failed.
     #[cold]
     fn sleep(&self, last: SeqNo) -> Result<()> {
         loop {
@@ -312,7 +321,7 @@ impl Batches {
         }
     }
 
-    /// Lets the batches behind one that could not be inserted fail.
+    /// Fails the batches numbered from `first` on, after one that could not be inserted.
     #[cold]
     fn fail(&self, env: &impl CommitEnv, first: SeqNo, error: &Error) {
         let _ = self.failure.set(error.clone());

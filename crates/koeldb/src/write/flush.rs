@@ -29,6 +29,7 @@ impl CommitPipeline {
         flushed
     }
 
+    /// Syncs the logs; begins again if the log was abandoned during the sync.
     fn sync_wal(&self) -> Result<()> {
         loop {
             self.wals.sync_before_log()?;
@@ -40,7 +41,7 @@ impl CommitPipeline {
         }
     }
 
-    /// Calls `act` as the leader with the log; fails if that of the caller's writes was given up.
+    /// Calls `act` as the leader with the log; fails if the log of its writes was abandoned.
     fn with_wal_of_writes<R>(&self, act: impl FnOnce(&mut Wal) -> Result<R>) -> Result<R> {
         let mut leadership = self.queue.lead();
         if self.health.gave_up_logs()
@@ -87,6 +88,7 @@ impl CommitPipeline {
         Ok(())
     }
 
+    /// Reports a manual flush, and the memtables it sealed, to listeners.
     fn report_manual_flush(&self, families: &[Arc<ColumnFamilyData>]) {
         if !self.context.listeners.is_empty() {
             self.context.report_sealed();

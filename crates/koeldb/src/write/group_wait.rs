@@ -12,13 +12,13 @@ use std::time::Duration;
 const WAIT_MAX: Duration = Duration::from_millis(1);
 /// The duration of a sync below which no leader waits.
 const SYNC_MIN: Duration = Duration::from_micros(20);
-/// The most groups that do not wait after one that waited in vain.
+/// The maximum number of groups that skip the wait after a fruitless one.
 const SKIPS_MAX: u32 = 64;
 
 /// The bounds of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaitLimits {
-    /// The number of other writers that may queue.
+    /// The number of other writers for which the leader waits.
     pub(super) others: usize,
     pub(super) total: Duration,
     /// The bound of the time without a new writer.
@@ -34,14 +34,16 @@ pub(crate) struct GroupWait {
     writers: usize,
     /// The time that the log write and sync took.
     took: Duration,
-    /// The number of groups that did not wait after the last one that waited in vain; it doubles.
+    /// The number of groups that skip the wait after the last fruitless one; it doubles each time.
     skips: u32,
-    /// The number of coming groups that do not wait.
+    /// The number of coming groups that still skip the wait.
     skips_left: u32,
 }
 
 impl GroupWait {
-    /// Returns the bounds of the wait of a leader; `None` if it does not wait.
+    /// Returns the limits within which a leader waits for more writers to join its group.
+    ///
+    /// `None` if it does not wait.
     pub(super) fn begin(&mut self) -> Option<WaitLimits> {
         if self.writers < 2 || self.took < SYNC_MIN {
             return None;
@@ -75,7 +77,7 @@ impl GroupWait {
         }
     }
 
-    /// Lets the next groups not wait.
+    /// Makes the next groups skip the wait; their number doubles, up to `SKIPS_MAX`.
     pub(super) fn back_off(&mut self) {
         self.skips = (self.skips * 2).clamp(1, SKIPS_MAX);
         self.skips_left = self.skips;

@@ -13,10 +13,10 @@ use crate::write_stall::cost;
 /// The rate of low-priority writes while compactions lag. Source: RocksDB's write controller.
 const BYTES_PER_SECOND: u64 = 1 << 20;
 
-/// The time between two looks at the compactions.
+/// The time between two checks of the compactions.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// The time until which low-priority writes are paid for.
+/// The time at which the admitted low-priority writes end at the permitted rate.
 #[derive(Debug, Default)]
 pub(crate) struct LowPriorityWrites {
     next_free: Mutex<Duration>,
@@ -36,7 +36,7 @@ impl LowPriorityWrites {
         *next_free = next_free.saturating_sub(cost(bytes, BYTES_PER_SECOND));
     }
 
-    /// Cancels what is booked, when compactions no longer lag.
+    /// Cancels all bookings once compactions no longer lag.
     fn clear(&self) {
         *lock(&self.next_free) = Duration::ZERO;
     }
@@ -80,6 +80,7 @@ impl CommitPipeline {
         }
     }
 
+    /// Whether a column family stalls writes or has too much compaction debt.
     fn compactions_lag(&self) -> bool {
         !self.stall.is_normal() || self.families.by_id().values().any(|f| f.compactions_lag())
     }

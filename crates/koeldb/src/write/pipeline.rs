@@ -37,9 +37,9 @@ const SLOTS: usize = if cfg!(loom) { 2 } else { 256 };
 /// The number of groups that a thread lets leave before it wakes their writers.
 const LEAVE_MAX: usize = 8;
 
-/// A thread holds the right to publish.
+/// The bit that is set while a thread holds the right to publish.
 const HELD: u32 = 1;
-/// A thread sleeps until something is published.
+/// The bit that is set while a thread sleeps until something is published.
 const AWAITED: u32 = 2;
 
 /// The right to publish in order, which the threads that finish an insertion pass around.
@@ -115,7 +115,7 @@ pub(crate) struct Pipeline {
     /// The number of groups that have left.
     left: Padded<AtomicU64>,
     right: PublicationRight,
-    /// The leader that waits.
+    /// The leader that sleeps until a group leaves.
     awaiting: Mutex<Option<Thread>>,
     /// The error after which no group is published.
     broken: OnceLock<Error>,
@@ -152,6 +152,7 @@ impl Pipeline {
         }
     }
 
+    /// Returns the slot of group `number`, in a ring of `SLOTS`.
     fn slot(&self, number: u64) -> &InsertingGroup {
         &self.slots[koeldb_base::coding::to_usize(number) % SLOTS]
     }
@@ -270,6 +271,7 @@ impl Pipeline {
         is_finished.then_some(number)
     }
 
+    /// Removes the first group: publishes its sequence numbers, if in order, and ends its writers.
     fn let_leave(&self, env: &impl PipelineEnv, number: u64, asleep: &mut Vec<WriterId>) {
         let group = self.slot(number);
         if self.is_ordered {
@@ -287,6 +289,7 @@ impl Pipeline {
         self.left.0.store(number + 1, Ordering::Release);
     }
 
+    /// Wakes the leader that waits for the pipeline, if any.
     #[cold]
     fn wake_leader(&self) {
         let leader = lock(&self.awaiting).clone();
@@ -312,12 +315,12 @@ impl Pipeline {
         }
     }
 
-    /// Publishes no group any more; called by the leader after a batch beside the pipeline could not be
-    /// inserted.
+    /// Stops publication; called by the leader after the insertion of another batch failed.
     pub(super) fn break_off(&self, error: &Error) {
         let _ = self.broken.set(error.clone());
     }
 
+    /// Waits until `is_over`: spins first, then sleeps until a group leaves.
     #[cold]
     fn wait_until(&self, is_over: impl Fn() -> bool) {
         for _ in 0..SPINS {

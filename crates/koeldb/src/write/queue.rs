@@ -79,6 +79,7 @@ pub(crate) enum Insertion {
 }
 
 impl Insertion {
+    /// Returns the way of inserting that `options` select.
     pub(crate) fn of(options: &DbOptions) -> Self {
         if !options.allow_concurrent_memtable_write {
             Insertion::Alone
@@ -122,7 +123,7 @@ pub(crate) struct Leadership<'q> {
     // Dropped first, so that the next leader can lock it.
     pub(crate) commit: MutexGuard<'q, CommitState>,
     hand_off: HandOff<'q>,
-    /// Whether the gate for writes without a log opens when it ends.
+    /// Whether the gate for writes without a log opens when leadership ends.
     pub(super) opens_gate: bool,
 }
 
@@ -135,6 +136,7 @@ impl Drop for Leadership<'_> {
     }
 }
 
+/// A guard that hands leadership to the next writer on drop.
 struct HandOff<'q>(&'q WriteQueue);
 
 impl Drop for HandOff<'_> {
@@ -191,6 +193,7 @@ impl WriteQueue {
         }
     }
 
+    /// Closes the gate for writes without a log, for good unless `reopens`; returns `reopens`.
     #[cold]
     fn close_gate(&self, commit: &mut CommitState, reopens: bool) -> bool {
         if let Some(error) = self.direct.close(commit) {
@@ -202,6 +205,7 @@ impl WriteQueue {
         reopens
     }
 
+    /// Opens the gate for writes without a log if the pipeline is idle and inserts are concurrent.
     #[cold]
     fn open_gate(&self, commit: &CommitState) {
         if self.pipeline.is_idle() && self.inserts_concurrently(&commit.families) {
@@ -349,7 +353,7 @@ impl WriteQueue {
         alone.map(|_| ())
     }
 
-    /// Whether a batch may be written without a leader; the gate for such writes may close meanwhile.
+    /// Whether a batch may be written without a leader, unless the gate for such writes closes now.
     #[inline]
     fn may_pass_gate(&self, records: &[u8], count: u32, mode: CommitMode) -> bool {
         mode.disable_wal && self.direct.is_open() && is_small(count, records)

@@ -55,22 +55,22 @@ pub(crate) fn key_hash(cf: u32, key: &[u8]) -> KeyHash {
 
 /// The check of an optimistic commit by the leader of its group.
 pub(crate) struct GroupCheck {
-    /// The number up to which the keys were validated.
+    /// The sequence number up to which the keys were validated.
     pub(crate) validated: SeqNo,
     pub(crate) keys: Vec<KeyHash>,
-    /// The last number of the commit, if the check was clean.
+    /// The last sequence number of the commit, if the check found no conflict.
     pub(crate) admitted: Option<SeqNo>,
 }
 
 /// The table of the keys of the latest writes.
 #[derive(Debug, Default)]
 pub(crate) struct RecentWrites {
-    /// The last number that a key with this slot has. Allocated when the table is first on.
+    /// The last sequence number of a write of any key of the slot; allocated on first use.
     slots: Box<[SeqNo]>,
-    /// The number behind which all writes up to `upto` are noted.
+    /// The sequence number after which all writes up to `upto` are in the table.
     from: SeqNo,
     upto: SeqNo,
-    /// The number of groups after which the table is off; 0 while it is.
+    /// The number of groups without a check until the table is switched off; 0 while it is off.
     groups_left: u32,
 }
 
@@ -109,7 +109,7 @@ impl RecentWrites {
                 .all(|&key| self.slots[slot_of(key)] <= check.validated)
     }
 
-    /// Notes a batch whose last number will be `last`.
+    /// Enters the keys of a batch whose last sequence number will be `last`.
     ///
     /// `hash_keys` calls back with the hash of each key; false if it does not know all of them.
     pub(super) fn note(
@@ -136,6 +136,7 @@ impl RecentWrites {
     }
 }
 
+/// Returns the slot of a key by its hash.
 pub(crate) fn slot_of(key: KeyHash) -> usize {
     to_usize(key) % SLOTS
 }

@@ -92,6 +92,7 @@ impl CommitPipeline {
         }
     }
 
+    /// Waits while writes to `families` are stopped, at most for the `remaining` time.
     fn wait_while_stopped(
         &self,
         families: &[u32],
@@ -113,6 +114,7 @@ impl CommitPipeline {
         self.remaining_of(mode, || self.stall.limits(families))
     }
 
+    /// Adds the duration of a stall to the counters and statistics.
     fn record_stall(&self, waited: Duration) {
         self.counters.stalled(waited);
         let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);

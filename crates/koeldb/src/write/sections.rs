@@ -7,19 +7,19 @@ use koeldb_base::{Result, SeqNo};
 
 use super::two_phase::{Numbering, Piece, Pieces, Section};
 
-/// The undecided transactions of the records read so far, by name.
+/// The prepared, undecided transactions in the log records read so far, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Sections {
-    /// The sections that take effect at their commit, with the logs that contain them.
+    /// The sections that take effect at their commit (WriteCommitted), with their logs.
     prepared: BTreeMap<Box<[u8]>, (FileNumber, Section)>,
-    /// The logs of sections that took effect at their position.
+    /// The logs of sections that took effect at their position (WritePrepared), by name.
     applied: BTreeMap<Box<[u8]>, FileNumber>,
 }
 
 /// The sequence numbers of an applied record.
 #[derive(Debug)]
 pub(crate) struct RecordNumbers {
-    /// The number after the last one.
+    /// The sequence number after the last one of the record.
     pub(crate) next: SeqNo,
     /// The number after the last one that the writer of the record can have given.
     pub(crate) largest: SeqNo,

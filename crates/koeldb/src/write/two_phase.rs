@@ -42,6 +42,7 @@ impl Section {
         records
     }
 
+    /// Appends the prepared section: begin mark, operations, end mark with the transaction's name.
     fn prepare_into(&self, records: &mut Vec<u8>) {
         records.push(tag::BEGIN_PREPARE);
         records.extend_from_slice(&self.records);
@@ -56,6 +57,7 @@ impl Section {
     }
 }
 
+/// Appends a two-phase commit mark: its tag, and the transaction's name, length-prefixed.
 fn put_mark(records: &mut Vec<u8>, tag: u8, name: &[u8]) {
     records.push(tag);
     put_length_prefixed(records, name);
@@ -79,8 +81,7 @@ pub(crate) enum Piece<'a> {
     /// Operations outside of transactions: their records and their number.
     Plain(&'a [u8], u32),
     Prepare(Section),
-    /// A section whose operations are applied at its position: their records, number and
-    /// transaction.
+    /// A section that is applied at its position (WritePrepared): records, count, transaction name.
     Applied(&'a [u8], u32, &'a [u8]),
     Commit(&'a [u8]),
     Rollback(&'a [u8]),
@@ -188,6 +189,7 @@ impl<'a> Numbering<'a> {
         }
     }
 
+    /// Whether the operations of a batch share one sequence number (RocksDB: `seq_per_batch`).
     pub(crate) fn is_per_batch(&self) -> bool {
         self.is_per_batch
     }
@@ -259,6 +261,7 @@ impl<'a> Numbering<'a> {
         self.longest += SeqNo::from(count);
     }
 
+    /// Moves to the next sequence number, which has no operations yet.
     fn advance(&mut self) {
         self.next += 1;
         self.is_empty = true;
@@ -376,6 +379,7 @@ pub(crate) fn decode(record: &[u8]) -> Result<(SeqNo, Pieces<'_>)> {
     Ok((first, pieces))
 }
 
+/// Whether `tag` is a mark of two-phase commit rather than an operation.
 fn is_mark(tag: u8) -> bool {
     matches!(
         tag,
@@ -389,6 +393,7 @@ fn is_mark(tag: u8) -> bool {
     )
 }
 
+/// Returns the error of a mark that cannot be decoded: unsupported, or out of place.
 fn refused(tag: u8) -> Error {
     match tag {
         tag::COMMIT_WITH_TIMESTAMP => Error::not_supported(

@@ -34,6 +34,7 @@ const SEGMENT_PLACES: usize = if cfg!(loom) { 4 } else { 64 };
 /// The number of segments; beyond all of them writers wait for a place.
 const SEGMENTS_MAX: usize = if cfg!(loom) { 1 } else { 256 };
 
+/// Allocates a segment of unclaimed places.
 fn segment() -> Box<[Writer]> {
     (0..SEGMENT_PLACES).map(|_| Writer::new()).collect()
 }
@@ -60,6 +61,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
+    /// Decodes the phase from the state of a writer, without its sleep bit.
     fn of(state: u32) -> Phase {
         match state & !ASLEEP {
             0 => Phase::Waiting,
@@ -95,6 +97,7 @@ pub(crate) struct StallTimeout {
 }
 
 impl StallTimeout {
+    /// Starts the time limit of a write at the current time of `clock`.
     pub(crate) fn new(limit: Duration, clock: &dyn Clock) -> Self {
         StallTimeout {
             limit,
@@ -132,7 +135,7 @@ pub(super) struct Request {
     pub(super) mode: CommitMode,
     /// The check by the leader, if it is the commit of an optimistic transaction.
     pub(super) check: Option<GroupCheck>,
-    /// Whether it is an exclusive turn, which belongs to no group.
+    /// Whether the writer requests leadership for an operation other than a write, in no group.
     pub(super) is_turn: bool,
     /// The order to insert the entries.
     pub(super) insertion: Option<InsertionOrder>,
@@ -181,6 +184,7 @@ impl Writer {
         }
     }
 
+    /// Claims the place for a writer; `false` if it is taken.
     fn try_claim(&self) -> bool {
         let claimed = &self.is_claimed;
         !claimed.load(Ordering::Relaxed)
@@ -194,7 +198,7 @@ impl Writer {
         self.is_claimed.store(false, Ordering::Release);
     }
 
-    /// Fills the request of a writer that nobody else knows.
+    /// Fills the request of a writer that is not queued yet.
     pub(super) fn fill_request(
         &self,
         records: &[u8],
@@ -208,7 +212,7 @@ impl Writer {
         (request.count, request.mode, request.check) = (count, mode, check);
     }
 
-    /// Sets the phase of a writer that nobody else knows.
+    /// Sets the phase of a writer that is not queued yet.
     pub(super) fn begin(&self, phase: Phase) {
         self.signal.state.store(phase as u32, Ordering::Relaxed);
     }
@@ -377,8 +381,7 @@ pub(super) struct Writers {
     more: Box<[OnceLock<Box<[Writer]>>]>,
 }
 
-/// Returns a number of this thread, so that different threads look in different places first. A model
-/// has few places.
+/// Returns a number of this thread, at which its search for a free place begins; 0 in models.
 pub(super) fn preferred() -> usize {
     if cfg!(loom) { 0 } else { thread_number() }
 }

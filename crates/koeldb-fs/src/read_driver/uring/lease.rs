@@ -14,6 +14,7 @@ use crate::read_driver::OpId;
 use crate::read_driver::request::Request;
 
 thread_local! {
+    /// The ring of this thread while no call leases it.
     static KEPT: Cell<Option<Box<Ring>>> = const { Cell::new(None) };
 }
 
@@ -72,6 +73,7 @@ impl Lease {
         self.ring().cancel(id);
     }
 
+    /// The leased ring.
     fn ring(&mut self) -> &mut Ring {
         match &mut self.ring {
             Some(ring) => ring,

@@ -43,7 +43,7 @@ pub(super) fn probe(
     Err("the kernel's io_uring is older than Linux 5.19".to_owned())
 }
 
-/// The reason why a ring was refused, in words that tell the user what to change.
+/// Returns the reason why a ring was refused, with the setting to change.
 fn reason(error: &io::Error) -> String {
     let why = match error.raw_os_error() {
         Some(libc::ENOSYS) => "the kernel has no io_uring, or a sandbox hides it",
@@ -58,6 +58,7 @@ fn reason(error: &io::Error) -> String {
     format!("{why}: {error}")
 }
 
+/// Reads a byte through the ring, to test whether the ring works for the file.
 fn read_a_byte(
     mut ring: Ring,
     file: &Arc<dyn RandomAccessFile>,

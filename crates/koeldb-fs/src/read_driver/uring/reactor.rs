@@ -30,12 +30,14 @@ pub(super) struct Reactor {
     failures: Arc<AtomicU64>,
 }
 
+/// A running reactor thread and its inbox.
 #[derive(Debug)]
 struct Started {
     inbox: Arc<Inbox>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// The messages to the reactor thread, and the eventfd that wakes it.
 #[derive(Debug)]
 struct Inbox {
     messages: Mutex<Messages>,
@@ -44,6 +46,7 @@ struct Inbox {
     eventfd: OwnedFd,
 }
 
+/// The requests and cancellations that the thread has not taken yet.
 #[derive(Debug, Default)]
 struct Messages {
     requests: Vec<Request>,
@@ -54,6 +57,7 @@ struct Messages {
 }
 
 impl Reactor {
+    /// Creates a reactor without its thread; `pool` serves reads that have no ring.
     pub(super) fn new(flags: RingFlags, pool: Arc<dyn ReadBackend>) -> Self {
         Reactor {
             flags,
@@ -68,6 +72,7 @@ impl Reactor {
         self.failures.load(Ordering::Relaxed)
     }
 
+    /// Passes requests to the thread, which it starts first; to the pool if there is no ring.
     pub(super) fn submit(&self, requests: &mut Vec<Request>) {
         let started = self.started.get_or_init(|| {
             let started = self.start();
@@ -88,6 +93,7 @@ impl Reactor {
         self.pool.submit(requests);
     }
 
+    /// Requests the cancellation of a read from the thread.
     pub(super) fn cancel(&self, id: OpId) {
         if let Some(Some(started)) = self.started.get() {
             started.inbox.messages().cancelled.push(id);
@@ -95,6 +101,7 @@ impl Reactor {
         }
     }
 
+    /// Starts the thread; `None` if the system refuses the eventfd or the thread.
     fn start(&self) -> Option<Started> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
         let inbox = Arc::new(Inbox {
@@ -132,6 +139,7 @@ impl Inbox {
         }
     }
 
+    /// Resets the eventfd.
     fn drain_eventfd(&self) {
         let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
     }
@@ -161,6 +169,7 @@ impl Worker {
         left.into_iter().for_each(|request| self.elsewhere(request));
     }
 
+    /// Passes a request to the thread pool.
     fn elsewhere(&self, request: Request) {
         self.pool.submit(&mut vec![request]);
     }

@@ -37,6 +37,7 @@ const BUSY_ROUNDS: u32 = 8;
 
 /// The user data of the entry for a wake-up.
 const WAKE: u64 = u64::MAX;
+/// The user data of the entries that cancel reads.
 const CANCEL: u64 = u64::MAX - 1;
 
 /// The setup flags of a ring, best first.
@@ -51,6 +52,7 @@ pub(super) enum RingFlags {
 }
 
 impl RingFlags {
+    /// The name of the flags in reports.
     pub(super) fn text(self) -> &'static str {
         match self {
             RingFlags::Deferred => "deferred task run",
@@ -60,6 +62,7 @@ impl RingFlags {
     }
 }
 
+/// A slot for a request that was passed to the kernel.
 #[derive(Debug, Default)]
 struct Slot {
     /// The number of requests so far in the slot, so that a stale completion matches no later
@@ -75,7 +78,7 @@ enum Pushed {
     Other,
 }
 
-/// The condition that a turn waits for.
+/// The condition that [`Ring::turn`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     /// Does not wait.
@@ -141,6 +144,7 @@ impl Ring {
         self.waiting.len() + self.in_slots()
     }
 
+    /// The number of requests in slots.
     fn in_slots(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -205,6 +209,7 @@ impl Ring {
         self.awaits_wake
     }
 
+    /// Queues the cancellation of the read in a slot.
     fn push_cancel(&mut self, index: usize) {
         let entry = opcode::AsyncCancel::new(self.user_data(index));
         // A hint: without room, the read simply takes its time.
@@ -263,6 +268,7 @@ impl Ring {
         self.vacate(at)
     }
 
+    /// Takes the request out of a slot and frees the slot.
     fn vacate(&mut self, at: usize) -> Option<Request> {
         let request = self.slots[at].request.take();
         if request.is_some() {
@@ -328,6 +334,7 @@ impl Ring {
         Ok(())
     }
 
+    /// Handles all entries in the completion queue.
     fn take_completed(&mut self, elsewhere: Elsewhere<'_>) {
         while let Some(ring) = &mut self.ring {
             let Some(completed) = ring.completion().next() else {
@@ -342,6 +349,7 @@ impl Ring {
         }
     }
 
+    /// Handles the completion of a read: its slot and generation are in `user_data`.
     fn complete(&mut self, user_data: u64, result: i32, elsewhere: Elsewhere<'_>) {
         let at = koeldb_base::coding::to_usize(user_data & u64::from(u32::MAX));
         let is_its = at < self.slots.len() && self.user_data(at) == user_data;

@@ -95,8 +95,11 @@ mod file_tag {
     ];
 }
 
+/// The tag of the synced size in a log addition (RocksDB: `WalAdditionTag::kSyncedSize`).
 const WAL_SYNCED_BYTES: u32 = 2;
+/// The tag that ends a log addition (RocksDB: `WalAdditionTag::kTerminate`).
 const WAL_TERMINATE: u32 = 1;
+/// The tag that ends the custom fields of a blob file record (RocksDB: `kEndMarker`).
 const BLOB_TERMINATE: u32 = 0;
 
 impl VersionEdit {
@@ -208,6 +211,7 @@ impl VersionEdit {
         Ok(edit)
     }
 
+    /// Decodes the field at the front of `input`: a tag and its payload.
     fn decode_field(&mut self, input: &mut &[u8]) -> Result<()> {
         let tag = take_varint32(input)?;
         match tag {
@@ -299,6 +303,7 @@ impl VersionEdit {
         Ok(())
     }
 
+    /// Decodes a file entry (kNewFile4), up to its terminating custom tag.
     fn take_file(&mut self, input: &mut &[u8]) -> Result<()> {
         let level = take_level(input)?;
         let number = take_file_number(input)?;
@@ -323,6 +328,7 @@ impl VersionEdit {
     }
 }
 
+/// Encodes a field of a varint payload; `None` encodes nothing.
 fn put_number(out: &mut Vec<u8>, tag: u32, value: Option<u64>) {
     if let Some(value) = value {
         put_varint32(out, tag);
@@ -330,6 +336,7 @@ fn put_number(out: &mut Vec<u8>, tag: u32, value: Option<u64>) {
     }
 }
 
+/// Encodes a field of a length-prefixed payload; `None` encodes nothing.
 fn put_lp(out: &mut Vec<u8>, tag: u32, value: Option<&[u8]>) {
     if let Some(value) = value {
         put_varint32(out, tag);
@@ -337,6 +344,7 @@ fn put_lp(out: &mut Vec<u8>, tag: u32, value: Option<&[u8]>) {
     }
 }
 
+/// Encodes a field of a varint in a length-prefixed payload; `None` encodes nothing.
 fn put_lp_number(out: &mut Vec<u8>, tag: u32, value: Option<u64>) {
     if let Some(value) = value {
         let mut payload = Vec::new();
@@ -345,6 +353,7 @@ fn put_lp_number(out: &mut Vec<u8>, tag: u32, value: Option<u64>) {
     }
 }
 
+/// Decodes a length-prefixed UTF-8 text; `what` names it in the error.
 fn take_text(input: &mut &[u8], what: &str) -> Result<String> {
     let bytes = take_length_prefixed(input)?;
     match str::from_utf8(bytes) {
@@ -353,6 +362,7 @@ fn take_text(input: &mut &[u8], what: &str) -> Result<String> {
     }
 }
 
+/// Decodes a level, a varint of at most [`LEVEL_MAX`].
 fn take_level(input: &mut &[u8]) -> Result<usize> {
     let level = take_varint32(input)? as usize;
     if level > LEVEL_MAX {
@@ -368,6 +378,7 @@ fn take_log_number(input: &mut &[u8]) -> Result<FileNumber> {
     checked_log_number(take_varint64(input)?)
 }
 
+/// Checks a file number, which may be 0, against [`FILE_NUMBER_MAX`].
 fn checked_log_number(number: FileNumber) -> Result<FileNumber> {
     if number > FILE_NUMBER_MAX {
         return Err(Error::corruption(format!(
@@ -377,6 +388,7 @@ fn checked_log_number(number: FileNumber) -> Result<FileNumber> {
     Ok(number)
 }
 
+/// Decodes the number of a table or blob file, which is not 0.
 fn take_file_number(input: &mut &[u8]) -> Result<FileNumber> {
     match take_log_number(input)? {
         0 => Err(Error::corruption("file number 0")),
@@ -384,6 +396,7 @@ fn take_file_number(input: &mut &[u8]) -> Result<FileNumber> {
     }
 }
 
+/// Decodes a sequence number, a varint of at most [`MAX_SEQNO`].
 fn take_seqno(input: &mut &[u8]) -> Result<SeqNo> {
     let seqno = take_varint64(input)?;
     if seqno > MAX_SEQNO {
@@ -394,12 +407,14 @@ fn take_seqno(input: &mut &[u8]) -> Result<SeqNo> {
     Ok(seqno)
 }
 
+/// Decodes a length-prefixed internal key that bounds a file.
 fn take_bound(input: &mut &[u8]) -> Result<Vec<u8>> {
     let bound = take_length_prefixed(input)?;
     InternalKey::check_bound(bound)?;
     Ok(bound.to_vec())
 }
 
+/// Returns the sequence number of a file bound; 0 for the end of a range tombstone.
 fn seqno_of(key: &[u8]) -> SeqNo {
     match footer_of(key).1 >> 8 {
         MAX_SEQNO => 0,
@@ -407,6 +422,7 @@ fn seqno_of(key: &[u8]) -> SeqNo {
     }
 }
 
+/// Decodes the size and the key bounds of a file, which follow its number in every file entry.
 fn take_file_body(number: FileNumber, input: &mut &[u8]) -> Result<FileMeta> {
     let bytes = take_varint64(input)?;
     let smallest = take_bound(input)?;
@@ -414,6 +430,7 @@ fn take_file_body(number: FileNumber, input: &mut &[u8]) -> Result<FileMeta> {
     Ok(FileMeta::new(number, bytes, smallest, largest))
 }
 
+/// Decodes the smallest and largest sequence number of a file.
 fn take_seqno_bounds(file: &mut FileMeta, input: &mut &[u8]) -> Result<()> {
     file.smallest_seqno = take_seqno(input)?;
     file.largest_seqno = take_seqno(input)?;
@@ -426,6 +443,7 @@ fn take_seqno_bounds(file: &mut FileMeta, input: &mut &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Fails with `NotSupported` for a file outside the first of RocksDB's `db_paths`.
 fn refuse_path(path_id: u32, number: FileNumber) -> Result<()> {
     if path_id == 0 {
         return Ok(());
@@ -435,6 +453,7 @@ fn refuse_path(path_id: u32, number: FileNumber) -> Result<()> {
     )))
 }
 
+/// Decodes a custom field of exactly one byte.
 fn one_byte(value: &[u8]) -> Result<u8> {
     match value {
         [byte] => Ok(*byte),
@@ -445,6 +464,7 @@ fn one_byte(value: &[u8]) -> Result<u8> {
     }
 }
 
+/// Decodes the payload of one custom field of a file (RocksDB's `NewFileCustomTag`).
 fn decode_file_field(file: &mut FileMeta, tag: u32, mut value: &[u8]) -> Result<()> {
     let input = &mut value;
     match tag {
@@ -481,6 +501,7 @@ fn decode_file_field(file: &mut FileMeta, tag: u32, mut value: &[u8]) -> Result<
     Ok(())
 }
 
+/// Encodes a file entry (kNewFile4) without its tag.
 fn encode_file(
     level: usize,
     file: &FileMeta,
@@ -552,6 +573,7 @@ fn encode_file(
     put_varint32(out, file_tag::TERMINATE);
 }
 
+/// Encodes a blob file addition without its tag, and without custom fields.
 fn encode_blob_addition(file: &BlobFile, out: &mut Vec<u8>) {
     put_varint64(out, file.number);
     put_varint64(out, file.count);
@@ -561,6 +583,7 @@ fn encode_blob_addition(file: &BlobFile, out: &mut Vec<u8>) {
     put_varint32(out, BLOB_TERMINATE);
 }
 
+/// Decodes a blob file addition; unknown custom fields are skipped if that is permitted.
 fn take_blob_addition(input: &mut &[u8]) -> Result<BlobFile> {
     let file = BlobFile {
         number: take_file_number(input)?,
@@ -575,6 +598,7 @@ fn take_blob_addition(input: &mut &[u8]) -> Result<BlobFile> {
     Ok(file)
 }
 
+/// Encodes a blob file garbage entry without its tag.
 fn encode_blob_garbage(garbage: &BlobGarbage, out: &mut Vec<u8>) {
     put_varint64(out, garbage.number);
     put_varint64(out, garbage.count);
@@ -582,6 +606,7 @@ fn encode_blob_garbage(garbage: &BlobGarbage, out: &mut Vec<u8>) {
     put_varint32(out, BLOB_TERMINATE);
 }
 
+/// Decodes a blob file garbage entry; unknown custom fields are skipped if that is permitted.
 fn take_blob_garbage(input: &mut &[u8]) -> Result<BlobGarbage> {
     let garbage = BlobGarbage {
         number: take_file_number(input)?,
@@ -592,6 +617,7 @@ fn take_blob_garbage(input: &mut &[u8]) -> Result<BlobGarbage> {
     Ok(garbage)
 }
 
+/// Skips custom fields up to the terminator; fails for a forward-incompatible one.
 fn skip_blob_fields(input: &mut &[u8]) -> Result<()> {
     loop {
         match take_varint32(input)? {
@@ -606,12 +632,14 @@ fn skip_blob_fields(input: &mut &[u8]) -> Result<()> {
     }
 }
 
+/// Encodes the addition of a log, with its synced size if known.
 fn encode_wal_addition(wal: &WalAddition, out: &mut Vec<u8>) {
     put_varint64(out, wal.number);
     put_number(out, WAL_SYNCED_BYTES, wal.synced_bytes);
     put_varint32(out, WAL_TERMINATE);
 }
 
+/// Decodes the addition of a log, up to its terminator.
 fn take_wal_addition(input: &mut &[u8]) -> Result<WalAddition> {
     let mut wal = WalAddition {
         number: take_log_number(input)?,

@@ -21,6 +21,7 @@ pub struct LiveFiles {
 }
 
 impl LiveFiles {
+    /// Adds the numbers of all files of a version.
     fn add(&mut self, version: &Version) {
         self.tables
             .extend(version.files().map(|(_, file)| file.number));

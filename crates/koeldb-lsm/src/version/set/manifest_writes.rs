@@ -105,6 +105,7 @@ impl VersionSet {
         self.options.manifest_file = file;
     }
 
+    /// Appends edits to the live MANIFEST and syncs it.
     fn append(
         &mut self,
         mut records: RecordWriter,

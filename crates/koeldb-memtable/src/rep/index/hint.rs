@@ -3,6 +3,7 @@
 use koeldb_base::KeyOrder;
 use koeldb_base::comparator::first_bytes;
 
+/// The longest common prefix that hints skip.
 const BASE_BYTES_MAX: usize = 64;
 
 /// The common key prefix that hints skip.
@@ -13,6 +14,7 @@ pub(in crate::rep) struct Base {
 }
 
 impl Base {
+    /// The base without a common prefix: hints begin with the first byte of a key.
     pub(in crate::rep) const EMPTY: Base = Base {
         len: 0,
         bytes: [0; BASE_BYTES_MAX],
@@ -44,6 +46,7 @@ impl Base {
         }
     }
 
+    /// The hint in bytewise order: 0 before all keys with the base, the maximum after them.
     #[inline]
     fn bytewise_hint(&self, user_key: &[u8]) -> u64 {
         let base = &self.bytes[..self.len];

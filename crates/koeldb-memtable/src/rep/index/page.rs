@@ -19,6 +19,7 @@ pub(super) struct Slot {
     pub(super) item: AtomicPtr<u8>,
 }
 
+/// A page of the tree: a leaf or an inner node, linked to its right neighbour.
 #[repr(C, align(64))]
 pub(in crate::rep) struct Page {
     pub(super) right: AtomicPtr<Page>,
@@ -33,6 +34,9 @@ pub(in crate::rep) struct Page {
 const _: () = assert!(size_of::<Page>() == 512);
 
 impl Page {
+    /// Creates an empty index page of `level` for the nodes from `low` on.
+    ///
+    /// `low_hint` is the prefix of that node's key by which most comparisons are decided.
     pub(super) fn new(level: u32, low: *mut Node, low_hint: u64) -> Self {
         Page {
             right: AtomicPtr::new(ptr::null_mut()),
@@ -50,16 +54,19 @@ impl Page {
         }
     }
 
+    /// Loads the number of slots in use, with acquire.
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.count.load(Ordering::Acquire) as usize
     }
 
+    /// Stores the number of slots in use, with release.
     pub(super) fn set_count(&self, count: usize) {
         #[expect(clippy::cast_possible_truncation, reason = "at most SLOTS")]
         self.count.store(count as u32, Ordering::Release);
     }
 
+    /// Loads the node or child page of a slot, with acquire.
     #[inline]
     pub(super) fn item(&self, index: usize) -> *mut u8 {
         self.slots[index].item.load(Ordering::Acquire)
@@ -115,7 +122,7 @@ impl Page {
         first + usize::from(left == 1 && below(first))
     }
 
-    /// Makes room at `position` and fills it (I2, I3).
+    /// Makes room at `position` and fills it (invariants I2 and I3 of the index).
     pub(super) fn put(&self, position: usize, hint: u64, item: *mut u8) {
         let count = self.count();
         debug_assert!(position <= count && count < SLOTS);
@@ -132,10 +139,12 @@ impl Page {
         self.set_count(count + 1);
     }
 
+    /// Locks the page for a writer unless another one holds the lock; returns whether it did.
     pub(super) fn try_lock(&self) -> bool {
         !self.locked.swap(true, Ordering::Acquire)
     }
 
+    /// Releases the lock, which the caller holds.
     pub(super) fn unlock(&self) {
         self.locked.store(false, Ordering::Release);
     }

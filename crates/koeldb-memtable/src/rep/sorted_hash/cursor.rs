@@ -52,6 +52,7 @@ const WINDOW: usize = 16;
 /// The growth factor of windows.
 const WINDOW_GROWTH: usize = 8;
 
+/// The direction of a scan.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Forward,
@@ -114,6 +115,7 @@ pub(crate) struct SortedHashCursor {
 }
 
 impl SortedHashCursor {
+    /// Creates an unpositioned cursor over the entries present now.
     pub(crate) fn new(table: Arc<SortedHash>) -> Self {
         let (set, appended) = table.capture_for_cursor();
         SortedHashCursor {
@@ -134,6 +136,7 @@ impl SortedHashCursor {
         }
     }
 
+    /// Captures the present entries; the cursor is then not valid.
     pub(crate) fn refresh(&mut self) {
         (self.set, self.appended) = self.table.capture_for_cursor();
         self.is_ready = false;
@@ -175,6 +178,7 @@ impl SortedHashCursor {
         self.set.runs.len()
     }
 
+    /// The sorted items of an input: a run, or the tail's items in the window.
     #[inline]
     fn items(&self, source: usize) -> &[Item] {
         match self.set.runs.get(source) {
@@ -193,7 +197,7 @@ impl SortedHashCursor {
         self.order().compare(a, b) == ahead
     }
 
-    /// Sets the position of an input.
+    /// Sets the position of an input, and its next item in the direction of the cursor.
     #[inline]
     fn place(&mut self, source: usize, position: usize) {
         let next = match self.direction {
@@ -212,7 +216,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Moves all inputs to their first items, with an empty tail.
+    /// Resets all inputs to their start for a forward scan, with an empty tail and no heads.
     fn begin(&mut self) {
         self.get_ready();
         self.takes_all = false;
@@ -270,7 +274,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Sorts the whole tail and positions it after the items for which `is_before` holds.
+    /// Sorts the tail, the entries in no sorted run yet, and skips those for which `is_before` holds.
     fn open_whole(&mut self, is_before: impl Fn(ItemOrder<'_>, Item) -> bool) {
         self.open_window(0, usize::MAX);
         let order = self.order();
@@ -278,7 +282,7 @@ impl SortedHashCursor {
         self.place(self.tail_index(), position);
     }
 
-    /// Finds the input with the next item and its rival, opening windows until there is one.
+    /// Finds the input with the next item and the best other item, opening windows until found.
     fn choose(&mut self) {
         loop {
             let (mut best, mut rival) = (None, None);
@@ -372,6 +376,7 @@ impl SortedHashCursor {
         }
     }
 
+    /// Chooses the prefetched parts of entries by the size of the current value.
     #[inline(never)]
     fn learn_from_entry(&self) {
         let Some(entry) = self.entry() else {
@@ -444,6 +449,7 @@ impl SortedHashCursor {
         self.step(Direction::Backward);
     }
 
+    /// Moves one entry in a direction, turning the inputs first if it is the other one.
     #[inline]
     fn step(&mut self, direction: Direction) {
         let Some(current) = self.current else {

@@ -63,6 +63,7 @@ impl Deref for LogLengths {
     }
 }
 
+/// A slot of a segment, as two atomics; a null node marks an empty slot.
 struct Slot {
     prefix: AtomicU64,
     node: AtomicPtr<Node>,
@@ -99,6 +100,7 @@ impl Segment {
         size_of_val(&*self.slots) + size_of::<Self>() + 16
     }
 
+    /// The position after the last slot of the segment.
     fn end(&self) -> u64 {
         self.first + self.slots.len() as u64
     }
@@ -162,6 +164,7 @@ impl LogWriter {
         self.used == limit && self.segment.slots.len() == limit
     }
 
+    /// Links a new segment, twice as long as the last one's content, up to `limit` slots.
     #[cold]
     fn add_segment(&mut self, limit: usize, gauge: &Gauge) {
         let slots = (2 * self.used).clamp(FIRST_SLOTS.min(limit), limit);

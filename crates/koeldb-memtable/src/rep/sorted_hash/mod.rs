@@ -198,12 +198,13 @@ impl SortedHash {
         self.gauge.bytes() + size_of::<Self>() + self.shard_bytes()
     }
 
-    /// The bytes of what each shard of the arena has.
+    /// The memory in bytes of the per-shard state.
     #[inline]
     fn shard_bytes(&self) -> usize {
         size_of_val(&*self.appended) + self.writers.bytes()
     }
 
+    /// Hashes a user key.
     #[inline]
     fn hash(&self, user_key: &[u8]) -> KeyHash {
         let mut hasher = self.hasher.build_hasher();
@@ -211,11 +212,13 @@ impl SortedHash {
         KeyHash(hasher.finish())
     }
 
+    /// Returns the 8-byte key prefix by which items are sorted first.
     #[inline]
     fn prefix(&self, user_key: &[u8]) -> u64 {
         self.base.hint(&self.order, user_key)
     }
 
+    /// Returns the order of items in runs.
     #[inline]
     fn item_order(&self) -> ItemOrder<'_> {
         ItemOrder {
@@ -311,6 +314,7 @@ impl SortedHash {
         self.entries_of(self.hash(footer_of(internal_key).0), internal_key)
     }
 
+    /// Returns the versions of a user key from an internal key on, given the hash of the key.
     #[inline]
     fn entries_of(&self, hash: KeyHash, internal_key: &[u8]) -> SortedHashEntries<'_> {
         let (user_key, footer) = footer_of(internal_key);
@@ -420,6 +424,7 @@ impl SortedHash {
         (set, appended)
     }
 
+    /// Locks the current run set.
     fn lock_set(&self) -> impl std::ops::DerefMut<Target = Arc<RunSet>> {
         self.set.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -476,6 +481,7 @@ impl SortedHash {
         }
     }
 
+    /// Passes a sort task to the background, unless one is pending.
     #[cold]
     fn offer(self: &Arc<Self>, sorter: &Sorter) {
         if !self.offered.swap(true, Ordering::AcqRel) {
@@ -578,7 +584,7 @@ impl Drop for SortedHash {
     }
 }
 
-/// An iterator over the versions of a key from newer to older, which meets later inserts.
+/// An iterator over the versions of a key, newest first, which includes later inserts.
 pub(crate) struct SortedHashEntries<'t> {
     table: &'t SortedHash,
     /// The first entry, until it is returned.

@@ -89,6 +89,7 @@ impl KeyHash {
 struct Tagged(*mut Head);
 
 impl Tagged {
+    /// Packs a head's address and a tag, which is dropped if addresses leave no room.
     #[inline]
     fn new(head: *mut Head, tag: u16) -> Self {
         if HAS_TAGS {
@@ -98,6 +99,7 @@ impl Tagged {
         }
     }
 
+    /// The address without the tag.
     #[inline]
     fn address(self) -> *mut Head {
         if HAS_TAGS {
@@ -108,6 +110,7 @@ impl Tagged {
         }
     }
 
+    /// The tag; `None` if addresses leave no room for tags.
     #[inline]
     fn tag(self) -> Option<u16> {
         #[expect(
@@ -139,6 +142,7 @@ pub(super) struct Head {
 }
 
 impl Node {
+    /// Creates a node without an older version.
     fn empty() -> Self {
         Node {
             older: AtomicPtr::new(ptr::null_mut()),
@@ -200,7 +204,7 @@ impl NodePtr {
     }
 }
 
-/// A node of a table that is borrowed for `'t` (N1).
+/// A node of a table that is borrowed for `'t` (invariant N1 of the module).
 #[derive(Clone, Copy)]
 pub(super) struct NodeRef<'t> {
     node: NonNull<Node>,
@@ -225,6 +229,7 @@ impl<'t> NodeRef<'t> {
         NodePtr(self.node)
     }
 
+    /// The pointer to the next older version.
     #[inline]
     fn link(self) -> &'t AtomicPtr<Node> {
         // SAFETY: every node begins with its link and lives as long as the arena (N1).
@@ -239,6 +244,7 @@ impl<'t> NodeRef<'t> {
         unsafe { NodeRef::new(older) }
     }
 
+    /// The address of the entry, which follows the link.
     #[inline]
     fn entry_start(self) -> NonNull<u8> {
         // SAFETY: the link of every node is followed by an entry in the same block.
@@ -251,13 +257,14 @@ impl<'t> NodeRef<'t> {
         unsafe { Entry::new(self.entry_start(), arena) }
     }
 
+    /// The footer of the entry's key: sequence number and type.
     #[inline]
     fn footer(self, arena: &'t SharedArena) -> u64 {
         self.entry(arena).user_key_and_footer().1
     }
 }
 
-/// The head of a key in a table that is borrowed for `'t` (N1).
+/// The head of a key in a table that is borrowed for `'t` (invariant N1 of the module).
 #[derive(Clone, Copy)]
 pub(super) struct HeadRef<'t> {
     head: NonNull<Head>,
@@ -293,12 +300,14 @@ impl<'t> HeadRef<'t> {
         unsafe { NodeRef::new(node) }.expect("a field of a head is not at null")
     }
 
+    /// The pointer to the next head of the chain, tagged with this head's own fingerprint.
     #[inline]
     fn next_and_fingerprint(self) -> Tagged {
         // Written once, before any link led to the head.
         Tagged(self.get().next.load(Ordering::Relaxed))
     }
 
+    /// The next head of the overflow chain.
     #[inline]
     fn next(self) -> Option<HeadRef<'t>> {
         // SAFETY: the initial content of a head was visible to its publisher, and so is to every

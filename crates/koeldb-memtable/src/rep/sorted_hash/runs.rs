@@ -50,6 +50,7 @@ impl<'t> ItemOrder<'t> {
         item.node.entry(self.arena).key()
     }
 
+    /// Compares items by prefix, and for equal prefixes by internal key.
     #[inline]
     pub(super) fn compare(self, a: Item, b: Item) -> Ordering {
         a.prefix
@@ -184,6 +185,7 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// Creates a run of sorted items, with samples of the prefixes if it is long.
     fn new(items: Vec<Item>, gauge: &Gauge) -> Arc<Self> {
         let sample: Box<[u64]> = if items.len() > 16 * SAMPLED {
             items

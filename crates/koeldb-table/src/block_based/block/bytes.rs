@@ -196,6 +196,7 @@ pub(crate) fn prefetch(bytes: &[u8], at: usize) {
     }
 }
 
+/// Prefetches the cache line at an address into all cache levels.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn prefetch_line(at: *const u8) {
@@ -204,6 +205,7 @@ fn prefetch_line(at: *const u8) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
 }
 
+/// Does nothing: only the prefetch of x86-64 is used.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 fn prefetch_line(_at: *const u8) {}

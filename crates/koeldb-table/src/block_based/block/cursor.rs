@@ -166,8 +166,10 @@ impl<'t> BlockCursor<'t> {
         }
     }
 
-    /// The value of the entry; in the handles layout the first key after the handle, if there is
-    /// one.
+    /// Returns the value of the entry.
+    ///
+    /// In an index block with delta-encoded handles, it is the first key of the data block, which
+    /// follows the handle (`kBinarySearchWithFirstKey`), or empty.
     #[inline]
     #[must_use]
     pub fn value(&self) -> &[u8] {

@@ -20,7 +20,7 @@ pub(in super::super) struct Entry {
     pub(in super::super) key_start: usize,
     /// The end of the key bytes that are not shared.
     pub(in super::super) key_end: usize,
-    /// The value of the entry; in the handles layout the first key after the handle.
+    /// The value; in an index block, the first key of the data block (`kBinarySearchWithFirstKey`).
     pub(in super::super) value: ValueRange,
     /// The start of the next entry.
     pub(in super::super) next: usize,
@@ -64,6 +64,7 @@ impl BlockSlices<'_> {
         }
     }
 
+    /// Completes an entry whose values are in a separate section; `None` if it is malformed.
     fn separated_entry(
         &self,
         mut lengths: Lengths,
@@ -130,6 +131,7 @@ impl BlockSlices<'_> {
     }
 }
 
+/// Returns the range of a value; `None` beyond 4 GiB.
 #[inline]
 fn value_range(start: usize, len: usize) -> Option<ValueRange> {
     Some(ValueRange {
@@ -138,6 +140,7 @@ fn value_range(start: usize, len: usize) -> Option<ValueRange> {
     })
 }
 
+/// Creates the `Corruption` error of a malformed entry at offset `at`.
 #[cold]
 pub(in super::super) fn bad_entry(at: usize) -> Error {
     Error::corruption(format!("bad entry in block at offset {at}"))
@@ -177,6 +180,7 @@ impl Lengths {
         Self::decode_long(rest, at)
     }
 
+    /// Decodes the three varint32 lengths of an entry header; `None` if malformed.
     #[cold]
     fn decode_long(rest: &[u8], at: usize) -> Option<Self> {
         let mut input = rest;

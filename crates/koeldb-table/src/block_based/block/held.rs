@@ -39,8 +39,9 @@ unsafe impl Send for HeldBlock<'_> {}
 // SAFETY: as for `Send`; nothing can be written through `bytes`.
 unsafe impl Sync for HeldBlock<'_> {}
 
-/// What keeps the memory alive may itself be sent and shared.
+/// Asserts that the reference that keeps the block in memory is `Send` and `Sync`.
 const _: () = {
+    /// Fails to compile unless `T` is `Send` and `Sync`.
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<ArcRef<'static, CachedBlock>>();
 };

@@ -13,6 +13,7 @@ use std::cmp::Ordering;
 use koeldb_base::KeyOrder;
 use koeldb_base::comparator::first_bytes;
 
+/// The number of key bytes that form a number.
 const NUMBER_BYTES: usize = 8;
 
 /// The mapping of one block's user keys to numbers.
@@ -96,8 +97,8 @@ impl KeySpan {
 
     /// Whether a key has the block's prefix.
     ///
-    /// A prefix of up to 8 bytes is compared as a number: a call would cost more, and 60 ns for the
-    /// empty one, as glibc's masked load reads from where an empty box points.
+    /// A prefix of up to 8 bytes is compared as a number. A call of `memcmp` costs more, and 60 ns
+    /// for the empty prefix: glibc's masked load then reads at an empty box's dangling pointer.
     #[inline]
     fn has_prefix(&self, user_key: &[u8]) -> bool {
         let behind = (NUMBER_BYTES.checked_sub(self.prefix.len()))
@@ -112,9 +113,9 @@ impl KeySpan {
         }
     }
 
-    /// The number of a key inside the range; otherwise on which side of all keys it is.
+    /// Returns the number of a key, or `Err` with its order relative to all keys of the block.
     ///
-    /// A number that is not above the first key's decides that itself.
+    /// A key before the first one may get a number: it is not above the number of the first key.
     #[inline]
     pub(in crate::block_based) fn wanted(
         &self,

@@ -15,8 +15,11 @@ use super::bytes::{prefetch, prefetch_all};
 use super::entry::{Entry, KeyBuffer, bad_entry};
 use super::{Block, BlockSlices, EntryLayout, FEW_RESTARTS, KeyFormat, ValueRange};
 
+/// The seed of the hash function of the hash index in a data block.
 const HASH_SEED: u32 = 397;
+/// The value of a hash bucket without a key.
 const BUCKET_EMPTY: u8 = 255;
+/// The value of a hash bucket with keys of several restart intervals.
 const BUCKET_COLLISION: u8 = 254;
 
 /// The number of bytes of a restart interval that are prefetched when a linear scan begins.
@@ -274,6 +277,7 @@ struct Steps {
 }
 
 impl Steps {
+    /// Starts at a restart point, and prefetches the entries of its interval.
     #[inline]
     fn new(view: &BlockSlices<'_>, restart: usize) -> Self {
         let at = view.restart_offset(restart);
@@ -288,6 +292,7 @@ impl Steps {
         }
     }
 
+    /// Moves to the next entry; `None` at the end of the block.
     #[inline(always)]
     fn next(&mut self, view: &BlockSlices<'_>) -> Result<Option<Entry>> {
         if self.next >= view.entries.len() {

@@ -30,6 +30,7 @@ use super::super::format::BlockHandle;
 use super::linear_model::{LinearModel, below};
 use super::{INDEX_BATCH, IndexFormat, IndexScan, IndexSearchResult};
 
+/// The number of entries in a group: one cache line of key numbers.
 const GROUP: usize = 8;
 
 /// The number of restart points below which blocks are not decoded: a search takes a step or two.
@@ -278,6 +279,7 @@ impl Group {
     }
 }
 
+/// Packs a handle into 64 bits, the offset above the size; `None` if it does not fit.
 fn pack(handle: BlockHandle) -> Option<u64> {
     let offset = handle.offset.checked_shl(SIZE_BITS)?;
     let fits =
@@ -285,6 +287,7 @@ fn pack(handle: BlockHandle) -> Option<u64> {
     fits.then_some(offset | handle.size)
 }
 
+/// Returns the handle that [`pack`] packed.
 #[inline]
 fn unpack(packed: u64) -> BlockHandle {
     BlockHandle {

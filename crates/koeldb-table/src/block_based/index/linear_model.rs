@@ -73,6 +73,7 @@ impl LinearModel {
         model
     }
 
+    /// Returns the entry that the linear model predicts for a key's number, at most the last one.
     #[inline]
     fn guess(&self, number: u64) -> usize {
         let distance = u128::from(number.saturating_sub(self.origin));

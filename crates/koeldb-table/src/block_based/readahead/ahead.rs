@@ -205,7 +205,7 @@ impl Lookahead {
         moved.ok()
     }
 
-    /// Moves on to the neighbouring table.
+    /// Moves on to the next table of the level in scan direction; `None` if it cannot.
     fn cross<S: BlockSource>(&mut self, source: &mut S, limits: Option<&ScanLimits>) -> Option<()> {
         let level = self.level.as_ref()?;
         let (table, edge) = level

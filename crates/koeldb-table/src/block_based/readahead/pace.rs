@@ -84,6 +84,7 @@ impl Pace {
     }
 }
 
+/// Returns a duration in nanoseconds, at most `u64::MAX`.
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -45,12 +45,13 @@ const HELD_SHARE: u64 = 4;
 
 /// The consumption below which a table counts as one of [`TABLES_PRESUMED`] with equal consumption.
 const USED_PRESUMED: u64 = 512 << 10;
+/// The number of tables assumed to share a budget before any of them has consumed bytes.
 const TABLES_PRESUMED: u64 = 8;
 
 /// Spin iterations before a thread that waits for a read parks: a few microseconds.
 const SPINS: u32 = 200;
 
-/// The suspension of a scan, which waits for the needs recorded in its [`ScanReads`].
+/// The suspension of a scan, which waits for the missing blocks recorded in its [`ScanReads`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanSuspended;
 
@@ -64,6 +65,7 @@ pub struct TimeLimits {
 }
 
 impl TimeLimits {
+    /// Whether waits have no limit.
     fn are_none(&self) -> bool {
         self.deadline.is_none() && self.io_timeout.is_none()
     }
@@ -106,6 +108,7 @@ impl Budget {
         })
     }
 
+    /// Returns the number of bytes that the budget has left.
     fn left(&self) -> u64 {
         self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
     }
@@ -139,6 +142,7 @@ pub(super) struct PieceRead {
 }
 
 impl PieceRead {
+    /// Sets the outcome of the read, and wakes the thread that waits for it, if any.
     fn complete(&self, outcome: Outcome) {
         let _ = self.outcome.set(outcome);
         if *lock(&self.waiting) {
@@ -218,6 +222,7 @@ impl Region for InPlace {
     }
 }
 
+/// Returns a range of the read bytes; empty if it is outside.
 fn slice(read: &ReadBuffer, start: u64, len: u32) -> &[u8] {
     let start = to_usize(start);
     read.get(start..start.saturating_add(len as usize))
@@ -339,6 +344,7 @@ impl fmt::Debug for ScanEngine {
     }
 }
 
+/// The mutable state of a scan's reads, behind a lock.
 #[derive(Debug)]
 struct ScanReadsState {
     probe: ProbeSource,
@@ -346,7 +352,7 @@ struct ScanReadsState {
     awaited: Vec<Arc<PieceRead>>,
 }
 
-/// The reads of one scan.
+/// The reads of one scan: of missing blocks, and of pieces ahead of the scan.
 #[derive(Debug)]
 pub struct ScanReads {
     engine: Arc<ScanEngine>,
@@ -390,7 +396,7 @@ impl ScanReads {
         self.engine.reads.clock().now()
     }
 
-    /// Returns a block of the suspended call's needs or of the cache; otherwise records a need.
+    /// Returns a block read for the suspended call or cached; otherwise records it as missing.
     pub(super) fn block(
         &self,
         file: &Arc<TableFile>,
@@ -403,7 +409,7 @@ impl ScanReads {
             .map_err(|fault| self.awaited(fault))
     }
 
-    /// Returns a block of the suspended call's needs, or records a need, after a cache miss.
+    /// Returns a block read for the suspended call, after a cache miss; otherwise records it.
     pub(super) fn missed(
         &self,
         file: &Arc<TableFile>,
@@ -416,6 +422,7 @@ impl ScanReads {
             .map_err(|fault| self.awaited(fault))
     }
 
+    /// Converts a fault of the probe; a suspension marks the call as suspended.
     fn awaited<S>(&self, fault: Fault<S>) -> Fault<ScanSuspended> {
         match fault {
             Fault::Error(error) => Fault::Error(error),
@@ -432,14 +439,14 @@ impl ScanReads {
         self.suspended.load(Ordering::Relaxed)
     }
 
-    /// Whether the block is among the suspended call's needs.
+    /// Whether the block is one that the suspended call has missed.
     pub(super) fn is_needed(&self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
         let state = lock(&self.state);
         let needs = state.probe.needs();
         !needs.is_empty() && needs.find(file, handle).is_some()
     }
 
-    /// Whether a suspended call waits for pieces.
+    /// Whether a suspended call waits for pieces that are read ahead.
     pub(super) fn is_awaiting(&self) -> bool {
         !lock(&self.state).awaited.is_empty()
     }
@@ -519,7 +526,7 @@ impl ScanReads {
         lock(&self.state).session.flush();
     }
 
-    /// Makes the suspended call wait for this read as well.
+    /// Suspends the call until this read, among others, has completed.
     pub(super) fn note(&self, read: &Arc<PieceRead>) -> Fault<ScanSuspended> {
         lock(&self.state).awaited.push(Arc::clone(read));
         self.suspended.store(true, Ordering::Relaxed);
@@ -555,7 +562,7 @@ impl ScanReads {
         Ok(())
     }
 
-    /// Reads the blocks of `needs` concurrently.
+    /// Reads the missing blocks in `needs` concurrently.
     fn read(&self, needs: &mut Needs) -> Result<()> {
         let reads = &self.engine.reads;
         // Abandoned reads outlive the call.
@@ -578,11 +585,13 @@ impl ScanReads {
         Err(too_late())
     }
 
+    /// Whether the deadline of the scan has passed.
     fn is_late(&self) -> bool {
         let deadline = self.limits.deadline;
         deadline.is_some_and(|deadline| self.now() >= deadline)
     }
 
+    /// Creates the error of an abandoned read: late, or longer than `io_timeout`.
     #[cold]
     fn given_up(&self, read: &PieceRead) -> Error {
         if self.is_late() {
@@ -598,7 +607,7 @@ impl ScanReads {
         )
     }
 
-    /// Releases the needs of a suspended call that has ended.
+    /// Releases the blocks that were read for a suspended call, which has ended.
     pub fn settle(&self) {
         let mut state = lock(&self.state);
         state.probe.needs_mut().clear();

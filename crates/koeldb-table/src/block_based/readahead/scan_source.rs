@@ -95,6 +95,7 @@ const LONG_SHARE: u64 = 128;
 const PIECE_BYTES_MIN: u64 = 4 << 10;
 
 impl AccessPattern {
+    /// Records that the scan enters a data block; one that is not adjacent begins a new run.
     #[inline]
     fn enter(
         &mut self,
@@ -184,7 +185,7 @@ impl Drop for ReadaheadPlan {
     }
 }
 
-/// The settings that the sources of one scan share.
+/// The read options, readahead policy and limits that the block readers of one scan share.
 struct ScanSettings {
     options: BlockReadOptions,
     policy: ReadaheadPolicy,
@@ -230,6 +231,7 @@ impl ScanSource {
         }))
     }
 
+    /// Creates the source of one table of a scan, without readahead state.
     fn of(settings: Arc<ScanSettings>) -> Self {
         ScanSource {
             bytes_max: settings.policy.max_bytes,
@@ -245,6 +247,7 @@ impl ScanSource {
         }
     }
 
+    /// Adds a block to the block cache, unless the options forbid it.
     fn publish(
         &self,
         file: &TableFile,
@@ -338,6 +341,7 @@ impl ScanSource {
         }
     }
 
+    /// Whether a piece of the plan contains the block.
     fn is_planned(&self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
         let pieces = self.plan.iter().flat_map(|plan| &plan.pieces);
         pieces.into_iter().any(|piece| piece.holds(file, handle))
@@ -518,6 +522,7 @@ impl ScanSource {
         true
     }
 
+    /// Counts the bytes of a piece that is read ahead.
     fn count_ahead(&mut self, piece: &Piece) {
         self.ahead_bytes = self.ahead_bytes.saturating_add(piece.bytes());
         if let Some(statistics) = &piece.file.statistics {
@@ -525,6 +530,7 @@ impl ScanSource {
         }
     }
 
+    /// Plans the next piece of at most `bytes` bytes; `None` if there is nothing to read ahead.
     fn plan_piece(&mut self, lookahead: &mut Lookahead, bytes: u64) -> Option<Piece> {
         let settings = Arc::clone(&self.settings);
         let limits = settings.policy.trimmed.then_some(&*settings.limits);
@@ -614,6 +620,7 @@ impl ScanSource {
         file.file.prefetch(from, to.saturating_sub(from));
     }
 
+    /// Returns a data block from the plan or the cache, else starts reading ahead from it.
     #[cold]
     fn fetch(
         &mut self,

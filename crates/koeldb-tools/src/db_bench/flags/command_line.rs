@@ -82,6 +82,7 @@ pub(crate) fn parse(
     parser.finish()
 }
 
+/// The state of the parser: the result so far, errors, unknown flags and those of `--undefok`.
 struct Parser<'a> {
     line: CommandLine,
     errors: Vec<String>,
@@ -91,6 +92,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
+    /// Parses the words up to `--`; words that are not flags are skipped.
     fn words(&mut self, words: &[String]) {
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
@@ -122,6 +124,7 @@ impl Parser<'_> {
         (!flag.is_empty()).then_some(flag)
     }
 
+    /// Parses one flag, whose value may be the next word of `rest`.
     fn flag<'w>(
         &mut self,
         name: &str,
@@ -173,6 +176,7 @@ impl Parser<'_> {
         self.set(info, value);
     }
 
+    /// Applies `--undefok` (tolerated flag names) or `--flagfile` (files of flags).
     fn special(&mut self, name: &str, value: &str) {
         if name == "undefok" {
             return self
@@ -192,6 +196,7 @@ impl Parser<'_> {
         }
     }
 
+    /// Parses and stores the value of a flag, and checks its range.
     fn set(&mut self, info: &'static FlagInfo, value: &str) {
         let FlagInfo {
             name, flag_type, ..
@@ -212,6 +217,7 @@ impl Parser<'_> {
         self.line.given.insert(name);
     }
 
+    /// Reports unknown, ignored and refused flags, and returns the command line or all errors.
     fn finish(mut self) -> Result<CommandLine, Vec<String>> {
         for name in std::mem::take(&mut self.unknown) {
             if !self.tolerated.contains(&name) {
@@ -246,6 +252,7 @@ impl Parser<'_> {
     }
 }
 
+/// Returns the error message for a flag without its value.
 fn missing_argument(name: &str, help: &str) -> String {
     let mut text = format!("ERROR: flag '--{name}' is missing its argument");
     if !help.is_empty() {
@@ -254,6 +261,7 @@ fn missing_argument(name: &str, help: &str) -> String {
     text
 }
 
+/// Returns the error message for an unknown flag, with the nearest known name.
 fn unknown_flag(name: &str) -> String {
     let mut text = format!("ERROR: unknown command line flag '{name}'");
     if UNPLANNED.lines().any(|line| line == name) {

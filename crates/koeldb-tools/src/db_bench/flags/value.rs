@@ -45,8 +45,10 @@ pub(super) trait FlagValue {
     /// The type of the default in the table.
     type Written;
 
+    /// Converts the default as written in the table.
     fn from_written(default: Self::Written) -> Self;
 
+    /// Returns a reference tagged with the type of the flag.
     fn slot(&mut self) -> Slot<'_>;
 }
 
@@ -93,6 +95,7 @@ impl Slot<'_> {
         Some(())
     }
 
+    /// Formats the value as text that [`Slot::parse`] accepts.
     pub(super) fn show(&self) -> String {
         match self {
             Slot::Bool(place) => place.to_string(),
@@ -106,6 +109,7 @@ impl Slot<'_> {
     }
 }
 
+/// Parses a boolean like gflags; `None` if it is none of the accepted words.
 fn parse_bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "t" | "true" | "y" | "yes" => Some(true),

@@ -13,6 +13,7 @@ pub(crate) fn writer(worker: &mut Worker<'_>) -> Outcome {
     write_or_merge(worker, false)
 }
 
+/// Runs the background thread of `readwhilemerging`: merges until the readers end.
 pub(crate) fn merger(worker: &mut Worker<'_>) -> Outcome {
     write_or_merge(worker, true)
 }
@@ -77,6 +78,7 @@ fn write_or_merge(worker: &mut Worker<'_>, merge: bool) -> Outcome {
     Ok(())
 }
 
+/// Deletes the keys of a range from number `begin`, by a range deletion or one by one.
 fn delete_range(
     worker: &Worker<'_>,
     database: &Database,

@@ -35,6 +35,7 @@ pub(crate) fn checksum_xxh3(worker: &mut Worker<'_>) -> Outcome {
     checksum(worker, OpKind::Hash, xxh3_64)
 }
 
+/// Measures a checksum function on 5000 MiB of blocks.
 fn checksum(worker: &mut Worker<'_>, kind: OpKind, sum: fn(&[u8]) -> u64) -> Outcome {
     let block = vec![b'x'; block_bytes(worker.flags())?];
     let label = format!("({} per op)", block.len());
@@ -65,6 +66,7 @@ fn repeat(
     Ok(())
 }
 
+/// Returns `--block_size`, which must be positive.
 fn block_bytes(flags: &Flags) -> Outcome<usize> {
     match usize::try_from(flags.block_size) {
         Ok(bytes) if bytes > 0 => Ok(bytes),

@@ -21,7 +21,7 @@ pub(crate) fn unique_random(worker: &mut Worker<'_>) -> Outcome {
     fill_levels(worker, FillOrder::UniqueRandom)
 }
 
-/// Files of one phase, newest first.
+/// The files of one phase, newest first, which become one sorted run.
 type Run = Vec<PathBuf>;
 
 /// The runs of one database.
@@ -32,6 +32,7 @@ struct Runs {
     seen: usize,
 }
 
+/// Fills the databases with automatic compactions off, and prints the resulting levels.
 fn fill_levels(worker: &mut Worker<'_>, order: FillOrder) -> Outcome {
     let flags = worker.flags();
     let databases = worker.databases().all();
@@ -182,6 +183,7 @@ fn fill_universal(worker: &mut Worker<'_>, order: FillOrder) -> Outcome {
     Ok(())
 }
 
+/// Fills and flushes until the tables reach the FIFO size limit, then compacts them.
 fn fill_fifo(worker: &mut Worker<'_>, first: FillOrder) -> Outcome {
     let flags = worker.flags();
     if flags.num_levels != 1 {
@@ -212,6 +214,7 @@ fn fill_fifo(worker: &mut Worker<'_>, first: FillOrder) -> Outcome {
     result.map_err(|error| Failure::of("compaction error", &error))
 }
 
+/// Returns the index of the last level; an error with fewer than two levels.
 fn last_level(level_count: i32) -> Outcome<usize> {
     match usize::try_from(level_count) {
         Ok(count) if count > 1 => Ok(count - 1),
@@ -227,6 +230,7 @@ fn too_small(level_count: i32) -> Failure {
     }
 }
 
+/// Compacts the files of a run into `level`.
 fn compact_files(family: &ColumnFamily, run: &[PathBuf], level: usize) -> Outcome {
     let level = u32::try_from(level).unwrap_or(0);
     // A single file that is to stay on level 0 is already there.
@@ -238,6 +242,7 @@ fn compact_files(family: &ColumnFamily, run: &[PathBuf], level: usize) -> Outcom
     Ok(())
 }
 
+/// Prints the files and the bytes of each level.
 fn print_tree(number: usize, database: &Database) {
     println!("---------------------- DB {number} LSM ---------------------");
     for (level, files) in database.tree().iter().enumerate() {

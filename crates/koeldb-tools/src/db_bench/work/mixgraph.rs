@@ -55,6 +55,7 @@ impl Mix {
         Ok(Mix { bounds, shares })
     }
 
+    /// Returns the kind of query that a random number selects.
     fn query(&self, number: u64) -> Query {
         let position = number % self.bounds[2];
         match self.bounds.iter().position(|&bound| position < bound) {
@@ -224,6 +225,7 @@ impl<'a> SineRate<'a> {
         }
     }
 
+    /// Returns the rate with random noise; unchanged if the result would be negative.
     fn with_noise(&mut self, rate: f64) -> f64 {
         let (ratio, band) = (self.flags.sine_mix_rate_noise, number(self.flags.sine_a));
         if !(0.0..=1.0).contains(&ratio) || band == 0 {
@@ -274,6 +276,7 @@ impl Lengths {
         }
     }
 
+    /// Returns a value size in bytes for a uniform number `u` in 0..1.
     fn value(&self, u: f64) -> u64 {
         match self.value.length(u).max(10) {
             size if size > self.value_max => size % self.value_max,
@@ -281,6 +284,7 @@ impl Lengths {
         }
     }
 
+    /// Returns a scan length in entries for a uniform number `u` in 0..1.
     fn scan(&self, u: f64) -> u64 {
         self.scan.length(u) % self.scan_max
     }

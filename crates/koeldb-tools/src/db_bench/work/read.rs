@@ -83,6 +83,7 @@ impl Walk {
         })
     }
 
+    /// Returns the next key number; `start` draws the number of a new batch.
     fn next_number(&mut self, start: impl FnOnce() -> u64) -> u64 {
         self.step += 1;
         if self.step == self.batch {
@@ -174,6 +175,7 @@ impl BatchKey for Vec<u8> {
     }
 }
 
+/// Reads batches of keys that are held as `K`; `blank` has the length of a key.
 fn multi_random_of<K: BatchKey>(worker: &mut Worker<'_>, blank: K) -> Outcome {
     let plan = worker.plan();
     let mut limit = worker.limit(plan.duration, plan.reads);

@@ -177,6 +177,7 @@ impl Seeker {
         }
     }
 
+    /// Sets the iterate bound: `--max_scan_distance` keys away, or the next prefix.
     fn set_bound(&mut self, number: u64) {
         if self.max_distance > 0 && self.reverse {
             let from = self.bound.key(number.saturating_sub(self.max_distance));

@@ -71,6 +71,7 @@ impl CompactionFilterFactory for ExpiredFilter {
     }
 }
 
+/// Whether the time in `key` is more than `time_range` ago; keys without time are not.
 #[expect(clippy::big_endian_bytes, reason = "keys sort by time")]
 fn is_expired(key: &[u8], time_range: u64) -> bool {
     let time = key.get(ID_BYTES..).and_then(|rest| rest.first_chunk());
@@ -126,6 +127,7 @@ fn write(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
+/// Encodes `time` big-endian after the id of `key`.
 #[expect(clippy::big_endian_bytes, reason = "keys sort by time")]
 fn set_time(key: &mut [u8], time: u64) {
     if let Some(place) = key.get_mut(ID_BYTES..ID_BYTES + TIME_BYTES) {

@@ -67,6 +67,7 @@ pub(crate) fn random_transaction(worker: &mut Worker<'_>) -> Outcome {
     verify(db, sets.len())
 }
 
+/// Whether an error is a conflict or a lock timeout, after which the step counts as aborted.
 fn is_conflict(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -74,15 +75,18 @@ fn is_conflict(kind: ErrorKind) -> bool {
     )
 }
 
+/// Returns the key of `number` in a set: four digits of the set, then the number.
 fn key_of(set: u64, number: u64) -> String {
     format!("{set:04}{number}")
 }
 
+/// Parses the decimal number in a value; 0 if it is absent or no number.
 fn number_of(value: Option<&[u8]>) -> u64 {
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
+/// Adds `add` to a random key of each set in one write batch, without a transaction.
 fn write_batch(worker: &mut Worker<'_>, db: &Db, sets: &[u64], add: u64) -> Outcome<bool> {
     let plan = worker.plan();
     let mut batch = WriteBatch::new();
@@ -97,6 +101,7 @@ fn write_batch(worker: &mut Worker<'_>, db: &Db, sets: &[u64], add: u64) -> Outc
     Ok(true)
 }
 
+/// Adds `add` to a random key of each set in a transaction, then commits or rolls back.
 fn run(
     worker: &mut Worker<'_>,
     mut transaction: Transaction,

@@ -118,6 +118,7 @@ pub(crate) fn against_truth(flags: &Flags, databases: &Databases) -> Outcome {
     Ok(())
 }
 
+/// Compares the entries of two full scans, one by one.
 fn compare(family: &ColumnFamily, expected: &mut DbCursor, options: &ReadOptions) -> Outcome {
     let mut cursor = family.cursor_opt(options);
     let mut step = (cursor.seek_to_first(), expected.seek_to_first());

@@ -119,6 +119,7 @@ impl Filler {
         })
     }
 
+    /// Fills the write batch with the next entries and the range deletions that are due.
     #[inline]
     fn make_batch(&mut self, worker: &mut Worker<'_>, database: &Database, index: usize) {
         self.batch.clear();
@@ -145,6 +146,7 @@ impl Filler {
         self.bytes += self.batch_bytes;
     }
 
+    /// Adds a range deletion from number `begin`, or a point deletion of each of its keys.
     #[cold]
     fn delete_range(&mut self, family: &ColumnFamily, begin: u64) {
         let end = begin + self.tombstones.width;
@@ -197,6 +199,7 @@ impl Repeats {
         })
     }
 
+    /// Returns a recent key number with the fixed probability, or else the one from `fresh`.
     fn take(&mut self, fresh: impl FnOnce() -> u64) -> u64 {
         if !self.recent.is_empty() && self.decider.draw() {
             self.overwrites += 1;

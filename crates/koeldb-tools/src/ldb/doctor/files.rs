@@ -67,6 +67,7 @@ pub(super) fn examine_tables(tree: &Tree, verify: bool, report: &mut Report) {
     examine_levels(tree, report);
 }
 
+/// Examines the entries and properties of one table.
 fn examine_table(
     table: &TableReader,
     file: &FileMeta,
@@ -96,6 +97,7 @@ fn examine_table(
     }
 }
 
+/// Examines the sizes and file counts of the levels of a column family.
 fn examine_levels(tree: &Tree, report: &mut Report) {
     let family = &tree.name;
     let levels = &tree.version.levels;

@@ -78,6 +78,7 @@ pub(super) fn is_fifo(cf: &ColumnFamilyOptions) -> bool {
 
 /// Returns the first and the last minute of the day in `HH:mm-HH:mm`; `None` if they are equal.
 pub(in crate::options) fn minutes_of_window(text: &str) -> Option<(u32, u32)> {
+    /// Parses `HH:mm` as minutes since midnight.
     fn minutes(text: &str) -> Option<u32> {
         let (hours, minutes) = text.split_once(':')?;
         let number = |text: &str, max: u32| {

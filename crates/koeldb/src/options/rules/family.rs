@@ -123,6 +123,7 @@ pub(crate) static RULES: &[Rule<ColumnFamilyOptions, DbOptions>] = &[
         "needs block-based tables; set it to 0"),
 ];
 
+/// The default compression of a column family, which replaces codecs that a build lacks.
 fn default_codec() -> Compression {
     ColumnFamilyOptions::default().compression
 }
@@ -153,6 +154,7 @@ fn replace_missing_codecs(cf: &mut ColumnFamilyOptions) {
     }
 }
 
+/// Whether `zstd_max_train_bytes` is set without `max_dict_bytes`.
 fn trains_without_dictionary(options: &CompressionOptions) -> bool {
     options.zstd_max_train_bytes > 0 && options.max_dict_bytes == 0
 }

@@ -115,6 +115,7 @@ pub(super) fn texts_of(section: &str, name: &str) -> Vec<&'static str> {
     out
 }
 
+/// Calls `collect` with section, option and text of each rule.
 fn visit<S: Section, Around>(
     rules: &[Rule<S, Around>],
     collect: &mut impl FnMut(&str, &str, &'static str),

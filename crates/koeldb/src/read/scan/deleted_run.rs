@@ -7,13 +7,13 @@ use koeldb_lsm::cursor::RunsCursor;
 use super::{Scan, Step};
 use crate::deleted_ranges::DeletedRun;
 
-/// The deleted keys that a scan steps over between two looks for a range without keys.
+/// The number of deleted keys that a scan steps over between searches of the deleted ranges.
 pub(super) const DELETED_STEPS: u32 = 16;
-/// The deleted keys that a scan steps over before it proposes their range.
+/// The number of successive deleted keys from which a scan proposes them as a deleted range.
 pub(super) const DELETED_RUN: u32 = 128;
 
 impl<C: RunsCursor> Scan<'_, C> {
-    /// Seeks behind a range without keys around the current deleted key, if one is known.
+    /// Seeks past the known deleted range around the current key; `false` if there is none.
     #[cold]
     #[inline(never)]
     pub(super) fn skip_deleted(
@@ -55,7 +55,7 @@ impl<C: RunsCursor> Scan<'_, C> {
         Ok(true)
     }
 
-    /// Proposes a long run of deleted keys as a range that scans need not look into.
+    /// Proposes a long run of deleted keys as a deleted range, which later scans can skip.
     #[cold]
     #[inline(never)]
     pub(super) fn end_deleted_run(&mut self, deleted: u32, forward: bool) {
@@ -71,7 +71,7 @@ impl<C: RunsCursor> Scan<'_, C> {
         self.has_proposed |= ranges.note_run(&self.view.order, run, self.view.seqno);
     }
 
-    /// Whether the scan has proposed a range since the last call.
+    /// Whether the scan has found a run of deleted keys for later scans to skip; resets the flag.
     #[inline]
     pub(crate) fn take_proposed(&mut self) -> bool {
         self.has_proposed && std::mem::take(&mut self.has_proposed)

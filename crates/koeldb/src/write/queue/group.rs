@@ -1,4 +1,4 @@
-//! The commit of a write group: gather, room, log, insert, publish.
+//! The commit of a write group: gather members, make room, log, insert, publish.
 //!
 //! The leader takes the writers that wait into its group and writes all of them to the log as one
 //! record. Then each member inserts its own entries, and the [`Pipeline`](crate::write::pipeline::Pipeline)
@@ -44,7 +44,7 @@ pub(crate) trait CommitEnv: Send + Sync + 'static {
         mode: CommitMode,
     ) -> Result<SeqNo>;
 
-    /// Calls `note` with the hash of each key that the records write; false if they write others.
+    /// Calls `note` with the hash of each key that the records write; `false` for a range deletion.
     fn hash_keys(&self, records: &[u8], note: &mut dyn FnMut(KeyHash)) -> bool;
 
     /// Counts a group whose log write is complete, or not required.
@@ -72,7 +72,7 @@ pub(crate) trait CommitEnv: Send + Sync + 'static {
     /// Returns the monotonic time.
     fn now(&self) -> Duration;
 
-    /// Whether a write without a log needs nothing of a leader but numbers.
+    /// Whether a write without a log needs only sequence numbers from a leader.
     fn may_write_directly(&self) -> bool;
 
     /// Counts a batch of `count` operations that was inserted without a leader, from a slot that no
@@ -120,6 +120,7 @@ impl Members<'_> {
         self.finish(error);
     }
 
+    /// Ends all members but the leader with `error`, and wakes them.
     fn finish(&mut self, error: &Error) {
         for member in self.list.drain(..).skip(1) {
             let writer = self.queue.waiting.places.get(member.writer);
@@ -347,7 +348,7 @@ impl WriteQueue {
         }
     }
 
-    /// Whether writers that have no log should do without a leader; called by the leader of a group.
+    /// Whether writes without a log should pass the gate from now on; called by the leader.
     fn should_open_gate(&self, members: &[Member<'_>], mode: CommitMode) -> bool {
         let is_concurrent = match self.insertion {
             Insertion::Alone | Insertion::Unordered => false,
@@ -361,7 +362,7 @@ impl WriteQueue {
         is_concurrent && self.direct.count_group(mode.disable_wal && may_pass)
     }
 
-    /// Whether the entries of a group may be inserted beside those of other groups.
+    /// Whether the entries of a group may be inserted concurrently with those of other groups.
     ///
     /// The entries of a family that folds operands are inserted in order.
     pub(super) fn inserts_concurrently(&self, families: &[ColumnFamilyMemtable]) -> bool {
@@ -437,6 +438,7 @@ impl WriteQueue {
         }
     }
 
+    /// Records the outcome of an insertion into the memtables in the pipeline.
     pub(super) fn complete(
         &self,
         inner: &impl CommitEnv,
@@ -453,7 +455,7 @@ impl WriteQueue {
     }
 }
 
-/// Notes the keys of a member whose numbers follow `before`; false if its check is unsure.
+/// Notes the keys of a member numbered after `before`; `false` if its check is not clean.
 fn admit(
     inner: &impl CommitEnv,
     commit: &mut CommitState,

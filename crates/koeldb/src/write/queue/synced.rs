@@ -11,7 +11,7 @@ use crate::wal_set::BATCHES_MAX;
 use crate::write::commit::CommitState;
 use crate::write::writer::{CommitMode, Phase};
 
-/// The number of times that a leader yields while it waits for more members, whatever the clock says.
+/// The maximum number of times that a leader yields while it waits for more members.
 const YIELDS_MAX: u32 = if cfg!(loom) { 1 } else { 10_000 };
 
 impl WriteQueue {
@@ -20,7 +20,7 @@ impl WriteQueue {
         mode.sync && records.len() < self.group_bytes_max
     }
 
-    /// Commits a synced batch as the leader that was just elected, with writers that queue meanwhile.
+    /// Commits a synced batch as the newly elected leader, with the writers that queue meanwhile.
     #[inline(never)]
     pub(super) fn lead_synced(
         &self,

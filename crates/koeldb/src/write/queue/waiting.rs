@@ -133,6 +133,7 @@ impl WaitingWriters {
         self.hand_on();
     }
 
+    /// Passes leadership to the oldest waiting writer; gives it up if there is none.
     #[inline(never)]
     fn hand_on(&self) {
         let newest = &self.newest.0;
