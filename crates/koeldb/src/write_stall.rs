@@ -333,21 +333,20 @@ impl WriteStall {
         if before == (rate, is_pace) {
             return;
         }
-        if before.1 != is_pace {
-            // A stall does not claim what is booked for the pace.
-            limits.by_family.remove(&family);
-        }
-        if rate == NORMAL {
+        match limits.by_family.get_mut(&family) {
             // The next slowdown does not claim what is booked.
-            limits.by_family.remove(&family);
-        } else {
-            let account = Account::default();
-            let new = Limit {
-                rate,
-                is_pace,
-                account,
-            };
-            limits.by_family.entry(family).or_insert(new).rate = rate;
+            _ if rate == NORMAL => drop(limits.by_family.remove(&family)),
+            Some(limit) if limit.is_pace == is_pace => limit.rate = rate,
+            // Nor does a stall claim what is booked for the pace.
+            _ => {
+                let account = Account::default();
+                let limit = Limit {
+                    rate,
+                    is_pace,
+                    account,
+                };
+                limits.by_family.insert(family, limit);
+            }
         }
         let rate = least(limits.by_family.values());
         self.rate.store(rate, Ordering::Release);
