@@ -37,8 +37,9 @@ pub use loom;
 #[macro_export]
 #[doc(hidden)]
 macro_rules! loom_thread_local {
-    (static $name:ident: $type:ty = const { $init:expr };) => {
+    ($(#[$attribute:meta])* static $name:ident: $type:ty = const { $init:expr };) => {
         $crate::sync::loom::thread_local! {
+            $(#[$attribute])*
             static $name: $type = $init;
         }
     };
