@@ -10,6 +10,7 @@ mod deletion_trigger;
 mod entry_hash;
 mod filter;
 mod flush;
+mod grandparents;
 mod hidden_tables;
 mod output;
 mod part;

@@ -21,6 +21,7 @@ use koeldb_table::builder::{TableBuildContext, TableBuilder};
 
 use super::deletion_trigger::{DeletionCounter, DeletionTrigger};
 use super::entry_hash::EntryHash;
+use super::grandparents::{Crossing, Grandparents, TableSizes};
 use super::hidden_tables::HiddenTables;
 use super::snapshots::stripe_of;
 use crate::file_checksum::{self, SummedFile};
@@ -41,14 +42,15 @@ pub struct OutputSpec<'a> {
     pub context: TableBuildContext,
     /// The function that allocates the numbers of new files.
     pub next_file_number: &'a (dyn Fn() -> FileNumber + Sync),
-    /// The size at which a table is cut.
+    /// The size at which a table is cut if nothing is below; twice that otherwise, and earlier where
+    /// a table below begins or ends.
     pub target_file_bytes: u64,
     /// Whether the target is an upper bound of a table with its filter and index, as far as their
     /// sizes can be estimated and one key fits; otherwise the target is that of the data blocks.
     pub target_is_upper_bound: bool,
     /// The files below the output in its range, in key order.
     pub grandparents: &'a [Arc<FileMeta>],
-    /// The limit of the grandparent bytes that one table may overlap.
+    /// The limit of the bytes of a table and the grandparents that it overlaps.
     pub max_grandparent_bytes: u64,
     /// The live snapshots, ascending.
     pub snapshots: &'a [SeqNo],
@@ -103,7 +105,6 @@ struct OpenOutput {
     largest: Vec<u8>,
     seqno_min: SeqNo,
     seqno_max: SeqNo,
-    overlapped_bytes: u64,
     deletions: Vec<DeletionCounter>,
     entry_hash: EntryHash,
 }
@@ -121,7 +122,7 @@ pub struct TableOutputs<'a> {
     finished: Outputs,
     /// The start of the key range of the current table; `None` for the beginning of all keys.
     part_from: Option<Vec<u8>>,
-    grandparent: usize,
+    grandparents: Grandparents<'a>,
     made: Vec<FileNumber>,
 }
 
@@ -129,13 +130,14 @@ impl<'a> TableOutputs<'a> {
     /// Creates the outputs, without any table.
     #[must_use]
     pub fn new(spec: OutputSpec<'a>) -> Self {
+        let order = spec.context.order.clone();
         TableOutputs {
-            order: spec.context.order.clone(),
+            grandparents: Grandparents::new(spec.grandparents, order.clone()),
+            order,
             spec,
             current: None,
             finished: Outputs::default(),
             part_from: None,
-            grandparent: 0,
             made: Vec::new(),
         }
     }
@@ -154,25 +156,12 @@ impl<'a> TableOutputs<'a> {
         tombstones: Option<&FragmentedTombstones>,
     ) -> Result<()> {
         if starts_key {
-            let overlapped = self.pass_grandparents(user_key(key));
-            if let Some(current) = &mut self.current {
-                current.overlapped_bytes += overlapped;
-                let is_full_size = if self.spec.target_is_upper_bound {
-                    let entry_bytes = (key.len() + value.len()) as u64;
-                    let bytes = current.builder.estimated_file_bytes() + entry_bytes;
-                    bytes > self.spec.target_file_bytes
-                } else {
-                    current.builder.file_bytes() >= self.spec.target_file_bytes
-                };
-                let is_full = is_full_size
-                    || current.overlapped_bytes > self.spec.max_grandparent_bytes
-                    || self.spec.partition_bytes.is_some_and(|bytes| {
-                        let last = leading(user_key(&current.largest), bytes);
-                        last != leading(user_key(key), bytes)
-                    });
-                if is_full {
-                    self.finish_table(Some(user_key(key)), tombstones)?;
-                }
+            let crossing = self.grandparents.pass(user_key(key));
+            if self.is_cut(key, value, crossing) {
+                self.finish_table(Some(user_key(key)), tombstones)?;
+            }
+            if self.current.is_none() {
+                self.grandparents.begin_table();
             }
         }
         let current = match &mut self.current {
@@ -211,19 +200,30 @@ impl<'a> TableOutputs<'a> {
         Ok(())
     }
 
-    /// Counts the bytes of the grandparents that end before `user_key` and were not counted before.
-    fn pass_grandparents(&mut self, user_key: &[u8]) -> u64 {
-        let mut bytes = 0;
-        while let Some(file) = self.spec.grandparents.get(self.grandparent)
-            && self
-                .order
-                .compare(file.largest_user_key(), user_key)
-                .is_lt()
-        {
-            bytes += file.bytes;
-            self.grandparent += 1;
-        }
-        bytes
+    /// Whether the current table ends before an entry, the first one of its user key.
+    fn is_cut(&self, key: &[u8], value: &[u8], crossing: Crossing) -> bool {
+        let Some(current) = &self.current else {
+            return false;
+        };
+        let target = self.spec.target_file_bytes;
+        let file_bytes = current.builder.file_bytes();
+        let is_full = match self.spec.target_is_upper_bound {
+            true => {
+                let entry_bytes = (key.len() + value.len()) as u64;
+                current.builder.estimated_file_bytes() + entry_bytes > target
+            }
+            false if self.grandparents.is_empty() => file_bytes >= target,
+            false => file_bytes >= target.saturating_mul(2),
+        };
+        let sizes = TableSizes {
+            target,
+            max_overlap: self.spec.max_grandparent_bytes,
+        };
+        is_full
+            || self.grandparents.is_cut(crossing, file_bytes, sizes)
+            || self.spec.partition_bytes.is_some_and(|bytes| {
+                leading(user_key(&current.largest), bytes) != leading(user_key(key), bytes)
+            })
     }
 
     /// Creates the next output table, with the file wrappers that the options request.
@@ -249,7 +249,6 @@ impl<'a> TableOutputs<'a> {
             largest: Vec::new(),
             seqno_min: MAX_SEQNO,
             seqno_max: 0,
-            overlapped_bytes: 0,
             deletions: (self.spec.deletion_triggers.iter())
                 .map(DeletionCounter::new)
                 .collect(),

@@ -115,10 +115,7 @@ impl LevelRequest {
         let all = inputs.iter().chain(&below);
         let range = KeyRange::of(&version.order, all).ok_or(Refusal::NoFiles)?;
         check_way(version, level, output_level, &range)?;
-        let grandparents = match version.levels.get(output_level + 1) {
-            Some(_) => range.overlapping(version, output_level + 1),
-            None => Vec::new(),
-        };
+        let grandparents = grandparents(version, output_level, &range);
         let grandparent_bytes: u64 = grandparents.iter().map(|file| file.bytes).sum();
         let trivial_move = below.is_empty()
             && output_level > level
@@ -147,6 +144,21 @@ impl LevelRequest {
             temperature: None,
         })
     }
+}
+
+/// Returns the files by which the output of a compaction is cut: those of the first level below it
+/// that share keys with `range`. Files of level 0 are not cut.
+pub(super) fn grandparents(
+    version: &Version,
+    output_level: usize,
+    range: &KeyRange,
+) -> Vec<Arc<FileMeta>> {
+    if output_level == 0 {
+        return Vec::new();
+    }
+    let mut below =
+        (output_level + 1..version.levels.len()).map(|level| range.overlapping(version, level));
+    below.find(|files| !files.is_empty()).unwrap_or_default()
 }
 
 /// Checks that no running compaction and no file between the levels prevents the compaction.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use koeldb_base::file_name::FileNumber;
 
 use super::fifo;
-use super::level_plan::{LevelRequest, Refusal};
+use super::level_plan::{LevelRequest, Refusal, grandparents};
 use super::leveled::{self, LevelTargets};
 use super::{
     CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, any_being_compacted,
@@ -295,6 +295,44 @@ pub fn pick_files(
     Some(plan_of(version, settings, inputs, output_level, &range))
 }
 
+/// Picks one compaction of all files of a range of user keys on levels 0 to `output_level`.
+///
+/// It writes each entry once, where compacting one level after the other writes it once a level.
+/// `None` if that would not save anything, because fewer than three levels have files, or one of the
+/// files shares no keys with those it would be merged with; if files outside of the range would have
+/// to join; if there are more than `max_compaction_bytes`; or if a conflicting compaction is running.
+#[must_use]
+pub fn pick_levels(
+    version: &Version,
+    settings: &PickSettings,
+    from: Option<&[u8]>,
+    to: Option<&[u8]>,
+    output_level: usize,
+) -> Option<CompactionPlan> {
+    let levels = (0..=output_level).map(|level| version.overlapping(level, from, to));
+    let levels: Vec<_> = levels.filter(|files| !files.is_empty()).collect();
+    let [above @ .., last] = &*levels else {
+        return None;
+    };
+    let above: Vec<Arc<FileMeta>> = above.concat();
+    let meets = |file: &Arc<FileMeta>, others: &[Arc<FileMeta>]| {
+        let range = KeyRange::of(&version.order, [file]);
+        range.is_some_and(|range| others.iter().any(|other| range.overlaps(version, other)))
+    };
+    let files = || above.iter().chain(last);
+    let bytes = files().map(|file| file.bytes).fold(0, u64::saturating_add);
+    if levels.len() < 3
+        || bytes > settings.max_compaction_bytes
+        || !above.iter().all(|file| meets(file, last))
+        || !last.iter().all(|file| meets(file, &above))
+    {
+        return None;
+    }
+    let numbers: Vec<FileNumber> = files().map(|file| file.number).collect();
+    let plan = pick_files(version, settings, &numbers, output_level)?;
+    (plan.files().count() == numbers.len()).then_some(plan)
+}
+
 /// Plans the compaction of exactly these tables, which the primary of a worker has picked.
 ///
 /// # Errors
@@ -338,10 +376,6 @@ fn plan_of(
     output_level: usize,
     range: &KeyRange,
 ) -> CompactionPlan {
-    let grandparents = match version.levels.get(output_level + 1) {
-        Some(_) => range.overlapping(version, output_level + 1),
-        None => Vec::new(),
-    };
     let base_level = leveled::level_targets(version, settings).base_level;
     let older_on_level0 = output_level == 0
         && inputs.iter().map(|input| input.files.len()).sum::<usize>()
@@ -354,7 +388,7 @@ fn plan_of(
             _ => settings.target_file_bytes(output_level, base_level.min(output_level)),
         },
         max_grandparent_bytes: settings.max_compaction_bytes,
-        grandparents,
+        grandparents: grandparents(version, output_level, range),
         bottommost: !older_on_level0 && is_bottommost(version, output_level, range),
         trivial_move: false,
         deletion_only: false,

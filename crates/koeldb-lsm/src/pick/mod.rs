@@ -76,11 +76,11 @@ pub struct CompactionPlan {
     pub inputs: Vec<CompactionInput>,
     /// The output level.
     pub output_level: usize,
-    /// The size at which an output file is cut.
+    /// The size at which an output file is cut if no file below shares keys with the output.
     pub target_file_bytes: u64,
-    /// The limit of the grandparent bytes that one output file may overlap.
+    /// The limit of the bytes of an output file and the grandparents that it overlaps.
     pub max_grandparent_bytes: u64,
-    /// The files of the level below the output that overlap its range.
+    /// The files that overlap the output's range, of the first level below it that has any.
     pub grandparents: Vec<Arc<FileMeta>>,
     /// Whether no lower level has data in the output's range.
     pub bottommost: bool,
@@ -202,6 +202,8 @@ pub enum FileOrder {
 pub struct PickSettings {
     /// The number of level-0 files, or runs, that triggers a compaction.
     pub level0_file_num_compaction_trigger: usize,
+    /// The number of level-0 files at which writes are slowed down.
+    pub level0_slowdown: usize,
     /// The target size of the first level below 0.
     pub max_bytes_for_level_base: u64,
     /// The growth factor from each level to the next.
@@ -234,6 +236,7 @@ impl Default for PickSettings {
     fn default() -> Self {
         PickSettings {
             level0_file_num_compaction_trigger: 4,
+            level0_slowdown: 20,
             max_bytes_for_level_base: 256 << 20,
             max_bytes_for_level_multiplier: 10.0,
             max_bytes_for_level_multiplier_additional: Vec::new(),

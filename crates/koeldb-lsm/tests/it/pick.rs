@@ -7,6 +7,7 @@
 //! leveled, universal, fifo now=S  the compaction that is due, with settings as arguments
 //! targets, scores, pending        the inputs of leveled compaction
 //! range level=1 to=2 [from=a] [until=c | before=c]     a manual compaction of a range
+//! levels to=6 [from=a] [until=c]  a manual compaction of all levels at once
 //! files to=2                      a manual compaction of the tables named in the input
 //! all                             universal: everything into the last level
 //! ```
@@ -35,6 +36,7 @@ fn settings(case: &mut TestCase) -> PickSettings {
     let mut settings = PickSettings::default();
     let s = &mut settings;
     number(case, "trigger", &mut s.level0_file_num_compaction_trigger);
+    number(case, "slowdown", &mut s.level0_slowdown);
     number(case, "base", &mut s.max_bytes_for_level_base);
     number(case, "target", &mut s.target_file_size_base);
     number(
@@ -194,6 +196,14 @@ fn run(case: &mut TestCase, version: &mut Version) -> String {
                 manual::ManualPick::Busy(refusal) => format!("{refusal}\n"),
                 manual::ManualPick::Nothing => said(None),
             }
+        }
+        "levels" => {
+            let output = to(case);
+            let from = case.try_take_arg::<String>("from").unwrap();
+            let until = case.try_take_arg::<String>("until").unwrap();
+            let (from, until) = (from.as_deref(), until.as_deref());
+            let (from, until) = (from.map(str::as_bytes), until.map(str::as_bytes));
+            said(manual::pick_levels(version, &settings, from, until, output))
         }
         "files" => {
             let output = to(case);

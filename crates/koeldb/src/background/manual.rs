@@ -191,6 +191,10 @@ impl Background {
             after: None,
             older_than: FileNumber::MAX,
         };
+        // Every value must pass the filter on each level.
+        if !manual.family.options().has_compaction_filter() {
+            self.compact_at_once(manual, from, to, last)?;
+        }
         let level_count = manual.family.version().levels.len();
         for level in (0..last.max(1)).take_while(|level| level + 1 < level_count) {
             self.compact_level(manual, &range(level))?;
@@ -217,6 +221,27 @@ impl Background {
             self.compact_level(manual, &range)?;
         }
         Ok(last)
+    }
+
+    /// Compacts the files of a range on all levels down to `last` at once, if that saves writing.
+    fn compact_at_once(
+        self: &Arc<Self>,
+        manual: &Manual<'_>,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+        last: usize,
+    ) -> Result<()> {
+        let picked = self.wait_for_pick(manual, |version, options| {
+            let settings = pick_settings(options);
+            match pick::manual::pick_levels(version, &settings, from, to, last) {
+                Some(plan) => ManualPick::Part(plan, Vec::new()),
+                None => ManualPick::Nothing,
+            }
+        })?;
+        match picked {
+            Some((plan, _)) => self.run_manual(manual, plan).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Compacts the tables of `family` that reach outside of `from..to` to the last level.

@@ -398,6 +398,7 @@ pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
     PickSettings {
         level0_file_num_compaction_trigger: count(options.level0_file_num_compaction_trigger)
             .max(1),
+        level0_slowdown: count(options.level0_slowdown_writes_trigger),
         max_bytes_for_level_base: options.max_bytes_for_level_base,
         max_bytes_for_level_multiplier: options.max_bytes_for_level_multiplier,
         max_bytes_for_level_multiplier_additional: options

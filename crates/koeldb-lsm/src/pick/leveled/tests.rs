@@ -175,6 +175,7 @@ fn a_large_file_behind_small_ones_is_left_alone() {
 fn the_base_level_is_left_alone_while_level_0_waits_for_it() {
     let settings = PickSettings {
         level_compaction_dynamic_level_bytes: false,
+        level0_slowdown: 4,
         ..PickSettings::default()
     };
     let key = |name: &str| encode(name.as_bytes(), 1, ValueType::Value);
