@@ -298,9 +298,9 @@ pub fn pick_files(
 /// Picks one compaction of all files of a range of user keys on levels 0 to `output_level`.
 ///
 /// It writes each entry once, where compacting one level after the other writes it once a level.
-/// `None` if that would not save anything, because fewer than three levels have files, or one of the
-/// files shares no keys with those it would be merged with; if files outside of the range would have
-/// to join; if there are more than `max_compaction_bytes`; or if a conflicting compaction is running.
+/// There is nothing to compact at once if that would save little, because fewer than three levels
+/// have files, or many of the files share no keys with those they would be merged with; if files
+/// outside of the range would have to join; or if there are more than `max_compaction_bytes`.
 #[must_use]
 pub fn pick_levels(
     version: &Version,
@@ -308,29 +308,36 @@ pub fn pick_levels(
     from: Option<&[u8]>,
     to: Option<&[u8]>,
     output_level: usize,
-) -> Option<CompactionPlan> {
+) -> ManualPick {
     let levels = (0..=output_level).map(|level| version.overlapping(level, from, to));
     let levels: Vec<_> = levels.filter(|files| !files.is_empty()).collect();
     let [above @ .., last] = &*levels else {
-        return None;
+        return ManualPick::Nothing;
     };
     let above: Vec<Arc<FileMeta>> = above.concat();
-    let meets = |file: &Arc<FileMeta>, others: &[Arc<FileMeta>]| {
-        let range = KeyRange::of(&version.order, [file]);
-        range.is_some_and(|range| others.iter().any(|other| range.overlaps(version, other)))
+    let bytes = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.bytes).sum::<u64>();
+    // Those that are not merged with any of `others` could stay or move as they are.
+    let alone = |files: &[Arc<FileMeta>], others: &[Arc<FileMeta>]| {
+        let mut alone = files.to_vec();
+        alone.retain(|file| {
+            let range = KeyRange::of(&version.order, [file]);
+            range.is_some_and(|range| !others.iter().any(|other| range.overlaps(version, other)))
+        });
+        bytes(&alone)
     };
-    let files = || above.iter().chain(last);
-    let bytes = files().map(|file| file.bytes).fold(0, u64::saturating_add);
     if levels.len() < 3
-        || bytes > settings.max_compaction_bytes
-        || !above.iter().all(|file| meets(file, last))
-        || !last.iter().all(|file| meets(file, &above))
+        || bytes(&above) + bytes(last) > settings.max_compaction_bytes
+        || alone(&above, last) + alone(last, &above) > bytes(&above) / 2
     {
-        return None;
+        return ManualPick::Nothing;
     }
-    let numbers: Vec<FileNumber> = files().map(|file| file.number).collect();
-    let plan = pick_files(version, settings, &numbers, output_level)?;
-    (plan.files().count() == numbers.len()).then_some(plan)
+    let numbers = above.iter().chain(last).map(|file| file.number);
+    let numbers: Vec<FileNumber> = numbers.collect();
+    match pick_files(version, settings, &numbers, output_level) {
+        Some(plan) if plan.files().count() == numbers.len() => ManualPick::Part(plan, Vec::new()),
+        Some(_) => ManualPick::Nothing,
+        None => ManualPick::Busy(Refusal::Running),
+    }
 }
 
 /// Plans the compaction of exactly these tables, which the primary of a worker has picked.

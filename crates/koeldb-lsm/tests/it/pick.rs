@@ -107,6 +107,14 @@ fn said(plan: Option<CompactionPlan>) -> String {
     plan.map_or("none\n".to_owned(), |plan| format!("{plan}\n"))
 }
 
+fn said_of(picked: manual::ManualPick) -> String {
+    match picked {
+        manual::ManualPick::Part(plan, _) => said(Some(plan)),
+        manual::ManualPick::Busy(refusal) => format!("{refusal}\n"),
+        manual::ManualPick::Nothing => said(None),
+    }
+}
+
 fn run(case: &mut TestCase, version: &mut Version) -> String {
     let directive = case.directive.clone();
     match directive.as_str() {
@@ -191,11 +199,7 @@ fn run(case: &mut TestCase, version: &mut Version) -> String {
                 after: None,
                 older_than: u64::MAX,
             };
-            match manual::pick(version, &settings, &targets, &range) {
-                manual::ManualPick::Part(plan, _) => said(Some(plan)),
-                manual::ManualPick::Busy(refusal) => format!("{refusal}\n"),
-                manual::ManualPick::Nothing => said(None),
-            }
+            said_of(manual::pick(version, &settings, &targets, &range))
         }
         "levels" => {
             let output = to(case);
@@ -203,7 +207,7 @@ fn run(case: &mut TestCase, version: &mut Version) -> String {
             let until = case.try_take_arg::<String>("until").unwrap();
             let (from, until) = (from.as_deref(), until.as_deref());
             let (from, until) = (from.map(str::as_bytes), until.map(str::as_bytes));
-            said(manual::pick_levels(version, &settings, from, until, output))
+            said_of(manual::pick_levels(version, &settings, from, until, output))
         }
         "files" => {
             let output = to(case);

@@ -232,11 +232,7 @@ impl Background {
         last: usize,
     ) -> Result<()> {
         let picked = self.wait_for_pick(manual, |version, options| {
-            let settings = pick_settings(options);
-            match pick::manual::pick_levels(version, &settings, from, to, last) {
-                Some(plan) => ManualPick::Part(plan, Vec::new()),
-                None => ManualPick::Nothing,
-            }
+            pick::manual::pick_levels(version, &pick_settings(options), from, to, last)
         })?;
         match picked {
             Some((plan, _)) => self.run_manual(manual, plan).map(drop),

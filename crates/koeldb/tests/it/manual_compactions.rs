@@ -104,6 +104,35 @@ fn a_range_is_compacted_in_parts_of_the_permitted_size() {
 }
 
 #[test]
+fn three_levels_are_merged_at_once_if_that_is_permitted() {
+    let env = Env::mem_env();
+    let (options, jobs) = options(&env);
+    let db = Db::open(&options, "/db").unwrap();
+    for is_permitted in [true, false] {
+        let max = if is_permitted { 1 << 20 } else { MAX_BYTES };
+        db.set_options([("max_compaction_bytes", max.to_string())])
+            .unwrap();
+        two_levels(&db);
+        fill(&db, 3, "newest");
+        db.delete_range(key(500), key(600)).unwrap();
+        db.flush().unwrap();
+        let expected = content(&db);
+        jobs.lock().unwrap().clear();
+        db.compact_range(..).unwrap();
+        let outputs: Vec<usize> = jobs.lock().unwrap().iter().map(|job| job.1).collect();
+        match is_permitted {
+            true => assert_eq!(outputs, [2]),
+            false => assert!(outputs.len() > 2 && outputs.contains(&1), "{outputs:?}"),
+        }
+        assert_eq!((files_at(&db, 0), files_at(&db, 1)), (0, 0));
+        assert_eq!(content(&db), expected);
+        db.delete_range(key(0), key(2000)).unwrap();
+        db.compact_range(..).unwrap();
+        assert_eq!(content(&db), []);
+    }
+}
+
+#[test]
 fn a_level_moves_to_an_empty_level_or_is_refused() {
     let env = Env::mem_env();
     let (options, jobs) = options(&env);
