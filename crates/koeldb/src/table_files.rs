@@ -228,6 +228,7 @@ impl TableFiles {
                 context,
                 next_file_number: &next_file_number,
                 target_file_bytes: u64::MAX,
+                file_bytes_max: u64::MAX,
                 target_is_upper_bound: false,
                 grandparents: &[],
                 max_grandparent_bytes: u64::MAX,

@@ -69,7 +69,8 @@ impl<'a> Grandparents<'a> {
                 false => file.smallest_user_key(),
             };
             let at = self.order.compare(user_key, bound);
-            if at.is_lt() || self.is_inside && at.is_eq() {
+            let is_last = self.is_inside && at.is_eq() && !file.largest_is_exclusive();
+            if at.is_lt() || is_last {
                 break;
             }
             if self.is_inside {

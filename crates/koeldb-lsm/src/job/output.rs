@@ -42,9 +42,11 @@ pub struct OutputSpec<'a> {
     pub context: TableBuildContext,
     /// The function that allocates the numbers of new files.
     pub next_file_number: &'a (dyn Fn() -> FileNumber + Sync),
-    /// The size at which a table is cut if nothing is below; twice that otherwise, and earlier where
-    /// a table below begins or ends.
+    /// The size at which a table is cut if nothing is below.
     pub target_file_bytes: u64,
+    /// The size at which a table is cut if something is below, unless it was cut where a table below
+    /// begins or ends.
+    pub file_bytes_max: u64,
     /// Whether the target is an upper bound of a table with its filter and index, as far as their
     /// sizes can be estimated and one key fits; otherwise the target is that of the data blocks.
     pub target_is_upper_bound: bool,
@@ -213,7 +215,7 @@ impl<'a> TableOutputs<'a> {
                 current.builder.estimated_file_bytes() + entry_bytes > target
             }
             false if self.grandparents.is_empty() => file_bytes >= target,
-            false => file_bytes >= target.saturating_mul(2),
+            false => file_bytes >= self.spec.file_bytes_max,
         };
         let sizes = TableSizes {
             target,

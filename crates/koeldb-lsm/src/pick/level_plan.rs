@@ -146,19 +146,17 @@ impl LevelRequest {
     }
 }
 
-/// Returns the files by which the output of a compaction is cut: those of the first level below it
-/// that share keys with `range`. Files of level 0 are not cut.
+/// Returns the files by which the output of a compaction is cut: those of the level below it that
+/// share keys with `range`. Files of level 0 are not cut.
 pub(super) fn grandparents(
     version: &Version,
     output_level: usize,
     range: &KeyRange,
 ) -> Vec<Arc<FileMeta>> {
-    if output_level == 0 {
-        return Vec::new();
+    match version.levels.get(output_level + 1) {
+        Some(_) if output_level > 0 => range.overlapping(version, output_level + 1),
+        _ => Vec::new(),
     }
-    let mut below =
-        (output_level + 1..version.levels.len()).map(|level| range.overlapping(version, level));
-    below.find(|files| !files.is_empty()).unwrap_or_default()
 }
 
 /// Checks that no running compaction and no file between the levels prevents the compaction.

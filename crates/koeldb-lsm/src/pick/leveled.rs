@@ -3,7 +3,7 @@
 //! A level's score is its size over its target (for level 0, its file count over the trigger too).
 //! The size includes the bytes below it that the level's deletions are estimated to free, so that
 //! small deletions are compacted down too (RocksDB's compensated file size).
-//! The level with the highest score of at least 1 provides a file, which is compacted with all it
+//! The level with the highest score of at least 1, with one exception, provides a file, which is compacted with all it
 //! overlaps in the level below. With dynamic level sizes the targets are derived from the last
 //! level's actual size upwards, and data skips the empty levels above the base level (RocksDB:
 //! `db/version_set.cc`, `CalculateBaseBytes`; 11.9).
@@ -237,10 +237,13 @@ pub fn pick_or_refuse(
         .collect();
     let base_level = targets.base_level;
     let urgency = |level: usize| match level {
-        0 if level0_yields(version, settings) => scores[0].min(scores[base_level].max(1.0)),
+        // Directly behind the base level.
+        0 if scores[base_level] >= 1.0 && level0_yields(version, settings) => {
+            scores[0].min(scores[base_level].next_down())
+        }
         level => scores[level],
     };
-    due.sort_by(|&a, &b| urgency(b).total_cmp(&urgency(a)).then(b.cmp(&a)));
+    due.sort_by(|&a, &b| urgency(b).total_cmp(&urgency(a)));
     let mut refusals = Vec::new();
     for level in due {
         let level0_waits = refusals.iter().any(|&(level, _)| level == 0);

@@ -1,4 +1,4 @@
-//! Manual compactions: a key range of one level at a time, named files, or files to be dropped.
+//! Manual compactions: a key range of one level or of all, named files, or files to be dropped.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -299,7 +299,7 @@ pub fn pick_files(
 ///
 /// It writes each entry once, where compacting one level after the other writes it once a level.
 /// There is nothing to compact at once if that would save little, because fewer than three levels
-/// have files, or many of the files share no keys with those they would be merged with; if files
+/// have files, or many of those above the last one share no keys with it, or the reverse; if files
 /// outside of the range would have to join; or if there are more than `max_compaction_bytes`.
 #[must_use]
 pub fn pick_levels(
@@ -316,7 +316,7 @@ pub fn pick_levels(
     };
     let above: Vec<Arc<FileMeta>> = above.concat();
     let bytes = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.bytes).sum::<u64>();
-    // Those that are not merged with any of `others` could stay or move as they are.
+    // Files that share no keys with any of `others` could stay or move as they are.
     let alone = |files: &[Arc<FileMeta>], others: &[Arc<FileMeta>]| {
         let mut alone = files.to_vec();
         alone.retain(|file| {

@@ -80,7 +80,7 @@ pub struct CompactionPlan {
     pub target_file_bytes: u64,
     /// The limit of the bytes of an output file and the grandparents that it overlaps.
     pub max_grandparent_bytes: u64,
-    /// The files that overlap the output's range, of the first level below it that has any.
+    /// The files of the level below the output that overlap its range.
     pub grandparents: Vec<Arc<FileMeta>>,
     /// Whether no lower level has data in the output's range.
     pub bottommost: bool,

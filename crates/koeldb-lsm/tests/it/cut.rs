@@ -53,6 +53,7 @@ fn cut(case: &mut TestCase) -> String {
     let next_file_number = || numbers.fetch_add(1, Ordering::Relaxed);
     let mut spec = tables::output_spec(&fs, &next_file_number);
     spec.target_file_bytes = target_file_bytes;
+    spec.file_bytes_max = target_file_bytes.saturating_mul(2);
     spec.max_grandparent_bytes = max_grandparent_bytes;
     spec.grandparents = &below;
     spec.snapshots = &snapshots;

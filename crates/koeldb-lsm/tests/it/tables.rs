@@ -40,6 +40,7 @@ pub(crate) fn output_spec<'a>(
         context,
         next_file_number,
         target_file_bytes: u64::MAX,
+        file_bytes_max: u64::MAX,
         target_is_upper_bound: false,
         grandparents: &[],
         max_grandparent_bytes: u64::MAX,

@@ -203,7 +203,15 @@ impl<'a> Merge<'a> {
         hash_entries: bool,
     ) -> Result<OutputSpec<'o>> {
         let (context, plan) = (&self.jobs.context, self.plan);
-        // A table ends a little behind its target.
+        // To the next boundary below, but not beyond what the format or the caller permits.
+        let file_bytes_max = match self.request.target_file_bytes {
+            Some(_) => self.target_file_bytes,
+            None => self
+                .target_file_bytes
+                .saturating_mul(2)
+                .min(self.options.table_bytes_max()),
+        };
+        // Most tables end near their target.
         let bytes_expected = self
             .target_file_bytes
             .saturating_add(self.target_file_bytes / 10)
@@ -226,6 +234,7 @@ impl<'a> Merge<'a> {
             context: self.table_context()?,
             next_file_number,
             target_file_bytes: self.target_file_bytes,
+            file_bytes_max,
             target_is_upper_bound: self.options.target_file_size_is_upper_bound,
             grandparents: &plan.grandparents,
             max_grandparent_bytes: plan.max_grandparent_bytes,

@@ -199,8 +199,8 @@ option_section! {
         /// Versions of one key an iterator steps over before it seeks instead.
         [honoured mutable "<=5.4"] max_sequential_skip_in_iterations: u64 = 8, "",
             set_max_sequential_skip_in_iterations(value: u64), get_max_sequential_skip_in_iterations;
-        /// Target size of a table file at the base level. One with files below it is cut where those
-        /// begin and end, at half to twice this size.
+        /// Target size of a table file at the base level. One with files below it may have up to twice
+        /// this size, since it is cut where those begin and end.
         [honoured mutable "<=5.4"] target_file_size_base: u64 = 64 << 20, "Bytes.",
             set_target_file_size_base(bytes: u64), get_target_file_size_base;
         /// Codec for levels without a more specific setting.

@@ -111,6 +111,7 @@ impl Merger<'_> {
             context,
             next_file_number: &next_file_number,
             target_file_bytes: cf.target_file_size_base,
+            file_bytes_max: cf.target_file_size_base,
             target_is_upper_bound: false,
             grandparents: &[],
             max_grandparent_bytes: u64::MAX,
