@@ -1,4 +1,4 @@
-//! Manual compactions: a range of keys, level by level, or named files.
+//! Manual compactions: a range of keys, or named files.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
@@ -87,7 +87,7 @@ impl Background {
         }
     }
 
-    /// Compacts `bounds` of `family` level by level, down to the last level in use.
+    /// Compacts `bounds` of `family` down to the last level in use.
     ///
     /// The caller has flushed the column family.
     pub(crate) fn compact_range(
@@ -165,7 +165,9 @@ impl Background {
         }
     }
 
-    /// Compacts a range level by level; returns the last level with files in the range.
+    /// Compacts a range, all levels at once or one after the other.
+    ///
+    /// Returns the last level with files in the range.
     fn compact_levels(
         self: &Arc<Self>,
         manual: &Manual<'_>,
