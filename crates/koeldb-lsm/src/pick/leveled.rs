@@ -3,8 +3,8 @@
 //! A level's score is its size over its target (for level 0, its file count over the trigger too).
 //! The size includes the bytes below it that the level's deletions are estimated to free, so that
 //! small deletions are compacted down too (RocksDB's compensated file size).
-//! The level with the highest score of at least 1, with one exception, provides a file, which is compacted with all it
-//! overlaps in the level below. With dynamic level sizes the targets are derived from the last
+//! The level with the highest score of at least 1 provides a file, with one exception (below). The
+//! file is compacted with all it overlaps in the level below. With dynamic level sizes the targets are derived from the last
 //! level's actual size upwards, and data skips the empty levels above the base level (RocksDB:
 //! `db/version_set.cc`, `CalculateBaseBytes`; 11.9).
 //!

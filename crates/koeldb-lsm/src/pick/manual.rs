@@ -298,7 +298,7 @@ pub fn pick_files(
 /// Picks one compaction of all files of a range of user keys on levels 0 to `output_level`.
 ///
 /// It writes each entry once, where compacting one level after the other writes it once a level.
-/// There is nothing to compact at once if that would save little, because fewer than three levels
+/// Returns `Nothing` if one compaction would save little, because fewer than three levels
 /// have files, or many of those above the last one share no keys with it, or the reverse; if files
 /// outside of the range would have to join; or if there are more than `max_compaction_bytes`.
 #[must_use]

@@ -7,7 +7,7 @@
 //! leveled, universal, fifo now=S  the compaction that is due, with settings as arguments
 //! targets, scores, pending        the inputs of leveled compaction
 //! range level=1 to=2 [from=a] [until=c | before=c]     a manual compaction of a range
-//! levels to=6 [from=a] [until=c]  a manual compaction of all levels at once
+//! levels to=6 [from=a] [until=c]  one manual compaction of all levels
 //! files to=2                      a manual compaction of the tables named in the input
 //! all                             universal: everything into the last level
 //! ```

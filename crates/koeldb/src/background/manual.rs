@@ -165,7 +165,7 @@ impl Background {
         }
     }
 
-    /// Compacts a range, all levels at once or one after the other.
+    /// Compacts a range, in one compaction of all levels or one per level.
     ///
     /// Returns the last level with files in the range.
     fn compact_levels(
@@ -225,7 +225,7 @@ impl Background {
         Ok(last)
     }
 
-    /// Compacts the files of a range on all levels down to `last` at once, if that saves writing.
+    /// Compacts the files of a range on levels 0 to `last` in one job, if that saves writing.
     fn compact_at_once(
         self: &Arc<Self>,
         manual: &Manual<'_>,

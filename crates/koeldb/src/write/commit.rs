@@ -232,7 +232,6 @@ impl CommitPipeline {
     /// Rejects a batch that must not reach the log, and contradictory options; waits as the write
     /// must: for the rate limiter, for compactions at low priority, and in a stall of its families.
     // Inlined, it makes `write` so large that its locks are called instead.
-    /// Checks a batch and the write options before the batch is queued; returns its commit mode.
     #[inline(never)]
     pub(crate) fn check_write(
         &self,
