@@ -173,6 +173,7 @@ impl TableOpener {
         let mut context = self.context.clone();
         let new_id = slot.zip(context.cache.as_ref());
         context.cache_id = new_id.map(|(slot, cache)| slot.cache_id(|| cache.new_id()));
+        context.memory_filter.clone_from(&file.memory_filter);
         context.number = file.number;
         context.expected_bytes = file.bytes;
         context.largest_seqno = Some(file.largest_seqno);

@@ -11,6 +11,7 @@ use koeldb_fs::WritableFile;
 
 use crate::block_based::builder::{BlockBasedTableBuilder, BlockBasedWriteOptions};
 use crate::cuckoo::builder::{CuckooTableBuilder, CuckooWriteOptions};
+use crate::memory_filter::MemoryFilter;
 use crate::plain::builder::{PlainTableBuilder, PlainWriteOptions};
 use crate::properties::{TableProperties, UNKNOWN_COLUMN_FAMILY_ID, names};
 
@@ -83,6 +84,8 @@ pub struct TableBuildContext {
     pub reason: TableReason,
     /// The target file size; 0 for any. Limits the data buffered for a dictionary.
     pub target_file_bytes: u64,
+    /// Whether to build a filter in memory if the format writes none to the file.
+    pub keeps_filter: bool,
     /// The names of the property collectors in RocksDB's form. Recorded.
     pub property_collector_names: String,
     /// Additional properties to record.
@@ -121,6 +124,7 @@ impl Default for TableBuildContext {
             level: None,
             reason: TableReason::default(),
             target_file_bytes: 0,
+            keeps_filter: false,
             property_collector_names: "[]".to_owned(),
             user_properties: BTreeMap::new(),
         }
@@ -155,6 +159,8 @@ pub struct FinishedTable {
     pub unique_id: [u64; 2],
     /// The reason why the table is block-based instead of in the requested format.
     pub fallback: Option<String>,
+    /// The filter that is not in the file, if it was asked for.
+    pub memory_filter: Option<MemoryFilter>,
 }
 
 /// A table under construction, in any format. One owner; dropping it leaves an incomplete file.

@@ -25,6 +25,7 @@ mod examine;
 mod fallback;
 pub mod filter;
 mod load_once;
+pub mod memory_filter;
 pub mod plain;
 pub mod properties;
 pub mod reader;

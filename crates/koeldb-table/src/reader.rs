@@ -26,6 +26,7 @@ use crate::cuckoo::cursor::CuckooCursor;
 use crate::cuckoo::residency::{Residency, Resident};
 use crate::cuckoo::table::CuckooTable;
 use crate::examine;
+use crate::memory_filter::MemoryFilter;
 use crate::plain::cursor::PlainCursor;
 use crate::plain::reader::PlainReadOptions;
 use crate::plain::table::PlainTable;
@@ -131,6 +132,8 @@ pub struct TableReadContext {
     pub tombstone_bounds: Option<(Vec<u8>, Vec<u8>)>,
     /// The recorded unique id of the table; `None` or `[0, 0]` if none is recorded.
     pub unique_id: Option<[u64; 2]>,
+    /// The filter for a table without one in its file.
+    pub memory_filter: Option<MemoryFilter>,
     /// The file's part of cache keys, if it was opened before; `None` for a new one.
     pub cache_id: Option<u64>,
 }

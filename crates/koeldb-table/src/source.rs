@@ -74,6 +74,13 @@ impl CachedBlock {
         ))
     }
 
+    /// Creates a filter block of bytes in memory; `None` from 4 GiB on.
+    pub(crate) fn filter_of(bytes: Vec<u8>) -> Option<Self> {
+        let len = u32::try_from(bytes.len()).ok()?;
+        let bytes = BlockBytes::new(Arc::new(Buffer::from_vec(bytes)), 0, len);
+        Some(CachedBlock::Filter(FilterReader::new(bytes)))
+    }
+
     /// Whether the entry only charges memory held elsewhere.
     #[must_use]
     pub fn is_reservation(&self) -> bool {

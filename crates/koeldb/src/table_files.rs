@@ -5,15 +5,16 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::key::user_key;
 use koeldb_base::merge_operator::Merger;
 use koeldb_base::range_del::{FragmentedTombstones, union_of};
 use koeldb_base::stats::Statistics;
-use koeldb_base::{KeyOrder, Result};
+use koeldb_base::{Cursor, KeyOrder, Result};
 use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority, RateLimiter};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
 use koeldb_lsm::job::{FlushJob, FlushResult, HiddenTables, LiveSnapshots, OutputSpec};
 use koeldb_lsm::version::FileNumbers;
-use koeldb_lsm::{OpenTables, TableOpener};
+use koeldb_lsm::{FileMeta, OpenTables, TableOpener, Version};
 use koeldb_memtable::Memtable;
 use koeldb_table::builder::{TableBuildContext, TableReason};
 use koeldb_table::reader::TableReadContext;
@@ -25,8 +26,8 @@ use crate::listeners::Listeners;
 use crate::memtables::MemtableMaker;
 use crate::options::sanitize::DEFAULT_CACHE_BYTES;
 use crate::options::{
-    Cache, ColumnFamilyOptions, Compression, DbOptions, HashLinkListOptions, MemtableFactory,
-    limits,
+    Cache, ColumnFamilyOptions, CompactionStyle, Compression, DbOptions, HashLinkListOptions,
+    MemtableFactory, limits,
 };
 use crate::prepopulate::prepopulate;
 use crate::ttl::TtlOptions;
@@ -204,11 +205,12 @@ impl TableFiles {
     ) -> Result<FlushResult> {
         let options = family.options();
         let tombstones = self.prepare_memtables(family, &options, memtables, reason);
-        let context = self.flush_context(family, &options, memtables, reason);
+        let version = family.version();
+        let mut context = self.flush_context(family, &options, memtables, reason);
+        context.keeps_filter = keeps_filter(&options, &version, memtables)?;
         let checks = OutputChecks::of_flush(&options);
         let reporter = TableReporter::new(self, job_id, &family.name, reason);
         let next_file_number = || -> FileNumber { reporter.begin() };
-        let version = family.version();
         let verifies_count = self.options().flush_verify_memtable_count;
         let job = FlushJob {
             order: family.order.clone(),
@@ -347,6 +349,41 @@ impl TableFiles {
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
+}
+
+/// Whether the table of a flush gets a filter in memory if its file has none.
+///
+/// It pays while lookups search other tables too, and lasts until the compaction of the table: a
+/// table that overlaps none would only be moved, and one that is not compacted soon keep its filter.
+fn keeps_filter(
+    options: &ColumnFamilyOptions,
+    version: &Version,
+    memtables: &[Arc<Memtable>],
+) -> Result<bool> {
+    let is_compacted = match options.compaction_style {
+        CompactionStyle::Level | CompactionStyle::Universal => !options.disable_auto_compactions,
+        CompactionStyle::Fifo | CompactionStyle::None => false,
+    };
+    let level0_max = options.level0_slowdown_writes_trigger;
+    let is_short = usize::try_from(level0_max).is_ok_and(|max| version.levels[0].files.len() < max);
+    if !is_compacted || !is_short {
+        return Ok(false);
+    }
+    for memtable in memtables {
+        let mut cursor = memtable.cursor();
+        cursor.seek_to_first()?;
+        if !cursor.valid() {
+            continue;
+        }
+        let first = user_key(cursor.key()).to_vec();
+        cursor.seek_to_last()?;
+        let last = user_key(cursor.key());
+        let overlaps = |file: &FileMeta| version.overlaps(file, Some(&first), Some(last));
+        if version.files().any(|(_, file)| overlaps(file)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The level of a table to be written, and the reason for writing it.

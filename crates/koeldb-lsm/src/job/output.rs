@@ -348,6 +348,7 @@ impl<'a> TableOutputs<'a> {
         file.entry_stats.record(&table.properties);
         file.unique_id = table.unique_id;
         file.tail_bytes = table.tail_bytes;
+        file.memory_filter = table.memory_filter;
         if let Some(sum) = &current.sum {
             file_checksum::record(&mut file, sum);
         }

@@ -17,6 +17,7 @@ use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
 use koeldb_base::range_del::{FragmentedTombstones, RunTombstones};
 use koeldb_base::{KeyOrder, SeqNo};
 use koeldb_table::cuckoo::level::CuckooLevel;
+use koeldb_table::memory_filter::MemoryFilter;
 use koeldb_table::properties::names;
 use koeldb_table::{TableProperties, TableReader};
 
@@ -63,6 +64,8 @@ pub struct FileMeta {
     pub temperature: u8,
     /// Other fields in the MANIFEST, as tag and bytes: kept for RocksDB, unused here.
     pub other_fields: Vec<(u32, Vec<u8>)>,
+    /// The filter of the table's keys that is not in its file, of a table written by this process.
+    pub memory_filter: Option<MemoryFilter>,
     /// The open reader, created on first use.
     pub reader: OnceLock<Arc<TableReader>>,
     /// The holder of the reader in place of `reader`, while the number of open tables is bounded.
@@ -226,6 +229,7 @@ impl FileMeta {
             oldest_blob_file: 0,
             temperature: 0,
             other_fields: Vec::new(),
+            memory_filter: None,
             reader: OnceLock::new(),
             slot: OnceLock::new(),
             tombstones: OnceLock::new(),

@@ -32,6 +32,7 @@ use super::metaindex;
 pub use super::write_options::BlockBasedWriteOptions;
 use super::write_options::BlockLimit;
 use crate::builder::{FinishedTable, TableBuildContext};
+use crate::memory_filter::MemoryFilterBuilder;
 use crate::properties::{TableProperties, names};
 
 /// The size of the largest page to which `block_align` aligns.
@@ -55,6 +56,7 @@ pub struct BlockBasedTableBuilder {
     // State accumulated from preceding blocks.
     index: IndexBuilder,
     filter: Option<TableFilterBuilder>,
+    memory_filter: Option<MemoryFilterBuilder>,
     buffered: Option<BufferedBlocks>,
     dictionary: Vec<u8>,
     compressor: Option<Compressor>,
@@ -94,6 +96,8 @@ impl BlockBasedTableBuilder {
         };
         let mut index = format.index_builder(context);
         let filter = format.filter_builder(context);
+        let keeps_filter =
+            context.keeps_filter && filter.is_none() && context.order.equal_keys_have_equal_bytes();
         if filter.as_ref().is_some_and(TableFilterBuilder::is_coupled) {
             index.couple_partitions();
         }
@@ -108,6 +112,8 @@ impl BlockBasedTableBuilder {
             last_key: Vec::new(),
             index,
             filter,
+            memory_filter: keeps_filter
+                .then(|| MemoryFilterBuilder::new().verifying(format.verify_filters)),
             buffered: BufferedBlocks::new(
                 context.compression,
                 &context.compression_options,
@@ -144,6 +150,9 @@ impl BlockBasedTableBuilder {
         // After the cut: a partition of the filter may end with that of the index.
         if let Some(filter) = &mut self.filter {
             filter.add(parsed.user_key, user_key(&self.last_key));
+        }
+        if let Some(filter) = &mut self.memory_filter {
+            filter.add(parsed.user_key);
         }
         if self.block.is_empty() {
             self.first_key.clear();
@@ -337,6 +346,10 @@ impl BlockBasedTableBuilder {
             },
         };
         self.writer.append(&footer.encode(self.writer.offset())?)?;
+        let memory_filter = match self.memory_filter.take() {
+            Some(filter) => filter.finish()?,
+            None => None,
+        };
         let file_bytes = self.writer.finish()?;
         Ok(FinishedTable {
             file_bytes,
@@ -344,6 +357,7 @@ impl BlockBasedTableBuilder {
             unique_id: self.properties.unique_id().unwrap_or_default(),
             properties: self.properties,
             fallback: None,
+            memory_filter,
         })
     }
 

@@ -353,7 +353,11 @@ impl<'c> Opening<'c> {
                 }),
             )
         } else {
-            return Ok(None);
+            return Ok(self
+                .context
+                .memory_filter
+                .as_ref()
+                .map(FilterPart::in_memory));
         };
         let prefix_extractor = self.context.prefix_extractor.clone().filter(|extractor| {
             properties.prefix_extractor_name == extractor.name().as_bytes()

@@ -21,6 +21,7 @@ use super::format::{BlockHandle, Footer};
 use super::index::{IndexCursor, IndexFormat, IndexPreparation, IndexScan, IndexSearchResult};
 use super::metaindex::{self, Metaindex};
 use crate::filter::FilterReader;
+use crate::memory_filter::MemoryFilter;
 use crate::properties::TableProperties;
 use crate::reader::Anchor;
 use crate::source::{
@@ -96,6 +97,22 @@ pub(super) struct FilterPart {
     pub(super) whole_keys: bool,
     /// The prefix extractor of the filter, if the table was opened with the same.
     pub(super) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
+}
+
+impl FilterPart {
+    /// Returns a filter of whole keys that is not in the file.
+    pub(super) fn in_memory(filter: &MemoryFilter) -> Self {
+        FilterPart {
+            block: MetaBlock {
+                handle: BlockHandle::NULL,
+                kind: BlockKind::Filter,
+                pinned: Some(filter.block()),
+            },
+            partitions: None,
+            whole_keys: true,
+            prefix_extractor: None,
+        }
+    }
 }
 
 /// A visitor that offers found entries to a lookup.
@@ -616,7 +633,9 @@ impl BlockBasedReader {
             remove(handle);
         }
         remove(self.index.handle);
-        if let Some(filter) = &self.filter {
+        if let Some(filter) = &self.filter
+            && filter.block.handle != BlockHandle::NULL
+        {
             remove(filter.block.handle);
         }
         Ok(())

@@ -409,6 +409,7 @@ impl CuckooTableBuilder {
             unique_id: properties.unique_id().unwrap_or_default(),
             properties,
             fallback: None,
+            memory_filter: None,
         })
     }
 }

@@ -221,6 +221,7 @@ impl PlainTableBuilder {
                     unique_id: table.properties.unique_id().unwrap_or_default(),
                     properties: table.properties,
                     fallback: None,
+                    memory_filter: None,
                 })
             }
             state => state.finish_instead("plain", &self.tombstones),

@@ -164,8 +164,8 @@ fn contexts() -> impl Strategy<Value = TableBuildContext> {
         0..2_u32,
         0..2000_u64,
     );
-    (formats(), codec, any::<bool>(), any::<bool>()).prop_map(
-        |(format, (compression, dict, train, held), reverse, capped)| {
+    (formats(), codec, any::<[bool; 3]>()).prop_map(
+        |(format, (compression, dict, train, held), [reverse, capped, keeps_filter])| {
             let extractor: Arc<dyn PrefixExtractor> = if capped {
                 Arc::new(CappedPrefix::new(8))
             } else {
@@ -182,6 +182,7 @@ fn contexts() -> impl Strategy<Value = TableBuildContext> {
                     KeyOrder::Bytewise
                 },
                 prefix_extractor: prefixes.then_some(extractor),
+                keeps_filter,
                 ..TableBuildContext::default()
             };
             let options = &mut context.compression_options;
@@ -227,6 +228,7 @@ fn write_and_open(
         expected_bytes: table.file_bytes,
         tail_bytes: table.tail_bytes,
         block_based: reading.clone(),
+        memory_filter: table.memory_filter.clone(),
         cache: (reading.cache_index_and_filter_blocks)
             .then(|| Cache::new(&CacheOptions::default())),
         ..TableReadContext::default()
@@ -388,4 +390,45 @@ fn an_empty_table_is_opened_and_holds_nothing() {
         let target = encode(b"key", 1, ValueType::Value);
         check_cursor(&reader, &context.order, &Vec::new(), &[target]).unwrap();
     }
+}
+
+#[test]
+fn a_filter_in_memory_changes_no_byte_and_admits_every_key() {
+    let entries: Entries = (0..2000_u32)
+        .map(|number| {
+            let key = encode(&number.to_be_bytes(), 1, ValueType::Value);
+            (key, number.to_le_bytes().to_vec())
+        })
+        .collect();
+    let reading = BlockBasedReadOptions::default();
+    let plain = TableBuildContext::default();
+    let (expected, _) = write_and_open(&plain, &reading, &entries, &[]);
+    let kept = TableBuildContext {
+        keeps_filter: true,
+        ..plain.clone()
+    };
+    let (table, reader) = write_and_open(&kept, &reading, &entries, &[]);
+    assert!(expected.memory_filter.is_none() && table.memory_filter.is_some());
+    assert_eq!(table.properties, expected.properties);
+    assert_eq!(table.file_bytes, expected.file_bytes);
+    let mut source = BlockingSource::default();
+    let mut admits = |key: u32| reader.may_contain(&key.to_be_bytes(), &mut source).unwrap();
+    assert!((0..2000).all(&mut admits));
+    let wrongly = (2000..12_000).filter(|&key| admits(key)).count();
+    assert!(
+        wrongly < 300,
+        "{wrongly} of 10,000 absent keys are admitted"
+    );
+    // The file has a filter then.
+    let mut written = kept.clone();
+    written.format.filter = FilterPolicy::bloom(10.0);
+    let (table, _) = write_and_open(&written, &reading, &entries, &[]);
+    assert!(table.memory_filter.is_none());
+    // Without it the reader admits every key.
+    let (_, reader) = write_and_open(&plain, &reading, &entries, &[]);
+    assert!(
+        reader
+            .may_contain(&9999_u32.to_be_bytes(), &mut source)
+            .unwrap()
+    );
 }

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use koeldb::{
-    CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Db, Decision, Event,
-    IteratorMode, Options, ReadOptions, Snapshot, StringAppend,
+    CompactionFilter, CompactionFilterContext, CompactionFilterFactory, CompactionStyle, Db,
+    Decision, Event, IteratorMode, Options, ReadOptions, Snapshot, StringAppend,
 };
+
+use koeldb::statistics::{Statistics, Ticker};
 
 use crate::scratch::ScratchDir;
 use crate::wait::until;
@@ -155,4 +157,93 @@ fn level_0_is_merged_within_itself_while_a_compaction_into_the_base_level_stands
     let db = Db::open(&options, dir.path()).unwrap();
     assert_eq!(content(&db, None), expected);
     db.verify_checksums().unwrap();
+}
+
+/// The number of searches of a table that a filter has saved.
+fn denied(db: &Db) -> u64 {
+    let statistics = db.statistics().unwrap();
+    statistics.ticker(Ticker::BloomFilterUseful)
+}
+
+#[test]
+fn lookups_skip_the_flushed_tables_without_their_keys_until_these_are_compacted() {
+    for style in [CompactionStyle::Level, CompactionStyle::Universal] {
+        let dir = ScratchDir::new();
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .set_compaction_style(style)
+            .set_level_zero_file_num_compaction_trigger(100)
+            .set_statistics(Statistics::new());
+        let db = Db::open(&options, dir.path()).unwrap();
+        let fill = |table: u32| {
+            for number in 0..100 {
+                db.put(format!("{number} {table}"), "value").unwrap();
+            }
+            db.flush().unwrap();
+        };
+        let read = |table: u32| {
+            let before = denied(&db);
+            for number in 0..100 {
+                let key = format!("{number} {table}");
+                assert_eq!(db.get(&key).unwrap().as_deref(), Some(&b"value"[..]));
+            }
+            denied(&db) - before
+        };
+        (0..4).for_each(fill);
+        // The first table overlapped none when it was written, and is the last that is searched.
+        assert!(read(0) > 280, "{} of 300", read(0));
+        assert_eq!(read(3), 0);
+        let absent = format!("50 {}", 77);
+        let before = denied(&db);
+        assert_eq!(db.get(&absent).unwrap(), None);
+        assert!(denied(&db) <= before + 3);
+        db.compact_range(..).unwrap();
+        assert_eq!(read(0), 0);
+        // A reopened database has none.
+        fill(9);
+        db.close().unwrap();
+        let db = Db::open(&options, dir.path()).unwrap();
+        let before = denied(&db);
+        assert_eq!(db.get("50 3").unwrap().as_deref(), Some(&b"value"[..]));
+        assert_eq!(denied(&db), before);
+    }
+}
+
+#[test]
+fn tables_that_overlap_none_or_stay_get_no_filter() {
+    let cases: [fn(&mut Options); 3] = [
+        |_| (),
+        |options| {
+            options.set_compaction_style(CompactionStyle::Fifo);
+        },
+        |options| {
+            options.set_disable_auto_compactions(true);
+        },
+    ];
+    for (case, change) in cases.into_iter().enumerate() {
+        let dir = ScratchDir::new();
+        let mut options = Options::new();
+        options
+            .create_if_missing(true)
+            .set_statistics(Statistics::new());
+        change(&mut options);
+        let db = Db::open(&options, dir.path()).unwrap();
+        for table in 0..3 {
+            for number in 0..100 {
+                // Without a change, the tables are beside one another.
+                let key = match case {
+                    0 => format!("{table} {number}"),
+                    _ => format!("{number} {table}"),
+                };
+                db.put(key, "value").unwrap();
+            }
+            db.flush().unwrap();
+        }
+        for number in 0..100 {
+            db.get(format!("0 {number}x")).unwrap();
+            db.get(format!("{number} 0x")).unwrap();
+        }
+        assert_eq!(denied(&db), 0, "case {case}");
+    }
 }
