@@ -274,6 +274,14 @@ pub fn pick_files(
             chosen.sort_by(|a, b| version.order.compare_internal(&a.smallest, &b.smallest));
             chosen = expand_to_clean_cut(version, level, chosen);
         }
+        if level == output_level && level > 0 {
+            // The output may have keys between these files and those of the levels above.
+            let above = inputs.iter().flat_map(|input| &input.files).cloned();
+            let both = KeyRange::of(&version.order, &above.chain(chosen).collect::<Vec<_>>());
+            chosen = both.map_or(Vec::new(), |both| {
+                expand_to_clean_cut(version, level, both.overlapping(version, level))
+            });
+        }
         inputs.push(CompactionInput {
             level,
             files: chosen,

@@ -360,3 +360,32 @@ fn compactions_of_ranges_run_beside_automatic_ones_and_writes() {
     assert!(content.iter().all(|(_, value)| value.starts_with(b"7 ")));
     db.verify_checksums().unwrap();
 }
+
+/// The output had keys on both sides of a table of its level, and the edit was refused.
+#[test]
+fn named_tables_of_two_levels_take_the_table_between_them_along() {
+    let env = Env::mem_env();
+    let (mut options, _) = options(&env);
+    options.set_disable_auto_compactions(true);
+    let db = Db::open(&options, "/db").unwrap();
+    let path_of = |first: &str| {
+        let mut files = db.live_files().into_iter();
+        let file = files.find(|file| file.smallest_key.as_slice() == first.as_bytes());
+        db.path().join(file.unwrap().name)
+    };
+    let family = db.default_cf();
+    for (keys, level) in [(["a", "b"], 2), (["f", "h"], 2), (["x", "y"], 1)] {
+        for key in keys {
+            db.put(key, "value").unwrap();
+        }
+        db.flush().unwrap();
+        family.compact_files(&[path_of(keys[0])], level).unwrap();
+    }
+    let named = [path_of("a"), path_of("x")];
+    family.compact_files(&named, 2).unwrap();
+    db.put("g", "value").unwrap();
+    db.flush().unwrap();
+    db.compact_range(..).unwrap();
+    let keys: Vec<_> = db.range(..).map(|entry| entry.unwrap().0).collect();
+    assert_eq!(keys, ["a", "b", "f", "g", "h", "x", "y"].map(str::as_bytes));
+}
