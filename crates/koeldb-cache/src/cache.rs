@@ -7,117 +7,12 @@ use std::sync::atomic::Ordering;
 use koeldb_base::sync::Padded;
 use koeldb_base::{Error, ErrorKind, Result};
 
+use crate::key::CacheKey;
+use crate::options::{CacheOptions, Priority};
 use crate::passing::Stripes;
-use crate::shard::{Refused, Shard};
+use crate::shard::{CacheCounts, Refused, Shard};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard};
 use crate::table::{Shared, Table, TableWriter};
-
-/// The smallest shard size chosen by default.
-const SHARD_BYTES_MIN: u64 = 512 << 10;
-const SHARD_BITS_DEFAULT_MAX: u32 = 6;
-const SHARD_BITS_MAX: u32 = 20;
-
-/// The key of an entry: a file, numbered by [`Cache::new_id`], and an offset in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CacheKey {
-    /// The file number, from [`Cache::new_id`].
-    pub file: u64,
-    /// The offset of the entry in its file.
-    pub offset: u64,
-}
-
-impl CacheKey {
-    /// A well-mixed hash: the XORed halves of a 128-bit product of both parts.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "takes the product apart")]
-    pub(crate) fn hash(self) -> u64 {
-        let file = self.file ^ 0x9e37_79b9_7f4a_7c15;
-        let offset = self.offset.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ 0xa076_1d64_78bd_642f;
-        let product = u128::from(file.wrapping_mul(0xe703_7ed1_a0b4_28db)) * u128::from(offset);
-        product as u64 ^ (product >> 64) as u64
-    }
-}
-
-/// The eviction priority of an entry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Priority {
-    /// Evicted last: indexes and filters.
-    High,
-    /// Evicted before [`Priority::High`]: data blocks.
-    #[default]
-    Low,
-    /// Evicted first: entries unlikely to be used again.
-    Bottom,
-}
-
-/// The eviction policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum CachePolicy {
-    /// Least recently used first, low priorities before high ones; approximately, since hits do not
-    /// reorder: an entry that was hit gets another round when its turn comes.
-    Lru,
-    /// S3-FIFO, which resists scans: a scan does not evict entries in repeated use. The default.
-    #[default]
-    S3Fifo,
-}
-
-/// The settings of a cache.
-#[derive(Clone, Debug)]
-pub struct CacheOptions {
-    /// The total of charges, including [`Cache::ENTRY_OVERHEAD`] for each entry.
-    pub capacity_bytes: u64,
-    /// The base-2 logarithm of the number of shards, at most 20.
-    ///
-    /// `None` chooses as many shards as leave at least 512 KiB to each, up to 64.
-    pub shard_bits: Option<u32>,
-    /// Whether an insertion fails if nothing can be evicted for it; otherwise pinned entries may
-    /// exceed the capacity.
-    pub strict_capacity: bool,
-    /// LRU: the share of the capacity reserved for entries of high priority and entries that were
-    /// hit; 0 disables the distinction.
-    pub high_priority_ratio: f64,
-    /// The eviction policy.
-    pub policy: CachePolicy,
-}
-
-impl Default for CacheOptions {
-    fn default() -> Self {
-        CacheOptions {
-            capacity_bytes: 32 << 20,
-            shard_bits: None,
-            strict_capacity: false,
-            high_priority_ratio: 0.5,
-            policy: CachePolicy::default(),
-        }
-    }
-}
-
-impl CacheOptions {
-    /// Returns the base-2 logarithm of the number of shards: as set, or the default.
-    fn shard_bits(&self) -> u32 {
-        let default = || {
-            (self.capacity_bytes / SHARD_BYTES_MIN)
-                .checked_ilog2()
-                .unwrap_or(0)
-                .min(SHARD_BITS_DEFAULT_MAX)
-        };
-        self.shard_bits
-            .map_or_else(default, |bits| bits.min(SHARD_BITS_MAX))
-    }
-}
-
-/// Operation counts of a cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheCounts {
-    /// Lookups that found an entry.
-    pub hits: u64,
-    /// Lookups that found no entry.
-    pub misses: u64,
-    /// Entries inserted.
-    pub inserts: u64,
-    /// Entries evicted.
-    pub evictions: u64,
-}
 
 /// A sharded cache of charged, reference-counted values; clones are handles to the same cache.
 pub struct Cache<T> {

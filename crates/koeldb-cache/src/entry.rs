@@ -2,15 +2,9 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::cache::Priority;
-use crate::index::tag_of;
+use crate::index::{NOWHERE, SlotIndex, tag_of};
+use crate::options::Priority;
 use crate::table::{Contents, TableWriter};
-
-/// The number of an entry's slot in its shard.
-pub(crate) type SlotIndex = u32;
-
-/// The slot index that stands for no slot.
-pub(crate) const NOWHERE: SlotIndex = u32::MAX;
 
 /// The part of an entry that needs the lock: its charge and its policy state.
 pub(crate) struct Entry {

@@ -11,8 +11,13 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::entry::SlotIndex;
 use crate::sync::AtomicU64;
+
+/// The number of an entry's slot in its shard.
+pub(crate) type SlotIndex = u32;
+
+/// The slot index that stands for no slot.
+pub(crate) const NOWHERE: SlotIndex = u32::MAX;
 
 /// A hash index from tags to slots, with open addressing and linear probing.
 pub(crate) struct Index {

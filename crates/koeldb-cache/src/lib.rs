@@ -5,12 +5,13 @@
 //! with a charge.
 //!
 //! - [`cache`](Cache): the handle; shards and their locks.
+//! - `key`, `options`: the keys of entries; the settings of a cache and the priorities of entries.
 //! - `shard`: entries and their total charge, behind the lock.
 //! - `table`: the slots with keys and values, and the `index` that finds them; lookups use both
 //!   without the lock, announced in `passing`.
 //! - `policy`: the eviction policy: `s3_fifo` is S3-FIFO, which resists scans; `lru` has pools by
 //!   [`Priority`]. Both are lists through the entries (`list`); S3-FIFO also remembers evicted tags
-//!   (`ghost`).
+//!   (`ghost`). An `eviction` limits the pinned entries that it skips.
 //!
 //! Any number of threads may use a cache concurrently. A hit takes no lock and allocates nothing.
 //! It clones an `Arc`, and otherwise writes only lines of its own thread, and the heat of an entry
@@ -23,10 +24,13 @@ extern crate koeldb_counts as std;
 
 mod cache;
 mod entry;
+mod eviction;
 mod ghost;
 mod index;
+mod key;
 mod list;
 mod lru;
+mod options;
 mod passing;
 mod policy;
 mod s3_fifo;
@@ -34,4 +38,7 @@ mod shard;
 mod sync;
 mod table;
 
-pub use cache::{Cache, CacheCounts, CacheKey, CacheOptions, CachePolicy, Priority};
+pub use cache::Cache;
+pub use key::CacheKey;
+pub use options::{CacheOptions, CachePolicy, Priority};
+pub use shard::CacheCounts;

@@ -1,6 +1,7 @@
 //! Intrusive doubly linked lists of entries.
 
-use crate::entry::{Entries, NOWHERE, SlotIndex};
+use crate::entry::Entries;
+use crate::index::{NOWHERE, SlotIndex};
 
 /// A list from the newest entry at its head to the oldest at its tail.
 pub(crate) struct List {

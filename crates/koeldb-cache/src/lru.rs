@@ -10,10 +10,11 @@
 //! it reaches the tail of its pool, so the order among such entries is approximate (the second
 //! chance of CLOCK: Corbató, "A paging experiment with the Multics system", 1968).
 
-use crate::cache::Priority;
-use crate::entry::{Entries, SlotIndex};
+use crate::entry::Entries;
+use crate::eviction::{PinnedSkips, Victim};
+use crate::index::SlotIndex;
 use crate::list::List;
-use crate::policy::{PinnedSkips, Victim};
+use crate::options::Priority;
 
 const HIGH: usize = 0;
 const LOW: usize = 1;

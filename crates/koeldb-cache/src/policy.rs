@@ -4,37 +4,12 @@
 //! of the entry when it considers evicting it. Hits go on meanwhile, so each policy limits how often
 //! heat spares an entry.
 
-use crate::cache::{CacheOptions, CachePolicy};
-use crate::entry::{Entries, SlotIndex};
+use crate::entry::Entries;
+use crate::eviction::{PinnedSkips, Victim};
+use crate::index::SlotIndex;
 use crate::lru::Lru;
+use crate::options::{CacheOptions, CachePolicy};
 use crate::s3_fifo::S3Fifo;
-use crate::sync::Arc;
-
-/// The number of pinned entries that one insertion skips before it gives up.
-///
-/// They move to the head of their list on the way, so the next insertion continues after them.
-const PATIENCE: u32 = 1024;
-
-/// The remaining number of pinned entries that an eviction may skip.
-pub(crate) struct PinnedSkips(u32);
-
-impl PinnedSkips {
-    pub(crate) fn new() -> Self {
-        PinnedSkips(PATIENCE)
-    }
-
-    /// Counts a skipped pinned entry; `None` once the budget is exhausted.
-    pub(crate) fn skip(&mut self) -> Option<()> {
-        self.0 = self.0.checked_sub(1)?;
-        Some(())
-    }
-}
-
-/// An evicted entry: its slot, which is in no list any more, and its value.
-pub(crate) struct Victim<T> {
-    pub(crate) slot: SlotIndex,
-    pub(crate) value: Arc<T>,
-}
 
 /// The eviction policy of a shard, with its lists of entries.
 pub(crate) enum Policy {

@@ -8,11 +8,12 @@
 //! directly if it returns. An entry at the end of the main queue gets another round for each hit. A
 //! hit only increments a counter, up to three: the heat of the slot.
 
-use crate::cache::Priority;
-use crate::entry::{Entries, SlotIndex};
+use crate::entry::Entries;
+use crate::eviction::{PinnedSkips, Victim};
 use crate::ghost::Ghosts;
+use crate::index::SlotIndex;
 use crate::list::List;
-use crate::policy::{PinnedSkips, Victim};
+use crate::options::Priority;
 use crate::table::HEAT_MAX;
 
 const SMALL: u8 = 0;

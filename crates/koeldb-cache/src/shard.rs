@@ -3,9 +3,12 @@
 //! Everything here runs under the shard's lock, beside lookups in passing, which use only the table
 //! of the entries. Evicted values are returned to be dropped outside the lock.
 
-use crate::cache::{CacheCounts, CacheKey, CacheOptions, Priority};
-use crate::entry::{Entries, SlotIndex};
-use crate::policy::{PinnedSkips, Policy, Victim};
+use crate::entry::Entries;
+use crate::eviction::{PinnedSkips, Victim};
+use crate::index::SlotIndex;
+use crate::key::CacheKey;
+use crate::options::{CacheOptions, Priority};
+use crate::policy::Policy;
 use crate::sync::Arc;
 use crate::table::{Contents, TableWriter};
 
@@ -18,6 +21,19 @@ const FREE_SHARE: u64 = 16;
 ///
 /// Source: Qureshi et al., "Adaptive insertion policies for high performance caching", ISCA 2007.
 const PASSING_PER_ENTRY: u32 = 64;
+
+/// Operation counts of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Lookups that found an entry.
+    pub hits: u64,
+    /// Lookups that found no entry.
+    pub misses: u64,
+    /// Entries inserted.
+    pub inserts: u64,
+    /// Entries evicted.
+    pub evictions: u64,
+}
 
 /// The error of a refused insertion.
 #[derive(Debug, PartialEq)]

@@ -27,9 +27,8 @@ use std::sync::atomic::Ordering;
 
 use koeldb_base::sync::lock_plain;
 
-use crate::cache::CacheKey;
-use crate::entry::SlotIndex;
-use crate::index::{Index, tag_of};
+use crate::index::{Index, SlotIndex, tag_of};
+use crate::key::CacheKey;
 use crate::passing::{Passage, Stripes, word_of};
 use crate::sync::{Arc, AtomicPtr, AtomicU8, AtomicU64, UnsafeCell, fence_in_models};
 

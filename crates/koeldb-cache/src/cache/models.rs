@@ -3,6 +3,7 @@
 use koeldb_base::sync::{explore, explore_large, spawn};
 
 use super::*;
+use crate::options::CachePolicy;
 
 /// The charge of an entry.
 const CHARGE: u64 = 20;

@@ -5,6 +5,7 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::*;
+use crate::options::CachePolicy;
 
 mod measure;
 
