@@ -12,7 +12,7 @@ use koeldb_base::{Error, Result};
 use koeldb_fs::{RandomAccessFile, WritableFile};
 use koeldb_table::block_based::fetch::read_bytes;
 
-use crate::version::FileMeta;
+use crate::file_meta::FileMeta;
 
 /// The name of the checksum function, as in the MANIFEST.
 pub const NAME: &str = "FileChecksumCrc32c";

@@ -11,6 +11,7 @@ extern crate koeldb_counts as std;
 pub mod current;
 pub mod cursor;
 pub mod file_checksum;
+pub mod file_meta;
 pub mod job;
 pub mod manifest;
 mod open_tables;
@@ -19,6 +20,7 @@ mod table_opener;
 pub mod text;
 pub mod version;
 
+pub use file_meta::FileMeta;
 pub use open_tables::{OpenTables, ReaderSlot};
 pub use table_opener::{TableOpener, TableRef};
-pub use version::{FileMeta, Level, Version};
+pub use version::{Level, Version};

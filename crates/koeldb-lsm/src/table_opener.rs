@@ -15,8 +15,8 @@ use koeldb_table::reader::{TableReadContext, TableReader};
 use koeldb_table::source::BlockSource;
 
 use crate::file_checksum;
+use crate::file_meta::FileMeta;
 use crate::open_tables::{OpenTables, ReaderSlot};
-use crate::version::FileMeta;
 
 /// The error number `EMFILE`: the process may open no more files. Unix systems agree on it.
 const TOO_MANY_OPEN_FILES: i32 = 24;

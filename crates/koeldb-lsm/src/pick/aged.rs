@@ -15,10 +15,8 @@ use koeldb_base::key::MAX_SEQNO;
 use super::level_plan::LevelRequest;
 use super::leveled::{self, LevelTargets};
 use super::offpeak::OffpeakWindow;
-use super::{
-    CompactionPlan, CompactionReason, KeyRange, PickSettings, expand_to_clean_cut, is_bottommost,
-};
-use crate::version::{FileMeta, Version};
+use super::{CompactionPlan, CompactionReason, PickSettings, expand_to_clean_cut, is_bottommost};
+use crate::version::{FileMeta, KeyRange, Version};
 
 /// The age limits of files, in seconds; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use super::{
-    CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, any_being_compacted,
+    CompactionInput, CompactionPlan, CompactionReason, PickSettings, any_being_compacted,
     is_bottommost,
 };
-use crate::version::{FileMeta, Version};
+use crate::version::{FileMeta, KeyRange, Version};
 
 /// The settings of FIFO compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]

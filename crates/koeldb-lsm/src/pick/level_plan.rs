@@ -7,10 +7,10 @@ use koeldb_base::file_name::FileNumber;
 
 use super::leveled::LevelTargets;
 use super::{
-    CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, any_being_compacted,
+    CompactionInput, CompactionPlan, CompactionReason, PickSettings, any_being_compacted,
     expand_to_clean_cut, is_bottommost,
 };
-use crate::version::{FileMeta, Version};
+use crate::version::{FileMeta, KeyRange, Version};
 
 /// Files of a level that a picker wants to have compacted into another level, or in place.
 #[derive(Debug)]

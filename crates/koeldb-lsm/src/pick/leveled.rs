@@ -24,10 +24,10 @@ use std::sync::atomic::Ordering as Memory;
 
 use super::level_plan::{LevelRequest, Refusal};
 use super::{
-    CompactionPlan, CompactionReason, FileOrder, KeyRange, PickSettings, any_being_compacted,
+    CompactionPlan, CompactionReason, FileOrder, PickSettings, any_being_compacted,
     expand_to_clean_cut,
 };
-use crate::version::{FileMeta, Level, Version};
+use crate::version::{FileMeta, KeyRange, Level, Version};
 
 /// The number of files above the compaction trigger from which an intra-L0 compaction is picked.
 const LEVEL0_EXCESS: usize = 2;

@@ -10,10 +10,10 @@ use super::fifo;
 use super::level_plan::{LevelRequest, Refusal, grandparents};
 use super::leveled::{self, LevelTargets};
 use super::{
-    CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, any_being_compacted,
+    CompactionInput, CompactionPlan, CompactionReason, PickSettings, any_being_compacted,
     expand_to_clean_cut, is_bottommost,
 };
-use crate::version::{FileMeta, Version};
+use crate::version::{FileMeta, KeyRange, Version};
 
 /// The files of one level that a manual compaction covers.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,8 @@
 //!
 //! A picker changes nothing. The database begins a plan before it requests the next one: it marks
 //! the inputs as being compacted and claims the output range. Concurrent compactions therefore never
-//! share a file, and never write overlapping tables to one level ([`running`]).
+//! share a file, and never write overlapping tables to one level
+//! ([`RunningCompactions`](crate::version::running::RunningCompactions)).
 
 pub mod aged;
 pub mod fifo;
@@ -10,17 +11,15 @@ mod level_plan;
 pub mod leveled;
 pub mod manual;
 pub mod offpeak;
-pub mod running;
 pub mod universal;
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::Ordering as Memory;
 
 use koeldb_base::KeyOrder;
-use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
 
-use crate::version::{FileMeta, Version};
+use crate::version::running::Claim;
+use crate::version::{FileMeta, KeyRange, Version};
 
 pub use level_plan::Refusal;
 
@@ -155,13 +154,33 @@ impl CompactionPlan {
     /// Marks the inputs, files of `version`, as being compacted, and claims the output range.
     pub fn begin(&self, version: &Version) {
         self.mark(true);
-        version.running.enter(&version.order, self);
+        if let Some(claim) = self.claim(&version.order) {
+            version.running.enter(&version.order, claim);
+        }
     }
 
     /// Reverts [`CompactionPlan::begin`].
     pub fn end(&self, version: &Version) {
-        version.running.leave(self);
+        if let Some((_, first)) = self.files().next() {
+            version.running.leave(first.number);
+        }
         self.mark(false);
+    }
+
+    /// Returns the range that the compaction claims: on its output level and, if a move goes up, on
+    /// all levels from there to the inputs.
+    ///
+    /// Newer data written to a level between the two would end up below the moved, older data.
+    fn claim(&self, order: &KeyOrder) -> Option<Claim> {
+        if self.deletion_only || self.output_level == 0 {
+            return None;
+        }
+        let deepest = self.files().map(|(level, _)| level).max()?;
+        Some(Claim {
+            input: self.files().next()?.1.number,
+            levels: self.output_level..=deepest.max(self.output_level),
+            range: KeyRange::of(order, self.files().map(|(_, file)| file))?,
+        })
     }
 
     /// Sets the `being_compacted` flag of all inputs.
@@ -271,90 +290,6 @@ impl PickSettings {
         (base_level..level).fold(self.target_file_size_base, |bytes, _| {
             bytes.saturating_mul(self.target_file_size_multiplier.max(1))
         })
-    }
-}
-
-/// A closed range of user keys; its end is exclusive if a range tombstone ends there.
-#[derive(Clone, Debug)]
-pub(crate) struct KeyRange {
-    pub(crate) smallest: Vec<u8>,
-    pub(crate) largest: Vec<u8>,
-    largest_is_exclusive: bool,
-}
-
-impl KeyRange {
-    /// The range of `files`; `None` if there are none.
-    pub(crate) fn of<'f>(
-        order: &KeyOrder,
-        files: impl IntoIterator<Item = &'f Arc<FileMeta>>,
-    ) -> Option<Self> {
-        let mut range: Option<KeyRange> = None;
-        for file in files {
-            match &mut range {
-                None => range = Some(KeyRange::between(&file.smallest, &file.largest)),
-                Some(range) => range.include(order, file),
-            }
-        }
-        range
-    }
-
-    /// The range of a table with these bounds, which are internal keys.
-    fn between(smallest: &[u8], largest: &[u8]) -> Self {
-        KeyRange {
-            smallest: user_key(smallest).to_vec(),
-            largest: user_key(largest).to_vec(),
-            largest_is_exclusive: footer_of(largest).1 == RANGE_DELETION_SENTINEL,
-        }
-    }
-
-    /// Whether the ranges share a key.
-    fn meets(&self, order: &KeyOrder, other: &KeyRange) -> bool {
-        let reaches = |range: &KeyRange, key: &[u8]| match order.compare(&range.largest, key) {
-            Ordering::Less => false,
-            Ordering::Equal => !range.largest_is_exclusive,
-            Ordering::Greater => true,
-        };
-        reaches(self, &other.smallest) && reaches(other, &self.smallest)
-    }
-
-    /// Extends the range to include the bounds of a file.
-    fn include(&mut self, order: &KeyOrder, file: &FileMeta) {
-        if order
-            .compare(file.smallest_user_key(), &self.smallest)
-            .is_lt()
-        {
-            self.smallest = file.smallest_user_key().to_vec();
-        }
-        match order.compare(file.largest_user_key(), &self.largest) {
-            Ordering::Less => {}
-            Ordering::Equal => self.largest_is_exclusive &= file.largest_is_exclusive(),
-            Ordering::Greater => {
-                self.largest = file.largest_user_key().to_vec();
-                self.largest_is_exclusive = file.largest_is_exclusive();
-            }
-        }
-    }
-
-    /// Whether `file` shares a key with the range.
-    pub(crate) fn overlaps(&self, version: &Version, file: &FileMeta) -> bool {
-        if !version.overlaps(file, Some(&self.smallest), Some(&self.largest)) {
-            return false;
-        }
-        let touches_end = version
-            .order
-            .compare(file.smallest_user_key(), &self.largest)
-            == Ordering::Equal;
-        !(touches_end && self.largest_is_exclusive)
-    }
-
-    /// The files of `level` that share a key with the range.
-    pub(crate) fn overlapping(&self, version: &Version, level: usize) -> Vec<Arc<FileMeta>> {
-        version.levels[level]
-            .files
-            .iter()
-            .filter(|file| self.overlaps(version, file))
-            .cloned()
-            .collect()
     }
 }
 

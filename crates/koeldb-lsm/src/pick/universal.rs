@@ -7,10 +7,8 @@
 
 use std::sync::Arc;
 
-use super::{
-    CompactionInput, CompactionPlan, CompactionReason, KeyRange, PickSettings, is_bottommost,
-};
-use crate::version::{FileMeta, Version};
+use super::{CompactionInput, CompactionPlan, CompactionReason, PickSettings, is_bottommost};
+use crate::version::{FileMeta, KeyRange, Version};
 
 /// The settings of universal compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,8 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::{Error, KeyOrder, Result};
 
 use super::edit::{BlobGarbage, VersionEdit};
-use super::version::{BlobFile, FileMeta, Level, Version};
+use super::version::{BlobFile, Level, Version};
+use crate::file_meta::FileMeta;
 
 /// The handling of level-0 files without a recorded epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
 
-use super::version::{BlobFile, FileMeta};
+use super::version::BlobFile;
+use crate::file_meta::FileMeta;
 
 /// The largest valid level.
 pub const LEVEL_MAX: usize = 255;

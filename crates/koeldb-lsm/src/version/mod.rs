@@ -6,7 +6,9 @@
 pub mod builder;
 pub mod column_family;
 pub mod edit;
+mod key_range;
 mod recovery;
+pub mod running;
 mod search;
 pub mod set;
 mod tail;
@@ -23,4 +25,8 @@ pub use recovery::ColumnFamilySpecs;
 pub use search::BatchVisitor;
 pub use set::{LiveFiles, ManifestReport, VersionSet, VersionSetOptions, blob_files_not_supported};
 pub use tail::{ManifestTail, TailedState};
-pub use version::{BlobFile, EntryStats, FileMeta, Level, Version};
+pub use version::{BlobFile, Level, Version};
+
+pub use crate::file_meta::{EntryStats, FileMeta};
+
+pub(crate) use key_range::KeyRange;

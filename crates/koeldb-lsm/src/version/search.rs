@@ -15,7 +15,8 @@ use koeldb_table::cuckoo::table::CuckooTable;
 use koeldb_table::reader::TableReader;
 use koeldb_table::source::BlockSource;
 
-use super::version::{FileMeta, Version};
+use super::version::Version;
+use crate::file_meta::FileMeta;
 use crate::table_opener::TableOpener;
 
 /// A receiver of the events of a batch of point reads while it visits the runs of a version.
@@ -241,15 +242,8 @@ impl Version {
                 from = here.end;
                 loop {
                     let visit = Visit { file, level, run };
-                    self.search_table(
-                        tables,
-                        visit,
-                        here.clone(),
-                        lookups,
-                        source,
-                        &mut done,
-                        batch,
-                    );
+                    let range = here.clone();
+                    self.search_table(tables, visit, range, lookups, source, &mut done, batch);
                     // Old writers split the versions of one key across adjacent tables.
                     let last = file.largest_user_key();
                     here.start = here.end

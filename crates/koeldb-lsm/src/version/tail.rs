@@ -14,8 +14,8 @@ use koeldb_fs::FileSystem;
 
 use super::column_family::ColumnFamilyVersions;
 use super::recovery::{ColumnFamilySpecs, Recovered, Replay};
-use super::version::FileMeta;
 use crate::current::read_current;
+use crate::file_meta::FileMeta;
 use crate::manifest::ManifestReader;
 
 /// The number of times that CURRENT is read again because the MANIFEST that it named is gone.

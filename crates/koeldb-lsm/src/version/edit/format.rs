@@ -29,7 +29,8 @@ use super::{
     BlobGarbage, ColumnFamilyChange, FAMILY_NAME_BYTES_MAX, FILE_NUMBER_MAX, LEVEL_MAX,
     VersionEdit, WalAddition,
 };
-use crate::version::version::{BlobFile, FileMeta};
+use crate::file_meta::FileMeta;
+use crate::version::version::BlobFile;
 
 mod tag {
     pub(super) const COMPARATOR: u32 = 1;

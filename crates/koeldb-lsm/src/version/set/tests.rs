@@ -12,10 +12,10 @@ use koeldb_fs::{
 
 use super::*;
 use crate::current::write_current;
+use crate::file_meta::FileMeta;
 use crate::manifest::ManifestReader;
 use crate::manifest::ManifestSnapshot;
 use crate::version::edit::WalAddition;
-use crate::version::version::FileMeta;
 
 const DIRECTORY: &str = "/db";
 

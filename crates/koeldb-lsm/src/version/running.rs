@@ -14,15 +14,15 @@ use koeldb_base::KeyOrder;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
 
-use super::{CompactionPlan, KeyRange};
+use super::key_range::KeyRange;
 
 /// The levels and key range to which only one running compaction may write.
 #[derive(Debug)]
-struct Claim {
+pub(crate) struct Claim {
     /// The number of the first input file, which no other running compaction has.
-    input: FileNumber,
-    levels: RangeInclusive<usize>,
-    range: KeyRange,
+    pub(crate) input: FileNumber,
+    pub(crate) levels: RangeInclusive<usize>,
+    pub(crate) range: KeyRange,
 }
 
 /// The output ranges of the running compactions of a column family.
@@ -32,11 +32,8 @@ pub struct RunningCompactions {
 }
 
 impl RunningCompactions {
-    /// Registers the output range of `plan`, which overlaps no other.
-    pub(super) fn enter(&self, order: &KeyOrder, plan: &CompactionPlan) {
-        let Some(claim) = claim_of(order, plan) else {
-            return;
-        };
+    /// Registers the output range of a compaction, which overlaps no other.
+    pub(crate) fn enter(&self, order: &KeyOrder, claim: Claim) {
         debug_assert!(
             claim
                 .levels
@@ -47,15 +44,14 @@ impl RunningCompactions {
         lock(&self.claims).push(claim);
     }
 
-    /// Removes the output range of `plan`, if one is registered.
-    pub(super) fn leave(&self, plan: &CompactionPlan) {
-        if let Some((_, first)) = plan.files().next() {
-            lock(&self.claims).retain(|claim| claim.input != first.number);
-        }
+    /// Removes the output range of the compaction with first input file `input`, if one is
+    /// registered.
+    pub(crate) fn leave(&self, input: FileNumber) {
+        lock(&self.claims).retain(|claim| claim.input != input);
     }
 
     /// Whether no running compaction claims a range.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         lock(&self.claims).is_empty()
     }
 
@@ -81,20 +77,4 @@ impl RunningCompactions {
     ) -> bool {
         self.claims(order, level, &KeyRange::between(smallest, largest))
     }
-}
-
-/// Returns the range that a compaction claims: on its output level and, if a move goes up, on all
-/// levels from there to the inputs.
-///
-/// Newer data written to a level between the two would end up below the moved, older data.
-fn claim_of(order: &KeyOrder, plan: &CompactionPlan) -> Option<Claim> {
-    if plan.deletion_only || plan.output_level == 0 {
-        return None;
-    }
-    let deepest = plan.files().map(|(level, _)| level).max()?;
-    Some(Claim {
-        input: plan.files().next()?.1.number,
-        levels: plan.output_level..=deepest.max(plan.output_level),
-        range: KeyRange::of(order, plan.files().map(|(_, file)| file))?,
-    })
 }
