@@ -38,8 +38,8 @@ pub(crate) use koeldb_base::sync::Padded;
 use koeldb_base::sync::{stripe_count, thread_number};
 use koeldb_base::{SeqNo, ValueType};
 
-use crate::memtable::MemtableOptions;
 use crate::recycler::Recycler;
+use crate::rep::MemtableOptions;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, UnsafeCell, yield_now};
 pub(crate) use pages::{HUGE_BYTES, Pages, vec_for};
 

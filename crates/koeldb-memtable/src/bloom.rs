@@ -4,13 +4,26 @@
 //! and filled by parts of one 64-bit hash, as in RocksDB's `util/dynamic_bloom.h`. The filter is
 //! never written to a file.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb_base::checksum::xxph3_64;
+use koeldb_base::prefix::PrefixExtractor;
 
 /// The number of bits set for each key.
 const PROBES: u32 = 6;
 const LINE_WORDS: usize = 8;
+
+/// The settings of a memtable's Bloom filter.
+#[derive(Clone)]
+pub struct BloomOptions {
+    /// The size of the filter: the write buffer size times `memtable_prefix_bloom_size_ratio`.
+    pub bytes: usize,
+    /// Whether whole keys are added (`memtable_whole_key_filtering`).
+    pub whole_keys: bool,
+    /// The extractor whose prefixes are added.
+    pub prefixes: Option<Arc<dyn PrefixExtractor>>,
+}
 
 /// A cache line of filter bits.
 #[repr(align(64))]

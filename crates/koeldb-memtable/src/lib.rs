@@ -5,6 +5,7 @@
 //! database decides when to seal, flush or drop a memtable, and which sequence numbers are visible.
 //!
 //! - `memtable`: the table as the engine sees it: entries, range tombstones, filter, counters.
+//! - `cursor`: the cursor over its point entries.
 //! - `rep`: the representations that order the entries: indexed sorted list, vector, lists by
 //!   prefix, hash and runs.
 //! - `tombstones`: range tombstones and their cached fragments. `bloom`: the optional filter.
@@ -25,6 +26,7 @@ extern crate koeldb_counts as std;
 
 mod arena;
 mod bloom;
+mod cursor;
 mod memtable;
 mod protection;
 mod recycler;
@@ -32,6 +34,8 @@ mod rep;
 mod sync;
 mod tombstones;
 
-pub use memtable::{BatchEntry, BloomOptions, MemoryReport, Memtable, MemtableOptions};
+pub use bloom::BloomOptions;
+pub use cursor::MemtableCursor;
+pub use memtable::{BatchEntry, MemoryReport, Memtable};
 pub use recycler::Recycler;
-pub use rep::{MemtableCursor, RepKind, SortTask, Sorter};
+pub use rep::{MemtableOptions, RepKind, SortTask, Sorter};

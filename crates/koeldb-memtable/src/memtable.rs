@@ -1,6 +1,5 @@
 //! The memtable as the engine sees it: point entries, range tombstones, filter and counters.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,87 +11,11 @@ use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{Error, ErrorKind, KeyOrder, Lookup, Result, SeqNo, ValueType};
 
 use crate::arena::SharedArena;
-use crate::bloom::MemtableBloom;
+use crate::bloom::{BloomOptions, MemtableBloom};
+use crate::cursor::MemtableCursor;
 use crate::protection::protect;
-use crate::recycler::Recycler;
-use crate::rep::{BATCH, EntryParts, Learned, MemtableCursor, MemtableRep, RepKind, Sorter};
+use crate::rep::{BATCH, EntryParts, Learned, MemtableOptions, MemtableRep, RepCursor};
 use crate::tombstones::Tombstones;
-
-/// The settings of a memtable.
-#[derive(Clone)]
-pub struct MemtableOptions {
-    /// The representation, which orders the entries.
-    pub rep: RepKind,
-    /// The size of an arena block once the memtable is no longer small.
-    pub arena_block_bytes: usize,
-    /// The Bloom filter, if enabled.
-    pub bloom: Option<BloomOptions>,
-    /// The size in bytes at which the memtable will be sealed; hash tables are sized by it.
-    pub write_buffer_bytes: usize,
-    /// The prefix extractor of [`RepKind::HashSkipList`] and [`RepKind::HashLinkList`].
-    pub prefixes: Option<Arc<dyn PrefixExtractor>>,
-    /// The source of recycled memory, if set.
-    pub recycler: Option<Arc<Recycler>>,
-    /// The function that receives sort tasks to run them in the background, if set.
-    pub sorter: Option<Sorter>,
-    /// Whether keys are hashed with the same seed in every memtable, so that a run can be repeated;
-    /// otherwise with a random one.
-    pub fixed_hash_seed: bool,
-    /// The bytes of checksum per point entry, at most 8; 0 for none.
-    pub protection_bytes: usize,
-    /// Whether cursors verify the order of the keys they pass (`paranoid_memory_checks`).
-    pub checks_order: bool,
-    /// A charge that is dropped when the memory of the entries is freed.
-    ///
-    /// Pinned values may keep that memory longer than the memtable.
-    pub charge: Option<Arc<dyn Any + Send + Sync>>,
-}
-
-impl Default for MemtableOptions {
-    fn default() -> Self {
-        MemtableOptions {
-            rep: RepKind::default(),
-            arena_block_bytes: 1 << 20,
-            bloom: None,
-            write_buffer_bytes: 64 << 20,
-            prefixes: None,
-            recycler: None,
-            sorter: None,
-            fixed_hash_seed: false,
-            protection_bytes: 0,
-            checks_order: false,
-            charge: None,
-        }
-    }
-}
-
-impl fmt::Debug for MemtableOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemtableOptions")
-            .field("rep", &self.rep)
-            .field("arena_block_bytes", &self.arena_block_bytes)
-            .field("bloom", &self.bloom.is_some())
-            .field("write_buffer_bytes", &self.write_buffer_bytes)
-            .field("prefixes", &self.prefixes.is_some())
-            .field("recycler", &self.recycler)
-            .field("sorter", &self.sorter.is_some())
-            .field("fixed_hash_seed", &self.fixed_hash_seed)
-            .field("protection_bytes", &self.protection_bytes)
-            .field("checks_order", &self.checks_order)
-            .finish()
-    }
-}
-
-/// The settings of a memtable's Bloom filter.
-#[derive(Clone)]
-pub struct BloomOptions {
-    /// The size of the filter: the write buffer size times `memtable_prefix_bloom_size_ratio`.
-    pub bytes: usize,
-    /// Whether whole keys are added (`memtable_whole_key_filtering`).
-    pub whole_keys: bool,
-    /// The extractor whose prefixes are added.
-    pub prefixes: Option<Arc<dyn PrefixExtractor>>,
-}
 
 /// An entry of a batch. For [`ValueType::RangeDeletion`] the key is the range's start, the value
 /// its end.
@@ -390,8 +313,10 @@ impl Memtable {
         self.checked(self.rep.borrowing_cursor())
     }
 
-    /// Makes a cursor verify the order of keys, if the options ask for that.
-    fn checked<'m>(&self, cursor: MemtableCursor<'m>) -> MemtableCursor<'m> {
+    /// Wraps the cursor of the representation, which verifies checksums and the order of keys if
+    /// the options ask for that.
+    fn checked<'m>(&self, cursor: RepCursor<'m>) -> MemtableCursor<'m> {
+        let cursor = MemtableCursor::new(cursor, self.arena.protection_bytes() != 0);
         match self.checks_order {
             true => cursor.checking_order(&self.order),
             false => cursor,
@@ -400,9 +325,10 @@ impl Memtable {
 
     /// Creates a cursor that need only show keys with the prefix of the last key sought.
     ///
-    /// That key must have a prefix. With [`RepKind::HashSkipList`] and [`RepKind::HashLinkList`]
-    /// the cursor makes no sorted copy, and `seek_to_first` and `seek_to_last` find nothing, unless
-    /// the memtable hashes with another extractor than `prefixes`.
+    /// That key must have a prefix. With [`RepKind::HashSkipList`](crate::RepKind::HashSkipList) and
+    /// [`RepKind::HashLinkList`](crate::RepKind::HashLinkList) the cursor makes no sorted copy, and
+    /// `seek_to_first` and `seek_to_last` find nothing, unless the memtable hashes with another
+    /// extractor than `prefixes`.
     #[must_use]
     pub fn prefix_cursor(
         self: &Arc<Self>,
@@ -584,6 +510,7 @@ fn duplicate(seqno: SeqNo) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rep::RepKind;
     use koeldb_base::Cursor;
 
     #[test]

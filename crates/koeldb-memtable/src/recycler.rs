@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::arena::Block;
-use crate::memtable::MemtableOptions;
-use crate::rep::{BucketArray, bucket_count};
+use crate::rep::{BucketArray, MemtableOptions, bucket_count};
 use koeldb_base::sync::lock_plain as lock;
 
 /// The number of bucket arrays kept, of any size: those of a memtable in use and of a flushed one.

@@ -2,9 +2,9 @@
 
 use koeldb_base::{Error, KeyOrder, Result};
 
+use super::options::MemtableOptions;
 use super::prefix_hash::BUCKET_BYTES;
 use super::sorted_hash::PLACE_BYTES;
-use crate::memtable::MemtableOptions;
 
 /// The number of entries per bucket of eight keys when the number of buckets is chosen
 /// automatically.

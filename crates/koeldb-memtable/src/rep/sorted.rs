@@ -12,7 +12,7 @@ use crate::arena::SharedArena;
 pub(super) type Sorted = Arc<[Position]>;
 
 /// A source of sorted copies.
-pub(super) trait Sortable {
+pub(crate) trait Sortable {
     /// The order of the keys.
     fn order(&self) -> &KeyOrder;
 
@@ -57,30 +57,30 @@ impl<T: Sortable> SortedCursor<T> {
     }
 
     /// Takes a new snapshot of the entries; the cursor is then not valid.
-    pub(super) fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         self.sorted = self.table.sorted();
         self.index = self.sorted.len();
     }
 
     #[inline]
-    pub(super) fn entry(&self) -> Option<Entry<'_>> {
+    pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         let position = self.sorted.get(self.index)?;
         Some(position.entry(self.table.arena()))
     }
 
-    pub(super) fn seek_to_first(&mut self) {
+    pub(crate) fn seek_to_first(&mut self) {
         self.index = 0;
     }
 
-    pub(super) fn seek_to_last(&mut self) {
+    pub(crate) fn seek_to_last(&mut self) {
         self.index = self.sorted.len().saturating_sub(1);
     }
 
-    pub(super) fn seek(&mut self, internal_key: &[u8]) {
+    pub(crate) fn seek(&mut self, internal_key: &[u8]) {
         self.index = self.table.lower_bound(&self.sorted, internal_key);
     }
 
-    pub(super) fn seek_for_prev(&mut self, internal_key: &[u8]) {
+    pub(crate) fn seek_for_prev(&mut self, internal_key: &[u8]) {
         let behind = self.sorted.partition_point(|position| {
             let key = position.entry(self.table.arena()).key();
             let order = self.table.order();
@@ -90,11 +90,11 @@ impl<T: Sortable> SortedCursor<T> {
     }
 
     #[inline]
-    pub(super) fn next(&mut self) {
+    pub(crate) fn next(&mut self) {
         self.index = self.sorted.len().min(self.index + 1);
     }
 
-    pub(super) fn prev(&mut self) {
+    pub(crate) fn prev(&mut self) {
         if self.index < self.sorted.len() {
             self.index = self.index.checked_sub(1).unwrap_or(self.sorted.len());
         }

@@ -14,8 +14,7 @@ use koeldb_base::{Comparator, Lookup, SeqNo, ValueType};
 
 use super::node::Bucket;
 use super::*;
-use crate::memtable::MemtableOptions;
-use crate::rep::{Learned, MemtableRep, RepKind, bucket_count};
+use crate::rep::{Learned, MemtableOptions, MemtableRep, RepKind, bucket_count};
 
 fn parts(order: KeyOrder, bucket_count: usize, vector_limit: usize) -> SortedHashParts {
     SortedHashParts {
