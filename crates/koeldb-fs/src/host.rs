@@ -1,5 +1,8 @@
 //! The name of this computer, and the resources that this process has used.
 
+#[cfg(unix)]
+mod usage;
+
 use std::time::Duration;
 
 /// Returns the name of this host; empty where the system does not report it.
@@ -39,7 +42,7 @@ impl ProcessUsage {
 pub fn process_usage() -> Option<ProcessUsage> {
     #[cfg(unix)]
     {
-        crate::posix::process_usage()
+        usage::process_usage()
     }
     #[cfg(not(unix))]
     None

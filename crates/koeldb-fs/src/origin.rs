@@ -4,7 +4,10 @@
 //! shared. Objects with threads or written files compare their origin with the process.
 
 #[cfg(unix)]
-use crate::posix::{count_forks, forks};
+mod fork;
+
+#[cfg(unix)]
+use fork::{count_forks, forks};
 
 /// Does nothing: processes do not fork on this platform.
 #[cfg(not(unix))]

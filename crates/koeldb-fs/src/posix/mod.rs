@@ -1,8 +1,8 @@
 //! The POSIX file system.
 //!
 //! Most calls use the standard library; `rustix` adds advice, preallocation and free space, and
-//! `libc` the calls that neither has: open-file-description locks, range write-back, fork
-//! handlers, and the figures of the allocator.
+//! `libc` the calls that neither has: open-file-description locks, range write-back, and the
+//! figures of the allocator.
 //!
 //! - New files are created exclusively, without following a link in the last component; their mode
 //!   is 0666 less the umask, that of directories 0700. Existing files are opened without blocking
@@ -13,18 +13,14 @@
 //! - Locks are record locks, which RocksDB respects.
 //!
 //! `system`: the file system. `reader`, `writer`, `direct_writer`, `lock`: open files and locks.
-//! `allocator`: figures of the memory allocator. `fork`: a count of forks.
+//! `allocator`: figures of the memory allocator.
 
 mod allocator;
 mod direct_writer;
-mod fork;
 mod lock;
 mod reader;
 mod system;
-mod usage;
 mod writer;
 
 pub use allocator::allocator_figures;
-pub(crate) use fork::{count_forks, forks};
 pub use system::PosixFileSystem;
-pub(crate) use usage::process_usage;

@@ -8,10 +8,10 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use crate::host::ProcessUsage;
+use super::ProcessUsage;
 
 /// Returns the usage of the process, those of its threads that have ended included.
-pub(crate) fn process_usage() -> Option<ProcessUsage> {
+pub(super) fn process_usage() -> Option<ProcessUsage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: U1; the address is that of memory for a whole `rusage`.
     let status = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };

@@ -12,7 +12,7 @@ extern "C" fn count_fork() {
 }
 
 /// Counts forks from now on.
-pub(crate) fn count_forks() {
+pub(super) fn count_forks() {
     static REGISTERED: Once = Once::new();
     if cfg!(miri) {
         return;
@@ -26,6 +26,6 @@ pub(crate) fn count_forks() {
 
 /// Returns the number of forks counted.
 #[inline]
-pub(crate) fn forks() -> u32 {
+pub(super) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
