@@ -1,10 +1,18 @@
 //! Column families: descriptors and handles.
 
+mod thread_mode;
+
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{MultiThreaded, Options};
+use koeldb::ConfigOptions;
+
+use crate::options::Cache;
+use crate::{Env, Error, Options};
+
+pub use thread_mode::{MultiThreaded, SingleThreaded, ThreadMode};
 
 /// The name of the column family that every database has.
 pub const DEFAULT_COLUMN_FAMILY_NAME: &str = "default";
@@ -104,5 +112,33 @@ impl AsColumnFamilyRef for &'_ ColumnFamily {
 impl AsColumnFamilyRef for Arc<BoundColumnFamily<'_>> {
     fn family(&self) -> &koeldb::ColumnFamily {
         &self.family
+    }
+}
+
+impl Options {
+    /// Reads the latest OPTIONS file of the database at `path`.
+    ///
+    /// `cache` becomes the block cache of all column families. The file has no times to live: those
+    /// of the descriptors are disabled.
+    pub fn load_latest<P: AsRef<Path>>(
+        path: P,
+        env: Env,
+        ignore_unknown_options: bool,
+        cache: Cache,
+    ) -> Result<(Options, Vec<ColumnFamilyDescriptor>), Error> {
+        let mut how = ConfigOptions::new();
+        how.set_ignore_unknown_options(ignore_unknown_options);
+        let loaded = koeldb::Options::load_latest_in(&env.inner, path, &how)?;
+        let mut options = Options::of_engine(loaded.options);
+        options.set_env(&env);
+        options.use_cache(&cache);
+        let families = loaded.column_families.into_iter().map(|(name, family)| {
+            let mut inner = koeldb::Options::new();
+            *inner.cf_options_mut() = family;
+            let mut options = Options::of_engine(inner);
+            options.use_cache(&cache);
+            ColumnFamilyDescriptor::new_with_ttl(name, options, ColumnFamilyTtl::Disabled)
+        });
+        Ok((options, families.collect()))
     }
 }

@@ -1,6 +1,6 @@
 //! The distributions, in RocksDB's order.
 
-use crate::statistics::named;
+use crate::names::named;
 
 named! {
     /// A distribution; those that the engine does not have stay empty.

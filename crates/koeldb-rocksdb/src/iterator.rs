@@ -2,35 +2,9 @@
 
 use std::marker::PhantomData;
 
-use koeldb::{BatchCursor, DbCursor};
-
 use crate::access::Family;
-use crate::{DB, DBAccess, Error, ReadOptions};
-
-/// The cursor of an iterator.
-#[doc(hidden)]
-pub enum Cursor {
-    /// Of a database.
-    Db(Box<DbCursor>),
-    /// Of a transaction.
-    Transaction(Box<BatchCursor>),
-    /// The options were refused: without entries.
-    Refused(Error),
-}
-
-/// Calls a method of the cursor; the last argument is the result if the options were refused.
-macro_rules! each {
-    ($cursor:expr, $method:ident($($argument:expr)?), $refused:expr) => {
-        match $cursor {
-            Cursor::Db(cursor) => cursor.$method($($argument)?),
-            Cursor::Transaction(cursor) => cursor.$method($($argument)?),
-            Cursor::Refused(_) => $refused,
-        }
-    };
-}
-
-/// An iterator of a [`DB`].
-pub type DBRawIterator<'a> = DBRawIteratorWithThreadMode<'a, DB>;
+use crate::cursor::{Cursor, each};
+use crate::{DBAccess, Error, ReadOptions};
 
 /// An iterator that can be positioned and lends its entry.
 ///
@@ -131,9 +105,6 @@ impl<'a, D: DBAccess> DBRawIteratorWithThreadMode<'a, D> {
         each!(&self.cursor, entry(), None)
     }
 }
-
-/// An iterator of a [`DB`].
-pub type DBIterator<'a> = DBIteratorWithThreadMode<'a, DB>;
 
 /// A standard iterator of owned entries, in one direction.
 ///

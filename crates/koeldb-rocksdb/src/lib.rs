@@ -40,7 +40,7 @@
 //!
 //! # Modules
 //!
-//! `db` and `access` have databases and the reads and writes that all of them share, `options` the
+//! `db` has databases, `access` and `methods` the reads and writes that all share, `options` the
 //! settings, `transactions` both kinds of transactions. The other modules have one type each.
 
 #![expect(
@@ -60,6 +60,7 @@ mod column_family;
 pub mod compaction_filter;
 pub mod compaction_filter_factory;
 mod comparator;
+mod cursor;
 mod db;
 mod env;
 mod error;
@@ -67,6 +68,9 @@ mod histogram;
 mod iter_range;
 mod iterator;
 pub mod merge_operator;
+mod methods;
+mod mirrors;
+mod names;
 mod options;
 pub mod perf;
 mod pinnable_slice;
@@ -87,19 +91,18 @@ pub use access::DBAccess;
 pub use c_str::{CSlice, CStrLike};
 pub use column_family::{
     AsColumnFamilyRef, BoundColumnFamily, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyRef,
-    ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME,
+    ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME, MultiThreaded, SingleThreaded, ThreadMode,
 };
 pub use compaction_filter::Decision as CompactionDecision;
 pub use db::{
-    ColumnFamilyMetaData, DB, DBCommon, DBWithThreadMode, LiveFile, MultiThreaded, Range,
-    SingleThreaded, ThreadMode,
+    ColumnFamilyMetaData, DB, DBCommon, DBIterator, DBRawIterator, DBWithThreadMode, LiveFile,
+    Range, Snapshot,
 };
 pub use env::Env;
 pub use error::{Error, ErrorKind};
 pub use iter_range::{IterateBounds, PrefixRange};
 pub use iterator::{
-    DBIterator, DBIteratorWithThreadMode, DBRawIterator, DBRawIteratorWithThreadMode, Direction,
-    IteratorMode, KVBytes,
+    DBIteratorWithThreadMode, DBRawIteratorWithThreadMode, Direction, IteratorMode, KVBytes,
 };
 pub use merge_operator::MergeOperands;
 pub use options::{
@@ -116,7 +119,7 @@ pub use pinnable_slice::DBPinnableSlice;
 #[cfg(feature = "raw-ptr")]
 pub use raw_ptr::AsRawPtr;
 pub use slice_transform::SliceTransform;
-pub use snapshot::{Snapshot, SnapshotWithThreadMode};
+pub use snapshot::SnapshotWithThreadMode;
 pub use sst_file_writer::SstFileWriter;
 pub use transactions::{
     OptimisticTransactionDB, OptimisticTransactionOptions, Transaction, TransactionDB,

@@ -1,10 +1,7 @@
 //! Snapshots: consistent reads at one sequence number.
 
-use crate::access::{iterator_methods, read_methods};
-use crate::{DB, DBAccess, ReadOptions};
-
-/// A snapshot of a [`DB`].
-pub type Snapshot<'a> = SnapshotWithThreadMode<'a, DB>;
+use crate::methods::{iterator_methods, read_methods};
+use crate::{DBAccess, ReadOptions};
 
 /// A state of a database, kept until this value is dropped.
 ///
@@ -39,5 +36,15 @@ impl<'a, D: DBAccess> SnapshotWithThreadMode<'a, D> {
     iterator_methods! { self, self.source, D, 'a; readopts, &self.narrow(readopts) }
     read_methods! { self, self.source;
         readopts: ReadOptions = ReadOptions::default(), &self.narrow(readopts)
+    }
+}
+
+impl ReadOptions {
+    /// Reads the state of a snapshot; the latest one, if it is of a transaction without a snapshot.
+    pub fn set_snapshot<D: DBAccess>(&mut self, snapshot: &SnapshotWithThreadMode<D>) {
+        match &snapshot.inner {
+            Some(snapshot) => self.inner.set_snapshot(snapshot),
+            None => self.inner.clear_snapshot(),
+        };
     }
 }

@@ -1,6 +1,6 @@
 //! The counters, in RocksDB's order.
 
-use crate::statistics::named;
+use crate::names::named;
 
 named! {
     /// A counter; those that the engine does not have stay 0.

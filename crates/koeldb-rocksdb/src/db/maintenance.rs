@@ -4,9 +4,11 @@ use std::fmt::Display;
 use std::ops::Bound;
 use std::path::Path;
 
-use super::{DBCommon, DBInner, Range, ThreadMode};
-use crate::access::{family_forms, flush_methods};
-use crate::{CStrLike, CompactOptions, Error, IngestExternalFileOptions, WaitForCompactOptions};
+use super::{DBCommon, DBInner, Range};
+use crate::methods::{family_forms, flush_methods};
+use crate::{
+    CStrLike, CompactOptions, Error, IngestExternalFileOptions, ThreadMode, WaitForCompactOptions,
+};
 
 /// A summary of the tables of a column family.
 #[derive(Clone, Debug)]

@@ -5,8 +5,10 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::{DBCommon, DBInner, DBWithThreadMode, ThreadMode};
-use crate::{ColumnFamilyDescriptor, ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME, Error, Options};
+use super::{DBCommon, DBInner, DBWithThreadMode};
+use crate::{
+    ColumnFamilyDescriptor, ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME, Error, Options, ThreadMode,
+};
 
 /// How a database is opened.
 pub(crate) enum Access<'a> {

@@ -19,9 +19,7 @@ use crate::compaction_filter_factory::{CompactionFilterFactory, Factory};
 use crate::comparator::{CompareFn, CompareTsFn, CompareWithoutTsFn, FunctionComparator};
 use crate::merge_operator::{FunctionOperator, MergeFn};
 use crate::statistics::{Histogram, HistogramData, StatsLevel, Ticker};
-use crate::{
-    CStrLike, ColumnFamilyDescriptor, ColumnFamilyTtl, Env, Error, LogLevel, SliceTransform,
-};
+use crate::{CStrLike, Env, Error, LogLevel, SliceTransform};
 
 /// Options of a database, and of a column family.
 #[derive(Clone, Default)]
@@ -76,38 +74,16 @@ impl Options {
         }
     }
 
-    /// Reads the latest OPTIONS file of the database at `path`.
-    ///
-    /// `cache` becomes the block cache of all column families. The file has no times to live: those
-    /// of the descriptors are disabled.
-    pub fn load_latest<P: AsRef<Path>>(
-        path: P,
-        env: Env,
-        ignore_unknown_options: bool,
-        cache: Cache,
-    ) -> Result<(Options, Vec<ColumnFamilyDescriptor>), Error> {
-        let mut how = ConfigOptions::new();
-        how.set_ignore_unknown_options(ignore_unknown_options);
-        let loaded = koeldb::Options::load_latest_in(&env.inner, path, &how)?;
-        let of_engine = |inner| Options {
+    /// Wraps options of the engine.
+    pub(crate) fn of_engine(inner: koeldb::Options) -> Self {
+        Options {
             inner,
             ..Options::default()
-        };
-        let mut options = of_engine(loaded.options);
-        options.set_env(&env);
-        options.use_cache(&cache);
-        let families = loaded.column_families.into_iter().map(|(name, family)| {
-            let mut inner = koeldb::Options::new();
-            *inner.cf_options_mut() = family;
-            let mut options = of_engine(inner);
-            options.use_cache(&cache);
-            ColumnFamilyDescriptor::new_with_ttl(name, options, ColumnFamilyTtl::Disabled)
-        });
-        Ok((options, families.collect()))
+        }
     }
 
     /// Makes `cache` the block cache, if the table format is block-based.
-    fn use_cache(&mut self, cache: &Cache) {
+    pub(crate) fn use_cache(&mut self, cache: &Cache) {
         if let Some(tables) = self.inner.get_table_format().block_based() {
             let mut tables = tables.clone();
             tables.set_block_cache(&cache.inner);

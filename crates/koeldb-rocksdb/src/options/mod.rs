@@ -46,7 +46,6 @@ pub use read::ReadOptions;
 pub use tables::{
     BlockBasedOptions, CuckooTableOptions, MemtableFactory, PlainTableFactoryOptions,
 };
-pub(crate) use values::mirrors;
 pub use values::{
     BlockBasedIndexType, BlockBasedTablePinningTier, BottommostLevelCompaction, ChecksumType,
     CompactionPri, DBCompactionStyle, DBCompressionType, DBRecoveryMode, DataBlockIndexType,

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::ReadTier;
-use crate::{DBAccess, Error, IterateBounds, SnapshotWithThreadMode};
+use crate::{Error, IterateBounds};
 
 /// Options of a read.
 pub struct ReadOptions {
-    inner: koeldb::ReadOptions,
+    pub(crate) inner: koeldb::ReadOptions,
     /// The setter of a value that the engine cannot serve.
     refused: Option<&'static str>,
 }
@@ -67,14 +67,6 @@ impl ReadOptions {
         set_pin_data(bool);
         /// Overlaps the file reads of a multi-get or scan (`async_io`).
         set_async_io(bool);
-    }
-
-    /// Reads the state of a snapshot; the latest one, if it is of a transaction without a snapshot.
-    pub fn set_snapshot<D: DBAccess>(&mut self, snapshot: &SnapshotWithThreadMode<D>) {
-        match &snapshot.inner {
-            Some(snapshot) => self.inner.set_snapshot(snapshot),
-            None => self.inner.clear_snapshot(),
-        };
     }
 
     /// Scans begin at this key.

@@ -1,5 +1,7 @@
 //! Values of options, and their texts.
 
+use crate::mirrors::mirrors;
+
 /// A value with a text in the engine's registry.
 pub(crate) trait OptionText {
     /// Returns the text.
@@ -203,28 +205,6 @@ impl LogLevel {
         }
     }
 }
-
-/// Declares enums with the variants of the engine's.
-macro_rules! mirrors {
-    ($($(#[$meta:meta])* pub enum $Type:ident = $Engine:ty {
-        $($(#[$note:meta])+ $Variant:ident $(= $number:literal)?,)*
-    })*) => {$(
-        $(#[$meta])*
-        pub enum $Type {
-            $($(#[$note])+ $Variant $(= $number)?,)*
-        }
-
-        impl $Type {
-            /// Returns the engine's value.
-            pub(crate) fn engine(self) -> $Engine {
-                match self {
-                    $($Type::$Variant => <$Engine>::$Variant,)*
-                }
-            }
-        }
-    )*};
-}
-pub(crate) use mirrors;
 
 mirrors! {
     /// The sources that a read may use.

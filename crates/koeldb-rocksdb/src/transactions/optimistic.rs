@@ -1,8 +1,8 @@
 //! Databases with optimistic transactions, which check for conflicts when they commit.
 
 use super::Transaction;
-use crate::access::{batch_methods, unlocked_methods};
 use crate::db::database_kind;
+use crate::methods::{batch_methods, unlocked_methods};
 use crate::{
     DBCommon, OptimisticTransactionOptions, ThreadMode, WriteBatchWithTransaction, WriteOptions,
 };

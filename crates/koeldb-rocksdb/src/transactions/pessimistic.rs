@@ -5,10 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Transaction;
 use super::transaction::Undecided;
-use crate::access::{
-    Source, batch_methods, flush_methods, iterator_methods, read_methods, write_methods,
-};
+use crate::access::Source;
 use crate::db::{Access, family_methods, named, open, property, property_int};
+use crate::methods::{batch_methods, flush_methods, iterator_methods, read_methods, write_methods};
 use crate::{
     CStrLike, ColumnFamilyDescriptor, DBAccess, Error, MultiThreaded, Options, SingleThreaded,
     ThreadMode, TransactionDBOptions, TransactionOptions, WriteBatchWithTransaction, WriteOptions,

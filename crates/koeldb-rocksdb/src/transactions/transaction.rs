@@ -6,8 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use koeldb::{BatchEntry, LockMode, PinnedSlice, PreparedTransaction};
 
-use crate::access::{Family, Pinned, Source, Value, iterator_methods, key_forms, read_methods};
-use crate::iterator::Cursor;
+use crate::access::{Family, Pinned, Source, Value, key_forms};
+use crate::cursor::Cursor;
+use crate::methods::{iterator_methods, read_methods};
 use crate::{
     AsColumnFamilyRef, DBAccess, DBPinnableSlice, Error, ReadOptions, SnapshotWithThreadMode,
     WriteBatchWithTransaction,
