@@ -11,7 +11,7 @@
 //! - [`coding`], [`checksum`], [`codec`]: encoding. [`file_name`]: file names of a database
 //!   directory.
 //! - [`entity`]: values with named columns. [`merge_operator`]: user code that combines values.
-//!   [`stats`]: counters.
+//!   [`stats`], [`buckets`]: counters, and the buckets of histograms.
 //! - [`nearest`]: suggestions for misspelt names. [`limits`]: bounds on sizes that files declare.
 //! - [`biased`]: a cell that its thread reaches without a locked instruction. [`arc_ref`], [`tied`]:
 //!   references to shared objects that readers need not count. [`sync`]: synchronization primitives
@@ -22,6 +22,7 @@ extern crate koeldb_counts as std;
 
 pub mod arc_ref;
 pub mod biased;
+pub mod buckets;
 pub mod checksum;
 pub mod codec;
 pub mod coding;

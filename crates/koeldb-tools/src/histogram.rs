@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use koeldb_base::stats::{BUCKET_COUNT, BUCKET_LIMITS, bucket_of, lower_limit};
+use koeldb_base::buckets::{BUCKET_COUNT, BUCKET_LIMITS, bucket_of, lower_limit, percentile};
 
 /// Counts of values by bucket.
 #[derive(Clone, Debug)]
@@ -81,26 +81,8 @@ impl Histogram {
     }
 
     /// Returns the value below which `percent` of the values are, interpolated within its bucket.
-    #[expect(clippy::cast_precision_loss, reason = "percentiles are interpolated")]
     fn percentile(&self, percent: f64) -> f64 {
-        let threshold = self.count as f64 * (percent / 100.0);
-        let mut before = 0;
-        for (bucket, &count) in self.counts.iter().enumerate() {
-            let through = before + count;
-            if through as f64 >= threshold {
-                let low = lower_limit(bucket) as f64;
-                let high = BUCKET_LIMITS[bucket] as f64;
-                let part = if count == 0 {
-                    0.0
-                } else {
-                    (threshold - before as f64) / count as f64
-                };
-                let value = low + (high - low) * part;
-                return value.clamp(self.min() as f64, self.max as f64);
-            }
-            before = through;
-        }
-        self.max as f64
+        percentile(percent, &self.counts, self.count, self.min(), self.max)
     }
 }
 

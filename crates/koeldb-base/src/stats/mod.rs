@@ -15,7 +15,8 @@ mod names;
 mod slot;
 mod statistics;
 
-pub use histogram::{BUCKET_COUNT, BUCKET_LIMITS, HistogramData, bucket_of, lower_limit};
+pub use crate::buckets::{BUCKET_COUNT, BUCKET_LIMITS, bucket_of, lower_limit};
+pub use histogram::HistogramData;
 pub use level::StatsLevel;
 pub use names::{HistogramKind, Ticker};
 pub use statistics::{Statistics, StatisticsSnapshot};

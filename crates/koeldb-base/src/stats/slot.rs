@@ -5,8 +5,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::histogram::{BUCKET_COUNT, HistogramData, bucket_of};
+use super::histogram::HistogramData;
 use super::names::{HistogramKind, Ticker};
+use crate::buckets::{BUCKET_COUNT, bucket_of};
 
 /// One thread's counters for one [`Statistics`](super::Statistics), on cache lines of their own.
 #[repr(align(128))]
