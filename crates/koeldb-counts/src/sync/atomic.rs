@@ -58,8 +58,7 @@ macro_rules! counted {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                record::add_rmw(self);
-                self.0.compare_exchange(current, new, success, failure)
+                self.compare_exchange(current, new, success, failure)
             }
 
             #[track_caller]
@@ -71,8 +70,7 @@ macro_rules! counted {
             ) -> Result<$value, $value> {
                 let mut found = self.0.load(fetch);
                 while let Some(new) = update(found) {
-                    record::add_rmw(self);
-                    match self.0.compare_exchange(found, new, set, fetch) {
+                    match self.compare_exchange(found, new, set, fetch) {
                         Ok(before) => return Ok(before),
                         Err(now) => found = now,
                     }

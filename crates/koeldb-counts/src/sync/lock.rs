@@ -45,25 +45,49 @@ fn try_lock<T: ?Sized, G>(object: *const T, attempt: TryLockResult<G>) -> TryLoc
     attempt
 }
 
-/// A counted mutex.
-#[derive(Debug, Default)]
-pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
+/// Declares a counted lock that dereferences to the standard library's.
+macro_rules! counted {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Default)]
+        pub struct $name<T: ?Sized>(sync::$name<T>);
 
-/// The methods of the standard library.
-#[allow(
-    missing_docs,
-    clippy::missing_errors_doc,
-    reason = "the standard library's"
-)]
-impl<T> Mutex<T> {
-    pub const fn new(value: T) -> Self {
-        Mutex(sync::Mutex::new(value))
-    }
+        /// The methods of the standard library.
+        #[allow(missing_docs, clippy::missing_errors_doc, reason = "the standard library's")]
+        impl<T> $name<T> {
+            pub const fn new(value: T) -> Self {
+                $name(sync::$name::new(value))
+            }
 
-    pub fn into_inner(self) -> LockResult<T> {
-        self.0.into_inner()
-    }
+            pub fn into_inner(self) -> LockResult<T> {
+                self.0.into_inner()
+            }
+        }
+
+        impl<T: ?Sized> Deref for $name<T> {
+            type Target = sync::$name<T>;
+
+            fn deref(&self) -> &Self::Target {
+                &self.0
+            }
+        }
+
+        impl<T: ?Sized> DerefMut for $name<T> {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.0
+            }
+        }
+    };
 }
+
+counted!(
+    /// A counted mutex.
+    Mutex
+);
+counted!(
+    /// A counted read-write lock.
+    RwLock
+);
 
 /// The methods of the standard library.
 #[allow(
@@ -83,43 +107,9 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-impl<T: ?Sized> Deref for Mutex<T> {
-    type Target = sync::Mutex<T>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl<T: ?Sized> DerefMut for Mutex<T> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
-
 impl<T> From<T> for Mutex<T> {
     fn from(value: T) -> Self {
         Mutex::new(value)
-    }
-}
-
-/// A counted read-write lock.
-#[derive(Debug, Default)]
-pub struct RwLock<T: ?Sized>(sync::RwLock<T>);
-
-/// The methods of the standard library.
-#[allow(
-    missing_docs,
-    clippy::missing_errors_doc,
-    reason = "the standard library's"
-)]
-impl<T> RwLock<T> {
-    pub const fn new(value: T) -> Self {
-        RwLock(sync::RwLock::new(value))
-    }
-
-    pub fn into_inner(self) -> LockResult<T> {
-        self.0.into_inner()
     }
 }
 
@@ -148,20 +138,6 @@ impl<T: ?Sized> RwLock<T> {
     #[track_caller]
     pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
         try_lock(self, self.0.try_write())
-    }
-}
-
-impl<T: ?Sized> Deref for RwLock<T> {
-    type Target = sync::RwLock<T>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl<T: ?Sized> DerefMut for RwLock<T> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
     }
 }
 
