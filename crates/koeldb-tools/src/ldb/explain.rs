@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use koeldb::BatchEntry;
-use koeldb::WriteBatch;
+use koeldb::{BatchEntry, WriteBatch};
 use koeldb_base::key::{InternalKey, MAX_SEQNO, SeqNo, ValueType, encode};
 use koeldb_base::merge_operator::Merger;
-use koeldb_base::{Blocking, Cursor, Error, Fault, Lookup, PinnedSlice, file_name};
-use koeldb_fs::posix::PosixFileSystem;
+use koeldb_base::{Blocking, Cursor, Error, Fault, Lookup, PinnedSlice};
 use koeldb_lsm::version::FileMeta;
 use koeldb_table::block_based::format::BlockHandle;
 use koeldb_table::reader::{TableCursorOptions, TableReader};
@@ -68,22 +66,13 @@ struct Read {
 impl Read {
     /// Searches the unflushed entries of the logs, which an open replays into memtables.
     fn search_logs(&mut self, tree: &Tree, key: &[u8]) -> Outcome {
-        let fs = PosixFileSystem::new();
         let mut entries: Vec<(SeqNo, ValueType, Vec<u8>)> = Vec::new();
         let mut tombstone = 0;
-        let mut logs = Vec::new();
         let mut next = 0;
-        for number in koeldb_log::wal::list(&fs, &tree.directory)? {
-            if number < tree.log_number {
-                continue;
-            }
-            logs.push(format!("{number:06}.log"));
-            let mut records = wal::open(&file_name::wal(&tree.directory, number))?;
-            while let Some(record) = records.next_record()? {
-                let batch = WriteBatch::from_data(record)?;
-                collect(&batch, tree, key, &mut next, &mut entries, &mut tombstone)?;
-            }
-        }
+        let logs = wal::visit_batches(&tree.directory, tree.log_number, |batch| {
+            collect(batch, tree, key, &mut next, &mut entries, &mut tombstone)
+        })?;
+        let logs: Vec<_> = logs.iter().map(|log| format!("{log:06}.log")).collect();
         entries.sort_by_key(|(seqno, ..)| std::cmp::Reverse(*seqno));
         if tombstone > 0 {
             self.lookup.cover(tombstone);
@@ -341,39 +330,22 @@ fn collect(
     tombstone: &mut SeqNo,
 ) -> Outcome {
     // A later batch is newer, also where the operations of the one before share a number.
-    let mut seqno = wal::sequence(batch).max(*next);
-    for entry in batch.iter() {
-        let entry = entry?;
-        let point = match entry {
-            BatchEntry::Put { cf, key, value } => Some((cf, key, ValueType::Value, value)),
-            BatchEntry::Merge { cf, key, operand } => Some((cf, key, ValueType::Merge, operand)),
-            BatchEntry::PutEntity { cf, key, entity } => {
-                Some((cf, key, ValueType::WideColumnEntity, entity))
-            }
-            BatchEntry::Delete { cf, key } => Some((cf, key, ValueType::Deletion, &[][..])),
-            BatchEntry::SingleDelete { cf, key } => {
-                Some((cf, key, ValueType::SingleDeletion, &[][..]))
-            }
-            BatchEntry::DeleteRange { cf, from, to } if cf == tree.id => {
-                let order = &tree.order;
-                if order.compare(from, wanted).is_le() && order.compare(wanted, to).is_lt() {
-                    *tombstone = seqno.max(*tombstone);
-                }
-                None
-            }
-            _ => None,
-        };
-        if let Some((cf, key, value_type, value)) = point
-            && cf == tree.id
-            && tree.order.compare(key, wanted).is_eq()
+    let first = wal::sequence(batch).max(*next);
+    *next = wal::visit_entries(batch, first, |seqno, entry, point| match (entry, point) {
+        (_, Some((cf, key, value_type, value)))
+            if cf == tree.id && tree.order.compare(key, wanted).is_eq() =>
         {
             entries.push((seqno, value_type, value.to_vec()));
         }
-        if !matches!(entry, BatchEntry::LogData(_)) {
-            seqno += 1;
+        (BatchEntry::DeleteRange { cf, from, to }, _)
+            if *cf == tree.id
+                && tree.order.compare(from, wanted).is_le()
+                && tree.order.compare(wanted, to).is_lt() =>
+        {
+            *tombstone = seqno.max(*tombstone);
         }
-    }
-    *next = seqno;
+        _ => {}
+    })?;
     Ok(())
 }
 

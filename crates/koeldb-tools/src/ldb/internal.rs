@@ -4,10 +4,8 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 use std::path::Path;
 
-use koeldb::{BatchEntry, WriteBatch};
 use koeldb_base::key::{self, InternalKey, MAX_SEQNO, ValueType};
 use koeldb_base::{Cursor, Error, KeyOrder};
-use koeldb_fs::posix::PosixFileSystem;
 use koeldb_table::reader::{TableCursor, TableCursorOptions};
 use koeldb_table::source::BlockingSource;
 
@@ -173,48 +171,18 @@ impl Sources {
     }
 }
 
-/// Returns the entries of column family `id` in the logs from number `first`.
+/// Returns the point entries of column family `id` in the logs from number `first`.
 fn read_logs(directory: &Path, id: u32, first: u64) -> Outcome<Vec<Entry>> {
-    let fs = PosixFileSystem::new();
     let mut entries = Vec::new();
-    for number in koeldb_log::wal::list(&fs, directory)? {
-        if number < first {
-            continue;
-        }
-        let mut records = wal::open(&koeldb_base::file_name::wal(directory, number))?;
-        while let Some(record) = records.next_record()? {
-            let batch = WriteBatch::from_data(record)?;
-            add_batch(&batch, id, &mut entries)?;
-        }
-    }
+    wal::visit_batches(directory, first, |batch| {
+        wal::visit_entries(batch, wal::sequence(batch), |seqno, _, point| {
+            if let Some((cf, key, value_type, value)) = point
+                && cf == id
+            {
+                entries.push((key::encode(key, seqno, value_type), value.to_vec()));
+            }
+        })?;
+        Ok(())
+    })?;
     Ok(entries)
-}
-
-/// Appends the point entries of column family `id` in a batch, with their sequence numbers.
-fn add_batch(batch: &WriteBatch, id: u32, entries: &mut Vec<Entry>) -> Outcome {
-    let mut seqno = wal::sequence(batch);
-    for entry in batch.iter() {
-        let entry = entry?;
-        let point = match entry {
-            BatchEntry::Put { cf, key, value } => Some((cf, key, ValueType::Value, value)),
-            BatchEntry::Merge { cf, key, operand } => Some((cf, key, ValueType::Merge, operand)),
-            BatchEntry::PutEntity { cf, key, entity } => {
-                Some((cf, key, ValueType::WideColumnEntity, entity))
-            }
-            BatchEntry::Delete { cf, key } => Some((cf, key, ValueType::Deletion, &[][..])),
-            BatchEntry::SingleDelete { cf, key } => {
-                Some((cf, key, ValueType::SingleDeletion, &[][..]))
-            }
-            _ => None,
-        };
-        if let Some((cf, key, value_type, value)) = point
-            && cf == id
-        {
-            entries.push((key::encode(key, seqno, value_type), value.to_vec()));
-        }
-        if !matches!(entry, BatchEntry::LogData(_)) {
-            seqno += 1;
-        }
-    }
-    Ok(())
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use koeldb::{BatchEntry, WriteBatch};
 use koeldb_base::coding;
 use koeldb_base::file_name::{self, FileKind};
+use koeldb_base::key::{SeqNo, ValueType};
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_fs::{AccessHint, EntryKind, FileSystem, OpenOptions, Purpose};
 use koeldb_log::{RecordReader, RecoveryMode};
@@ -99,6 +100,57 @@ pub(super) fn open(path: &Path) -> Outcome<RecordReader> {
 /// Returns the sequence number of the first operation of a batch.
 pub(super) fn sequence(batch: &WriteBatch) -> u64 {
     coding::fixed64_at(batch.data(), 0).unwrap_or(0)
+}
+
+/// Passes the batches of all logs from number `first` on to `visit`, in the order of writing, and
+/// returns the numbers of these logs. Damaged records are skipped.
+pub(super) fn visit_batches(
+    directory: &Path,
+    first: u64,
+    mut visit: impl FnMut(&WriteBatch) -> Outcome,
+) -> Outcome<Vec<u64>> {
+    let mut numbers = koeldb_log::wal::list(&PosixFileSystem::new(), directory)?;
+    numbers.retain(|&number| number >= first);
+    for &number in &numbers {
+        let mut records = open(&file_name::wal(directory, number))?;
+        while let Some(record) = records.next_record()? {
+            visit(&WriteBatch::from_data(record)?)?;
+        }
+    }
+    Ok(numbers)
+}
+
+/// A point entry of a batch: column family, user key, type, and value (empty for a deletion).
+pub(super) type Point<'a> = (u32, &'a [u8], ValueType, &'a [u8]);
+
+/// Passes the entries of a batch with their sequence numbers to `visit`, from `first` on; point
+/// entries also decoded. Returns the sequence number after the last entry.
+pub(super) fn visit_entries(
+    batch: &WriteBatch,
+    first: SeqNo,
+    mut visit: impl FnMut(SeqNo, &BatchEntry<'_>, Option<Point<'_>>),
+) -> Outcome<SeqNo> {
+    let mut seqno = first;
+    for entry in batch.iter() {
+        let entry = entry?;
+        let point = match entry {
+            BatchEntry::Put { cf, key, value } => Some((cf, key, ValueType::Value, value)),
+            BatchEntry::Merge { cf, key, operand } => Some((cf, key, ValueType::Merge, operand)),
+            BatchEntry::PutEntity { cf, key, entity } => {
+                Some((cf, key, ValueType::WideColumnEntity, entity))
+            }
+            BatchEntry::Delete { cf, key } => Some((cf, key, ValueType::Deletion, &[][..])),
+            BatchEntry::SingleDelete { cf, key } => {
+                Some((cf, key, ValueType::SingleDeletion, &[][..]))
+            }
+            _ => None,
+        };
+        visit(seqno, &entry, point);
+        if !matches!(entry, BatchEntry::LogData(_)) {
+            seqno += 1;
+        }
+    }
+    Ok(seqno)
 }
 
 /// Prints a batch: sequence number, count, size and log offset in bytes, then its entries.
