@@ -8,6 +8,7 @@
 //! status; the binaries only call it. Results go to standard output, everything else to standard
 //! error. No thread of a tool outlives its `run`.
 
+mod command_line;
 pub mod db_bench;
 pub mod db_stress;
 mod histogram;
@@ -18,3 +19,5 @@ mod progress;
 mod reference;
 pub mod sst_dump;
 mod text;
+
+pub use command_line::words;

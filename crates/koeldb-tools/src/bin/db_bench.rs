@@ -3,9 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args_os()
-        .skip(1)
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    koeldb_tools::db_bench::run(&words)
+    koeldb_tools::db_bench::run(&koeldb_tools::words())
 }

@@ -31,8 +31,7 @@ mod wal;
 use std::io;
 use std::process::ExitCode;
 
-use clap::Parser;
-
+use crate::command_line;
 use args::{Cli, Command};
 use output::Output;
 
@@ -67,18 +66,9 @@ type Outcome<T = ()> = Result<T, Failure>;
 
 /// Runs `ldb` with the words of its command line, without the name of the program.
 pub fn run(words: &[String]) -> ExitCode {
-    let words = std::iter::once("ldb").chain(words.iter().map(String::as_str));
-    let cli = match Cli::try_parse_from(words) {
+    let cli: Cli = match command_line::parse("ldb", words) {
         Ok(cli) => cli,
-        Err(error) => {
-            // If the help cannot be written, neither can an error.
-            let _ = error.print();
-            return if error.use_stderr() {
-                ExitCode::FAILURE
-            } else {
-                ExitCode::SUCCESS
-            };
-        }
+        Err(status) => return status,
     };
     let mut out = Output::new(&cli.global);
     let outcome = execute(&cli, &mut out).and_then(|()| Ok(out.finish()?));

@@ -24,6 +24,7 @@ use koeldb_fs::posix::PosixFileSystem;
 use koeldb_fs::{EntryKind, FileSystem};
 use koeldb_table::TableReader;
 
+use crate::command_line;
 use crate::json::Json;
 use crate::progress;
 use crate::text::{hex, parse_hex};
@@ -133,18 +134,9 @@ enum Command {
 
 /// Runs `sst_dump` with the words of its command line, without the name of the program.
 pub fn run(words: &[String]) -> ExitCode {
-    let words = std::iter::once("sst_dump").chain(words.iter().map(String::as_str));
-    let args = match Args::try_parse_from(words) {
+    let args: Args = match command_line::parse("sst_dump", words) {
         Ok(args) => args,
-        Err(error) => {
-            // If the help cannot be written, neither can an error.
-            let _ = error.print();
-            return if error.use_stderr() {
-                ExitCode::FAILURE
-            } else {
-                ExitCode::SUCCESS
-            };
-        }
+        Err(status) => return status,
     };
     match dump(&args) {
         Ok(true) => ExitCode::SUCCESS,
