@@ -10,7 +10,7 @@ use koeldb_base::checksum::crc32c_extend;
 use koeldb_base::coding::to_usize;
 use koeldb_base::{Error, Result};
 use koeldb_fs::{RandomAccessFile, WritableFile};
-use koeldb_table::block_based::fetch::read_bytes;
+use koeldb_table::file_read::read_bytes;
 
 use crate::file_meta::FileMeta;
 

@@ -16,9 +16,9 @@ use koeldb_base::checksum::crc32c;
 use koeldb_base::key::{MAX_SEQNO, user_key};
 use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result, ValueType};
 
-use crate::block_based::block::{BlockCursor, KeyFormat};
-use crate::block_based::format::BlockHandle;
+use crate::block::{BlockCursor, KeyFormat};
 use crate::block_based::reader::BlockBasedReader;
+use crate::format::BlockHandle;
 use crate::properties::TableProperties;
 use crate::reader::{TableCursorOptions, TableReader};
 use crate::source::{BlockKind, BlockReadOptions, BlockingSource};

@@ -18,14 +18,18 @@
 #[cfg(koeldb_counts)]
 extern crate koeldb_counts as std;
 
+pub mod block;
 pub mod block_based;
 pub mod builder;
 pub mod cuckoo;
 mod examine;
 mod fallback;
+pub mod file_read;
 pub mod filter;
+pub mod format;
 mod load_once;
 pub mod memory_filter;
+pub mod metaindex;
 pub mod plain;
 pub mod properties;
 pub mod reader;

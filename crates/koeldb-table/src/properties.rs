@@ -16,7 +16,7 @@ use koeldb_base::coding;
 use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::{Error, Result, SeqNo};
 
-use crate::block_based::format::IndexType;
+use crate::format::IndexType;
 
 /// The column family id of tables whose family is unknown.
 pub const UNKNOWN_COLUMN_FAMILY_ID: u64 = (1 << 31) - 1;

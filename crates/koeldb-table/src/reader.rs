@@ -16,10 +16,8 @@ use koeldb_base::{
 use koeldb_cache::Cache;
 use koeldb_fs::{MappedPages, RandomAccessFile};
 
+use crate::block::index::{IndexDecoding, IndexSearch};
 use crate::block_based::cursor::BlockBasedCursor;
-use crate::block_based::format::{Footer, TableKind};
-use crate::block_based::index::{IndexDecoding, IndexSearch};
-use crate::block_based::metaindex::Metaindex;
 use crate::block_based::open::read_tail;
 use crate::block_based::reader::BlockBasedReader;
 use crate::cuckoo::cursor::CuckooCursor;
@@ -27,6 +25,8 @@ use crate::cuckoo::residency::{Residency, Resident};
 use crate::cuckoo::table::CuckooTable;
 use crate::examine;
 use crate::memory_filter::MemoryFilter;
+use crate::format::{Footer, TableKind};
+use crate::metaindex::Metaindex;
 use crate::plain::cursor::PlainCursor;
 use crate::plain::reader::PlainReadOptions;
 use crate::plain::table::PlainTable;

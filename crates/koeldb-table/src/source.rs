@@ -7,6 +7,7 @@
 //!
 //! [`probe::ProbeSource`] never waits: [`gather`] reads what it missed, as [`plan`] arranges.
 
+mod fetch;
 pub mod gather;
 pub mod plan;
 pub mod probe;
@@ -21,11 +22,11 @@ use koeldb_cache::{Cache, CacheKey, Priority};
 use koeldb_fs::RandomAccessFile;
 use koeldb_fs::rate_limit::IoCharge;
 
-use crate::block_based::block::{Block, BlockBytes};
+use crate::block::index::{IndexPreparation, PreparedIndex};
+use crate::block::{Block, BlockBytes};
 use crate::block_based::cursor::ScanPosition;
-use crate::block_based::format::{BlockHandle, ChecksumContext};
-use crate::block_based::index::{IndexPreparation, PreparedIndex};
 use crate::filter::FilterReader;
+use crate::format::{BlockHandle, ChecksumContext};
 use crate::reader::{TableReadContext, TableReader};
 use crate::span_checksums::SpanChecksums;
 

@@ -25,9 +25,9 @@ use koeldb_base::coding::{self, to_usize};
 use koeldb_base::{Error, Result};
 use koeldb_fs::RandomAccessFile;
 
-use crate::block_based::fetch::read_bytes;
-use crate::block_based::format::BlockHandle;
-use crate::block_based::metaindex::Metaindex;
+use crate::file_read::read_bytes;
+use crate::format::BlockHandle;
+use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
 
 /// The name of the checksum block, and of the property that declares it.

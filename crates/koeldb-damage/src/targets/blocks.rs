@@ -6,11 +6,11 @@ use koeldb_base::KeyOrder;
 use koeldb_base::codec::{Compression, CompressionOptions, Compressor, Decompressor};
 use koeldb_base::key::{ValueType, encode};
 use koeldb_table::TableProperties;
-use koeldb_table::block_based::block::{Block, BlockBytes, BlockCursor, EntryLayout, KeyFormat};
+use koeldb_table::block::{Block, BlockBytes, BlockCursor, EntryLayout, KeyFormat};
 use koeldb_table::block_based::format::{BlockHandle, Footer, TableKind};
 use koeldb_table::block_based::index::{IndexCursor, IndexFormat, IndexScan, IndexSearch};
-use koeldb_table::block_based::metaindex::{Metaindex, named_entries};
 use koeldb_table::filter::FilterReader;
+use koeldb_table::metaindex::{Metaindex, named_entries};
 
 use super::{Target, judge};
 use crate::reseal::SealedTable;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use koeldb_base::{Fault, Lookup};
 
-use super::block::{Block, prefetch_item};
-use super::index::{INDEX_BATCH, IndexSearchResult};
 use super::reader::BlockBasedReader;
+use crate::block::index::{INDEX_BATCH, IndexSearchResult};
+use crate::block::{Block, prefetch_item};
 use crate::source::{BlockKind, BlockSource, CachedBlock};
 
 impl BlockBasedReader {

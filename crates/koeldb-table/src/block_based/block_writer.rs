@@ -4,8 +4,8 @@ use koeldb_base::codec::{Compression, CompressionOptions, Compressor, Decompress
 use koeldb_base::{Error, Result};
 use koeldb_fs::WritableFile;
 
-use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, ChecksumContext};
 use super::index_builder::IndexBlockSink;
+use crate::format::{BLOCK_TRAILER_BYTES, BlockHandle, ChecksumContext};
 
 /// COMPAT: the size above which blocks are not compressed, as codecs in RocksDB count in `int`.
 const COMPRESSED_RAW_BYTES_MAX: usize = (1 << 31) - 1;

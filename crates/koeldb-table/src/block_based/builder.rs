@@ -19,20 +19,20 @@ use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{Error, InternalKey, KeyOrder, Result};
 use koeldb_fs::WritableFile;
 
-use super::block_builder::BlockBuilder;
 use super::block_writer::{BlockSink, BlockWriter};
 use super::compression_samples::CompressionSamples;
 use super::dictionary::BufferedBlocks;
 use super::filter_builder::TableFilterBuilder;
-use super::format::{
-    BLOCK_TRAILER_BYTES, BlockHandle, CONTEXT_CHECKSUM_VERSION, ChecksumContext, Footer, TableKind,
-};
 use super::index_builder::IndexBuilder;
-use super::metaindex;
 pub use super::write_options::BlockBasedWriteOptions;
 use super::write_options::BlockLimit;
+use crate::block::builder::BlockBuilder;
 use crate::builder::{FinishedTable, TableBuildContext};
 use crate::memory_filter::MemoryFilterBuilder;
+use crate::format::{
+    BLOCK_TRAILER_BYTES, BlockHandle, CONTEXT_CHECKSUM_VERSION, ChecksumContext, Footer, TableKind,
+};
+use crate::metaindex;
 use crate::properties::{TableProperties, names};
 
 /// The size of the largest page to which `block_align` aligns.

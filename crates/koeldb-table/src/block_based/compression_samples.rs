@@ -2,7 +2,7 @@
 
 use koeldb_base::codec::{Compression, CompressionOptions, Compressor};
 
-use super::format::BLOCK_TRAILER_BYTES;
+use crate::format::BLOCK_TRAILER_BYTES;
 use crate::properties::TableProperties;
 
 /// The fast and the slow codecs, best first.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use koeldb_base::key::FOOTER_BYTES;
 use koeldb_base::{ArcRef, Cursor, Fault, PinnedSlice, Result};
 
-use super::block::{BlockCursor, HeldBlock};
-use super::format::BlockHandle;
-use super::index::IndexCursor;
 use super::reader::BlockBasedReader;
+use crate::block::index::IndexCursor;
+use crate::block::{BlockCursor, HeldBlock};
+use crate::format::BlockHandle;
 use crate::reader::TableCursorOptions;
 use crate::source::{BlockKind, BlockSource, Direction, TableFile};
 

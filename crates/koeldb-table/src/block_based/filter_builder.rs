@@ -15,10 +15,10 @@ use koeldb_base::key::FOOTER_BYTES;
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::{Error, Result};
 
-use super::format::BlockHandle;
 use super::index_builder::{IndexBlockBuilder, IndexBlockFormat, IndexBlockSink};
 use crate::filter::builder::FilterBuilder;
 use crate::filter::policy::FilterAlgorithm;
+use crate::format::BlockHandle;
 
 /// The filter of a table under construction.
 pub(crate) struct TableFilterBuilder {

@@ -14,9 +14,9 @@ use koeldb_base::key::user_key;
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::{KeyOrder, Result};
 
-use super::block_builder::BlockBuilder;
-use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, IndexType};
 use super::uniformity::Uniformity;
+use crate::block::builder::BlockBuilder;
+use crate::format::{BLOCK_TRAILER_BYTES, BlockHandle, IndexType};
 
 /// The degree to which index keys are shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

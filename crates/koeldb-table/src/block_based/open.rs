@@ -23,12 +23,12 @@ use koeldb_base::{Error, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_cache::Priority;
 use koeldb_fs::RandomAccessFile;
 
-use super::block::{Block, BlockCursor, KeyFormat};
-use super::fetch::read_bytes;
-use super::format::{BlockHandle, FOOTER_BYTES, Footer, IndexType, TableKind};
-use super::index::{IndexDecoding, IndexFormat, IndexPreparation, IndexSearch};
-use super::metaindex::{self, Metaindex, named_entries};
 use super::reader::{BlockBasedReader, FilterPart, MetaBlock};
+use crate::block::index::{IndexDecoding, IndexFormat, IndexPreparation, IndexSearch};
+use crate::block::{Block, BlockCursor, KeyFormat};
+use crate::file_read::read_bytes;
+use crate::format::{BlockHandle, FOOTER_BYTES, Footer, IndexType, TableKind};
+use crate::metaindex::{self, Metaindex, named_entries};
 use crate::properties::{TableProperties, names};
 use crate::reader::TableReadContext;
 use crate::source::{BlockKind, CachedBlock, TableFile};

@@ -15,13 +15,15 @@ use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::stats::Ticker;
 use koeldb_base::{ArcRef, Error, ErrorKind, Fault, KeyOrder, Lookup, Result, ValueType};
 
-use super::block::{Block, BlockBytes, KeyFormat, PointEnd, PointVisitor, ValueRange};
 use super::cursor::IndexPath;
-use super::format::{BlockHandle, Footer};
-use super::index::{IndexCursor, IndexFormat, IndexPreparation, IndexScan, IndexSearchResult};
-use super::metaindex::{self, Metaindex};
+use crate::block::index::{
+    IndexCursor, IndexFormat, IndexPreparation, IndexScan, IndexSearchResult,
+};
+use crate::block::{Block, BlockBytes, KeyFormat, PointEnd, PointVisitor, ValueRange};
 use crate::filter::FilterReader;
 use crate::memory_filter::MemoryFilter;
+use crate::format::{BlockHandle, Footer};
+use crate::metaindex::{self, Metaindex};
 use crate::properties::TableProperties;
 use crate::reader::Anchor;
 use crate::source::{

@@ -5,12 +5,12 @@ use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
 use koeldb_base::{Error, Result};
 
-use super::block_builder::BlockBuilder;
 use super::filter_builder::TableFilterBuilder;
-use super::format::{BLOCK_TRAILER_BYTES, FORMAT_VERSION_MAX, FORMAT_VERSION_MIN, IndexType};
 use super::index_builder::{IndexBuilder, IndexOptions, IndexShortening};
+use crate::block::builder::BlockBuilder;
 use crate::builder::{TableBuildContext, TableReason};
 use crate::filter::FilterPolicy;
+use crate::format::{BLOCK_TRAILER_BYTES, FORMAT_VERSION_MAX, FORMAT_VERSION_MIN, IndexType};
 
 /// The block-based format settings that a builder reads.
 #[derive(Clone, Debug, PartialEq)]

@@ -17,11 +17,11 @@ use super::hash::{HashFamily, SlotHash};
 use super::placement::{EMPTY, Placed, Placement, place};
 use super::records::{FILLER, FallbackReason, Possible, Records, SlotEntries};
 use super::versions::VersionedRecords;
-use crate::block_based::block_builder::BlockBuilder;
-use crate::block_based::format::{BlockHandle, ChecksumContext, Footer, TableKind};
-use crate::block_based::metaindex;
+use crate::block::builder::BlockBuilder;
 use crate::builder::{FinishedTable, TableBuildContext};
 use crate::fallback::{BufferedEntries, BuildState, failed};
+use crate::format::{BlockHandle, ChecksumContext, Footer, TableKind};
+use crate::metaindex;
 use crate::properties::TableProperties;
 use crate::span_checksums::{self, SpanSums};
 

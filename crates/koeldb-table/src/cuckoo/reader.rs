@@ -25,7 +25,7 @@ use super::slots::Slots;
 use super::versions::{EntryLocation, Versions};
 use super::windows::{Found, WindowKind, Windows, find, with_windows};
 use super::word::WordSearch;
-use crate::block_based::metaindex::Metaindex;
+use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
 use crate::span_checksums::SpanChecksums;
 

@@ -322,7 +322,7 @@ impl SlotEntries for Records {
     }
 
     fn prefetch(&self, index: u32) {
-        crate::block_based::block::prefetch(&self.puts, index as usize * self.stride());
+        crate::block::prefetch(&self.puts, index as usize * self.stride());
     }
 
     fn append_slot(&self, index: u32, with_footer: bool, _heap_at: u64, out: &mut Vec<u8>) {

@@ -17,7 +17,7 @@ use koeldb_fs::resident::resident_copy;
 use koeldb_fs::{MappedPages, RandomAccessFile};
 
 use super::residency::{EffectiveResidency, Residency, Resident};
-use crate::block_based::block::{BlockBytes, prefetch};
+use crate::block::{BlockBytes, prefetch};
 
 /// The distance between the starts of the segments in which slots are addressed.
 const SEGMENT_BYTES: u64 = 1 << 31;

@@ -286,7 +286,7 @@ impl SlotEntries for VersionedRecords {
 
     fn prefetch(&self, index: u32) {
         let start = (index as usize).saturating_mul(self.user_keys.bytes());
-        crate::block_based::block::prefetch(&self.keys, start);
+        crate::block::prefetch(&self.keys, start);
     }
 
     fn append_slot(&self, index: u32, _with_footer: bool, heap_at: u64, out: &mut Vec<u8>) {

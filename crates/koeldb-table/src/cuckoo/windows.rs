@@ -15,7 +15,7 @@ use super::fences::Fences;
 use super::format::CuckooLayout;
 use super::reader::CuckooReader;
 use super::word::WordSearch;
-use crate::block_based::block::prefetch;
+use crate::block::prefetch;
 
 /// The result of searching one window for a key.
 pub(super) enum Found<S> {

@@ -23,7 +23,7 @@ use koeldb_base::checksum::hash32;
 use koeldb_base::coding::to_usize;
 use koeldb_base::{Error, Result};
 
-use crate::block_based::block::{BlockBytes, prefetch};
+use crate::block::{BlockBytes, prefetch};
 
 /// The seed of the hash of a prefix or key.
 const SEED: u32 = 397;

@@ -18,11 +18,11 @@ use super::format::{
     RowEncoder, RowFormat, Rows, legacy_footer,
 };
 use super::index::IndexBuilder;
-use crate::block_based::block_builder::BlockBuilder;
-use crate::block_based::format::BlockHandle;
-use crate::block_based::metaindex;
+use crate::block::builder::BlockBuilder;
 use crate::builder::{FinishedTable, TableBuildContext};
 use crate::fallback::{BufferedEntries, BuildState, failed};
+use crate::format::BlockHandle;
+use crate::metaindex;
 use crate::properties::TableProperties;
 use crate::span_checksums::{self, SpanSums};
 

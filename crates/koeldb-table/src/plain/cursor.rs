@@ -19,7 +19,7 @@ use super::bloom::hash;
 use super::format::{Base, Row};
 use super::marks::Mark;
 use super::reader::{Found, PlainTableReader};
-use crate::block_based::block::ValueRange;
+use crate::block::ValueRange;
 use crate::reader::TableCursorOptions;
 
 /// The position of a cursor.

@@ -29,8 +29,8 @@ use koeldb_base::coding;
 use koeldb_base::key::{FOOTER_BYTES, ValueType, pack};
 use koeldb_base::{Error, KeyOrder, Lookup, PinnedSlice, Result};
 
-use crate::block_based::block::ValueRange;
-use crate::block_based::format::{BlockHandle, LEGACY_FOOTER_BYTES, TableKind};
+use crate::block::ValueRange;
+use crate::format::{BlockHandle, LEGACY_FOOTER_BYTES, TableKind};
 
 /// The largest file: offsets have 31 bits.
 pub const FILE_BYTES_MAX: u64 = (1 << 31) - 1;

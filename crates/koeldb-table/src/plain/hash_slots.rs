@@ -16,7 +16,7 @@
 use koeldb_base::{Error, Result};
 
 use super::index::{LIST, Listed, NO_ROW, PlainIndex, Record, WORD};
-use crate::block_based::block::prefetch_item;
+use crate::block::prefetch_item;
 
 /// The largest load factor.
 const LOAD_MAX: f64 = 0.75;

@@ -22,7 +22,7 @@ use koeldb_base::coding;
 use koeldb_base::{Error, Result};
 
 use super::bloom::hash;
-use crate::block_based::block::{BlockBytes, prefetch};
+use crate::block::{BlockBytes, prefetch};
 
 /// The value of an empty bucket.
 pub(super) const NO_ROW: u32 = 0x7fff_ffff;

@@ -29,8 +29,8 @@ use super::format::{Base, Row, RowFormat, Rows};
 use super::hash_slots::RowIndex;
 use super::index::Listed;
 use super::marks::{Mark, Marks};
-use crate::block_based::block::{BlockBytes, prefetch};
-use crate::block_based::metaindex::Metaindex;
+use crate::block::{BlockBytes, prefetch};
+use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
 use crate::span_checksums::SpanChecksums;
 

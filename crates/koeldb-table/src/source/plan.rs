@@ -100,7 +100,7 @@ mod tests {
     use koeldb_fs::RandomAccessFile;
 
     use super::*;
-    use crate::block_based::format::{BlockHandle, ChecksumContext};
+    use crate::format::{BlockHandle, ChecksumContext};
     use crate::source::BlockKind;
 
     #[derive(Debug)]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use koeldb_base::coding::to_usize;
 use koeldb_base::{Error, Fault, Result};
 
-use crate::block_based::format::BlockHandle;
+use crate::format::BlockHandle;
 use crate::source::{BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile, not_cached};
 
 /// The number of a missing block in its list, for which a suspended read waits.

@@ -11,9 +11,9 @@ use koeldb_fs::fault::{Failure, FaultFileSystem, FaultRule};
 use koeldb_fs::{FileSystem, MemoryFileSystem, OpenOptions, Purpose, WriteOptions};
 
 use super::*;
-use crate::block_based::format::IndexType;
 use crate::builder::TableBuilder;
 use crate::filter::FilterPolicy;
+use crate::format::IndexType;
 use crate::reader::{TableReadContext, TableReader};
 use crate::source::BlockKind;
 

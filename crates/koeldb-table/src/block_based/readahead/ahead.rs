@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use koeldb_base::{Buffer, Fault, KeyOrder, Result};
 
 use super::scan_reads::{PieceBytes, PieceRead};
-use crate::block_based::block::prefetch_block;
+use crate::block::prefetch_block;
 use crate::block_based::cursor::{IndexPath, ScanPosition};
-use crate::block_based::format::BlockHandle;
 use crate::block_based::reader::BlockBasedReader;
+use crate::format::BlockHandle;
 use crate::reader::TableReader;
 use crate::source::{BlockKind, BlockSource, CachedBlock, Direction, TableFile, TableLevel};
 

@@ -26,7 +26,7 @@ use koeldb_fs::read_driver::{
     AsyncReads, JOINED_WITHIN, Outcome, ReadBuffer, ReadDriver, ReadOp, ReadSession,
 };
 
-use crate::block_based::format::BlockHandle;
+use crate::format::BlockHandle;
 use crate::source::gather::{Gather, GatherOptions, too_late};
 use crate::source::probe::{Needs, ProbeSource};
 use crate::source::{BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile};

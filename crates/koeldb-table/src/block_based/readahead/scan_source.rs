@@ -24,7 +24,7 @@ use super::ahead::{Lookahead, Piece, Planned, ScanLimits, Stored};
 use super::pace::Pace;
 use super::scan_reads::{PieceBytes, ScanReads, ScanSuspended};
 use crate::block_based::cursor::ScanPosition;
-use crate::block_based::format::BlockHandle;
+use crate::format::BlockHandle;
 use crate::source::{
     BlockKind, BlockReadOptions, BlockSource, CachedBlock, Direction, TableFile, TableLevel,
     not_cached,

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// A name, keys, and the accepted range of the mean number of decodes.
-pub(in crate::block_based) type Case = (&'static str, Vec<Vec<u8>>, std::ops::Range<f64>);
+pub(crate) type Case = (&'static str, Vec<Vec<u8>>, std::ops::Range<f64>);
 
 fn user_keys(order: KeyOrder) -> KeyFormat {
     KeyFormat {
@@ -36,12 +36,12 @@ fn probe(keys: &[Vec<u8>], format: &KeyFormat, target: &[u8]) -> (Start, usize) 
     (start, decodes.get())
 }
 
-pub(in crate::block_based) fn bound(count: usize) -> usize {
+pub(crate) fn bound(count: usize) -> usize {
     2 * usize::try_from(count.next_power_of_two().ilog2()).unwrap() + 2
 }
 
 /// The index of the first key at or after the target, from the result of a search.
-pub(in crate::block_based) fn first_at_or_behind(start: Start) -> usize {
+pub(crate) fn first_at_or_behind(start: Start) -> usize {
     match start {
         Start::Found(index) => index,
         Start::Scan(index) => index + 1,
@@ -69,14 +69,14 @@ fn an_even_key_is_guessed_at_once() {
     assert!((8..=11).contains(&halvings.get()), "{}", halvings.get());
 }
 
-pub(in crate::block_based) fn number_key(number: u64) -> Vec<u8> {
+pub(crate) fn number_key(number: u64) -> Vec<u8> {
     number.swap_bytes().to_le_bytes().to_vec()
 }
 
-pub(in crate::block_based) struct Random(pub(in crate::block_based) u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub(in crate::block_based) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -90,7 +90,7 @@ impl Random {
     }
 
     /// An approximately normal variate with mean 0 and deviation 1.
-    pub(in crate::block_based) fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 }
@@ -100,12 +100,12 @@ impl Random {
     clippy::cast_sign_loss,
     reason = "a key of about this size"
 )]
-pub(in crate::block_based) fn rounded(number: f64) -> u64 {
+pub(crate) fn rounded(number: f64) -> u64 {
     number as u64
 }
 
 /// The last key of each block of `per_block` keys, shortened as in shortening mode 1.
-pub(in crate::block_based) fn separators(mut keys: Vec<Vec<u8>>, per_block: usize) -> Vec<Vec<u8>> {
+pub(crate) fn separators(mut keys: Vec<Vec<u8>>, per_block: usize) -> Vec<Vec<u8>> {
     keys.sort();
     keys.dedup();
     let ends = (per_block - 1..keys.len() - 1).step_by(per_block);
@@ -152,7 +152,7 @@ fn decodes(keys: &[Vec<u8>], order: &KeyOrder) -> (f64, usize) {
 }
 
 /// The distributions of the published measurements, and some adversarial ones.
-pub(in crate::block_based) fn distributions() -> Vec<Case> {
+pub(crate) fn distributions() -> Vec<Case> {
     let mut random = Random(7);
     let mut keys = |count: u64, key: &mut dyn FnMut(u64, &mut Random) -> Vec<u8>| -> Vec<Vec<u8>> {
         (0..count).map(|n| key(n, &mut random)).collect()
@@ -270,7 +270,7 @@ fn keys_made_to_mislead_stay_within_the_bound() {
     }
 }
 
-pub(in crate::block_based) fn any_keys(count: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
+pub(crate) fn any_keys(count: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
     // Several times the limit of few keys.
     let count = if cfg!(miri) { count.min(30) } else { count };
     let alphabets = prop::sample::select(vec![
@@ -286,7 +286,7 @@ pub(in crate::block_based) fn any_keys(count: usize) -> impl Strategy<Value = Ve
 }
 
 /// Keys with a prefix as a block stores them: in order, with several versions or without footers.
-pub(in crate::block_based) fn versions_of(
+pub(crate) fn versions_of(
     keys: &[Vec<u8>],
     prefix: &str,
     order: &KeyOrder,

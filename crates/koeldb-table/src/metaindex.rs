@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use koeldb_base::{Error, Result};
 
-use super::block::{Block, BlockCursor, KeyFormat};
-use super::format::BlockHandle;
+use crate::block::{Block, BlockCursor, KeyFormat};
+use crate::format::BlockHandle;
 
 /// The properties block, which every block-based table has.
 pub const PROPERTIES: &str = "rocksdb.properties";

@@ -4,10 +4,10 @@ use koeldb_base::KeyOrder;
 use koeldb_base::key::{ValueType, encode};
 use proptest::prelude::*;
 
-use super::super::block::BlockBytes;
-use super::super::block::interpolation::tests::{any_keys, number_key, versions_of};
 use super::decoded::tests::{format, index_contents};
 use super::*;
+use crate::block::BlockBytes;
+use crate::block::interpolation::tests::{any_keys, number_key, versions_of};
 
 const SEARCHES: [IndexSearch; 3] = [
     IndexSearch::Binary,

@@ -10,10 +10,10 @@ use std::cmp::Ordering;
 use koeldb_base::key::{FOOTER_BYTES, footer_of};
 use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo};
 
-use super::super::format::BlockHandle;
 use super::bytes::{LINE_BYTES, prefetch, prefetch_all};
 use super::entry::bad_entry;
 use super::{Block, EntryLayout, HeldBlock, Start, ValueRange};
+use crate::format::BlockHandle;
 
 /// The distance by which a cursor prefetches ahead of an entry.
 const SCAN_AHEAD_BYTES: usize = 1024;
@@ -45,7 +45,7 @@ impl KeyFormat {
 
     /// Compares a stored key with an internal target.
     #[inline]
-    pub(in super::super) fn compare(&self, key: &[u8], target: &[u8]) -> Ordering {
+    pub(crate) fn compare(&self, key: &[u8], target: &[u8]) -> Ordering {
         let (target_user, target_footer) = footer_of(target);
         if self.user_keys {
             return self.order.compare(key, target_user);
@@ -58,7 +58,7 @@ impl KeyFormat {
 
     /// The user key of a stored key.
     #[inline]
-    pub(in super::super) fn user_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+    pub(crate) fn user_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         if self.user_keys {
             key
         } else {
@@ -136,7 +136,7 @@ impl<'t> BlockCursor<'t> {
     }
 
     /// Returns a cursor at the same position with a counted reference to its block.
-    pub(in super::super) fn detached<'a>(&self) -> BlockCursor<'a> {
+    pub(crate) fn detached<'a>(&self) -> BlockCursor<'a> {
         BlockCursor {
             block: self.block.detached(),
             format: self.format.clone(),
@@ -237,7 +237,7 @@ impl<'t> BlockCursor<'t> {
     }
 
     /// Completes a seek whose restart points were searched already.
-    pub(in super::super) fn seek_from(&mut self, start: Start, target: &[u8]) -> Result<()> {
+    pub(crate) fn seek_from(&mut self, start: Start, target: &[u8]) -> Result<()> {
         self.start_at(start.restart());
         self.step()?;
         if start == Start::Scan(start.restart()) {

@@ -25,7 +25,7 @@ use koeldb_base::coding::{put_fixed16, put_fixed32, put_varint32, to_u32};
 use koeldb_base::key::user_key;
 use koeldb_base::{Error, Result};
 
-use super::format::PackedFooter;
+use crate::format::PackedFooter;
 
 /// The seed of the hash function of the hash index in a data block.
 const HASH_SEED: u32 = 397;

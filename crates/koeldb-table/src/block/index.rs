@@ -24,11 +24,11 @@ use koeldb_base::Result;
 use koeldb_base::coding;
 use koeldb_base::key::user_key;
 
-use super::block::{
+use crate::block::{
     Block, BlockCursor, BlockSlices, Entry, EntryLayout, HeldBlock, KeyBuffer, KeyFormat, Start,
     bad_entry, halve,
 };
-use super::format::BlockHandle;
+use crate::format::BlockHandle;
 use crate::source::Direction;
 
 mod decoded;
@@ -43,11 +43,11 @@ pub use prepared::{IndexPreparation, PreparedIndex};
 pub use sampled::SampledIndex;
 
 /// The number of keys searched for together.
-pub(super) const INDEX_BATCH: usize = 32;
+pub(crate) const INDEX_BATCH: usize = 32;
 
 /// The result of an index search: the block that may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IndexSearchResult {
+pub(crate) enum IndexSearchResult {
     /// The key can only be in this block: its separator is after the key.
     Block(BlockHandle),
     /// The key is after all blocks.
@@ -140,7 +140,7 @@ impl IndexFormat {
     /// Finds the blocks that may hold the user keys of up to [`INDEX_BATCH`] internal keys.
     ///
     /// The keys must ascend; they are searched together.
-    pub(super) fn find_blocks(
+    pub(crate) fn find_blocks(
         &self,
         block: &Block,
         targets: &[&[u8]],
@@ -405,7 +405,7 @@ impl<'t> IndexCursor<'t> {
     }
 
     /// Returns a cursor at the same position with a counted reference to its block.
-    pub(super) fn detached<'a>(&self) -> IndexCursor<'a> {
+    pub(crate) fn detached<'a>(&self) -> IndexCursor<'a> {
         IndexCursor {
             cursor: self.cursor.detached(),
             format: self.format.clone(),

@@ -11,7 +11,7 @@
 //! group in a decoded block. Only a target whose number equals a sample at either end of the block
 //! is searched without samples.
 //!
-//! [`Numbering`]: super::super::block::number::Numbering
+//! [`Numbering`]: crate::block::number::Numbering
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -23,11 +23,11 @@ use std::cmp::Ordering;
 use koeldb_base::Result;
 use koeldb_base::key::user_key;
 
-use super::super::block::interpolation::{self, Window};
-use super::super::block::number::KeySpan;
-use super::super::block::{Block, BlockSlices, KeyFormat, Start};
 use super::IndexFormat;
 use super::linear_model::LinearModel;
+use crate::block::interpolation::{self, Window};
+use crate::block::number::KeySpan;
+use crate::block::{Block, BlockSlices, KeyFormat, Start};
 
 /// The sampling interval in keys.
 const SPACING: usize = 16;

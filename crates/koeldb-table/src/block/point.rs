@@ -92,7 +92,7 @@ impl Block {
 
     /// Prefetches the first data that [`Block::search_point`] reads.
     #[inline]
-    pub(in super::super) fn prefetch_search(&self) {
+    pub(crate) fn prefetch_search(&self) {
         self.bytes.prefetch_pin();
         BlockSlices::new(self, self.layout()).prefetch_restarts();
     }

@@ -29,7 +29,7 @@ const NARROW: usize = 4;
 
 /// Finds the position of the internal key `target` among `count` ascending keys.
 #[inline]
-pub(in crate::block_based) fn search<'k>(
+pub(crate) fn search<'k>(
     count: usize,
     key_at: impl Fn(usize) -> Result<&'k [u8]>,
     keys: &KeyFormat,
@@ -62,17 +62,17 @@ pub(in crate::block_based) fn search<'k>(
 }
 
 /// A window of keys: one before and one after the target, with their numbers.
-pub(in crate::block_based) struct Window {
-    pub(in crate::block_based) low: usize,
-    pub(in crate::block_based) high: usize,
-    pub(in crate::block_based) low_number: u64,
-    pub(in crate::block_based) high_number: u64,
+pub(crate) struct Window {
+    pub(crate) low: usize,
+    pub(crate) high: usize,
+    pub(crate) low_number: u64,
+    pub(crate) high_number: u64,
 }
 
 impl Window {
     /// Finds the position of the internal key `target` within the window.
     #[inline]
-    pub(in crate::block_based) fn search<'k>(
+    pub(crate) fn search<'k>(
         mut self,
         key_at: impl Fn(usize) -> Result<&'k [u8]>,
         numbering: Numbering,
@@ -128,4 +128,4 @@ impl Window {
 }
 
 #[cfg(test)]
-pub(in crate::block_based) mod tests;
+pub(crate) mod tests;

@@ -9,12 +9,12 @@ use koeldb_base::key::{ValueType, encode};
 use proptest::prelude::*;
 
 use super::*;
-use crate::block_based::block::BlockBytes;
-use crate::block_based::block::interpolation::tests::{any_keys, number_key, versions_of};
-use crate::block_based::block_builder::BlockBuilder;
-use crate::block_based::index::{IndexCursor, IndexPreparation, IndexSearch};
+use crate::block::BlockBytes;
+use crate::block::builder::BlockBuilder;
+use crate::block::index::{IndexCursor, IndexPreparation, IndexSearch};
+use crate::block::interpolation::tests::{any_keys, number_key, versions_of};
 
-pub(in crate::block_based) fn format(
+pub(crate) fn format(
     order: KeyOrder,
     user_keys: bool,
     delta_values: bool,
@@ -34,7 +34,7 @@ pub(in crate::block_based) fn format(
 }
 
 /// The stored bytes of an index block of `keys`, with handles of blocks that begin at `start`.
-pub(in crate::block_based) fn index_contents(
+pub(crate) fn index_contents(
     keys: &[Vec<u8>],
     format: &IndexFormat,
     interval: u32,
@@ -71,7 +71,7 @@ pub(in crate::block_based) fn index_contents(
     builder.finish(uniform).unwrap()
 }
 
-pub(in crate::block_based) fn index_block(
+pub(crate) fn index_block(
     keys: &[Vec<u8>],
     format: &IndexFormat,
     interval: u32,

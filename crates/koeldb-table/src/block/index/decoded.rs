@@ -24,11 +24,11 @@ use std::cmp::Ordering;
 use koeldb_base::key::footer_of;
 use koeldb_base::{KeyOrder, Result};
 
-use super::super::block::number::KeySpan;
-use super::super::block::{Block, BlockSlices, KeyFormat, Start, halve, prefetch_item};
-use super::super::format::BlockHandle;
 use super::linear_model::{LinearModel, below};
 use super::{INDEX_BATCH, IndexFormat, IndexScan, IndexSearchResult};
+use crate::block::number::KeySpan;
+use crate::block::{Block, BlockSlices, KeyFormat, Start, halve, prefetch_item};
+use crate::format::BlockHandle;
 
 /// The number of entries in a group: one cache line of key numbers.
 const GROUP: usize = 8;
@@ -69,7 +69,7 @@ pub struct DecodedIndex {
 
 impl DecodedIndex {
     /// Decodes an index block; `None` if that is impossible or not worthwhile.
-    pub(in super::super) fn new(block: &Block, format: &IndexFormat) -> Option<Self> {
+    pub(crate) fn new(block: &Block, format: &IndexFormat) -> Option<Self> {
         let view = BlockSlices::new(block, format.layout());
         let count = view.restart_key_count();
         if count < FEW_KEYS {
@@ -123,11 +123,7 @@ impl DecodedIndex {
 
     /// The block that may hold a user key, if the numbers decide.
     #[inline]
-    pub(in super::super) fn find_block(
-        &self,
-        order: &KeyOrder,
-        user_key: &[u8],
-    ) -> IndexSearchResult {
+    pub(crate) fn find_block(&self, order: &KeyOrder, user_key: &[u8]) -> IndexSearchResult {
         match self.span.wanted(order, user_key) {
             Ok(wanted) => {
                 let group = self.model.first_not_below(&self.samples, wanted);
@@ -297,4 +293,4 @@ fn unpack(packed: u64) -> BlockHandle {
 }
 
 #[cfg(test)]
-pub(in crate::block_based) mod tests;
+pub(crate) mod tests;

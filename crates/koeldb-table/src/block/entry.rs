@@ -8,22 +8,22 @@
 use koeldb_base::Error;
 use koeldb_base::coding;
 
-use super::super::format::{BLOCK_TRAILER_BYTES, BlockHandle};
 use super::{BlockSlices, EntryLayout, ValueRange};
+use crate::format::{BLOCK_TRAILER_BYTES, BlockHandle};
 
 /// A decoded entry, still split into shared and own key bytes.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Entry {
+pub(crate) struct Entry {
     /// The number of key bytes shared with the preceding key.
-    pub(in super::super) shared: usize,
+    pub(crate) shared: usize,
     /// The start of the key bytes that are not shared.
-    pub(in super::super) key_start: usize,
+    pub(crate) key_start: usize,
     /// The end of the key bytes that are not shared.
-    pub(in super::super) key_end: usize,
+    pub(crate) key_end: usize,
     /// The value; in an index block, the first key of the data block (`kBinarySearchWithFirstKey`).
-    pub(in super::super) value: ValueRange,
+    pub(crate) value: ValueRange,
     /// The start of the next entry.
-    pub(in super::super) next: usize,
+    pub(crate) next: usize,
 }
 
 impl Entry {
@@ -39,12 +39,7 @@ impl BlockSlices<'_> {
     /// In the separated layout, `value_start` is the start of the value, unless `at_restart` says
     /// that the entry is at a restart point.
     #[inline(always)]
-    pub(in super::super) fn entry(
-        &self,
-        at: usize,
-        at_restart: bool,
-        value_start: usize,
-    ) -> Option<Entry> {
+    pub(crate) fn entry(&self, at: usize, at_restart: bool, value_start: usize) -> Option<Entry> {
         let lengths = Lengths::decode(self.entries, at)?;
         if self.layout == EntryLayout::Interleaved {
             let key_end = lengths.key_start.saturating_add(lengths.unshared);
@@ -91,7 +86,7 @@ impl BlockSlices<'_> {
     }
 
     /// Decodes the delta-encoded index entry at offset `at`, and its handle.
-    pub(in super::super) fn handle_entry(
+    pub(crate) fn handle_entry(
         &self,
         at: usize,
         first_keys: bool,
@@ -142,7 +137,7 @@ fn value_range(start: usize, len: usize) -> Option<ValueRange> {
 
 /// Creates the `Corruption` error of a malformed entry at offset `at`.
 #[cold]
-pub(in super::super) fn bad_entry(at: usize) -> Error {
+pub(crate) fn bad_entry(at: usize) -> Error {
     Error::corruption(format!("bad entry in block at offset {at}"))
 }
 
@@ -234,14 +229,14 @@ impl Lengths {
 const INLINE_KEY_BYTES: usize = 128;
 
 /// A key during assembly, on the stack while it is short.
-pub(in super::super) struct KeyBuffer {
+pub(crate) struct KeyBuffer {
     inline: [u8; INLINE_KEY_BYTES],
     heap: Vec<u8>,
     len: usize,
 }
 
 impl KeyBuffer {
-    pub(in super::super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         KeyBuffer {
             inline: [0; INLINE_KEY_BYTES],
             heap: Vec::new(),
@@ -250,7 +245,7 @@ impl KeyBuffer {
     }
 
     /// Keeps `shared` bytes of the key and appends `own`; `None` if the key is shorter.
-    pub(in super::super) fn replace(&mut self, shared: usize, own: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn replace(&mut self, shared: usize, own: &[u8]) -> Option<&[u8]> {
         if shared > self.len {
             return None;
         }
@@ -268,7 +263,7 @@ impl KeyBuffer {
     }
 
     /// The assembled key.
-    pub(in super::super) fn as_slice(&self) -> &[u8] {
+    pub(crate) fn as_slice(&self) -> &[u8] {
         if self.heap.is_empty() {
             self.inline.get(..self.len).unwrap_or_default()
         } else {

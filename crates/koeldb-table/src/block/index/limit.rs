@@ -17,12 +17,12 @@ use koeldb_base::coding::{put_varint64, zigzag};
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode, user_key};
 use koeldb_fs::{Clock, SystemClock};
 
-use super::super::block::interpolation;
-use super::super::block::interpolation::tests::{Random, number_key, rounded, separators};
-use super::super::block::prefetch_item;
 use super::*;
-use crate::block_based::block::BlockBytes;
-use crate::block_based::block_builder::BlockBuilder;
+use crate::block::BlockBytes;
+use crate::block::builder::BlockBuilder;
+use crate::block::interpolation;
+use crate::block::interpolation::tests::{Random, number_key, rounded, separators};
+use crate::block::prefetch_item;
 
 const SEARCHES: usize = 20_000;
 const ROUNDS: usize = 7;

@@ -1,9 +1,9 @@
 //! Structures that speed up index block searches, built when a block is loaded.
 
-use super::super::block::Block;
 use super::decoded::DecodedIndex;
 use super::sampled::SampledIndex;
 use super::{IndexFormat, IndexSearch};
+use crate::block::Block;
 
 /// The preparation that a table's index blocks get when they are loaded.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl IndexPreparation {
     }
 
     /// Builds the suitable structure for a block, if any.
-    pub(in super::super) fn prepared(&self, block: &Block) -> Option<PreparedIndex> {
+    pub(crate) fn prepared(&self, block: &Block) -> Option<PreparedIndex> {
         if self.decode
             && let Some(decoded) = DecodedIndex::new(block, &self.format)
         {

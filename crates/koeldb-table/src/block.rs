@@ -26,12 +26,14 @@
     clippy::arithmetic_side_effects
 )]
 
+pub(crate) mod builder;
 mod bytes;
 mod cursor;
 mod entry;
 mod held;
-pub(super) mod interpolation;
-pub(super) mod number;
+pub mod index;
+pub(crate) mod interpolation;
+pub(crate) mod number;
 mod point;
 
 use std::cmp::Ordering;
@@ -41,15 +43,15 @@ use std::sync::Arc;
 use koeldb_base::coding;
 use koeldb_base::{Error, Result};
 
-use super::format::PackedFooter;
-use super::index::{DecodedIndex, IndexPreparation, PreparedIndex};
+use crate::format::PackedFooter;
 use crate::source::BlockKind;
+use index::{DecodedIndex, IndexPreparation, PreparedIndex};
 
 pub use bytes::BlockBytes;
 pub(crate) use bytes::{prefetch, prefetch_block, prefetch_item};
 pub use cursor::{BlockCursor, KeyFormat};
 use entry::Lengths;
-pub(super) use entry::{Entry, KeyBuffer, bad_entry};
+pub(crate) use entry::{Entry, KeyBuffer, bad_entry};
 pub use held::HeldBlock;
 pub use point::{PointEnd, PointVisitor};
 
@@ -71,7 +73,7 @@ pub struct ValueRange {
 
 impl ValueRange {
     /// Returns the value in its block `bytes`; empty if the range is outside.
-    pub(super) fn of(self, bytes: &[u8]) -> &[u8] {
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
         let start = self.start as usize;
         bytes
             .get(start..start.saturating_add(self.len as usize))
@@ -95,7 +97,7 @@ pub enum EntryLayout {
 
 /// The result of a search among restart points: where to begin a linear scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
+pub(crate) enum Start {
     /// The entry at this restart point is the first at or after the target, if it exists.
     Found(usize),
     /// This restart point is before the target, and the next one is not: a scan from here finds the
@@ -233,7 +235,7 @@ impl Block {
     }
 
     /// Returns the block as one of this kind; a parsed block counts as a data block.
-    pub(super) fn of_kind(self, kind: BlockKind) -> Self {
+    pub(crate) fn of_kind(self, kind: BlockKind) -> Self {
         Block { kind, ..self }
     }
 
@@ -250,7 +252,7 @@ impl Block {
     }
 
     /// Builds the structure that speeds up searches of an index block.
-    pub(super) fn prepare(&mut self, preparation: &IndexPreparation) {
+    pub(crate) fn prepare(&mut self, preparation: &IndexPreparation) {
         self.prepared = preparation.prepared(self).map(Arc::new);
     }
 
@@ -303,9 +305,9 @@ impl Block {
 }
 
 /// The sections of a block as slices, borrowed for one search.
-pub(super) struct BlockSlices<'b> {
+pub(crate) struct BlockSlices<'b> {
     contents: &'b [u8],
-    pub(super) entries: &'b [u8],
+    pub(crate) entries: &'b [u8],
     restarts: &'b [[u8; WORD]],
     values_end: usize,
     layout: EntryLayout,
@@ -314,7 +316,7 @@ pub(super) struct BlockSlices<'b> {
 impl Start {
     /// The restart point at which a scan begins.
     #[inline]
-    pub(super) fn restart(self) -> usize {
+    pub(crate) fn restart(self) -> usize {
         match self {
             Start::Found(restart) | Start::Scan(restart) => restart,
         }
@@ -323,7 +325,7 @@ impl Start {
 
 impl<'b> BlockSlices<'b> {
     #[inline]
-    pub(super) fn new(block: &'b Block, layout: EntryLayout) -> Self {
+    pub(crate) fn new(block: &'b Block, layout: EntryLayout) -> Self {
         Self::of(block.bytes.as_slice(), &block.sections, layout)
     }
 
@@ -344,7 +346,7 @@ impl<'b> BlockSlices<'b> {
 
     /// The number of restart points that have a key: an empty block has one without.
     #[inline]
-    pub(super) fn restart_key_count(&self) -> usize {
+    pub(crate) fn restart_key_count(&self) -> usize {
         if self.entries.is_empty() {
             0
         } else {
@@ -354,7 +356,7 @@ impl<'b> BlockSlices<'b> {
 
     /// Returns the offset of restart point `index`; for one after the last, the end of the entries.
     #[inline]
-    pub(super) fn restart_offset(&self, index: usize) -> usize {
+    pub(crate) fn restart_offset(&self, index: usize) -> usize {
         self.restarts.get(index).map_or(self.entries.len(), |word| {
             u32::from_le_bytes(*word) as usize
         })
@@ -362,7 +364,7 @@ impl<'b> BlockSlices<'b> {
 
     /// The key at a restart point.
     #[inline]
-    pub(super) fn restart_key(&self, index: usize) -> Result<&'b [u8]> {
+    pub(crate) fn restart_key(&self, index: usize) -> Result<&'b [u8]> {
         let at = self.restart_offset(index);
         let lengths = match self.layout {
             EntryLayout::Interleaved => Lengths::decode(self.entries, at),
@@ -382,21 +384,21 @@ impl<'b> BlockSlices<'b> {
     /// Whether a data block is searched by interpolation: if enabled, and it has many restart
     /// points.
     #[inline]
-    pub(super) fn guesses_in_data(&self, keys: &KeyFormat) -> bool {
+    pub(crate) fn guesses_in_data(&self, keys: &KeyFormat) -> bool {
         const MANY_RESTARTS: usize = 16;
         keys.guess_in_data && self.restarts.len() >= MANY_RESTARTS
     }
 
     /// Finds the position of the internal key `target` among the restart points by interpolation.
     #[inline]
-    pub(super) fn guess(&self, keys: &KeyFormat, target: &[u8]) -> Result<Start> {
+    pub(crate) fn guess(&self, keys: &KeyFormat, target: &[u8]) -> Result<Start> {
         let key_at = |index| self.restart_key(index);
         interpolation::search(self.restart_key_count(), key_at, keys, target)
     }
 
     /// Finds the position of a target among the restart points by binary search.
     #[inline]
-    pub(super) fn halve(&self, compare: impl Fn(&[u8]) -> Ordering) -> Result<Start> {
+    pub(crate) fn halve(&self, compare: impl Fn(&[u8]) -> Ordering) -> Result<Start> {
         halve(
             0..self.restart_key_count(),
             |index| self.restart_key(index),
@@ -409,7 +411,7 @@ impl<'b> BlockSlices<'b> {
 ///
 /// `compare` compares a key with the target.
 #[inline]
-pub(super) fn halve<'k>(
+pub(crate) fn halve<'k>(
     range: Range<usize>,
     key_at: impl Fn(usize) -> Result<&'k [u8]>,
     compare: impl Fn(&[u8]) -> Ordering,

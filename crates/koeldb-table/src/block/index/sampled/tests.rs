@@ -11,11 +11,11 @@ use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
 use proptest::prelude::*;
 
 use super::*;
-use crate::block_based::block::interpolation::tests::{
+use crate::block::index::decoded::tests::{format, index_block};
+use crate::block::index::{IndexPreparation, IndexSearch, PreparedIndex};
+use crate::block::interpolation::tests::{
     Random, any_keys, bound, distributions, first_at_or_behind, number_key, versions_of,
 };
-use crate::block_based::index::decoded::tests::{format, index_block};
-use crate::block_based::index::{IndexPreparation, IndexSearch, PreparedIndex};
 
 fn interpolating(order: &KeyOrder, user_keys: bool) -> IndexFormat {
     IndexFormat {

@@ -9,11 +9,9 @@ use koeldb_base::{Error, KeyOrder};
 use proptest::prelude::*;
 
 use super::*;
-use crate::block_based::block_builder::BlockBuilder;
-use crate::block_based::format::BlockHandle;
-use crate::block_based::index::{
-    IndexCursor, IndexFormat, IndexPreparation, IndexScan, IndexSearch,
-};
+use crate::block::builder::BlockBuilder;
+use crate::block::index::{IndexCursor, IndexFormat, IndexPreparation, IndexScan, IndexSearch};
+use crate::format::BlockHandle;
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 /// Footers and values.

@@ -63,7 +63,7 @@ impl<'t> HeldBlock<'t> {
     }
 
     /// Returns the block with a counted reference.
-    pub(in super::super) fn detached<'a>(&self) -> HeldBlock<'a> {
+    pub(crate) fn detached<'a>(&self) -> HeldBlock<'a> {
         HeldBlock {
             bytes: self.bytes,
             sections: self.sections,
@@ -72,7 +72,7 @@ impl<'t> HeldBlock<'t> {
     }
 
     /// The layout of values, for blocks other than a delta-encoded index.
-    pub(in super::super) fn layout(&self) -> EntryLayout {
+    pub(crate) fn layout(&self) -> EntryLayout {
         self.sections.layout()
     }
 

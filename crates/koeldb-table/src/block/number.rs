@@ -18,7 +18,7 @@ const NUMBER_BYTES: usize = 8;
 
 /// The mapping of one block's user keys to numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::block_based) enum Numbering {
+pub(crate) enum Numbering {
     /// The bytes after the common prefix, as a big-endian number, padded with zeros.
     Ascending(usize),
     /// The complement of `Ascending`, for the reverse order.
@@ -31,7 +31,7 @@ pub(in crate::block_based) enum Numbering {
 
 impl Numbering {
     /// Chooses the mapping of keys from `first` to `last` in `order`; `None` for a custom order.
-    pub(in crate::block_based) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
+    pub(crate) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
         let prefix = || first.iter().zip(last).take_while(|(a, b)| a == b).count();
         match order {
             KeyOrder::Bytewise => Some(Numbering::Ascending(prefix())),
@@ -42,7 +42,7 @@ impl Numbering {
     }
 
     /// The length of the common prefix of the keys. The numbers of keys without it are meaningless.
-    pub(in crate::block_based) fn prefix_len(self) -> usize {
+    pub(crate) fn prefix_len(self) -> usize {
         match self {
             Numbering::Ascending(prefix) | Numbering::Descending(prefix) => prefix,
             Numbering::Integers => 0,
@@ -51,7 +51,7 @@ impl Numbering {
 
     /// Maps a key that has the common prefix to its number.
     #[inline]
-    pub(in crate::block_based) fn number(self, user_key: &[u8]) -> u64 {
+    pub(crate) fn number(self, user_key: &[u8]) -> u64 {
         match self {
             Numbering::Ascending(prefix) => leading_number(user_key, prefix),
             Numbering::Descending(prefix) => !leading_number(user_key, prefix),
@@ -62,7 +62,7 @@ impl Numbering {
 
 /// The range of a block's keys: their common prefix and their mapping to numbers.
 #[derive(Debug)]
-pub(in crate::block_based) struct KeySpan {
+pub(crate) struct KeySpan {
     numbering: Numbering,
     /// The common prefix of all user keys.
     prefix: Box<[u8]>,
@@ -74,7 +74,7 @@ pub(in crate::block_based) struct KeySpan {
 
 impl KeySpan {
     /// Creates the range between two user keys; `None` for a custom order.
-    pub(in crate::block_based) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
+    pub(crate) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
         let numbering = Numbering::new(order, first, last)?;
         let prefix = first.get(..numbering.prefix_len())?;
         Some(KeySpan {
@@ -86,12 +86,12 @@ impl KeySpan {
     }
 
     /// The mapping of the range's keys to numbers.
-    pub(in crate::block_based) fn numbering(&self) -> Numbering {
+    pub(crate) fn numbering(&self) -> Numbering {
         self.numbering
     }
 
     /// The heap memory of the range.
-    pub(in crate::block_based) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.prefix.len()
     }
 
@@ -117,11 +117,7 @@ impl KeySpan {
     ///
     /// A key before the first one may get a number: it is not above the number of the first key.
     #[inline]
-    pub(in crate::block_based) fn wanted(
-        &self,
-        order: &KeyOrder,
-        user_key: &[u8],
-    ) -> Result<u64, Ordering> {
+    pub(crate) fn wanted(&self, order: &KeyOrder, user_key: &[u8]) -> Result<u64, Ordering> {
         if !self.has_prefix(user_key) {
             return Err(order.compare(user_key, &self.prefix));
         }
