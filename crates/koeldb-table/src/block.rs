@@ -28,6 +28,7 @@
 
 pub(crate) mod builder;
 mod bytes;
+mod cached;
 mod cursor;
 mod entry;
 mod held;
@@ -44,11 +45,11 @@ use koeldb_base::coding;
 use koeldb_base::{Error, Result};
 
 use crate::format::PackedFooter;
-use crate::source::BlockKind;
 use index::{DecodedIndex, IndexPreparation, PreparedIndex};
 
 pub use bytes::BlockBytes;
 pub(crate) use bytes::{prefetch, prefetch_block, prefetch_item};
+pub use cached::{BlockKind, CachedBlock};
 pub use cursor::{BlockCursor, KeyFormat};
 use entry::Lengths;
 pub(crate) use entry::{Entry, KeyBuffer, bad_entry};

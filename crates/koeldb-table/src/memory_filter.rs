@@ -11,7 +11,7 @@ use koeldb_base::Result;
 
 use crate::filter::builder::FilterBuilder;
 use crate::filter::policy::FilterAlgorithm;
-use crate::source::CachedBlock;
+use crate::block::CachedBlock;
 
 /// The bits of a key in the filter, in thousandths: one key in a hundred is admitted wrongly.
 const MILLIBITS: u32 = 10_000;

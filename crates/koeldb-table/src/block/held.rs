@@ -21,8 +21,7 @@ use std::sync::Arc;
 
 use koeldb_base::{ArcRef, PinnedSlice, Result};
 
-use super::{Block, BlockSlices, EntryLayout, Sections, ValueRange};
-use crate::source::CachedBlock;
+use super::{Block, BlockSlices, CachedBlock, EntryLayout, Sections, ValueRange};
 
 /// A block of entries that stays in memory while this is held, or for `'t`.
 #[derive(Clone, Debug)]

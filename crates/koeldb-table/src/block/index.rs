@@ -29,7 +29,6 @@ use crate::block::{
     bad_entry, halve,
 };
 use crate::format::BlockHandle;
-use crate::source::Direction;
 
 mod decoded;
 #[cfg(test)]
@@ -44,6 +43,15 @@ pub use sampled::SampledIndex;
 
 /// The number of keys searched for together.
 pub(crate) const INDEX_BATCH: usize = 32;
+
+/// The direction of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
+}
 
 /// The result of an index search: the block that may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
