@@ -20,7 +20,8 @@ use crate::block::{BlockCursor, KeyFormat};
 use crate::block_based::reader::BlockBasedReader;
 use crate::format::BlockHandle;
 use crate::properties::TableProperties;
-use crate::reader::{TableCursorOptions, TableReader};
+use crate::read_context::TableCursorOptions;
+use crate::reader::TableReader;
 use crate::source::{BlockKind, BlockReadOptions, BlockingSource};
 
 /// The state of a full pass over a table, forward or backward.

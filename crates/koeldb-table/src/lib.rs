@@ -32,6 +32,7 @@ pub mod memory_filter;
 pub mod metaindex;
 pub mod plain;
 pub mod properties;
+mod read_context;
 pub mod reader;
 pub mod source;
 mod span_checksums;

@@ -4,195 +4,30 @@
 //! immutable and shared by threads; everything else that a read needs comes from the caller's
 //! [`BlockSource`].
 
-use std::fmt;
 use std::sync::Arc;
 
-use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::FragmentedTombstones;
-use koeldb_base::stats::Statistics;
-use koeldb_base::{
-    ArcRef, Cursor, Error, Fault, KeyOrder, Limits, Lookup, PinnedSlice, Result, SeqNo,
-};
-use koeldb_cache::Cache;
+use koeldb_base::{ArcRef, Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result};
 use koeldb_fs::{MappedPages, RandomAccessFile};
 
-use crate::block::index::{IndexDecoding, IndexSearch};
 use crate::block_based::cursor::BlockBasedCursor;
 use crate::block_based::open::read_tail;
+pub use crate::block_based::reader::Anchor;
 use crate::block_based::reader::BlockBasedReader;
 use crate::cuckoo::cursor::CuckooCursor;
-use crate::cuckoo::residency::{Residency, Resident};
+use crate::cuckoo::residency::Resident;
 use crate::cuckoo::table::CuckooTable;
 use crate::examine;
-use crate::memory_filter::MemoryFilter;
 use crate::format::{Footer, TableKind};
 use crate::metaindex::Metaindex;
 use crate::plain::cursor::PlainCursor;
-use crate::plain::reader::PlainReadOptions;
 use crate::plain::table::PlainTable;
 use crate::properties::TableProperties;
-use crate::source::{BlockSource, CachedBlock};
-
-/// A key that divides a table into parts of known size.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Anchor {
-    /// The user key.
-    pub user_key: Vec<u8>,
-    /// The bytes of the table between the previous anchor and this one.
-    pub bytes: u64,
-}
-
-/// The tables whose metadata blocks are pinned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pinning {
-    /// No tables.
-    None,
-    /// Tables of level 0.
-    Level0,
-    /// All tables.
-    All,
-}
-
-impl Pinning {
-    /// Whether the blocks of a table on `level` are pinned.
-    pub(crate) fn applies(self, level: Option<u32>) -> bool {
-        match self {
-            Pinning::None => false,
-            Pinning::Level0 => level == Some(0),
-            Pinning::All => true,
-        }
-    }
-}
-
-/// The settings for reading block-based tables.
-#[derive(Clone, Debug)]
-pub struct BlockBasedReadOptions {
-    /// Whether index and filter blocks stay in the cache instead of being pinned by the open table.
-    pub cache_index_and_filter_blocks: bool,
-    /// Whether index and filter blocks have a higher cache priority than data blocks.
-    pub high_priority_metadata: bool,
-    /// The tables whose unpartitioned index and filter are pinned although others are cached.
-    pub pin_unpartitioned: Pinning,
-    /// The tables whose top level of a partitioned index or filter is pinned although others are
-    /// cached.
-    pub pin_top_level: Pinning,
-    /// The tables whose partitions of index and filter are loaded when they are opened, and stay in
-    /// the cache while they are open.
-    pub pin_partitions: Pinning,
-    /// The search method for index blocks that are not decoded.
-    pub index_search: IndexSearch,
-    /// The choice of the index blocks that are decoded.
-    pub index_decoding: IndexDecoding,
-}
-
-impl Default for BlockBasedReadOptions {
-    fn default() -> Self {
-        BlockBasedReadOptions {
-            cache_index_and_filter_blocks: false,
-            high_priority_metadata: true,
-            pin_unpartitioned: Pinning::None,
-            pin_top_level: Pinning::All,
-            pin_partitions: Pinning::None,
-            index_search: IndexSearch::Binary,
-            index_decoding: IndexDecoding::Pinned,
-        }
-    }
-}
-
-/// The settings for reading a table, and its metadata known before it is opened (MANIFEST).
-#[derive(Clone, Default)]
-pub struct TableReadContext {
-    /// The order of user keys, which must be the table's.
-    pub order: KeyOrder,
-    /// The prefix extractor for filters.
-    pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
-    /// The settings for block-based tables.
-    pub block_based: BlockBasedReadOptions,
-    /// The settings for plain tables.
-    pub plain: PlainReadOptions,
-    /// The placement of cuckoo tables.
-    pub cuckoo: Residency,
-    /// The limits on sizes that a table declares.
-    pub limits: Limits,
-    /// The block cache.
-    pub cache: Option<Cache<CachedBlock>>,
-    /// The statistics that reads of the table update; `None` for none.
-    pub statistics: Option<Statistics>,
-    /// The number in the file's name.
-    pub number: u64,
-    /// The recorded length of the file; 0 if none is.
-    pub expected_bytes: u64,
-    /// The size of the file after the data blocks; 0 if not recorded.
-    pub tail_bytes: u64,
-    /// The recorded largest sequence number of the table.
-    pub largest_seqno: Option<SeqNo>,
-    /// The level of the table.
-    pub level: Option<u32>,
-    /// The first and last internal key of the file, to which its range tombstones are truncated.
-    pub tombstone_bounds: Option<(Vec<u8>, Vec<u8>)>,
-    /// The recorded unique id of the table; `None` or `[0, 0]` if none is recorded.
-    pub unique_id: Option<[u64; 2]>,
-    /// The filter for a table without one in its file.
-    pub memory_filter: Option<MemoryFilter>,
-    /// The file's part of cache keys, if it was opened before; `None` for a new one.
-    pub cache_id: Option<u64>,
-}
-
-impl fmt::Debug for TableReadContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TableReadContext")
-            .field("order", &self.order)
-            .field("number", &self.number)
-            .field("expected_bytes", &self.expected_bytes)
-            .field("level", &self.level)
-            .finish_non_exhaustive()
-    }
-}
-
-impl TableReadContext {
-    /// Compares the unique id of a table with the recorded one, if any.
-    ///
-    /// # Errors
-    /// `Corruption` if they differ.
-    pub(crate) fn check_unique_id(&self, properties: &TableProperties) -> Result<()> {
-        match self.unique_id {
-            None | Some([0, 0]) => Ok(()),
-            expected if properties.unique_id() == expected => Ok(()),
-            Some(expected) => Err(Error::corruption(format!(
-                "Mismatch in unique ID on table file: {:016x?} is recorded, and the table has {:016x?}",
-                expected,
-                properties.unique_id().unwrap_or_default()
-            ))),
-        }
-    }
-}
-
-/// The settings of a scan of a table.
-#[derive(Clone, Default)]
-pub struct TableCursorOptions {
-    /// Only keys with the target's prefix matter: a seek may find nothing if the table's filter
-    /// denies it. Tables filtered by the prefixes of another extractor ignore this.
-    pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
-}
-
-impl TableCursorOptions {
-    /// Whether scans may use filters over the prefixes of `extractor`.
-    pub(crate) fn filters_by(&self, extractor: Option<&Arc<dyn PrefixExtractor>>) -> bool {
-        match (&self.prefix_extractor, extractor) {
-            (Some(wanted), Some(extractor)) => wanted.name() == extractor.name(),
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Debug for TableCursorOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let extractor = self.prefix_extractor.as_ref();
-        f.debug_struct("TableCursorOptions")
-            .field("prefix_extractor", &extractor.map(|e| e.name()))
-            .finish()
-    }
-}
+use crate::read_context::Residency;
+pub use crate::read_context::{
+    BlockBasedReadOptions, Pinning, TableCursorOptions, TableReadContext,
+};
+use crate::source::BlockSource;
 
 /// An open table.
 #[derive(Debug)]

@@ -26,7 +26,8 @@ use crate::block::index::IndexPreparation;
 pub use crate::block::{BlockKind, CachedBlock};
 use crate::block_based::cursor::ScanPosition;
 use crate::format::{BlockHandle, ChecksumContext};
-use crate::reader::{TableReadContext, TableReader};
+use crate::read_context::TableReadContext;
+use crate::reader::TableReader;
 use crate::span_checksums::SpanChecksums;
 
 /// An open table file, with everything that is needed to decode its blocks. Shared by threads.

@@ -14,7 +14,7 @@ use super::reader::BlockBasedReader;
 use crate::block::index::IndexCursor;
 use crate::block::{BlockCursor, HeldBlock};
 use crate::format::BlockHandle;
-use crate::reader::TableCursorOptions;
+use crate::read_context::TableCursorOptions;
 use crate::source::{BlockKind, BlockSource, Direction, TableFile};
 
 /// The position and direction of a scan in a table.

@@ -30,7 +30,7 @@ use crate::file_read::read_bytes;
 use crate::format::{BlockHandle, FOOTER_BYTES, Footer, IndexType, TableKind};
 use crate::metaindex::{self, Metaindex, named_entries};
 use crate::properties::{TableProperties, names};
-use crate::reader::TableReadContext;
+use crate::read_context::TableReadContext;
 use crate::source::{BlockKind, CachedBlock, TableFile};
 
 /// The bytes read from the end of a file whose metadata size is unknown.

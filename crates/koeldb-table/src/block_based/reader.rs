@@ -25,10 +25,18 @@ use crate::memory_filter::MemoryFilter;
 use crate::format::{BlockHandle, Footer};
 use crate::metaindex::{self, Metaindex};
 use crate::properties::TableProperties;
-use crate::reader::Anchor;
 use crate::source::{
     BlockKind, BlockReadOptions, BlockSource, BlockingSource, CachedBlock, Direction, TableFile,
 };
+
+/// A key that divides a table into parts of known size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// The user key.
+    pub user_key: Vec<u8>,
+    /// The bytes of the table between the previous anchor and this one.
+    pub bytes: u64,
+}
 
 /// An open block-based table, shared by threads.
 pub struct BlockBasedReader {

@@ -32,7 +32,7 @@ use crate::format::{BlockHandle, Footer};
 use crate::load_once::LoadOnce;
 use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
-use crate::reader::TableReadContext;
+use crate::read_context::TableReadContext;
 use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile};
 
 /// The size of a piece of a table without checksums.

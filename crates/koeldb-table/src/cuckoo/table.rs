@@ -13,7 +13,8 @@ use super::residency::Resident;
 use crate::format::{Footer, TableKind};
 use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
-use crate::reader::{TableReadContext, search_each};
+use crate::read_context::TableReadContext;
+use crate::reader::search_each;
 use crate::source::BlockSource;
 
 /// An open cuckoo table. Shared by threads.

@@ -20,7 +20,7 @@ use super::format::{Base, Row};
 use super::marks::Mark;
 use super::reader::{Found, PlainTableReader};
 use crate::block::ValueRange;
-use crate::reader::TableCursorOptions;
+use crate::read_context::TableCursorOptions;
 
 /// The position of a cursor.
 #[derive(Clone, Copy, Debug)]

@@ -29,7 +29,7 @@ use crate::file_read::read_bytes;
 use crate::format::{BlockHandle, Footer};
 use crate::metaindex::{self, Metaindex, named_entries};
 use crate::properties::TableProperties;
-use crate::reader::TableReadContext;
+use crate::read_context::TableReadContext;
 use crate::span_checksums::SpanChecksums;
 
 /// The largest metaindex or properties block accepted.

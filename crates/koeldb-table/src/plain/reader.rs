@@ -32,34 +32,8 @@ use super::marks::{Mark, Marks};
 use crate::block::{BlockBytes, prefetch};
 use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
+pub use crate::read_context::PlainReadOptions;
 use crate::span_checksums::SpanChecksums;
-
-/// The settings for reading plain tables.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PlainReadOptions {
-    /// Bits per prefix, or per key without prefixes, of a filter built at open; 0 builds none.
-    ///
-    /// A filter is built for a table without a stored index.
-    pub bloom_bits_per_key: u32,
-    /// The load factor of an index built at open, at most three quarters.
-    pub hash_table_ratio: f64,
-    /// The number of rows of a prefix for each one listed in an index built at open; 0 and 1 list
-    /// all.
-    pub index_sparseness: u64,
-    /// Whether neither index nor filter is built or read, so that point lookups fail.
-    pub full_scan: bool,
-}
-
-impl Default for PlainReadOptions {
-    fn default() -> Self {
-        PlainReadOptions {
-            bloom_bits_per_key: 10,
-            hash_table_ratio: 0.75,
-            index_sparseness: 16,
-            full_scan: false,
-        }
-    }
-}
 
 /// An open plain table.
 pub struct PlainTableReader {

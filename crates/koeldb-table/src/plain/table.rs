@@ -12,7 +12,8 @@ use super::reader::PlainTableReader;
 use crate::format::Footer;
 use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
-use crate::reader::{TableCursorOptions, TableReadContext, search_each};
+use crate::read_context::{TableCursorOptions, TableReadContext};
+use crate::reader::search_each;
 use crate::source::BlockSource;
 
 /// An open plain table. Shared by threads.

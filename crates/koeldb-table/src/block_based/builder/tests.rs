@@ -14,7 +14,8 @@ use super::*;
 use crate::builder::TableBuilder;
 use crate::filter::FilterPolicy;
 use crate::format::IndexType;
-use crate::reader::{TableReadContext, TableReader};
+use crate::read_context::TableReadContext;
+use crate::reader::TableReader;
 use crate::source::BlockKind;
 
 fn create(fs: &dyn FileSystem, context: &TableBuildContext) -> Result<TableBuilder> {
