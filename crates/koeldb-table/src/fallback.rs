@@ -11,7 +11,7 @@ use koeldb_base::{Error, ErrorKind, KeyOrder, Result};
 use koeldb_fs::WritableFile;
 
 use crate::block_based::builder::BlockBasedTableBuilder;
-use crate::builder::{FinishedTable, TableBuildContext};
+use crate::build_context::{FinishedTable, TableBuildContext};
 
 /// Entries of one table format that are buffered until the table is finished.
 pub(crate) trait BufferedEntries: fmt::Debug {

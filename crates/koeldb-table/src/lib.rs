@@ -20,6 +20,7 @@ extern crate koeldb_counts as std;
 
 pub mod block;
 pub mod block_based;
+mod build_context;
 pub mod builder;
 pub mod cuckoo;
 mod examine;

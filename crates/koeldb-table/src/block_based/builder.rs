@@ -27,7 +27,7 @@ use super::index_builder::IndexBuilder;
 pub use super::write_options::BlockBasedWriteOptions;
 use super::write_options::BlockLimit;
 use crate::block::builder::BlockBuilder;
-use crate::builder::{FinishedTable, TableBuildContext};
+use crate::build_context::{FinishedTable, TableBuildContext};
 use crate::memory_filter::MemoryFilterBuilder;
 use crate::format::{
     BLOCK_TRAILER_BYTES, BlockHandle, CONTEXT_CHECKSUM_VERSION, ChecksumContext, Footer, TableKind,

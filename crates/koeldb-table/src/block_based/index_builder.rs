@@ -16,19 +16,8 @@ use koeldb_base::{KeyOrder, Result};
 
 use super::uniformity::Uniformity;
 use crate::block::builder::BlockBuilder;
+pub use crate::build_context::IndexShortening;
 use crate::format::{BLOCK_TRAILER_BYTES, BlockHandle, IndexType};
-
-/// The degree to which index keys are shortened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum IndexShortening {
-    /// None: index keys are the last keys of blocks.
-    None,
-    /// Shortened separators between blocks.
-    #[default]
-    Separators,
-    /// Shortened separators, and a shortened successor of the table's last key.
-    SeparatorsAndSuccessor,
-}
 
 /// The format of index blocks, including those over filter partitions.
 #[derive(Clone, Copy, Debug)]

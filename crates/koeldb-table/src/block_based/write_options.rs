@@ -1,116 +1,15 @@
-//! The settings of a table builder, and values derived from them.
+//! Checks of a table builder's settings, and values derived from them.
 
-use koeldb_base::checksum::ChecksumKind;
 use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
 use koeldb_base::{Error, Result};
 
 use super::filter_builder::TableFilterBuilder;
-use super::index_builder::{IndexBuilder, IndexOptions, IndexShortening};
+use super::index_builder::{IndexBuilder, IndexOptions};
 use crate::block::builder::BlockBuilder;
-use crate::builder::{TableBuildContext, TableReason};
-use crate::filter::FilterPolicy;
+pub use crate::build_context::BlockBasedWriteOptions;
+use crate::build_context::{TableBuildContext, TableReason};
 use crate::format::{BLOCK_TRAILER_BYTES, FORMAT_VERSION_MAX, FORMAT_VERSION_MIN, IndexType};
-
-/// The block-based format settings that a builder reads.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BlockBasedWriteOptions {
-    /// The format version: 2 to 7. RocksDB 7.8 reads up to 5.
-    pub format_version: u32,
-    /// The checksum type of blocks.
-    pub checksum: ChecksumKind,
-    /// The raw size at which a data block is cut (`block_size`).
-    pub block_bytes: usize,
-    /// The percentage of a block that may stay empty if the next entry would not fit; 0 fills it
-    /// (`block_size_deviation`).
-    pub block_deviation_percent: u32,
-    /// The number of entries between restart points in data blocks.
-    pub block_restart_interval: u32,
-    /// Whether data blocks are aligned to their size (at most 4 KiB). Requires no compression.
-    pub block_align: bool,
-    /// The power of two whose multiples, as file offsets, data blocks should not cross; 0 for none
-    /// (`super_block_alignment_size`).
-    pub super_block_bytes: u64,
-    /// The exclusive limit of the padding before a data block for that, in bytes; 0 for no padding
-    /// (`super_block_alignment_size / super_block_alignment_space_overhead_ratio`).
-    pub super_block_padding_max: u64,
-    /// The number of data blocks of which one is compressed by other codecs, for an estimate; 0 for
-    /// no estimate (`sample_for_compression`).
-    pub compression_sample_period: u64,
-    /// Whether keys in data blocks omit the prefix shared with the preceding key
-    /// (`use_delta_encoding`).
-    pub share_key_prefixes: bool,
-    /// Whether data blocks store values separately from keys (`separate_key_value_in_data_block`).
-    ///
-    /// RocksDB before 11.0 does not read them.
-    pub separate_values: bool,
-    /// Whether data blocks have a hash index from user keys to restart points.
-    pub data_block_hash_index: bool,
-    /// The load factor of the hash index of data blocks (`data_block_hash_table_util_ratio`).
-    pub data_block_hash_utilization: f64,
-    /// The type of the index.
-    pub index_type: IndexType,
-    /// The degree to which index keys are shortened.
-    pub index_shortening: IndexShortening,
-    /// The number of entries between restart points in index blocks.
-    pub index_block_restart_interval: u32,
-    /// Whether index blocks are compressed like data blocks (`enable_index_compression`).
-    pub compress_index: bool,
-    /// The raw size at which an index or filter partition is cut (`metadata_block_size`).
-    pub metadata_block_bytes: u64,
-    /// The largest coefficient of variation at which index blocks are marked as uniform.
-    ///
-    /// It is that of the gaps between restart keys. A negative value marks none; RocksDB before
-    /// 11.1 does not read marked blocks.
-    pub uniform_cv_threshold: f64,
-    /// The kind and size of the filter.
-    pub filter: FilterPolicy,
-    /// Whether the filter contains whole keys.
-    pub whole_key_filtering: bool,
-    /// Whether the filter is partitioned; requires a two-level index.
-    pub partition_filters: bool,
-    /// Whether filter partitions end where index partitions do (`!decouple_partitioned_filters`).
-    pub couple_filter_partitions: bool,
-    /// Whether each entry has a data block of its own (`FlushBlockEveryKeyPolicy`).
-    pub block_per_entry: bool,
-    /// Whether each compressed block is decompressed and compared.
-    pub verify_compression: bool,
-    /// Whether each filter is compared with its keys (`detect_filter_construct_corruption`).
-    pub verify_filters: bool,
-}
-
-impl Default for BlockBasedWriteOptions {
-    fn default() -> Self {
-        BlockBasedWriteOptions {
-            format_version: 6,
-            checksum: ChecksumKind::Xxh3,
-            block_bytes: 4096,
-            block_deviation_percent: 10,
-            block_restart_interval: 16,
-            block_align: false,
-            super_block_bytes: 0,
-            super_block_padding_max: 0,
-            compression_sample_period: 0,
-            share_key_prefixes: true,
-            separate_values: false,
-            data_block_hash_index: false,
-            data_block_hash_utilization: 0.75,
-            index_type: IndexType::BinarySearch,
-            index_shortening: IndexShortening::Separators,
-            index_block_restart_interval: 1,
-            compress_index: true,
-            metadata_block_bytes: 4096,
-            uniform_cv_threshold: -1.0,
-            filter: FilterPolicy::None,
-            whole_key_filtering: true,
-            partition_filters: false,
-            couple_filter_partitions: false,
-            block_per_entry: false,
-            verify_compression: false,
-            verify_filters: false,
-        }
-    }
-}
 
 impl BlockBasedWriteOptions {
     /// Checks that the options are consistent and can be written.

@@ -14,11 +14,12 @@ use koeldb_fs::WritableFile;
 
 use super::format::{CuckooLayout, WINDOW_SLOTS_MAX};
 use super::hash::{HashFamily, SlotHash};
-use super::placement::{EMPTY, Placed, Placement, place};
+use super::placement::{EMPTY, Placed, place};
 use super::records::{FILLER, FallbackReason, Possible, Records, SlotEntries};
 use super::versions::VersionedRecords;
 use crate::block::builder::BlockBuilder;
-use crate::builder::{FinishedTable, TableBuildContext};
+pub use crate::build_context::CuckooWriteOptions;
+use crate::build_context::{FinishedTable, TableBuildContext};
 use crate::fallback::{BufferedEntries, BuildState, failed};
 use crate::format::{BlockHandle, ChecksumContext, Footer, TableKind};
 use crate::metaindex;
@@ -33,45 +34,6 @@ const PIECE_BYTES: usize = 2 << 20;
 
 /// The number of entries prefetched ahead of writing.
 const FETCH_AHEAD: usize = 16;
-
-/// The settings of cuckoo tables to be written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CuckooWriteOptions {
-    /// The target load factor, above 0 and at most 1.
-    pub hash_table_ratio: f64,
-    /// The longest chain of moves of entries to free a slot (`max_search_depth`).
-    pub depth_max: u32,
-    /// The number of slots in a window, up to 65536.
-    pub window_slots: u32,
-    /// Whether the first hash is the key's first 8 bytes.
-    pub identity_first: bool,
-    /// Whether slots are chosen by remainder, for any number of slots; otherwise by masking.
-    pub use_module: bool,
-    /// The placement algorithm.
-    pub placement: Placement,
-    /// Whether entries without a slot are stored after the slots, in a format that RocksDB rejects.
-    ///
-    /// Otherwise the table would be block-based.
-    pub keep_versions: bool,
-    /// Whether to add checksums, which RocksDB ignores. Without them the file is identical to
-    /// RocksDB's.
-    pub checksums: bool,
-}
-
-impl Default for CuckooWriteOptions {
-    fn default() -> Self {
-        CuckooWriteOptions {
-            hash_table_ratio: 0.9,
-            depth_max: 100,
-            window_slots: 5,
-            identity_first: false,
-            use_module: true,
-            placement: Placement::default(),
-            keep_versions: false,
-            checksums: true,
-        }
-    }
-}
 
 impl CuckooWriteOptions {
     /// Checks the ranges of the options.

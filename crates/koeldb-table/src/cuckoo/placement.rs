@@ -16,19 +16,10 @@ use std::collections::VecDeque;
 
 use super::hash::{FUNCTIONS_MAX, SlotHash};
 use super::records::{FallbackReason, Possible, SlotEntries};
+pub use crate::build_context::Placement;
 
 /// The marker of an empty slot.
 pub(super) const EMPTY: u32 = u32::MAX;
-
-/// The placement algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Placement {
-    /// Earliest deadline first: maximizes the number of entries in their first window.
-    #[default]
-    EarliestDeadline,
-    /// Greedy placement with moves of entries, as in RocksDB.
-    Greedy,
-}
 
 /// The filled slots of a table.
 #[derive(Debug)]

@@ -19,7 +19,8 @@ use super::format::{
 };
 use super::index::IndexBuilder;
 use crate::block::builder::BlockBuilder;
-use crate::builder::{FinishedTable, TableBuildContext};
+pub use crate::build_context::PlainWriteOptions;
+use crate::build_context::{FinishedTable, TableBuildContext};
 use crate::fallback::{BufferedEntries, BuildState, failed};
 use crate::format::BlockHandle;
 use crate::metaindex;
@@ -31,45 +32,6 @@ const TAIL_BYTES: u64 = 64 << 10;
 
 /// The number of bytes that are written to the file together.
 const PIECE_BYTES: usize = 1 << 20;
-
-/// The settings of plain tables to be written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PlainWriteOptions {
-    /// The key encoding; without a prefix extractor keys are always stored whole.
-    pub encoding: Encoding,
-    /// The length of all user keys; 0 if it varies.
-    pub user_key_bytes: u32,
-    /// Bits per entry in the stored filter; 0 stores none.
-    pub bloom_bits_per_key: u32,
-    /// Whether the stored filter keeps the bits of a prefix in one cache line.
-    pub bloom_lines: bool,
-    /// Prefixes per bucket of the stored index; 0 stores one bucket.
-    pub hash_table_ratio: f64,
-    /// The interval of entries of a prefix in the stored index; 0 and 1 list all.
-    ///
-    /// In the prefix encoding it is also the interval of keys stored whole.
-    pub index_sparseness: u64,
-    /// Whether to store index and filter in the file.
-    pub store_index: bool,
-    /// Whether to add checksums, which RocksDB ignores. Without them the file is identical to
-    /// RocksDB's.
-    pub checksums: bool,
-}
-
-impl Default for PlainWriteOptions {
-    fn default() -> Self {
-        PlainWriteOptions {
-            encoding: Encoding::Plain,
-            user_key_bytes: 0,
-            bloom_bits_per_key: 10,
-            bloom_lines: false,
-            hash_table_ratio: 0.75,
-            index_sparseness: 16,
-            store_index: false,
-            checksums: true,
-        }
-    }
-}
 
 /// The reason that entries do not fit a plain table.
 #[derive(Clone, Debug, PartialEq, Eq)]

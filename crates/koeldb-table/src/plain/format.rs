@@ -30,6 +30,7 @@ use koeldb_base::key::{FOOTER_BYTES, ValueType, pack};
 use koeldb_base::{Error, KeyOrder, Lookup, PinnedSlice, Result};
 
 use crate::block::ValueRange;
+pub use crate::build_context::Encoding;
 use crate::format::{BlockHandle, LEGACY_FOOTER_BYTES, TableKind};
 
 /// The largest file: offsets have 31 bits.
@@ -71,16 +72,6 @@ const LONG_KEY: &str = "key exceeds the end of the rows";
 const NO_KEY_END: &str = "a key without its end";
 const NO_VALUE_LENGTH: &str = "Unexpected EOF when reading the next value's size.";
 const LONG_VALUE: &str = "value exceeds the end of the rows";
-
-/// The key encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Encoding {
-    /// Each key stored whole.
-    #[default]
-    Plain,
-    /// The prefix stored once for several keys.
-    Prefix,
-}
 
 impl Encoding {
     /// The recorded number.
