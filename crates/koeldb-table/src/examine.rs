@@ -38,38 +38,46 @@ struct Examination<'o> {
     operands: u64,
 }
 
-/// Implements [`TableReader::examine`].
-pub(crate) fn examine(table: &Arc<TableReader>, order: &KeyOrder) -> Result<()> {
-    let mut forward = Examination::new(order, Ordering::Less);
-    match &**table {
-        TableReader::BlockBased(reader) => {
-            let path = reader.file().file.path();
-            let examined = forward.blocks(reader);
-            examined.map_err(|error| error.in_file(path, None, "examine"))?;
-        }
-        _ => {
-            let mut cursor = table.cursor(past_the_cache(), &TableCursorOptions::default());
-            cursor.seek_to_first()?;
-            while cursor.valid() {
-                forward.entry(cursor.key(), cursor.value())?;
-                cursor.next()?;
+impl TableReader {
+    /// Validates all of an untrusted table, including everything that readers do not check.
+    ///
+    /// Its keys ascend in `order`, its blocks are contiguous, its index leads to them in order, and
+    /// its properties match its content.
+    ///
+    /// # Errors
+    /// `Corruption` if something does not hold; otherwise the errors of the system.
+    pub fn examine(self: &Arc<Self>, order: &KeyOrder) -> Result<()> {
+        let mut forward = Examination::new(order, Ordering::Less);
+        match &**self {
+            TableReader::BlockBased(reader) => {
+                let path = reader.file().file.path();
+                let examined = forward.blocks(reader);
+                examined.map_err(|error| error.in_file(path, None, "examine"))?;
             }
-            count("entries", forward.entries, table.properties().entry_count)?;
+            _ => {
+                let mut cursor = self.cursor(past_the_cache(), &TableCursorOptions::default());
+                cursor.seek_to_first()?;
+                while cursor.valid() {
+                    forward.entry(cursor.key(), cursor.value())?;
+                    cursor.next()?;
+                }
+                count("entries", forward.entries, self.properties().entry_count)?;
+            }
         }
+        let mut backward = Examination::new(order, Ordering::Greater);
+        let mut cursor = self.cursor(past_the_cache(), &TableCursorOptions::default());
+        cursor.seek_to_last()?;
+        while cursor.valid() {
+            backward.entry(cursor.key(), cursor.value())?;
+            cursor.prev()?;
+        }
+        if (backward.entries, backward.digest) == (forward.entries, forward.digest) {
+            return Ok(());
+        }
+        Err(Error::corruption(
+            "the table yields other entries backwards than forwards",
+        ))
     }
-    let mut backward = Examination::new(order, Ordering::Greater);
-    let mut cursor = table.cursor(past_the_cache(), &TableCursorOptions::default());
-    cursor.seek_to_last()?;
-    while cursor.valid() {
-        backward.entry(cursor.key(), cursor.value())?;
-        cursor.prev()?;
-    }
-    if (backward.entries, backward.digest) == (forward.entries, forward.digest) {
-        return Ok(());
-    }
-    Err(Error::corruption(
-        "the table yields other entries backwards than forwards",
-    ))
 }
 
 /// Creates a block source that adds nothing to the block cache.

@@ -6,19 +6,19 @@
 
 use std::sync::Arc;
 
+use koeldb_base::coding::to_usize;
 use koeldb_base::range_del::FragmentedTombstones;
-use koeldb_base::{ArcRef, Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result};
+use koeldb_base::{ArcRef, Cursor, Error, Fault, Lookup, PinnedSlice, Result};
 use koeldb_fs::{MappedPages, RandomAccessFile};
 
-use crate::block_based::cursor::BlockBasedCursor;
-use crate::block_based::open::read_tail;
+use crate::block_based::cursor::{BlockBasedCursor, CursorSource};
 pub use crate::block_based::reader::Anchor;
 use crate::block_based::reader::BlockBasedReader;
 use crate::cuckoo::cursor::CuckooCursor;
 use crate::cuckoo::residency::Resident;
 use crate::cuckoo::table::CuckooTable;
-use crate::examine;
-use crate::format::{Footer, TableKind};
+use crate::file_read::read_bytes;
+use crate::format::{FOOTER_BYTES, Footer, TableKind};
 use crate::metaindex::Metaindex;
 use crate::plain::cursor::PlainCursor;
 use crate::plain::table::PlainTable;
@@ -28,6 +28,12 @@ pub use crate::read_context::{
     BlockBasedReadOptions, Pinning, TableCursorOptions, TableReadContext,
 };
 use crate::source::BlockSource;
+
+/// The bytes read from the end of a file whose metadata size is unknown.
+const TAIL_GUESS_BYTES: u64 = 32 << 10;
+
+/// The largest single read of a tail whose size was recorded.
+const TAIL_MAX_BYTES: u64 = 8 << 20;
 
 /// An open table.
 #[derive(Debug)]
@@ -131,7 +137,7 @@ impl TableReader {
 
     /// Creates an unpositioned cursor over the point entries of the table, which stays open.
     #[must_use]
-    pub fn cursor<S: BlockSource>(
+    pub fn cursor<S: CursorSource>(
         &self,
         source: S,
         options: &TableCursorOptions,
@@ -147,7 +153,7 @@ impl TableReader {
     ///
     /// In a block-based table it counts no reference to the table or to blocks that the table pins.
     #[must_use]
-    pub fn borrowing_cursor<S: BlockSource>(
+    pub fn borrowing_cursor<S: CursorSource>(
         &self,
         source: S,
         options: &TableCursorOptions,
@@ -156,7 +162,7 @@ impl TableReader {
     }
 
     /// Creates a cursor in a table of any format; an error becomes a cursor that fails.
-    fn cursor_of<'s, 't, S: BlockSource>(
+    fn cursor_of<'s, 't, S: CursorSource>(
         &'s self,
         refer: impl FnOnce(&'s Arc<BlockBasedReader>) -> ArcRef<'t, BlockBasedReader>,
         source: S,
@@ -270,17 +276,6 @@ impl TableReader {
         }
     }
 
-    /// Validates all of an untrusted table, including everything that readers do not check.
-    ///
-    /// Its keys ascend in `order`, its blocks are contiguous, its index leads to them in order, and
-    /// its properties match its content.
-    ///
-    /// # Errors
-    /// `Corruption` if something does not hold; otherwise the errors of the system.
-    pub fn examine(self: &Arc<Self>, order: &KeyOrder) -> Result<()> {
-        examine::examine(self, order)
-    }
-
     /// The memory held while the table is open, excluding the cache.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
@@ -292,15 +287,27 @@ impl TableReader {
     }
 }
 
-/// Searches a table for several lookups, one after the other.
-pub(crate) fn search_each<W>(
-    lookups: &mut [&mut Lookup],
-    mut outcome: impl FnMut(usize, Result<(), Fault<W>>),
-    mut search: impl FnMut(&mut Lookup) -> Result<(), Fault<W>>,
-) {
-    for (index, lookup) in lookups.iter_mut().enumerate() {
-        outcome(index, search(lookup));
+/// Reads the last bytes of a file: at least the footer, unless the file is shorter.
+///
+/// # Errors
+/// `Corruption` if the file has an unexpected length; otherwise the errors of the system.
+fn read_tail(file: &dyn RandomAccessFile, context: &TableReadContext) -> Result<Vec<u8>> {
+    let bytes = file.len();
+    let expected = context.expected_bytes;
+    if expected != 0 && expected != bytes {
+        return Err(Error::corruption(format!(
+            "the file has {bytes} bytes, but {expected} are recorded"
+        ))
+        .in_file(file.path(), None, "open"));
     }
+    let guess = match context.tail_bytes {
+        0 => TAIL_GUESS_BYTES,
+        recorded => recorded
+            .saturating_add(FOOTER_BYTES as u64)
+            .min(TAIL_MAX_BYTES),
+    };
+    let len = guess.max(FOOTER_BYTES as u64).min(bytes);
+    read_bytes(file, bytes.saturating_sub(len), to_usize(len))
 }
 
 /// A cursor over the point entries of a table, which it borrows for `'t` or keeps open.
@@ -308,7 +315,7 @@ pub(crate) fn search_each<W>(
     clippy::large_enum_variant,
     reason = "the large one is the usual one, and a cursor is made once a scan"
 )]
-pub enum TableCursor<'t, S: BlockSource> {
+pub enum TableCursor<'t, S: CursorSource> {
     /// A cursor in a block-based table.
     BlockBased(BlockBasedCursor<'t, S>),
     /// A cursor in a cuckoo table.
@@ -319,7 +326,7 @@ pub enum TableCursor<'t, S: BlockSource> {
     Failed(Error),
 }
 
-impl<S: BlockSource> TableCursor<'_, S> {
+impl<S: CursorSource> TableCursor<'_, S> {
     /// Returns the block source, for a cursor over the neighbouring table; `None` if the format
     /// needs none.
     pub fn into_source(self) -> Option<S> {
@@ -342,7 +349,7 @@ impl<S: BlockSource> TableCursor<'_, S> {
     }
 }
 
-impl<S: BlockSource> Cursor for TableCursor<'_, S> {
+impl<S: CursorSource> Cursor for TableCursor<'_, S> {
     type Suspend = S::Suspend;
 
     #[inline]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use koeldb_base::codec::Decompressor;
 use koeldb_base::stats::Statistics;
-use koeldb_base::{Blocking, Error, ErrorKind, Fault, Result};
+use koeldb_base::{Blocking, Error, ErrorKind, Fault, Lookup, Result};
 use koeldb_cache::{Cache, CacheKey, Priority};
 use koeldb_fs::RandomAccessFile;
 use koeldb_fs::rate_limit::IoCharge;
@@ -24,10 +24,8 @@ use koeldb_fs::rate_limit::IoCharge;
 pub use crate::block::index::Direction;
 use crate::block::index::IndexPreparation;
 pub use crate::block::{BlockKind, CachedBlock};
-use crate::block_based::cursor::ScanPosition;
 use crate::format::{BlockHandle, ChecksumContext};
 use crate::read_context::TableReadContext;
-use crate::reader::TableReader;
 use crate::span_checksums::SpanChecksums;
 
 /// An open table file, with everything that is needed to decode its blocks. Shared by threads.
@@ -120,43 +118,17 @@ pub trait BlockSource {
         handle: BlockHandle,
         kind: BlockKind,
     ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>>;
-
-    /// Returns a data block that a scan enters.
-    ///
-    /// `place` gives access to the blocks that the scan enters next, for sources that read ahead.
-    ///
-    /// # Errors
-    /// See [`BlockSource::block`].
-    #[inline]
-    fn scanned_block(
-        &mut self,
-        place: &ScanPosition<'_>,
-        handle: BlockHandle,
-    ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>> {
-        self.block(place.file(), handle, BlockKind::Data)
-    }
-
-    /// Whether the source reads ahead into the neighbours of a table.
-    fn reads_levels(&self) -> bool {
-        false
-    }
-
-    /// Sets the level of the table, for a source that [reads levels](Self::reads_levels).
-    fn set_level(&mut self, level: Arc<dyn TableLevel>) {
-        drop(level);
-    }
 }
 
-/// The tables of a level, for readahead into the next table.
-pub trait TableLevel: Send + Sync {
-    /// The table after that of file `number` in the given direction, and its first user key.
-    ///
-    /// That is the key at which it begins in this direction. `None` at the end of the level.
-    ///
-    /// # Errors
-    /// If the table cannot be opened.
-    fn neighbour(&self, number: u64, way: Direction)
-    -> Result<Option<(Arc<TableReader>, Vec<u8>)>>;
+/// Searches a table for several lookups, one after the other.
+pub(crate) fn search_each<W>(
+    lookups: &mut [&mut Lookup],
+    mut outcome: impl FnMut(usize, Result<(), Fault<W>>),
+    mut search: impl FnMut(&mut Lookup) -> Result<(), Fault<W>>,
+) {
+    for (index, lookup) in lookups.iter_mut().enumerate() {
+        outcome(index, search(lookup));
+    }
 }
 
 /// The options of block reads.

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use koeldb_base::key::user_key;
 use koeldb_base::{ArcRef, Cursor, Fault, PinnedSlice, Result};
+use koeldb_table::block_based::cursor::{CursorSource, TableLevel};
+use koeldb_table::block_based::reader::BlockBasedReader;
 use koeldb_table::reader::{TableCursor, TableCursorOptions, TableReader};
-use koeldb_table::source::{BlockSource, Direction, TableLevel};
+use koeldb_table::source::Direction;
 
 use crate::table_opener::TableOpener;
 use crate::version::{FileMeta, Level, Version};
@@ -39,7 +41,7 @@ impl<'v> Files<'v> {
     /// Creates a cursor over file `index`; `None` if it does not exist.
     ///
     /// A cursor in a borrowed version borrows the reader that the version keeps open.
-    fn cursor<S: BlockSource>(
+    fn cursor<S: CursorSource>(
         &self,
         index: usize,
         source: S,
@@ -78,7 +80,7 @@ impl TableLevel for Files<'_> {
         &self,
         number: u64,
         direction: Direction,
-    ) -> Result<Option<(Arc<TableReader>, Vec<u8>)>> {
+    ) -> Result<Option<(Arc<BlockBasedReader>, Vec<u8>)>> {
         let at = self.all().iter().position(|file| file.number == number);
         let next = match direction {
             Direction::Forward => at.and_then(|at| at.checked_add(1)),
@@ -91,13 +93,15 @@ impl TableLevel for Files<'_> {
             Direction::Forward => &file.smallest,
             Direction::Backward => &file.largest,
         };
-        let reader = self.tables.reader(file, self.level)?;
-        Ok(Some((Arc::clone(&reader), user_key(edge).to_vec())))
+        Ok(match &**self.tables.reader(file, self.level)? {
+            TableReader::BlockBased(reader) => Some((Arc::clone(reader), user_key(edge).to_vec())),
+            TableReader::Cuckoo(_) | TableReader::Plain(_) => None,
+        })
     }
 }
 
 /// A cursor over one level below 0 of a version, which it borrows for `'v` or keeps alive.
-pub struct LevelCursor<'v, S: BlockSource> {
+pub struct LevelCursor<'v, S: CursorSource> {
     files: Files<'v>,
     source: S,
     options: TableCursorOptions,
@@ -109,7 +113,7 @@ pub struct LevelCursor<'v, S: BlockSource> {
     sought: Vec<u8>,
 }
 
-impl<'v, S: BlockSource + Clone> LevelCursor<'v, S> {
+impl<'v, S: CursorSource + Clone> LevelCursor<'v, S> {
     /// Creates an unpositioned cursor over `level` of `version`.
     #[must_use]
     pub fn new(
@@ -262,7 +266,7 @@ impl<'v, S: BlockSource + Clone> LevelCursor<'v, S> {
     }
 }
 
-impl<S: BlockSource + Clone> Cursor for LevelCursor<'_, S> {
+impl<S: CursorSource + Clone> Cursor for LevelCursor<'_, S> {
     type Suspend = S::Suspend;
 
     #[inline]

@@ -15,7 +15,8 @@ use crate::block::index::IndexCursor;
 use crate::block::{BlockCursor, HeldBlock};
 use crate::format::BlockHandle;
 use crate::read_context::TableCursorOptions;
-use crate::source::{BlockKind, BlockSource, Direction, TableFile};
+use crate::source::probe::ProbeSource;
+use crate::source::{BlockKind, BlockSource, BlockingSource, CachedBlock, Direction, TableFile};
 
 /// The position and direction of a scan in a table.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,54 @@ impl ScanPosition<'_> {
     pub fn file(&self) -> &Arc<TableFile> {
         &self.table.file
     }
+}
+
+/// A block source for cursors, which learns where a scan is.
+pub trait CursorSource: BlockSource {
+    /// Returns a data block that a scan enters.
+    ///
+    /// `place` gives access to the blocks that the scan enters next, for sources that read ahead.
+    ///
+    /// # Errors
+    /// See [`BlockSource::block`].
+    #[inline]
+    fn scanned_block(
+        &mut self,
+        place: &ScanPosition<'_>,
+        handle: BlockHandle,
+    ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>> {
+        self.block(place.file(), handle, BlockKind::Data)
+    }
+
+    /// Whether the source reads ahead into the neighbours of a table.
+    fn reads_levels(&self) -> bool {
+        false
+    }
+
+    /// Sets the level of the table, for a source that [reads levels](Self::reads_levels).
+    fn set_level(&mut self, level: Arc<dyn TableLevel>) {
+        drop(level);
+    }
+}
+
+impl CursorSource for BlockingSource {}
+
+impl CursorSource for ProbeSource {}
+
+/// The tables of a level, for readahead into the next table.
+pub trait TableLevel: Send + Sync {
+    /// The table after that of file `number` in the given direction, and its first user key.
+    ///
+    /// That is the key at which it begins in this direction. `None` at the end of the level, and if
+    /// the table is not block-based.
+    ///
+    /// # Errors
+    /// If the table cannot be opened.
+    fn neighbour(
+        &self,
+        number: u64,
+        way: Direction,
+    ) -> Result<Option<(Arc<BlockBasedReader>, Vec<u8>)>>;
 }
 
 /// A position in the index of a table, partitioned or not.
@@ -270,7 +319,7 @@ pub struct BlockBasedCursor<'t, S> {
     pending: Option<PendingStep>,
 }
 
-impl<'t, S: BlockSource> BlockBasedCursor<'t, S> {
+impl<'t, S: CursorSource> BlockBasedCursor<'t, S> {
     /// Creates an unpositioned cursor.
     pub(crate) fn new(
         table: ArcRef<'t, BlockBasedReader>,
@@ -438,7 +487,7 @@ impl<'t, S: BlockSource> BlockBasedCursor<'t, S> {
     }
 }
 
-impl<S: BlockSource> Cursor for BlockBasedCursor<'_, S> {
+impl<S: CursorSource> Cursor for BlockBasedCursor<'_, S> {
     type Suspend = S::Suspend;
 
     #[inline]

@@ -26,18 +26,11 @@ use koeldb_fs::RandomAccessFile;
 use super::reader::{BlockBasedReader, FilterPart, MetaBlock};
 use crate::block::index::{IndexDecoding, IndexFormat, IndexPreparation, IndexSearch};
 use crate::block::{Block, BlockCursor, KeyFormat};
-use crate::file_read::read_bytes;
-use crate::format::{BlockHandle, FOOTER_BYTES, Footer, IndexType, TableKind};
+use crate::format::{BlockHandle, Footer, IndexType, TableKind};
 use crate::metaindex::{self, Metaindex, named_entries};
 use crate::properties::{TableProperties, names};
 use crate::read_context::TableReadContext;
 use crate::source::{BlockKind, CachedBlock, TableFile};
-
-/// The bytes read from the end of a file whose metadata size is unknown.
-const TAIL_GUESS_BYTES: u64 = 32 << 10;
-
-/// The largest single read of a tail whose size was recorded.
-const TAIL_MAX_BYTES: u64 = 8 << 20;
 
 /// A table being opened, with a known footer.
 struct Opening<'c> {
@@ -46,32 +39,6 @@ struct Opening<'c> {
     /// The last bytes of the file, from `tail_offset` on.
     tail: Vec<u8>,
     tail_offset: u64,
-}
-
-/// Reads the last bytes of a file: at least the footer, unless the file is shorter.
-///
-/// # Errors
-/// `Corruption` if the file has an unexpected length; otherwise the errors of the system.
-pub(crate) fn read_tail(
-    file: &dyn RandomAccessFile,
-    context: &TableReadContext,
-) -> Result<Vec<u8>> {
-    let bytes = file.len();
-    let expected = context.expected_bytes;
-    if expected != 0 && expected != bytes {
-        return Err(Error::corruption(format!(
-            "the file has {bytes} bytes, but {expected} are recorded"
-        ))
-        .in_file(file.path(), None, "open"));
-    }
-    let guess = match context.tail_bytes {
-        0 => TAIL_GUESS_BYTES,
-        recorded => recorded
-            .saturating_add(FOOTER_BYTES as u64)
-            .min(TAIL_MAX_BYTES),
-    };
-    let len = guess.max(FOOTER_BYTES as u64).min(bytes);
-    read_bytes(file, bytes.saturating_sub(len), to_usize(len))
 }
 
 impl BlockBasedReader {

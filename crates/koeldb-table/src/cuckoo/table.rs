@@ -14,8 +14,7 @@ use crate::format::{Footer, TableKind};
 use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
 use crate::read_context::TableReadContext;
-use crate::reader::search_each;
-use crate::source::BlockSource;
+use crate::source::{BlockSource, search_each};
 
 /// An open cuckoo table. Shared by threads.
 #[derive(Debug)]

@@ -13,8 +13,7 @@ use crate::format::Footer;
 use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
 use crate::read_context::{TableCursorOptions, TableReadContext};
-use crate::reader::search_each;
-use crate::source::BlockSource;
+use crate::source::{BlockSource, search_each};
 
 /// An open plain table. Shared by threads.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ use koeldb_base::key::{InternalKey, MAX_SEQNO, ValueType, encode, footer_of};
 use koeldb_base::merge_operator::{Merger, StringAppend};
 use koeldb_base::{Blocking, Cursor, Fault, KeyOrder, Lookup, PinnedSlice, Result};
 use koeldb_fs::RandomAccessFile;
+use koeldb_table::block_based::cursor::CursorSource;
 use koeldb_table::block_based::format::BlockHandle;
 use koeldb_table::reader::{TableCursorOptions, TableReader};
 use koeldb_table::source::{BlockKind, BlockSource, BlockingSource, CachedBlock, TableFile};
@@ -99,6 +100,8 @@ impl BlockSource for SuspendingSource {
         Err(Fault::Suspend(Wanted))
     }
 }
+
+impl CursorSource for SuspendingSource {}
 
 /// Repeats a call until it does not suspend.
 fn insist<T, S>(mut call: impl FnMut() -> Result<T, Fault<S>>) -> Result<T> {

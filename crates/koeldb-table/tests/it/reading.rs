@@ -17,6 +17,7 @@ use koeldb_fs::{
     Operation, Purpose, TraceDetail, TraceFileSystem, WriteOptions,
 };
 use koeldb_table::TableReader;
+use koeldb_table::block_based::cursor::CursorSource;
 use koeldb_table::block_based::format::IndexType;
 use koeldb_table::block_based::readahead::ahead::ScanLimits;
 use koeldb_table::block_based::readahead::scan_source::{ReadaheadPolicy, ScanSource};
@@ -24,7 +25,7 @@ use koeldb_table::builder::{TableBuildContext, TableBuilder};
 use koeldb_table::filter::FilterPolicy;
 use koeldb_table::properties::names;
 use koeldb_table::reader::{BlockBasedReadOptions, Pinning, TableCursorOptions, TableReadContext};
-use koeldb_table::source::{BlockReadOptions, BlockSource, BlockingSource, CachedBlock};
+use koeldb_table::source::{BlockReadOptions, BlockingSource, CachedBlock};
 
 use crate::judge::{self, FileBytes, blocking};
 
@@ -214,7 +215,7 @@ fn counted(bytes: &[u8], context: &TableReadContext) -> (TraceFileSystem, Arc<Ta
 }
 
 /// The number of reads of a whole scan in both directions, and of its entries.
-fn scan_reads<S: BlockSource + Clone>(bytes: &[u8], source: &S) -> (u64, u64, usize) {
+fn scan_reads<S: CursorSource + Clone>(bytes: &[u8], source: &S) -> (u64, u64, usize) {
     let (fs, table) = counted(bytes, &TableReadContext::default());
     let reads = || fs.total_counts().reads;
     let before = reads();

@@ -20,11 +20,10 @@ use koeldb_base::{Buffer, Fault, KeyOrder, Result};
 
 use super::scan_reads::{PieceBytes, PieceRead};
 use crate::block::prefetch_block;
-use crate::block_based::cursor::{IndexPath, ScanPosition};
+use crate::block_based::cursor::{IndexPath, ScanPosition, TableLevel};
 use crate::block_based::reader::BlockBasedReader;
 use crate::format::BlockHandle;
-use crate::reader::TableReader;
-use crate::source::{BlockKind, BlockSource, CachedBlock, Direction, TableFile, TableLevel};
+use crate::source::{BlockKind, BlockSource, CachedBlock, Direction, TableFile};
 
 /// The largest gap of cached blocks that is read anyway to join the reads of missing ones.
 const GAP_MAX: u64 = 16 << 10;
@@ -211,16 +210,13 @@ impl Lookahead {
         let (table, edge) = level
             .neighbour(self.table.file.number, self.direction)
             .ok()??;
-        let TableReader::BlockBased(table) = &*table else {
-            return None;
-        };
         if limits.is_some_and(|limits| limits.end_at(&table.order, &edge, self.direction)) {
             return None;
         }
         let mut index = IndexPath::default();
-        let entered = index.enter(self.direction, table, source);
+        let entered = index.enter(self.direction, &table, source);
         self.unless_suspended(entered)?;
-        self.table = Arc::clone(table);
+        self.table = table;
         self.index = index;
         Some(())
     }

@@ -23,11 +23,10 @@ use koeldb_base::{Fault, Result};
 use super::ahead::{Lookahead, Piece, Planned, ScanLimits, Stored};
 use super::pace::Pace;
 use super::scan_reads::{PieceBytes, ScanReads, ScanSuspended};
-use crate::block_based::cursor::ScanPosition;
+use crate::block_based::cursor::{CursorSource, ScanPosition, TableLevel};
 use crate::format::BlockHandle;
 use crate::source::{
-    BlockKind, BlockReadOptions, BlockSource, CachedBlock, Direction, TableFile, TableLevel,
-    not_cached,
+    BlockKind, BlockReadOptions, BlockSource, CachedBlock, Direction, TableFile, not_cached,
 };
 
 /// The readahead settings of a scan.
@@ -693,7 +692,9 @@ impl BlockSource for ScanSource {
             None => self.load(file, handle, kind),
         }
     }
+}
 
+impl CursorSource for ScanSource {
     #[inline]
     fn scanned_block(
         &mut self,
