@@ -20,6 +20,9 @@
 //! Invariants of a parsed block: the restart points ascend, start at 0 and are inside the entries;
 //! every section is inside the block. Entries are checked when they are read
 //! (`table/block_based/block.cc`, RocksDB 11.9; `docs/formats/block-based-table.md`).
+//!
+//! [`index`]: the entries of index blocks. `builder`: builds a block. `cached`: blocks of all kinds,
+//! as the block cache keeps them.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,

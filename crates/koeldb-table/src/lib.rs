@@ -4,12 +4,19 @@
 //! implements the formats, filters and readers; `koeldb-lsm` decides which tables exist and which
 //! is newer.
 //!
-//! - [`reader`]: the open table, in any format. [`builder`]: a table under construction.
-//! - [`source`]: block sources, and the suspension of reads on missing blocks.
-//! - [`block_based`]: RocksDB's block-based format. [`filter`]: its filters. [`cuckoo`]: its cuckoo
-//!   tables. [`plain`]: its plain tables.
-//! - `examine`: validation of untrusted tables. `load_once`: lazy initialization.
-//! - [`properties`]: table properties. `span_checksums`: checksums for formats without any.
+//! From top to bottom; each module uses those below it:
+//!
+//! - [`reader`]: the open table, in any format. `examine`: validation of untrusted tables.
+//!   [`builder`]: a table under construction, in any format.
+//! - [`block_based`]: RocksDB's block-based format. [`cuckoo`]: its cuckoo tables. [`plain`]: its
+//!   plain tables. `fallback`: a block-based table in place of one of the other two.
+//! - [`source`]: open files, block sources, and the suspension of reads on missing blocks.
+//! - `read_context`, `build_context`: the settings of tables that are read or written.
+//! - `span_checksums`: checksums for formats without any. [`properties`]: table properties.
+//!   [`metaindex`]: the metadata blocks by name.
+//! - [`block`]: blocks of entries, their index entries and their builder. [`filter`]: filters.
+//! - [`mod@format`]: footer, handles, trailers. [`file_read`]: reads of byte ranges. `load_once`:
+//!   lazy initialization.
 //!
 //! Readers are shared by threads and take no lock; a builder, a cursor and a source have one owner.
 

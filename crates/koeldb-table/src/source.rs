@@ -6,6 +6,7 @@
 //! suspension type has no values, so its readers compile to code without suspension.
 //!
 //! [`probe::ProbeSource`] never waits: [`gather`] reads what it missed, as [`plan`] arranges.
+//! `fetch` loads a block of a [`TableFile`]: it verifies, decompresses, parses and caches it.
 
 mod fetch;
 pub mod gather;

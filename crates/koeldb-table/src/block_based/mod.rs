@@ -7,8 +7,10 @@
 //! - `open`: opens a reader from the end of a file. [`reader`], `batch`, [`cursor`]: point reads,
 //!   batched reads, scans.
 //! - [`readahead`]: reading ahead of scans.
-//! - [`builder`], `write_options`: building a table. [`index_builder`],
-//!   `uniformity`, `filter_builder`, `dictionary`, `block_writer`: its parts.
+//! - [`builder`], `write_options`: building a table. [`index_builder`], `uniformity`,
+//!   `filter_builder`, `dictionary`, `block_writer`: its parts.
+//!
+//! Its blocks are in [`crate::block`], the footer and the block handles in [`crate::format`].
 
 mod batch;
 pub(crate) mod block_writer;
