@@ -23,15 +23,13 @@ use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::{Error, Fault, Lookup, PinnedSlice, Result};
 use koeldb_fs::RandomAccessFile;
 
-use super::format::{Base, Encoding, Row, RowFormat, Rows, bad};
+use super::format::{Base, Encoding, Row, Rows, bad};
 use super::hash_slots::RowIndex;
 use super::index::Listed;
 use super::reader::{PlainTableReader, SearchPath};
 use crate::block::{BlockBytes, ValueRange};
 use crate::format::{BlockHandle, Footer};
 use crate::load_once::LoadOnce;
-use crate::metaindex::Metaindex;
-use crate::properties::TableProperties;
 use crate::read_context::TableReadContext;
 use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile};
 use crate::span_checksums::SpanChecksums;
@@ -131,16 +129,10 @@ impl PagedPlain {
         })
     }
 
-    /// The table's properties.
-    #[must_use]
-    pub fn properties(&self) -> &TableProperties {
-        self.frame.properties()
-    }
-
-    /// The metadata blocks by name.
-    #[must_use]
-    pub fn metaindex(&self) -> &Metaindex {
-        self.frame.metaindex()
+    /// The open table without its rows.
+    #[inline]
+    pub(super) fn frame(&self) -> &PlainTableReader {
+        &self.frame
     }
 
     /// The table in memory; loads it on first use.
@@ -152,20 +144,6 @@ impl PagedPlain {
             let file = Arc::clone(&self.file.file);
             PlainTableReader::open(file, &self.footer, &self.context).map(Arc::new)
         })
-    }
-
-    /// The layout of the rows.
-    #[must_use]
-    pub fn format(&self) -> RowFormat {
-        self.frame.format()
-    }
-
-    /// Implements `PlainTableReader::may_contain`.
-    ///
-    /// # Errors
-    /// `Corruption` if the index is damaged.
-    pub(crate) fn may_contain(&self, user_key: &[u8]) -> Result<bool> {
-        self.frame.may_contain(user_key)
     }
 
     /// The memory held while the table is open.

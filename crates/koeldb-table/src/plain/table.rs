@@ -87,12 +87,18 @@ impl PlainTable {
         }
     }
 
+    /// The table in memory, or the part of it that is held in memory: all but the rows.
+    #[inline]
+    fn frame(&self) -> &PlainTableReader {
+        match self {
+            PlainTable::Resident(reader) => reader,
+            PlainTable::Paged(paged) => paged.frame(),
+        }
+    }
+
     /// Whether the table may contain the key.
     pub(crate) fn may_contain(&self, user_key: &[u8]) -> Result<bool> {
-        match self {
-            PlainTable::Resident(reader) => reader.may_contain(user_key),
-            PlainTable::Paged(paged) => paged.may_contain(user_key),
-        }
+        self.frame().may_contain(user_key)
     }
 
     /// Creates a cursor; loads the table into memory if it is not there.
@@ -103,24 +109,15 @@ impl PlainTable {
     /// The layout of the rows.
     #[must_use]
     pub fn format(&self) -> RowFormat {
-        match self {
-            PlainTable::Resident(reader) => reader.format(),
-            PlainTable::Paged(paged) => paged.format(),
-        }
+        self.frame().format()
     }
 
     pub(crate) fn properties(&self) -> &TableProperties {
-        match self {
-            PlainTable::Resident(reader) => reader.properties(),
-            PlainTable::Paged(paged) => paged.properties(),
-        }
+        self.frame().properties()
     }
 
     pub(crate) fn metaindex(&self) -> &Metaindex {
-        match self {
-            PlainTable::Resident(reader) => reader.metaindex(),
-            PlainTable::Paged(paged) => paged.metaindex(),
-        }
+        self.frame().metaindex()
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
