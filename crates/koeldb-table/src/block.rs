@@ -21,15 +21,14 @@
 //! every section is inside the block. Entries are checked when they are read
 //! (`table/block_based/block.cc`, RocksDB 11.9; `docs/formats/block-based-table.md`).
 //!
-//! [`index`]: the entries of index blocks. `builder`: builds a block. `cached`: blocks of all kinds,
-//! as the block cache keeps them.
+//! [`index`]: the entries of index blocks. `cached`: blocks of all kinds, as the block cache keeps
+//! them.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects
 )]
 
-pub(crate) mod builder;
 mod bytes;
 mod cached;
 mod cursor;

@@ -14,7 +14,8 @@
 //! - `read_context`, `build_context`: the settings of tables that are read or written.
 //! - `span_checksums`: checksums for formats without any. [`properties`]: table properties.
 //!   [`metaindex`]: the metadata blocks by name.
-//! - [`block`]: blocks of entries, their index entries and their builder. [`filter`]: filters.
+//! - [`block`]: blocks of entries, and index entries. `block_builder`: builds blocks. [`filter`]:
+//!   filters.
 //! - [`mod@format`]: footer, handles, trailers. [`file_read`]: reads of byte ranges. `load_once`:
 //!   lazy initialization.
 //!
@@ -27,6 +28,7 @@ extern crate koeldb_counts as std;
 
 pub mod block;
 pub mod block_based;
+mod block_builder;
 mod build_context;
 pub mod builder;
 pub mod cuckoo;

@@ -68,6 +68,10 @@ impl CachedBlock {
 
     /// The memory of the block, charged to the cache.
     #[must_use]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "sizes of memory that is allocated"
+    )]
     pub fn charge(&self) -> u64 {
         const OVERHEAD: usize = size_of::<CachedBlock>() + 2 * size_of::<usize>();
         let prepared = match self {

@@ -9,8 +9,8 @@ use koeldb_base::{Error, KeyOrder};
 use proptest::prelude::*;
 
 use super::*;
-use crate::block::builder::BlockBuilder;
 use crate::block::index::{IndexCursor, IndexFormat, IndexPreparation, IndexScan, IndexSearch};
+use crate::block_builder::BlockBuilder;
 use crate::format::BlockHandle;
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;

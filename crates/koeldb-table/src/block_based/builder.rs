@@ -26,7 +26,7 @@ use super::filter_builder::TableFilterBuilder;
 use super::index_builder::IndexBuilder;
 pub use super::write_options::BlockBasedWriteOptions;
 use super::write_options::BlockLimit;
-use crate::block::builder::BlockBuilder;
+use crate::block_builder::BlockBuilder;
 use crate::build_context::{FinishedTable, TableBuildContext};
 use crate::memory_filter::MemoryFilterBuilder;
 use crate::format::{

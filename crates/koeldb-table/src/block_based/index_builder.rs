@@ -15,7 +15,7 @@ use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::{KeyOrder, Result};
 
 use super::uniformity::Uniformity;
-use crate::block::builder::BlockBuilder;
+use crate::block_builder::BlockBuilder;
 pub use crate::build_context::IndexShortening;
 use crate::format::{BLOCK_TRAILER_BYTES, BlockHandle, IndexType};
 

@@ -4,7 +4,7 @@
 
 use koeldb_base::key::{FOOTER_BYTES, user_key};
 
-use crate::block::builder::common_prefix_len;
+use crate::block_builder::common_prefix_len;
 
 /// A check whether the restart keys of an index block are uniformly distributed.
 #[derive(Debug)]

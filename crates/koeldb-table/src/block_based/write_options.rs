@@ -6,7 +6,7 @@ use koeldb_base::{Error, Result};
 
 use super::filter_builder::TableFilterBuilder;
 use super::index_builder::{IndexBuilder, IndexOptions};
-use crate::block::builder::BlockBuilder;
+use crate::block_builder::BlockBuilder;
 pub use crate::build_context::BlockBasedWriteOptions;
 use crate::build_context::{TableBuildContext, TableReason};
 use crate::format::{BLOCK_TRAILER_BYTES, FORMAT_VERSION_MAX, FORMAT_VERSION_MIN, IndexType};

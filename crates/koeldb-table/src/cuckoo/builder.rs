@@ -17,7 +17,7 @@ use super::hash::{HashFamily, SlotHash};
 use super::placement::{EMPTY, Placed, place};
 use super::records::{FILLER, FallbackReason, Possible, Records, SlotEntries};
 use super::versions::VersionedRecords;
-use crate::block::builder::BlockBuilder;
+use crate::block_builder::BlockBuilder;
 pub use crate::build_context::CuckooWriteOptions;
 use crate::build_context::{FinishedTable, TableBuildContext};
 use crate::fallback::{BufferedEntries, BuildState, failed};

@@ -18,7 +18,7 @@ use super::format::{
     RowEncoder, RowFormat, Rows, legacy_footer,
 };
 use super::index::IndexBuilder;
-use crate::block::builder::BlockBuilder;
+use crate::block_builder::BlockBuilder;
 pub use crate::build_context::PlainWriteOptions;
 use crate::build_context::{FinishedTable, TableBuildContext};
 use crate::fallback::{BufferedEntries, BuildState, failed};

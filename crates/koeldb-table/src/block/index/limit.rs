@@ -19,10 +19,10 @@ use koeldb_fs::{Clock, SystemClock};
 
 use super::*;
 use crate::block::BlockBytes;
-use crate::block::builder::BlockBuilder;
 use crate::block::interpolation;
 use crate::block::interpolation::tests::{Random, number_key, rounded, separators};
 use crate::block::prefetch_item;
+use crate::block_builder::BlockBuilder;
 
 const SEARCHES: usize = 20_000;
 const ROUNDS: usize = 7;

@@ -10,9 +10,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::block::BlockBytes;
-use crate::block::builder::BlockBuilder;
 use crate::block::index::{IndexCursor, IndexPreparation, IndexSearch};
 use crate::block::interpolation::tests::{any_keys, number_key, versions_of};
+use crate::block_builder::BlockBuilder;
 
 pub(crate) fn format(
     order: KeyOrder,
