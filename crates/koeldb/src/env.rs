@@ -1,5 +1,10 @@
 //! State shared by databases: a file system, a clock, and a pool of background threads.
 
+pub(crate) mod compaction_service;
+pub(crate) mod sst_file_manager;
+pub(crate) mod thread_status;
+pub(crate) mod write_buffers;
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,7 +17,7 @@ use std::time::Duration;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_fs::{Clock, FileSystem, MemoryFileSystem, Origin, PosixFileSystem, SystemClock};
 
-use crate::thread_status::ThreadList;
+use crate::env::thread_status::ThreadList;
 
 /// The queue of a job: flushes never wait for compactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

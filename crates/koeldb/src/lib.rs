@@ -32,82 +32,22 @@
 #[cfg(koeldb_counts)]
 extern crate koeldb_counts as std;
 
-mod alarm;
+mod api;
 mod background;
-mod backup;
 mod batch;
 #[cfg(doctest)]
 mod book;
-mod capture;
-mod checkpoint;
-mod clip;
-mod column_family;
-mod column_family_data;
-mod column_family_set;
-mod compaction_service;
-mod context;
-mod counters;
-mod db;
-mod default_family;
-mod deleted_ranges;
-mod deletions;
-mod destroy;
+mod commit;
+mod copies;
+mod engine;
 mod env;
-mod export;
-mod file_options;
-mod health;
-mod hex;
-mod indexed_batch;
-mod info_log;
-mod ingest;
-mod inner;
-mod job_slots;
-mod key_bounds;
-mod key_locks;
-pub mod listener;
-mod listeners;
-mod live_files;
-mod maintenance;
-mod memtables;
 mod open;
 mod options;
-mod periodic_reports;
-mod prepared;
-mod prepopulate;
-mod prometheus;
-mod property;
 mod read;
-mod read_modify_write;
-mod reads;
-mod remote;
-mod remote_worker;
-mod repair;
 mod report;
-mod rest;
-mod resume;
-mod secondary;
-mod snapshot;
-mod spans;
-mod sst_file_manager;
-mod sst_file_reader;
-mod sst_file_sorter;
-mod sst_file_writer;
-mod staging;
-mod stats_history;
-mod super_version;
-mod table_files;
-mod thread_status;
-mod transaction;
-mod transfer;
+mod state;
 mod tree;
-mod ttl;
-mod updates;
-mod visibility;
-mod wal_set;
-mod work_queue;
-mod write;
-mod write_buffers;
-mod write_stall;
+mod wal;
 
 pub use koeldb_base::comparator::{
     BytewiseComparator, Comparator, PrefixBounds, ReverseBytewiseComparator, Uint64Comparator,
@@ -128,54 +68,59 @@ pub use koeldb_lsm::job::{
     CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision,
 };
 
-pub use backup::{
+pub use api::column_family::{ColumnFamily, ColumnFamilyDescriptor};
+pub use api::db::{Db, MemoryReport};
+pub use api::indexed_batch::{BatchCursor, BatchValue, WriteBatchWithIndex};
+pub use api::transaction::{PreparedTransaction, Transaction};
+pub use batch::{BatchEntry, WriteBatch};
+pub use commit::key_locks::{DeadlockInfo, DeadlockPath, LockInfo, LockMode};
+pub use copies::backup::{
     BackupEngine, BackupEngineOptions, BackupFileInfo, BackupId, BackupInfo, BackupStopHandle,
     CreateBackupOptions, RestoreMode, RestoreOptions, RestoreReport, ShareFilesNaming,
 };
-pub use batch::{BatchEntry, WriteBatch};
-pub use capture::FlushPolicy;
-pub use checkpoint::{CheckpointOptions, CheckpointReport};
-pub use column_family::{ColumnFamily, ColumnFamilyDescriptor};
-pub use compaction_service::{
+pub use copies::capture::FlushPolicy;
+pub use copies::checkpoint::{CheckpointOptions, CheckpointReport};
+pub use copies::deletions::DeletionGuard;
+pub use copies::export::{ExportedColumnFamily, ExportedFile, ImportColumnFamilyOptions};
+pub use copies::ingest::{IngestExternalFileArg, IngestExternalFileOptions, PreparedIngest};
+pub use copies::live_files::{LiveFile, LiveStorage, LogFile, StorageFile, StorageFileKind};
+pub use copies::sst_file_reader::{
+    SstEntries, SstEntry, SstEntryKind, SstFileReader, SstRangeTombstone,
+};
+pub use copies::sst_file_sorter::{SstFileSorter, SstFileSorterOptions};
+pub use copies::sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
+pub use copies::updates::{TailOptions, UpdateBatch, UpdateIterator};
+pub use engine::secondary::{CatchUpReport, KeepTables, SecondaryOptions};
+pub use env::Env;
+pub use env::compaction_service::{
     CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
     CompactionServiceScheduleResponse, CompactionServiceWaitResponse,
 };
-pub use db::{Db, MemoryReport};
-pub use deletions::DeletionGuard;
-pub use env::Env;
-pub use export::{ExportedColumnFamily, ExportedFile, ImportColumnFamilyOptions};
-pub use indexed_batch::{BatchCursor, BatchValue, WriteBatchWithIndex};
-pub use ingest::{IngestExternalFileArg, IngestExternalFileOptions, PreparedIngest};
-pub use key_bounds::{IterateBounds, KeyBounds, PrefixRange};
-pub use key_locks::{DeadlockInfo, DeadlockPath, LockInfo, LockMode};
-pub use listener::{
-    CompactionJobInfo, Event, EventListener, ExternalFileIngestionInfo, FlushJobInfo, FlushReason,
-    MemtableInfo, SubcompactionJobInfo, TableCreationReason, TableFallbackInfo,
-    TableFileCreationInfo,
-};
-pub use live_files::{LiveFile, LiveStorage, LogFile, StorageFile, StorageFileKind};
+pub use env::thread_status::{ThreadOperation, ThreadStatus};
 pub use open::DbBuilder;
+pub use open::remote_worker::compaction_failure_result;
+pub use open::repair::RepairReport;
 pub use options::*;
+pub use read::snapshot::Snapshot;
 pub use read::{
     Answers, DbCursor, DbIterator, DbStream, Direction, IteratorMode, MultiGetStream, PinnedSlices,
     ReadOptions,
 };
-pub use remote_worker::compaction_failure_result;
-pub use repair::RepairReport;
-pub use report::{LogReport, RecoveryReport, ScrubReport, SettingWithoutEffect, SstFileProperties};
-pub use secondary::{CatchUpReport, KeepTables, SecondaryOptions};
-pub use snapshot::Snapshot;
-pub use sst_file_reader::{SstEntries, SstEntry, SstEntryKind, SstFileReader, SstRangeTombstone};
-pub use sst_file_sorter::{SstFileSorter, SstFileSorterOptions};
-pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
-pub use stats_history::StatsHistoryEntry;
-pub use thread_status::{ThreadOperation, ThreadStatus};
-pub use transaction::{PreparedTransaction, Transaction};
-pub use updates::{TailOptions, UpdateBatch, UpdateIterator};
+pub use report::listener;
+pub use report::listener::{
+    CompactionJobInfo, Event, EventListener, ExternalFileIngestionInfo, FlushJobInfo, FlushReason,
+    MemtableInfo, SubcompactionJobInfo, TableCreationReason, TableFallbackInfo,
+    TableFileCreationInfo,
+};
+pub use report::stats_history::StatsHistoryEntry;
+pub use report::{
+    LogReport, RecoveryReport, ScrubReport, SettingWithoutEffect, SstFileProperties, StallCause,
+    StallCondition,
+};
+pub use state::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 
-pub use sst_file_manager::{SstFileManager, SstFileManagerBuilder};
-pub use write_buffers::WriteBufferManager;
-pub use write_stall::{StallCause, StallCondition};
+pub use env::sst_file_manager::{SstFileManager, SstFileManagerBuilder};
+pub use env::write_buffers::WriteBufferManager;
 
 /// File systems and clocks.
 pub mod fs {

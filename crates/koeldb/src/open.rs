@@ -12,11 +12,15 @@
 
 mod builder;
 mod commit;
+pub(crate) mod destroy;
 mod directory;
 mod families;
 mod parts;
+pub(crate) mod remote_worker;
+pub(crate) mod repair;
 mod replay;
 mod secondary;
+pub(crate) mod staging;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -28,26 +32,25 @@ use koeldb_base::{Error, Result, SeqNo, file_name};
 use koeldb_fs::{FileLock, FileSystem};
 use koeldb_lsm::version::{ManifestReport, ManifestTail, VersionSet, VersionSetOptions};
 
-use crate::column_family_data::ColumnFamilyData;
-use crate::db::Db;
+use crate::api::db::Db;
+use crate::commit::commit::{ColumnFamilyMemtable, CommitState};
+use crate::commit::group_wait::GroupWait;
+use crate::commit::recent_writes::RecentWrites;
+use crate::engine::inner::{DbInner, Parts};
 use crate::env::Env;
-use crate::info_log::{InfoLog, LogFileLimits};
-use crate::inner::{DbInner, Parts};
-use crate::listener::Event;
 use crate::options::sanitize::{self, OpenContext};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
-use crate::spans;
-use crate::table_files::TableFiles;
-use crate::ttl::{self, TtlOptions};
-use crate::wal_set::Wal;
-use crate::write::commit::{ColumnFamilyMemtable, CommitState};
-use crate::write::group_wait::GroupWait;
-use crate::write::recent_writes::RecentWrites;
+use crate::report::listener::Event;
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::info_log::{InfoLog, LogFileLimits};
+use crate::state::spans;
+use crate::state::table_files::TableFiles;
+use crate::state::ttl::{self, TtlOptions};
+use crate::wal::Wal;
 
 use crate::tree::{NewFamily, add_families};
 use families::{ColumnFamilyToOpen, family_list, refuse_embedded_blobs};
 use replay::Recovered;
-pub(crate) use replay::{insert_operations, refused_though_intact};
 use secondary::SecondaryToOpen;
 
 pub use builder::DbBuilder;
@@ -146,46 +149,36 @@ impl Opening {
         let recovered = match &tail {
             // The first catch-up opens the tables and reads the logs.
             Some(_) => Recovered::before_logs(&versions),
-            None => {
-                let recovered = self.recover_data(&versions, &families, &table_files);
-                let outcome = recovered.as_ref().map(|_| ());
-                summary::log_recovery_end(&info_log, outcome);
-                recovered?
-            }
+            None => self.recover_data_and_log(&versions, &families, &table_files)?,
         };
         let mut report = recovered.report_with(&manifest_report);
-        let wal = match self.read_only {
-            true => None,
-            false => {
-                let wal =
-                    self.commit_recovery(&mut versions, &families, &recovered, &table_files)?;
-                let missing = self.with_ttl(to_create);
-                for family in add_families(&mut versions, &table_files, wal.number, missing)? {
-                    families.insert(family.id, family);
-                }
-                report.orphans_removed = self.remove_orphans(&mut versions, &report);
-                Some(wal)
-            }
-        };
+        let mut wal = None;
+        if !self.read_only {
+            let begun = self.commit_recovery(&mut versions, &families, &recovered, &table_files)?;
+            let missing = self.with_ttl(to_create);
+            let created = add_families(&mut versions, &table_files, begun.number, missing)?;
+            families.extend(created.into_iter().map(|family| (family.id, family)));
+            report.orphans_removed = self.remove_orphans(&mut versions, &report);
+            wal = Some(begun);
+        }
         let first_log = wal.as_ref().map(|wal| wal.number);
         let last_seqno = match &tail {
             Some(_) => 0,
             None => recovered.last_seqno.max(versions.last_seqno()),
         };
         let default = families.get(&0).cloned();
+        let default = default
+            .ok_or_else(|| Error::corruption("the MANIFEST has no default column family"))?;
+        let tailing = secondary.zip(tail);
         let inner = Arc::new(DbInner::new(Parts {
             context: self.context(table_files, report, last_seqno),
             async_reads: self.async_reads(),
-            default: default
-                .ok_or_else(|| Error::corruption("the MANIFEST has no default column family"))?,
+            default,
             commit: commit_state(wal, last_seqno, &families),
             families,
             versions,
             file_lock,
-            secondary: match (secondary, tail) {
-                (Some(secondary), Some(tail)) => Some(self.secondary(secondary, links, tail)),
-                _ => None,
-            },
+            secondary: tailing.map(|(secondary, tail)| self.secondary(secondary, links, tail)),
         }));
         if let Some(number) = first_log {
             inner.commit.wals.begin_with(number);
@@ -195,6 +188,19 @@ impl Opening {
             secondary.catch_up(&inner.commit, &inner.prepared)?;
         }
         self.finish(&inner)
+    }
+
+    /// Recovers the data of the logs, and logs how that ended.
+    fn recover_data_and_log(
+        &self,
+        versions: &VersionSet,
+        families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
+        table_files: &TableFiles,
+    ) -> Result<Recovered> {
+        let recovered = self.recover_data(versions, families, table_files);
+        let outcome = recovered.as_ref().map(|_| ());
+        summary::log_recovery_end(&table_files.info_log, outcome);
+        recovered
     }
 
     /// Locks the directory that this process writes to, which must exist or be created.

@@ -18,13 +18,13 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::{VersionEdit, VersionSet};
 
-use crate::column_family_data::{ColumnFamilyData, ColumnFamilyState};
-use crate::column_family_set::ColumnFamilySet;
-use crate::context::Context;
-use crate::health::Health;
-use crate::job_slots::JobSlots;
-use crate::visibility::Visibility;
-use crate::wal_set::WalSet;
+use crate::state::column_family_data::{ColumnFamilyData, ColumnFamilyState};
+use crate::state::column_family_set::ColumnFamilySet;
+use crate::state::context::Context;
+use crate::state::health::Health;
+use crate::state::job_slots::JobSlots;
+use crate::state::visibility::Visibility;
+use crate::wal::WalSet;
 
 pub(crate) use families::{
     NewFamily, TableToOpen, add_families, descriptor, new_family, open_tables,

@@ -14,14 +14,14 @@ use koeldb_lsm::version::VersionEdit;
 
 use super::remote::WorkerJob;
 use super::{Background, is_given_up};
-use crate::column_family_data::ColumnFamilyData;
-use crate::counters::JobTotals;
-use crate::health::catch_panics;
-use crate::info_log::CompactionOutcome;
-use crate::listener::{CompactionJobInfo, Event};
-use crate::spans;
-use crate::thread_status::ThreadOperation;
-use crate::work_queue::WorkKind;
+use crate::env::thread_status::ThreadOperation;
+use crate::report::listener::{CompactionJobInfo, Event};
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::counters::JobTotals;
+use crate::state::health::catch_panics;
+use crate::state::info_log::CompactionOutcome;
+use crate::state::spans;
+use crate::state::work_queue::WorkKind;
 
 /// The settings of one compaction beyond its plan.
 #[derive(Clone, Copy, Default)]
@@ -117,7 +117,7 @@ impl Background {
         CompactionJobInfo {
             column_family: family.name.to_string(),
             column_family_id: family.id,
-            job_id: self.context.new_job(),
+            job_id: self.context.info_log.new_job(),
             reason: plan.reason,
             error: None,
             base_input_level: plan.inputs.first().map_or(0, |input| input.level),

@@ -14,13 +14,13 @@ use koeldb_table::TableProperties;
 use koeldb_table::builder::TableReason;
 
 use super::Background;
-use crate::column_family_data::ColumnFamilyData;
-use crate::health::catch_panics;
-use crate::info_log::JobId;
-use crate::listener::{Event, FlushJobInfo, FlushReason};
-use crate::spans;
-use crate::thread_status::ThreadOperation;
-use crate::write_stall::StallCondition;
+use crate::env::thread_status::ThreadOperation;
+use crate::report::StallCondition;
+use crate::report::listener::{Event, FlushJobInfo, FlushReason};
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::health::catch_panics;
+use crate::state::info_log::JobId;
+use crate::state::spans;
 
 /// A column family, and the memtables that a flush has taken, oldest first.
 type TakenMemtables = (Arc<ColumnFamilyData>, Vec<Arc<Memtable>>);
@@ -104,7 +104,7 @@ impl Background {
     ) -> Result<()> {
         let _tracked = self.context.track(ThreadOperation::Flush, &family.name);
         let begun = self.context.clock.now();
-        let job = self.context.new_job();
+        let job = self.context.info_log.new_job();
         let _span = spans::flush(&family.name, job);
         let reason = family.read(|state| state.flush_reason);
         self.context
@@ -112,7 +112,7 @@ impl Background {
             .flush_started(job, family, taken, reason);
         self.count_flush(reason, taken);
         let mut info = self.flush_info(job, family, reason);
-        self.context.report_sealed();
+        self.context.listeners.report_sealed();
         self.context.notify(&Event::FlushBegin(&info));
         let epoch = family.epochs.next();
         let flush = self.context.table_files.flush(
@@ -323,10 +323,10 @@ impl Background {
         taken: &[TakenMemtables],
         flushed: &mut Vec<FlushedFamily>,
     ) -> Result<()> {
-        let job = self.context.new_job();
+        let job = self.context.info_log.new_job();
         let reason = FlushReason::ErrorRecovery;
         let snapshots = self.visibility.snapshots.all();
-        self.context.report_sealed();
+        self.context.listeners.report_sealed();
         for (family, memtables) in taken {
             self.context
                 .info_log

@@ -16,14 +16,14 @@ use koeldb_lsm::{FileMeta, Version};
 
 use super::compaction::CompactionRequest;
 use super::{Background, is_given_up};
-use crate::column_family_data::ColumnFamilyData;
-use crate::key_bounds::KeyBounds;
 use crate::options::pick_settings;
 use crate::options::{
     BottommostLevelCompaction, CancelToken, ColumnFamilyOptions, CompactRangeOptions,
     CompactionOptions, CompactionStyle,
 };
-use crate::work_queue::WorkKind;
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::key_bounds::KeyBounds;
+use crate::state::work_queue::WorkKind;
 
 /// A manual compaction that is running.
 struct Manual<'a> {

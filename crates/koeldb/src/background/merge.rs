@@ -22,13 +22,13 @@ use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
 use super::Background;
 use super::compaction::CompactionRequest;
-use crate::column_family_data::ColumnFamilyData;
-use crate::counters::JobTotals;
-use crate::info_log::CompactionOutcome;
-use crate::listener::{CompactionJobInfo, Event, SubcompactionJobInfo};
 use crate::options::{ColumnFamilyOptions, Compression, pick_settings};
-use crate::prepopulate::prepopulate;
-use crate::table_files::{OutputChecks, TableDestination, TableReporter};
+use crate::report::listener::{CompactionJobInfo, Event, SubcompactionJobInfo};
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::counters::JobTotals;
+use crate::state::info_log::CompactionOutcome;
+use crate::state::prepopulate::prepopulate;
+use crate::state::table_files::{OutputChecks, TableDestination, TableReporter};
 
 impl Background {
     /// Merges the inputs of a plan into new tables, checks and counts them.

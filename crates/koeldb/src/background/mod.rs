@@ -12,10 +12,12 @@ mod manual;
 mod merge;
 mod offers;
 mod pause;
-mod remote;
+pub(crate) mod remote;
+pub(crate) mod rest;
 mod scrub;
 mod space;
 mod subcompactions;
+pub(crate) mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -32,17 +34,17 @@ use manual::ManualState;
 use offers::Offers;
 pub(crate) use remote::WorkerJob;
 
-use crate::column_family_data::ColumnFamilyData;
-use crate::column_family_set::ColumnFamilySet;
-use crate::context::Context;
 use crate::env::JobPriority;
-use crate::health::{Health, is_transient};
-use crate::job_slots::{JobSlots, RunningJobs, SlotKind};
-use crate::listener::{Event, TableFallbackInfo};
+use crate::report::listener::{Event, TableFallbackInfo};
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::column_family_set::ColumnFamilySet;
+use crate::state::context::Context;
+use crate::state::health::{Health, is_transient};
+use crate::state::job_slots::{JobSlots, RunningJobs, SlotKind};
+use crate::state::visibility::Visibility;
+use crate::state::work_queue::WorkKind;
 use crate::tree::{Tree, TreeParts};
-use crate::visibility::Visibility;
-use crate::wal_set::WalSet;
-use crate::work_queue::WorkKind;
+use crate::wal::WalSet;
 
 /// The largest pause between retries, as a multiple of the first one.
 pub(crate) const BACKOFF_MAX: u32 = 4;

@@ -1,4 +1,14 @@
-//! Remote compactions: those that a service runs elsewhere, and those that a worker runs.
+//! Remote compactions, in RocksDB's protocol: those that a service runs elsewhere, and those that a
+//! worker runs.
+//!
+//! A primary with a [`CompactionService`](crate::CompactionService) describes a compaction
+//! ([`format`]) and gives it to the service. A worker (`remote_worker`) opens the same files without
+//! lock or log, writes new tables into a directory of its own, and describes them. The primary
+//! checks every one of them ([`accept`]), takes them into its directory and installs the edit;
+//! otherwise it compacts locally. The transport of messages and files belongs to the service.
+
+pub(crate) mod accept;
+pub(crate) mod format;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,18 +24,18 @@ use koeldb_table::builder::TableReason;
 use super::Background;
 use super::compaction::CompactionRequest;
 use super::offers::Offer;
-use crate::column_family_data::ColumnFamilyData;
-use crate::compaction_service::{
+use crate::background::remote::accept::{AcceptedJob, RemoteJob};
+use crate::background::remote::format::{JobInput, table_name};
+use crate::background::transfer::{Pace, Transfer, TransferFile};
+use crate::env::compaction_service::{
     CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
     CompactionServiceScheduleResponse, CompactionServiceWaitResponse,
 };
-use crate::counters::JobTotals;
-use crate::info_log::CompactionOutcome;
-use crate::listener::CompactionJobInfo;
-use crate::remote::accept::{AcceptedJob, RemoteJob};
-use crate::remote::format::{JobInput, table_name};
-use crate::table_files::TableReporter;
-use crate::transfer::{Pace, Transfer, TransferFile};
+use crate::report::listener::CompactionJobInfo;
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::counters::JobTotals;
+use crate::state::info_log::CompactionOutcome;
+use crate::state::table_files::TableReporter;
 
 /// Returns the `Aborted` error of a cancelled remote compaction.
 fn aborted() -> Error {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use koeldb_base::{ErrorKind, Result};
 
 use super::Background;
-use crate::listener::Event;
 use crate::report::ScrubReport;
+use crate::report::listener::Event;
 
 impl Background {
     /// Reads every table once.

@@ -9,9 +9,9 @@ use koeldb_base::{Error, ErrorKind, Result, file_name};
 use koeldb_lsm::pick::CompactionPlan;
 
 use super::Background;
-use crate::column_family_data::ColumnFamilyData;
-use crate::sst_file_manager::{Reservation, TrackedDatabase, space_limit_reached};
-use crate::work_queue::WorkKind;
+use crate::env::sst_file_manager::{Reservation, TrackedDatabase, space_limit_reached};
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::work_queue::WorkKind;
 
 impl Background {
     /// Reserves the space that a compaction may need.

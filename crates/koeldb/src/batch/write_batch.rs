@@ -176,7 +176,7 @@ impl WriteBatch {
     }
 
     /// Records that an operation names a column family of the database with this id.
-    pub(crate) fn note_database(&mut self, database: u64) {
+    pub(crate) fn bind_database(&mut self, database: u64) {
         match self.database {
             None => self.database = Some(database),
             Some(first) => self.has_foreign_family |= first != database,

@@ -11,11 +11,11 @@ use koeldb_lsm::current::read_current;
 
 use super::Opening;
 use super::secondary::SecondaryToOpen;
-use crate::column_family::{ColumnFamily, ColumnFamilyDescriptor};
-use crate::db::Db;
+use crate::api::column_family::{ColumnFamily, ColumnFamilyDescriptor};
+use crate::api::db::Db;
+use crate::engine::secondary::{KeepTables, SecondaryOptions};
 use crate::options::{ColumnFamilyOptions, Options};
-use crate::secondary::{KeepTables, SecondaryOptions};
-use crate::ttl::TtlOptions;
+use crate::state::ttl::TtlOptions;
 
 /// A builder that opens a database with more choices than [`Db::open`] has.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@ use koeldb_lsm::version::{VersionEdit, VersionSet};
 
 use super::Opening;
 use super::replay::Recovered;
-use crate::column_family_data::ColumnFamilyData;
-use crate::table_files::TableFiles;
-use crate::wal_set::{Wal, new_wal_file, wal_writer};
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::table_files::TableFiles;
+use crate::wal::{Wal, new_wal_file, wal_writer};
 
 impl Opening {
     /// Records the recovered state, with a new log, in a new MANIFEST.

@@ -13,10 +13,10 @@ use koeldb_lsm::manifest;
 use koeldb_lsm::version::VersionSet;
 
 use super::{Opening, random};
+use crate::env::sst_file_manager::ObsoleteFile;
 use crate::options::wal_dir;
 use crate::report::RecoveryReport;
-use crate::sst_file_manager::ObsoleteFile;
-use crate::wal_set::archive::{self, ArchiveLimits};
+use crate::wal::archive::{self, ArchiveLimits};
 
 impl Opening {
     /// Creates and locks the directory.

@@ -9,11 +9,11 @@ use koeldb_base::{Error, Result};
 use koeldb_lsm::version::{ColumnFamilySpec, VersionSet, blob_files_not_supported};
 
 use super::{DbBuilder, Opening};
-use crate::column_family::ColumnFamilyDescriptor;
-use crate::column_family_data::ColumnFamilyData;
+use crate::api::column_family::ColumnFamilyDescriptor;
 use crate::options::limits;
 use crate::options::{ColumnFamilyOptions, Options};
-use crate::table_files::TableFiles;
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::table_files::TableFiles;
 use crate::tree::{descriptor, new_family, open_tables};
 
 pub(crate) const DEFAULT_FAMILY: &str = "default";

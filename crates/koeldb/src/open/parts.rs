@@ -1,6 +1,6 @@
 //! The components of a database that an open creates from its options.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLock};
 
 use koeldb_base::{SeqNo, file_name};
@@ -11,16 +11,16 @@ use koeldb_lsm::OpenTables;
 use koeldb_lsm::version::FileNumbers;
 
 use super::{HOST_NAME, Opening};
-use crate::context::Context;
-use crate::info_log::InfoLog;
-use crate::inner::NEXT_DATABASE;
-use crate::listeners::Listeners;
-use crate::memtables::{MemtableMaker, write_buffer_bytes};
+use crate::engine::inner::NEXT_DATABASE;
+use crate::engine::secondary::Links;
+use crate::env::write_buffers::WriteBufferManager;
 use crate::report::RecoveryReport;
-use crate::secondary::Links;
-use crate::stats_history::PeriodicReports;
-use crate::table_files::TableFiles;
-use crate::write_buffers::WriteBufferManager;
+use crate::report::stats_history::PeriodicReports;
+use crate::state::context::Context;
+use crate::state::info_log::InfoLog;
+use crate::state::listeners::Listeners;
+use crate::state::memtables::{MemtableMaker, write_buffer_bytes};
+use crate::state::table_files::TableFiles;
 
 impl Opening {
     /// Creates the maker of table files, which also has the parts that tables are reported to.
@@ -80,7 +80,6 @@ impl Opening {
             seqno_at_open,
             recovery_report,
             origin: Origin::here(),
-            jobs: AtomicU64::new(0),
             periodic: PeriodicReports::beginning_at(self.env.clock.now()),
             fs: Arc::clone(&self.fs),
             clock: Arc::clone(&self.env.clock),
@@ -93,7 +92,6 @@ impl Opening {
             mutable: Arc::clone(&table_files.db_options),
             db_options: self.db.clone(),
             listeners: Arc::clone(&table_files.listeners),
-            sealed: std::sync::Mutex::default(),
             plugins: self.options.plugins.clone(),
             info_log: Arc::clone(&table_files.info_log),
             table_files,

@@ -4,30 +4,34 @@
 //! data is listed in the [`RecoveryReport`]. Memory is bounded: a memtable that fills up during
 //! replay is immediately written to a table.
 
+mod flush;
+mod verdict;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_base::{Error, Result, SeqNo};
 use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{ProblemKind, RecordReader, RecoveryMode, survey};
 use koeldb_lsm::FileMeta;
-use koeldb_lsm::job::LiveSnapshots;
 use koeldb_lsm::version::{ManifestReport, VersionSet};
-use koeldb_memtable::Memtable;
-use koeldb_table::builder::TableReason;
 
-use crate::batch::{self, BatchIter, Link, LinkKind, Record};
-use crate::column_family_data::ColumnFamilyData;
-use crate::info_log::RECOVERY_JOB;
+use crate::batch::{self, Link, LinkKind};
+use crate::commit::logged::{insert_operations, refused_though_intact};
+use crate::commit::sections::{RecordNumbers, Sections};
+use crate::commit::two_phase::{self, Numbering, Pieces, Section, refused_undecided};
 use crate::options::DbOptions;
 use crate::options::limits;
 use crate::report::{LogReport, RecoveryReport};
-use crate::table_files::TableFiles;
-use crate::write::sections::{RecordNumbers, Sections};
-use crate::write::two_phase::{self, Numbering, Pieces, Section, refused_undecided};
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::info_log::RECOVERY_JOB;
+use crate::state::table_files::TableFiles;
+
+use flush::memory_max;
+use verdict::{Irregularity, Stop, Verdict};
 
 /// The recovered state, before it is recorded.
 #[derive(Default)]
@@ -58,70 +62,6 @@ impl Recovered {
             dropped_tail.map(|tail| format!("{} at offset {}", tail.kind, tail.offset));
         report.manifest_edits_dropped = manifest.dropped_group_edits;
         report
-    }
-}
-
-/// An irregularity in the logs that replay found.
-///
-/// A record with a matching checksum is not among them: if its content cannot be replayed, the open
-/// fails.
-#[derive(Clone, Copy, Debug)]
-enum Irregularity {
-    /// A damaged record.
-    Damage,
-    /// A missing or short log without damage, found by the link of the next log.
-    Gap,
-}
-
-/// The reaction of replay to an irregularity.
-#[derive(Clone, Copy, Debug)]
-enum Verdict {
-    /// The open fails.
-    Fail,
-    /// Replay stops, except for later logs that continue exactly there.
-    Stop,
-    /// Replay continues after the irregularity.
-    Continue,
-}
-
-impl Verdict {
-    /// Returns the reaction to an irregularity in a recovery mode (`WALRecoveryMode`).
-    fn of(what: Irregularity, mode: RecoveryMode) -> Verdict {
-        use Irregularity::{Damage, Gap};
-        use RecoveryMode::{
-            AbsoluteConsistency, PointInTime, SkipAnyCorruptedRecords, TolerateCorruptedTailRecords,
-        };
-        match (what, mode) {
-            (Damage, TolerateCorruptedTailRecords) => Verdict::Fail,
-            (Gap, TolerateCorruptedTailRecords) => Verdict::Continue,
-            (Damage | Gap, AbsoluteConsistency) => Verdict::Fail,
-            (Damage | Gap, PointInTime) => Verdict::Stop,
-            (Damage | Gap, SkipAnyCorruptedRecords) => Verdict::Continue,
-        }
-    }
-}
-
-/// The position in the logs where replay stopped.
-#[derive(Clone, Copy, Debug)]
-enum Stop {
-    /// At damage in this log.
-    Damage { log: FileNumber },
-    /// At the end of this recycled log, at the remains of the log that it overwrote.
-    Remains { log: FileNumber },
-    /// At a gap without damage: between the log that is missing or ends early, and the next one.
-    Gap {
-        before: FileNumber,
-        after: FileNumber,
-    },
-}
-
-impl Stop {
-    /// The log at which replay stopped.
-    fn log(self) -> FileNumber {
-        match self {
-            Stop::Damage { log } | Stop::Remains { log } => log,
-            Stop::Gap { before, .. } => before,
-        }
     }
 }
 
@@ -272,60 +212,6 @@ fn refuse_undecided(directory: &Path, sections: &Sections) -> Result<()> {
         name.escape_ascii()
     ));
     Err(error.in_file(&file_name::wal(directory, log), None, "replay"))
-}
-
-/// Returns the error for a record whose checksum matches, but whose content cannot be replayed.
-///
-/// It is not damage, which a recovery mode might drop: its writer acknowledged it.
-pub(crate) fn refused_though_intact(error: Error) -> Error {
-    if !error.is_corruption() {
-        return error;
-    }
-    Error::not_supported(format!(
-        "{}: the checksum of the record matches, so no recovery mode drops it; open the database with \
-         the release that wrote it, or move this log and the later ones away to open it without them",
-        error.message()
-    ))
-}
-
-/// Inserts the operations of a log into memtables.
-///
-/// `memtable_of` returns the memtable for an operation, by its column family and sequence number, or
-/// `None` if it is not needed.
-pub(crate) fn insert_operations<'r>(
-    records: &'r [u8],
-    numbering: &mut Numbering<'r>,
-    mut memtable_of: impl FnMut(u32, SeqNo) -> Option<Arc<Memtable>>,
-) -> Result<()> {
-    let mut rest = BatchIter::new(records);
-    while !rest.records().is_empty() {
-        let operation = match rest.decode()? {
-            Record::Operation(operation) => operation,
-            Record::Noop => {
-                numbering.end_batch();
-                continue;
-            }
-            Record::LogData(_) => continue,
-        };
-        let mut seqno = numbering.number(&operation);
-        let Some(memtable) = memtable_of(operation.cf, seqno) else {
-            continue;
-        };
-        while let Err(error) =
-            memtable.insert(seqno, operation.value_type, operation.key, operation.value)
-        {
-            seqno = match (error.kind(), numbering.number_again()) {
-                (ErrorKind::TryAgain, Some(next)) => next,
-                (ErrorKind::TryAgain, None) => {
-                    return Err(refused_though_intact(Error::corruption(format!(
-                        "a second entry of a key with sequence number {seqno}"
-                    ))));
-                }
-                _ => return Err(error),
-            };
-        }
-    }
-    Ok(())
 }
 
 /// A log to be replayed, and its file if it is already open.
@@ -695,78 +581,6 @@ impl Replay<'_> {
         self.flush_full()
     }
 
-    /// Writes full memtables to tables, between batches.
-    fn flush_full(&mut self) -> Result<()> {
-        if self.read_only {
-            return Ok(());
-        }
-        for family in self.families.values() {
-            let is_full = family.read(|state| {
-                state.active.memtable.filled_bytes() as u64 >= state.options.write_buffer_size
-            });
-            if is_full {
-                flush(family, self.table_files, &mut self.flushed)?;
-            }
-        }
-        self.flush_beyond_memory()
-    }
-
-    /// Writes the largest memtable to a table if all together are near the limit of their memory.
-    fn flush_beyond_memory(&mut self) -> Result<()> {
-        let Some(memory_max) = self.memory_max else {
-            return Ok(());
-        };
-        let bytes_of = |family: &ColumnFamilyData| {
-            family.read(|state| state.active.memtable.filled_bytes() as u64)
-        };
-        let families = self
-            .families
-            .values()
-            .map(|family| (bytes_of(family), family));
-        let bytes: u64 = families.clone().map(|(bytes, _)| bytes).sum();
-        let largest = families.max_by_key(|(bytes, _)| *bytes);
-        match largest {
-            Some((_, largest)) if bytes > memory_max / 8 * 7 => {
-                flush(largest, self.table_files, &mut self.flushed)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether the logs can stay in use: all of them are whole, and no data of them is in tables.
-    ///
-    /// Otherwise the next replay could stop at the damage, before later logs, or meet data twice.
-    fn may_keep_memtables(&self, report: &RecoveryReport) -> bool {
-        let is_whole = report.logs.iter().all(|log| log.problem.is_none())
-            && !report.dropped_anything()
-            && !self.spans_logs
-            && !self.has_shared_numbers;
-        let end_of_record = self.end_of_record.map(|(end, _)| end);
-        let is_in_step = self.next_seqno.is_some() && end_of_record == self.next_seqno;
-        is_whole
-            && is_in_step
-            && self.flushed.is_empty()
-            && self.sections.first_prepared().is_none()
-    }
-
-    /// The column families with data in memtables, and the first log that may have some of it.
-    fn unflushed(&self) -> BTreeMap<u32, FileNumber> {
-        let families = self.families.values();
-        let filled =
-            families.filter(|family| family.read(|state| !state.active.memtable.is_empty()));
-        filled
-            .filter_map(|family| Some((family.id, *self.log_numbers.get(&family.id)?)))
-            .collect()
-    }
-
-    /// Flushes the memtables of all column families.
-    fn flush_all(&mut self) -> Result<()> {
-        for family in self.families.values() {
-            flush(family, self.table_files, &mut self.flushed)?;
-        }
-        Ok(())
-    }
-
     /// Checks that no column family has tables with data from after the point where replay stopped
     /// (W1).
     fn check_consistency(&self, versions: &VersionSet) -> Result<()> {
@@ -787,42 +601,6 @@ impl Replay<'_> {
         }
         Ok(())
     }
-}
-
-/// Returns the limit of the memory of recovered memtables.
-fn memory_max(db: &DbOptions, table_files: &TableFiles) -> Option<u64> {
-    if !db.enforce_write_buffer_manager_during_recovery {
-        return None;
-    }
-    let manager = table_files.memtables.write_buffers.as_ref()?;
-    Some(manager.get_buffer_size()).filter(|&bytes| bytes > 0)
-}
-
-/// Flushes the memtable of a column family to a level-0 table, unless it is empty.
-fn flush(
-    family: &ColumnFamilyData,
-    table_files: &TableFiles,
-    flushed: &mut Vec<(u32, Arc<FileMeta>)>,
-) -> Result<()> {
-    let memtable = family.read(|state| Arc::clone(&state.active.memtable));
-    if memtable.is_empty() {
-        return Ok(());
-    }
-    memtable.seal();
-    let epoch = family.epochs.next();
-    let flush = table_files.flush(
-        RECOVERY_JOB,
-        family,
-        &[memtable],
-        &LiveSnapshots::default(),
-        epoch,
-        TableReason::Recovery,
-    )?;
-    if let Some(file) = flush.file {
-        flushed.push((family.id, Arc::new(file)));
-    }
-    family.renew_memtable();
-    Ok(())
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ use koeldb_lsm::version::{ColumnFamilySpecs, ManifestTail, VersionSet};
 
 use super::Opening;
 use super::replay::Recovered;
-use crate::db::Db;
-use crate::options::Options;
-use crate::secondary::{
+use crate::api::db::Db;
+use crate::engine::secondary::{
     KeepTables, Links, Secondary, SecondaryOptions, can_link, check_own, mark_own,
 };
-use crate::staging::refuse_inside;
+use crate::open::staging::refuse_inside;
+use crate::options::Options;
 use crate::tree::descriptor;
 
 /// The parameters of a secondary to open.

@@ -7,9 +7,9 @@ use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_lsm::version::VersionSet;
 
 use super::Opening;
-use crate::info_log::{InfoLog, RECOVERY_JOB};
 use crate::options::log_lines::{self, NAME_WIDTH};
 use crate::options::wal_dir;
+use crate::state::info_log::{InfoLog, RECOVERY_JOB};
 
 /// The number of tables that are named.
 const TABLES_MAX: usize = 9;

@@ -28,6 +28,7 @@ mod conversion;
 mod cuckoo;
 mod db;
 mod declare;
+pub(crate) mod file_options;
 pub(crate) mod grammar;
 pub(crate) mod log_lines;
 mod manual_compaction;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use koeldb_fs::rate_limit::RateLimiter;
 
-use crate::compaction_service::CompactionService;
 use crate::env::Env;
-use crate::listener::EventListener;
-use crate::sst_file_manager::SstFileManager;
-use crate::write_buffers::WriteBufferManager;
+use crate::env::compaction_service::CompactionService;
+use crate::env::sst_file_manager::SstFileManager;
+use crate::env::write_buffers::WriteBufferManager;
+use crate::report::listener::EventListener;
 
 use super::cache::Cache;
 use super::db::{LogLevel, Options};

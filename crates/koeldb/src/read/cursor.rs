@@ -19,12 +19,12 @@ use super::options::ReadOptions;
 use super::prefix_use::PrefixUse;
 use super::scan::Scan;
 use super::scan_plan::{Runs, ScanPlan};
+use crate::engine::inner::OpenColumnFamily;
 use crate::env::Pool;
-use crate::inner::OpenColumnFamily;
-use crate::key_bounds::{IterateBounds, KeyBounds};
-use crate::snapshot::Snapshot;
-use crate::super_version::{Hand, SuperVersion};
-use crate::ttl;
+use crate::read::snapshot::Snapshot;
+use crate::state::key_bounds::{IterateBounds, KeyBounds};
+use crate::state::super_version::{Hand, SuperVersion};
+use crate::state::ttl;
 
 /// The scan of a cursor, which borrows from the pinned super-version; `None` before the first seek.
 struct CursorScan;

@@ -20,10 +20,10 @@ use super::get::search_memtables;
 use super::multi_get::PinnedSlices;
 use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups};
-use crate::column_family_data::ColumnFamilyData;
-use crate::reads::Reads;
-use crate::super_version::SuperVersion;
-use crate::ttl;
+use crate::engine::reads::Reads;
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::super_version::SuperVersion;
+use crate::state::ttl;
 
 /// A suspended point read.
 struct SuspendedGet {

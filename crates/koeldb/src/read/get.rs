@@ -10,11 +10,11 @@ use koeldb_table::source::BlockingSource;
 
 use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups};
-use crate::column_family_data::ColumnFamilyData;
+use crate::engine::reads::Reads;
 use crate::options::{ReadTier, TableFormat};
-use crate::reads::Reads;
-use crate::super_version::SuperVersion;
-use crate::ttl;
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::super_version::SuperVersion;
+use crate::state::ttl;
 
 impl Reads {
     /// Returns the state of a column family that a read with `options` searches, and the latest

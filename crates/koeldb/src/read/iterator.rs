@@ -4,7 +4,7 @@ use koeldb_base::{Error, PinnedSlice, Result};
 
 use super::cursor::DbCursor;
 use super::stream::DbStream;
-use crate::key_bounds::PrefixRange;
+use crate::state::key_bounds::PrefixRange;
 
 /// The start and direction of an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

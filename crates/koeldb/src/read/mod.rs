@@ -13,6 +13,7 @@ mod prefix_use;
 pub(crate) mod scan;
 mod scan_plan;
 mod scan_tombstones;
+pub(crate) mod snapshot;
 mod stream;
 mod suspended;
 

@@ -21,10 +21,10 @@ use koeldb_table::source::BlockingSource;
 use super::get::search_memtables_batch;
 use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups, deadline_passed};
-use crate::column_family_data::ColumnFamilyData;
+use crate::engine::reads::Reads;
 use crate::options::ReadTier;
-use crate::reads::Reads;
-use crate::ttl;
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::ttl;
 
 /// The results of a multi-get, in the order of its keys; a later multi-get reuses the memory.
 #[derive(Debug, Default)]

@@ -16,8 +16,8 @@ use koeldb_base::{PinnedSlice, Result};
 use super::futures::SuspendedBatch;
 use super::multi_get::{PinnedSlices, too_much};
 use super::options::ReadOptions;
-use crate::inner::OpenColumnFamily;
-use crate::ttl;
+use crate::engine::inner::OpenColumnFamily;
+use crate::state::ttl;
 
 /// The index of a key, and its result.
 type Item = (usize, Result<Option<PinnedSlice>>);

@@ -3,9 +3,9 @@
 use koeldb_base::{Lookup, PinnedSlice, Result};
 
 use super::options::ReadOptions;
-use crate::column_family_data::ColumnFamilyData;
-use crate::reads::Reads;
-use crate::ttl;
+use crate::engine::reads::Reads;
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::ttl;
 
 impl Reads {
     /// Reads the value and the merge operands of one key, oldest first.

@@ -12,11 +12,11 @@ use koeldb_table::reader::TableReader;
 use koeldb_table::source::BlockReadOptions;
 use koeldb_table::source::gather::GatherOptions;
 
-use crate::key_bounds::KeyBounds;
 use crate::options::{ColumnFamilyOptions, ReadTier, Switch, accessors};
+use crate::read::snapshot::Snapshot;
 use crate::report::SstFileProperties;
-use crate::snapshot::Snapshot;
-use crate::table_files::TableFiles;
+use crate::state::key_bounds::KeyBounds;
+use crate::state::table_files::TableFiles;
 
 /// A function that chooses by their properties the tables that a scan reads.
 #[derive(Clone)]

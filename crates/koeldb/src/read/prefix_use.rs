@@ -13,7 +13,7 @@ use koeldb_base::prefix::PrefixExtractor;
 use koeldb_table::source::Direction;
 
 use super::options::ReadOptions;
-use crate::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
+use crate::state::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 
 /// The use that a scan makes of a prefix since the last seek.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

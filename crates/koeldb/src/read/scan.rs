@@ -24,8 +24,8 @@ use koeldb_table::block_based::readahead::ahead::ScanLimits;
 
 use self::deleted_run::{DELETED_RUN, DELETED_STEPS};
 use super::scan_tombstones::ScanTombstones;
-use crate::deleted_ranges::{DeletedRanges, DeletedRun};
-use crate::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
+use crate::state::deleted_ranges::{DeletedRanges, DeletedRun};
+use crate::state::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 
 /// The position of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,10 +18,10 @@ use super::options::ReadOptions;
 use super::prefix_use::PrefixUse;
 use super::scan::{Scan, ScanContext};
 use super::scan_tombstones::ScanTombstones;
-use crate::inner::OpenColumnFamily;
-use crate::key_bounds::KeyBounds;
+use crate::engine::inner::OpenColumnFamily;
 use crate::options::{ReadTier, Switch};
-use crate::super_version::SuperVersion;
+use crate::state::key_bounds::KeyBounds;
+use crate::state::super_version::SuperVersion;
 
 /// A cursor over one sorted run of a scan.
 #[expect(

@@ -25,8 +25,8 @@ use koeldb_table::source::gather::Gather;
 use koeldb_table::source::probe::{NeedId, ProbeSource};
 
 use super::options::ReadOptions;
-use crate::reads::Reads;
-use crate::super_version::SuperVersion;
+use crate::engine::reads::Reads;
+use crate::state::super_version::SuperVersion;
 
 /// The number of lookups probed before reads of missing blocks start.
 const WINDOW: usize = 128;

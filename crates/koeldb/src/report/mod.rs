@@ -1,11 +1,15 @@
-//! Reports: values that calls return and events contain.
+//! Reports: values that calls return and events contain, and the listeners that receive events.
 
+pub mod listener;
 mod recovery;
 mod scrub;
 mod setting;
 mod sst_properties;
+mod stall;
+pub(crate) mod stats_history;
 
 pub use recovery::{LogReport, RecoveryReport};
 pub use scrub::ScrubReport;
 pub use setting::SettingWithoutEffect;
 pub use sst_properties::SstFileProperties;
+pub use stall::{StallCause, StallCondition};

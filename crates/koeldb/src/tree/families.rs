@@ -9,10 +9,10 @@ use koeldb_base::{Error, Result};
 use koeldb_lsm::version::{ColumnFamilySpec, ColumnFamilyVersions, VersionSet};
 use koeldb_lsm::{FileMeta, TableOpener};
 
-use crate::column_family_data::ColumnFamilyData;
 use crate::options::ColumnFamilyOptions;
-use crate::table_files::TableFiles;
-use crate::ttl::Ttl;
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::table_files::TableFiles;
+use crate::state::ttl::Ttl;
 
 /// Returns the options of a column family that the MANIFEST records.
 pub(crate) fn descriptor(name: &str, options: &ColumnFamilyOptions) -> ColumnFamilySpec {

@@ -15,8 +15,8 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
 
 use crate::env::JobPriority;
-use crate::listener::Event;
-use crate::sst_file_manager::ObsoleteFile;
+use crate::env::sst_file_manager::ObsoleteFile;
+use crate::report::listener::Event;
 
 use super::{Holds, Tree};
 
@@ -137,7 +137,7 @@ impl Tree {
         let unused = self.purge.take_unused();
         let job = match unused.is_empty() {
             true => 0,
-            false => self.context.new_job(),
+            false => self.context.info_log.new_job(),
         };
         for (number, bytes) in unused {
             let path = file_name::table(self.context.table_files.directory(), number);

@@ -90,6 +90,7 @@ mod sst_file_writer;
 mod stalls;
 mod statistics;
 mod stats;
+mod storeys;
 mod stress;
 mod subcompactions;
 mod support;

@@ -101,7 +101,7 @@ const CALL_STRUCTS: &[(&str, &str)] = &[
     ("FlushOptions", "options/read_write.rs"),
     ("CompactRangeOptions", "options/manual_compaction.rs"),
     ("CompactionOptions", "options/manual_compaction.rs"),
-    ("IngestExternalFileOptions", "ingest/options.rs"),
+    ("IngestExternalFileOptions", "copies/ingest/options.rs"),
 ];
 
 fn fields(declaration: &str, name: &str) -> BTreeSet<String> {

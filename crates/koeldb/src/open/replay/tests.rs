@@ -1,3 +1,4 @@
+use koeldb_base::ErrorKind;
 use koeldb_base::file_name;
 use koeldb_fs::{FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock, WriteOptions};
 use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};

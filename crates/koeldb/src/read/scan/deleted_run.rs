@@ -5,7 +5,7 @@ use koeldb_base::{Fault, ValueType};
 use koeldb_lsm::cursor::RunsCursor;
 
 use super::{Scan, Step};
-use crate::deleted_ranges::DeletedRun;
+use crate::state::deleted_ranges::DeletedRun;
 
 /// The number of deleted keys that a scan steps over between searches of the deleted ranges.
 pub(super) const DELETED_STEPS: u32 = 16;
@@ -68,7 +68,7 @@ impl<C: RunsCursor> Scan<'_, C> {
             // All keys before this one were deleted.
             run.upper.clone_from(&self.key);
         }
-        self.has_proposed |= ranges.note_run(&self.view.order, run, self.view.seqno);
+        self.has_proposed |= ranges.record_run(&self.view.order, run, self.view.seqno);
     }
 
     /// Whether the scan has found a run of deleted keys for later scans to skip; resets the flag.

@@ -1,0 +1,297 @@
+//! Calls of the default column family on [`Db`].
+
+use std::collections::BTreeMap;
+
+use koeldb_base::{PinnedSlice, Result};
+
+use crate::api::db::Db;
+use crate::options::{CompactRangeOptions, WriteOptions};
+use crate::read::{DbCursor, DbIterator, IteratorMode, MultiGetStream, PinnedSlices, ReadOptions};
+use crate::state::key_bounds::IterateBounds;
+
+/// Defines methods of [`Db`] that call the default column family's methods of the same names.
+macro_rules! of_default_family {
+    ($(
+        $(#[$attribute:meta])*
+        fn $name:ident $([$($generics:tt)*])? ($($argument:ident: $type:ty),* $(,)?) $(-> $answer:ty)?;
+    )*) => {
+        /// Methods on the default column family, like those of the same names on
+        /// [`ColumnFamily`](crate::ColumnFamily).
+        impl Db {
+            $(
+                $(#[$attribute])*
+                pub fn $name $(<$($generics)*>)? (&self, $($argument: $type),*) $(-> $answer)? {
+                    self.default_cf().$name($($argument),*)
+                }
+            )*
+        }
+    };
+}
+
+of_default_family! {
+    /// Sets the value of `key` in the default column family.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    fn put(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()>;
+
+    /// Like [`Db::put`], with `options`.
+    ///
+    /// # Errors
+    /// See [`Db::put`].
+    fn put_opt(
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<()>;
+
+    /// Adds a merge operand to `key` in the default column family.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`]; `NotSupported` without a merge operator.
+    fn merge(key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()>;
+
+    /// Like [`Db::merge`], with `options`.
+    ///
+    /// # Errors
+    /// See [`Db::merge`].
+    fn merge_opt(
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<()>;
+
+    /// Deletes `key` in the default column family; it need not exist.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    fn delete(key: impl AsRef<[u8]>) -> Result<()>;
+
+    /// Like [`Db::delete`], with `options`.
+    ///
+    /// # Errors
+    /// See [`Db::delete`].
+    fn delete_opt(key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()>;
+
+    /// Deletes `key`, which must have been put exactly once since its last single deletion.
+    ///
+    /// See [`ColumnFamily::single_delete`](crate::ColumnFamily::single_delete).
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    fn single_delete(key: impl AsRef<[u8]>) -> Result<()>;
+
+    /// Like [`Db::single_delete`], with `options`.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    fn single_delete_opt(key: impl AsRef<[u8]>, options: &WriteOptions) -> Result<()>;
+
+    /// Deletes the keys in the range `from..to` in the default column family.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    fn delete_range(from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()>;
+
+    /// Like [`Db::delete_range`], with `options`.
+    ///
+    /// # Errors
+    /// See [`Db::write_opt`].
+    fn delete_range_opt(
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<()>;
+
+    /// Returns the value of `key` in the default column family, or `None` if it has none.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get`](crate::ColumnFamily::get).
+    #[inline]
+    fn get(key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>>;
+
+    /// Like [`Db::get`], with `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_opt`](crate::ColumnFamily::get_opt).
+    #[inline]
+    fn get_opt(key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<PinnedSlice>>;
+
+    /// See [`ColumnFamily::get_merge_operands`](crate::ColumnFamily::get_merge_operands).
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_merge_operands`](crate::ColumnFamily::get_merge_operands).
+    fn get_merge_operands(key: impl AsRef<[u8]>) -> Result<Vec<PinnedSlice>>;
+
+    /// See [`ColumnFamily::get_merge_operands_opt`](crate::ColumnFamily::get_merge_operands_opt).
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_merge_operands_opt`](crate::ColumnFamily::get_merge_operands_opt).
+    fn get_merge_operands_opt(
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Vec<PinnedSlice>>;
+
+    /// Calls `read` with the value of `key` in the default column family and returns its result.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_opt`](crate::ColumnFamily::get_opt).
+    fn get_with[R](
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+        read: impl FnOnce(&[u8],
+    ) -> R, ) -> Result<Option<R>>;
+
+    /// Replaces the content of `value` by the value of `key` in the default column family.
+    ///
+    /// Returns `false` if there is none.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_opt`](crate::ColumnFamily::get_opt).
+    fn get_into(key: impl AsRef<[u8]>, options: &ReadOptions, value: &mut Vec<u8>) -> Result<bool>;
+
+    /// Whether `key` has a value in the default column family.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get`](crate::ColumnFamily::get).
+    fn contains_key(key: impl AsRef<[u8]>) -> Result<bool>;
+
+    /// Like [`Db::contains_key`], with `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get`](crate::ColumnFamily::get).
+    fn contains_key_opt(key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<bool>;
+
+    /// Whether `key` may have a value, determined without reading files; `false` is definite.
+    #[must_use]
+    fn key_may_exist(key: impl AsRef<[u8]>) -> bool;
+
+    /// Returns the values of `keys` in the default column family, each with its own result.
+    ///
+    /// The results are in the order of the keys.
+    #[must_use]
+    fn multi_get[K: AsRef<[u8]>](keys: &[K]) -> PinnedSlices;
+
+    /// Like [`Db::multi_get`], with `options`.
+    #[must_use]
+    fn multi_get_opt[K: AsRef<[u8]>](keys: &[K], options: &ReadOptions) -> PinnedSlices;
+
+    /// Like [`Db::multi_get`], into `values`, whose memory is reused.
+    fn multi_get_into[K: AsRef<[u8]>](keys: &[K], options: &ReadOptions, values: &mut PinnedSlices);
+
+    /// Returns the value of `key` in the default column family, as a future.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_async`](crate::ColumnFamily::get_async).
+    fn get_async[K: AsRef<[u8]> + Send](
+        key: K,
+    ) -> impl Future<Output = Result<Option<PinnedSlice>>> + Send;
+
+    /// Like [`Db::get_async`], with `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_async_opt`](crate::ColumnFamily::get_async_opt).
+    fn get_async_opt[K: AsRef<[u8]> + Send](
+        key: K,
+        options: &ReadOptions,
+    ) -> impl Future<Output = Result<Option<PinnedSlice>>> + Send;
+
+    /// Returns the values of `keys` in the default column family, as a future.
+    ///
+    /// See [`ColumnFamily::multi_get_async`](crate::ColumnFamily::multi_get_async).
+    fn multi_get_async[K: AsRef<[u8]> + Sync](
+        keys: &[K],
+    ) -> impl Future<Output = PinnedSlices> + Send;
+
+    /// Like [`Db::multi_get_async`], with `options`.
+    fn multi_get_async_opt[K: AsRef<[u8]> + Sync](
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> impl Future<Output = PinnedSlices> + Send;
+
+    /// Returns a stream of the values of `keys` in the default column family.
+    ///
+    /// The order is that of completion; see [`ColumnFamily::multi_get_stream`](crate::ColumnFamily::multi_get_stream).
+    #[must_use]
+    fn multi_get_stream[K: AsRef<[u8]>](keys: &[K]) -> MultiGetStream;
+
+    /// Like [`Db::multi_get_stream`], with `options`.
+    #[must_use]
+    fn multi_get_stream_opt[K: AsRef<[u8]>](keys: &[K], options: &ReadOptions) -> MultiGetStream;
+
+    /// Returns the entries of `range` in the default column family.
+    #[must_use]
+    fn range(range: impl IterateBounds) -> DbIterator;
+
+    /// Like [`Db::range`], with `options`, whose bounds narrow the range.
+    #[must_use]
+    fn range_opt(range: impl IterateBounds, options: &ReadOptions) -> DbIterator;
+
+    /// Returns the entries of the default column family whose keys begin with `prefix`.
+    #[must_use]
+    fn prefix(prefix: impl AsRef<[u8]>) -> DbIterator;
+
+    /// Like [`Db::prefix`], with `options`, whose bounds narrow the range.
+    #[must_use]
+    fn prefix_opt(prefix: impl AsRef<[u8]>, options: &ReadOptions) -> DbIterator;
+
+    /// Returns all entries of the default column family from a start in a direction.
+    #[must_use]
+    fn iterator(mode: IteratorMode<'_>) -> DbIterator;
+
+    /// Like [`Db::iterator`], with `options` and their bounds.
+    #[must_use]
+    fn iterator_opt(mode: IteratorMode<'_>, options: &ReadOptions) -> DbIterator;
+
+    /// Creates a cursor over the default column family, without position.
+    #[must_use]
+    fn cursor() -> DbCursor;
+
+    /// Like [`Db::cursor`], with `options` and their bounds.
+    #[must_use]
+    fn cursor_opt(options: &ReadOptions) -> DbCursor;
+
+    /// Returns a property of the default column family by RocksDB's name; `None` for unknown names.
+    ///
+    /// # Errors
+    /// If a table must be opened for it and that fails.
+    fn property_value(name: &str) -> Result<Option<String>>;
+
+    /// Returns a property of the default column family that is a map of names and texts.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::property_map`](crate::ColumnFamily::property_map).
+    fn property_map(name: &str) -> Result<Option<BTreeMap<String, String>>>;
+
+    /// Returns a numeric property of the default column family by RocksDB's name.
+    ///
+    /// # Errors
+    /// See [`Db::property_value`].
+    fn property_int_value(name: &str) -> Result<Option<u64>>;
+
+    /// Compacts a range of the default column family.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::compact_range`](crate::ColumnFamily::compact_range).
+    fn compact_range(range: impl IterateBounds) -> Result<()>;
+
+    /// Like [`Db::compact_range`], with `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::compact_range_opt`](crate::ColumnFamily::compact_range_opt).
+    fn compact_range_opt(range: impl IterateBounds, options: &CompactRangeOptions) -> Result<()>;
+
+    /// Changes mutable options of the default column family atomically.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::set_options`](crate::ColumnFamily::set_options).
+    fn set_options[K: AsRef<str>, V: AsRef<str>](
+        options: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<()>;
+
+    /// Estimates the bytes of files that each range of the default column family occupies.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::approximate_sizes`](crate::ColumnFamily::approximate_sizes).
+    fn approximate_sizes[R: IterateBounds + Clone](ranges: &[R]) -> Result<Vec<u64>>;
+}

@@ -1,0 +1,481 @@
+//! The indexed batch: its operations, save points and reads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use koeldb_base::merge_operator::{Merger, merge_values};
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Error, KeyOrder, PinnedSlice, Result};
+
+use super::cursor::BatchCursor;
+use super::index::{Index, Operation};
+use super::view::{Base, Effect, View, effect, key_of};
+use crate::api::column_family::ColumnFamily;
+use crate::batch::{BatchEntry, WriteBatch, entry_at};
+use crate::read::ReadOptions;
+
+/// The state of a key in a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BatchValue {
+    /// The batch sets this value.
+    Value(Vec<u8>),
+    /// The batch deletes the key.
+    Deleted,
+    /// The batch does not name the key.
+    Absent,
+    /// The batch adds these operands, newest first, to the value in the database.
+    Operands(Vec<Vec<u8>>),
+}
+
+/// A write batch whose operations can be read before it is written.
+///
+/// A batch has one of two modes, which differ only in [`WriteBatchWithIndex::entries`]: with
+/// `overwrite_key` it shows one operation of each key, otherwise all of them. The serialized batch
+/// keeps every operation in both modes. Keys are compared in the order of their column family.
+///
+/// Range deletions are not supported. The batch is `Send`; a cursor shows the operations that
+/// precede its creation.
+///
+/// ```
+/// # use koeldb::{Db, Env, Options, WriteBatchWithIndex};
+/// # fn main() -> koeldb::Result<()> {
+/// # let mut options = Options::new();
+/// # options.create_if_missing(true).set_env(&Env::mem_env());
+/// let db = Db::open(&options, "/indexed")?;
+/// db.put("a", "old")?;
+/// let mut batch = WriteBatchWithIndex::new(true);
+/// batch.put("a", "new").delete("b");
+/// assert_eq!(batch.get(db.default_cf(), "a")?.as_deref(), Some(&b"new"[..]));
+/// assert_eq!(db.get("a")?.as_deref(), Some(&b"old"[..]));
+/// db.write(batch.batch())?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct WriteBatchWithIndex {
+    batch: WriteBatch,
+    overwrite_key: bool,
+    index: Index,
+    default_order: KeyOrder,
+    /// The key orders of column families other than the default one.
+    orders: BTreeMap<u32, KeyOrder>,
+    /// The sorted views of the operations so far, by column family.
+    views: Mutex<BTreeMap<u32, Arc<View>>>,
+}
+
+impl WriteBatchWithIndex {
+    /// Creates an empty batch; the default column family has the bytewise order.
+    #[must_use]
+    pub fn new(overwrite_key: bool) -> Self {
+        Self::with_order(overwrite_key, KeyOrder::Bytewise)
+    }
+
+    /// Creates an empty batch for a database whose default column family has this order.
+    #[must_use]
+    pub fn with_order(overwrite_key: bool, default_order: KeyOrder) -> Self {
+        WriteBatchWithIndex {
+            batch: WriteBatch::new(),
+            overwrite_key,
+            index: Index::default(),
+            default_order,
+            orders: BTreeMap::new(),
+            views: Mutex::default(),
+        }
+    }
+
+    /// The write batch without its index.
+    #[must_use]
+    pub fn batch(&self) -> &WriteBatch {
+        &self.batch
+    }
+
+    /// Converts to the write batch without its index.
+    #[must_use]
+    pub fn into_batch(self) -> WriteBatch {
+        self.batch
+    }
+
+    /// Whether [`WriteBatchWithIndex::entries`] shows one operation of each key.
+    #[must_use]
+    pub fn overwrites_keys(&self) -> bool {
+        self.overwrite_key
+    }
+
+    /// The number of operations.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Whether there are no operations.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// Returns the key order of a column family.
+    fn order(&self, cf: u32) -> &KeyOrder {
+        self.orders.get(&cf).unwrap_or(&self.default_order)
+    }
+
+    /// Keeps the key order of a column family for the index.
+    fn keep_order(&mut self, family: &ColumnFamily) {
+        if family.id() != 0 {
+            let order = || family.data().order.clone();
+            self.orders.entry(family.id()).or_insert_with(order);
+        }
+    }
+
+    /// Returns the index hash of a key; one for all keys if equal keys may differ in bytes.
+    fn hash(&self, cf: u32, key: &[u8]) -> u64 {
+        let is_exact = self.order(cf).equal_keys_have_equal_bytes();
+        self.index.hash(cf, is_exact.then_some(key))
+    }
+
+    /// Adds an operation on `key` by `write`, and indexes it unless the batch dropped it.
+    fn add(&mut self, cf: u32, key: &[u8], write: impl FnOnce(&mut WriteBatch)) -> &mut Self {
+        let (offset, count) = (self.batch.size_in_bytes(), self.batch.len());
+        write(&mut self.batch);
+        if self.batch.len() > count {
+            let hash = self.hash(cf, key);
+            let rep = self.batch.data();
+            let order = self.orders.get(&cf).unwrap_or(&self.default_order);
+            let is_key = |operation: &Operation| is_key_at(rep, operation, cf, key, order);
+            let is_indexed = self.index.push(offset, hash, is_key);
+            debug_assert!(is_indexed, "a batch has fewer operations than that");
+        }
+        self
+    }
+
+    /// Sets the value of `key` in the default column family.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.add(0, key, |batch| {
+            batch.put_id(0, key, value);
+        })
+    }
+
+    /// Sets the value of `key` in `family`.
+    pub fn put_cf(
+        &mut self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> &mut Self {
+        self.keep_order(family);
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.add(family.id(), key, |batch| {
+            batch.put_cf(family, key, value);
+        })
+    }
+
+    /// Adds a merge operand to `key` in the default column family.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Self {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.add(0, key, |batch| {
+            batch.merge_id(0, key, operand);
+        })
+    }
+
+    /// Adds a merge operand to `key` in `family`.
+    pub fn merge_cf(
+        &mut self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> &mut Self {
+        self.keep_order(family);
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.add(family.id(), key, |batch| {
+            batch.merge_cf(family, key, operand);
+        })
+    }
+
+    /// Deletes `key` in the default column family.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        let key = key.as_ref();
+        self.add(0, key, |batch| {
+            batch.delete_id(0, key);
+        })
+    }
+
+    /// Deletes `key` in `family`.
+    pub fn delete_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> &mut Self {
+        self.keep_order(family);
+        let key = key.as_ref();
+        self.add(family.id(), key, |batch| {
+            batch.delete_cf(family, key);
+        })
+    }
+
+    /// Deletes `key`, put exactly once, in the default column family.
+    ///
+    /// See [`ColumnFamily::single_delete`].
+    pub fn single_delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        let key = key.as_ref();
+        self.add(0, key, |batch| {
+            batch.single_delete_id(0, key);
+        })
+    }
+
+    /// Deletes `key`, put exactly once, in `family`.
+    ///
+    /// See [`ColumnFamily::single_delete`].
+    pub fn single_delete_cf(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> &mut Self {
+        self.keep_order(family);
+        let key = key.as_ref();
+        self.add(family.id(), key, |batch| {
+            batch.single_delete_cf(family, key);
+        })
+    }
+
+    /// Adds log data, which is written only to the log.
+    pub fn put_log_data(&mut self, note: impl AsRef<[u8]>) -> &mut Self {
+        self.batch.put_log_data(note);
+        self
+    }
+
+    /// Removes all operations and save points.
+    pub fn clear(&mut self) {
+        self.batch.clear();
+        self.index.clear();
+        lock(&self.views).clear();
+    }
+
+    /// Sets a save point for [`WriteBatchWithIndex::rollback_to_save_point`].
+    pub fn set_save_point(&mut self) -> &mut Self {
+        self.batch.set_save_point();
+        self
+    }
+
+    /// Removes the operations since the last save point, and the save point itself.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn rollback_to_save_point(&mut self) -> Result<()> {
+        self.batch.rollback_to_save_point()?;
+        self.index.truncate(self.batch.size_in_bytes());
+        // A later batch may have as many bytes again.
+        lock(&self.views).clear();
+        Ok(())
+    }
+
+    /// Removes the last save point and keeps the operations since.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn pop_save_point(&mut self) -> Result<()> {
+        self.batch.pop_save_point()
+    }
+
+    /// Calls `read` with the effect of the batch on `key`, or `None` if the batch does not name it.
+    fn with_effect<R>(
+        &self,
+        cf: u32,
+        order: &KeyOrder,
+        key: &[u8],
+        read: impl FnOnce(Option<Effect<'_>>) -> R,
+    ) -> R {
+        let rep = self.batch.data();
+        let hash = self.hash(cf, key);
+        let is_key = |operation: &Operation| is_key_at(rep, operation, cf, key, order);
+        let operations = self.index.operations();
+        let newest = operations.get(self.index.newest(hash, is_key) as usize);
+        if newest.is_none() {
+            return read(None);
+        }
+        let chain = std::iter::successors(newest, |operation| {
+            operations.get(operation.previous as usize)
+        });
+        read(Some(effect(
+            chain.filter_map(|operation| entry_at(rep, operation.offset)),
+        )))
+    }
+
+    /// Returns the effect of the batch on `key` in `family`, without the database.
+    ///
+    /// # Errors
+    /// Errors of the merge operator, or `NotSupported` if the batch merges onto its own value and
+    /// the column family has none.
+    pub fn get_from_batch(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+    ) -> Result<BatchValue> {
+        let (data, key) = (family.data(), key.as_ref());
+        self.with_effect(family.id(), &data.order, key, |effect| {
+            let owned = |operands: &[&[u8]]| operands.iter().map(|o| o.to_vec()).collect();
+            Ok(match effect {
+                None => BatchValue::Absent,
+                Some(Effect::Value(value)) => BatchValue::Value(value.to_vec()),
+                Some(Effect::Deleted) => BatchValue::Deleted,
+                Some(Effect::Operands(operands, Base::Unknown)) => {
+                    BatchValue::Operands(owned(&operands))
+                }
+                Some(Effect::Operands(operands, base)) => {
+                    let merged = merge(family, key, base, None, &operands)?;
+                    BatchValue::Value(merged)
+                }
+            })
+        })
+    }
+
+    /// Returns the value of `key` in `family` as if the batch was written.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get`].
+    pub fn get(&self, family: &ColumnFamily, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
+        self.get_opt(family, key, &ReadOptions::new())
+    }
+
+    /// Like [`WriteBatchWithIndex::get`], with `options`.
+    ///
+    /// A snapshot in the options limits what is read from the database, not the batch.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_opt`].
+    pub fn get_opt(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        let key = key.as_ref();
+        self.with_effect(family.id(), &family.data().order, key, |effect| {
+            resolve(family, key, effect, || family.get_opt(key, options))
+        })
+    }
+
+    /// Returns the values of `keys` in `family` as if the batch was written, in their order.
+    ///
+    /// The keys that the batch does not decide are read from the database by one multi-get.
+    #[must_use]
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        family: &ColumnFamily,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Vec<Result<Option<PinnedSlice>>> {
+        let order = &family.data().order;
+        let needs_database = |key: &K| {
+            self.with_effect(family.id(), order, key.as_ref(), |effect| {
+                matches!(effect, None | Some(Effect::Operands(_, Base::Unknown)))
+            })
+        };
+        let needed: Vec<&K> = keys.iter().filter(|key| needs_database(key)).collect();
+        let found = family.multi_get_opt(&needed, options);
+        let mut next = 0;
+        keys.iter()
+            .map(|key| {
+                let key = key.as_ref();
+                self.with_effect(family.id(), order, key, |effect| {
+                    resolve(family, key, effect, || {
+                        next += 1;
+                        found.get_pinned(next - 1)
+                    })
+                })
+            })
+            .collect()
+    }
+
+    /// Creates a cursor over `family` as if the batch was written, without position.
+    #[must_use]
+    pub fn cursor(&self, family: &ColumnFamily) -> BatchCursor {
+        self.cursor_opt(family, &ReadOptions::new())
+    }
+
+    /// Like [`WriteBatchWithIndex::cursor`], with `options` and their bounds.
+    ///
+    /// A snapshot in the options limits what is read from the database, not the batch.
+    #[must_use]
+    pub fn cursor_opt(&self, family: &ColumnFamily, options: &ReadOptions) -> BatchCursor {
+        BatchCursor::new(family, options, self.view(family))
+    }
+
+    /// Returns the sorted operations on `family`.
+    pub(super) fn view(&self, family: &ColumnFamily) -> Arc<View> {
+        let (cf, rep) = (family.id(), self.batch.data());
+        let mut views = lock(&self.views);
+        match views.get(&cf) {
+            Some(view) if view.batch_bytes == rep.len() => Arc::clone(view),
+            _ => {
+                let view = Arc::new(View::new(rep, &self.index, cf, &family.data().order));
+                views.insert(cf, Arc::clone(&view));
+                view
+            }
+        }
+    }
+
+    /// Calls `visit` with the operations on `family`, by ascending key and newest first.
+    ///
+    /// With `overwrite_key`, older operations of a key are left out, except for those beneath merge
+    /// operands that contribute to its value.
+    pub fn entries(&self, family: &ColumnFamily, mut visit: impl FnMut(BatchEntry<'_>)) {
+        let view = self.view(family);
+        for index in 0..view.len() {
+            for entry in view.operations(index) {
+                let is_merge = matches!(entry, BatchEntry::Merge { .. });
+                visit(entry);
+                if self.overwrite_key && !is_merge {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Whether the operation is on `key` of column family `cf`.
+fn is_key_at(rep: &[u8], operation: &Operation, cf: u32, key: &[u8], order: &KeyOrder) -> bool {
+    entry_at(rep, operation.offset)
+        .is_some_and(|entry| entry.family() == Some(cf) && order.equal(key_of(&entry), key))
+}
+
+/// Merges operands with the base in the batch, or with the value in the database.
+pub(super) fn merge(
+    family: &ColumnFamily,
+    key: &[u8],
+    base: Base<'_>,
+    stored: Option<&[u8]>,
+    newest_first: &[&[u8]],
+) -> Result<Vec<u8>> {
+    let options = family.data().options();
+    let merger = Merger::new(options.merge_operator.as_deref(), &family.data().name);
+    let existing = match base {
+        Base::Unknown => stored,
+        Base::Value(value) => Some(value),
+        Base::None => None,
+    };
+    merge_values(merger, key, existing, newest_first)
+}
+
+/// Returns the value of a key after the effect of the batch; `stored` reads the database.
+fn resolve(
+    family: &ColumnFamily,
+    key: &[u8],
+    effect: Option<Effect<'_>>,
+    stored: impl FnOnce() -> Result<Option<PinnedSlice>, Error>,
+) -> Result<Option<PinnedSlice>> {
+    match effect {
+        None => stored(),
+        Some(Effect::Value(value)) => Ok(Some(PinnedSlice::copy_of(value))),
+        Some(Effect::Deleted) => Ok(None),
+        Some(Effect::Operands(operands, base)) => {
+            let stored = match base {
+                Base::Unknown => stored()?,
+                _ => None,
+            };
+            let merged = merge(family, key, base, stored.as_deref(), &operands)?;
+            Ok(Some(PinnedSlice::from(merged)))
+        }
+    }
+}
+
+impl fmt::Debug for WriteBatchWithIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteBatchWithIndex")
+            .field("len", &self.len())
+            .field("overwrite_key", &self.overwrite_key)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,446 @@
+//! A cursor over a column family as if a batch had been written.
+//!
+//! Both sources stand at or behind the entry, in the direction of travel; a change of direction
+//! seeks both by the current key. On equal keys the batch decides.
+//!
+//! With `prefix_same_as_start` the limit of a prefix applies to the combined entries. The cursor of
+//! the database has none: its own first entry may be one that the batch deletes.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use koeldb_base::{Error, PinnedSlice, Result};
+
+use super::batch::merge;
+use super::view::{Effect, View};
+use crate::api::column_family::ColumnFamily;
+use crate::read::ReadOptions;
+use crate::read::{DbCursor, Direction};
+use crate::state::key_bounds::KeyBounds;
+
+/// The source of the current entry.
+enum At {
+    Nowhere,
+    Database,
+    /// The batch, which sets the value.
+    Batch,
+    /// The batch and the database, whose merged value this is.
+    Merged(Vec<u8>),
+}
+
+/// A position among the entries of a column family, with the operations of a batch applied.
+///
+/// It is owned and `Send`, and shows the batch as it was when the cursor was created. Keys and
+/// values are lent until the next move.
+pub struct BatchCursor {
+    family: ColumnFamily,
+    options: ReadOptions,
+    bounds: KeyBounds,
+    database: DbCursor,
+    view: Arc<View>,
+    /// The number of the batch's keys before the position; going backward, up to and including it.
+    next: usize,
+    /// The indexes of the batch's keys within the bounds.
+    visible: std::ops::Range<usize>,
+    /// The prefix that the cursor stays in since the last seek.
+    prefix: Option<Vec<u8>>,
+    direction: Direction,
+    at: At,
+    failure: Option<Error>,
+}
+
+impl BatchCursor {
+    pub(super) fn new(family: &ColumnFamily, options: &ReadOptions, view: Arc<View>) -> Self {
+        BatchCursor {
+            family: family.clone(),
+            options: options.clone(),
+            bounds: options.bounds(),
+            database: {
+                let mut options = options.clone();
+                options.set_prefix_same_as_start(false);
+                // Operands of the batch are merged with them.
+                options.set_keys_only(false);
+                family.cursor_opt(&options)
+            },
+            visible: 0..view.len(),
+            prefix: None,
+            view,
+            next: 0,
+            direction: Direction::Forward,
+            at: At::Nowhere,
+            failure: None,
+        }
+    }
+
+    /// Moves to the present operations of `batch` and the latest state of the database.
+    ///
+    /// The cursor then has no position. A snapshot in its options still limits the database.
+    ///
+    /// # Errors
+    /// See [`DbCursor::refresh`].
+    pub fn refresh(&mut self, batch: &super::WriteBatchWithIndex) -> Result<()> {
+        self.view = batch.view(&self.family);
+        self.at = At::Nowhere;
+        self.failure = None;
+        self.visible = 0..0;
+        self.database.refresh()
+    }
+
+    /// Determines which keys of the batch are within the bounds.
+    fn limit(&mut self) {
+        let order = &self.family.data().order;
+        let (bounds, view) = (&self.bounds, &self.view);
+        let first = view.partition_point(|key| bounds.is_before(order, key));
+        let end = view.partition_point(|key| !bounds.is_behind(order, key));
+        self.visible = first..end.max(first);
+    }
+
+    /// Returns the prefix of `key` to which the options limit the cursor, if they do.
+    fn prefix_of(&self, key: &[u8]) -> Option<Vec<u8>> {
+        if !self.options.prefix_same_as_start {
+            return None;
+        }
+        let options = self.family.data().options();
+        let extractor = options.prefix_extractor.as_ref()?;
+        extractor.prefix(key).map(<[u8]>::to_vec)
+    }
+
+    /// Limits the cursor to the prefix of the current entry, unless it is limited already.
+    fn keep_prefix(&mut self) {
+        if self.prefix.is_none() {
+            self.prefix = self.key().and_then(|key| self.prefix_of(key));
+        }
+    }
+
+    /// Whether `key` is outside the prefix of the seek key.
+    fn leaves_prefix(&self, key: &[u8]) -> bool {
+        self.prefix.is_some() && self.prefix_of(key) != self.prefix
+    }
+
+    /// Ends the scan if the current entry is outside of its prefix.
+    fn stop_behind_prefix(&mut self) {
+        if self.key().is_some_and(|key| self.leaves_prefix(key)) {
+            self.at = At::Nowhere;
+        }
+    }
+
+    /// Runs a move; after an error the cursor has no entry and repeats the error until a seek.
+    fn run(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<bool> {
+        match step(self) {
+            Ok(()) => Ok(self.valid()),
+            Err(error) => {
+                self.at = At::Nowhere;
+                self.failure = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Resets the state before a seek to `sought`, or to an end.
+    fn begin_seek(&mut self, direction: Direction, sought: Option<&[u8]>) {
+        self.failure = None;
+        self.at = At::Nowhere;
+        self.direction = direction;
+        self.prefix = sought.and_then(|key| self.prefix_of(key));
+        self.limit();
+    }
+
+    /// Moves to the first entry at or after `key`; `true` if there is one.
+    ///
+    /// # Errors
+    /// See [`DbCursor::seek`].
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        self.begin_seek(Direction::Forward, Some(key));
+        self.run(|cursor| {
+            cursor.place_forward(key)?;
+            cursor.settle_forward()
+        })
+    }
+
+    /// Moves to the last entry at or before `key`; `true` if there is one.
+    ///
+    /// # Errors
+    /// See [`DbCursor::seek`].
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        self.begin_seek(Direction::Reverse, Some(key));
+        self.run(|cursor| {
+            cursor.place_backward(key)?;
+            cursor.settle_backward()
+        })
+    }
+
+    /// Moves to the first entry; `true` if there is one.
+    ///
+    /// # Errors
+    /// See [`DbCursor::seek`].
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        let lower = match self.bounds.lower.clone() {
+            Bound::Unbounded => None,
+            // As in RocksDB, a lower bound counts as the key sought.
+            Bound::Included(lower) | Bound::Excluded(lower) => Some(lower),
+        };
+        self.begin_seek(Direction::Forward, lower.as_deref());
+        self.run(|cursor| {
+            cursor.next = cursor.visible.start;
+            cursor.database.seek_to_first()?;
+            cursor.settle_forward()?;
+            cursor.keep_prefix();
+            Ok(())
+        })
+    }
+
+    /// Moves to the last entry; `true` if there is one.
+    ///
+    /// # Errors
+    /// See [`DbCursor::seek`].
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.begin_seek(Direction::Reverse, None);
+        self.run(|cursor| {
+            cursor.next = cursor.visible.end;
+            cursor.database.seek_to_last()?;
+            cursor.settle_backward()?;
+            cursor.keep_prefix();
+            Ok(())
+        })
+    }
+
+    /// Moves to the next entry; `true` if there is one.
+    ///
+    /// # Errors
+    /// See [`DbCursor::seek`].
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor lends, an iterator gives"
+    )]
+    pub fn next(&mut self) -> Result<bool> {
+        self.step(Direction::Forward)
+    }
+
+    /// Moves to the previous entry; `true` if there is one.
+    ///
+    /// # Errors
+    /// See [`DbCursor::seek`].
+    pub fn prev(&mut self) -> Result<bool> {
+        self.step(Direction::Reverse)
+    }
+
+    /// Moves one entry in `direction`; `true` if there is one.
+    fn step(&mut self, direction: Direction) -> Result<bool> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let Some(key) = self.key().map(<[u8]>::to_vec) else {
+            return Ok(false);
+        };
+        let turns = self.direction != direction;
+        self.direction = direction;
+        self.run(|cursor| {
+            if direction == Direction::Forward {
+                if turns {
+                    cursor.place_forward(&key)?;
+                }
+                cursor.leave_forward(&key)?;
+                cursor.settle_forward()
+            } else {
+                if turns {
+                    cursor.place_backward(&key)?;
+                }
+                cursor.leave_backward(&key)?;
+                cursor.settle_backward()
+            }
+        })
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.family.data().order.compare(a, b)
+    }
+
+    /// Moves batch and database to their first entries at or after `key`.
+    fn place_forward(&mut self, key: &[u8]) -> Result<()> {
+        let at = self.view.lower_bound(&self.family.data().order, key);
+        self.next = at.clamp(self.visible.start, self.visible.end);
+        self.database.seek(key)?;
+        Ok(())
+    }
+
+    /// Moves batch and database to their last entries at or before `key`.
+    fn place_backward(&mut self, key: &[u8]) -> Result<()> {
+        let order = &self.family.data().order;
+        let at = self
+            .view
+            .partition_point(|other| order.compare(other, key).is_le());
+        self.next = at.clamp(self.visible.start, self.visible.end);
+        self.database.seek_for_prev(key)?;
+        Ok(())
+    }
+
+    /// The index of the batch's next key in the direction of the cursor.
+    fn candidate(&self) -> Option<usize> {
+        match self.direction {
+            Direction::Forward => (self.next < self.visible.end).then_some(self.next),
+            Direction::Reverse => (self.next > self.visible.start).then(|| self.next - 1),
+        }
+    }
+
+    /// Whether the database cursor is at `key`.
+    fn is_database_at(&self, key: &[u8]) -> bool {
+        self.database
+            .key()
+            .is_some_and(|other| self.compare(other, key).is_eq())
+    }
+
+    /// Whether the next entry of the batch is at `key`.
+    fn is_batch_at(&self, key: &[u8]) -> bool {
+        self.candidate()
+            .is_some_and(|index| self.compare(self.view.key(index), key).is_eq())
+    }
+
+    /// Moves both cursors forward past `key`.
+    fn leave_forward(&mut self, key: &[u8]) -> Result<()> {
+        if self.is_database_at(key) {
+            self.database.next()?;
+        }
+        self.next += usize::from(self.is_batch_at(key));
+        Ok(())
+    }
+
+    /// Moves both cursors backward past `key`.
+    fn leave_backward(&mut self, key: &[u8]) -> Result<()> {
+        if self.is_database_at(key) {
+            self.database.prev()?;
+        }
+        self.next -= usize::from(self.is_batch_at(key));
+        Ok(())
+    }
+
+    /// Finds the entry at the position of a forward scan.
+    fn settle_forward(&mut self) -> Result<()> {
+        self.settle(Ordering::Less, |cursor, key| cursor.leave_forward(key))
+    }
+
+    /// Finds the entry at the position of a backward scan.
+    fn settle_backward(&mut self) -> Result<()> {
+        self.settle(Ordering::Greater, |cursor, key| cursor.leave_backward(key))
+    }
+
+    /// Finds the entry at the position; `first` is the ordering of keys that come first.
+    fn settle(
+        &mut self,
+        first: Ordering,
+        leave: impl Fn(&mut Self, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.find_entry(first, leave)?;
+        self.stop_behind_prefix();
+        Ok(())
+    }
+
+    /// Merges both cursors into the next entry that the batch does not delete.
+    fn find_entry(
+        &mut self,
+        first: Ordering,
+        leave: impl Fn(&mut Self, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.at = At::Nowhere;
+        loop {
+            let view = Arc::clone(&self.view);
+            let Some(index) = self.candidate() else {
+                if self.database.valid() {
+                    self.at = At::Database;
+                }
+                return Ok(());
+            };
+            let key = view.key(index);
+            let stored = match self.database.key().map(|other| self.compare(other, key)) {
+                Some(order) if order == first => {
+                    self.at = At::Database;
+                    return Ok(());
+                }
+                Some(Ordering::Equal) => self.database.value(),
+                _ => None,
+            };
+            match view.effect(index) {
+                Effect::Value(_) => self.at = At::Batch,
+                Effect::Operands(operands, base) => {
+                    let merged = merge(&self.family, key, base, stored, &operands)?;
+                    self.at = At::Merged(merged);
+                }
+                Effect::Deleted => {
+                    if self.leaves_prefix(key) {
+                        return Ok(());
+                    }
+                    leave(self, key)?;
+                    continue;
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    /// Whether the cursor is positioned on an entry.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        !matches!(self.at, At::Nowhere)
+    }
+
+    /// The key of the current entry.
+    #[must_use]
+    pub fn key(&self) -> Option<&[u8]> {
+        match self.at {
+            At::Nowhere => None,
+            At::Database => self.database.key(),
+            At::Batch | At::Merged(_) => Some(self.view.key(self.candidate()?)),
+        }
+    }
+
+    /// The value of the current entry.
+    #[must_use]
+    pub fn value(&self) -> Option<&[u8]> {
+        match &self.at {
+            At::Nowhere => None,
+            At::Database => self.database.value(),
+            At::Merged(value) => Some(value),
+            At::Batch => match self.view.effect(self.candidate()?) {
+                Effect::Value(value) => Some(value),
+                _ => None,
+            },
+        }
+    }
+
+    /// The key and value of the current entry.
+    #[must_use]
+    pub fn entry(&self) -> Option<(&[u8], &[u8])> {
+        Some((self.key()?, self.value()?))
+    }
+
+    /// An owned key and value of the current entry.
+    #[must_use]
+    pub fn pinned_entry(&self) -> Option<(PinnedSlice, PinnedSlice)> {
+        match self.at {
+            At::Database => self.database.pinned_entry(),
+            _ => {
+                let (key, value) = self.entry()?;
+                Some((PinnedSlice::copy_of(key), PinnedSlice::copy_of(value)))
+            }
+        }
+    }
+
+    /// Returns the error of the last step again.
+    ///
+    /// # Errors
+    /// The error of the last step.
+    pub fn status(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl fmt::Debug for BatchCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchCursor")
+            .field("key", &self.key())
+            .finish_non_exhaustive()
+    }
+}

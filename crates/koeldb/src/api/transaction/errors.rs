@@ -1,0 +1,64 @@
+//! The errors of transactions: a kind and a detail each; none of them has changed the database.
+
+use crate::commit::key_locks::errors::not_applied;
+use crate::state::context::Context;
+use koeldb_base::error::{ErrorDetail, WriteOutcome};
+use koeldb_base::{Error, ErrorKind};
+
+/// Creates the error of a key that was written since the snapshot, or since it was tracked.
+pub(super) fn conflict(key: &[u8], context: &Context) -> Error {
+    let message = format!(
+        "{} was written since the transaction's snapshot, or since it was tracked",
+        context.shown_key(key)
+    );
+    not_applied(ErrorKind::Busy, ErrorDetail::WriteConflict, message)
+}
+
+/// Creates the error of a comparator that does not suit locks, which are on the bytes of keys.
+pub(super) fn equal_keys_differ(family: &str) -> Error {
+    Error::not_supported(format!(
+        "locks are on the bytes of keys, and the comparator of column family {family:?} may have \
+         equal keys of different bytes; if it has none, let its equal_keys_have_equal_bytes return \
+         true"
+    ))
+    .with_outcome(WriteOutcome::NotApplied)
+}
+
+/// Creates the error of memtables that do not reach back to the snapshot.
+pub(super) fn history_too_short() -> Error {
+    Error::with_kind(
+        ErrorKind::TryAgain,
+        "the memtables do not reach back to the transaction's snapshot; repeat the transaction, or validate with \
+         ValidationTier::All",
+    )
+    .with_outcome(WriteOutcome::NotApplied)
+}
+
+/// Creates the error of a batch that exceeds `max_write_batch_size`.
+pub(super) fn batch_too_large(bytes: usize, bytes_max: usize) -> Error {
+    Error::with_kind(
+        ErrorKind::MemoryLimit,
+        format!("the transaction's batch has {bytes} bytes, at most {bytes_max}"),
+    )
+    .with_outcome(WriteOutcome::NotApplied)
+}
+
+/// Creates the error of a commit of a transaction that must be prepared first.
+pub(super) fn not_prepared() -> Error {
+    let message = "the transaction is not prepared, and skip_prepare is off";
+    not_applied(
+        ErrorKind::InvalidArgument,
+        ErrorDetail::NotPrepared,
+        message,
+    )
+}
+
+/// Whether repeating the whole transaction may succeed.
+pub(super) fn is_worth_repeating(error: &Error) -> bool {
+    let is_conflict = match error.kind() {
+        ErrorKind::Busy | ErrorKind::TryAgain | ErrorKind::Expired => true,
+        ErrorKind::TimedOut => error.detail() == Some(ErrorDetail::LockTimeout),
+        _ => false,
+    };
+    is_conflict && error.write_outcome() == Some(WriteOutcome::NotApplied)
+}

@@ -1,0 +1,240 @@
+//! The handle of a prepared transaction, which commits it or rolls it back.
+
+use std::fmt;
+use std::sync::Arc;
+
+use koeldb_base::error::WriteOutcome;
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+
+use crate::api::db::Db;
+use crate::batch::WriteBatch;
+use crate::commit::key_locks::errors::expired;
+use crate::commit::key_locks::table::{LockId, Owner};
+use crate::commit::marked_write::{DecisionStep, MarkedWrite};
+use crate::commit::prepared::{Decision, Prepared};
+use crate::commit::two_phase::{self, Section};
+use crate::options::WriteOptions;
+
+/// The maximum length of the name of a transaction, in bytes.
+const NAME_BYTES_MAX: usize = 512;
+
+/// A prepared transaction, to be committed or rolled back.
+///
+/// It is a handle to a transaction of the database: dropping it decides nothing, and an undecided one
+/// survives a close or a crash ([`Db::prepared_transactions`]). Its keys stay locked until then. A
+/// decision that was not applied can be made again; the same decision again does nothing.
+#[derive(Clone)]
+pub struct PreparedTransaction {
+    db: Db,
+    entry: Arc<Prepared>,
+}
+
+impl PreparedTransaction {
+    /// The name given to [`Transaction::prepare`](crate::Transaction::prepare).
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.entry.section.name
+    }
+
+    /// The number of operations of the transaction.
+    #[must_use]
+    pub fn operation_count(&self) -> usize {
+        self.entry.section.count as usize
+    }
+
+    /// A copy of the operations of the transaction.
+    #[must_use]
+    pub fn batch(&self) -> WriteBatch {
+        let section = &self.entry.section;
+        WriteBatch::from_records(&section.records, section.count)
+    }
+
+    /// Commits the transaction; returns a sequence number at which its writes are visible.
+    ///
+    /// Syncs the log if the options of the transaction say so, or if recovery found it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it was rolled back; those of [`Db::write_opt`]. If
+    /// [`Error::write_outcome`] is not `NotApplied`, the decision stands: the writes take effect when
+    /// the database resumes.
+    pub fn commit(&self) -> Result<SeqNo> {
+        self.commit_with(&WriteBatch::new(), &self.entry.write)
+    }
+
+    /// Like [`PreparedTransaction::commit`]; also applies `batch`, before the transaction's
+    /// operations.
+    ///
+    /// The log is written regardless of `disable_wal`. As in RocksDB, the keys of `batch` are not
+    /// locked: it replaces values that other transactions have locked and read, without a conflict.
+    /// It is for keys that no other transaction writes, such as the position of a replica.
+    ///
+    /// # Errors
+    /// See [`PreparedTransaction::commit`].
+    pub fn commit_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
+        let _deciding = lock(&self.entry.deciding);
+        let inner = self.db.inner();
+        match self.entry.decision() {
+            Decision::Committed(seqno) => return Ok(seqno),
+            Decision::None => {}
+            other => return Err(standing(&other)),
+        }
+        let section = &self.entry.section;
+        let mut logged = batch.records().to_vec();
+        two_phase::put_commit(&mut logged, &section.name);
+        let mut applied = batch.records().to_vec();
+        applied.extend_from_slice(&section.records);
+        let write = MarkedWrite {
+            batch,
+            logged: &logged,
+            applied: &applied,
+            taken: section.count + batch.count(),
+        };
+        let done = inner.commit.write_marked(options, &write, |step| {
+            self.entry.set(match step {
+                DecisionStep::Logging => {
+                    Decision::CommitStands(batch.records().to_vec(), batch.count())
+                }
+                DecisionStep::Applied(seqno) => Decision::Committed(seqno),
+            });
+        });
+        inner.health.report_failures();
+        let seqno = done?;
+        inner.prepared.forget(&self.entry);
+        Ok(seqno)
+    }
+
+    /// Rolls the transaction back: drops its writes.
+    ///
+    /// Syncs the log under the conditions of [`PreparedTransaction::commit`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it was committed; those of [`Db::write_opt`]. If
+    /// [`Error::write_outcome`] is not `NotApplied`, the decision stands.
+    pub fn rollback(&self) -> Result<()> {
+        let _deciding = lock(&self.entry.deciding);
+        let inner = self.db.inner();
+        match self.entry.decision() {
+            Decision::RolledBack => return Ok(()),
+            Decision::None => {}
+            other => return Err(standing(&other)),
+        }
+        let logged = two_phase::rollback(&self.entry.section.name);
+        let write = MarkedWrite {
+            batch: &WriteBatch::new(),
+            logged: &logged,
+            applied: &[],
+            taken: 0,
+        };
+        let done = inner
+            .commit
+            .write_marked(&self.entry.write, &write, |step| {
+                self.entry.set(match step {
+                    DecisionStep::Logging => Decision::RollbackStands,
+                    DecisionStep::Applied(_) => Decision::RolledBack,
+                });
+            });
+        inner.health.report_failures();
+        done?;
+        inner.prepared.forget(&self.entry);
+        Ok(())
+    }
+}
+
+/// Returns the error of a call that the decision on the transaction does not permit.
+fn standing(decision: &Decision) -> Error {
+    let (kind, what) = match decision {
+        Decision::Committed(_) => (ErrorKind::InvalidArgument, "was committed"),
+        Decision::RolledBack => (ErrorKind::InvalidArgument, "was rolled back"),
+        Decision::CommitStands(..) => (ErrorKind::Busy, "is committed as soon as writes resume"),
+        Decision::RollbackStands => (ErrorKind::Busy, "is rolled back as soon as writes resume"),
+        Decision::Preparing | Decision::None => (ErrorKind::Busy, "is not prepared yet"),
+    };
+    Error::with_kind(kind, format!("the transaction {what}")).with_outcome(WriteOutcome::NotApplied)
+}
+
+impl fmt::Debug for PreparedTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PreparedTransaction({})", self.name().escape_ascii())
+    }
+}
+
+impl Db {
+    /// The prepared transactions that are neither committed nor rolled back, by name.
+    ///
+    /// A read-only database and a secondary list them, too.
+    #[must_use]
+    pub fn prepared_transactions(&self) -> Vec<PreparedTransaction> {
+        let entries = self.inner().prepared.entries().into_iter();
+        let is_logged = |entry: &Arc<Prepared>| !matches!(entry.decision(), Decision::Preparing);
+        entries
+            .filter(is_logged)
+            .map(|entry| PreparedTransaction {
+                db: self.clone(),
+                entry,
+            })
+            .collect()
+    }
+
+    /// The undecided prepared transaction of this name.
+    #[must_use]
+    pub fn prepared_transaction(&self, name: impl AsRef<[u8]>) -> Option<PreparedTransaction> {
+        let mut all = self.prepared_transactions().into_iter();
+        all.find(|transaction| transaction.name() == name.as_ref())
+    }
+}
+
+/// The parts of a transaction that [`prepare`] moves into the prepared one.
+pub(super) struct ToPrepare<'a> {
+    pub(super) db: &'a Db,
+    pub(super) name: &'a [u8],
+    pub(super) batch: &'a WriteBatch,
+    pub(super) write: &'a WriteOptions,
+    pub(super) owner: &'a Arc<Owner>,
+    pub(super) locked: Vec<LockId>,
+}
+
+/// Logs the prepared section of a transaction; on failure its locks stay with the caller.
+///
+/// The entry has the locks from the beginning: as soon as it is logged, others may decide on it.
+pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {
+    let inner = what.db.inner();
+    if what.name.is_empty() || what.name.len() > NAME_BYTES_MAX {
+        return Err(Error::invalid_argument(format!(
+            "the name of a transaction must have 1 to {NAME_BYTES_MAX} bytes, this one has {}",
+            what.name.len()
+        ))
+        .with_outcome(WriteOutcome::NotApplied));
+    }
+    if !what.owner.decide(inner.context.clock.now()) {
+        return Err(expired());
+    }
+    let section = Section {
+        name: what.name.into(),
+        records: what.batch.records().to_vec(),
+        count: what.batch.count(),
+    };
+    let logged = section.prepare();
+    let entry = inner
+        .prepared
+        .reserve(section, what.write, what.owner, what.locked.clone())?;
+    let done = inner
+        .commit
+        .write_section(what.batch, what.write, &logged, || {
+            entry.set(Decision::None);
+        });
+    inner.health.report_failures();
+    if let Err(error) = done {
+        lock(&entry.locked).clear();
+        inner.prepared.forget(&entry);
+        return Err(error);
+    }
+    Ok(PreparedTransaction {
+        db: what.db.clone(),
+        entry,
+    })
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;

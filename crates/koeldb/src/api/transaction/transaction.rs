@@ -1,0 +1,369 @@
+//! The transaction: a batch in the making, the keys it uses, and its snapshot.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use koeldb_base::{Error, PinnedSlice, Result, SeqNo};
+
+use super::commit::commit_validated;
+use super::errors;
+use super::prepared::{self, PreparedTransaction};
+use super::tracker::{Released, Tracker};
+use crate::api::column_family::ColumnFamily;
+use crate::api::db::Db;
+use crate::api::indexed_batch::{BatchCursor, WriteBatchWithIndex};
+use crate::commit::key_locks::errors as lock_errors;
+use crate::commit::key_locks::table::{LockTable, Owner};
+use crate::engine::inner::DbInner;
+use crate::options::{TransactionOptions, WriteOptions};
+use crate::read::ReadOptions;
+use crate::read::snapshot::Snapshot;
+
+/// A transaction: reads and writes that take effect together or not at all.
+///
+/// It sees its own writes; others see them when [`Transaction::commit`] returns. A transaction that
+/// is dropped is rolled back. It is owned and `Send`, and keeps its database open.
+///
+/// *Optimistic* transactions lock nothing: a commit fails with `Busy` if a key that was written or
+/// read for update has changed since its first use, or since the snapshot. *Pessimistic* ones (with
+/// [`Options::set_transactions`](crate::Options::set_transactions)) lock such keys first; an
+/// operation then fails with `TimedOut` or `Busy`, after which the transaction is still usable. No
+/// mode prevents phantoms: a range that a cursor showed is not protected.
+///
+/// With a snapshot ([`Transaction::set_snapshot`]), reads show the database as of the snapshot.
+///
+/// # Isolation
+/// The anomalies that each mode prevents. The last column is of transactions, optimistic or
+/// pessimistic, that read every key on which a write depends by [`Transaction::get_for_update`].
+///
+/// | anomaly | no snapshot | snapshot | reads for update |
+/// |---|---|---|---|
+/// | dirty writes, dirty reads, circular reads | prevented | prevented | prevented |
+/// | read skew, unrepeatable reads, long forks | possible | prevented | prevented (or the commit fails) |
+/// | lost updates | possible | prevented | prevented |
+/// | write skew | possible | possible | prevented |
+/// | phantoms | possible | possible | possible |
+pub struct Transaction {
+    pub(super) db: Db,
+    write: WriteOptions,
+    pub(super) options: TransactionOptions,
+    pub(super) batch: WriteBatchWithIndex,
+    pub(super) tracker: Tracker,
+    pub(super) snapshot: Option<Snapshot>,
+    /// Whether the next operation that uses a key must set a snapshot.
+    is_snapshot_due: bool,
+    /// The snapshot as of each save point, and whether one was due.
+    saved_snapshots: Vec<(Option<Snapshot>, bool)>,
+    /// A snapshot not above the numbers since which keys are tracked: flushes and compactions then
+    /// keep a trace of each write since.
+    pub(super) history: Option<Snapshot>,
+    pub(super) owner: Arc<Owner>,
+}
+
+impl Transaction {
+    pub(super) fn new(db: &Db, write: &WriteOptions, options: &TransactionOptions) -> Self {
+        let inner = db.inner();
+        let expires = u64::try_from(options.expiration)
+            .ok()
+            .map(|millis| inner.context.clock.now() + Duration::from_millis(millis));
+        let order = db.default_cf().data().order.clone();
+        Transaction {
+            write: *write,
+            options: options.clone(),
+            batch: WriteBatchWithIndex::with_order(true, order),
+            tracker: Tracker::default(),
+            snapshot: options.set_snapshot.then(|| db.conflict_snapshot()),
+            is_snapshot_due: false,
+            saved_snapshots: Vec::new(),
+            history: None,
+            owner: Owner::new(inner.key_locks.new_id(), expires),
+            db: db.clone(),
+        }
+    }
+
+    pub(super) fn inner(&self) -> &Arc<DbInner> {
+        self.db.inner()
+    }
+
+    pub(super) fn locks(&self) -> Option<&LockTable> {
+        self.inner().key_locks.table.as_ref()
+    }
+
+    /// The id of the transaction, unique while the database is open.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.owner.id
+    }
+
+    /// The database of the transaction.
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// The operations so far.
+    #[must_use]
+    pub fn batch(&self) -> &WriteBatchWithIndex {
+        &self.batch
+    }
+
+    // Snapshots.
+
+    /// Sets a snapshot of the present state, which reads see and later writes conflict with.
+    pub fn set_snapshot(&mut self) {
+        self.snapshot = Some(self.db.conflict_snapshot());
+        self.is_snapshot_due = false;
+    }
+
+    /// Lets the next operation that locks or tracks a key set a snapshot.
+    pub fn set_snapshot_on_next_operation(&mut self) {
+        self.is_snapshot_due = true;
+    }
+
+    /// Sets the snapshot that the next operation was to set.
+    pub(super) fn set_snapshot_if_due(&mut self) {
+        if self.is_snapshot_due {
+            self.set_snapshot();
+        }
+    }
+
+    /// Drops the snapshot: reads then see the latest state.
+    pub fn clear_snapshot(&mut self) {
+        self.snapshot = None;
+        self.is_snapshot_due = false;
+    }
+
+    /// The snapshot, if one is set.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
+    }
+
+    // Reads.
+
+    /// Calls `read` with options that name the snapshot, unless they name one already.
+    pub(super) fn with_options<R>(
+        &self,
+        options: &ReadOptions,
+        read: impl FnOnce(&ReadOptions) -> R,
+    ) -> R {
+        match &self.snapshot {
+            Some(snapshot) if options.get_snapshot().is_none() => {
+                let mut options = options.clone();
+                options.set_snapshot(snapshot);
+                read(&options)
+            }
+            _ => read(options),
+        }
+    }
+
+    /// Returns the value of `key` in the default column family.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedSlice>> {
+        self.get_opt(self.db.default_cf(), key, &ReadOptions::new())
+    }
+
+    /// Returns the value of `key` in `family`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get`].
+    pub fn get_cf(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<PinnedSlice>> {
+        self.get_opt(family, key, &ReadOptions::new())
+    }
+
+    /// Returns the value of `key` in `family`, with `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_opt`].
+    pub fn get_opt(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        self.with_options(options, |options| self.batch.get_opt(family, key, options))
+    }
+
+    /// Returns the values of `keys` in `family`, in their order.
+    #[must_use]
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        family: &ColumnFamily,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Vec<Result<Option<PinnedSlice>>> {
+        self.with_options(options, |options| {
+            self.batch.multi_get(family, keys, options)
+        })
+    }
+
+    /// Creates a cursor over the default column family, without position.
+    ///
+    /// It shows the writes of the transaction that precede it; see [`BatchCursor::refresh`].
+    #[must_use]
+    pub fn cursor(&self) -> BatchCursor {
+        self.cursor_opt(self.db.default_cf(), &ReadOptions::new())
+    }
+
+    /// Creates a cursor over `family`, with `options` and their bounds.
+    #[must_use]
+    pub fn cursor_opt(&self, family: &ColumnFamily, options: &ReadOptions) -> BatchCursor {
+        self.with_options(options, |options| self.batch.cursor_opt(family, options))
+    }
+
+    // Keys.
+
+    // Writes.
+
+    // Save points.
+
+    /// Sets a save point for [`Transaction::rollback_to_save_point`].
+    pub fn set_save_point(&mut self) {
+        self.batch.set_save_point();
+        self.tracker.set_save_point();
+        let snapshot = (self.snapshot.clone(), self.is_snapshot_due);
+        self.saved_snapshots.push(snapshot);
+    }
+
+    /// Reverts all operations since the last save point, with their locks, and removes the save
+    /// point.
+    ///
+    /// The snapshot becomes that of the save point, too, or none, or one that is due.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn rollback_to_save_point(&mut self) -> Result<()> {
+        self.batch.rollback_to_save_point()?;
+        if let Some((snapshot, is_due)) = self.saved_snapshots.pop() {
+            (self.snapshot, self.is_snapshot_due) = (snapshot, is_due);
+        }
+        for released in self.tracker.rollback_to_save_point() {
+            if let Some(locks) = self.locks() {
+                match released {
+                    Released::Lock(tracked) => locks.release(&self.owner, tracked.id),
+                    Released::Upgrade(id) => locks.downgrade(&self.owner, id),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the last save point and keeps the operations since.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    pub fn pop_save_point(&mut self) -> Result<()> {
+        self.batch.pop_save_point()?;
+        self.tracker.pop_save_point();
+        self.saved_snapshots.pop();
+        Ok(())
+    }
+
+    // The end.
+
+    /// Commits the transaction; returns a sequence number at which its writes are visible.
+    ///
+    /// # Errors
+    /// The transaction is over in any case. `Busy` if an optimistic transaction conflicts,
+    /// `TryAgain` if that cannot be told any more, `Expired`, and those of [`Db::write_opt`]:
+    /// [`Error::write_outcome`] says whether the writes may still take effect.
+    pub fn commit(mut self) -> Result<SeqNo> {
+        let inner = self.inner();
+        super::refuse_ttl(&inner.context)?;
+        let batch = self.batch.batch();
+        if self.locks().is_none() {
+            let tier = self.options.validation_tier;
+            return commit_validated(&inner.commit, batch, &self.write, &self.tracker, tier);
+        }
+        if !self.options.skip_prepare {
+            return Err(errors::not_prepared());
+        }
+        if !self.owner.decide(inner.context.clock.now()) {
+            return Err(lock_errors::expired());
+        }
+        let written = inner.commit.write(batch, &self.write);
+        let seqno = inner.visibility.seqno();
+        self.release_all();
+        written.map(|()| seqno)
+    }
+
+    /// Prepares the transaction: makes its writes durable, to be committed or rolled back under
+    /// `name`.
+    ///
+    /// The name has 1 to 512 bytes and is unique among the undecided transactions. The log is written
+    /// regardless of `disable_wal`, and synced if the options of the transaction say so.
+    ///
+    /// # Errors
+    /// The transaction is rolled back then. `InvalidArgument` for an optimistic transaction or a
+    /// name in use; `Expired`; those of [`Db::write_opt`]. If [`Error::write_outcome`] is
+    /// `Indeterminate`, the transaction may be prepared after a crash.
+    pub fn prepare(mut self, name: impl AsRef<[u8]>) -> Result<PreparedTransaction> {
+        super::refuse_ttl(&self.inner().context)?;
+        if self.locks().is_none() {
+            return Err(Error::invalid_argument(
+                "an optimistic transaction cannot be prepared: open the database with \
+                 Options::set_transactions",
+            ));
+        }
+        let locked = self.tracker.iter().map(|tracked| tracked.id).collect();
+        let prepared = prepared::prepare(&prepared::ToPrepare {
+            db: &self.db,
+            name: name.as_ref(),
+            batch: self.batch.batch(),
+            write: &self.write,
+            owner: &self.owner,
+            locked,
+        })?;
+        // The locks are those of the prepared transaction now.
+        self.tracker.take();
+        Ok(prepared)
+    }
+
+    /// Reverts all operations, with their locks and save points, so that the transaction can begin
+    /// again, as RocksDB's `Rollback` does.
+    ///
+    /// It keeps its snapshot, id and expiration.
+    pub fn clear(&mut self) {
+        self.batch.clear();
+        self.saved_snapshots.clear();
+        self.history = None;
+        self.release_all();
+    }
+
+    /// Drops all writes and releases all locks.
+    pub fn rollback(self) {
+        drop(self);
+    }
+
+    /// Releases the locks of all tracked keys.
+    fn release_all(&mut self) {
+        let tracked = self.tracker.take();
+        if let Some(locks) = &self.db.inner().key_locks.table {
+            for tracked in tracked {
+                locks.release(&self.owner, tracked.id);
+            }
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.release_all();
+    }
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction")
+            .field("id", &self.id())
+            .field("operations", &self.batch.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,180 @@
+//! Sealing of memtables, each of which gets a successor and a new log.
+//!
+//! Only the leader of the write queue seals. It waits for the groups that are being inserted first,
+//! so that no log is given up whose entries are not in memtables yet.
+
+use std::sync::Arc;
+
+use koeldb_base::Result;
+use koeldb_base::file_name::FileNumber;
+
+use super::commit::{CommitPipeline, CommitState};
+use super::fold::MergeFolding;
+use crate::report::listener::FlushReason;
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::memtables::{LoggedMemtable, write_buffer_bytes};
+
+impl CommitPipeline {
+    /// The oldest log that a memtable needs.
+    pub(super) fn oldest_log_needed(&self, commit: &mut CommitState) -> Result<FileNumber> {
+        let current = commit.wal()?.number;
+        let families = commit.families.iter();
+        let needed = families.map(|active| active.family.oldest_log_needed(current));
+        Ok(needed.min().unwrap_or(current))
+    }
+
+    /// Requests the flush of the memtables that need the log `oldest`, sealed before or now.
+    pub(super) fn switch_oldest_logged(
+        &self,
+        commit: &mut CommitState,
+        oldest: FileNumber,
+    ) -> Result<()> {
+        let current = commit.wal()?.number;
+        for index in 0..commit.families.len() {
+            let family = Arc::clone(&commit.families[index].family);
+            if family.oldest_log_needed(current) != oldest {
+                continue;
+            }
+            let is_active = family.read(|state| state.active.first_log) == oldest;
+            if is_active && !commit.families[index].memtable.is_empty() {
+                self.switch_memtable(commit, index, FlushReason::WalFull)?;
+            }
+            family.request_flush();
+        }
+        Ok(())
+    }
+
+    /// Seals the memtable of the column family at `index`; starts a new memtable and a new log.
+    pub(crate) fn switch_memtable(
+        &self,
+        commit: &mut CommitState,
+        index: usize,
+        reason: FlushReason,
+    ) -> Result<()> {
+        self.switch_wal(commit)?;
+        let log = commit.wal()?.number;
+        let active = &mut Arc::make_mut(&mut commit.families)[index];
+        if let Some(charge) = &active.charge {
+            charge.set(active.memtable.memory_bytes());
+            charge.seal();
+        }
+        active.memtable.seal();
+        self.context
+            .listeners
+            .memtable_sealed(&active.family.name, &active.memtable);
+        let family = Arc::clone(&active.family);
+        let options = family.options();
+        let next = LoggedMemtable {
+            first_log: log,
+            ..family.take_successor(&options)
+        };
+        next.activate();
+        active.memtable = Arc::clone(&next.memtable);
+        active.charge.clone_from(&next.charge);
+        active.write_buffer_bytes = write_buffer_bytes(&options);
+        active.range_deletions_max = u64::from(options.memtable_max_range_deletions);
+        active.folding = MergeFolding::of(&options);
+        family.set_next_check(next.memtable.filled_bytes(), active.write_buffer_bytes);
+        family.seal_active(self.context.stall(), next, reason);
+        Ok(())
+    }
+
+    /// Seals the nonempty memtables; the empty ones get the current log as their first.
+    pub(crate) fn seal_memtables(&self, commit: &mut CommitState) -> Result<()> {
+        self.queue.pipeline.drain()?;
+        for index in 0..commit.families.len() {
+            if !commit.families[index].memtable.is_empty() {
+                self.switch_memtable(commit, index, FlushReason::ErrorRecovery)?;
+            }
+        }
+        let log = commit.wal()?.number;
+        for active in commit.families.iter() {
+            active.family.update(|state| {
+                if state.active.memtable.is_empty() {
+                    state.active.first_log = log;
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Starts a new log, unless the current one is empty; the entries of the old one are in
+    /// memtables.
+    fn switch_wal(&self, commit: &mut CommitState) -> Result<()> {
+        self.queue.pipeline.drain()?;
+        let wal = commit.wal()?;
+        if !self.wals.switch(wal)? {
+            return Ok(());
+        }
+        let number = wal.number;
+        commit.wal_check_bytes = 0;
+        // A column family without unflushed data needs no older log.
+        for active in commit.families.iter() {
+            active.family.update(|state| {
+                if state.active.memtable.is_empty() {
+                    state.active.first_log = number;
+                }
+            });
+        }
+        self.carry_over(commit)
+    }
+
+    /// Abandons a log that failed, or that may have a batch of a failed write, and starts a new
+    /// log.
+    pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
+        let next_seqno = commit.last_seqno + 1;
+        self.wals.abandon(commit.wal()?, next_seqno)?;
+        commit.wal_check_bytes = 0;
+        self.carry_over(commit)
+    }
+
+    /// Repeats the prepared sections of undecided transactions in a new log, and syncs it.
+    fn carry_over(&self, commit: &mut CommitState) -> Result<()> {
+        let carried = self.carried.carried();
+        if carried.is_empty() {
+            return Ok(());
+        }
+        for (records, count) in carried {
+            let next = commit.last_seqno + 1;
+            self.write_log(commit, next, &[&records], (count, 0), false)?;
+        }
+        self.wals.sync(commit.wal()?)
+    }
+
+    /// Seals the memtables of `families` and requests their flush.
+    pub(crate) fn seal_families(&self, families: &[Arc<ColumnFamilyData>]) -> Result<()> {
+        let mut leadership = self.queue.lead();
+        for family in families {
+            if family.is_dropped() {
+                continue;
+            }
+            let Some(index) = leadership.commit.position_of(family.id) else {
+                continue;
+            };
+            if !leadership.commit.families[index].memtable.is_empty() {
+                self.switch_memtable(&mut leadership.commit, index, FlushReason::ManualFlush)?;
+            }
+            family.request_flush();
+        }
+        Ok(())
+    }
+
+    /// Seals all memtables if a batch was written with the WAL disabled; returns their column
+    /// families.
+    pub(crate) fn seal_unlogged(&self) -> Result<Vec<Arc<ColumnFamilyData>>> {
+        let mut leadership = self.queue.lead();
+        let commit = &mut *leadership.commit;
+        if !self.visibility.has_unlogged() {
+            return Ok(Vec::new());
+        }
+        // Earlier writes that are still being inserted must be flushed as well.
+        self.queue.pipeline.drain()?;
+        for index in 0..commit.families.len() {
+            if !commit.families[index].memtable.is_empty() {
+                self.switch_memtable(commit, index, FlushReason::ShutDown)?;
+            }
+        }
+        let families = commit.families.iter();
+        Ok(families.map(|active| Arc::clone(&active.family)).collect())
+    }
+}

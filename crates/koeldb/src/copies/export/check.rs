@@ -1,0 +1,185 @@
+//! Checks of exports before an import: whether the description matches the tables.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use koeldb_base::file_name::{self, FileKind};
+use koeldb_base::key::InternalKey;
+use koeldb_base::{Cursor, Error, KeyOrder, Result};
+use koeldb_fs::FileSystem;
+use koeldb_table::reader::{TableReadContext, TableReader};
+
+use super::{ExportedColumnFamily, ExportedFile};
+use crate::copies::sst_file_reader::{open_table, point_cursor};
+use crate::options::ColumnFamilyOptions;
+
+/// A file to import, with the path of its table.
+pub(super) struct ImportFile<'e> {
+    pub(super) source: PathBuf,
+    pub(super) file: &'e ExportedFile,
+}
+
+/// Checks all that can be checked before any change; returns the files, oldest first.
+pub(super) fn check_exports<'e>(
+    fs: &dyn FileSystem,
+    options: &ColumnFamilyOptions,
+    exports: &'e [ExportedColumnFamily],
+) -> Result<Vec<ImportFile<'e>>> {
+    let order = &options.comparator;
+    let mut files = Vec::new();
+    let mut ranges: Vec<(&[u8], &[u8])> = Vec::new();
+    for export in exports {
+        if export.comparator != order.name() {
+            return Err(Error::invalid_argument(format!(
+                "the export has comparator {}, and the column family {}",
+                export.comparator,
+                order.name()
+            )));
+        }
+        for file in &export.files {
+            let source = export.directory.join(&file.name);
+            check_file(fs, options, file, &source)
+                .map_err(|error| error.in_file(&source, None, "import"))?;
+            files.push(ImportFile { source, file });
+        }
+        check_levels(order, export)?;
+        if let Some(range) = range_of(order, export) {
+            let is_apart = |other: &(&[u8], &[u8])| {
+                order.compare(other.1, range.0).is_lt() || order.compare(range.1, other.0).is_lt()
+            };
+            if !ranges.iter().all(is_apart) {
+                return Err(Error::invalid_argument(format!(
+                    "the keys of {} overlap those of another export",
+                    export.directory.display()
+                )));
+            }
+            ranges.push(range);
+        }
+    }
+    if files.is_empty() {
+        return Err(Error::invalid_argument("there is no table to import"));
+    }
+    let has_epochs = files.iter().all(|file| file.file.epoch > 0);
+    files.sort_by_key(|ImportFile { file, .. }| match has_epochs {
+        true => (file.epoch, file.largest_seqno),
+        false => (file.largest_seqno, file.smallest_seqno),
+    });
+    Ok(files)
+}
+
+/// Returns the smallest and the largest user key of an export; `None` if it has no files.
+fn range_of<'e>(
+    order: &KeyOrder,
+    export: &'e ExportedColumnFamily,
+) -> Option<(&'e [u8], &'e [u8])> {
+    let user = |key: &'e Vec<u8>| koeldb_base::key::user_key(key);
+    let by = |a: &&[u8], b: &&[u8]| order.compare(a, b);
+    let smallest = export
+        .files
+        .iter()
+        .map(|file| user(&file.smallest))
+        .min_by(by)?;
+    let largest = export
+        .files
+        .iter()
+        .map(|file| user(&file.largest))
+        .max_by(by)?;
+    Some((smallest, largest))
+}
+
+/// Checks that the tables of each level below 0 do not overlap.
+fn check_levels(order: &KeyOrder, export: &ExportedColumnFamily) -> Result<()> {
+    let mut files: Vec<&ExportedFile> = export.files.iter().filter(|file| file.level > 0).collect();
+    files.sort_by(|a, b| {
+        let by_key = || order.compare_internal(&a.smallest, &b.smallest);
+        a.level.cmp(&b.level).then_with(by_key)
+    });
+    for pair in files.windows(2) {
+        let [a, b] = pair else { continue };
+        if a.level == b.level && order.compare_internal(&a.largest, &b.smallest).is_ge() {
+            return Err(Error::corruption(format!(
+                "the keys of {} and {} overlap on level {}",
+                a.name, b.name, a.level
+            ))
+            .in_file(&export.directory, None, "import"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the entries of a table are within its bounds, and that the newest one has its
+/// largest sequence number.
+fn check_entries(reader: &Arc<TableReader>, order: &KeyOrder, file: &ExportedFile) -> Result<()> {
+    let refused = |text: String| Err(Error::corruption(text));
+    let tombstones = reader.tombstones();
+    let tombstones = tombstones.iter().flat_map(|all| all.tombstones());
+    let mut largest_seqno = tombstones.map(|tombstone| tombstone.seqno).max();
+    let mut cursor = point_cursor(reader);
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        let key = cursor.key();
+        // Tombstones may reach beyond the bounds, which cut them.
+        if order.compare_internal(key, &file.smallest).is_lt()
+            || order.compare_internal(key, &file.largest).is_gt()
+        {
+            return refused("the table has entries outside of its bounds".to_owned());
+        }
+        largest_seqno = largest_seqno.max(Some(InternalKey::parse(key)?.seqno));
+        cursor.next()?;
+    }
+    if largest_seqno != Some(file.largest_seqno) {
+        return refused(format!(
+            "the largest sequence number of the table is {}, not {}",
+            largest_seqno.unwrap_or(0),
+            file.largest_seqno
+        ));
+    }
+    Ok(())
+}
+
+/// Checks one file of an export against its description: name, size, bounds and entries.
+fn check_file(
+    fs: &dyn FileSystem,
+    options: &ColumnFamilyOptions,
+    file: &ExportedFile,
+    source: &Path,
+) -> Result<()> {
+    let refused = |text: String| Err(Error::corruption(text));
+    if !matches!(file_name::parse(&file.name), Some(FileKind::Table(_))) {
+        return refused(format!("{:?} is not the name of a table", file.name));
+    }
+    InternalKey::check_bound(&file.smallest)?;
+    InternalKey::check_bound(&file.largest)?;
+    let order = &options.comparator;
+    if order
+        .compare_internal(&file.smallest, &file.largest)
+        .is_gt()
+        || file.smallest_seqno > file.largest_seqno
+        || file.largest_seqno > koeldb_base::key::MAX_SEQNO
+    {
+        return refused("bounds in the wrong order".to_owned());
+    }
+    let levels = usize::try_from(options.num_levels).unwrap_or(7);
+    if file.level >= levels {
+        return Err(Error::invalid_argument(format!(
+            "the table is on level {}, and the column family has {levels} levels",
+            file.level
+        )));
+    }
+    let found = fs.metadata(source)?.len;
+    if found != file.bytes {
+        return refused(format!("the table has {found} bytes, not {}", file.bytes));
+    }
+    let context = TableReadContext {
+        order: order.clone(),
+        largest_seqno: Some(file.largest_seqno),
+        ..TableReadContext::default()
+    };
+    let reader = open_table(fs, source, context)?;
+    if reader.properties().has_embedded_blobs() {
+        return Err(Error::not_supported(
+            "the table has embedded blobs, which are not supported",
+        ));
+    }
+    check_entries(&reader, order, file)
+}
