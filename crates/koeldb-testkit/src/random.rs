@@ -34,6 +34,14 @@ impl Random {
         self.draw().checked_rem(bound).unwrap_or(0)
     }
 
+    /// Draws an index of a sequence of `count` items.
+    ///
+    /// # Panics
+    /// Never: the index is below `count`, or 0.
+    pub fn index(&mut self, count: usize) -> usize {
+        usize::try_from(self.below(count as u64)).expect("it is below a usize")
+    }
+
     /// Returns true with probability `parts` / `whole`.
     pub fn chance(&mut self, parts: u64, whole: u64) -> bool {
         self.below(whole) < parts

@@ -14,6 +14,7 @@ mod cut;
 mod edit;
 mod entries;
 mod flush;
+mod overlapping_plans;
 mod parse;
 mod pick;
 mod scale;

@@ -1,13 +1,20 @@
 //! Compactions of old files, and of files that only a snapshot held back.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use koeldb::fs::{ManualClock, MemoryFileSystem};
+use koeldb::fs::{ManualClock, MemoryFileSystem, OpenOptions};
 use koeldb::{
-    CompactRangeOptions, CompactionStyle, Db, Env, FifoCompactionOptions, FileTemperatureAge,
-    Options, Temperature,
+    BottommostLevelCompaction, CompactRangeOptions, CompactionStyle, Db, Env,
+    FifoCompactionOptions, FileTemperatureAge, Options, Temperature,
 };
+
+use koeldb_lsm::TableOpener;
+use koeldb_lsm::version::{ColumnFamilySpec, VersionSet, VersionSetOptions};
+use koeldb_table::reader::TableReadContext;
+
+use crate::prelude::creating;
 
 const LIMIT: Duration = Duration::from_secs(3600);
 const NOW: u64 = 1_700_000_000;
@@ -210,4 +217,101 @@ fn tables_of_a_queue_get_the_temperatures_of_their_ages() {
     assert_eq!(numbers(&db), settled);
     assert_eq!(values(&db), 50);
     assert_eq!(*db.get("key 00").unwrap().unwrap(), *b"2");
+}
+
+/// Returns `(ancestor, creation, oldest key, newest key)` of the tables, in seconds.
+///
+/// The times are from the MANIFEST and the table properties.
+fn ages(fs: &Arc<MemoryFileSystem>) -> Vec<[u64; 4]> {
+    let options = VersionSetOptions {
+        read_only: true,
+        ..VersionSetOptions::default()
+    };
+    let directory = Path::new("/db");
+    let families = [ColumnFamilySpec::new("default")];
+    let (set, _) = VersionSet::recover(fs.clone(), directory, &families, options).unwrap();
+    let version = set.family(0).unwrap().current();
+    let tables = TableOpener::new(
+        fs.clone(),
+        directory,
+        OpenOptions::default(),
+        TableReadContext::default(),
+    );
+    let ages = version.files().map(|(level, file)| {
+        let reader = tables.reader(file, level).unwrap();
+        let properties = reader.properties();
+        assert_eq!(properties.creation_time, file.oldest_ancestor_time);
+        assert_eq!(properties.file_creation_time, file.creation_time);
+        [
+            file.oldest_ancestor_time,
+            file.creation_time,
+            properties.oldest_key_time,
+            properties.newest_key_time,
+        ]
+    });
+    ages.collect()
+}
+
+/// Every compaction reset the age of its entries, so that frequently compacted ones never expired.
+///
+/// RocksDB inherited the wrong ages; with a bound on open tables they were unknown.
+#[test]
+fn compactions_keep_the_ages_of_entries() {
+    for max_open_files in [None, Some(20)] {
+        check_ages(max_open_files);
+    }
+}
+
+fn check_ages(max_open_files: Option<u32>) {
+    const DAY: u64 = 86_400;
+    let clock = ManualClock::new();
+    let start = 1_700_000_000;
+    clock.set_unix_micros(start * 1_000_000);
+    let fs = Arc::new(MemoryFileSystem::with_clock(Arc::new(clock.clone())));
+    let env = Env::new(fs.clone(), Arc::new(clock.clone()));
+    let mut options = creating();
+    options
+        .set_env(&env)
+        .set_max_open_files(max_open_files)
+        .set_disable_auto_compactions(true);
+    let db = Db::open(&options, "/db").unwrap();
+    let day = || clock.advance(Duration::from_secs(DAY));
+    let (first, second) = (start, start + DAY);
+    for _ in 0..2 {
+        db.put("a", "value").unwrap();
+        db.put("m", "value").unwrap();
+        db.flush().unwrap();
+        day();
+    }
+    assert_eq!(ages(&fs), [[second; 4], [first; 4]]);
+    let merged = start + 2 * DAY;
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    assert_eq!(ages(&fs), [[first, merged, first, second]]);
+
+    // A merge with what is younger, and one of nothing else.
+    day();
+    let third = start + 3 * DAY;
+    db.put("b", "value").unwrap();
+    db.flush().unwrap();
+    assert_eq!(ages(&fs), [[third; 4], [first, merged, first, second]]);
+    let mut forced = CompactRangeOptions::new();
+    forced.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+    for days in 4..6 {
+        day();
+        db.compact_all(&forced).unwrap();
+        assert_eq!(ages(&fs), [[first, start + days * DAY, first, third]]);
+    }
+
+    // A moved table is unchanged.
+    day();
+    db.delete_range("a", "z").unwrap();
+    db.compact_all(&forced).unwrap();
+    assert_eq!(ages(&fs), [[0; 4]; 0]);
+    db.put("a", "value").unwrap();
+    db.flush().unwrap();
+    let written = ages(&fs);
+    day();
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    assert!(db.live_files()[0].level > 0);
+    assert_eq!(ages(&fs), written);
 }

@@ -10,6 +10,7 @@ use koeldb::{
 };
 
 use crate::expected::{Entries, Expected};
+use crate::prelude::creating;
 use crate::scratch::ScratchDir;
 
 fn create(dir: &ScratchDir) -> Db {
@@ -115,10 +116,7 @@ fn a_value_outlives_the_database_it_came_from() {
 #[test]
 fn a_batch_takes_effect_wholly_over_all_its_families() {
     let dir = ScratchDir::new();
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .create_missing_column_families(true);
+    let options = creating();
     let (db, [other]) = Db::open_cf(&options, dir.path(), ["other"]).unwrap();
     db.put("old", "value").unwrap();
     let mut batch = WriteBatch::new();
@@ -627,11 +625,8 @@ fn a_compaction_filter_gets_the_uppermost_level_of_the_inputs() {
 #[test]
 fn a_compaction_filter_belongs_to_its_family() {
     let dir = ScratchDir::new();
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .create_missing_column_families(true)
-        .set_compaction_filter("drops everything", |_, _, _| Decision::Remove);
+    let mut options = creating();
+    options.set_compaction_filter("drops everything", |_, _, _| Decision::Remove);
     let mut empties = ColumnFamilyOptions::new();
     empties
         .apply_str(
@@ -675,4 +670,23 @@ fn a_compaction_filter_belongs_to_its_family() {
     assert_eq!(value("empties", "empty"), None);
     assert_eq!(value("empties", "full"), shown("value"));
     assert_eq!(value("shouts", "full"), shown("VALUE"));
+}
+
+#[test]
+fn options_may_be_set_by_many_at_once() {
+    let dir = ScratchDir::new();
+    let db = Db::open(&creating(), dir.path()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let db = &db;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let bytes = (100_000 + thread * 100 + round).to_string();
+                    db.default_cf()
+                        .set_options([("write_buffer_size", &bytes)])
+                        .unwrap();
+                }
+            });
+        }
+    });
 }

@@ -3,19 +3,18 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use koeldb::{Db, Env, Options, ReadOptions, Snapshot};
+use koeldb::{Db, Options, ReadOptions, Snapshot};
 use koeldb_testkit::{Floors, Random, random::mix};
+
+use crate::prelude::in_memory;
 
 fn key(number: u64) -> Vec<u8> {
     format!("{number:08}").into_bytes()
 }
 
 fn opened(change: impl FnOnce(&mut Options)) -> Db {
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .set_merge_operator(koeldb::StringAppend::default())
-        .set_env(&Env::mem_env());
+    let mut options = in_memory();
+    options.set_merge_operator(koeldb::StringAppend::default());
     change(&mut options);
     Db::open(&options, "/queue").unwrap()
 }

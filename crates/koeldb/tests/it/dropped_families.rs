@@ -3,27 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Duration;
 
+use koeldb::fs::{
+    FaultAction, FaultFileSystem, FaultRule, Operation, PosixFileSystem, Purpose, SystemClock,
+};
 use koeldb::{
-    CheckpointOptions, ColumnFamily, CompactRangeOptions, Db, Decision, ErrorKind, Event,
-    FlushOptions, FlushPolicy, Options, Result,
+    CheckpointOptions, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions,
+    CompactRangeOptions, Db, Decision, Env, ErrorKind, Event, FlushOptions, FlushPolicy,
+    IteratorMode, Result, ReverseBytewiseComparator,
 };
 
 use crate::gate::gate;
+use crate::prelude::{LIMIT, creating, value};
 use crate::scratch::ScratchDir;
 use crate::wait::until;
-
-/// Anything that takes longer counts as hanging.
-const LIMIT: Duration = Duration::from_secs(120);
-
-fn creating() -> Options {
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .create_missing_column_families(true);
-    options
-}
 
 /// Compacts a column family, drops it meanwhile, and returns the outcome of the call.
 fn dropped_during<R: Send>(compact: impl FnOnce(&Db, &ColumnFamily) -> R + Send) -> R {
@@ -224,4 +217,100 @@ fn a_database_drops_no_family_of_another_one() {
         db.flush().unwrap();
         assert!(!family.is_dropped() && db.cf_handle("family").is_some());
     }
+}
+
+fn without_waiting() -> FlushOptions {
+    let mut options = FlushOptions::new();
+    options.set_wait(false);
+    options
+}
+
+/// The flush of a column family that was dropped meanwhile stopped all writes.
+///
+/// It counted as a failed change of the MANIFEST.
+#[test]
+fn a_family_dropped_during_its_flush_concerns_that_flush_alone() {
+    let dir = ScratchDir::new();
+    let (gate, stands_there, open) = gate();
+    let faults = FaultFileSystem::new(Arc::new(PosixFileSystem::new()), 1);
+    let rule = FaultRule::new(FaultAction::Call(Arc::new(move |_| gate.pass())));
+    faults.add_rule(
+        rule.on(&[Operation::SyncData, Operation::SyncAll])
+            .purpose(Purpose::Wal)
+            .nth(1),
+    );
+    let env = Env::new(Arc::new(faults), Arc::new(SystemClock));
+    let (db, [family]) =
+        Db::open_cf(creating().set_env(&env), dir.path(), ["short-lived"]).unwrap();
+    family.put("key", "value").unwrap();
+    family.flush_opt(&without_waiting()).unwrap();
+    // The table is written; the flush syncs the log before it is recorded.
+    stands_there.recv_timeout(LIMIT).unwrap();
+    db.drop_cf(&family).unwrap();
+    open.send(()).unwrap();
+    db.wait_for_compact(Some(LIMIT)).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    assert_eq!(value(&db, "key").as_deref(), Some("value"));
+    drop(family);
+    // The table of the flush is not part of the tree.
+    until("the only table is the other family's", || {
+        dir.all("sst").len() == 1
+    });
+}
+
+/// A flush of a dropped column family dropped its memtables too, and its handles read less.
+#[test]
+fn a_family_dropped_during_its_flush_stays_readable_through_its_handles() {
+    let dir = ScratchDir::new();
+    let (gate, stands_there, open) = gate();
+    let faults = FaultFileSystem::new(Arc::new(PosixFileSystem::new()), 1);
+    let rule = FaultRule::new(FaultAction::Call(Arc::new(move |_| gate.pass())));
+    faults.add_rule(
+        rule.on(&[Operation::SyncData, Operation::SyncAll])
+            .purpose(Purpose::Wal)
+            .nth(1),
+    );
+    let env = Env::new(Arc::new(faults), Arc::new(SystemClock));
+    let (db, [family]) =
+        Db::open_cf(creating().set_env(&env), dir.path(), ["short-lived"]).unwrap();
+    family.put("key", "value").unwrap();
+    let snapshot = db.snapshot();
+    family.flush_opt(&without_waiting()).unwrap();
+    // The table is written; the flush syncs the log before it is recorded.
+    stands_there.recv_timeout(LIMIT).unwrap();
+    db.drop_cf(&family).unwrap();
+    assert_eq!(family.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    open.send(()).unwrap();
+    db.wait_for_compact(Some(LIMIT)).unwrap();
+    assert_eq!(family.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    let seen = snapshot.get_cf(&family, "key").unwrap();
+    assert_eq!(seen.as_deref(), Some(&b"value"[..]));
+}
+
+/// Comparators were checked during the replay of edits, also for dropped column families.
+#[test]
+fn the_name_of_a_dropped_family_may_be_used_with_another_comparator() {
+    let dir = ScratchDir::new();
+    let mut reversed = ColumnFamilyOptions::new();
+    reversed.set_comparator(ReverseBytewiseComparator);
+    let db = Db::open(&creating(), dir.path()).unwrap();
+    let first = db.create_cf("again", &ColumnFamilyOptions::new()).unwrap();
+    first.put("a", "first").unwrap();
+    first.put("b", "first").unwrap();
+    first.flush().unwrap();
+    db.drop_cf(&first).unwrap();
+    let second = db.create_cf("again", &reversed).unwrap();
+    second.put("a", "second").unwrap();
+    second.put("b", "second").unwrap();
+    second.flush().unwrap();
+    db.close().unwrap();
+    drop((first, second, db));
+    let mut builder = Db::builder(&creating());
+    builder.column_family(ColumnFamilyDescriptor::new("again", reversed));
+    let db = builder.open(dir.path()).unwrap();
+    let family = db.cf_handle("again").unwrap();
+    let keys = family.iterator(IteratorMode::Start);
+    let keys: Vec<_> = keys.map(|entry| entry.unwrap().0.to_vec()).collect();
+    assert_eq!(keys, [b"b", b"a"]);
 }

@@ -76,7 +76,7 @@ fn check(family: &ColumnFamily, model: &Model, snapshot: Option<&Snapshot>) {
     }
 }
 
-fn run(seed: u64, text: &str) {
+pub(crate) fn run(seed: u64, text: &str) {
     println!("seed {seed}: {text}");
     let mut options: Options = base_options();
     options

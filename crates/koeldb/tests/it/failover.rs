@@ -15,9 +15,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use koeldb::{ColumnFamily, Db, IteratorMode, Options, WriteBatch};
+use koeldb::{ColumnFamily, Db, IteratorMode, WriteBatch};
 use koeldb_testkit::{Floors, Random};
 
+use crate::prelude::{LIMIT, creating};
 use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
 
@@ -27,14 +28,9 @@ const WINDOW: u64 = 50;
 /// The environment variable with the directory for the child.
 const DIRECTORY: &str = "KOELDB_FAILOVER_DIRECTORY";
 
-/// Anything that takes longer counts as hanging.
-const LIMIT: Duration = Duration::from_secs(120);
-
 fn open(path: &Path) -> koeldb::Result<(Db, Vec<ColumnFamily>)> {
-    let mut options = Options::new();
+    let mut options = creating();
     options
-        .create_if_missing(true)
-        .create_missing_column_families(true)
         .set_write_buffer_size(64 << 10)
         .set_target_file_size_base(64 << 10)
         .set_level_zero_file_num_compaction_trigger(3);

@@ -17,9 +17,8 @@ use koeldb::{
 use koeldb_table::TableReader;
 use koeldb_table::reader::TableReadContext;
 
+use crate::prelude::LIMIT;
 use crate::storage::{HERE, Storage, over};
-
-const LIMIT: Duration = Duration::from_secs(120);
 
 fn key(number: u64) -> String {
     format!("key{number:06}")

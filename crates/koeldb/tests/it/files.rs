@@ -11,7 +11,9 @@ use koeldb::{
 
 use crate::async_reads::block_on;
 use crate::golden::{expected, golden};
+use crate::prelude::creating;
 use crate::scratch::{ScratchDir, data_files, files};
+use crate::wait::until;
 
 /// Names of database files that this database does not have.
 const SOMEBODY_ELSES: [&str; 6] = [
@@ -422,4 +424,21 @@ fn a_forked_child_uses_inherited_readers_and_objects_of_its_own_beside_them() {
     use_threads(&db);
     secondary.try_catch_up_with_primary().unwrap();
     engine.create_new_backup(&db).unwrap();
+}
+
+/// The inputs of a compaction remained until the next one, since its plan still referred to them.
+#[test]
+fn the_inputs_of_a_compaction_go_when_it_ends() {
+    let dir = ScratchDir::new();
+    let mut options = creating();
+    options.set_disable_auto_compactions(true);
+    let db = Db::open(&options, dir.path()).unwrap();
+    for value in ["1", "2", "3"] {
+        db.put("key", value).unwrap();
+        db.flush().unwrap();
+    }
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    assert_eq!(db.live_files().len(), 1);
+    // A flush that has answered may still hold a version.
+    until("the inputs are removed", || dir.all("sst").len() == 1);
 }

@@ -165,10 +165,6 @@ impl History<'_> {
         let _ = writeln!(self.trace, "{text}");
     }
 
-    fn index(&mut self, count: usize) -> usize {
-        usize::try_from(self.random.below(count as u64)).unwrap()
-    }
-
     /// Returns the model as a dump.
     fn expected(families: &[Family]) -> Dump {
         families

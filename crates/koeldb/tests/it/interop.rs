@@ -14,6 +14,7 @@ use koeldb::{
 
 use crate::expected::Expected;
 use crate::golden;
+use crate::prelude::creating;
 use crate::rocksdb::{Java, Tool, Verdict};
 use crate::scratch::{ScratchDir, data_files};
 
@@ -69,10 +70,7 @@ fn family_options(
 }
 
 fn open(dir: &Path, format_version: u32, filter: FilterPolicy) -> Db {
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .create_missing_column_families(true);
+    let options = creating();
     let mut builder = Db::builder(&options);
     for (name, codec) in codecs() {
         let family = family_options(codec, format_version, filter);
@@ -341,10 +339,7 @@ fn rocksdb_11_8_reads_what_we_write() {
 
 /// A directory with the families "default" and "other", made by this engine.
 fn two_families(dir: &Path) -> Options {
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .create_missing_column_families(true);
+    let options = creating();
     drop(Db::open_cf(&options, dir, ["other"]).unwrap());
     options
 }
@@ -489,10 +484,7 @@ fn a_directory_with_blob_files_is_refused_for_writing_and_left_alone() {
     let Some(java) = Java::find() else {
         return;
     };
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .create_missing_column_families(true);
+    let options = creating();
     let mut builder = Db::builder(&options);
     builder.column_family("large");
     let dir = ScratchDir::new();

@@ -13,10 +13,10 @@ use koeldb::{
 
 use koeldb::statistics::{Statistics, Ticker};
 
+use crate::prelude::LIMIT;
 use crate::scratch::ScratchDir;
 use crate::wait::until;
 
-const LIMIT: Duration = Duration::from_secs(120);
 const KEYS: u32 = 40;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -10,9 +10,8 @@ use koeldb::fs::{
 };
 use koeldb::{Db, WriteOptions};
 
+use crate::prelude::LIMIT;
 use crate::storage::{HERE, Storage, over};
-
-const LIMIT: Duration = Duration::from_secs(120);
 
 fn log_syncs(action: FaultAction) -> FaultRule {
     FaultRule::new(action)

@@ -18,6 +18,7 @@ use koeldb_testkit::random::{Random, mix};
 use koeldb_testkit::{Floors, Summary};
 
 use crate::golden::golden;
+use crate::prelude::creating;
 use crate::scratch::files;
 
 const DIRECTORY: &str = "/db";
@@ -78,10 +79,8 @@ impl Setting {
                 .on(&[Operation::SyncData, Operation::SyncAll])
                 .purpose(Purpose::Flush),
         );
-        let mut options = Options::new();
+        let mut options = creating();
         options
-            .create_if_missing(true)
-            .create_missing_column_families(true)
             .set_write_buffer_size(1 << 20)
             .set_recycle_log_file_num(if self.recycled { 2 } else { 0 })
             .set_manual_wal_flush(self.manual_flush)

@@ -9,9 +9,9 @@ use koeldb::{
     Db, Decision, Env, ErrorKind, Event, IteratorMode, Options,
 };
 
+use crate::prelude::LIMIT;
 use crate::wait::until;
 
-const LIMIT: Duration = Duration::from_secs(120);
 const MAX_BYTES: u64 = 20_000;
 
 type Jobs = Arc<Mutex<Vec<(u64, usize)>>>;

@@ -1,17 +1,14 @@
 //! Tables that options cut by key or mark for compaction.
 
-use std::time::Duration;
-
 use koeldb::{
     BlockBasedOptions, CompactOnDeletion, ConfigOptions, Db, Options, SstPartitioner,
     TablePropertiesCollector,
 };
 
 use crate::model::base_options;
+use crate::prelude::LIMIT;
 use crate::rocksdb::{Java, Tool};
 use crate::scratch::ScratchDir;
-
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// The levels and the ranges of keys of the tables.
 fn tables(db: &Db) -> Vec<(usize, String)> {

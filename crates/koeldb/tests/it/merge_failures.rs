@@ -8,6 +8,7 @@ use koeldb::{
 };
 use koeldb_testkit::Random;
 
+use crate::prelude::creating;
 use crate::scratch::ScratchDir;
 use crate::storage::{HERE, Storage};
 
@@ -57,11 +58,8 @@ impl MergeOperator for Picky {
 }
 
 fn options() -> Options {
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .create_missing_column_families(true)
-        .set_merge_operator(Picky);
+    let mut options = creating();
+    options.set_merge_operator(Picky);
     options
 }
 

@@ -12,10 +12,9 @@ use koeldb::{
 };
 use koeldb_testkit::{Floors, Random};
 
+use crate::prelude::{LIMIT, in_memory};
 use crate::support::gate::gate;
 use crate::wait::until;
-
-const LIMIT: Duration = Duration::from_secs(120);
 
 fn levels(db: &Db) -> Vec<usize> {
     db.live_files().iter().map(|file| file.level).collect()
@@ -152,10 +151,8 @@ fn automatic_compactions_begin_after_an_exclusive_one() {
 fn a_filter_that_panics_after_it_was_cancelled_stops_writes() {
     let token = CancelToken::new();
     let cancels = token.clone();
-    let mut options = Options::new();
+    let mut options = in_memory();
     options
-        .create_if_missing(true)
-        .set_env(&Env::mem_env())
         .set_disable_auto_compactions(true)
         .set_compaction_filter("panics", move |_, _, _| {
             cancels.cancel();
@@ -215,10 +212,8 @@ fn compact_at_random(db: &Db, mut random: Random) {
 fn compactions_of_sparse_keys_never_overlap() {
     for seed in 1..=Floors::chosen().of(3, 12, 500_u64) {
         let third = usize::try_from(seed % 3).unwrap();
-        let mut options = Options::new();
+        let mut options = in_memory();
         options
-            .create_if_missing(true)
-            .set_env(&Env::mem_env())
             .set_num_levels(4)
             .set_level_zero_file_num_compaction_trigger([1, 2, 3][third])
             .set_max_background_jobs(6)

@@ -12,6 +12,7 @@ use koeldb::{
 use koeldb_testkit::Floors;
 
 use crate::golden::{expected as golden_content, golden};
+use crate::prelude::creating;
 use crate::rocksdb::Java;
 use crate::scratch::{ScratchDir, data_files, files};
 
@@ -34,11 +35,8 @@ fn open_as(options: &Options, dir: &Path) -> koeldb::Result<(Db, ColumnFamily)> 
 }
 
 fn open(dir: &Path) -> (Db, ColumnFamily) {
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .create_missing_column_families(true)
-        .set_transactions(&TransactionDbOptions::new());
+    let mut options = creating();
+    options.set_transactions(&TransactionDbOptions::new());
     open_as(&options, dir).unwrap()
 }
 

@@ -1,6 +1,8 @@
 //! Checksums of entries in memtables detect changes in memory before a reader or a table gets them.
 
-use koeldb::{Db, Env, ErrorKind, IteratorMode, Options};
+use koeldb::{Db, ErrorKind, IteratorMode};
+
+use crate::prelude::in_memory;
 
 const REPRESENTATIONS: [&str; 5] = [
     "skip_list",
@@ -11,8 +13,7 @@ const REPRESENTATIONS: [&str; 5] = [
 ];
 
 fn open(representation: &str, protection: &str) -> Db {
-    let mut options = Options::new();
-    options.create_if_missing(true).set_env(&Env::mem_env());
+    let mut options = in_memory();
     let text = format!(
         "prefix_extractor=rocksdb.FixedPrefix.1;memtable_factory={representation};\
          memtable_protection_bytes_per_key={protection};max_bgerror_resume_count=0"
@@ -99,8 +100,7 @@ fn checksums_of_memtables_can_be_turned_on_for_the_next_memtable() {
 #[test]
 fn a_key_out_of_order_in_a_skip_list_is_corruption_for_scans_that_check_it() {
     for checks in [true, false] {
-        let mut options = Options::new();
-        options.create_if_missing(true).set_env(&Env::mem_env());
+        let mut options = in_memory();
         let text = format!("paranoid_memory_checks={checks}");
         options
             .apply_str(&text, &koeldb::ConfigOptions::new())

@@ -16,14 +16,10 @@ fn key(number: u64) -> Vec<u8> {
     format!("{number:05}").into_bytes()
 }
 
-fn index(random: &mut Random, count: usize) -> usize {
-    usize::try_from(random.below(count as u64)).unwrap()
-}
-
 /// Two keys with a narrow or a wide range between them.
 fn range(random: &mut Random) -> (u64, u64) {
     let from = random.below(KEYS);
-    let width = [3, 30, 400, KEYS][index(random, 4)];
+    let width = [3, 30, 400, KEYS][random.index(4)];
     (from, from + 1 + random.below(width))
 }
 
@@ -175,7 +171,7 @@ fn run(seed: u64, steps: u64) {
                 db.ingest_external_file(&[&file]).unwrap();
             }
             17 if snapshots.len() < 4 => snapshots.push((db.snapshot(), model.clone())),
-            17 => drop(snapshots.remove(index(&mut random, snapshots.len()))),
+            17 => drop(snapshots.remove(random.index(snapshots.len()))),
             18 if random.chance(1, 3) => {
                 snapshots.clear();
                 db.close().unwrap();

@@ -11,6 +11,7 @@ use koeldb::{
     WriteOptions,
 };
 
+use crate::prelude::creating;
 use crate::scratch::ScratchDir;
 
 fn open(fs: &MemoryFileSystem, avoids: bool) -> Db {
@@ -18,10 +19,8 @@ fn open(fs: &MemoryFileSystem, avoids: bool) -> Db {
         std::sync::Arc::new(fs.clone()),
         std::sync::Arc::new(SystemClock),
     );
-    let mut options = Options::new();
+    let mut options = creating();
     options
-        .create_if_missing(true)
-        .create_missing_column_families(true)
         .set_avoid_flush_during_recovery(avoids)
         .set_env(&env);
     let mut builder: DbBuilder = Db::builder(&options);

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use koeldb::fs::{
     FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy, SystemClock, WriteOptions,
 };
-use koeldb::{Db, Env, Options};
+use koeldb::{Db, Env, ErrorKind, Options};
+
+use crate::prelude::creating;
+use crate::scratch::ScratchDir;
 
 fn options(fs: &MemoryFileSystem) -> Options {
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .create_missing_column_families(true)
-        .set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)));
+    let mut options = creating();
+    options.set_env(&Env::new(Arc::new(fs.clone()), Arc::new(SystemClock)));
     options
 }
 
@@ -166,6 +166,39 @@ fn the_report_tells_a_damaged_last_record_from_a_torn_one() {
         let db = open(&left).unwrap();
         assert!(db.get("b").unwrap().is_some() && db.get("c").unwrap().is_none());
         let report = db.recovery_report();
-        assert_eq!(report.logs[0].intact_behind, lost, "{report}");
+        assert_eq!(report.logs[0].intact_records_after, lost, "{report}");
+    }
+}
+
+/// A log was replayed after one with a damaged first record, since no sequence number was expected.
+#[test]
+fn a_log_damaged_from_its_first_record_on_leaves_no_hole() {
+    for is_dropped in [false, true] {
+        let dir = ScratchDir::new();
+        let mut options = creating();
+        options.set_avoid_flush_during_shutdown(true);
+        let (db, [kept, flushed]) = Db::open_cf(&options, dir.path(), ["kept", "flushed"]).unwrap();
+        kept.put("first", "").unwrap();
+        flushed.put("key", "").unwrap();
+        flushed.flush().unwrap();
+        kept.put("second", "").unwrap();
+        if is_dropped {
+            db.drop_cf(&flushed).unwrap();
+        }
+        drop((db, kept, flushed));
+        let logs = dir.all("log");
+        assert_eq!(logs.len(), 2, "{logs:?}");
+        let mut bytes = std::fs::read(&logs[0]).unwrap();
+        bytes[9] ^= 1;
+        std::fs::write(&logs[0], bytes).unwrap();
+        if is_dropped {
+            let (db, [kept]) = Db::open_cf(&options, dir.path(), ["kept"]).unwrap();
+            assert!(kept.get("second").unwrap().is_none());
+            assert!(db.recovery_report().logs[1].ignored);
+        } else {
+            // A table has data from after the damage: there is no state without a gap.
+            let error = Db::open_cf(&options, dir.path(), ["kept", "flushed"]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        }
     }
 }

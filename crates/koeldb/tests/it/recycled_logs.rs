@@ -16,16 +16,15 @@ use koeldb::{
 use koeldb_testkit::Random;
 
 use crate::history::theirs::{RocksDb, hex};
+use crate::prelude::creating;
 use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
 
 const HERE: &str = "/db";
 
 fn options(fs: Arc<dyn FileSystem>) -> Options {
-    let mut options = Options::new();
+    let mut options = creating();
     options
-        .create_if_missing(true)
-        .create_missing_column_families(true)
         .set_recycle_log_file_num(2)
         .set_env(&Env::new(fs, Arc::new(SystemClock)));
     options

@@ -11,15 +11,14 @@ use koeldb::{
 };
 
 use crate::golden::{expected, golden, is_readable, open_as_written};
+use crate::prelude::creating;
 use crate::rocksdb::Tool;
 use crate::scratch::ScratchDir;
 
 /// Options without background work that keep unflushed data in the logs.
 fn options() -> Options {
-    let mut options = Options::new();
+    let mut options = creating();
     options
-        .create_if_missing(true)
-        .create_missing_column_families(true)
         .set_avoid_flush_during_shutdown(true)
         .set_disable_auto_compactions(true)
         .set_merge_operator(StringAppend::new(","));

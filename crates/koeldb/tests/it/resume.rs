@@ -7,17 +7,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use koeldb::fs::{
-    Failure, FaultAction, FaultRule, FileSystem, MemoryFileSystem, Operation, Purpose,
+    Failure, FaultAction, FaultFileSystem, FaultRule, FileSystem, MemoryFileSystem, Operation,
+    Purpose, SurvivalPolicy, SystemClock,
 };
-use koeldb::{Db, ErrorDetail, ErrorKind, Event, FlushOptions, Options, Severity, WriteOptions};
+use koeldb::{
+    Db, Env, ErrorDetail, ErrorKind, Event, FlushOptions, Options, Severity, WriteOptions,
+};
 use koeldb_testkit::proc_stat::is_asleep;
 
 use crate::gate::gate;
+use crate::prelude::{LIMIT, creating, value};
 use crate::storage::{HERE, Storage};
 use crate::wait::until;
-
-/// The time limit of any step.
-const LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
@@ -328,9 +329,7 @@ fn a_log_that_followed_a_failed_batch_is_recovered_whole() {
     assert!(db.put_opt("failing", "value", &synced()).is_err());
     wait_for(&told, &Told::Resumed);
     db.put_opt("after", "value", &synced()).unwrap();
-    let image = storage
-        .memory
-        .crash_image(koeldb::fs::SurvivalPolicy::Strict, 1);
+    let image = storage.memory.crash_image(SurvivalPolicy::Strict, 1);
     options.set_env(&Env::new(Arc::new(image), Arc::new(SystemClock)));
     let (db, [_other]) = Db::open_cf(&options, HERE, ["other"]).unwrap();
     assert!(db.contains_key("before").unwrap() && db.contains_key("after").unwrap());
@@ -459,4 +458,30 @@ fn a_resume_and_a_close_do_not_flush_the_same_memtables() {
     let (db, [failing]) = Db::open_cf(&options, HERE, ["failing"]).unwrap();
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"unlogged"[..]));
     assert_eq!(failing.get("key").unwrap().as_deref(), Some(&b"logged"[..]));
+}
+
+#[test]
+fn a_sync_of_the_log_does_not_vouch_for_logs_that_were_given_up() {
+    let memory = MemoryFileSystem::new();
+    let faults = Arc::new(FaultFileSystem::new(Arc::new(memory.clone()), 1));
+    let mut options = creating();
+    options
+        .set_max_bgerror_resume_count(0)
+        .set_env(&Env::new(Arc::clone(&faults) as _, Arc::new(SystemClock)));
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("key", "acknowledged").unwrap();
+    let failing = FaultRule::fail(Failure::NoSpace).on(&[Operation::Append]);
+    faults.add_rule(failing.purpose(Purpose::Wal).nth(1));
+    let table = FaultRule::fail(Failure::NoSpace).on(&[Operation::Append]);
+    faults.add_rule(table.purpose(Purpose::Flush));
+    assert!(db.put("key", "failed").is_err());
+    assert!(db.resume().is_err(), "its tables cannot be written");
+    assert!(db.flush_wal(true).is_err());
+    faults.clear_rules();
+    db.resume().unwrap();
+    db.flush_wal(true).unwrap();
+    let left = memory.crash_image(SurvivalPolicy::Strict, 0);
+    options.set_env(&Env::new(Arc::new(left), Arc::new(SystemClock)));
+    let db = Db::open(&options, "/db").unwrap();
+    assert_eq!(value(&db, "key").as_deref(), Some("acknowledged"));
 }

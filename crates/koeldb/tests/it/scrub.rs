@@ -122,7 +122,7 @@ fn damage_in_the_middle_of_a_log_is_told_from_a_torn_end() {
     let db = Db::open(&options(), copy.path()).unwrap();
     let report = &db.recovery_report().logs[0];
     assert!(
-        report.intact_behind > 5 && report.problem_offset.is_some(),
+        report.intact_records_after > 5 && report.problem_offset.is_some(),
         "{report:?}"
     );
     assert!(db.get("0019").unwrap().is_none() && db.get("0001").unwrap().is_some());
@@ -132,7 +132,7 @@ fn damage_in_the_middle_of_a_log_is_told_from_a_torn_end() {
     let db = Db::open(&options(), torn.path()).unwrap();
     let report = &db.recovery_report().logs[0];
     assert!(
-        report.dropped_bytes > 0 && report.intact_behind == 0,
+        report.dropped_bytes > 0 && report.intact_records_after == 0,
         "{report:?}"
     );
 }

@@ -505,10 +505,6 @@ fn a_log_that_changes_while_it_is_read_is_read_again() {
     }
 }
 
-fn index(random: &mut Random, count: usize) -> usize {
-    usize::try_from(random.below(count as u64)).unwrap()
-}
-
 /// A primary with the record of its states, and secondaries that follow it.
 struct Histories {
     random: Random,
@@ -534,7 +530,7 @@ impl Histories {
         let mut options = storage.options();
         options
             .set_write_buffer_size([4 << 10, 64 << 20][usize::from(random.chance(1, 2))])
-            .set_max_manifest_file_size([1, 4 << 10, 1 << 30][index(&mut random, 3)])
+            .set_max_manifest_file_size([1, 4 << 10, 1 << 30][random.index(3)])
             .set_max_manifest_space_amp_pct(0)
             .set_merge_operator(Arc::new(StringAppend::new(",")))
             .set_enable_pipelined_write(random.chance(1, 4));
@@ -596,7 +592,7 @@ impl Histories {
         let families = primary.cf_handles();
         let mut batch = WriteBatch::new();
         for _ in 0..1 + self.random.below(4) {
-            let family = &families[index(&mut self.random, families.len())];
+            let family = &families[self.random.index(families.len())];
             let entries = self.now.get_mut(family.name()).unwrap();
             let (key, kind) = (
                 format!("key{:03}", self.random.below(60)),
@@ -635,7 +631,7 @@ impl Histories {
 
     fn change_families(&mut self) {
         let primary = self.primary.clone().unwrap();
-        let name = NAMES[index(&mut self.random, 3)];
+        let name = NAMES[self.random.index(3)];
         match primary.cf_handle(name) {
             Some(family) => {
                 primary.drop_cf(&family).unwrap();
@@ -739,7 +735,7 @@ impl Histories {
                 56..60 => self.decide(),
                 60..68 => {
                     let families = primary.cf_handles();
-                    let family = &families[index(&mut self.random, families.len())];
+                    let family = &families[self.random.index(families.len())];
                     family.flush().unwrap();
                 }
                 68..71 => primary.compact_all(&CompactRangeOptions::new()).unwrap(),

@@ -16,11 +16,10 @@ use koeldb::{
 };
 
 use crate::gate::without_flushes;
+use crate::prelude::{LIMIT, creating, in_time, value};
 use crate::scratch::ScratchDir;
 use crate::storage::{HERE, Storage};
 use crate::wait::until;
-
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// A database with stopped writes, in which no flush ends before the sender is dropped.
 fn stopped(dir: &ScratchDir) -> (Db, Sender<()>) {
@@ -342,4 +341,39 @@ fn writes_keep_the_pace_of_compactions_without_a_stall() {
     assert_eq!(property("rocksdb.is-write-stopped"), Some(0));
     assert_eq!(property("rocksdb.actual-delayed-write-rate"), Some(0));
     drop(open);
+}
+
+/// A flush synced closed logs under the leadership of a stalled writer that waited for the flush.
+#[test]
+fn a_stalled_writer_never_waits_for_a_flush_that_waits_for_it() {
+    let dir = ScratchDir::new();
+    let mut options = creating();
+    options.set_write_buffer_size(64 << 10);
+    let (db, [other]) = Db::open_cf(&options, dir.path(), ["other"]).unwrap();
+    other.put("key", "value").unwrap();
+    in_time("writing", move || {
+        for index in 0..3_000_u32 {
+            db.put(index.to_le_bytes(), [7; 1000]).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_database_that_has_to_slow_writes_down_opens() {
+    let dir = ScratchDir::new();
+    let mut options = creating();
+    options.set_disable_auto_compactions(true);
+    let db = Db::open(&options, dir.path()).unwrap();
+    for value in ["1", "2", "3"] {
+        db.put("key", value).unwrap();
+        db.flush().unwrap();
+    }
+    drop(db);
+    options
+        .set_disable_auto_compactions(false)
+        .set_level_zero_file_num_compaction_trigger(2)
+        .set_level_zero_slowdown_writes_trigger(2);
+    let db = Db::open(&options, dir.path()).unwrap();
+    db.put("key", "4").unwrap();
+    assert_eq!(value(&db, "key").as_deref(), Some("4"));
 }

@@ -34,8 +34,14 @@ fn source() -> &'static Path {
 /// Returns the code of a file, without comments, and without the unit tests at its end.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
-    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-    let lines = code.lines().map(str::trim);
+    let lines: Vec<&str> = text.lines().collect();
+    let is_of_tests = |line: &str| line.starts_with("#[cfg(") && line.contains("test");
+    let end = (0..lines.len()).find(|&at| {
+        let item = lines[at..].iter().find(|line| !line.starts_with('#'));
+        is_of_tests(lines[at]) && item.is_some_and(|item| item.starts_with("mod "))
+    });
+    let lines = lines[..end.unwrap_or(lines.len())].iter();
+    let lines = lines.map(|line| line.trim());
     let lines = lines.filter(|line| !line.starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -113,7 +119,7 @@ fn imports_go_down() {
     wrong.sort();
     wrong.dedup();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(count > 1000, "the imports were read: {count}");
+    assert!(count > 500, "the imports were read: {count}");
 }
 
 #[test]

@@ -15,11 +15,12 @@ use std::time::Duration;
 use koeldb::fs::{Clock, MemoryFileSystem, SystemClock};
 use koeldb::{
     BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions,
-    ConfigOptions, Db, Env, IteratorMode, Options, WriteBatch, WriteBufferManager, WriteOptions,
+    ConfigOptions, Db, Env, IteratorMode, WriteBatch, WriteBufferManager, WriteOptions,
 };
 use koeldb_testkit::random::mix;
 use koeldb_testkit::{Floors, Random, Summary};
 
+use crate::prelude::creating;
 use crate::representations::REPRESENTATIONS;
 
 const WRITERS: usize = 3;
@@ -292,10 +293,8 @@ fn round(seed: u64, seconds: f64) -> (u64, u64) {
         [0, 3, 5].map(|step| REPRESENTATIONS[(first + step) % REPRESENTATIONS.len()]);
     let what = format!("seed {seed}, {mode}, {representations:?}:");
     let manager = WriteBufferManager::new(400 << 10, random.chance(1, 2));
-    let mut options = Options::new();
+    let mut options = creating();
     options
-        .create_if_missing(true)
-        .create_missing_column_families(true)
         .set_env(&Env::new(
             Arc::new(MemoryFileSystem::new()),
             Arc::new(SystemClock),

@@ -17,12 +17,13 @@ use std::time::{Duration, Instant};
 
 use koeldb::fs::{FaultAction, FaultRule, Operation, Purpose};
 use koeldb::{
-    CompactRangeOptions, Db, Env, ErrorKind, LockMode, Options, ReadOptions, Result, StringAppend,
-    Transaction, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
+    CompactRangeOptions, Db, ErrorKind, LockMode, ReadOptions, Result, StringAppend, Transaction,
+    TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
 };
 use koeldb_testkit::{Floors, Random, Summary};
 
 use crate::gate::gate;
+use crate::prelude::in_memory;
 use crate::storage::{HERE, Storage};
 use checker::{Action, Event, History, Promise};
 
@@ -50,12 +51,10 @@ fn mode_of(seed: u64) -> Mode {
 }
 
 fn open(mode: Mode) -> Db {
-    let mut options = Options::new();
+    let mut options = in_memory();
     options
-        .create_if_missing(true)
         .set_enable_pipelined_write(mode.pipelined)
-        .set_merge_operator(StringAppend::default())
-        .set_env(&Env::mem_env());
+        .set_merge_operator(StringAppend::default());
     if mode.is_pessimistic {
         let mut locks = TransactionDbOptions::new();
         locks

@@ -9,6 +9,7 @@ use koeldb::{
     IteratorMode, Options, ReadOptions, StringAppend, TransactionDbOptions, WriteBatch,
 };
 
+use crate::prelude::creating;
 use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
 use crate::storage::{HERE, Storage};
@@ -26,14 +27,11 @@ fn get(family: &ColumnFamily, key: &str) -> Option<Vec<u8>> {
 /// Options whose clock stands until it is moved.
 fn timed() -> (Options, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .create_missing_column_families(true)
-        .set_env(&Env::new(
-            Arc::new(MemoryFileSystem::new()),
-            Arc::clone(&clock) as _,
-        ));
+    let mut options = creating();
+    options.set_env(&Env::new(
+        Arc::new(MemoryFileSystem::new()),
+        Arc::clone(&clock) as _,
+    ));
     (options, clock)
 }
 

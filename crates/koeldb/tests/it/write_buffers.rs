@@ -4,22 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::gate::without_flushes;
+use crate::prelude::{LIMIT, in_memory};
 use crate::scratch::ScratchDir;
 use crate::wait::until;
 use koeldb::fs::{Clock, MemoryFileSystem, SystemClock};
 use koeldb::{
-    Cache, ColumnFamily, Db, Env, ErrorKind, Options, WriteBufferManager, WriteOptions,
-    WriteOutcome,
+    Cache, ColumnFamily, Db, ErrorKind, Options, WriteBufferManager, WriteOptions, WriteOutcome,
 };
 
-const LIMIT: Duration = Duration::from_secs(120);
-
 fn options(manager: &WriteBufferManager) -> Options {
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .set_write_buffer_manager(manager)
-        .set_env(&Env::mem_env());
+    let mut options = in_memory();
+    options.set_write_buffer_manager(manager);
     options
 }
 
@@ -67,11 +62,8 @@ fn families_share_a_budget_and_writes_wait_for_it() {
 
 #[test]
 fn db_write_buffer_size_makes_a_budget() {
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .set_db_write_buffer_size(512 << 10)
-        .set_env(&Env::mem_env());
+    let mut options = in_memory();
+    options.set_db_write_buffer_size(512 << 10);
     let db = Db::open(&options, "/own").unwrap();
     for number in 0..3000_u32 {
         db.put(number.to_le_bytes(), [1; 1000]).unwrap();

@@ -168,12 +168,12 @@ impl History<'_> {
             true => 40 + self.random.below(60),
             false => 1 + self.random.below(6),
         };
-        let only = self.index(self.families.len());
+        let only = self.random.index(self.families.len());
         let mut changes = Vec::new();
         for _ in 0..count {
             let family = match self.random.chance(2, 3) {
                 true => only,
-                false => self.index(self.families.len()),
+                false => self.random.index(self.families.len()),
             };
             let change = self.change(family);
             self.families[family].apply(&change);

@@ -64,7 +64,7 @@ impl History<'_> {
     }
 
     fn compact(&mut self, engine: &mut Engine<'_>) -> Result<(), String> {
-        let family = self.index(self.families.len());
+        let family = self.random.index(self.families.len());
         let Family {
             name,
             order,
@@ -105,7 +105,7 @@ impl History<'_> {
     }
 
     fn compact_files(&mut self, engine: &mut Engine<'_>) -> Result<(), String> {
-        let family = self.index(self.families.len());
+        let family = self.random.index(self.families.len());
         let Family { name, fixed, .. } = self.families[family].clone();
         let level = match fixed.contains("num_levels=1;") {
             true => 0,
@@ -162,7 +162,7 @@ impl History<'_> {
         if self.snapshots.is_empty() {
             return Ok(());
         }
-        let index = self.index(self.snapshots.len());
+        let index = self.random.index(self.snapshots.len());
         self.note(&format!("release {index}"));
         self.snapshots.remove(index);
         match engine {
@@ -177,7 +177,7 @@ impl History<'_> {
         let mut seen = self.families.clone();
         let mut snapshot = None;
         if !self.snapshots.is_empty() && self.random.chance(2, 3) {
-            let index = self.index(self.snapshots.len());
+            let index = self.random.index(self.snapshots.len());
             snapshot = Some(index);
             // Column families that existed then and exist now.
             seen = self.snapshots[index].clone();
@@ -186,7 +186,7 @@ impl History<'_> {
         if seen.is_empty() {
             return Ok(());
         }
-        let family = &seen[self.index(seen.len())];
+        let family = &seen[self.random.index(seen.len())];
         self.note(&format!("read {} at {snapshot:?}", family.name));
         let found = engine.dump(family, snapshot)?;
         let who = if engine.is_ours() {
@@ -207,7 +207,7 @@ impl History<'_> {
             // Only RocksDB opens these, and it rejects those with recreated column families.
             return Ok(());
         }
-        let name = NAMES[self.index(NAMES.len())];
+        let name = NAMES[self.random.index(NAMES.len())];
         let existing = self.families.iter().position(|family| family.name == name);
         if let Some(index) = existing {
             self.note(&format!("drop {name}"));
@@ -236,7 +236,7 @@ impl History<'_> {
     }
 
     fn set_options(&mut self, engine: &mut Engine<'_>) -> Result<(), String> {
-        let family = self.index(self.families.len());
+        let family = self.random.index(self.families.len());
         let name = self.families[family].name.clone();
         let text = options::mutable(&mut self.random);
         self.note(&format!("set {name} {text}"));
@@ -250,7 +250,7 @@ impl History<'_> {
         let Engine::Theirs(rocks) = engine else {
             return Ok(());
         };
-        let family = self.index(self.families.len());
+        let family = self.random.index(self.families.len());
         let Family {
             name,
             order,

@@ -47,7 +47,7 @@ impl History<'_> {
         self.open_for_transactions(rocks, WRITE_COMMITTED, "")?;
         self.flush_theirs(rocks)?;
         rocks.execute(&["close"])?;
-        let policy = POLICIES[self.index(POLICIES.len())];
+        let policy = POLICIES[self.random.index(POLICIES.len())];
         let queues = options::queues_of_policy(&mut self.random);
         self.open_for_transactions(rocks, policy, queues)?;
         let dump = Engine::Theirs(rocks).dump_all(&self.families)?;
@@ -94,19 +94,19 @@ impl History<'_> {
         for step in 0..10 + self.random.below(40) {
             match self.random.below(12) {
                 0 => {
-                    let family = self.index(self.families.len());
+                    let family = self.random.index(self.families.len());
                     let name = self.families[family].name.clone();
                     self.note(&format!("flush {name}"));
                     rocks.execute(&["flush", "1", &name])?;
                 }
                 1 => {
-                    let family = self.index(self.families.len());
+                    let family = self.random.index(self.families.len());
                     let name = self.families[family].name.clone();
                     self.note(&format!("compact {name}"));
                     rocks.execute(&["compact", &name, "-", "-", "-", "-1"])?;
                 }
                 2..5 if !undecided.is_empty() => {
-                    let transaction = undecided.remove(self.index(undecided.len()));
+                    let transaction = undecided.remove(self.random.index(undecided.len()));
                     self.decide(transaction, rocks)?;
                 }
                 5..9 => {
@@ -165,7 +165,7 @@ impl History<'_> {
     fn unlocked_changes(&mut self, undecided: &[Undecided], merges: bool) -> Vec<(usize, Change)> {
         let mut changes = Vec::new();
         for _ in 0..=self.random.below(6) {
-            let family = self.index(self.families.len());
+            let family = self.random.index(self.families.len());
             let (order, merge) = (self.families[family].order, self.families[family].merge);
             let key = self.key(order, Format::BlockBased);
             let is_locked = |(locked, change): &(usize, Change)| match change {

@@ -73,7 +73,7 @@ impl History<'_> {
         for number in 0..=self.random.below(2) {
             let mut puts: Vec<Prepared> = Vec::new();
             for _ in 0..=self.random.below(3) {
-                let family = self.index(self.families.len());
+                let family = self.random.index(self.families.len());
                 let Family {
                     name,
                     order,
@@ -182,7 +182,7 @@ impl History<'_> {
     fn unlocked_batch(&mut self) -> Vec<(u32, Change)> {
         let mut batch = Vec::new();
         for _ in 0..10 {
-            let family = self.index(self.families.len());
+            let family = self.random.index(self.families.len());
             let Family {
                 name,
                 id,

@@ -318,7 +318,7 @@ impl History<'_> {
         // The families after each operation.
         let mut states = vec![self.families.clone()];
         for _ in 0..5 + self.random.below(40) {
-            let index = self.index(self.families.len());
+            let index = self.random.index(self.families.len());
             let family = self.families[index].name.clone();
             let operation = match self.random.below(10) {
                 0 => Operation::Flush {
@@ -334,7 +334,7 @@ impl History<'_> {
             operations.push(operation);
             states.push(self.families.clone());
         }
-        let count = self.index(operations.len());
+        let count = self.random.index(operations.len());
         let pause = Duration::from_micros(self.random.below(3000));
         self.note(&format!("KoelDB in a process: {how:?} {operations:x?}"));
         let path = self.base.join("script");

@@ -9,6 +9,7 @@ use koeldb_testkit::Random;
 
 use super::contents;
 use crate::history::theirs::{RocksDb, hex};
+use crate::prelude::creating;
 use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
 
@@ -214,10 +215,8 @@ fn recycled_logs_of_a_busy_primary_of_rocksdb_are_never_damage() {
 fn a_secondary_of_rocksdb_follows_our_primary() {
     let Some(java) = Java::find() else { return };
     let (dir, own) = (ScratchDir::new(), ScratchDir::new());
-    let mut options = Options::new();
+    let mut options = creating();
     options
-        .create_if_missing(true)
-        .create_missing_column_families(true)
         .set_write_buffer_size(64 << 10)
         .set_level_zero_file_num_compaction_trigger(2)
         .set_max_manifest_file_size(4 << 10)

@@ -1,9 +1,10 @@
-//! The means of the tests: directories, devices, storage that fails, gates, waits, RocksDB,
+//! The means of the tests: shared options, directories, devices, storage that fails, gates, waits, RocksDB,
 //! expected contents.
 
 pub(crate) mod device;
 pub(crate) mod expected;
 pub(crate) mod gate;
+pub(crate) mod prelude;
 pub(crate) mod rocksdb;
 pub(crate) mod scratch;
 pub(crate) mod storage;

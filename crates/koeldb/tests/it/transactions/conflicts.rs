@@ -5,10 +5,12 @@
 //! snapshot, regardless of the entries that flushes and compactions removed meanwhile.
 
 use koeldb::{
-    BottommostLevelCompaction, CompactRangeOptions, Db, Env, ErrorKind, Options, Snapshot,
-    StringAppend, Transaction, TransactionDbOptions, TransactionOptions, WriteOptions,
+    BottommostLevelCompaction, CompactRangeOptions, Db, ErrorKind, Snapshot, StringAppend,
+    Transaction, TransactionDbOptions, TransactionOptions, WriteOptions,
 };
 use koeldb_testkit::{Floors, Random};
+
+use crate::prelude::in_memory;
 
 /// A write of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,14 +148,12 @@ fn keys() -> Vec<Key> {
 }
 
 fn open(protection: Protection) -> Db {
-    let mut options = Options::new();
+    let mut options = in_memory();
     options
-        .create_if_missing(true)
         .set_num_levels(3)
         .set_disable_auto_compactions(true)
         .set_level_compaction_dynamic_level_bytes(false)
-        .set_merge_operator(StringAppend::default())
-        .set_env(&Env::mem_env());
+        .set_merge_operator(StringAppend::default());
     if protection == Protection::Locks {
         // Range deletions cannot lock their keys.
         let mut locks = TransactionDbOptions::new();

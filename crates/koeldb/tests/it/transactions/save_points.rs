@@ -1,16 +1,17 @@
 //! Save points against a plain model: uses of keys, locks, and the snapshot before and after.
 
 use koeldb::{
-    Db, Env, ErrorKind, LockMode, Options, ReadOptions, Transaction, TransactionDbOptions,
-    TransactionOptions, WriteOptions,
+    Db, ErrorKind, LockMode, ReadOptions, Transaction, TransactionDbOptions, TransactionOptions,
+    WriteOptions,
 };
 use koeldb_testkit::{Floors, Random};
+
+use crate::prelude::in_memory;
 
 const KEYS: usize = 4;
 
 fn open(is_pessimistic: bool) -> Db {
-    let mut options = Options::new();
-    options.create_if_missing(true).set_env(&Env::mem_env());
+    let mut options = in_memory();
     if is_pessimistic {
         let mut locks = TransactionDbOptions::new();
         locks.set_default_lock_timeout(1);

@@ -14,12 +14,11 @@ use koeldb::{
     TransactionDbOptions, TransactionOptions, WriteOptions,
 };
 
+use crate::prelude::in_memory;
+
 fn options(is_pessimistic: bool) -> Options {
-    let mut options = Options::new();
-    options
-        .create_if_missing(true)
-        .set_merge_operator(StringAppend::default())
-        .set_env(&Env::mem_env());
+    let mut options = in_memory();
+    options.set_merge_operator(StringAppend::default());
     if is_pessimistic {
         // No write and no transaction waits for a lock, unless a test asks for it.
         let mut locks = TransactionDbOptions::new();
