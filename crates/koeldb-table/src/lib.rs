@@ -6,14 +6,15 @@
 //!
 //! From top to bottom; each module uses those below it:
 //!
-//! - [`reader`]: the open table, in any format. `examine`: validation of untrusted tables.
+//! - `examine`: validation of untrusted tables. [`reader`]: the open table, in any format.
 //!   [`builder`]: a table under construction, in any format.
-//! - [`block_based`]: RocksDB's block-based format. [`cuckoo`]: its cuckoo tables. [`plain`]: its
-//!   plain tables. `fallback`: a block-based table in place of one of the other two.
+//! - [`cuckoo`]: RocksDB's cuckoo tables. [`plain`]: its plain tables. `fallback`: a block-based table
+//!   in place of one of these. [`block_based`]: its block-based format.
+//! - [`whole_or_paged`]: tables of formats without blocks, in memory or read piece by piece.
 //! - [`source`]: open files, block sources, and the suspension of reads on missing blocks.
 //! - `read_context`, `build_context`: the settings of tables that are read or written.
 //! - `span_checksums`: checksums for formats without any. [`properties`]: table properties.
-//!   [`metaindex`]: the metadata blocks by name.
+//!   [`metaindex`]: the metadata blocks by name. [`memory_filter`]: filters kept in memory alone.
 //! - [`block`]: blocks of entries, and index entries. `block_builder`: builds blocks. [`filter`]:
 //!   filters.
 //! - [`mod@format`]: footer, handles, trailers. [`file_read`]: reads of byte ranges. `load_once`:
@@ -46,6 +47,7 @@ mod read_context;
 pub mod reader;
 pub mod source;
 mod span_checksums;
+pub mod whole_or_paged;
 
 pub use properties::TableProperties;
 pub use reader::TableReader;

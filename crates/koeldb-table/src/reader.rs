@@ -35,7 +35,7 @@ const TAIL_GUESS_BYTES: u64 = 32 << 10;
 /// The largest single read of a tail whose size was recorded.
 const TAIL_MAX_BYTES: u64 = 8 << 20;
 
-/// An open table.
+/// An open table of any format (RocksDB: `TableReader`).
 #[derive(Debug)]
 pub enum TableReader {
     /// A block-based table.
@@ -47,7 +47,7 @@ pub enum TableReader {
 }
 
 impl TableReader {
-    /// Opens a table of any format.
+    /// Opens a table of any format, detected by its magic number.
     ///
     /// # Errors
     /// `Corruption` if the file is damaged or not the recorded one; `InvalidArgument` if it was
@@ -72,7 +72,7 @@ impl TableReader {
         }))
     }
 
-    /// Searches the table for a lookup.
+    /// Searches the table for a lookup's key, and offers its visible entries to the lookup.
     ///
     /// Covers the lookup with the table's range tombstones and offers it the entries of its key,
     /// newest first, until it is settled.
@@ -101,7 +101,7 @@ impl TableReader {
         }
     }
 
-    /// Runs [`TableReader::search`] for several lookups, sorted by internal key.
+    /// Searches the table for several lookups (`MultiGet`), sorted by internal key.
     ///
     /// Lookups of one user key must come newest snapshot first.
     ///
@@ -119,7 +119,7 @@ impl TableReader {
         }
     }
 
-    /// Whether the table may contain a user key, by its filter.
+    /// Whether the table may contain a user key, by its filter; true without a filter.
     ///
     /// # Errors
     /// If the filter cannot be read or is damaged; or a suspension.
@@ -135,7 +135,7 @@ impl TableReader {
         }
     }
 
-    /// Creates an unpositioned cursor over the point entries of the table, which stays open.
+    /// Creates an unpositioned cursor over the point entries, which keeps the table open.
     #[must_use]
     pub fn cursor<S: CursorSource>(
         &self,
@@ -149,7 +149,7 @@ impl TableReader {
         )
     }
 
-    /// Creates an unpositioned cursor over the point entries of the table, which it borrows.
+    /// Creates an unpositioned cursor over the point entries, which borrows the table.
     ///
     /// In a block-based table it counts no reference to the table or to blocks that the table pins.
     #[must_use]
@@ -161,7 +161,7 @@ impl TableReader {
         self.cursor_of(ArcRef::Borrowed, source, options)
     }
 
-    /// Creates a cursor in a table of any format; an error becomes a cursor that fails.
+    /// Creates a cursor over a table of any format; after an error, one that fails all moves.
     fn cursor_of<'s, 't, S: CursorSource>(
         &'s self,
         refer: impl FnOnce(&'s Arc<BlockBasedReader>) -> ArcRef<'t, BlockBasedReader>,
@@ -183,7 +183,7 @@ impl TableReader {
         }
     }
 
-    /// The range tombstones, if there are any.
+    /// The fragmented range tombstones of the table, if it has any.
     #[inline]
     #[must_use]
     pub fn tombstones(&self) -> Option<&Arc<FragmentedTombstones>> {
@@ -193,7 +193,7 @@ impl TableReader {
         }
     }
 
-    /// Removes the blocks of a table from the block cache: data, index and filter.
+    /// Removes the table's blocks from the block cache, without reading the file.
     ///
     /// Reads no block from the file, so blocks under an index block that is not cached stay. Stops
     /// with the data blocks after `misses_max` consecutive ones that are not cached.
@@ -212,8 +212,8 @@ impl TableReader {
     pub fn properties(&self) -> &TableProperties {
         match self {
             TableReader::BlockBased(reader) => reader.properties(),
-            TableReader::Cuckoo(table) => table.properties(),
-            TableReader::Plain(table) => table.properties(),
+            TableReader::Cuckoo(table) => table.parts().properties(),
+            TableReader::Plain(table) => table.parts().properties(),
         }
     }
 
@@ -222,8 +222,8 @@ impl TableReader {
     pub fn metaindex(&self) -> &Metaindex {
         match self {
             TableReader::BlockBased(reader) => reader.metaindex(),
-            TableReader::Cuckoo(table) => table.metaindex(),
-            TableReader::Plain(table) => table.metaindex(),
+            TableReader::Cuckoo(table) => table.parts().metaindex(),
+            TableReader::Plain(table) => table.parts().metaindex(),
         }
     }
 
@@ -239,7 +239,7 @@ impl TableReader {
         }
     }
 
-    /// Keys that divide the table, with the bytes before each; about `count_max` of them.
+    /// Returns about `count_max` keys that divide the table, with the bytes between them.
     ///
     /// There are none for tables of other formats than block-based.
     ///
@@ -252,7 +252,7 @@ impl TableReader {
         }
     }
 
-    /// Reads every block, bypassing the cache, and verifies its checksum.
+    /// Reads all blocks from the file and verifies their checksums (`VerifyChecksum`).
     ///
     /// `progress` receives the size of each. In a table without checksums every key is searched
     /// instead.
@@ -267,7 +267,7 @@ impl TableReader {
         }
     }
 
-    /// Reports where a cuckoo table is held; `None` for other formats.
+    /// Returns whether a cuckoo table is mapped, copied or paged; `None` for other formats.
     #[must_use]
     pub fn cuckoo_resident(&self) -> Option<Resident> {
         match self {
@@ -276,13 +276,13 @@ impl TableReader {
         }
     }
 
-    /// The memory held while the table is open, excluding the cache.
+    /// The bytes of memory that the open table holds outside the block cache.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         match self {
             TableReader::BlockBased(reader) => reader.memory_bytes(),
-            TableReader::Cuckoo(table) => table.memory_bytes(),
-            TableReader::Plain(table) => table.memory_bytes(),
+            TableReader::Cuckoo(table) => table.parts().memory_bytes(),
+            TableReader::Plain(table) => table.parts().memory_bytes(),
         }
     }
 }
@@ -310,7 +310,7 @@ fn read_tail(file: &dyn RandomAccessFile, context: &TableReadContext) -> Result<
     read_bytes(file, bytes.saturating_sub(len), to_usize(len))
 }
 
-/// A cursor over the point entries of a table, which it borrows for `'t` or keeps open.
+/// A cursor over the point entries of a table of any format.
 #[expect(
     clippy::large_enum_variant,
     reason = "the large one is the usual one, and a cursor is made once a scan"
@@ -327,8 +327,9 @@ pub enum TableCursor<'t, S: CursorSource> {
 }
 
 impl<S: CursorSource> TableCursor<'_, S> {
-    /// Returns the block source, for a cursor over the neighbouring table; `None` if the format
-    /// needs none.
+    /// Returns the block source, so that a cursor over the next table can use it.
+    ///
+    /// Returns `None` if the table format needs none.
     pub fn into_source(self) -> Option<S> {
         match self {
             TableCursor::BlockBased(cursor) => Some(cursor.into_source()),
@@ -336,7 +337,7 @@ impl<S: CursorSource> TableCursor<'_, S> {
         }
     }
 
-    /// Returns key and value in a table that is not block-based.
+    /// Returns key and value of the current entry in a table that is not block-based.
     ///
     /// Separate from the block-based path, whose keys are read several times per step.
     #[inline(never)]

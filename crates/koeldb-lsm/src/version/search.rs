@@ -19,12 +19,12 @@ use super::version::Version;
 use crate::file_meta::FileMeta;
 use crate::table_opener::TableOpener;
 
-/// A receiver of the events of a batch of point reads while it visits the runs of a version.
+/// A callback for the events of a batched point read (`MultiGet`) of a version's sorted runs.
 pub trait BatchVisitor<S: BlockSource> {
-    /// Handles a lookup that failed or suspended. It is not searched further.
+    /// Handles the failure or suspension of lookup number `index`, which is not searched further.
     fn fault(&mut self, index: usize, fault: Fault<S::Suspend>);
 
-    /// Called after all lookups that are not `done` have visited run number `run`.
+    /// Is called after all lookups that are not `done` were searched for in sorted run `run`.
     ///
     /// Implementations may resume suspended lookups, and mark finished ones in `done`.
     fn run_searched(
@@ -38,7 +38,7 @@ pub trait BatchVisitor<S: BlockSource> {
     }
 }
 
-/// A table that a batch searches, with its level and run.
+/// A table that a batched point read searches, with its level and sorted run.
 #[derive(Clone, Copy)]
 struct Visit<'v> {
     file: &'v FileMeta,
@@ -47,7 +47,7 @@ struct Visit<'v> {
     run: usize,
 }
 
-/// Finishes the lookups that the range tombstones up to run number `run` cover.
+/// Marks as done the lookups whose keys are covered by range tombstones up to run `run`.
 fn end_run(run: usize, lookups: &mut [Lookup], done: &mut [bool]) {
     for (lookup, done) in lookups.iter_mut().zip(done) {
         if lookup.is_covered() && !*done {
@@ -71,8 +71,9 @@ impl Version {
         }
     }
 
-    /// Returns the tree as a cuckoo level, if it has only cuckoo tables, on one level below level
-    /// 0.
+    /// Returns all tables as one cuckoo level; `None` unless all are cuckoo tables of one level.
+    ///
+    /// That level is below level 0.
     ///
     /// The first call opens every table with the opener that `tables` returns; without one the
     /// result is `None`.
@@ -87,7 +88,7 @@ impl Version {
         }
     }
 
-    /// Opens all tables, and caches the cuckoo level, or `None` if the tree has other tables.
+    /// Opens all tables, and caches whether they form a cuckoo level.
     #[cold]
     fn find_cuckoo(&self, tables: Option<&TableOpener>) -> Option<&CuckooLevel> {
         // The level would keep all tables open.
@@ -100,7 +101,7 @@ impl Version {
             // The read that needs the table meets the error again and reports it.
             let reader = tables.reader(file, level).ok()?;
             match &**reader {
-                TableReader::Cuckoo(CuckooTable::Resident(reader))
+                TableReader::Cuckoo(CuckooTable::Whole(reader))
                     if level == deepest && level > 0 && reader.layout().heap_bytes.is_none() =>
                 {
                     parts.push((file.smallest_user_key().to_vec(), Arc::clone(reader)));
@@ -112,7 +113,7 @@ impl Version {
         self.cuckoo.get_or_init(|| level).as_ref()
     }
 
-    /// Prefetches the first memory that a lookup of `target` reads on the deepest level.
+    /// Prefetches the first cache lines that a point lookup of `target` reads on the deepest level.
     ///
     /// `target` is an internal key. Most keys of a tree of hash tables are on that level. Tables of
     /// other formats and unopened tables are skipped.
@@ -131,7 +132,7 @@ impl Version {
         }
     }
 
-    /// Searches the runs of this version until `lookup` is settled.
+    /// Searches the sorted runs of this version, newest first, until a point lookup is settled.
     ///
     /// Runs are counted from the newest memtable: `runs.start` of them are above this version's,
     /// and no run from `runs.end` on is searched.
@@ -195,7 +196,7 @@ impl Version {
         Ok(())
     }
 
-    /// Runs [`Version::search`] for lookups sorted by user key, all of one table together.
+    /// Searches for a batch of point lookups, sorted by user key, one table at a time (`MultiGet`).
     ///
     /// `run` is the number of runs above this version's. A lookup's error goes to `batch`, with its
     /// index, and does not affect the others.
@@ -264,7 +265,7 @@ impl Version {
         }
     }
 
-    /// Searches one table for those lookups in `range` that are not done and whose key it may hold.
+    /// Searches one table for the unfinished lookups in `range` whose keys lie within its bounds.
     #[expect(
         clippy::too_many_arguments,
         reason = "the parts of one batch, borrowed apart"
@@ -315,7 +316,7 @@ impl Version {
         }
     }
 
-    /// The range tombstones of the runs that have any, with the index of the run.
+    /// Returns the range tombstones of each sorted run that has any, with the index of the run.
     ///
     /// Runs are counted from the newest: the tables of level 0, then the other levels that are not
     /// empty. The first call opens every table.

@@ -36,7 +36,7 @@ const PIECE_BYTES: usize = 2 << 20;
 const FETCH_AHEAD: usize = 16;
 
 impl CuckooWriteOptions {
-    /// Checks the ranges of the options.
+    /// Checks that the options are in range; otherwise returns `InvalidArgument`.
     fn check(&self) -> Result<()> {
         let ratio = self.hash_table_ratio;
         if !(ratio > 0.0 && ratio <= 1.0) {
@@ -61,7 +61,7 @@ impl CuckooWriteOptions {
     }
 }
 
-/// The range of the hash functions, which grows with the number of entries.
+/// The size of a cuckoo hash table in slots, which grows with the number of entries.
 #[derive(Clone, Copy, Debug)]
 struct TableSize {
     /// The size, if the size must be a power of two.
@@ -72,7 +72,7 @@ impl TableSize {
     /// The range before the first entry.
     const SMALLEST: Self = TableSize { power: 2 };
 
-    /// Records that the number of entries rose by one, to `entries`.
+    /// Doubles a power-of-two size if `entries` need more slots.
     #[inline]
     fn grow(&mut self, options: &CuckooWriteOptions, entries: u64) {
         if self.is_exceeded(options, entries) {
@@ -80,7 +80,7 @@ impl TableSize {
         }
     }
 
-    /// Whether `entries` need more slots than the power of two has; never with `use_module`.
+    /// Whether `entries` need more slots than a power-of-two size has; false with `use_module`.
     #[inline]
     fn is_exceeded(self, options: &CuckooWriteOptions, entries: u64) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a power of two")]
@@ -103,7 +103,7 @@ impl TableSize {
     }
 }
 
-/// A cuckoo table under construction. One owner.
+/// A builder of cuckoo tables, which buffers all entries until it is finished.
 #[derive(Debug)]
 pub struct CuckooTableBuilder {
     context: Box<TableBuildContext>,
@@ -112,7 +112,7 @@ pub struct CuckooTableBuilder {
     tombstones: Vec<RangeTombstone>,
 }
 
-/// The entries collected so far, and the number of slots they need.
+/// The buffered entries, and the size of the hash table for them.
 #[derive(Debug)]
 struct Collected {
     entries: EntryBuffer,
@@ -134,7 +134,7 @@ impl BufferedEntries for Collected {
     }
 }
 
-/// The buffered entries, in the format they fit.
+/// The buffered entries of a cuckoo table: one slot per entry, or one per key with its versions.
 #[derive(Debug)]
 enum EntryBuffer {
     /// One slot per entry.
@@ -144,7 +144,7 @@ enum EntryBuffer {
 }
 
 impl EntryBuffer {
-    /// Returns the entries as the contents of slots.
+    /// Returns the buffered entries by the slots they will occupy.
     fn slots(&self) -> &dyn SlotEntries {
         match self {
             EntryBuffer::Fixed(records) => records,
@@ -152,16 +152,17 @@ impl EntryBuffer {
         }
     }
 
-    /// The number of keys with slots.
+    /// The number of occupied slots.
     fn count(&self) -> u64 {
         u64::from(self.slots().count())
     }
 
+    /// Returns the size of the area after the slots that stores versions; 0 if there is none.
     fn heap_bytes(&self) -> u64 {
         self.slots().heap().map_or(0, |heap| heap.len() as u64)
     }
 
-    /// Adds an entry, or returns the reason that it does not fit the format.
+    /// Adds an entry; returns the reason for falling back if it does not fit the format.
     fn add(&mut self, order: &KeyOrder, key: &[u8], value: &[u8]) -> Result<Possible<()>> {
         match self {
             EntryBuffer::Fixed(records) => records.add(order, key, value),
@@ -169,7 +170,7 @@ impl EntryBuffer {
         }
     }
 
-    /// Places the entries into slots, or returns the reason that it is impossible.
+    /// Assigns the entries to slots; returns the reason for falling back if that fails.
     fn prepare(&self, table_size: u64, options: &CuckooWriteOptions) -> Possible<Prepared> {
         match self {
             EntryBuffer::Fixed(records) => prepare(records, table_size, options),
@@ -208,7 +209,7 @@ impl CuckooTableBuilder {
         Ok(builder)
     }
 
-    /// Implements `TableBuilder::add`.
+    /// Appends an entry in key order; falls back to a block-based table if it does not fit.
     ///
     /// # Errors
     /// `Corruption` if the key is malformed or not after the last one; the errors of the file
@@ -244,7 +245,7 @@ impl CuckooTableBuilder {
         }
     }
 
-    /// Converts to a table with versions if configured and not done yet; returns whether it did.
+    /// Converts to one slot per key with all versions, if allowed; returns whether it did.
     fn keep_versions(&mut self, why: &FallbackReason) -> Result<bool> {
         let BuildState::Collecting { buffered, .. } = &mut self.state else {
             return Ok(false);
@@ -268,17 +269,17 @@ impl CuckooTableBuilder {
         Ok(has_place)
     }
 
-    /// Continues as a block-based table, which gets the buffered entries first.
+    /// Falls back to a block-based table, which first gets the buffered entries.
     fn fall_back(&mut self, why: FallbackReason) -> Result<()> {
         self.state.fall_back(why, &self.context)
     }
 
-    /// Implements `TableBuilder::add_tombstone`.
+    /// Adds a range tombstone, which makes the table block-based when it is finished.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         self.tombstones.push(tombstone.clone());
     }
 
-    /// The final size of the file. With a power of two, the size after one more entry.
+    /// The file size so far, or after one more entry if that would double the hash table.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         match &self.state {
@@ -314,7 +315,7 @@ impl CuckooTableBuilder {
         self.state.entry_count() + self.tombstones.len() as u64
     }
 
-    /// Implements `TableBuilder::finish`.
+    /// Assigns entries to slots and writes the file, or falls back to a block-based table.
     ///
     /// # Errors
     /// The errors of the file system.
@@ -336,7 +337,7 @@ impl CuckooTableBuilder {
         self.state.finish_instead("cuckoo", &self.tombstones)
     }
 
-    /// Writes the slots, the heap and the tail; syncs and closes the file.
+    /// Writes slots, versions area and metadata; syncs and closes the file.
     fn write(self, prepared: &Prepared) -> Result<FinishedTable> {
         let BuildState::Collecting { mut file, buffered } = self.state else {
             return Err(failed());
@@ -382,13 +383,13 @@ fn slot_bytes(records: &dyn SlotEntries) -> u64 {
     (records.user_keys().bytes() + footer + records.value_bytes()) as u64
 }
 
-/// A table whose entries are placed.
+/// A cuckoo table ready to be written: its layout, and the entry in each slot.
 struct Prepared {
     layout: CuckooLayout,
     slots: Vec<u32>,
 }
 
-/// Computes the layout of the table, and places the entries into slots.
+/// Computes the layout of the hash table, and assigns the entries to its slots.
 fn prepare<E: SlotEntries>(
     records: &E,
     table_size: u64,
@@ -457,7 +458,7 @@ fn prepare<E: SlotEntries>(
     Ok(Prepared { layout, slots })
 }
 
-/// Finds a key that is not in the table, to mark empty slots.
+/// Finds a user key that is not in the table, to mark empty slots.
 ///
 /// The first two are RocksDB's choice.
 fn unused_key(records: &impl SlotEntries, is_used: impl Fn(&[u8]) -> bool) -> Possible<Vec<u8>> {
@@ -490,7 +491,7 @@ fn unused_key(records: &impl SlotEntries, is_used: impl Fn(&[u8]) -> bool) -> Po
     Err(FallbackReason::NoUnusedKey)
 }
 
-/// Writes the slots, and the heap of entries after them.
+/// Writes the slots, and after them the area of versions.
 fn write_data(
     file: &mut dyn WritableFile,
     records: &impl SlotEntries,
@@ -530,7 +531,7 @@ fn write_data(
     records.heap().map_or(Ok(()), append)
 }
 
-/// The table's properties; RocksDB records no others for a cuckoo table.
+/// Creates the table properties, the same ones as RocksDB's cuckoo table builder.
 fn properties(
     context: &TableBuildContext,
     records: &dyn SlotEntries,

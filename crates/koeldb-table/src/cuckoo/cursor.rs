@@ -26,7 +26,7 @@ use super::reader::CuckooReader;
 const FETCH_AHEAD: usize = 16;
 
 impl CuckooReader {
-    /// The occupied slots in key order.
+    /// Returns the occupied slots in key order, which the first scan sorts.
     ///
     /// # Errors
     /// `Corruption` if their number is not that of the entries, or a key occurs twice;
@@ -45,8 +45,7 @@ impl CuckooReader {
         Ok(self.sorted.get_or_init(|| sorted))
     }
 
-    /// The approximate file offset of the entries from `target` on, as if entries were in key
-    /// order.
+    /// Estimates a file offset for the internal key `target`, as if entries were in key order.
     pub(crate) fn approximate_offset(&self, target: &[u8]) -> Result<u64> {
         let before = self.lower_bound(target)? as u64;
         let of = u128::from(self.layout.entry_count.max(1));
@@ -54,7 +53,7 @@ impl CuckooReader {
         Ok(u64::try_from(bytes.checked_div(of).unwrap_or(0)).unwrap_or(u64::MAX))
     }
 
-    /// The number of keys before the user key of the internal key `target`.
+    /// Returns the number of keys before the user key of the internal key `target`.
     fn lower_bound(&self, target: &[u8]) -> Result<usize> {
         let (user_key, _) = footer_of(target);
         let sorted = self.sorted()?;
@@ -103,7 +102,7 @@ impl CuckooReader {
     }
 }
 
-/// A position in the sorted entries of a cuckoo table.
+/// A cursor over a cuckoo table, by the sorted order of its slots.
 pub struct CuckooCursor {
     reader: Arc<CuckooReader>,
     /// The index of the key among the sorted slots; past the end for an invalid cursor.
@@ -115,7 +114,7 @@ pub struct CuckooCursor {
     key: Vec<u8>,
 }
 
-/// An entry of a key.
+/// One version of the current key: its packed sequence number and type, and its value's location.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     footer: u64,
@@ -124,7 +123,7 @@ struct Entry {
     value_len: usize,
 }
 
-/// The entry of a key to which the cursor moves.
+/// Which version of a key the cursor moves to: the newest (forward) or the oldest (backward).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Newest,
@@ -150,7 +149,7 @@ impl CuckooCursor {
         self.at != usize::MAX
     }
 
-    /// Moves to an entry of the key at index `at`, if it exists; prefetches the slot at `ahead`.
+    /// Moves to a version of the key at sorted index `at`; invalidates the cursor if there is none.
     fn go(&mut self, at: Option<usize>, end: End, ahead: Option<usize>) -> Result<()> {
         self.at = usize::MAX;
         let reader = &*self.reader;
@@ -191,7 +190,7 @@ impl CuckooCursor {
         Ok(())
     }
 
-    /// Moves to another entry of the current key.
+    /// Moves to version number `entry` of the current key.
     fn stand_on(&mut self, entry: usize) {
         self.entry = entry;
         let footer = self.entries.get(entry).map_or(0, |entry| entry.footer);
@@ -299,7 +298,7 @@ impl CuckooCursor {
         })
     }
 
-    /// The value of the entry, owned. The cursor must be valid.
+    /// The value of the entry, pinned to outlive the cursor. The cursor must be valid.
     #[must_use]
     pub fn pinned_value(&self) -> PinnedSlice {
         let at = self
@@ -319,7 +318,7 @@ impl fmt::Debug for CuckooCursor {
     }
 }
 
-/// Creates the error of a table with another number of entries than recorded.
+/// Creates the `Corruption` error of a table with more or fewer entries than its properties record.
 #[cold]
 fn miscounted(expected: u64, how: &str) -> Error {
     Error::corruption(format!(
@@ -327,7 +326,7 @@ fn miscounted(expected: u64, how: &str) -> Error {
     ))
 }
 
-/// Creates the error of a failed allocation for sorting.
+/// Creates the `MemoryLimit` error of a failed allocation for sorting the entries.
 #[cold]
 fn no_memory(entries: u64) -> Error {
     Error::with_kind(

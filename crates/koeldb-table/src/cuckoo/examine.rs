@@ -21,7 +21,7 @@ const LINE_BYTES: u64 = 64;
 /// The number of absent keys to search for.
 const MISSES: u64 = 20_000;
 
-/// The measured costs of a table.
+/// The measured search costs of a cuckoo table, for every key and for absent keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Examination {
@@ -31,7 +31,7 @@ pub struct Examination {
     pub slot_count: u64,
     /// The size of a slot in bytes.
     pub slot_bytes: u64,
-    /// The number of slots in a window.
+    /// The number of slots in a cuckoo block.
     pub window_slots: u64,
     /// The number of entries found by the first hash function, by the second, and so on.
     pub found_by_function: Vec<u64>,
@@ -41,7 +41,7 @@ pub struct Examination {
     pub miss: Costs,
 }
 
-/// The mean costs of one search.
+/// The mean costs of one key search: cuckoo blocks, slots and cache lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Costs {
@@ -53,7 +53,7 @@ pub struct Costs {
     pub lines: f64,
 }
 
-/// The path of one search: windows, slots and cache lines.
+/// The costs of one key search, and the slot that it found.
 #[derive(Clone, Copy, Default)]
 struct Path {
     windows: u64,
@@ -62,7 +62,7 @@ struct Path {
     found: Option<u64>,
 }
 
-/// The summed costs of searches: windows, slots and cache lines read.
+/// The summed costs of many key searches.
 #[derive(Default)]
 struct CostSum {
     searches: u64,
@@ -72,6 +72,7 @@ struct CostSum {
 }
 
 impl CostSum {
+    /// Adds the costs of one search.
     fn add(&mut self, path: Path) {
         self.searches = self.searches.saturating_add(1);
         self.windows = self.windows.saturating_add(path.windows);
@@ -92,7 +93,7 @@ impl CostSum {
 }
 
 impl CuckooReader {
-    /// Searches for every key of the table, and for some absent keys.
+    /// Measures search costs by looking up every key of the table and some absent keys.
     ///
     /// # Errors
     /// `Corruption` if a key is not found in its slot, or the number of entries is not the recorded
@@ -111,7 +112,7 @@ impl CuckooReader {
         })
     }
 
-    /// Implements `TableReader::verify_checksums`.
+    /// Verifies the span checksums, if there are any, and that every key is found in its slot.
     pub(crate) fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         match &self.checksums {
             Some(checksums) => checksums
@@ -122,13 +123,13 @@ impl CuckooReader {
         self.hits().map(|_| ())
     }
 
-    /// Searches for every key; counts the costs and the hash functions that found each.
+    /// Looks up every key; returns how many each hash function found, and the summed costs.
     fn hits(&self) -> Result<(Vec<u64>, CostSum)> {
         self.find_all()
             .map_err(|error| error.in_file(&self.path, None, "verify"))
     }
 
-    /// Searches for the key of every occupied slot, and checks the counts of the properties.
+    /// Implements [`CuckooReader::hits`], and checks the entry counts in the properties.
     fn find_all(&self) -> Result<(Vec<u64>, CostSum)> {
         let layout = &self.layout;
         let mut found_by_function = vec![0_u64; layout.function_count as usize];
@@ -167,7 +168,7 @@ impl CuckooReader {
         Ok((found_by_function, hits))
     }
 
-    /// The number of well-formed entries that a slot leads to.
+    /// Counts the versions stored for the key in a slot; fails if they are malformed.
     fn entries_in(&self, slot: &[u8]) -> Result<u64> {
         if self.layout.heap_bytes.is_none() {
             return self.footer_of(slot).map(|_| 1);
@@ -180,7 +181,7 @@ impl CuckooReader {
         Ok(entries)
     }
 
-    /// Sums the costs of searches for pseudorandom keys that are absent.
+    /// Looks up pseudorandom keys, and sums the costs of those that are absent.
     fn misses(&self) -> CostSum {
         let mut misses = CostSum::default();
         if self.layout.slot_count == 0 {
@@ -203,7 +204,7 @@ impl CuckooReader {
         misses
     }
 
-    /// Searches for a key and counts the costs.
+    /// Looks up a user key, and counts the costs.
     fn path_of(&self, user_key: &[u8]) -> Path {
         let layout = &self.layout;
         let slot_bytes = layout.slot_bytes() as u64;

@@ -20,7 +20,7 @@ const PLACE_BITS: u32 = 8;
 const PLACES: usize = 1 << PLACE_BITS;
 const LAST_PLACE: u64 = (1 << PLACE_BITS) - 1;
 
-/// The fence keys of tables, in key order.
+/// The smallest keys of a level's tables, to find the table that may contain a key.
 #[derive(Debug)]
 pub(super) struct Fences {
     order: KeyOrder,
@@ -36,7 +36,7 @@ pub(super) struct Fences {
 }
 
 impl Fences {
-    /// Creates the fences of tables with these smallest keys, which must be in order.
+    /// Creates the search over tables with these smallest user keys, which must ascend.
     pub(super) fn new(order: KeyOrder, smallest: Box<[Vec<u8>]>) -> Self {
         let ranker = Ranker::new(&order);
         let ranks: Box<[u64]> = smallest.iter().map(|key| ranker.rank(key)).collect();
@@ -60,12 +60,12 @@ impl Fences {
         }
     }
 
-    /// Whether keys of 8 bytes are distinguished by their numbers.
+    /// Whether keys of 8 bytes can be compared as integers in this order.
     pub(super) fn are_numbers(&self) -> bool {
         self.ranker.decides()
     }
 
-    /// The index of the only table that may contain a key.
+    /// Returns the index of the only table that may contain a key; out of range if none may.
     ///
     /// There is no table with this index if the key is smaller than all, unless there is one table.
     #[inline]
@@ -82,8 +82,7 @@ impl Fences {
         }
     }
 
-    /// The index of the only table that may contain a key of 8 bytes, given as a little-endian
-    /// number.
+    /// Returns the index of the only table that may contain an 8-byte key (little-endian integer).
     ///
     /// All keys of the tables must have 8 bytes.
     #[inline]
@@ -95,7 +94,7 @@ impl Fences {
         self.begun_up_to(own).wrapping_sub(1)
     }
 
-    /// The number of tables that begin at or below a rank.
+    /// Returns the number of tables whose smallest key has a rank up to `own`.
     #[inline]
     fn begun_up_to(&self, own: u64) -> u32 {
         let leading = own.saturating_sub(self.base) >> self.shift;
@@ -107,7 +106,7 @@ impl Fences {
         }
     }
 
-    /// The number of tables that begin at or below a rank, if that is in `from..=to`.
+    /// Implements [`Fences::begun_up_to`] by binary search among tables `from..to`.
     #[inline(never)]
     fn begun_before(&self, from: u32, to: u32, own: u64) -> u32 {
         let places = self.ranks.get(from as usize..to as usize);
@@ -115,7 +114,7 @@ impl Fences {
         from.saturating_add(u32::try_from(more).unwrap_or(u32::MAX))
     }
 
-    /// Resolves [`Fences::table_of`] for a key whose rank equals that of a table's smallest key.
+    /// Resolves [`Fences::table_of`] for a key with the same rank as a table's smallest key.
     ///
     /// Equal numbers do not determine the order of longer keys.
     #[cold]

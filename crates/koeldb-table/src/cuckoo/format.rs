@@ -38,7 +38,7 @@ pub(super) mod names {
     pub(crate) const VALUE_BYTES: &str = "rocksdb.cuckoo.value.length";
     /// One byte: 1 if slots hold user keys.
     pub(crate) const IS_LAST_LEVEL: &str = "rocksdb.cuckoo.file.islastlevel";
-    /// The number of slots in a window: fixed32.
+    /// The number of slots in a cuckoo block: fixed32.
     pub(crate) const WINDOW_SLOTS: &str = "rocksdb.cuckoo.hash.cuckooblocksize";
     /// One byte: 1 if the first hash is the key itself.
     pub(crate) const IDENTITY_FIRST: &str = "rocksdb.cuckoo.hash.identityfirst";
@@ -52,10 +52,10 @@ pub(super) mod names {
     pub(crate) const KEY_COUNT: &str = "koeldb.cuckoo.keys";
 }
 
-/// The largest number of slots in a window.
+/// The largest number of slots in a cuckoo block.
 pub(super) const WINDOW_SLOTS_MAX: u32 = 1 << 16;
 
-/// The largest size of a window, which must fit into one segment of the slots in memory.
+/// The largest size of a cuckoo block, which must fit into one segment of the slots in memory.
 const WINDOW_BYTES_MAX: u64 = 1 << 30;
 
 /// The layout of a table, validated: all sizes are consistent with each other and the file.
@@ -66,7 +66,7 @@ pub struct CuckooLayout {
     pub function_count: u32,
     /// The number of slots in the range of the hash functions.
     pub table_size: u64,
-    /// The number of slots in a window.
+    /// The number of slots in a cuckoo block.
     pub window_slots: u32,
     /// The number of slots; 0 in an empty table.
     pub slot_count: u32,
@@ -98,7 +98,7 @@ impl CuckooLayout {
         (self.key_bytes as usize).saturating_add(self.value_bytes as usize)
     }
 
-    /// The size of a window.
+    /// The size of a cuckoo block in bytes: the slots that one hash function allows.
     #[inline]
     #[must_use]
     pub fn window_bytes(&self) -> usize {
@@ -111,7 +111,7 @@ impl CuckooLayout {
         u64::from(self.slot_count).saturating_mul(self.slot_bytes() as u64)
     }
 
-    /// The size of all slots and of the heap after them.
+    /// The size of all slots, and of the area of versions after them, in bytes.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.slots_bytes()
@@ -188,7 +188,7 @@ impl CuckooLayout {
         Ok(layout)
     }
 
-    /// Checks the parameters of the hash functions.
+    /// Checks the hash parameters in the properties: function count, table size and window size.
     fn check_functions(&self) -> Result<()> {
         expect(
             (1..=FUNCTIONS_MAX).contains(&self.function_count),
@@ -237,7 +237,7 @@ impl CuckooLayout {
         Ok(())
     }
 
-    /// Records the layout in the properties of a table.
+    /// Writes the layout into the table properties.
     pub(super) fn record(&self, properties: &mut TableProperties) {
         let mut empty_key = self.empty_user_key.clone();
         empty_key.extend_from_slice(self.empty_footer());
@@ -261,7 +261,7 @@ impl CuckooLayout {
         }
     }
 
-    /// The bytes between the user key and the value of an empty slot.
+    /// The bytes between user key and value of an empty slot: those of sequence number and type.
     pub(super) fn empty_footer(&self) -> &'static [u8] {
         // Sequence number 0, type value.
         const FOOTER: [u8; FOOTER_BYTES] = [1, 0, 0, 0, 0, 0, 0, 0];
@@ -318,7 +318,7 @@ impl fmt::Display for CuckooLayout {
     }
 }
 
-/// The properties of a table, read with RocksDB's messages for missing ones.
+/// A reader of cuckoo table properties, with RocksDB's messages for missing ones.
 struct Properties<'p>(&'p TableProperties);
 
 impl<'p> Properties<'p> {

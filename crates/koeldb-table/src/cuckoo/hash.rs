@@ -16,7 +16,7 @@ const SEED_STEP: u32 = 816_922_183;
 /// The largest number of hash functions of a table.
 pub const FUNCTIONS_MAX: u32 = 64;
 
-/// The Murmur variants RocksDB was compiled with.
+/// The Murmur hash variant that a RocksDB build used, which depends on the platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum HashFamily {
     /// `MurmurHash64A`: on x86-64. KoelDB writes this one.
@@ -62,14 +62,14 @@ pub fn murmur64a(key: &[u8], seed: u32) -> u64 {
     finished(hash)
 }
 
-/// Mixes one word, as in `MurmurHash64A`.
+/// Mixes one 8-byte word, the step of `MurmurHash64A` for each word.
 #[inline]
 fn scrambled(word: u64) -> u64 {
     let word = word.wrapping_mul(M);
     (word ^ (word >> R)).wrapping_mul(M)
 }
 
-/// Finalizes a hash, as in `MurmurHash64A`.
+/// Applies the final mixing steps of `MurmurHash64A`.
 #[inline]
 fn finished(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> R)).wrapping_mul(M);
@@ -104,7 +104,7 @@ pub fn murmur_neutral2(key: &[u8], seed: u32) -> u32 {
     hash ^ (hash >> 15)
 }
 
-/// A reduction of hashes to slots by remainder, without a division.
+/// A fast remainder by a fixed divisor (the table size), without a division instruction.
 #[derive(Clone, Copy, Debug)]
 struct Remainder {
     divisor: u64,
@@ -134,7 +134,7 @@ impl Remainder {
     }
 }
 
-/// The `MurmurHash64A` functions of a table with keys of 8 bytes.
+/// The hash functions of a cuckoo table with keys of 8 bytes, by `MurmurHash64A`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WordHash {
     identity_first: bool,
@@ -150,7 +150,7 @@ impl WordHash {
         }
     }
 
-    /// Computes [`SlotHash::slot`] for the key whose bytes are this little-endian number.
+    /// Returns the first slot of the key's cuckoo block, for a key given as little-endian integer.
     #[inline(always)]
     pub(super) fn slot(&self, function: u32, word: u64) -> u64 {
         const LEN: u64 = M.wrapping_mul(size_of::<u64>() as u64);
@@ -164,7 +164,7 @@ impl WordHash {
     }
 }
 
-/// The hash functions of one table.
+/// The hash functions of one cuckoo table, from user keys to slots.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotHash {
     family: HashFamily,
@@ -197,7 +197,7 @@ impl SlotHash {
         }
     }
 
-    /// The first slot of the window of hash function `function`.
+    /// The first slot of a user key's cuckoo block, by hash function number `function`.
     #[inline]
     #[must_use]
     pub fn slot(&self, function: u32, user_key: &[u8]) -> u64 {

@@ -18,16 +18,16 @@ use super::fences::Fences;
 use super::reader::{CuckooReader, RING};
 use super::windows::{Found, WindowKind, Windows, find, with_windows};
 
-/// Cuckoo tables with disjoint ranges, in key order.
+/// The cuckoo tables of one level, which have disjoint key ranges, for point lookups.
 #[derive(Debug)]
 pub struct CuckooLevel {
     fences: Fences,
     readers: Box<[Arc<CuckooReader>]>,
-    /// The window kind of all tables.
+    /// The cuckoo block kind of all tables.
     kind: WindowKind,
 }
 
-/// A key of a batch that is not yet found or ruled out.
+/// A batch key under search: its table, and the cuckoo block that was prefetched for it.
 #[derive(Clone, Copy, Default)]
 struct PendingKey<W> {
     window: W,
@@ -57,8 +57,9 @@ impl CuckooLevel {
         }
     }
 
-    /// Finds the table and slot of a key. Returning more through memory takes longer than finding
-    /// it.
+    /// Finds the table and the slot of a key; `None` if it is absent.
+    ///
+    /// Returning more through memory takes longer than finding it.
     #[inline(always)]
     fn find<W: Windows>(&self, key: &[u8]) -> Option<(&CuckooReader, W::Slot<'_>)> {
         let key = W::key(key)?;
@@ -66,7 +67,7 @@ impl CuckooLevel {
         Some((reader, find::<W>(reader, key)?))
     }
 
-    /// Writes the value visible at `snapshot` into `place`, which must be `Ok(None)`.
+    /// Looks up a key; writes its value visible at `snapshot` into `place`, initially `Ok(None)`.
     ///
     /// It stays `Ok(None)` if there is no value, and becomes `Corruption` if the entry is neither a
     /// value nor a deletion.
@@ -79,7 +80,7 @@ impl CuckooLevel {
         });
     }
 
-    /// Applies `read` to the value visible at `snapshot`.
+    /// Looks up a key and applies `read` to its value visible at `snapshot`; `None` if absent.
     ///
     /// # Errors
     /// `Corruption` if the entry is neither a value nor a deletion.
@@ -96,7 +97,7 @@ impl CuckooLevel {
         })
     }
 
-    /// Runs [`CuckooLevel::get_to`] for many keys, overlapping their cache misses.
+    /// Looks up many keys (`MultiGet`), overlapping their memory accesses.
     ///
     /// `answers` has an `Ok(None)` for each key, which stays if the key is absent.
     pub fn get_batch<K: AsRef<[u8]>>(
@@ -108,7 +109,7 @@ impl CuckooLevel {
         with_windows!(self.kind, W => self.get_windows::<W, K>(keys, snapshot, answers));
     }
 
-    /// Searches for many keys in tables with one kind of window, up to `RING` keys concurrently.
+    /// Implements [`CuckooLevel::get_batch`] for one kind of window, with `RING` keys at a time.
     fn get_windows<W: Windows, K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -143,8 +144,7 @@ impl CuckooLevel {
         }
     }
 
-    /// Prefetches the first window of a key; returns its table and window; `None` if no table can
-    /// have the key.
+    /// Prefetches a key's first window; returns table and window, or `None` if the key is absent.
     #[inline(always)]
     fn begin<W: Windows>(&self, key: &[u8]) -> Option<(u32, W::Window<'_>)> {
         let key = W::key(key)?;
@@ -155,7 +155,7 @@ impl CuckooLevel {
         Some((table, window))
     }
 
-    /// Searches the pending windows, all of the hash function before `next`.
+    /// Searches the prefetched windows, and prefetches the `next` ones for keys not found so far.
     ///
     /// Undecided keys move to the front, and their number is returned.
     #[inline(always)]
@@ -196,7 +196,7 @@ impl CuckooLevel {
     }
 }
 
-/// Prefetches the window of hash function `function` of a key; `None` if there is no such window.
+/// Prefetches a key's window by hash function number `function`; `None` after the last function.
 #[inline(never)]
 fn go_on<'r, W: Windows>(
     reader: &'r CuckooReader,
@@ -211,7 +211,7 @@ fn go_on<'r, W: Windows>(
     Some(window)
 }
 
-/// Writes the value visible at `snapshot` into `place`, which is `Ok(None)`. Assumes no other run.
+/// Writes the value in `slot` visible at `snapshot` into `place`, which must be `Ok(None)`.
 #[inline(always)]
 fn answer<'r, W: Windows>(
     reader: &'r CuckooReader,

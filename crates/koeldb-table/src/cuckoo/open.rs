@@ -36,7 +36,7 @@ const META_BYTES_MAX: u64 = 16 << 20;
 /// The number of occupied slots whose position is checked.
 const SAMPLES: u64 = 64;
 
-/// The metadata of a table, which is read before its slots.
+/// The metadata of a cuckoo table: layout, properties, metaindex and span checksums.
 pub(super) struct Shape {
     pub(super) layout: CuckooLayout,
     pub(super) properties: TableProperties,
@@ -45,7 +45,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Reads the metadata of a table.
+    /// Reads metaindex, properties and span checksums of a table with this footer.
     ///
     /// # Errors
     /// See [`CuckooReader::open`].
@@ -97,7 +97,7 @@ impl CuckooReader {
             .map_err(|error| error.in_file(&path, None, "open"))
     }
 
-    /// Opens a table with this footer; errors do not name the file.
+    /// Implements [`CuckooReader::open`]; its errors do not name the file.
     fn open_unnamed(
         file: Arc<dyn RandomAccessFile>,
         footer: &Footer,
@@ -148,8 +148,7 @@ impl CuckooReader {
         Ok(reader)
     }
 
-    /// Detects the hash variant of the file: the one by which a sample of keys is in the right
-    /// slots.
+    /// Detects the Murmur hash variant of the file, by which sample keys are in the right slots.
     fn recognise_hash(&mut self) -> Result<()> {
         let samples = self.sample_slots();
         if samples.is_empty() {
@@ -176,7 +175,7 @@ impl CuckooReader {
         ))
     }
 
-    /// Up to [`SAMPLES`] occupied slots, spread over the table.
+    /// Returns up to [`SAMPLES`] occupied slots, spread over the table.
     fn sample_slots(&self) -> Vec<u32> {
         let count = self.layout.slot_count;
         let step = u64::from(count).div_ceil(SAMPLES).max(1);

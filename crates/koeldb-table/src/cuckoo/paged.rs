@@ -34,6 +34,7 @@ use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
 use crate::read_context::TableReadContext;
 use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile};
+use crate::whole_or_paged::{PagedTable, TableParts};
 
 /// The size of a piece of a table without checksums.
 const PIECE_BYTES: u64 = 4 << 10;
@@ -42,7 +43,7 @@ const PIECE_BYTES: u64 = 4 << 10;
 const SAMPLES: u32 = 16;
 const SAMPLE_BYTES: u64 = 4 << 10;
 
-/// An open cuckoo table that is not held in memory. Shared by threads.
+/// An open cuckoo table that reads its file through the block cache until a scan loads all of it.
 pub struct PagedCuckoo {
     layout: CuckooLayout,
     hash: SlotHash,
@@ -76,7 +77,7 @@ impl PagedCuckoo {
             .map_err(|error| error.in_file(&path, None, "open"))
     }
 
-    /// Opens a table with this footer; errors do not name the file.
+    /// Implements [`PagedCuckoo::open`]; its errors do not name the file.
     fn open_unnamed(
         file: Arc<dyn RandomAccessFile>,
         footer: Footer,
@@ -111,8 +112,7 @@ impl PagedCuckoo {
         Ok(table)
     }
 
-    /// Detects the hash variant of the file: the one by which a sample of keys is in the right
-    /// slots.
+    /// Detects the Murmur hash variant of the file, by which sample keys are in the right slots.
     fn recognise_hash(&self) -> Result<SlotHash> {
         let samples = self.samples()?;
         let layout = &self.layout;
@@ -139,7 +139,7 @@ impl PagedCuckoo {
         }
     }
 
-    /// Reads some occupied slots: their numbers, with their keys.
+    /// Reads some occupied slots, spread over the table; returns slot numbers and user keys.
     fn samples(&self) -> Result<Vec<(u64, Vec<u8>)>> {
         let slots = u64::from(self.layout.slot_count);
         let step = slots.div_ceil(u64::from(SAMPLES)).max(1);
@@ -178,71 +178,7 @@ impl PagedCuckoo {
         &self.layout
     }
 
-    /// The table's properties.
-    #[must_use]
-    pub fn properties(&self) -> &TableProperties {
-        &self.properties
-    }
-
-    /// The metadata blocks by name.
-    #[must_use]
-    pub fn metaindex(&self) -> &Metaindex {
-        &self.metaindex
-    }
-
-    /// The table in memory; loads it on first use.
-    ///
-    /// # Errors
-    /// If it cannot be read, or is damaged.
-    pub fn whole(&self) -> Result<&Arc<CuckooReader>> {
-        self.whole.get_or_load(|| {
-            let file = Arc::clone(&self.file.file);
-            CuckooReader::open(file, &self.footer, &self.context).map(Arc::new)
-        })
-    }
-
-    /// The table in memory, if it was loaded: point reads then need no pieces.
-    pub(crate) fn loaded(&self) -> Option<&CuckooReader> {
-        self.whole.get().map(|whole| &**whole)
-    }
-
-    /// Implements `TableReader::search` while the table is not loaded.
-    pub(crate) fn search<S: BlockSource>(
-        &self,
-        lookup: &mut Lookup,
-        source: &mut S,
-    ) -> Result<(), Fault<S::Suspend>> {
-        let key = lookup.user_key();
-        let is_admitted = key.len() == self.layout.user_key_bytes as usize
-            && self.layout.slot_count != 0
-            && key != self.layout.empty_user_key;
-        if !is_admitted {
-            return Ok(());
-        }
-        for function in 0..self.layout.function_count {
-            match self.look(function, key, source) {
-                Ok(Found::Here((footer, value_type, value))) => {
-                    if footer >> 8 <= lookup.snapshot() {
-                        lookup.offer(footer >> 8, value_type, || value)?;
-                    }
-                    return Ok(());
-                }
-                Ok(Found::Absent) => return Ok(()),
-                Ok(Found::NotYet) => {}
-                Err(Fault::Suspend(wait)) => {
-                    // The search may have to continue in the other windows: all are read together.
-                    for later in function.saturating_add(1)..self.layout.function_count {
-                        let _ = self.look(later, key, source);
-                    }
-                    return Err(Fault::Suspend(wait));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Searches the window of hash function `function` of a key.
+    /// Searches the key's cuckoo block of hash function number `function` for the key.
     fn look<S: BlockSource>(
         &self,
         function: u32,
@@ -273,7 +209,7 @@ impl PagedCuckoo {
         Ok(Found::NotYet)
     }
 
-    /// Returns the cached pages of the file that hold the bytes from `start` to `end`.
+    /// Returns the cached pages of the file that contain the bytes from `start` to `end`.
     ///
     /// If some are not cached, all are requested together.
     fn pieces<S: BlockSource>(
@@ -306,7 +242,7 @@ impl PagedCuckoo {
         }
     }
 
-    /// The footer and type of the internal key in a slot.
+    /// Returns the packed sequence number and type, and the type, of the entry in a slot.
     fn footer_of(&self, slot: &[u8]) -> Result<(u64, ValueType)> {
         if self.layout.is_last_level {
             return Ok((ValueType::Value as u64, ValueType::Value));
@@ -326,7 +262,7 @@ impl PagedCuckoo {
         Ok((u64::from_le_bytes(footer), value_type))
     }
 
-    /// Reports where the table is held: in memory, once a scan has loaded it.
+    /// Returns where the table is held: in its file, or in memory once it is loaded.
     pub(crate) fn resident(&self) -> Resident {
         match self.loaded() {
             Some(whole) => whole.resident(),
@@ -337,14 +273,9 @@ impl PagedCuckoo {
             },
         }
     }
-
-    /// The memory held while the table is open.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        self.loaded().map_or(0, CuckooReader::memory_bytes)
-    }
 }
 
-/// Adjacent pieces of a table.
+/// Adjacent cached pages of a table file.
 struct Pieces {
     blocks: Vec<Arc<CachedBlock>>,
     /// The offset of the first piece.
@@ -353,7 +284,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// The block that contains the byte at `at`, and the position in it.
+    /// Returns the page that contains file offset `at`, and the position within it.
     fn place(&self, at: u64) -> Option<(&CachedBlock, usize)> {
         let behind = at.saturating_sub(self.first);
         let index = to_usize(behind.checked_div(self.piece_bytes)?);
@@ -361,7 +292,7 @@ impl Pieces {
         Some((self.blocks.get(index)?, within))
     }
 
-    /// The `len` bytes at `at`, or fewer where the pieces end; concatenated if they span several.
+    /// Returns the `len` bytes at file offset `at`, copied if they span pages; fewer past the end.
     fn bytes(&self, at: u64, len: u64) -> Cow<'_, [u8]> {
         let len = to_usize(len);
         let Some((block, within)) = self.place(at) else {
@@ -387,7 +318,7 @@ impl Pieces {
         Cow::Owned(joined)
     }
 
-    /// Pins the `len` bytes at `at`, to outlive the pieces.
+    /// Returns the `len` bytes at file offset `at` as a pinned slice, which outlives the pages.
     fn pin(&self, at: u64, len: u64) -> PinnedSlice {
         if let Some((block, within)) = self.place(at)
             && let (Ok(start), Ok(len)) = (u32::try_from(within), u32::try_from(len))
@@ -396,6 +327,70 @@ impl Pieces {
             return block.bytes().pin(ValueRange { start, len });
         }
         PinnedSlice::copy_of(&self.bytes(at, len))
+    }
+}
+
+impl TableParts for PagedCuckoo {
+    fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    fn metaindex(&self) -> &Metaindex {
+        &self.metaindex
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.loaded().map_or(0, CuckooReader::memory_bytes)
+    }
+}
+
+impl PagedTable for PagedCuckoo {
+    type Whole = CuckooReader;
+
+    fn loaded(&self) -> Option<&CuckooReader> {
+        self.whole.get().map(|whole| &**whole)
+    }
+
+    fn whole(&self) -> Result<&Arc<CuckooReader>> {
+        self.whole.get_or_load(|| {
+            let file = Arc::clone(&self.file.file);
+            CuckooReader::open(file, &self.footer, &self.context).map(Arc::new)
+        })
+    }
+
+    fn search<S: BlockSource>(
+        &self,
+        lookup: &mut Lookup,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        let key = lookup.user_key();
+        let is_admitted = key.len() == self.layout.user_key_bytes as usize
+            && self.layout.slot_count != 0
+            && key != self.layout.empty_user_key;
+        if !is_admitted {
+            return Ok(());
+        }
+        for function in 0..self.layout.function_count {
+            match self.look(function, key, source) {
+                Ok(Found::Here((footer, value_type, value))) => {
+                    if footer >> 8 <= lookup.snapshot() {
+                        lookup.offer(footer >> 8, value_type, || value)?;
+                    }
+                    return Ok(());
+                }
+                Ok(Found::Absent) => return Ok(()),
+                Ok(Found::NotYet) => {}
+                Err(Fault::Suspend(wait)) => {
+                    // The search may have to continue in the other windows: all are read together.
+                    for later in function.saturating_add(1)..self.layout.function_count {
+                        let _ = self.look(later, key, source);
+                    }
+                    return Err(Fault::Suspend(wait));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -21,7 +21,7 @@ pub use crate::build_context::Placement;
 /// The marker of an empty slot.
 pub(super) const EMPTY: u32 = u32::MAX;
 
-/// The filled slots of a table.
+/// The entry in each slot of a hash table, and the number of hash functions.
 #[derive(Debug)]
 pub(super) struct Placed {
     /// The entry in each slot, or [`EMPTY`].
@@ -30,7 +30,7 @@ pub(super) struct Placed {
     pub(super) function_count: u32,
 }
 
-/// Places all records.
+/// Assigns all entries to slots (cuckoo hashing); fails with a reason to fall back.
 pub(super) fn place<E: SlotEntries>(
     records: &E,
     placement: Placement,
@@ -71,14 +71,14 @@ pub(super) fn place<E: SlotEntries>(
     })
 }
 
-/// A slot in the search tree for an empty slot.
+/// A slot in the breadth-first search for an empty slot (RocksDB: `CuckooNode`).
 struct Node {
     slot: u32,
     depth: u32,
     parent: u32,
 }
 
-/// The state of the placement of entries into slots.
+/// An algorithm that assigns entries to slots, with its state.
 struct Placer<'r, E> {
     records: &'r E,
     placement: Placement,
@@ -95,7 +95,7 @@ struct Placer<'r, E> {
 }
 
 impl<E: SlotEntries> Placer<'_, E> {
-    /// The slots of the window of an entry's hash function.
+    /// Returns the slots of an entry's cuckoo block by hash function number `function`.
     fn window(&self, function: u32, index: u32) -> std::ops::Range<u32> {
         let first = self.hash.slot(function, self.records.user_key(index));
         #[expect(clippy::cast_possible_truncation, reason = "a slot number")]
@@ -103,9 +103,9 @@ impl<E: SlotEntries> Placer<'_, E> {
         first..first + self.window_slots
     }
 
-    /// Assigns each slot to the entry whose first window ends first.
+    /// Fills slots by first windows, earliest window end first; returns the entries left over.
     ///
-    /// Returns the entries left out, in the order of their windows.
+    /// Returns the entries left out, in the order of their cuckoo blocks.
     fn sweep(&mut self) -> Vec<u32> {
         // Chains of the entries whose first window begins at a slot. Until the sweep reaches it,
         // the slot itself holds the head of its chain: with millions of slots there is no memory
@@ -139,7 +139,7 @@ impl<E: SlotEntries> Placer<'_, E> {
         left
     }
 
-    /// Puts an entry into the first empty slot of its windows, or frees one.
+    /// Assigns an entry to a slot, moving other entries or adding a hash function if necessary.
     fn insert(&mut self, index: u32) -> Possible<()> {
         self.candidates.clear();
         for function in 0..self.function_count {
@@ -162,8 +162,9 @@ impl<E: SlotEntries> Placer<'_, E> {
         }
     }
 
-    /// Puts an entry into the first empty slot of a window; if none is empty, its slots become
-    /// candidates.
+    /// Puts an entry into the first empty slot of a window; returns false if all are occupied.
+    ///
+    /// The occupied slots become candidates for moves.
     fn try_window(&mut self, function: u32, index: u32) -> bool {
         for slot in self.window(function, index) {
             let place = &mut self.slots[slot as usize];
@@ -176,7 +177,7 @@ impl<E: SlotEntries> Placer<'_, E> {
         false
     }
 
-    /// Finds and performs the shortest chain of moves from a candidate to an empty slot.
+    /// Frees one of the candidate slots by the shortest chain of moves; `None` if there is none.
     ///
     /// Returns the candidate, which is then free.
     fn make_space(&mut self) -> Option<u32> {
@@ -207,7 +208,7 @@ impl<E: SlotEntries> Placer<'_, E> {
         None
     }
 
-    /// Adds the slots that the entry at a node may move to; returns whether the last one is empty.
+    /// Adds the slots to which the entry at a node may move; returns whether the last one is empty.
     fn expand(&mut self, at: usize) -> bool {
         let Node { slot, depth, .. } = self.tree[at];
         let entry = self.slots[slot as usize];
@@ -233,7 +234,7 @@ impl<E: SlotEntries> Placer<'_, E> {
         false
     }
 
-    /// Moves the entries on the path to the last node one step along it; returns the root's slot.
+    /// Moves entries along the found path to the empty slot; returns the slot freed at its start.
     fn move_along(&mut self) -> u32 {
         let mut at = self.tree.len() - 1;
         while self.tree[at].parent != EMPTY {

@@ -3,7 +3,7 @@
 use koeldb_base::KeyOrder;
 use koeldb_base::comparator::first_bytes;
 
-/// The rank function of one key order: computes [`KeyOrder::head`] in a loop over many keys.
+/// A monotonic function from user keys of one order to integers, by their first 8 bytes.
 ///
 /// Equal numbers do not decide the order of their keys. The orders differ in masks alone, so that
 /// no branch is taken per key: the bytes unchanged or swapped, as selected by one of two masks, and
@@ -33,7 +33,7 @@ impl Ranker {
         }
     }
 
-    /// The rank of a key.
+    /// Returns the rank of a key: an integer that orders keys by their first 8 bytes.
     #[inline]
     pub(super) fn rank(&self, key: &[u8]) -> u64 {
         if key.len() != 8 && self.others_last {
@@ -42,13 +42,13 @@ impl Ranker {
         self.rank_of_number(first_bytes(key).swap_bytes())
     }
 
-    /// The rank of a key of 8 bytes, given as a little-endian number.
+    /// Returns the rank of an 8-byte key, given as little-endian integer.
     #[inline]
     pub(super) fn rank_of_number(&self, little: u64) -> u64 {
         ((little & self.as_they_stand) | (little.swap_bytes() & self.swapped)) ^ self.turned_over
     }
 
-    /// Whether ranks alone decide the order of keys of 8 bytes.
+    /// Whether the ranks of 8-byte keys determine their order; false for a custom comparator.
     pub(super) fn decides(&self) -> bool {
         self.as_they_stand | self.swapped == u64::MAX
     }

@@ -28,11 +28,12 @@ use super::word::WordSearch;
 use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
 use crate::span_checksums::SpanChecksums;
+use crate::whole_or_paged::{TableParts, WholeTable};
 
 /// The number of lookups of a batch in progress concurrently.
 pub(super) const RING: usize = 64;
 
-/// An open cuckoo table. Shared by threads.
+/// An open cuckoo table in memory, mapped or copied.
 pub struct CuckooReader {
     pub(super) order: KeyOrder,
     pub(super) layout: CuckooLayout,
@@ -54,7 +55,7 @@ pub struct CuckooReader {
     pub(super) file: Arc<dyn RandomAccessFile>,
 }
 
-/// An unanswered lookup of a batch.
+/// A lookup of a batch whose key was not found so far, and the cuckoo block to search next.
 struct PendingLookup<W> {
     index: usize,
     window: W,
@@ -63,7 +64,7 @@ struct PendingLookup<W> {
 /// The key length that stands for one that is not a compile-time constant.
 const ANY: usize = 0;
 
-/// Whether a slot begins with a key of `LEN` bytes.
+/// Whether the bytes of a slot begin with this key of `LEN` bytes.
 #[inline]
 fn begins<const LEN: usize>(slot: &[u8], key: &[u8]) -> bool {
     match (slot.first_chunk::<LEN>(), key.first_chunk::<LEN>()) {
@@ -79,38 +80,14 @@ impl CuckooReader {
         &self.layout
     }
 
-    /// The table's properties.
-    #[must_use]
-    pub fn properties(&self) -> &TableProperties {
-        &self.properties
-    }
-
-    /// The metadata blocks by name.
-    #[must_use]
-    pub fn metaindex(&self) -> &Metaindex {
-        &self.metaindex
-    }
-
-    /// Implements `TableReader::search`; never suspends.
-    #[inline(never)]
-    pub(crate) fn search(&self, lookup: &mut Lookup) -> Result<()> {
-        with_windows!(self.kind, W => {
-            match W::key(lookup.user_key()).and_then(|key| find::<W>(self, key)) {
-                Some(slot) => W::offer(self, slot, lookup),
-                None => Ok(()),
-            }
-        })
-    }
-
-    /// Implements `TableReader::prefetch`.
+    /// Prefetches the first cuckoo block that a search for a user key reads.
     pub(crate) fn prefetch(&self, user_key: &[u8]) {
         if let Some(start) = self.window_of(0, user_key) {
             self.slots.prefetch(start, self.window_bytes);
         }
     }
 
-    /// The offset of the window of hash function `function`; `None` if the table cannot contain the
-    /// key.
+    /// Returns the offset of a key's cuckoo block; `None` if the table cannot hold it.
     #[inline]
     pub(super) fn window_of(&self, function: u32, key: &[u8]) -> Option<u64> {
         match (&self.words, self.layout.user_key_bytes) {
@@ -123,15 +100,16 @@ impl CuckooReader {
         }
     }
 
-    /// Implements `window_of` for keys of `LEN` bytes, or any length for [`ANY`].
+    /// Implements [`CuckooReader::window_of`] for keys of `LEN` bytes, or any length for [`ANY`].
     #[inline]
     fn window_sized<const LEN: usize>(&self, function: u32, key: &[u8]) -> Option<u64> {
         let is_admitted = self.admits::<LEN>(key);
         is_admitted.then(|| self.window_start::<LEN>(function, key))
     }
 
-    /// Whether the table can contain the key: all keys have one length, and one key marks empty
-    /// slots.
+    /// Whether the table can contain the key: it has the common length and is not the empty key.
+    ///
+    /// The empty key is the one that marks empty slots.
     #[inline]
     fn admits<const LEN: usize>(&self, key: &[u8]) -> bool {
         key.len() == self.layout.user_key_bytes as usize
@@ -139,7 +117,7 @@ impl CuckooReader {
             && !begins::<LEN>(&self.layout.empty_user_key, key)
     }
 
-    /// The offset of the window of hash function `function` of a key.
+    /// Returns the offset of a key's cuckoo block by hash function number `function`.
     #[inline]
     fn window_start<const LEN: usize>(&self, function: u32, key: &[u8]) -> u64 {
         let slot = match key.first_chunk::<LEN>() {
@@ -149,7 +127,7 @@ impl CuckooReader {
         slot.wrapping_mul(self.slot_bytes as u64)
     }
 
-    /// Searches the window at `start` for a key that the table can contain.
+    /// Searches the window at offset `start` for a key; returns its slot and the slot's offset.
     #[inline]
     pub(super) fn look(&self, start: u64, key: &[u8]) -> Found<(&[u8], u64)> {
         match (&self.words, key.first_chunk()) {
@@ -158,7 +136,7 @@ impl CuckooReader {
         }
     }
 
-    /// Implements `look` without a word search: compares keys as bytes.
+    /// Implements [`CuckooReader::look`] for keys of other lengths than 8 bytes.
     #[inline(never)]
     fn look_bytes(&self, start: u64, key: &[u8]) -> Found<(&[u8], u64)> {
         match self.layout.user_key_bytes {
@@ -167,7 +145,7 @@ impl CuckooReader {
         }
     }
 
-    /// Searches the window at `start` for a key of `LEN` bytes; an empty slot ends the search.
+    /// Searches the cuckoo block at offset `start` for a key of `LEN` bytes, up to an empty slot.
     #[inline]
     fn look_sized<const LEN: usize>(&self, start: u64, key: &[u8]) -> Found<(&[u8], u64)> {
         let empty = self.layout.empty_user_key.as_slice();
@@ -186,16 +164,7 @@ impl CuckooReader {
         Found::NotYet
     }
 
-    /// Implements `TableReader::search_batch`; the lookups may come in any order.
-    pub(crate) fn search_batch(
-        &self,
-        lookups: &mut [&mut Lookup],
-        outcome: impl FnMut(usize, Result<()>),
-    ) {
-        with_windows!(self.kind, W => self.search_windows::<W>(lookups, outcome));
-    }
-
-    /// Searches for the keys of many lookups, up to `RING` concurrently, to overlap cache misses.
+    /// Implements [`CuckooReader::search_batch`], overlapping the memory accesses of `RING` keys.
     fn search_windows<W: Windows>(
         &self,
         lookups: &mut [&mut Lookup],
@@ -257,7 +226,7 @@ impl CuckooReader {
         Ok(())
     }
 
-    /// Offers the versions in a slot to the lookup, newest first, until it needs no more.
+    /// Offers the visible versions of a slot's key to the lookup, newest first, until it is done.
     fn offer_versions(&self, lookup: &mut Lookup, slot: &[u8]) -> Result<()> {
         let (offset, mut versions) = self.versions_in(slot)?;
         while let Some(version) = versions.next().map_err(|error| self.in_file(error))? {
@@ -274,7 +243,7 @@ impl CuckooReader {
         Ok(())
     }
 
-    /// The entries of the key in a slot of a table with versions, and their offset.
+    /// Returns an iterator over the versions of a slot's key, and the offset of the first.
     pub(super) fn versions_in(&self, slot: &[u8]) -> Result<(u64, Versions<'_>)> {
         let behind_key = slot.get(self.layout.key_bytes as usize..);
         let place = behind_key
@@ -296,13 +265,13 @@ impl CuckooReader {
         }
     }
 
-    /// Adds the path of the file to an error.
+    /// Adds the path of the table file to an error.
     #[cold]
     pub(super) fn in_file(&self, error: Error) -> Error {
         error.in_file(&self.path, None, "read")
     }
 
-    /// The value in a slot, if it has one visible at `snapshot`.
+    /// Returns the value in a slot; `None` for a deletion, or an entry not visible at `snapshot`.
     #[inline]
     pub(super) fn value_in<'s>(&self, slot: &'s [u8], snapshot: SeqNo) -> Result<Option<&'s [u8]>> {
         if self.layout.is_last_level || self.is_visible_value(slot, snapshot)? {
@@ -312,7 +281,7 @@ impl CuckooReader {
         }
     }
 
-    /// Whether the entry in a slot is a value, and visible in the snapshot.
+    /// Whether the entry in a slot is a put visible at `snapshot`.
     #[inline(never)]
     fn is_visible_value(&self, slot: &[u8], snapshot: SeqNo) -> Result<bool> {
         let (footer, value_type) = self.footer_of(slot)?;
@@ -324,21 +293,21 @@ impl CuckooReader {
         }
     }
 
-    /// Pins the value in the slot at offset `at`.
+    /// Returns the value in the slot at offset `at` as a pinned slice.
     #[inline]
     fn pin_value(&self, slot: &[u8], at: u64) -> PinnedSlice {
         let value = slot.get(self.layout.key_bytes as usize..);
         self.pin(value.unwrap_or_default(), at)
     }
 
-    /// Pins `value`, which is in the slot at offset `at`.
+    /// Returns `value`, the value in the slot at offset `at`, as a pinned slice.
     #[inline]
     pub(super) fn pin(&self, value: &[u8], at: u64) -> PinnedSlice {
         let key_bytes = u64::from(self.layout.key_bytes);
         self.slots.pin(at.saturating_add(key_bytes), value)
     }
 
-    /// The footer and type of the internal key in a slot.
+    /// Returns the packed sequence number and type, and the type, of the entry in a slot.
     #[inline]
     pub(super) fn footer_of(&self, slot: &[u8]) -> Result<(u64, ValueType)> {
         if self.layout.is_last_level {
@@ -379,13 +348,13 @@ impl CuckooReader {
             .unwrap_or_default()
     }
 
-    /// Whether a key is in slot number `slot`.
+    /// Whether slot number `slot` contains an entry.
     #[inline]
     pub(super) fn is_occupied(&self, slot: u32) -> bool {
         self.user_key_in(self.slot(slot)) != self.layout.empty_user_key
     }
 
-    /// The first hash function whose window for its key contains slot number `slot`.
+    /// Returns the first hash function whose window for the slot's key contains slot number `slot`.
     pub(super) fn function_of(&self, slot: u32) -> Option<u32> {
         let key = self.user_key_in(self.slot(slot));
         (0..self.layout.function_count).find(|&function| {
@@ -394,15 +363,40 @@ impl CuckooReader {
         })
     }
 
-    /// Reports where the table is held.
+    /// Returns where the table is held: in the mapped file or in a copy, with address and size.
     pub(crate) fn resident(&self) -> Resident {
         self.slots.resident()
     }
+}
 
-    /// The memory held while the table is open: a copied file, and the order of its keys.
-    pub(crate) fn memory_bytes(&self) -> u64 {
+impl TableParts for CuckooReader {
+    fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    fn metaindex(&self) -> &Metaindex {
+        &self.metaindex
+    }
+
+    fn memory_bytes(&self) -> u64 {
         let sorted = self.sorted.get().map_or(0, |sorted| size_of_val(&**sorted));
         self.slots.copied_bytes().saturating_add(sorted as u64)
+    }
+}
+
+impl WholeTable for CuckooReader {
+    #[inline(never)]
+    fn search(&self, lookup: &mut Lookup) -> Result<()> {
+        with_windows!(self.kind, W => {
+            match W::key(lookup.user_key()).and_then(|key| find::<W>(self, key)) {
+                Some(slot) => W::offer(self, slot, lookup),
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn search_batch(&self, lookups: &mut [&mut Lookup], outcome: impl FnMut(usize, Result<()>)) {
+        with_windows!(self.kind, W => self.search_windows::<W>(lookups, outcome));
     }
 }
 

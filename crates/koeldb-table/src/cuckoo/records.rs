@@ -71,7 +71,7 @@ impl fmt::Display for FallbackReason {
 }
 
 impl FallbackReason {
-    /// Whether a table with versions could store the entry that does not fit a slot.
+    /// Whether this entry would fit a table with versions (one slot per key, any values).
     pub(super) fn is_lifted_by_versions(&self) -> bool {
         matches!(
             self,
@@ -85,12 +85,12 @@ impl FallbackReason {
 /// A result, or the reason that the entries do not fit the format.
 pub(super) type Possible<T> = std::result::Result<T, FallbackReason>;
 
-/// The contents of a table's slots: entries, or keys whose entries are in the heap.
+/// The contents of a cuckoo table's slots: one entry each, or one key each with its versions.
 pub(super) trait SlotEntries {
     /// The number of occupied slots.
     fn count(&self) -> u32;
 
-    /// The common length and the range of the user keys.
+    /// The common length of the user keys, with the smallest and the largest.
     fn user_keys(&self) -> &UserKeys;
 
     /// The number of bytes in a slot after the key.
@@ -99,23 +99,23 @@ pub(super) trait SlotEntries {
     /// Whether slots contain only user keys.
     fn is_last_level(&self) -> bool;
 
-    /// The user key of slot contents number `index`.
+    /// The user key for slot contents number `index`.
     fn user_key(&self, index: u32) -> &[u8];
 
     /// The entry counts and sizes for the table properties.
     fn totals(&self) -> Totals;
 
-    /// The area after the hash buckets with the versions of each key, if the format keeps them.
+    /// The area of versions after the slots; `None` in the format without versions.
     fn heap(&self) -> Option<&[u8]>;
 
-    /// Prefetches an entry that will be needed soon.
+    /// Prefetches the memory of slot contents number `index`.
     fn prefetch(&self, index: u32);
 
-    /// Appends slot number `index` to `out`. The heap will begin at `heap_at`.
+    /// Appends the encoded slot with contents number `index` to `out`; versions begin at `heap_at`.
     fn append_slot(&self, index: u32, with_footer: bool, heap_at: u64, out: &mut Vec<u8>);
 }
 
-/// The entries of a table under construction: puts in order, then deletions.
+/// The buffered entries of a cuckoo table without versions: puts in order, then deletions.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     user_keys: UserKeys,
@@ -136,12 +136,13 @@ pub(super) struct Records {
 const LAST_LEVEL_FOOTER: u64 = pack(0, ValueType::Value);
 
 impl Records {
+    /// Returns the number of deletions.
     #[expect(clippy::cast_possible_truncation, reason = "fewer than 2^31 entries")]
     fn deletion_count(&self) -> u32 {
         self.deletion_footers.len() as u32
     }
 
-    /// Appends an entry, or returns the reason without adding it.
+    /// Appends an entry; returns the reason for falling back if it does not fit.
     ///
     /// # Errors
     /// `Corruption` if the key is malformed or not after the last one.
@@ -171,7 +172,7 @@ impl Records {
         Ok(Ok(()))
     }
 
-    /// Checks that an entry fits the format: key and value length, type, and number of entries.
+    /// Checks that an entry fits: key and value length, type, and number of entries.
     fn check(&self, key: &InternalKey<'_>, value: &[u8]) -> Possible<()> {
         self.user_keys.check(key.user_key)?;
         match key.value_type {
@@ -191,7 +192,7 @@ impl Records {
         Ok(())
     }
 
-    /// Adds a checked entry.
+    /// Appends an entry that passed [`Records::check`].
     fn append(&mut self, key: &InternalKey<'_>, footer: u64, value: &[u8]) {
         let user_key = key.user_key;
         self.user_keys.add(user_key);
@@ -223,19 +224,19 @@ impl Records {
         self.user_keys.bytes() + self.value_bytes()
     }
 
-    /// Returns the user key and value of a put.
+    /// Returns the user key and value of put number `index`.
     fn put(&self, index: u32) -> &[u8] {
         let start = index as usize * self.stride();
         &self.puts[start..start + self.stride()]
     }
 
-    /// Returns the user key of a deletion.
+    /// Returns the user key of deletion number `index`.
     fn deleted_key(&self, index: u32) -> &[u8] {
         let start = index as usize * self.user_keys.bytes();
         &self.deletions[start..start + self.user_keys.bytes()]
     }
 
-    /// The footer and value of a put.
+    /// Returns the packed sequence number and type, and the value, of put number `index`.
     fn rest_of_put(&self, index: u32) -> (u64, &[u8]) {
         let footer = match &self.put_footers {
             Some(footers) => footers[index as usize],
@@ -244,7 +245,7 @@ impl Records {
         (footer, &self.put(index)[self.user_keys.bytes()..])
     }
 
-    /// Passes all entries to `take` in order of arrival, as internal keys and values.
+    /// Passes all entries to `take` in key order, as internal keys and values.
     pub(super) fn replay(
         &self,
         order: &KeyOrder,
@@ -345,7 +346,7 @@ impl SlotEntries for Records {
     }
 }
 
-/// Creates the error of an entry that does not follow the last one.
+/// Creates the `Corruption` error of an entry whose key is not after the last one.
 #[cold]
 pub(super) fn out_of_order(last: &[u8], key: &[u8]) -> Error {
     Error::corruption(format!(

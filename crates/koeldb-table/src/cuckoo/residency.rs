@@ -2,7 +2,7 @@
 
 pub use crate::read_context::Residency;
 
-/// The actual placement of a table.
+/// Where an open cuckoo table is held: mapped, copied into memory, or only in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EffectiveResidency {
     /// In a mapping of its file.
@@ -14,7 +14,7 @@ pub enum EffectiveResidency {
 }
 
 impl EffectiveResidency {
-    /// The name of the placement in reports.
+    /// Returns the placement's name in reports: `mmap`, `copy` or `read`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl EffectiveResidency {
     }
 }
 
-/// The placement of a table, with its address and size.
+/// Where an open cuckoo table is held, with address and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resident {
     /// The placement of the table.

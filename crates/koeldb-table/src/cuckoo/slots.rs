@@ -22,7 +22,7 @@ use crate::block::{BlockBytes, prefetch};
 /// The distance between the starts of the segments in which slots are addressed.
 const SEGMENT_BYTES: u64 = 1 << 31;
 
-/// The slots of a table.
+/// The bytes of a cuckoo table's slots and versions, in a mapped file or a copy in memory.
 #[derive(Debug)]
 pub(super) struct Slots {
     first: BlockBytes,
@@ -33,8 +33,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Loads the first `data_bytes` bytes of a file at least as long: mapped if possible, otherwise
-    /// copied.
+    /// Maps the first `data_bytes` bytes of a file, or copies them into memory.
     ///
     /// They are read in pieces of up to `window_bytes`, at most 1 GiB. They are mapped if the file
     /// is and `residency` does not require a copy.
@@ -84,7 +83,7 @@ impl Slots {
         })
     }
 
-    /// The segment that contains a piece beginning at `start`, and the position in the segment.
+    /// Returns the segment that contains file offset `start`, and the position within it.
     #[inline(always)]
     fn segment(&self, start: u64) -> (&[u8], usize) {
         if start < SEGMENT_BYTES {
@@ -95,7 +94,7 @@ impl Slots {
         (bytes, to_usize(start & (SEGMENT_BYTES - 1)))
     }
 
-    /// The `len` bytes at `start`, at most a window; empty if they are not all in the table.
+    /// Returns the `len` bytes at offset `start`; empty if they are not all in the table.
     #[inline]
     pub(super) fn bytes(&self, start: u64, len: usize) -> &[u8] {
         let (bytes, at) = self.segment(start);
@@ -103,7 +102,7 @@ impl Slots {
         behind.get(..len).unwrap_or_default()
     }
 
-    /// The `LEN` bytes at `start`, at most a window; `None` if they are not all in the table.
+    /// Returns the `LEN` bytes at offset `start`; `None` if they are not all in the table.
     #[inline(always)]
     pub(super) fn window<const LEN: usize>(&self, start: u64) -> Option<&[u8; LEN]> {
         let (bytes, at) = self.segment(start);
@@ -118,7 +117,7 @@ impl Slots {
         prefetch(bytes, at.saturating_add(len).saturating_sub(1));
     }
 
-    /// Pins a value at `start`, to outlive the table.
+    /// Returns `value`, at offset `start`, as a pinned slice, which outlives the table.
     #[inline]
     pub(super) fn pin(&self, start: u64, value: &[u8]) -> PinnedSlice {
         PinnedSlice::pin_bytes(&self.buffer, start, value)
@@ -129,7 +128,7 @@ impl Slots {
         self.is_mapped
     }
 
-    /// Reports where the slots are held.
+    /// Returns where the slots are held, with address and size.
     pub(super) fn resident(&self) -> Resident {
         Resident {
             place: if self.is_mapped {

@@ -2,7 +2,7 @@
 
 use super::records::{FallbackReason, Possible};
 
-/// The bytewise smallest and largest user key; all keys have one non-zero length.
+/// The common length of a cuckoo table's user keys, with the bytewise smallest and largest.
 #[derive(Debug, Default)]
 pub(super) struct UserKeys {
     smallest: Vec<u8>,
@@ -26,7 +26,7 @@ impl UserKeys {
         &self.largest
     }
 
-    /// Checks that the length of a key equals that of the others.
+    /// Checks that a key has the length of the others, and is not empty.
     pub(super) fn check(&self, user_key: &[u8]) -> Possible<()> {
         let (expected, found) = (self.bytes(), user_key.len());
         if found == 0 {
@@ -38,7 +38,7 @@ impl UserKeys {
         Ok(())
     }
 
-    /// Adds a key that passed [`UserKeys::check`].
+    /// Extends the range by a key that passed [`UserKeys::check`].
     pub(super) fn add(&mut self, user_key: &[u8]) {
         if self.smallest.is_empty() {
             self.smallest = user_key.to_vec();

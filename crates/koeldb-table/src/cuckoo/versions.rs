@@ -35,7 +35,7 @@ const LEN_BITS: u32 = 24;
 /// The exclusive limit of the size of a key's entries.
 pub(super) const ENTRIES_BYTES_MAX: usize = 1 << LEN_BITS;
 
-/// The location of a key's entries in the heap after the slots.
+/// The location of a key's versions in the area after the slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryLocation {
     /// The offset of the entries in the file.
@@ -62,7 +62,7 @@ impl EntryLocation {
     }
 }
 
-/// An entry of a key in the heap after the slots.
+/// One version of a key: its packed sequence number and type, and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version<'h> {
     pub(super) footer: u64,
@@ -72,7 +72,7 @@ pub(super) struct Version<'h> {
     pub(super) value_at: usize,
 }
 
-/// An iterator over the entries of one key.
+/// An iterator over the versions of one key, newest first.
 #[derive(Clone, Debug)]
 pub(super) struct Versions<'h> {
     bytes: &'h [u8],
@@ -81,7 +81,7 @@ pub(super) struct Versions<'h> {
 }
 
 impl<'h> Versions<'h> {
-    /// Creates the iterator over the encoded entries of one key.
+    /// Creates the iterator over the encoded versions of one key.
     pub(super) fn new(bytes: &'h [u8]) -> Self {
         Versions {
             bytes,
@@ -90,7 +90,7 @@ impl<'h> Versions<'h> {
         }
     }
 
-    /// Decodes the next older entry.
+    /// Decodes the next older version; `None` after the oldest.
     ///
     /// # Errors
     /// `Corruption` if it is malformed or not older.
@@ -126,13 +126,13 @@ impl<'h> Versions<'h> {
     }
 }
 
-/// Creates the error of malformed entries in the heap.
+/// Creates the `Corruption` error of malformed versions of a key.
 #[cold]
 fn malformed() -> Error {
     Error::corruption("cuckoo table: malformed entries of a key")
 }
 
-/// The entries of a table with versions under construction, grouped by key, in order.
+/// The buffered entries of a cuckoo table with versions: one slot per key, all versions after.
 #[derive(Debug, Default)]
 pub(super) struct VersionedRecords {
     user_keys: UserKeys,
@@ -144,7 +144,7 @@ pub(super) struct VersionedRecords {
     totals: Totals,
 }
 
-/// The counts that the properties of a table record.
+/// The counts and sizes of entries that the table properties record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) entries: u64,
@@ -155,7 +155,7 @@ pub(super) struct Totals {
 }
 
 impl VersionedRecords {
-    /// Appends an entry.
+    /// Appends an entry; returns the reason for falling back if it does not fit.
     ///
     /// # Errors
     /// `Corruption` if the key is malformed or not after the last one.
@@ -201,7 +201,7 @@ impl VersionedRecords {
         Ok(Ok(()))
     }
 
-    /// Checks that an entry fits the format: key length, type, value size, and number of keys.
+    /// Checks that an entry fits: key length, type, value size, and number of keys.
     fn check(&self, key: &InternalKey<'_>, value: &[u8]) -> Possible<()> {
         self.user_keys.check(key.user_key)?;
         if key.value_type == ValueType::RangeDeletion {
@@ -216,14 +216,14 @@ impl VersionedRecords {
         Ok(())
     }
 
-    /// Starts the entries of the next user key, at the end of the heap.
+    /// Starts the versions of the next user key.
     fn begin(&mut self, user_key: &[u8]) {
         self.user_keys.add(user_key);
         self.keys.extend_from_slice(user_key);
         self.starts.push(self.heap.len() as u64);
     }
 
-    /// The entries of a key, with their offset in the heap.
+    /// Returns the encoded versions of key number `index`, and their offset in the versions area.
     fn entries(&self, index: u32) -> (u64, &[u8]) {
         let index = index as usize;
         let start = self.starts.get(index).copied().unwrap_or(0);
@@ -235,7 +235,7 @@ impl VersionedRecords {
         (start, bytes.unwrap_or_default())
     }
 
-    /// Passes all entries to `take` in order of arrival, as internal keys and values.
+    /// Passes all entries to `take` in key order, as internal keys and values.
     pub(super) fn replay(&self, mut take: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let mut key = Vec::new();
         for index in 0..self.count() {

@@ -17,17 +17,17 @@ use super::reader::CuckooReader;
 use super::word::WordSearch;
 use crate::block::prefetch;
 
-/// The result of searching one window for a key.
+/// The result of searching one cuckoo block for a key.
 pub(super) enum Found<S> {
     /// The key is in this slot.
     Here(S),
     /// The table does not contain the key.
     Absent,
-    /// The key may be in its next window.
+    /// The key may be in its next cuckoo block.
     NotYet,
 }
 
-/// The kind of tables, by the [`Windows`] implementation that searches them.
+/// The specialized search that suits a cuckoo table's key and value sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowKind {
     /// Tables with keys of 8 bytes and values of 4 bytes: [`Numbers`].
@@ -60,7 +60,7 @@ macro_rules! with_windows {
 pub(super) use with_windows;
 
 impl WindowKind {
-    /// Selects the specialized window search for a layout.
+    /// Selects the specialized cuckoo block search for a layout.
     pub(super) fn of(layout: &CuckooLayout, words: Option<&WordSearch>) -> Self {
         let is_numbers = words.is_some()
             && layout.is_last_level
@@ -74,53 +74,53 @@ impl WindowKind {
     }
 }
 
-/// The window search of tables of one shape.
+/// A search of cuckoo blocks, specialized for tables with certain key and value sizes.
 pub(super) trait Windows {
-    /// The form of a key in which its windows are searched.
+    /// The form of a key in which its cuckoo blocks are searched.
     type Key<'k>: Copy;
-    /// The location of a window.
+    /// The location of a cuckoo block.
     type Window<'r>: Copy + Default;
     /// A slot that contains the key.
     type Slot<'r>: Copy;
 
-    /// Converts a key; `None` if tables of this shape cannot contain it.
+    /// Converts a user key to the form used in searches; `None` if its length does not fit.
     fn key(key: &[u8]) -> Option<Self::Key<'_>>;
 
-    /// The index of the only table that may contain a key; out of range if none may.
+    /// Returns the index of the only table that may contain a key; out of range if none may.
     fn table(fences: &Fences, key: Self::Key<'_>) -> u32;
 
-    /// The window of hash function `function` of a key; `None` if the table cannot contain the key.
+    /// Returns a key's window by hash function `function`; `None` if the table cannot have the key.
     fn window<'r>(
         reader: &'r CuckooReader,
         function: u32,
         key: Self::Key<'_>,
     ) -> Option<Self::Window<'r>>;
 
-    /// Prefetches a window.
+    /// Prefetches a cuckoo block.
     fn fetch<'r>(reader: &'r CuckooReader, window: Self::Window<'r>);
 
-    /// Searches a window for this key.
+    /// Searches a cuckoo block for a key.
     fn look<'r>(
         reader: &'r CuckooReader,
         window: Self::Window<'r>,
         key: Self::Key<'_>,
     ) -> Found<Self::Slot<'r>>;
 
-    /// The value in a slot, if it has one visible at `snapshot`.
+    /// Returns the value in a slot; `None` if it is a deletion or not visible at `snapshot`.
     fn value<'r>(
         reader: &'r CuckooReader,
         slot: Self::Slot<'r>,
         snapshot: SeqNo,
     ) -> Result<Option<&'r [u8]>>;
 
-    /// Pins the value of a slot, to outlive the table.
+    /// Returns the value in a slot as a pinned slice, which outlives the table.
     fn pin<'r>(reader: &'r CuckooReader, slot: Self::Slot<'r>, value: &'r [u8]) -> PinnedSlice;
 
     /// Offers the visible entries in a slot to a lookup of its key.
     fn offer(reader: &CuckooReader, slot: Self::Slot<'_>, lookup: &mut Lookup) -> Result<()>;
 }
 
-/// Finds the slot of a key.
+/// Finds the slot of a key; `None` if the table does not contain it.
 #[inline(always)]
 pub(super) fn find<'r, W: Windows>(
     reader: &'r CuckooReader,
@@ -133,7 +133,7 @@ pub(super) fn find<'r, W: Windows>(
     }
 }
 
-/// Finds the slot of a key in its second and later windows.
+/// Searches for a key in its second and later windows; `None` if the table does not contain it.
 #[inline(never)]
 fn find_further<'r, W: Windows>(reader: &'r CuckooReader, key: W::Key<'_>) -> Option<W::Slot<'r>> {
     for function in 1..reader.layout.function_count {
@@ -152,12 +152,12 @@ fn find_further<'r, W: Windows>(reader: &'r CuckooReader, key: W::Key<'_>) -> Op
 pub(super) struct Numbers<const SLOT: usize, const WINDOW: usize>;
 
 impl<const SLOT: usize, const WINDOW: usize> Numbers<SLOT, WINDOW> {
-    /// A compile-time check: each slot of a window has a bit in a 32-bit number.
+    /// A compile-time check: each slot of a cuckoo block has a bit in a 32-bit number.
     const FITS: () = assert!(WINDOW.is_multiple_of(SLOT) && WINDOW / SLOT <= 32);
 }
 
 impl<const SLOT: usize, const WINDOW: usize> Windows for Numbers<SLOT, WINDOW> {
-    /// A window of the table; `None` only as the initial value of an array.
+    /// A cuckoo block of the table; `None` only as the initial value of an array.
     type Window<'r> = Option<&'r [u8; WINDOW]>;
     type Slot<'r> = &'r [u8; SLOT];
     /// A key of 8 bytes as a little-endian number.
@@ -233,7 +233,7 @@ impl<const SLOT: usize, const WINDOW: usize> Windows for Numbers<SLOT, WINDOW> {
     }
 }
 
-/// Finds the slot that contains a key.
+/// Finds the slot in a cuckoo block whose key is `word`, without branches; `None` if there is none.
 ///
 /// The outcome is unpredictable, so all slots are compared without branches. Each slot is a bit of
 /// a number, the last slot the lowest: the compiler turns a chain of selections into branches
@@ -248,14 +248,15 @@ fn slot_of<const SLOT: usize>(slots: &[[u8; SLOT]], word: u64) -> Option<&[u8; S
     slots.get(slots.len().wrapping_sub(1).wrapping_sub(behind))
 }
 
-/// Whether a window contains the slot of a key. Separate from [`slot_of`], which would keep all
-/// slots in registers.
+/// Whether a cuckoo block has a slot whose key is `word`.
+///
+/// Separate from [`slot_of`], which would keep all slots in registers.
 #[inline(never)]
 fn has_slot_of<const SLOT: usize>(slots: &[[u8; SLOT]], word: u64) -> bool {
     slot_of(slots, word).is_some()
 }
 
-/// The window search of tables of any shape, by offsets in the table.
+/// The general cuckoo block search, for tables with any key and value sizes.
 pub(super) struct AnyWindows;
 
 impl Windows for AnyWindows {

@@ -12,7 +12,7 @@ use super::hash::{HashFamily, WordHash};
 use super::slots::Slots;
 use super::windows::Found;
 
-/// The parameters for searching a table with keys of 8 bytes.
+/// The search of a cuckoo table with 8-byte keys, which compares keys as integers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WordSearch {
     hash: WordHash,
@@ -23,7 +23,7 @@ pub(super) struct WordSearch {
 }
 
 impl WordSearch {
-    /// Creates the search if the table's keys have 8 bytes and its hash is the common variant.
+    /// Creates the search; `None` unless keys have 8 bytes and the hash is `MurmurHash64A`.
     pub(super) fn new(layout: &CuckooLayout, family: HashFamily) -> Option<Self> {
         let empty = <[u8; 8]>::try_from(layout.empty_user_key.as_slice()).ok()?;
         let is_usual = family == HashFamily::Murmur64A && layout.slot_count > 0;
@@ -35,32 +35,32 @@ impl WordSearch {
         })
     }
 
-    /// Converts a key to a number; `None` if the table cannot contain the key.
+    /// Converts a key to an integer; `None` if the table cannot contain the key.
     #[inline]
     pub(super) fn word(&self, key: &[u8]) -> Option<u64> {
         let word = u64::from_le_bytes(*key.first_chunk()?);
         (key.len() == size_of::<u64>() && self.admits(word)).then_some(word)
     }
 
-    /// Whether the table can contain a key: the number that marks empty slots cannot be one.
+    /// Whether the table can contain a key: false for the key that marks empty slots.
     #[inline]
     pub(super) fn admits(&self, word: u64) -> bool {
         word != self.empty
     }
 
-    /// The key in empty slots.
+    /// The key, as integer, that marks empty slots.
     #[inline]
     pub(super) fn empty(&self) -> u64 {
         self.empty
     }
 
-    /// The first slot of the window of hash function `function` of a key.
+    /// Returns the first slot of a key's cuckoo block by hash function number `function`.
     #[inline]
     pub(super) fn first_slot(&self, function: u32, word: u64) -> u64 {
         self.hash.slot(function, word)
     }
 
-    /// Searches the window at `start`.
+    /// Searches the window at offset `start` for a key; returns its slot and the slot's offset.
     #[inline]
     pub(super) fn look<'s>(
         &self,
@@ -76,7 +76,7 @@ impl WordSearch {
         }
     }
 
-    /// The number of bytes in a window after the slot of a key; `None` if no slot has the key.
+    /// Returns how many bytes of the window follow the slot of a key; `None` without such a slot.
     ///
     /// The outcome is unpredictable, so all slots are compared without branches.
     #[inline]
@@ -94,7 +94,7 @@ impl WordSearch {
         (tail != NONE).then_some(tail)
     }
 
-    /// Returns the slot that is followed by `tail` bytes of the window at `start`.
+    /// Returns the found slot, which is followed by `tail` bytes of the window at offset `start`.
     #[inline]
     fn here<'s>(&self, window: &'s [u8], tail: usize, start: u64) -> Found<(&'s [u8], u64)> {
         let end = window.len().wrapping_sub(tail);

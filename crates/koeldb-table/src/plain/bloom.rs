@@ -36,13 +36,13 @@ const LINES_MAX: u32 = u32::MAX / LINE_BITS;
 /// The largest line accepted: files from machines with longer cache lines are read too.
 const LINE_BITS_MAX: u32 = 4096;
 
-/// The hash of a prefix or key, for filter and index.
+/// Returns the hash of a prefix or key, for the Bloom filter and the index of a plain table.
 #[inline]
 pub(crate) fn hash(bytes: &[u8]) -> u32 {
     hash32(bytes, SEED)
 }
 
-/// The positions of the bits of a hash: scattered, or in one cache line.
+/// Where the bits of a hash are in a Bloom filter: anywhere, or within one cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     Scattered { bits: u32 },
@@ -50,7 +50,7 @@ enum Layout {
 }
 
 impl Layout {
-    /// Calls `probe` with each bit of a hash until it returns false; returns whether it never did.
+    /// Calls `probe` with each bit position of a hash until it returns false; then returns false.
     #[inline]
     fn all(self, mut hash: u32, mut probe: impl FnMut(u64) -> bool) -> bool {
         let delta = hash.rotate_right(17);
@@ -77,7 +77,7 @@ impl Layout {
         true
     }
 
-    /// The first bit of a hash's line; 0 without lines.
+    /// Returns the first bit of a hash's cache line; 0 if bits are scattered.
     #[inline]
     fn line_start(self, hash: u32) -> u64 {
         match self {
@@ -90,7 +90,7 @@ impl Layout {
     }
 }
 
-/// A filter ready for queries.
+/// A plain table's Bloom filter, of prefixes or keys, for queries.
 #[derive(Debug)]
 pub(crate) struct PlainBloom {
     bytes: BlockBytes,
@@ -98,7 +98,7 @@ pub(crate) struct PlainBloom {
 }
 
 impl PlainBloom {
-    /// Creates the stored filter with this number of lines; 0 for none.
+    /// Creates the filter stored in a file, with `lines` cache lines; 0 for scattered bits.
     ///
     /// # Errors
     /// `Corruption` if size and lines are inconsistent.
@@ -131,7 +131,7 @@ impl PlainBloom {
         Ok(PlainBloom { bytes, layout })
     }
 
-    /// Whether the filter may contain an entry with this hash.
+    /// Whether the filter may contain the prefix or key with this hash.
     #[inline]
     pub(crate) fn may_contain(&self, hash: u32) -> bool {
         let bytes = self.bytes.as_slice();
@@ -157,7 +157,7 @@ impl PlainBloom {
     }
 }
 
-/// A filter under construction.
+/// A builder of a plain table's Bloom filter.
 #[derive(Debug)]
 pub(crate) struct BloomBuilder {
     bytes: Vec<u8>,
@@ -165,8 +165,9 @@ pub(crate) struct BloomBuilder {
 }
 
 impl BloomBuilder {
-    /// Creates a filter for this many keys or prefixes, in cache lines or not; `None` if it has no
-    /// bits.
+    /// Creates a filter for `count` keys or prefixes, scattered or in cache lines (`with_lines`).
+    ///
+    /// Returns `None` if it has no bits.
     pub(crate) fn new(count: u64, bits_per_key: u32, with_lines: bool) -> Option<Self> {
         // COMPAT: RocksDB computes the size modulo 2^32.
         #[expect(clippy::cast_possible_truncation, reason = "that is the format")]
@@ -198,7 +199,7 @@ impl BloomBuilder {
         })
     }
 
-    /// Adds a hash.
+    /// Adds the hash of a prefix or key.
     pub(crate) fn add(&mut self, hash: u32) {
         let bytes = &mut self.bytes;
         self.layout.all(hash, |bit| {
@@ -209,7 +210,7 @@ impl BloomBuilder {
         });
     }
 
-    /// The number of cache lines; 0 for none.
+    /// The number of cache lines; 0 if bits are scattered.
     pub(crate) fn lines(&self) -> u32 {
         match self.layout {
             Layout::Scattered { .. } => 0,
@@ -217,7 +218,7 @@ impl BloomBuilder {
         }
     }
 
-    /// Returns the bytes of the filter to store.
+    /// Returns the bytes of the filter, for storing it in the file.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -67,7 +67,7 @@ impl fmt::Display for FallbackReason {
     }
 }
 
-/// A plain table under construction. One owner.
+/// A builder of plain tables, which buffers all rows until it is finished.
 #[derive(Debug)]
 pub struct PlainTableBuilder {
     context: Box<TableBuildContext>,
@@ -95,7 +95,7 @@ impl PlainTableBuilder {
         }
     }
 
-    /// Implements `TableBuilder::add`.
+    /// Appends an entry in key order; falls back to a block-based table if it does not fit.
     ///
     /// # Errors
     /// `Corruption` if the key is malformed or not after the last one; `InvalidArgument` if key or
@@ -117,17 +117,17 @@ impl PlainTableBuilder {
         }
     }
 
-    /// Continues as a block-based table, which gets the buffered entries first.
+    /// Falls back to a block-based table, which first gets the buffered entries.
     fn fall_back(&mut self, why: FallbackReason) -> Result<()> {
         self.state.fall_back(why, &self.context)
     }
 
-    /// Implements `TableBuilder::add_tombstone`.
+    /// Adds a range tombstone, which makes the table block-based when it is finished.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         self.tombstones.push(tombstone.clone());
     }
 
-    /// The size of all rows so far.
+    /// The size of the file so far, which is that of all rows.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         match &self.state {
@@ -145,7 +145,7 @@ impl PlainTableBuilder {
         self.state.entry_count() + self.tombstones.len() as u64
     }
 
-    /// Implements `TableBuilder::finish`.
+    /// Writes rows, index, filter and metadata, or falls back; syncs and closes the file.
     ///
     /// # Errors
     /// The errors of the file system.
@@ -191,7 +191,7 @@ impl PlainTableBuilder {
     }
 }
 
-/// The rows of a table, and the data for the sections after them.
+/// The buffered rows of a plain table, and the data for its index, filter and properties.
 struct Collected {
     format: RowFormat,
     prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
@@ -243,6 +243,7 @@ impl BufferedEntries for Collected {
 }
 
 impl Collected {
+    /// Creates an empty buffer for a table with these options.
     fn new(options: &PlainWriteOptions, context: &TableBuildContext) -> Self {
         let format = RowFormat {
             encoding: match context.prefix_extractor {
@@ -266,7 +267,7 @@ impl Collected {
         }
     }
 
-    /// Adds an entry as a row, or returns the reason that it does not fit.
+    /// Adds an entry as a row; returns the reason for falling back if it does not fit.
     fn add(
         &mut self,
         order: &KeyOrder,
@@ -313,8 +314,9 @@ impl Collected {
         Ok(Ok(()))
     }
 
-    /// Returns the prefix of a key, empty without an extractor; or the reason that the entry does
-    /// not fit.
+    /// Checks that an entry fits, and returns its key's prefix, empty without a prefix extractor.
+    ///
+    /// Otherwise returns the reason for falling back.
     fn admit<'k>(
         &self,
         options: &PlainWriteOptions,
@@ -375,7 +377,7 @@ impl Collected {
         }
     }
 
-    /// Encodes the sections after the rows.
+    /// Encodes the sections after the rows: filter, index, properties, metaindex and footer.
     fn tail(&mut self, options: &PlainWriteOptions) -> Result<Vec<u8>> {
         let start = self.rows.len() as u64;
         let mut tail = Vec::new();
@@ -428,7 +430,7 @@ impl Collected {
         Ok(tail)
     }
 
-    /// Creates the filter to store. If its size is 0 modulo 2^32, there is none.
+    /// Builds the Bloom filter to store; `None` if none is wanted, or its size is 0 modulo 2^32.
     fn bloom(&self, options: &PlainWriteOptions) -> Option<BloomBuilder> {
         self.index.as_ref()?;
         let count = self.properties.entry_count;
@@ -438,7 +440,7 @@ impl Collected {
     }
 }
 
-/// Encodes a block of names and values in ascending order, without a trailer.
+/// Encodes a metadata block of names and values in ascending order, without a trailer.
 fn names_block(
     restart_interval: u32,
     entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
@@ -452,7 +454,7 @@ fn names_block(
     block.finish(false)
 }
 
-/// Creates the properties that are known before the first entry.
+/// Creates the table properties that are known before the first entry is added.
 fn initial_properties(
     options: &PlainWriteOptions,
     format: RowFormat,

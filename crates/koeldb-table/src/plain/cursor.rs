@@ -22,7 +22,7 @@ use super::reader::{Found, PlainTableReader};
 use crate::block::ValueRange;
 use crate::read_context::TableCursorOptions;
 
-/// The position of a cursor.
+/// The row at which a cursor is, with the state for decoding the next one.
 #[derive(Clone, Copy, Debug)]
 struct RowPosition {
     /// The start of the current row.
@@ -36,7 +36,7 @@ struct RowPosition {
     value: ValueRange,
 }
 
-/// A cursor over the rows of a plain table. It never suspends: the rows are in memory.
+/// A cursor over the rows of a plain table in memory, which never suspends.
 #[derive(Debug)]
 pub struct PlainCursor {
     reader: Arc<PlainTableReader>,
@@ -49,6 +49,7 @@ pub struct PlainCursor {
 }
 
 impl PlainCursor {
+    /// Creates an unpositioned cursor.
     pub(crate) fn new(reader: Arc<PlainTableReader>, options: &TableCursorOptions) -> Self {
         PlainCursor {
             in_prefix: options.filters_by(reader.prefix_extractor.as_ref()),
@@ -66,7 +67,7 @@ impl PlainCursor {
         self.position.is_some()
     }
 
-    /// Moves the cursor; invalidates it on failure.
+    /// Runs `step` to get the new position; invalidates the cursor if that fails.
     fn reposition(
         &mut self,
         step: impl FnOnce(&mut Self) -> Result<Option<RowPosition>>,
@@ -84,7 +85,7 @@ impl PlainCursor {
         }
     }
 
-    /// Reads the row at a mark; `None` at the end of the rows.
+    /// Decodes the marked row (one in 16); `None` at the end of the rows.
     #[inline]
     fn read(&mut self, mark: Mark) -> Result<Option<RowPosition>> {
         let rows = self.reader.rows();
@@ -142,7 +143,7 @@ impl PlainCursor {
         })
     }
 
-    /// Reads the row before the one at `at`.
+    /// Reads the row before the one at offset `at`; `None` if that is the first.
     fn before(&mut self, at: u32) -> Result<Option<RowPosition>> {
         if self.behind.is_empty() {
             self.gather(at)?;
@@ -153,7 +154,7 @@ impl PlainCursor {
         }
     }
 
-    /// Collects the row offsets from the last indexed row before `at` up to `at`, to move backward.
+    /// Collects the rows from the last mark before offset `at` up to `at`, to move backward.
     fn gather(&mut self, at: u32) -> Result<()> {
         let rows = self.reader.rows();
         let Some(mut mark) = self.reader.marks()?.before_offset(at) else {
@@ -244,7 +245,7 @@ impl PlainCursor {
         }
     }
 
-    /// Returns a range of the file's bytes; empty if it is outside.
+    /// Returns a range of the table's rows; empty if it is out of range.
     #[inline]
     fn stored(&self, start: u32, len: u32) -> &[u8] {
         let start = start as usize;
@@ -257,7 +258,7 @@ impl PlainCursor {
     }
 }
 
-/// Creates the position of a cursor that has read `row`; assembles a key not stored whole in `key`.
+/// Returns the cursor position on `row`; assembles the key in `key` if it is not stored whole.
 #[inline]
 fn place_of(key: &mut Vec<u8>, row: &Row<'_>, base: Base) -> RowPosition {
     let stored = row.stored_key();
@@ -273,7 +274,7 @@ fn place_of(key: &mut Vec<u8>, row: &Row<'_>, base: Base) -> RowPosition {
     }
 }
 
-/// Finds a row at or before the first row at or after `target`; `None` if there is none.
+/// Finds a row from which a forward scan reaches `target`; `None` if no key can match.
 fn start<'r>(
     reader: &'r PlainTableReader,
     in_prefix: bool,

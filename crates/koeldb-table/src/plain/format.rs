@@ -74,7 +74,7 @@ const NO_VALUE_LENGTH: &str = "Unexpected EOF when reading the next value's size
 const LONG_VALUE: &str = "value exceeds the end of the rows";
 
 impl Encoding {
-    /// The recorded number.
+    /// The number of the encoding in the table properties.
     #[must_use]
     pub const fn to_number(self) -> u32 {
         match self {
@@ -83,7 +83,7 @@ impl Encoding {
         }
     }
 
-    /// The encoding recorded as `number`.
+    /// Returns the encoding with this number in the table properties; `None` if it is unknown.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
@@ -94,7 +94,7 @@ impl Encoding {
     }
 }
 
-/// The layout of a table's rows.
+/// The row format of a plain table: key encoding, and the fixed key length if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RowFormat {
     /// The key encoding.
@@ -103,7 +103,7 @@ pub struct RowFormat {
     pub user_key_bytes: u32,
 }
 
-/// The decoding state that is passed from row to row, about the last whole key.
+/// The state for decoding the next row of the prefix encoding: the last whole key and its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Base {
     /// The start of the last whole key.
@@ -124,7 +124,7 @@ impl Base {
     };
 }
 
-/// A row of a table, borrowing the table's bytes.
+/// A decoded row of a plain table, which borrows the table's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'d> {
     /// The beginning of the user key, if it is not stored whole here.
@@ -148,8 +148,9 @@ pub(crate) struct Row<'d> {
 }
 
 impl<'d> Row<'d> {
-    /// Offers the row to a lookup of its key; `pin` creates the value. Returns whether the lookup
-    /// is settled.
+    /// Offers the row to a lookup of its key, unless it is not visible; returns whether it is done.
+    ///
+    /// `pin` creates the value.
     #[inline]
     pub(crate) fn offer_to(
         &self,
@@ -166,7 +167,7 @@ impl<'d> Row<'d> {
         lookup.offer(seqno, value_type, || pin(self.value_range()))
     }
 
-    /// The user key, assembled in `scratch` if it is not stored whole.
+    /// Returns the user key, assembled in `scratch` if it is not stored whole.
     #[inline]
     pub(crate) fn user_key<'s>(&self, scratch: &'s mut Vec<u8>) -> &'s [u8]
     where
@@ -181,7 +182,7 @@ impl<'d> Row<'d> {
         scratch
     }
 
-    /// The position and length of the internal key if it is stored contiguously.
+    /// Returns offset and length of the internal key; `None` if it is not stored contiguously.
     #[inline]
     pub(crate) fn stored_key(&self) -> Option<(u32, u32)> {
         let whole = self.has_footer && self.prefix.is_empty();
@@ -189,7 +190,7 @@ impl<'d> Row<'d> {
         whole.then_some((self.rest_at, len))
     }
 
-    /// Assembles the internal key in `out`.
+    /// Writes the internal key into `out`.
     pub(crate) fn key_into(&self, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.prefix);
@@ -214,7 +215,7 @@ impl<'d> Row<'d> {
             .saturating_add(FOOTER_BYTES)
     }
 
-    /// Compares the user key with another one.
+    /// Compares the row's user key with `user_key`.
     #[inline]
     pub(crate) fn compare_user(&self, order: &KeyOrder, user_key: &[u8]) -> Ordering {
         if self.prefix.is_empty() {
@@ -233,7 +234,7 @@ impl<'d> Row<'d> {
         }
     }
 
-    /// Compares the internal key with the one composed of `user_key` and `footer`.
+    /// Compares the row's internal key with that of `user_key` and `footer`.
     #[inline]
     pub(crate) fn compare(&self, order: &KeyOrder, user_key: &[u8], footer: u64) -> Ordering {
         self.compare_user(order, user_key)
@@ -241,7 +242,7 @@ impl<'d> Row<'d> {
     }
 }
 
-/// The reason that no valid row begins at a position.
+/// The reason that the row at an offset cannot be decoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BadRow {
     what: &'static str,
@@ -255,7 +256,7 @@ pub(crate) struct BadRow {
 }
 
 impl BadRow {
-    /// Converts to an error; the available bytes begin at `start`.
+    /// Converts the reason to a `Corruption` error; row offsets are relative to `start`.
     #[cold]
     pub(crate) fn behind(self, start: u64) -> Error {
         let at = start.saturating_add(u64::from(self.at));
@@ -273,7 +274,7 @@ impl From<BadRow> for Error {
     }
 }
 
-/// The rows of a table, or a part of them.
+/// The encoded rows of a plain table, or a consecutive part of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'d> {
     /// All rows, or some consecutive ones; at most [`FILE_BYTES_MAX`] bytes.
@@ -288,8 +289,7 @@ impl<'d> Rows<'d> {
         u32::try_from(self.data.len()).unwrap_or(u32::MAX)
     }
 
-    /// Reads the row at `at`. `base` is the state before the row, and is updated to the state after
-    /// it.
+    /// Decodes the row at offset `at`, and updates the state `base` from before to after the row.
     #[inline]
     pub(crate) fn row(&self, at: u32, base: &mut Base) -> Result<Row<'d>, BadRow> {
         let mut input = self.data.get(at as usize..).unwrap_or_default();
@@ -305,7 +305,7 @@ impl<'d> Rows<'d> {
         }
     }
 
-    /// Decodes a row with prefix encoding (`kPrefix`) at `at`, and updates the full key `base`.
+    /// Decodes a row with prefix encoding (`kPrefix`) at offset `at`, and updates `base`.
     fn prefix_row(&self, at: u32, mut input: &'d [u8], base: &mut Base) -> Result<Row<'d>, BadRow> {
         let (mut kind, mut len) = self.take_length(&mut input, at)?;
         if kind == KIND_PREFIX {
@@ -339,8 +339,7 @@ impl<'d> Rows<'d> {
         }
     }
 
-    /// Decodes the parts of the row at `at` after the lengths: `len` bytes of the user key, tail,
-    /// value.
+    /// Decodes the rest of the row at `at`: `len` bytes of the user key, its footer, and the value.
     #[inline]
     fn rest(
         &self,
@@ -393,7 +392,7 @@ impl<'d> Rows<'d> {
         })
     }
 
-    /// Consumes a length of the prefix encoding, with its kind.
+    /// Decodes a key length of the prefix encoding, with its kind: whole key, prefix or suffix.
     #[inline]
     fn take_length(&self, input: &mut &[u8], at: u32) -> Result<(u8, u32), BadRow> {
         let byte = coding::take_u8(input).map_err(|_| self.cut_off(NO_KEY_LENGTH, at, input, 1))?;
@@ -409,7 +408,7 @@ impl<'d> Rows<'d> {
         Ok((kind, len))
     }
 
-    /// Consumes a varint32; `what` describes a malformed one in the error.
+    /// Decodes a varint32 from the front of `input`; `what` describes a malformed one in the error.
     #[inline]
     fn take_varint32(&self, input: &mut &[u8], what: &'static str, at: u32) -> Result<u32, BadRow> {
         coding::take_varint32(input).map_err(|_| match input.len() {
@@ -420,7 +419,7 @@ impl<'d> Rows<'d> {
         })
     }
 
-    /// Creates the error for a row at `at` that is truncated at `rest`, the last bytes of the rows.
+    /// Creates the error of a row at `at` of which at least `len` bytes from `rest` on are missing.
     #[cold]
     fn cut_off(&self, what: &'static str, at: u32, rest: &[u8], len: u64) -> BadRow {
         let end = u64::from(self.offset(rest)).saturating_add(len);
@@ -430,7 +429,7 @@ impl<'d> Rows<'d> {
         }
     }
 
-    /// The position of `rest`, the last bytes of the rows.
+    /// Returns the offset of `rest`, which must be a tail of the rows.
     #[inline]
     fn offset(&self, rest: &[u8]) -> u32 {
         let offset = self.data.len().saturating_sub(rest.len());
@@ -438,13 +437,13 @@ impl<'d> Rows<'d> {
     }
 }
 
-/// Whether an entry of this type may occur in a table.
+/// Whether a type byte is valid for a row: every known type except range deletion.
 #[inline]
 fn is_point(type_byte: u8) -> bool {
     ValueType::from_byte(type_byte).is_some_and(|kind| kind != ValueType::RangeDeletion)
 }
 
-/// Creates the error of a malformed row.
+/// Creates the reason for a malformed row at offset `at`.
 #[cold]
 pub(crate) fn bad(what: &'static str, at: u32) -> BadRow {
     BadRow {
@@ -472,7 +471,7 @@ pub(crate) fn legacy_footer(metaindex: BlockHandle) -> Result<Vec<u8>> {
     Ok(footer)
 }
 
-/// Appends a length, as encoded in the prefix encoding.
+/// Appends a key length of the prefix encoding, with its kind: whole key, prefix or suffix.
 fn put_length(out: &mut Vec<u8>, kind: u8, len: u32) {
     match u8::try_from(len) {
         Ok(len) if len < INLINE_LENGTH_MAX => out.push(kind << KIND_SHIFT | len),
@@ -483,7 +482,7 @@ fn put_length(out: &mut Vec<u8>, kind: u8, len: u32) {
     }
 }
 
-/// Appends the parts of a row after the lengths: `rest` of the user key, the tail, the value.
+/// Appends the rest of a row: the key bytes `rest`, sequence number and type, and the value.
 fn put_rest(out: &mut Vec<u8>, rest: &[u8], footer: u64, value: &[u8]) -> Result<()> {
     out.extend_from_slice(rest);
     if footer == SHORT_FOOTER {
@@ -496,7 +495,7 @@ fn put_rest(out: &mut Vec<u8>, rest: &[u8], footer: u64, value: &[u8]) -> Result
     Ok(())
 }
 
-/// An encoder of rows, which keeps the state of preceding rows.
+/// An encoder of plain table rows, which keeps the state of the preceding rows.
 #[derive(Debug)]
 pub(crate) struct RowEncoder {
     format: RowFormat,
@@ -518,8 +517,7 @@ impl RowEncoder {
         }
     }
 
-    /// Appends a row of the table to `out`. `prefix`, the beginning of `user_key`, matters only to
-    /// the prefix encoding.
+    /// Appends an encoded row to `out`; `prefix`, the key's prefix, matters to the prefix encoding.
     ///
     /// # Errors
     /// `InvalidArgument` if key or value have 4 GiB or more.

@@ -21,7 +21,7 @@ use crate::block::prefetch_item;
 /// The largest load factor.
 const LOAD_MAX: f64 = 0.75;
 
-/// The index of a plain table.
+/// The index of a plain table: a stored hash index, one built at open, or none.
 #[derive(Debug)]
 pub(crate) enum RowIndex {
     /// An index stored in the file.
@@ -33,7 +33,7 @@ pub(crate) enum RowIndex {
 }
 
 impl RowIndex {
-    /// Finds the rows of the prefix with this hash.
+    /// Finds the rows listed for the prefix with this hash.
     #[inline]
     pub(crate) fn find(&self, hash: u32) -> Result<Listed<'_>> {
         match self {
@@ -63,7 +63,7 @@ impl RowIndex {
     }
 }
 
-/// A slot of the hash index: a hash, and the row or the list of rows with it.
+/// A slot of the hash index: a prefix hash, and the row or list of rows with that hash.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(8))]
 struct Slot {
@@ -72,7 +72,7 @@ struct Slot {
     value: u32,
 }
 
-/// A hash index from prefixes to rows.
+/// A hash index from prefixes to rows, which is built when a table without one is opened.
 #[derive(Debug)]
 pub(crate) struct HashSlots {
     slots: Box<[Slot]>,
@@ -81,7 +81,7 @@ pub(crate) struct HashSlots {
 }
 
 impl HashSlots {
-    /// Builds the index of rows in order of their offsets, `prefix_count` of which begin a prefix.
+    /// Builds the index of `records` in row order; `ratio` is its load factor, prefixes per slot.
     ///
     /// # Errors
     /// `NotSupported` if the lists have 2^31 words or more.
@@ -124,7 +124,7 @@ impl HashSlots {
         Ok(made)
     }
 
-    /// Combines the row in a slot and later rows with the same slot into a list.
+    /// Replaces the row in a slot by a list of that row and `rows`, later rows of the same slot.
     fn list(&mut self, rows: &[(u32, u32)]) -> Result<()> {
         let slot = rows
             .first()
@@ -143,7 +143,7 @@ impl HashSlots {
         Ok(())
     }
 
-    /// The slot at which the probing for a hash begins.
+    /// Returns the slot at which linear probing for a hash begins.
     #[inline]
     fn home(&self, hash: u32) -> usize {
         // The hashes of similar prefixes differ mainly in the low bits.
@@ -152,7 +152,7 @@ impl HashSlots {
         koeldb_base::coding::to_usize(product >> 32)
     }
 
-    /// The slot with a hash, or the empty one where it would be inserted.
+    /// Returns the slot of a hash, or the empty slot where it would be inserted.
     #[inline]
     fn slot_of(&self, hash: u32) -> usize {
         let mut at = self.home(hash);
@@ -167,7 +167,7 @@ impl HashSlots {
         }
     }
 
-    /// Returns the rows listed for a hash.
+    /// Returns the rows listed for a prefix hash.
     #[inline]
     fn find(&self, hash: u32) -> Result<Listed<'_>> {
         let at = self.slot_of(hash);
@@ -186,7 +186,7 @@ impl HashSlots {
         rows.map(Listed::Rows).ok_or_else(too_large)
     }
 
-    /// Prefetches the slot of a hash.
+    /// Prefetches the slot at which the search for a hash begins.
     #[inline]
     fn prefetch(&self, hash: u32) {
         if let Some(slot) = self.slots.get(self.home(hash)) {
@@ -199,7 +199,7 @@ impl HashSlots {
     }
 }
 
-/// Creates the error of an index whose lists are too large.
+/// Creates the `NotSupported` error of an index with too many listed rows.
 #[cold]
 fn too_large() -> Error {
     Error::not_supported("plain table index with 2^31 words of lists")

@@ -31,7 +31,7 @@ pub(super) const LIST: u32 = 0x8000_0000;
 /// The size of an encoded offset.
 pub(super) const WORD: usize = 4;
 
-/// A hash index ready for queries.
+/// The stored hash index of a plain table, from prefixes to rows.
 #[derive(Debug)]
 pub(crate) struct PlainIndex {
     bytes: BlockBytes,
@@ -40,7 +40,7 @@ pub(crate) struct PlainIndex {
     lists_at: usize,
 }
 
-/// The result of an index query: the rows for a hash.
+/// The result of an index lookup: no row, one row, or a list of rows for a prefix hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed<'i> {
     /// No row has the hash.
@@ -52,7 +52,7 @@ pub(crate) enum Listed<'i> {
 }
 
 impl PlainIndex {
-    /// Parses an index over rows that end at `rows_end`, and validates all of it.
+    /// Decodes and validates a stored index over rows that end at offset `rows_end`.
     ///
     /// # Errors
     /// `Corruption` if it is inconsistent.
@@ -62,7 +62,7 @@ impl PlainIndex {
         Ok(index)
     }
 
-    /// Decodes the numbers of buckets and prefixes (varint32s), and locates the buckets and lists.
+    /// Decodes the bucket and prefix counts of a stored index, and locates buckets and lists.
     fn parse_header(bytes: BlockBytes) -> Result<Self> {
         let mut input = bytes.as_slice();
         let whole = input.len();
@@ -85,7 +85,7 @@ impl PlainIndex {
         })
     }
 
-    /// Checks all buckets: each refers to rows before `rows_end`, and lists follow without gaps.
+    /// Checks that all buckets refer to rows before `rows_end`, and lists follow each other.
     fn check(&self, rows_end: u32) -> Result<()> {
         let bad = |bucket: u32, what: &str| {
             Err(Error::corruption(format!(
@@ -123,7 +123,7 @@ impl PlainIndex {
         Ok(())
     }
 
-    /// Returns the fixed32 of a bucket: a row offset, or with the highest bit that of a list.
+    /// Returns a bucket's stored value: a row offset, or with the highest bit set that of a list.
     fn value(&self, bucket: u32) -> Result<u32> {
         let at = (bucket as usize).saturating_mul(WORD);
         coding::fixed32_at(self.bytes.as_slice(), self.buckets_at.saturating_add(at))
@@ -138,13 +138,13 @@ impl PlainIndex {
         prefetch(self.bytes.as_slice(), at);
     }
 
-    /// Finds the rows of the prefix with this hash.
+    /// Finds the rows listed for the prefix with this hash.
     #[inline]
     pub(crate) fn find(&self, hash: u32) -> Result<Listed<'_>> {
         self.bucket(hash.checked_rem(self.bucket_count).unwrap_or(0))
     }
 
-    /// Decodes the rows of a bucket; a list is a varint32 count and fixed32 row offsets.
+    /// Decodes a bucket: no row, one row, or a list of row offsets.
     #[inline]
     fn bucket(&self, bucket: u32) -> Result<Listed<'_>> {
         let value = self.value(bucket)?;
@@ -171,13 +171,13 @@ impl PlainIndex {
     }
 }
 
-/// Creates the error of a reference beyond the end of the index.
+/// Creates the `Corruption` error of an index that refers beyond its end.
 #[cold]
 fn outside() -> Error {
     Error::corruption("index refers to a list beyond its end")
 }
 
-/// A builder of an index, row by row.
+/// A builder of a plain table's hash index, which gets all rows in order.
 #[derive(Debug)]
 pub(crate) struct IndexBuilder {
     /// The number of rows of one prefix from one record to the next; 0 and 1 are equivalent.
@@ -191,7 +191,7 @@ pub(crate) struct IndexBuilder {
     is_due: bool,
 }
 
-/// A row listed in the index: the hash of its prefix, and its start.
+/// A row to be listed in the index: the hash of its prefix, and its offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) hash: u32,
@@ -199,6 +199,7 @@ pub(super) struct Record {
 }
 
 impl IndexBuilder {
+    /// Creates an empty builder that lists one in `sparseness` rows of a prefix; 0 means 1.
     pub(crate) fn new(sparseness: u64) -> Self {
         IndexBuilder {
             sparseness: sparseness.max(1),
@@ -211,7 +212,7 @@ impl IndexBuilder {
         }
     }
 
-    /// Adds the row at `offset`, after all others; returns its prefix's hash if it begins a prefix.
+    /// Adds the next row, at `offset`; returns the hash of its prefix if that is a new one.
     ///
     /// A row that cannot be decoded by itself is not listed; the next one that can is listed
     /// instead.
@@ -250,7 +251,7 @@ impl IndexBuilder {
         self.prefix_count
     }
 
-    /// The number of buckets for the prefixes so far at this load factor.
+    /// Returns the number of buckets for the prefixes so far, at load factor `ratio`.
     ///
     /// A ratio of 0 or less means one bucket.
     pub(crate) fn bucket_count(&self, ratio: f64) -> u32 {
@@ -267,7 +268,7 @@ impl IndexBuilder {
         count.saturating_add(1)
     }
 
-    /// An upper bound of the size of the block.
+    /// Returns an upper bound of the size of the encoded index.
     pub(crate) fn estimated_bytes(&self, bucket_count: u32) -> u64 {
         // Two numbers; an offset for each bucket; a list has at least two rows, and its length
         // takes 5 bytes.
@@ -282,7 +283,7 @@ impl IndexBuilder {
             .saturating_add(10)
     }
 
-    /// Encodes the index block.
+    /// Encodes the index block with `bucket_count` buckets.
     ///
     /// # Errors
     /// `NotSupported` if its lists have 2 GiB or more.
@@ -353,7 +354,7 @@ impl IndexBuilder {
     }
 }
 
-/// Creates the error of an index whose lists are too large.
+/// Creates the `NotSupported` error of an index with too many listed rows.
 #[cold]
 fn too_large() -> Error {
     Error::not_supported("plain table index with 2 GiB of lists")

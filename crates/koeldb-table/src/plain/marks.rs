@@ -22,7 +22,7 @@ use super::format::{Base, Row, Rows};
 /// The number of rows from one mark to the next; a mark takes 16 bytes.
 const ROWS_PER_MARK: usize = 16;
 
-/// A position from which a row can be decoded.
+/// A row offset at which decoding can start, with the decoding state it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The start of the row.
@@ -39,7 +39,7 @@ impl Mark {
     };
 }
 
-/// Positions in a table from which rows can be decoded, in ascending order.
+/// Every 16th row of a table, as starting points for searches and backward moves.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     marks: Vec<Mark>,
@@ -52,7 +52,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Adds the next row: one in [`ROWS_PER_MARK`] becomes a mark.
+    /// Adds the next row of the table; one in [`ROWS_PER_MARK`] becomes a mark.
     pub(crate) fn add(&mut self, mark: Mark) {
         if self.row_count.is_multiple_of(ROWS_PER_MARK) {
             self.marks.push(mark);
@@ -60,7 +60,7 @@ impl Marks {
         self.row_count = self.row_count.saturating_add(1);
     }
 
-    /// Determines the common prefix of the keys, after the last row.
+    /// Prepares searches after the last row was added: finds the common prefix of all keys.
     pub(crate) fn finish(&mut self, rows: Rows<'_>, order: &KeyOrder) -> Result<()> {
         let (true, Some(&first), Some(&last)) =
             (order.is_bytewise(), self.marks.first(), self.marks.last())
@@ -91,7 +91,7 @@ impl Marks {
         Ok(())
     }
 
-    /// The last mark at or before the internal key of `user_key` and `footer`, or the first mark.
+    /// Returns the last mark at or before an internal key, or else the first; `None` without rows.
     ///
     /// `None` if there are no rows.
     pub(crate) fn before_key(
@@ -107,8 +107,7 @@ impl Marks {
         })
     }
 
-    /// Finds the mark of [`Marks::before_key`]; `compare` compares the row at a mark with the
-    /// internal key.
+    /// Implements [`Marks::before_key`]; `compare` compares a mark's row with the internal key.
     #[inline]
     pub(crate) fn before_key_by<E>(
         &self,
@@ -145,7 +144,7 @@ impl Marks {
         Ok(self.marks.get(low.saturating_sub(1)).copied())
     }
 
-    /// The last mark before the offset `at`; `None` if there is none.
+    /// Returns the last decoding start (one in 16 rows) before row offset `at`; `None` if none.
     pub(crate) fn before_offset(&self, at: u32) -> Option<Mark> {
         let index = self.marks.partition_point(|mark| mark.at < at);
         self.marks.get(index.checked_sub(1)?).copied()

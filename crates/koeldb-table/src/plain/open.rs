@@ -59,7 +59,7 @@ impl PlainTableReader {
     }
 }
 
-/// A table that is being opened.
+/// The state of opening a plain table, after its footer was read.
 struct Opening<'c> {
     file: Arc<dyn RandomAccessFile>,
     /// The offset of the footer.
@@ -126,7 +126,7 @@ impl Opening<'_> {
         Ok(reader)
     }
 
-    /// Checks that the table fits the options: comparator, file version and unique ID.
+    /// Checks that the table fits its reader: comparator, external file version and unique ID.
     fn check(&self, properties: &TableProperties) -> Result<()> {
         let name = String::from_utf8_lossy(&properties.comparator_name);
         let order = &self.context.order;
@@ -147,7 +147,7 @@ impl Opening<'_> {
         self.context.check_unique_id(properties)
     }
 
-    /// The prefix extractor of the table's index and filter.
+    /// Returns the prefix extractor of the table's index and filter; `None` if they use whole keys.
     fn prefix_extractor(
         &self,
         properties: &TableProperties,
@@ -172,7 +172,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Finds the rows: all of the file before the first metadata block.
+    /// Returns the encoded rows: all of the file before the first metadata block.
     fn rows(
         &self,
         properties: &TableProperties,
@@ -211,7 +211,7 @@ impl Opening<'_> {
         PlainBloom::stored(self.bytes(handle)?, lines).map(Some)
     }
 
-    /// Reads a block of names and values, such as the properties.
+    /// Reads a metadata block of names and values, such as the properties.
     fn entries(&self, handle: BlockHandle) -> Result<Block> {
         if handle.size > METADATA_BYTES_MAX {
             return Err(Error::corruption(format!(
@@ -222,7 +222,7 @@ impl Opening<'_> {
         Block::parse(self.bytes(handle)?)
     }
 
-    /// The bytes of a block, which has no trailer: mapped in place, or a copy.
+    /// Returns the bytes of a block, which has no trailer, mapped or copied.
     fn bytes(&self, handle: BlockHandle) -> Result<BlockBytes> {
         let end = handle.offset.checked_add(handle.size);
         let len = u32::try_from(handle.size).ok();
@@ -242,14 +242,14 @@ impl Opening<'_> {
     }
 }
 
-/// The `len` bytes of the rows at `start`.
+/// Returns `len` bytes of the rows from offset `start`; empty if out of range.
 fn piece(rows: &BlockBytes, start: u64, len: usize) -> &[u8] {
     let start = to_usize(start);
     let range = start..start.saturating_add(len);
     rows.as_slice().get(range).unwrap_or_default()
 }
 
-/// Decodes the row format from the properties.
+/// Decodes key encoding and fixed key length from the table properties.
 fn row_format(properties: &TableProperties) -> Result<RowFormat> {
     let malformed = || Error::corruption("plain table has an unknown encoding");
     let encoding = match properties.user(ENCODING) {
@@ -274,7 +274,7 @@ fn row_format(properties: &TableProperties) -> Result<RowFormat> {
 }
 
 impl PlainTableReader {
-    /// Builds the index, or marks and filter, of a table without a stored index, from all rows.
+    /// Builds the hash index, or marks and filter, from all rows of a table without a stored index.
     ///
     /// An index of prefixes needs no filter.
     fn make_index(&mut self, options: &PlainReadOptions) -> Result<()> {

@@ -30,14 +30,17 @@ use super::reader::{PlainTableReader, SearchPath};
 use crate::block::{BlockBytes, ValueRange};
 use crate::format::{BlockHandle, Footer};
 use crate::load_once::LoadOnce;
+use crate::metaindex::Metaindex;
+use crate::properties::TableProperties;
 use crate::read_context::TableReadContext;
 use crate::source::{BlockKind, BlockSource, CachedBlock, TableFile};
 use crate::span_checksums::SpanChecksums;
+use crate::whole_or_paged::{PagedTable, TableParts, WholeTable};
 
 /// The size of a piece of a table without checksums.
 const PIECE_BYTES: u64 = 4 << 10;
 
-/// An open plain table whose rows are not held in memory. Shared by threads.
+/// An open plain table that reads its rows through the block cache until a scan loads all of it.
 pub struct PagedPlain {
     /// The open table without its rows.
     frame: PlainTableReader,
@@ -52,7 +55,7 @@ pub struct PagedPlain {
     whole: LoadOnce<Arc<PlainTableReader>>,
 }
 
-/// A window of the rows: adjacent pieces, read through the block cache.
+/// Adjacent cached pages of the rows, in which rows are decoded.
 struct Window {
     /// The offset of the first piece.
     start: u64,
@@ -62,7 +65,7 @@ struct Window {
 }
 
 impl Window {
-    /// The bytes of all pieces.
+    /// Returns the bytes of all pages of the window.
     fn bytes(&self) -> &[u8] {
         match self.pieces.as_slice() {
             [only] => only.bytes().as_slice(),
@@ -70,12 +73,12 @@ impl Window {
         }
     }
 
-    /// The offset after the last piece.
+    /// Returns the row offset after the last page of the window.
     fn end(&self) -> u64 {
         self.start.saturating_add(self.bytes().len() as u64)
     }
 
-    /// Pins bytes of a row, to outlive the window.
+    /// Returns a range of the window as a pinned slice, which outlives the window.
     fn pin(&self, range: ValueRange) -> PinnedSlice {
         if let [only] = self.pieces.as_slice() {
             return only.bytes().pin(range);
@@ -88,14 +91,14 @@ impl Window {
     }
 }
 
-/// A row at which a search begins, and the window that contains it.
+/// A row at which a search begins, with the cached pages that contain it.
 struct WindowStart {
     window: Window,
     at: u64,
 }
 
 impl PagedPlain {
-    /// Whether a table in this file is read piece by piece through the block cache.
+    /// Whether a plain table in this file is read through the block cache instead of loaded.
     pub(crate) fn is_for(file: &dyn RandomAccessFile, context: &TableReadContext) -> bool {
         file.mapped().is_none() && file.alignment() > 1 && !context.plain.full_scan
     }
@@ -129,48 +132,13 @@ impl PagedPlain {
         })
     }
 
-    /// The open table without its rows.
+    /// The parts of the table that are always in memory: all but the rows.
     #[inline]
     pub(super) fn frame(&self) -> &PlainTableReader {
         &self.frame
     }
 
-    /// The table in memory; loads it on first use.
-    ///
-    /// # Errors
-    /// If it cannot be read, or is damaged.
-    pub fn whole(&self) -> Result<&Arc<PlainTableReader>> {
-        self.whole.get_or_load(|| {
-            let file = Arc::clone(&self.file.file);
-            PlainTableReader::open(file, &self.footer, &self.context).map(Arc::new)
-        })
-    }
-
-    /// The memory held while the table is open.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        let whole = self.loaded().map_or(0, PlainTableReader::memory_bytes);
-        self.frame.memory_bytes().saturating_add(whole)
-    }
-
-    /// The table in memory, if it was loaded: point reads then need no pieces.
-    pub(crate) fn loaded(&self) -> Option<&PlainTableReader> {
-        self.whole.get().map(|whole| &**whole)
-    }
-
-    /// Implements `TableReader::search` while the table is not loaded.
-    pub(crate) fn search<S: BlockSource>(
-        &self,
-        lookup: &mut Lookup,
-        source: &mut S,
-    ) -> Result<(), Fault<S::Suspend>> {
-        self.search_rows(lookup, source)
-            .map_err(|fault| match fault {
-                Fault::Error(error) => Fault::Error(self.frame.in_file(error)),
-                Fault::Suspend(wait) => Fault::Suspend(wait),
-            })
-    }
-
-    /// Searches for the key of a lookup; errors do not name the file.
+    /// Implements [`PagedPlain::search`]; its errors do not name the file.
     fn search_rows<S: BlockSource>(
         &self,
         lookup: &mut Lookup,
@@ -203,8 +171,7 @@ impl PagedPlain {
         }
     }
 
-    /// Returns the last marked row at or before the internal key `target`; `None` if there are no
-    /// rows.
+    /// Returns the last mark's row at or before the internal key `target`; `None` without rows.
     fn marked<S: BlockSource>(
         &self,
         target: &[u8],
@@ -222,7 +189,7 @@ impl PagedPlain {
         }
     }
 
-    /// A row listed under `hash` from which the internal key `target` is found, if it is present.
+    /// Finds a row listed for `hash` from which a scan reaches `target`; `None` if it is absent.
     ///
     /// With `wanted`, the row has this prefix, or the result is `None`.
     fn listed<S: BlockSource>(
@@ -263,7 +230,7 @@ impl PagedPlain {
         self.with_prefix(offset_at(next), wanted, source)
     }
 
-    /// The row at an offset, if it has the wanted prefix.
+    /// Returns the row at `offset`; `None` if it lacks the prefix in `wanted`, if given.
     fn with_prefix<S: BlockSource>(
         &self,
         offset: u32,
@@ -281,7 +248,7 @@ impl PagedPlain {
         Ok(has_prefix.then_some(start))
     }
 
-    /// Compares a row, whose key is stored whole, with an internal key.
+    /// Compares the row at `start`, whose key is stored whole, with an internal key.
     fn compare<S: BlockSource>(
         &self,
         mut start: WindowStart,
@@ -296,7 +263,7 @@ impl PagedPlain {
         })
     }
 
-    /// Offers the rows of a lookup's key to it; the first row is not after any of them.
+    /// Scans from `start`, and offers all rows of the lookup's key to it.
     fn offer_rows<S: BlockSource>(
         &self,
         mut start: WindowStart,
@@ -329,7 +296,7 @@ impl PagedPlain {
         }
     }
 
-    /// Passes the row at `start.at` to `read`, growing the window to contain it.
+    /// Decodes the row at `start` and passes it to `read`; reads more pages if the row needs them.
     ///
     /// `base` is the state before the row, and is updated to the state after it.
     fn row<S: BlockSource, T>(
@@ -379,7 +346,7 @@ impl PagedPlain {
         }
     }
 
-    /// Reads the window of one piece that contains the row at `at`.
+    /// Reads the page that contains row offset `at`, as start of a window.
     fn start<S: BlockSource>(
         &self,
         at: u64,
@@ -394,8 +361,7 @@ impl PagedPlain {
         Ok(WindowStart { window, at })
     }
 
-    /// Extends a window up to `end`, relative to its start. If pieces are missing, all are
-    /// requested.
+    /// Extends a window to offset `end` from its start; requests all missing pages together.
     fn grow<S: BlockSource>(
         &self,
         window: &mut Window,
@@ -430,7 +396,7 @@ impl PagedPlain {
         Ok(())
     }
 
-    /// Returns the piece of the rows at `offset`, read through the block cache.
+    /// Returns the page of rows at offset `offset`, through the block cache.
     fn piece<S: BlockSource>(
         &self,
         offset: u64,
@@ -445,7 +411,7 @@ impl PagedPlain {
     }
 }
 
-/// The length of the longest row; the total length if not all rows can be decoded.
+/// Returns the length of the longest row; that of all rows if some are damaged.
 fn longest_row(rows: Rows<'_>) -> u64 {
     let (mut at, mut base, mut longest) = (0, Base::NONE, 0);
     while at < rows.end() {
@@ -458,6 +424,48 @@ fn longest_row(rows: Rows<'_>) -> u64 {
         }
     }
     u64::from(longest)
+}
+
+impl TableParts for PagedPlain {
+    fn properties(&self) -> &TableProperties {
+        self.frame.properties()
+    }
+
+    fn metaindex(&self) -> &Metaindex {
+        self.frame.metaindex()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let whole = self.loaded().map_or(0, PlainTableReader::memory_bytes);
+        self.frame.memory_bytes().saturating_add(whole)
+    }
+}
+
+impl PagedTable for PagedPlain {
+    type Whole = PlainTableReader;
+
+    fn loaded(&self) -> Option<&PlainTableReader> {
+        self.whole.get().map(|whole| &**whole)
+    }
+
+    fn whole(&self) -> Result<&Arc<PlainTableReader>> {
+        self.whole.get_or_load(|| {
+            let file = Arc::clone(&self.file.file);
+            PlainTableReader::open(file, &self.footer, &self.context).map(Arc::new)
+        })
+    }
+
+    fn search<S: BlockSource>(
+        &self,
+        lookup: &mut Lookup,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
+        self.search_rows(lookup, source)
+            .map_err(|fault| match fault {
+                Fault::Error(error) => Fault::Error(self.frame.in_file(error)),
+                Fault::Suspend(wait) => Fault::Suspend(wait),
+            })
+    }
 }
 
 impl fmt::Debug for PagedPlain {

@@ -34,8 +34,9 @@ use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
 pub use crate::read_context::PlainReadOptions;
 use crate::span_checksums::SpanChecksums;
+use crate::whole_or_paged::{TableParts, WholeTable};
 
-/// An open plain table.
+/// An open plain table in memory, mapped or copied.
 pub struct PlainTableReader {
     pub(super) order: KeyOrder,
     /// The prefix extractor of index and filter; `None` if they use whole keys.
@@ -53,6 +54,77 @@ pub struct PlainTableReader {
     pub(super) file: Arc<dyn RandomAccessFile>,
 }
 
+impl TableParts for PlainTableReader {
+    fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    fn metaindex(&self) -> &Metaindex {
+        &self.metaindex
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let parts = [
+            self.data.heap_bytes(),
+            self.index.as_ref().map_or(0, RowIndex::memory_bytes),
+            self.bloom.as_ref().map_or(0, PlainBloom::memory_bytes),
+            self.marks.get().map_or(0, Marks::memory_bytes),
+        ];
+        parts.iter().map(|&bytes| bytes as u64).sum()
+    }
+}
+
+impl WholeTable for PlainTableReader {
+    #[inline]
+    fn search(&self, lookup: &mut Lookup) -> Result<()> {
+        self.search_rows(lookup)
+            .map_err(|error| self.in_file(error))
+    }
+
+    fn search_batch(
+        &self,
+        lookups: &mut [&mut Lookup],
+        mut outcome: impl FnMut(usize, Result<()>),
+    ) {
+        for (group, lookups) in lookups.chunks_mut(GROUP).enumerate() {
+            let mut routes = [Some(SearchPath::Marks); GROUP];
+            for (route, lookup) in routes.iter_mut().zip(&*lookups) {
+                let at = self.route(lookup.user_key());
+                if let (Some(bloom), SearchPath::Key(hash) | SearchPath::Prefix(hash)) =
+                    (&self.bloom, at)
+                {
+                    bloom.prefetch(hash);
+                }
+                *route = Some(at);
+            }
+            for route in &mut routes {
+                *route = route.filter(|&route| self.is_open_to(route));
+                if let (Some(index), Some(SearchPath::Prefix(hash))) = (&self.index, *route) {
+                    index.prefetch(hash);
+                }
+            }
+            for route in &routes {
+                if let (Some(index), Some(SearchPath::Prefix(hash))) = (&self.index, *route)
+                    && let Ok(Listed::Row(offset)) = index.find(hash)
+                {
+                    prefetch(self.data.as_slice(), offset as usize);
+                }
+            }
+            let first = group.saturating_mul(GROUP);
+            for (at, (lookup, route)) in lookups.iter_mut().zip(&routes).enumerate() {
+                let searched = match *route {
+                    Some(route) => self.search_route(lookup, route),
+                    None => Ok(()),
+                };
+                outcome(
+                    first.saturating_add(at),
+                    searched.map_err(|error| self.in_file(error)),
+                );
+            }
+        }
+    }
+}
+
 impl fmt::Debug for PlainTableReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PlainTableReader")
@@ -65,7 +137,7 @@ impl fmt::Debug for PlainTableReader {
 /// The number of lookups of a batch in progress together.
 const GROUP: usize = 16;
 
-/// The way in which a key is searched.
+/// How a lookup finds its key's rows: by key, by prefix, or by marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SearchPath {
     /// By filter of whole keys, with the key's hash; the index has one bucket.
@@ -80,6 +152,7 @@ pub(super) enum SearchPath {
 pub(super) type Found<'d> = (Row<'d>, Base);
 
 impl PlainTableReader {
+    /// Returns the encoded rows of the table.
     #[inline]
     pub(super) fn rows(&self) -> Rows<'_> {
         Rows {
@@ -88,24 +161,13 @@ impl PlainTableReader {
         }
     }
 
-    /// Implements `TableReader::search`.
-    ///
-    /// # Errors
-    /// `Corruption` if rows are damaged; `InvalidArgument` if the table is open for scans only; the
-    /// errors of the lookup.
-    #[inline]
-    pub fn search(&self, lookup: &mut Lookup) -> Result<()> {
-        self.search_rows(lookup)
-            .map_err(|error| self.in_file(error))
-    }
-
-    /// Adds the path of the file to an error.
+    /// Adds the path of the table file to an error.
     #[cold]
     pub(super) fn in_file(&self, error: Error) -> Error {
         error.in_file(self.file.path(), None, "read")
     }
 
-    /// Searches for the key of a lookup; errors do not name the file.
+    /// Implements [`PlainTableReader::search`]; its errors do not name the file.
     #[inline]
     fn search_rows(&self, lookup: &mut Lookup) -> Result<()> {
         let route = self.route(lookup.user_key());
@@ -120,7 +182,7 @@ impl PlainTableReader {
         self.search_route(lookup, route)
     }
 
-    /// Chooses the way in which a key is searched.
+    /// Selects how a user key is searched, by the table's prefix extractor.
     #[inline]
     pub(super) fn route(&self, user_key: &[u8]) -> SearchPath {
         match &self.prefix_extractor {
@@ -132,7 +194,7 @@ impl PlainTableReader {
         }
     }
 
-    /// Whether the filter admits a key.
+    /// Whether the Bloom filter admits the key or prefix to be searched.
     #[inline]
     pub(super) fn is_open_to(&self, route: SearchPath) -> bool {
         match route {
@@ -141,7 +203,7 @@ impl PlainTableReader {
         }
     }
 
-    /// Searches for a key that the filter admitted.
+    /// Searches index and rows for a lookup that the filter admitted.
     #[inline]
     fn search_route(&self, lookup: &mut Lookup, route: SearchPath) -> Result<()> {
         let Some(index) = &self.index else {
@@ -175,8 +237,7 @@ impl PlainTableReader {
             .is_none_or(|bloom| bloom.may_contain(hash()))
     }
 
-    /// Finds a row listed under `hash` from which a scan reaches the internal key `target`, if
-    /// present.
+    /// Finds a row listed for `hash` from which a scan reaches `target`; `None` if it is absent.
     ///
     /// With `wanted`, the row has this prefix, or the result is `None`.
     #[inline]
@@ -237,8 +298,7 @@ impl PlainTableReader {
         }
     }
 
-    /// Finds a row from which a scan reaches the internal key `target`, in a table without
-    /// prefixes.
+    /// Finds a row from which a scan reaches the key `target`, in a table without prefix extractor.
     ///
     /// If the marks are built they replace the one bucket of the index: most of the search then
     /// compares numbers.
@@ -250,7 +310,7 @@ impl PlainTableReader {
         }
     }
 
-    /// Finds a marked row from which a scan reaches the internal key `target`; `None` without rows.
+    /// Finds a mark's row from which a scan reaches the key `target`; `None` without rows.
     pub(super) fn marked_row(&self, target: &[u8]) -> Result<Option<Found<'_>>> {
         let rows = self.rows();
         let (user_key, footer) = footer_of(target);
@@ -264,7 +324,7 @@ impl PlainTableReader {
         }
     }
 
-    /// Offers the rows of a lookup's key to it; the found row is not after any of them.
+    /// Scans from a found row, and offers all rows of the lookup's key to it.
     #[inline]
     fn offer_rows(&self, found: Found<'_>, lookup: &mut Lookup) -> Result<()> {
         let rows = self.rows();
@@ -284,51 +344,7 @@ impl PlainTableReader {
         }
     }
 
-    /// Implements `TableReader::search_batch`, prefetching for a few lookups together.
-    pub fn search_batch(
-        &self,
-        lookups: &mut [&mut Lookup],
-        mut outcome: impl FnMut(usize, Result<()>),
-    ) {
-        for (group, lookups) in lookups.chunks_mut(GROUP).enumerate() {
-            let mut routes = [Some(SearchPath::Marks); GROUP];
-            for (route, lookup) in routes.iter_mut().zip(&*lookups) {
-                let at = self.route(lookup.user_key());
-                if let (Some(bloom), SearchPath::Key(hash) | SearchPath::Prefix(hash)) =
-                    (&self.bloom, at)
-                {
-                    bloom.prefetch(hash);
-                }
-                *route = Some(at);
-            }
-            for route in &mut routes {
-                *route = route.filter(|&route| self.is_open_to(route));
-                if let (Some(index), Some(SearchPath::Prefix(hash))) = (&self.index, *route) {
-                    index.prefetch(hash);
-                }
-            }
-            for route in &routes {
-                if let (Some(index), Some(SearchPath::Prefix(hash))) = (&self.index, *route)
-                    && let Ok(Listed::Row(offset)) = index.find(hash)
-                {
-                    prefetch(self.data.as_slice(), offset as usize);
-                }
-            }
-            let first = group.saturating_mul(GROUP);
-            for (at, (lookup, route)) in lookups.iter_mut().zip(&routes).enumerate() {
-                let searched = match *route {
-                    Some(route) => self.search_route(lookup, route),
-                    None => Ok(()),
-                };
-                outcome(
-                    first.saturating_add(at),
-                    searched.map_err(|error| self.in_file(error)),
-                );
-            }
-        }
-    }
-
-    /// Whether the table may hold a user key, by filter and index.
+    /// Whether the table may contain a user key, by Bloom filter and hash index.
     ///
     /// # Errors
     /// `Corruption` if the index is damaged.
@@ -349,7 +365,7 @@ impl PlainTableReader {
         }
     }
 
-    /// The marks of the table, built on first use.
+    /// Returns every 16th row as starting points for searches; reads all rows on first use.
     pub(super) fn marks(&self) -> Result<&Marks> {
         if let Some(marks) = self.marks.get() {
             return Ok(marks);
@@ -360,7 +376,7 @@ impl PlainTableReader {
         Ok(self.marks.get_or_init(|| marks))
     }
 
-    /// Reads all rows; checks that their keys ascend and that their number matches the properties.
+    /// Decodes all rows and passes them to `visit`; checks their order, number and sizes.
     ///
     /// # Errors
     /// `Corruption` if a row is damaged, or the rows contradict the properties.
@@ -407,25 +423,13 @@ impl PlainTableReader {
         Ok(())
     }
 
-    /// The table's properties.
-    #[must_use]
-    pub fn properties(&self) -> &TableProperties {
-        &self.properties
-    }
-
-    /// The metadata blocks by name.
-    #[must_use]
-    pub fn metaindex(&self) -> &Metaindex {
-        &self.metaindex
-    }
-
     /// The layout of the rows.
     #[must_use]
     pub fn format(&self) -> RowFormat {
         self.format
     }
 
-    /// The size of the rows before the internal key `target`.
+    /// Returns the approximate row offset of the internal key `target`.
     ///
     /// # Errors
     /// `Corruption` if rows are damaged.
@@ -467,21 +471,9 @@ impl PlainTableReader {
         progress(u64::from(self.rows().end().saturating_sub(told)));
         Ok(())
     }
-
-    /// The memory held while the table is open.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        let parts = [
-            self.data.heap_bytes(),
-            self.index.as_ref().map_or(0, RowIndex::memory_bytes),
-            self.bloom.as_ref().map_or(0, PlainBloom::memory_bytes),
-            self.marks.get().map_or(0, Marks::memory_bytes),
-        ];
-        parts.iter().map(|&bytes| bytes as u64).sum()
-    }
 }
 
-/// The row at `offset`, whose key must be stored whole.
+/// Decodes the row at `offset`, whose key must be stored whole.
 #[inline]
 fn whole_row(rows: Rows<'_>, offset: u32) -> Result<Found<'_>> {
     let mut base = Base::NONE;
