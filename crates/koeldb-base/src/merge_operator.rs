@@ -15,8 +15,9 @@ pub trait MergeOperator: Send + Sync + 'static {
     /// The name recorded in table properties.
     fn name(&self) -> &str;
 
-    /// Writes the merged value into `result`, which is empty. `existing` is `None` if the key has
-    /// no value.
+    /// Merges `existing` and `operands` into `result`, which is empty (RocksDB: `FullMergeV2`).
+    ///
+    /// `existing` is `None` if the key has no value.
     ///
     /// # Errors
     /// Any reason that makes the operands unusable. Reads of the key then fail with it as their
@@ -29,7 +30,7 @@ pub trait MergeOperator: Send + Sync + 'static {
         result: &mut Vec<u8>,
     ) -> Result<(), BoxError>;
 
-    /// Combines `operands` into one in `result`; returns false to keep them separate.
+    /// Merges `operands` into one in `result`; false keeps them separate (RocksDB: `PartialMerge`).
     ///
     /// # Errors
     /// Any reason: the operands stay separate.
@@ -79,7 +80,7 @@ impl<T: MergeOperator + ?Sized> MergeOperator for Arc<T> {
     }
 }
 
-/// The operands of one key, oldest first.
+/// The merge operands of one key, oldest first.
 #[derive(Clone, Copy)]
 pub struct MergeOperands<'a> {
     newest_first: &'a [&'a [u8]],
@@ -186,7 +187,7 @@ pub struct Merger<'a> {
 }
 
 impl<'a> Merger<'a> {
-    /// Wraps the operator of the column family named `family`, or its absence.
+    /// Wraps the merge operator of the column family named `family`, if it has one.
     #[inline]
     #[must_use]
     pub fn new(operator: Option<&'a dyn MergeOperator>, family: &'a str) -> Self {
@@ -194,7 +195,7 @@ impl<'a> Merger<'a> {
     }
 }
 
-/// Runs the operator, catching a panic, and returns the merged value.
+/// Merges `existing` and the operands with the merge operator, and catches its panics.
 ///
 /// # Errors
 /// `NotSupported` without an operator; `Corruption` with detail `MergeOperatorFailed` if it fails,
@@ -253,7 +254,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// Checks that the merged value and its key fit into a table.
+/// Checks that the merged value and its key are within the size limit of entries.
 fn check_merged(merger: Merger<'_>, key: &[u8], bytes: usize) -> Result<()> {
     if fits(key.len(), bytes) {
         return Ok(());
@@ -271,7 +272,7 @@ fn fits(key_bytes: usize, bytes: usize) -> bool {
     key_bytes.saturating_add(bytes) <= ENTRY_BYTES_MAX
 }
 
-/// Combines operands without their base; `None` if they stay separate.
+/// Combines operands without a base value (partial merge); `None` if they stay separate.
 ///
 /// They stay separate if there is no operator, if it refuses, fails or panics, and if their
 /// combination is too large.
@@ -289,7 +290,7 @@ pub fn merge_operands(merger: Merger<'_>, key: &[u8], newest_first: &[&[u8]]) ->
     (matches!(merged, Ok(Ok(true))) && fits(key.len(), result.len())).then_some(result)
 }
 
-/// Runs user code; the error is the message of its panic.
+/// Runs user code and catches its panic, whose message is the error.
 fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
@@ -367,150 +368,89 @@ impl MergeOperator for StringAppend {
     }
 }
 
-/// `UInt64AddOperator`: adds little-endian 64-bit numbers, wrapping; values of other lengths count
-/// as 0.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Uint64Add;
+/// Defines an operator whose function merges any values of a key, given oldest first.
+macro_rules! operator {
+    ($(#[$doc:meta])* $operator:ident, $name:literal, $merge:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct $operator;
 
-/// Decodes a little-endian number of 8 bytes; 0 for any other length.
-fn as_u64(value: &[u8]) -> u64 {
-    value.try_into().map_or(0, u64::from_le_bytes)
-}
-
-impl MergeOperator for Uint64Add {
-    fn name(&self) -> &str {
-        "UInt64AddOperator"
-    }
-
-    fn full_merge(
-        &self,
-        _key: &[u8],
-        existing: Option<&[u8]>,
-        operands: MergeOperands<'_>,
-        result: &mut Vec<u8>,
-    ) -> Result<(), BoxError> {
-        let sum = existing
-            .into_iter()
-            .chain(operands)
-            .fold(0_u64, |sum, value| sum.wrapping_add(as_u64(value)));
-        result.extend_from_slice(&sum.to_le_bytes());
-        Ok(())
-    }
-
-    fn partial_merge(
-        &self,
-        key: &[u8],
-        operands: MergeOperands<'_>,
-        result: &mut Vec<u8>,
-    ) -> Result<bool, BoxError> {
-        self.full_merge(key, None, operands, result)?;
-        Ok(true)
-    }
-}
-
-/// `PutOperator`: the newest operand is the value.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PutNewest;
-
-impl MergeOperator for PutNewest {
-    fn name(&self) -> &str {
-        "PutOperator"
-    }
-
-    fn full_merge(
-        &self,
-        _key: &[u8],
-        existing: Option<&[u8]>,
-        operands: MergeOperands<'_>,
-        result: &mut Vec<u8>,
-    ) -> Result<(), BoxError> {
-        let newest = operands.iter().next_back().or(existing).unwrap_or_default();
-        result.extend_from_slice(newest);
-        Ok(())
-    }
-
-    fn partial_merge(
-        &self,
-        key: &[u8],
-        operands: MergeOperands<'_>,
-        result: &mut Vec<u8>,
-    ) -> Result<bool, BoxError> {
-        self.full_merge(key, None, operands, result)?;
-        Ok(true)
-    }
-}
-
-/// `MaxOperator`: the largest of value and operands in bytewise order.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Max;
-
-impl MergeOperator for Max {
-    fn name(&self) -> &str {
-        "MaxOperator"
-    }
-
-    fn full_merge(
-        &self,
-        _key: &[u8],
-        existing: Option<&[u8]>,
-        operands: MergeOperands<'_>,
-        result: &mut Vec<u8>,
-    ) -> Result<(), BoxError> {
-        let largest = existing
-            .into_iter()
-            .chain(operands)
-            .max()
-            .unwrap_or_default();
-        result.extend_from_slice(largest);
-        Ok(())
-    }
-
-    fn partial_merge(
-        &self,
-        key: &[u8],
-        operands: MergeOperands<'_>,
-        result: &mut Vec<u8>,
-    ) -> Result<bool, BoxError> {
-        self.full_merge(key, None, operands, result)?;
-        Ok(true)
-    }
-}
-
-/// `BytesXOR`: XORs value and operands, the shorter padded with zeros.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BytesXor;
-
-impl MergeOperator for BytesXor {
-    fn name(&self) -> &str {
-        "BytesXOR"
-    }
-
-    fn full_merge(
-        &self,
-        _key: &[u8],
-        existing: Option<&[u8]>,
-        operands: MergeOperands<'_>,
-        result: &mut Vec<u8>,
-    ) -> Result<(), BoxError> {
-        for part in existing.into_iter().chain(operands) {
-            if result.len() < part.len() {
-                result.resize(part.len(), 0);
+        impl MergeOperator for $operator {
+            fn name(&self) -> &str {
+                $name
             }
-            for (out, byte) in result.iter_mut().zip(part) {
-                *out ^= byte;
+
+            fn full_merge(
+                &self,
+                _key: &[u8],
+                existing: Option<&[u8]>,
+                operands: MergeOperands<'_>,
+                result: &mut Vec<u8>,
+            ) -> Result<(), BoxError> {
+                $merge(existing.into_iter().chain(operands), result);
+                Ok(())
+            }
+
+            fn partial_merge(
+                &self,
+                _key: &[u8],
+                operands: MergeOperands<'_>,
+                result: &mut Vec<u8>,
+            ) -> Result<bool, BoxError> {
+                $merge(operands.into_iter(), result);
+                Ok(true)
             }
         }
-        Ok(())
-    }
+    };
+}
 
-    fn partial_merge(
-        &self,
-        key: &[u8],
-        operands: MergeOperands<'_>,
-        result: &mut Vec<u8>,
-    ) -> Result<bool, BoxError> {
-        self.full_merge(key, None, operands, result)?;
-        Ok(true)
+operator! {
+    /// `UInt64AddOperator`: adds little-endian 64-bit numbers, wrapping; values of other lengths
+    /// count as 0.
+    Uint64Add, "UInt64AddOperator", add
+}
+
+operator! {
+    /// `PutOperator`: the newest operand is the value.
+    PutNewest, "PutOperator", put_newest
+}
+
+operator! {
+    /// `MaxOperator`: the largest of value and operands in bytewise order.
+    Max, "MaxOperator", put_largest
+}
+
+operator! {
+    /// `BytesXOR`: XORs value and operands, the shorter padded with zeros.
+    BytesXor, "BytesXOR", xor
+}
+
+/// Appends the wrapping sum of the values, 64-bit little-endian numbers, to `result`.
+fn add<'a>(values: impl Iterator<Item = &'a [u8]>, result: &mut Vec<u8>) {
+    let number = |value: &[u8]| value.try_into().map_or(0, u64::from_le_bytes);
+    let sum = values.fold(0_u64, |sum, value| sum.wrapping_add(number(value)));
+    result.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// Appends the newest value, which is the last, to `result`.
+fn put_newest<'a>(values: impl Iterator<Item = &'a [u8]>, result: &mut Vec<u8>) {
+    result.extend_from_slice(values.last().unwrap_or_default());
+}
+
+/// Appends the largest value in bytewise order to `result`.
+fn put_largest<'a>(values: impl Iterator<Item = &'a [u8]>, result: &mut Vec<u8>) {
+    result.extend_from_slice(values.max().unwrap_or_default());
+}
+
+/// XORs the values into `result`.
+fn xor<'a>(values: impl Iterator<Item = &'a [u8]>, result: &mut Vec<u8>) {
+    for value in values {
+        if result.len() < value.len() {
+            result.resize(value.len(), 0);
+        }
+        for (out, byte) in result.iter_mut().zip(value) {
+            *out ^= byte;
+        }
     }
 }
 
