@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A reference to a shared object: counted, or borrowed from an owner that lives for `'o`.
+/// A reference to an `Arc<T>`: a clone of its own, or a borrow for `'o` that changes no count.
 ///
 /// A reader whose owner outlives it borrows. It then changes no reference count, whose line all
 /// readers of the object would share.
@@ -16,13 +16,13 @@ pub enum ArcRef<'o, T> {
 }
 
 impl<T> ArcRef<'_, T> {
-    /// Returns a reference that does not depend on an owner.
+    /// Returns a reference with a clone of the `Arc`, which may outlive the owner.
     #[must_use]
     pub fn detached<'a>(&self) -> ArcRef<'a, T> {
         ArcRef::Counted(Arc::clone(self))
     }
 
-    /// Converts to a reference that does not depend on an owner; counts it if it was borrowed.
+    /// Returns the `Arc`, cloning it if it was only borrowed.
     #[must_use]
     pub fn into_counted(self) -> Arc<T> {
         match self {

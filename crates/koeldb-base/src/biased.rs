@@ -41,14 +41,13 @@ pub fn register() -> bool {
     *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
 }
 
-/// Registers nothing: the system has no `membarrier`.
+/// Returns false: the system has no `membarrier` to register for.
 #[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
 pub fn register() -> bool {
     false
 }
 
-/// Makes every running thread of the process execute a full barrier; returns whether the system did
-/// so.
+/// Executes a full barrier on all running threads (`membarrier`); returns whether that succeeded.
 #[cfg(all(target_os = "linux", not(any(miri, loom))))]
 fn all_threads_pass_a_barrier() -> bool {
     use rustix::thread::{MembarrierCommand, membarrier};
@@ -56,13 +55,13 @@ fn all_threads_pass_a_barrier() -> bool {
     membarrier(MembarrierCommand::PrivateExpedited).is_ok()
 }
 
-/// Executes no barrier, as this system has none for all threads; returns false.
+/// Returns false: this system has no barrier for all threads.
 #[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
 fn all_threads_pass_a_barrier() -> bool {
     false
 }
 
-/// The value of a cell and the flags of its owner and its revoker.
+/// The value of a biased cell, and the flags by which its owner and its revoker exclude each other.
 struct Shared<T> {
     /// Whether the owner is using the value. Only the owner stores it.
     busy: AtomicBool,
@@ -79,8 +78,7 @@ struct Shared<T> {
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
-    /// Executes the owner's half of the pair of barriers: a compiler fence if revokers use
-    /// `membarrier`.
+    /// Executes the owner's barrier: a compiler fence if revokers use `membarrier`, else a fence.
     #[inline]
     fn light_barrier(&self) {
         if self.asymmetric {
@@ -91,17 +89,21 @@ impl<T> Shared<T> {
     }
 }
 
-/// The owner's end, held by one thread at a time.
+/// The owning end of a biased cell, which accesses the value without atomic read-modify-writes.
+///
+/// One thread at a time holds it.
 pub struct Owner<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// The revokers' end, for threads that rarely need the value.
+/// The revoking end of a biased cell, which takes the value while the owner is not using it.
+///
+/// It is for threads that rarely need the value.
 pub struct Revoker<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// Creates an empty cell and returns both of its ends.
+/// Creates an empty biased cell and returns its owning end and its revoking end.
 #[must_use]
 pub fn biased<T>() -> (Owner<T>, Revoker<T>) {
     let shared = Arc::new(Shared {
@@ -145,7 +147,7 @@ impl<T> Owner<T> {
     }
 }
 
-/// The owner's exclusive access to the value; dropping it leaves the cell.
+/// A guard for the owner's exclusive access to the value; dropping it admits revokers again.
 pub struct Guard<'o, T> {
     owner: &'o mut Owner<T>,
     /// A marker that makes the guard `Sync` only if the value is: sharing it shares the value.
@@ -217,8 +219,7 @@ impl<T> Revoker<T> {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Takes the value out of the cell. Only [`revoke_idle`] may call this, after it made sure that
-    /// the owner is not inside.
+    /// Takes the value; only [`revoke_idle`] may call this, once it has seen the owner outside.
     #[expect(unsafe_code, reason = "a cell with a protocol of its own")]
     fn take(&mut self) -> Option<T> {
         self.shared.value.with_mut(|value| {

@@ -53,7 +53,7 @@ const fn first_of_bits() -> [usize; 65] {
     first
 }
 
-/// The bucket of `value`; the last bucket also holds values beyond its limit.
+/// Returns the index of the bucket for `value`; the last one also holds values beyond its limit.
 #[inline]
 #[must_use]
 pub fn bucket_of(value: u64) -> usize {
@@ -65,8 +65,10 @@ pub fn bucket_of(value: u64) -> usize {
     bucket
 }
 
-/// The value at or below which `percent` of `count` values in `buckets` lie, interpolated within its
-/// bucket and limited to the smallest and the largest value; 0 if there is no value.
+/// Returns a percentile of `count` values in `buckets`, interpolated as in RocksDB's histograms.
+///
+/// It is the value at or below which `percent` of the values lie, interpolated within its bucket
+/// and limited to the smallest and the largest value; 0 if there is no value.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "an interpolation")]
 pub fn percentile(
@@ -99,7 +101,7 @@ pub fn percentile(
     max as f64
 }
 
-/// The upper limit of the preceding bucket; 0 for the first bucket.
+/// Returns the lower limit of a bucket: the upper limit of the preceding one; 0 for the first.
 #[must_use]
 pub fn lower_limit(bucket: usize) -> u64 {
     bucket

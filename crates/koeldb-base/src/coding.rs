@@ -48,17 +48,17 @@ fn too_large(len: usize, what: &str) -> Error {
     ))
 }
 
-/// Appends a 16-bit number.
+/// Appends a 16-bit little-endian number.
 pub fn put_fixed16(out: &mut Vec<u8>, value: u16) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends a 32-bit number.
+/// Appends a 32-bit little-endian number.
 pub fn put_fixed32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends a 64-bit number.
+/// Appends a 64-bit little-endian number.
 pub fn put_fixed64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
@@ -99,7 +99,7 @@ pub fn put_length_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Maps a signed number to an unsigned one, so that small magnitudes stay small.
+/// Maps a signed number to an unsigned one by zigzag encoding: small magnitudes stay small.
 #[must_use]
 #[expect(clippy::cast_sign_loss, reason = "the bits are the format")]
 pub fn zigzag(value: i64) -> u64 {
@@ -155,28 +155,28 @@ fn decode_varint_slow(bytes: &[u8], max: usize) -> Option<(u64, usize)> {
     None
 }
 
-/// Reads a 16-bit number at `offset`; `None` if it is out of bounds.
+/// Reads the 16-bit number at `offset` of `bytes`; `None` if it is out of bounds.
 #[inline]
 #[must_use]
 pub fn fixed16_at(bytes: &[u8], offset: usize) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
-/// Reads a 32-bit number at `offset`; `None` if it is out of bounds.
+/// Reads the 32-bit number at `offset` of `bytes`; `None` if it is out of bounds.
 #[inline]
 #[must_use]
 pub fn fixed32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
-/// Reads a 64-bit number at `offset`; `None` if it is out of bounds.
+/// Reads the 64-bit number at `offset` of `bytes`; `None` if it is out of bounds.
 #[inline]
 #[must_use]
 pub fn fixed64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
-/// Consumes `count` bytes.
+/// Takes `count` bytes off the front of `input`; `Corruption` if it is shorter.
 ///
 /// # Errors
 /// `Corruption` if fewer bytes remain; nothing is consumed then.
@@ -197,7 +197,7 @@ fn too_short(count: usize, found: usize) -> Error {
     Error::corruption(format!("expected {count} bytes, found {found}"))
 }
 
-/// Consumes one byte.
+/// Takes one byte off the front of `input`.
 ///
 /// # Errors
 /// `Corruption` if no byte remains.
@@ -210,7 +210,7 @@ pub fn take_u8(input: &mut &[u8]) -> Result<u8> {
     Ok(first)
 }
 
-/// Consumes a 32-bit number.
+/// Decodes a 32-bit number at the front of `input` and advances `input` past it.
 ///
 /// # Errors
 /// `Corruption` if fewer than 4 bytes remain.
@@ -220,7 +220,7 @@ pub fn take_fixed32(input: &mut &[u8]) -> Result<u32> {
     Ok(value)
 }
 
-/// Consumes a 64-bit number.
+/// Decodes a 64-bit number at the front of `input` and advances `input` past it.
 ///
 /// # Errors
 /// `Corruption` if fewer than 8 bytes remain.
@@ -230,7 +230,7 @@ pub fn take_fixed64(input: &mut &[u8]) -> Result<u64> {
     Ok(value)
 }
 
-/// Consumes a varint of up to 32 bits.
+/// Decodes a varint of up to 32 bits at the front of `input` and advances `input` past it.
 ///
 /// # Errors
 /// `Corruption` if it is truncated, longer than 5 bytes, or exceeds 32 bits.
@@ -241,7 +241,7 @@ pub fn take_varint32(input: &mut &[u8]) -> Result<u32> {
     Ok(value)
 }
 
-/// Consumes a varint of up to 64 bits.
+/// Decodes a varint of up to 64 bits at the front of `input` and advances `input` past it.
 ///
 /// # Errors
 /// `Corruption` if it is truncated, longer than 10 bytes, or exceeds 64 bits.
@@ -251,7 +251,7 @@ pub fn take_varint64(input: &mut &[u8]) -> Result<u64> {
     Ok(value)
 }
 
-/// Consumes a length-prefixed slice: a varint length and as many bytes.
+/// Takes a length-prefixed slice off the front of `input`: a varint length and as many bytes.
 ///
 /// # Errors
 /// `Corruption` if the length is malformed or exceeds the remaining bytes.

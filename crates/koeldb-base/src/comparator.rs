@@ -21,18 +21,17 @@ pub trait Comparator: Send + Sync + 'static {
     /// Compares two user keys.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
 
-    /// May replace `start` by a shorter key `s` with `start <= s < limit`.
+    /// May replace `start` by a shorter `s`, `start <= s < limit` (`FindShortestSeparator`).
     fn shorten_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let _ = (start, limit);
     }
 
-    /// May replace `key` by a shorter key `s` with `key <= s`.
+    /// May replace `key` by a shorter `s`, `key <= s` (`FindShortSuccessor`).
     fn shorten_successor(&self, key: &mut Vec<u8>) {
         let _ = key;
     }
 
-    /// The range of keys that begin with `prefix`; `None` if this order does not keep them
-    /// adjacent.
+    /// Returns bounds of the keys with `prefix`; `None` if this order does not keep them adjacent.
     ///
     /// The bounds are in this order: all keys with the prefix, and no others, are between them. All
     /// keys begin with the empty prefix; no comparator is asked for it.
@@ -49,7 +48,7 @@ pub trait Comparator: Send + Sync + 'static {
         false
     }
 
-    /// Returns the built-in order that this comparator equals, if any.
+    /// Returns the `KeyOrder` variant of a built-in comparator; `None` for a user's.
     #[doc(hidden)]
     fn builtin(&self) -> Option<KeyOrder> {
         None
@@ -177,7 +176,7 @@ impl Comparator for Uint64Comparator {
     }
 }
 
-/// Compares keys of 8 bytes as integers.
+/// Compares keys of 8 bytes as little-endian integers.
 ///
 /// Keys of any other length, which the write path refuses, sort after them in bytewise order, so
 /// that the order is total for any file content.
@@ -190,7 +189,9 @@ fn uint64_compare(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// The first eight bytes as a number that sorts like the bytes; a shorter key is padded with zeros.
+/// Returns the first eight bytes of a key as a big-endian number, a shorter key padded with zeros.
+///
+/// The number sorts like the bytes.
 #[inline]
 #[must_use]
 pub fn first_bytes(key: &[u8]) -> u64 {
@@ -220,7 +221,7 @@ fn short_number(key: &[u8]) -> u64 {
     }
 }
 
-/// The order the engine compares with: a built-in one without indirection, or the user's.
+/// The comparator in use: a built-in one, called without indirection, or a user's.
 #[derive(Clone, Default)]
 pub enum KeyOrder {
     /// [`BytewiseComparator`].
@@ -242,7 +243,7 @@ impl KeyOrder {
             .unwrap_or_else(|| KeyOrder::Custom(Arc::new(comparator)))
     }
 
-    /// The built-in order that RocksDB records under `name`.
+    /// Returns the built-in order of the comparator that RocksDB records under `name`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         [
@@ -289,8 +290,7 @@ impl KeyOrder {
         }
     }
 
-    /// A fixed-width prefix for fast comparisons: if two heads differ, they sort like their user
-    /// keys.
+    /// Returns a fixed-width prefix of a user key: prefixes that differ sort like their keys.
     #[inline]
     #[must_use]
     pub fn head(&self, key: &[u8]) -> u64 {
@@ -302,7 +302,7 @@ impl KeyOrder {
         }
     }
 
-    /// Whether two user keys are the same key.
+    /// Whether two user keys compare as equal.
     #[inline]
     #[must_use]
     pub fn equal(&self, a: &[u8], b: &[u8]) -> bool {
@@ -353,7 +353,7 @@ impl KeyOrder {
         self.shortened(last, last_user, short)
     }
 
-    /// Returns `short` as internal key if it is after `last` and no longer, or else `last`.
+    /// Returns `short` as internal key if it sorts after `last` and is not longer, or else `last`.
     fn shortened(&self, last: &[u8], last_user: &[u8], mut short: Vec<u8>) -> Vec<u8> {
         if short.len() <= last_user.len() && self.compare(last_user, &short) == Ordering::Less {
             let footer = crate::key::pack(crate::key::MAX_SEQNO, crate::key::ValueType::FOR_SEEK);

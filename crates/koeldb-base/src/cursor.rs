@@ -43,13 +43,13 @@ impl From<Fault<Blocking>> for Error {
 }
 
 impl Fault<Blocking> {
-    /// Converts the error for a reader that can suspend, to mix blocking and suspending cursors.
+    /// Converts the error of a blocking cursor to the error type of a cursor that can suspend.
     pub fn widen<S>(self) -> Fault<S> {
         Fault::Error(self.into())
     }
 }
 
-/// A position in a sorted sequence of (internal key, value); lends the current entry.
+/// A cursor over sorted entries of internal key and value (RocksDB: `InternalIterator`).
 ///
 /// # Errors
 /// Every positioning call returns the error of its source and leaves the cursor invalid.

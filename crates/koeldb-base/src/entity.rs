@@ -13,7 +13,7 @@ use crate::pinned::PinnedSlice;
 
 const VERSION: u32 = 1;
 
-/// The parts of a decoded entity.
+/// A decoded wide-column entity: its default column's length, and its other columns as stored.
 struct Entity<'a> {
     count: u32,
     /// Whether the first column is the default column.
@@ -26,7 +26,7 @@ struct Entity<'a> {
 }
 
 impl<'a> Entity<'a> {
-    /// Decodes an entity into its default column and its other columns.
+    /// Decodes a wide-column entity into its default column and its other columns.
     ///
     /// # Errors
     /// `Corruption` if the entity is malformed; `NotSupported` for versions that refer to blobs.
@@ -76,7 +76,7 @@ impl<'a> Entity<'a> {
     }
 }
 
-/// Returns the value of the default column of `entity`, or an empty value.
+/// Returns the value of the default column of a wide-column entity; empty if it has none.
 ///
 /// # Errors
 /// `Corruption` if the entity is malformed; `NotSupported` for versions that refer to blobs.
@@ -86,7 +86,7 @@ pub fn default_column(entity: &PinnedSlice) -> Result<PinnedSlice> {
     Ok(entity.subslice(start..start + decoded.default_len))
 }
 
-/// Returns `entity` with `value` as its default column and all other columns unchanged.
+/// Returns a wide-column entity with `value` as default column and the other columns unchanged.
 ///
 /// # Errors
 /// See [`default_column`]; `NotSupported` if `value` is too long for an entity.

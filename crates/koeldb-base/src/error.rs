@@ -107,7 +107,7 @@ pub enum Severity {
     Unrecoverable,
 }
 
-/// The file that an error concerns.
+/// The file that an error concerns, with the offset and the failed operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileContext {
@@ -163,7 +163,7 @@ impl Error {
         }
     }
 
-    /// Changes the content, which is copied first if clones share it.
+    /// Changes the content of the error, copying it first if clones of the error share it.
     fn edit(&mut self, change: impl FnOnce(&mut Inner)) {
         change(Arc::make_mut(&mut self.inner));
     }
@@ -234,7 +234,7 @@ impl Error {
         self
     }
 
-    /// Sets the detail.
+    /// Sets the [`ErrorDetail`], which refines the kind of the error.
     #[must_use]
     pub fn with_detail(mut self, detail: ErrorDetail) -> Self {
         self.edit(|inner| inner.detail = Some(detail));
@@ -248,14 +248,14 @@ impl Error {
         self
     }
 
-    /// Sets the severity.
+    /// Sets the [`Severity`], the extent of the error's effect on the database.
     #[must_use]
     pub fn with_severity(mut self, severity: Severity) -> Self {
         self.edit(|inner| inner.severity = severity);
         self
     }
 
-    /// The coarse kind.
+    /// The category of the error, as the code of RocksDB's `Status`.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.inner.kind
@@ -273,7 +273,7 @@ impl Error {
         self.inner.outcome
     }
 
-    /// Whether the same call may succeed later without intervention in the program.
+    /// Whether the same call may succeed later, without a change by the caller.
     ///
     /// True of conflicts and timeouts, and of a full device, quota or limit of space, after which
     /// the database resumes by itself.
@@ -300,7 +300,7 @@ impl Error {
         self.inner.file.as_ref()
     }
 
-    /// The message without kind and file.
+    /// The message of the error, without kind and file.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.inner.message
@@ -312,7 +312,7 @@ impl Error {
         self.inner.raw_os_error
     }
 
-    /// Whether a path did not exist.
+    /// Whether the error is that a path does not exist.
     #[must_use]
     pub fn is_path_not_found(&self) -> bool {
         self.inner.detail == Some(ErrorDetail::PathNotFound)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The number that identifies a numbered file of a directory.
 pub type FileNumber = u64;
 
-/// A recognised file of a database directory.
+/// The type of a file in a database directory, with its number (RocksDB: `FileType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
     /// `CURRENT`: names the live MANIFEST.
@@ -44,10 +44,10 @@ fn number(digits: &str) -> Option<FileNumber> {
 /// The longest name of an information log in a directory of its own, without a time.
 const INFO_LOG_NAME_MAX: usize = 220;
 
-/// The path of the information log, in `directory`, of the database with the absolute path
-/// `database`.
+/// Returns the path of a database's information log in another directory (RocksDB: `db_log_dir`).
 ///
-/// Its name is that path with underscores, and `_LOG`: several databases may share the directory.
+/// Its name is `database`, the absolute path of the database, with underscores, and `_LOG`: several
+/// databases may share the directory.
 #[must_use]
 pub fn info_log_in(directory: &Path, database: &Path) -> PathBuf {
     let bytes = database.as_os_str().as_encoded_bytes();
@@ -100,7 +100,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
 /// The suffix of the names of files in the trash, which wait for their deletion.
 pub const TRASH_EXTENSION: &str = ".trash";
 
-/// Whether this is the name of a database file in the trash.
+/// Whether this is the name of a database file in the trash, which was renamed for its deletion.
 ///
 /// RocksDB appends a number if a name is taken: `000012.sst1.trash`.
 #[must_use]
@@ -116,7 +116,7 @@ pub fn is_trash(name: &str) -> bool {
 }
 
 impl FileKind {
-    /// The number in the name, if it has one.
+    /// The file number in the name; `None` for types of files without a number.
     #[must_use]
     pub fn number(self) -> Option<FileNumber> {
         match self {
@@ -173,13 +173,13 @@ pub fn identity(directory: &Path) -> PathBuf {
     directory.join("IDENTITY")
 }
 
-/// The path of the lock file.
+/// The path of LOCK, the file whose lock excludes other processes.
 #[must_use]
 pub fn lock(directory: &Path) -> PathBuf {
     directory.join("LOCK")
 }
 
-/// The path of the information log.
+/// The path of LOG, the information log.
 #[must_use]
 pub fn info_log(directory: &Path) -> PathBuf {
     directory.join("LOG")

@@ -19,7 +19,7 @@ pub const MAX_SEQNO: SeqNo = (1 << 56) - 1;
 /// The length of the footer, which follows the user key.
 pub const FOOTER_BYTES: usize = 8;
 
-/// The kind of an entry.
+/// The type of an entry, a byte in the footer of its internal key (RocksDB: `ValueType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ValueType {
@@ -66,7 +66,7 @@ impl ValueType {
         })
     }
 
-    /// Whether the entry removes a point key.
+    /// Whether the entry is a point deletion of any type, and not a range deletion.
     #[must_use]
     pub fn is_deletion(self) -> bool {
         matches!(
@@ -76,7 +76,7 @@ impl ValueType {
     }
 }
 
-/// Packs a sequence number and a type into the footer of an internal key.
+/// Packs a sequence number and a type into the footer (RocksDB: `PackSequenceAndType`).
 #[inline]
 #[must_use]
 pub const fn pack(seqno: SeqNo, value_type: ValueType) -> u64 {
@@ -163,8 +163,9 @@ impl<'a> InternalKey<'a> {
         }
     }
 
-    /// Checks that `internal` is a valid bound of a file: an internal key, or a position before
-    /// one.
+    /// Checks that `internal` may be the smallest or largest key of a file.
+    ///
+    /// It must be an internal key, or a position before one.
     ///
     /// # Errors
     /// See [`InternalKey::parse`].

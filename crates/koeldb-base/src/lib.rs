@@ -1,7 +1,8 @@
 //! Types that all layers of KoelDB share: keys, cursors, lookups, coding, checksums, codecs,
 //! errors, counters.
 //!
-//! The crate opens no file, starts no thread and holds no global state. All types are `Send`, and
+//! The crate opens no file and starts no thread. Its only global state is the numbers of threads, and
+//! in each thread the perf context and the contexts of codecs. All types are `Send`, and
 //! `Sync` where they are shared.
 //!
 //! - [`error`]: the error type. [`pinned`]: values that outlive their read.
@@ -11,7 +12,8 @@
 //! - [`coding`], [`checksum`], [`codec`]: encoding. [`file_name`]: file names of a database
 //!   directory.
 //! - [`entity`]: values with named columns. [`merge_operator`]: user code that combines values.
-//!   [`stats`], [`buckets`]: counters, and the buckets of histograms.
+//!   [`stats`], [`perf`]: counters of a database, and of a thread. [`buckets`]: the buckets of
+//!   histograms.
 //! - [`nearest`]: suggestions for misspelt names. [`limits`]: bounds on sizes that files declare.
 //! - [`biased`]: a cell that its thread reaches without a locked instruction. [`arc_ref`], [`tied`]:
 //!   references to shared objects that readers need not count. [`sync`]: synchronization primitives

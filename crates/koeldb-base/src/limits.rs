@@ -1,7 +1,8 @@
 //! Bounds on the sizes that database files may declare.
 
-/// Bounds on the sizes that a file may declare. Larger values are errors, before memory is
-/// allocated.
+/// Upper bounds on the sizes that a database file may declare.
+///
+/// Larger values are errors, before memory is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The largest decompressed block of a table, in bytes.

@@ -22,7 +22,7 @@ const INLINE_KEY_BYTES: usize = 64;
 /// The bit of `tombstone_seqno` that marks a search for the newest entry: it hides every entry.
 const NEWEST: SeqNo = 1 << 63;
 
-/// An internal seek key, inline up to 56 bytes of user key.
+/// An internal key to seek to, inline up to 56 bytes of user key (RocksDB: `LookupKey`).
 #[derive(Clone, Debug)]
 pub struct SeekKey {
     user_len: usize,
@@ -92,7 +92,7 @@ impl SeekKey {
     }
 }
 
-/// The result so far of a lookup that reads the entries of its key, newest first.
+/// The state of a lookup that reads the entries of its key, newest first (`GetContext::GetState`).
 #[derive(Debug)]
 enum LookupState {
     /// Only merge operands were found so far.
@@ -108,7 +108,7 @@ enum LookupState {
 }
 
 impl LookupState {
-    /// The value that ended the search, if any.
+    /// Returns the value that ended the search, if a value did.
     #[inline]
     fn value(self) -> Option<PinnedSlice> {
         match self {
@@ -118,7 +118,7 @@ impl LookupState {
     }
 }
 
-/// A point read in progress.
+/// A point lookup that visits sorted runs, newest first (RocksDB: `GetContext`).
 #[derive(Debug)]
 pub struct Lookup {
     key: SeekKey,
@@ -132,7 +132,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// Begins a read of `user_key` that sees entries up to `snapshot`.
+    /// Creates the lookup of `user_key` that sees entries up to the sequence number `snapshot`.
     #[inline]
     #[must_use]
     pub fn new(user_key: &[u8], snapshot: SeqNo) -> Self {
@@ -148,7 +148,7 @@ impl Lookup {
         }
     }
 
-    /// Begins a search for the newest entry of `user_key`, which settles at any entry.
+    /// Creates a lookup of the newest sequence number of `user_key`, which any entry settles.
     ///
     /// The result is [`Lookup::newest_seqno`]; there is no answer to finish.
     #[must_use]
@@ -171,7 +171,7 @@ impl Lookup {
         entry.max(self.tombstone_seqno & !NEWEST)
     }
 
-    /// Begins a read of another key, reusing this lookup's memory. Its answer must have been taken.
+    /// Resets the lookup for another key, reusing its memory; its answer must have been taken.
     #[inline]
     pub fn restart(&mut self, user_key: &[u8], snapshot: SeqNo) {
         self.key.set(user_key, snapshot);
@@ -198,7 +198,7 @@ impl Lookup {
         self.key.internal()
     }
 
-    /// The newest sequence number the read sees.
+    /// The sequence number up to which the lookup sees entries.
     #[inline]
     #[must_use]
     pub fn snapshot(&self) -> SeqNo {
@@ -218,14 +218,16 @@ impl Lookup {
         }
     }
 
-    /// Records a range tombstone that covers the key; a run calls this before [`Lookup::offer`].
+    /// Records that a range tombstone of the sequence number `seqno` covers the key.
+    ///
+    /// A run calls this before [`Lookup::offer`].
     #[inline]
     pub fn cover(&mut self, seqno: SeqNo) {
         let newest = self.tombstone_seqno & NEWEST;
         self.tombstone_seqno = self.tombstone_seqno.max(seqno | newest);
     }
 
-    /// Adds an entry of the key; returns whether the search may stop.
+    /// Adds the next older entry of the key; returns whether the search may stop (`SaveValue`).
     ///
     /// The entry must be visible and older than all entries added before. `pin` creates a value
     /// that outlives the run; it is called only for values that are kept.
@@ -252,8 +254,7 @@ impl Lookup {
         self.offer_other(value_type, pin)
     }
 
-    /// Adds an entry that is not a plain value and is not covered: the slow path of
-    /// [`Lookup::offer`].
+    /// Adds an uncovered entry of another type than a plain value: the slow path of `offer`.
     #[inline(never)]
     fn offer_other(
         &mut self,
@@ -285,7 +286,7 @@ impl Lookup {
         Ok(true)
     }
 
-    /// Whether no older run can change the answer.
+    /// Whether the answer is final, so that no older sorted run needs to be searched.
     #[inline]
     #[must_use]
     pub fn is_settled(&self) -> bool {
@@ -305,13 +306,13 @@ impl Lookup {
         self.operands.len()
     }
 
-    /// Whether the value found is the default column of an entity.
+    /// Whether the value found is the default column of a wide-column entity.
     #[must_use]
     pub fn is_of_entity(&self) -> bool {
         matches!(self.state, LookupState::FoundColumn(_))
     }
 
-    /// Marks the current run as fully searched; a range tombstone over the key settles the lookup.
+    /// Marks the current sorted run as fully searched; a range tombstone over the key settles it.
     ///
     /// The tombstone hides all entries of older runs. Those of its own run may be newer.
     #[inline]
@@ -319,7 +320,7 @@ impl Lookup {
         self.end_run(self.runs_searched);
     }
 
-    /// Marks the run with index `run`, and all newer ones, as fully searched.
+    /// Marks the sorted run with index `run`, and all newer ones, as fully searched.
     ///
     /// Replaces [`Lookup::checkpoint`] in searches that skip runs.
     #[inline]
@@ -330,26 +331,26 @@ impl Lookup {
         }
     }
 
-    /// Marks the start of the run with index `runs`, where the search resumes if it suspends.
+    /// Marks the start of the sorted run with index `runs`, where a suspended search resumes.
     #[inline]
     pub fn begin_run(&mut self, runs: usize) {
         self.operands_at_checkpoint = self.operands.len();
         self.runs_searched = runs;
     }
 
-    /// Discards the entries collected from the run in which the search suspended.
+    /// Discards the entries of the sorted run in which the search suspended, to search it again.
     pub fn rewind(&mut self) {
         self.operands.truncate(self.operands_at_checkpoint);
         self.state = LookupState::Searching;
     }
 
-    /// The number of fully searched runs.
+    /// The number of sorted runs that were fully searched.
     #[must_use]
     pub fn runs_searched(&self) -> usize {
         self.runs_searched
     }
 
-    /// Combines the collected entries into the answer.
+    /// Returns the value of the key, merging the operands found; `None` if it is absent or deleted.
     ///
     /// # Errors
     /// The error of the merge operator, or `NotSupported` if operands were found without an
@@ -373,7 +374,7 @@ impl Lookup {
         merged(key, state, operands, merger)
     }
 
-    /// The value and the merge operands found, oldest first and not merged.
+    /// Returns the base value and the merge operands found, oldest first and not merged.
     #[must_use]
     pub fn into_operands(self) -> Vec<PinnedSlice> {
         let base = self.state.value();
@@ -382,7 +383,7 @@ impl Lookup {
             .collect()
     }
 
-    /// Finishes the lookup like [`Lookup::finish`], but in place: it can then be restarted.
+    /// Returns the value like [`Lookup::finish`], but leaves the lookup, which can be restarted.
     ///
     /// # Errors
     /// See [`Lookup::finish`].
@@ -397,7 +398,7 @@ impl Lookup {
     }
 }
 
-/// Merges the collected operands with the base value.
+/// Merges the collected operands with the base value that ended the search, if any.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "what is passed by reference has an address, for which every look-up would be copied"

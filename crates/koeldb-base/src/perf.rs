@@ -48,7 +48,7 @@ macro_rules! metrics {
             /// All metrics; those of I/O come last.
             pub const ALL: &'static [PerfMetric] = &[$(PerfMetric::$name,)*];
 
-            /// The name in RocksDB.
+            /// Returns the name of the metric in RocksDB, such as `block_read_count`.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -56,6 +56,7 @@ macro_rules! metrics {
                 }
             }
 
+            /// Returns the unit of the metric.
             const fn kind(self) -> Kind {
                 match self {
                     $(PerfMetric::$name => Kind::$kind,)*
@@ -135,7 +136,7 @@ metrics! {
 const METRICS: usize = PerfMetric::ALL.len();
 
 impl PerfMetric {
-    /// Whether the metric is one of I/O, of RocksDB's `IOStatsContext`.
+    /// Whether the metric is one of RocksDB's `IOStatsContext`, not of its `PerfContext`.
     #[must_use]
     pub fn is_io(self) -> bool {
         self as usize >= PerfMetric::BytesRead as usize
@@ -156,14 +157,14 @@ thread_local! {
     static VALUES: [Cell<u64>; METRICS] = const { [const { Cell::new(0) }; METRICS] };
 }
 
-/// Whether the thread measures anything.
+/// Whether the perf level of this thread is other than [`PerfLevel::Disable`].
 #[inline]
 #[must_use]
 pub fn is_on() -> bool {
     LEVEL.get() != PerfLevel::Disable
 }
 
-/// Adds to a count of this thread, if it measures.
+/// Adds `amount` to a metric of this thread, if its perf level includes the metric.
 #[inline]
 pub fn count(metric: PerfMetric, amount: u64) {
     if is_on() {
@@ -171,7 +172,7 @@ pub fn count(metric: PerfMetric, amount: u64) {
     }
 }
 
-/// Adds to a metric of this thread, if the perf level includes it.
+/// Adds `amount` to a metric if the perf level includes it: the slow path of [`count`].
 #[cold]
 fn add(metric: PerfMetric, amount: u64) {
     if LEVEL.get() >= metric.level() {
@@ -182,7 +183,7 @@ fn add(metric: PerfMetric, amount: u64) {
     }
 }
 
-/// Measures a time of this thread until the result is dropped, if the level includes it.
+/// Starts a timer that adds its lifetime to a metric of this thread, if the perf level includes it.
 #[inline]
 #[must_use]
 pub fn timer(metric: PerfMetric) -> Timer {
@@ -199,7 +200,7 @@ fn started(metric: PerfMetric) -> Option<(PerfMetric, Instant)> {
     (LEVEL.get() >= metric.level()).then(|| (metric, Instant::now()))
 }
 
-/// A running measurement of a time.
+/// A running timer; its drop adds the elapsed time to a metric.
 #[derive(Debug)]
 pub struct Timer(Option<(PerfMetric, Instant)>);
 
@@ -221,23 +222,23 @@ fn stopped(metric: PerfMetric, begun: Instant) {
     );
 }
 
-/// The level of this thread.
+/// Returns the perf level of this thread.
 #[must_use]
 pub fn level() -> PerfLevel {
     LEVEL.get()
 }
 
-/// Sets the level of this thread from now on.
+/// Sets the perf level of this thread.
 pub fn set_level(level: PerfLevel) {
     LEVEL.set(level);
 }
 
-/// Sets all values of this thread to zero.
+/// Sets all metrics of this thread to zero.
 pub fn reset() {
     VALUES.with(|values| values.iter().for_each(|value| value.set(0)));
 }
 
-/// Returns the values of this thread since it began, or since the last [`reset`].
+/// Returns the metrics of this thread since it began, or since the last [`reset`].
 #[must_use]
 pub fn context() -> PerfContext {
     PerfContext {
@@ -270,7 +271,7 @@ pub fn measure<R>(level: PerfLevel, run: impl FnOnce() -> R) -> (R, PerfContext)
     (result, done)
 }
 
-/// The values of a thread, or of one measured operation.
+/// The metrics of a thread, or of one measured operation (RocksDB: `PerfContext`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerfContext {
     values: [u64; METRICS],

@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use crate::coding::to_usize;
 
-/// Memory outside a vector that stays in place and unchanged while the region lives: an arena, a
-/// mapped file.
+/// A region of unchanging memory for pinned values: an arena, a mapped file.
+///
+/// The memory stays in place while the region lives.
 pub trait Region: Send + Sync + 'static {
     /// The `len` bytes at `start`, a position that the region itself returned.
     fn bytes(&self, start: u64, len: u32) -> &[u8];
@@ -43,7 +44,7 @@ impl Buffer {
         }
     }
 
-    /// Creates a buffer over a region.
+    /// Creates a buffer over a memory region, which it owns.
     #[must_use]
     pub fn from_region(region: impl Region) -> Self {
         Buffer {
@@ -93,11 +94,13 @@ const INLINE_BYTES: usize = 16;
 /// allocation and its release (measured: 17 ns and 16 to 19 ns; 30 ns for 1000 bytes).
 pub const COPIED_BYTES_MAX: usize = 256;
 
-/// Inline bytes, aligned to a word.
+/// The bytes of an inline value, aligned to a word.
 #[derive(Clone, Copy)]
 #[repr(align(8))]
 struct Words([u8; INLINE_BYTES]);
 
+/// The storage of a pinned slice: inline, shared or owned bytes.
+///
 /// The discriminant and the length are halves of the first word.
 #[derive(Clone)]
 #[repr(u32)]
@@ -122,7 +125,7 @@ fn copied(value: &[u8]) -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// Loads 4 to 16 bytes as a little-endian number, from two overlapping loads.
+/// Loads 4 to 16 bytes as a little-endian number, by two overlapping loads; otherwise `None`.
 #[inline]
 fn number_of(value: &[u8]) -> Option<u128> {
     let behind = |bytes: usize| 8 * (value.len() - bytes);
@@ -141,8 +144,9 @@ fn number_of(value: &[u8]) -> Option<u128> {
     }
 }
 
-/// A value, not copied if long: `Deref<Target = [u8]>`, cheap to clone, independent of the
-/// database.
+/// A value that outlives the read that found it, not copied if long (RocksDB: `PinnableSlice`).
+///
+/// It dereferences to its bytes, is cheap to clone, and does not depend on the database.
 #[derive(Clone)]
 pub struct PinnedSlice {
     repr: Repr,
@@ -169,8 +173,7 @@ impl PinnedSlice {
         }
     }
 
-    /// Pins `bytes`, which are located at `start` of `owner`; short values are copied without
-    /// touching the owner.
+    /// Pins `bytes`, which lie at `start` of `owner`; copies a short value, leaving `owner` alone.
     ///
     /// # Panics
     /// If there are 4 GiB or more.
@@ -185,7 +188,7 @@ impl PinnedSlice {
         Self::pin(owner, start, len)
     }
 
-    /// Copies `bytes`.
+    /// Creates a slice with a copy of `bytes`.
     ///
     /// # Panics
     /// If there are 4 GiB or more; the write path refuses such values.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-/// A function that extracts the prefix of a user key. Its name is recorded in table properties.
+/// A function that extracts the prefix of a user key (RocksDB: `SliceTransform`).
+///
+/// Its name is recorded in table properties.
 pub trait PrefixExtractor: Send + Sync + 'static {
     /// The extractor's name, recorded in table properties.
     fn name(&self) -> &str;
 
-    /// The prefix; `None` if the key is outside the domain.
+    /// Returns the prefix of a key; `None` if the key is outside the domain (RocksDB: `InDomain`).
     fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]>;
 
     /// Whether exactly the keys that begin with the bytes of `prefix` have this prefix.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::comparator::KeyOrder;
 use crate::key::{RANGE_DELETION_SENTINEL, SeqNo, footer_of, user_key};
 
-/// A deleted range of user keys, as written.
+/// A range tombstone as written: a deleted range of user keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeTombstone {
     /// The first deleted key.
@@ -57,7 +57,7 @@ impl<'a> Border<'a> {
     }
 }
 
-/// A range of keys covered by the same tombstones.
+/// A fragment of range tombstones: a range of keys that the same tombstones cover.
 ///
 /// Tombstones as written include their start and exclude their end. Clipping to a file whose
 /// largest key is a point key includes the end ([`FragmentedTombstones::clipped_to_file`]).
@@ -93,14 +93,14 @@ impl Fragment {
     }
 }
 
-/// An input range of the fragmenter, and the sequence numbers of the tombstones over it.
+/// An input range of the fragmenter, with the sequence numbers of the tombstones over it.
 struct Span<'a> {
     from: Border<'a>,
     to: Border<'a>,
     seqnos: &'a [SeqNo],
 }
 
-/// The tombstones of one memtable or table, in fragments.
+/// The fragmented range tombstones of one memtable or table (`FragmentedRangeTombstoneList`).
 #[derive(Clone, Debug)]
 pub struct FragmentedTombstones {
     order: KeyOrder,
@@ -109,8 +109,7 @@ pub struct FragmentedTombstones {
 }
 
 impl FragmentedTombstones {
-    /// Cuts `tombstones`, given in any order, into fragments. Empty and inverted ranges are
-    /// dropped.
+    /// Cuts `tombstones`, given in any order, into fragments; drops empty and inverted ranges.
     ///
     /// Takes O(n log n) for n tombstones that overlap little.
     #[must_use]
@@ -183,8 +182,7 @@ impl FragmentedTombstones {
         self.seqno_max
     }
 
-    /// The sequence number of the newest tombstone over `user_key` visible at `snapshot`; 0 if
-    /// none.
+    /// Returns the newest sequence number up to `snapshot` of tombstones over `user_key`, or 0.
     #[inline]
     #[must_use]
     pub fn covering_seqno(&self, user_key: &[u8], snapshot: SeqNo) -> SeqNo {
@@ -210,8 +208,9 @@ impl FragmentedTombstones {
         self.clipped_to(from.map(Border::before), to.map(Border::before))
     }
 
-    /// The fragments clipped to the bounds of a file, its smallest and largest internal key. Both
-    /// user keys belong to the file, unless `largest` is a range-tombstone sentinel.
+    /// Returns the fragments truncated to a file's bounds, its smallest and largest internal key.
+    ///
+    /// Both user keys belong to the file, unless `largest` is a range-tombstone sentinel.
     ///
     /// RocksDB writes a tombstone unclipped into every table that it overlaps, so only the bounds
     /// of the file say where it ends. A bound may lie between two versions of one user key. The

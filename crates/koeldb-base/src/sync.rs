@@ -54,8 +54,7 @@ pub use loom::cell::UnsafeCell;
 #[cfg(not(loom))]
 pub use PlainCell as UnsafeCell;
 
-/// The standard cell with the interface of Loom's, which detects overlapping accesses; plain in
-/// models too.
+/// An `UnsafeCell` of `std` with the interface of Loom's; models do not check its accesses.
 #[derive(Debug, Default)]
 pub struct PlainCell<T>(std::cell::UnsafeCell<T>);
 
@@ -71,7 +70,7 @@ impl<T> PlainCell<T> {
         access(self.0.get())
     }
 
-    /// Passes the address to `access`; a caller that writes needs exclusive access.
+    /// Passes the address of the value to `access`; a caller that writes needs exclusive access.
     #[inline]
     pub fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
         access(self.0.get())
@@ -81,7 +80,7 @@ impl<T> PlainCell<T> {
 /// Spin iterations before a waiting thread parks; one in models, as more add no behaviour.
 pub const SPINS: u32 = if cfg!(loom) { 1 } else { 2_000 };
 
-/// The number of hardware threads; two in models, so that some threads spin and some do not.
+/// The number of hardware threads; two in Loom models, so that some threads spin and some do not.
 #[must_use]
 pub fn cores() -> usize {
     // Cached: the standard library reads several files to answer.
@@ -108,7 +107,7 @@ impl<T> std::ops::Deref for Padded<T> {
     }
 }
 
-/// The number of copies of state that threads would otherwise share; a power of two.
+/// The number of stripes into which state that all threads use is split; a power of two.
 ///
 /// Two for each core, so that two running threads rarely meet in one; two in models.
 #[must_use]
@@ -122,7 +121,7 @@ pub fn stripe_count() -> usize {
 /// The largest [`stripe_count`].
 pub const STRIPES_MAX: usize = if cfg!(loom) { 2 } else { 32 };
 
-/// Returns a small number of this thread, which spreads threads over stripes.
+/// Returns a small number, unique to this thread, by which threads spread over stripes.
 #[inline]
 pub fn thread_number() -> usize {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
@@ -137,7 +136,7 @@ pub fn thread_number() -> usize {
     })
 }
 
-/// Locks, ignoring poisoning: the guarded state is consistent between any two steps.
+/// Locks a mutex, ignoring poisoning: the guarded state is consistent between any two steps.
 #[inline]
 #[cfg_attr(koeldb_counts, track_caller)]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -146,7 +145,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Locks a mutex of the standard library, in code that no model interleaves; ignores poisoning.
+/// Locks a mutex of `std`, which no Loom model interleaves; ignores poisoning.
 #[inline]
 #[cfg_attr(koeldb_counts, track_caller)]
 pub fn lock_plain<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -155,13 +154,13 @@ pub fn lock_plain<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Waits until another thread has run: a model has no clock, so the timeout counts as expired then.
+/// Yields once in place of parking with a timeout, because a Loom model has no clock.
 #[cfg(loom)]
 pub fn park_timeout(_: std::time::Duration) {
     yield_now();
 }
 
-/// Runs `model` under every interleaving of its threads with up to three preemptions.
+/// Runs a Loom model under every interleaving of its threads with up to three preemptions.
 ///
 /// `KOELDB_FLOORS=long` allows four. Prints the number of interleavings.
 ///
@@ -172,7 +171,7 @@ pub fn explore(name: &str, model: impl Fn() + Send + Sync + 'static) {
     explore_up_to(name, 3, model);
 }
 
-/// Runs a large `model` with up to two preemptions; otherwise as [`explore`].
+/// Runs a large Loom model with up to two preemptions; otherwise as [`explore`].
 ///
 /// `KOELDB_FLOORS=long` allows three.
 ///
@@ -183,6 +182,7 @@ pub fn explore_large(name: &str, model: impl Fn() + Send + Sync + 'static) {
     explore_up_to(name, 2, model);
 }
 
+/// Runs a Loom model with up to `preemptions` preemptions, and one more under `KOELDB_FLOORS=long`.
 #[cfg(loom)]
 fn explore_up_to(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     use std::sync::Arc;

@@ -24,7 +24,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// A type with a lifetime parameter, for [`Tied`].
+/// A name for a type with a lifetime parameter, from which [`Tied`] builds the type of its value.
 pub trait Borrowing {
     /// The type of values that borrow for `'o`.
     type Of<'o>;
@@ -47,7 +47,7 @@ unsafe fn lend<'o, O>(owner: &Arc<O>) -> &'o O {
 }
 
 impl<O, B: Borrowing> Tied<O, B> {
-    /// Creates the value from the object of `owner`.
+    /// Creates the value by `create` from the object of `owner`, and keeps it with `owner`.
     pub fn new(owner: Arc<O>, create: impl for<'o> FnOnce(&'o O) -> B::Of<'o>) -> Self {
         // SAFETY: T1 and T2: only the value, which is dropped first, can store the reference.
         let lent = unsafe { lend(&owner) };

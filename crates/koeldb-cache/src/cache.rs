@@ -14,12 +14,14 @@ use crate::shard::{CacheCounts, Refused, Shard};
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard};
 use crate::table::{Shared, Table, TableWriter};
 
-/// A sharded cache of charged, reference-counted values; clones are handles to the same cache.
+/// A sharded in-memory cache of reference-counted values, with a charge in bytes for each entry.
+///
+/// Clones are handles to the same cache. It corresponds to RocksDB's block cache.
 pub struct Cache<T> {
     inner: Arc<Inner<T>>,
 }
 
-/// The state that all handles to a cache share.
+/// The state that all handles to a cache share: its shards, capacity and file number counter.
 struct Inner<T> {
     shards: Box<[SharedShard<T>]>,
     stripes: Stripes,
@@ -32,7 +34,7 @@ struct Inner<T> {
     next_id: AtomicU64,
 }
 
-/// A shard: its table, for lock-free lookups, and its locked state, on cache lines of its own.
+/// A cache shard: the hash table that lock-free lookups read, and the state behind its mutex.
 struct SharedShard<T> {
     table: Shared<Table<T>>,
     locked: Padded<Mutex<Shard<T>>>,
@@ -91,7 +93,7 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Returns a file number that is unique in this cache.
+    /// Returns a new file number for cache keys, unique in this cache (RocksDB: `Cache::NewId`).
     #[must_use]
     pub fn new_id(&self) -> u64 {
         self.inner.next_id.fetch_add(1, Ordering::Relaxed)
@@ -143,8 +145,7 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Whether to insert a block that a long scan reads: always if there is room, otherwise 1 in
-    /// 64.
+    /// Whether to insert a block that a long scan read: always if the shard has room, else 1 in 64.
     ///
     /// `key` selects the shard. A scan over more than the cache holds thus costs little and leaves
     /// a part of itself, and repeated scans over a range that fits end up in the cache.
@@ -204,7 +205,7 @@ impl<T> Cache<T> {
         self.len() == 0
     }
 
-    /// The operation counts.
+    /// The numbers of hits, misses, inserts and evictions since the cache was created.
     #[must_use]
     pub fn counts(&self) -> CacheCounts {
         CacheCounts {
@@ -232,7 +233,7 @@ impl<T> Cache<T> {
         Arc::as_ptr(&self.inner).addr()
     }
 
-    /// Returns the sum of `of` over all shards, each locked in turn.
+    /// Returns the sum of a statistic `of` over all shards, each of which is locked in turn.
     fn sum(&self, of: impl Fn(&Shard<T>) -> u64) -> u64 {
         self.inner
             .shards
@@ -241,7 +242,7 @@ impl<T> Cache<T> {
             .sum()
     }
 
-    /// Returns the shard of a hash, which the highest bits select.
+    /// Returns the shard that the highest bits of a key hash select.
     #[inline]
     fn shard(&self, hash: u64) -> &SharedShard<T> {
         let chosen = hash.checked_shr(self.inner.shard_shift).unwrap_or(0);

@@ -6,7 +6,7 @@ use crate::index::{NOWHERE, SlotIndex, tag_of};
 use crate::options::Priority;
 use crate::table::{Contents, TableWriter};
 
-/// The part of an entry that needs the lock: its charge and its policy state.
+/// The metadata of a cache entry that the shard lock guards: charge and eviction list links.
 pub(crate) struct Entry {
     pub(crate) charge: u64,
     /// The part of the hash by which the index finds the entry.
@@ -20,7 +20,7 @@ pub(crate) struct Entry {
     pub(crate) priority: Priority,
 }
 
-/// All entries of a shard.
+/// The entries of a cache shard, in numbered slots with a free list.
 pub(crate) struct Entries<T> {
     /// The keys, values and heat (recent hits), which lookups access without the lock.
     pub(crate) table: TableWriter<T>,
@@ -45,12 +45,12 @@ impl<T> Entries<T> {
         self.len
     }
 
-    /// All slots, including free ones.
+    /// The range of all slot numbers in use or on the free list.
     pub(crate) fn slots(&self) -> std::ops::Range<SlotIndex> {
         0..SlotIndex::try_from(self.rest.len()).unwrap_or(NOWHERE)
     }
 
-    /// The entries with their slots and contents.
+    /// Iterates over all entries with their slot numbers and contents.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SlotIndex, &Entry, &Contents<T>)> {
         (0..).zip(&self.rest).filter_map(|(slot, entry)| {
             let contents = self.table.contents(slot)?;

@@ -8,10 +8,11 @@ use crate::sync::Arc;
 /// They move to the head of their list on the way, so the next insertion continues after them.
 const PATIENCE: u32 = 1024;
 
-/// The remaining number of pinned entries that an eviction may skip.
+/// The remaining number of pinned entries that one insertion may skip in its search for victims.
 pub(crate) struct PinnedSkips(u32);
 
 impl PinnedSkips {
+    /// Creates the full budget of skips for one insertion.
     pub(crate) fn new() -> Self {
         PinnedSkips(PATIENCE)
     }

@@ -7,7 +7,9 @@
 /// The number of buckets in a group; a tag is stored in any bucket of its group.
 const GROUP: usize = 4;
 
-/// The tags of entries that S3-FIFO evicted from its small queue: a 4-way set-associative table.
+/// The ghost table of S3-FIFO: hash tags of entries recently evicted from the small queue.
+///
+/// It is a 4-way set-associative table.
 pub(crate) struct Ghosts {
     /// The buckets: a tag in the high half, its insertion time in the low half.
     buckets: Vec<u64>,
@@ -22,7 +24,7 @@ impl Ghosts {
         }
     }
 
-    /// Resizes to about `count` tags, a power of two that is not smaller than before.
+    /// Grows the table to `count` buckets, a power of two that is not smaller than before.
     ///
     /// The tags of a group move to groups of its own, so none is lost.
     pub(crate) fn resize(&mut self, count: usize) {
@@ -33,13 +35,13 @@ impl Ghosts {
         }
     }
 
-    /// Adds a tag, the most recent one; may replace the oldest tag of its group.
+    /// Adds the tag of an evicted entry; it may replace the oldest tag of its group of buckets.
     pub(crate) fn add(&mut self, tag: u32) {
         self.now = self.now.wrapping_add(1);
         self.put(u64::from(tag) << 32 | u64::from(self.now));
     }
 
-    /// Removes `tag` if it is among the last `window` tags added; returns whether it was.
+    /// Removes `tag` from the table; returns whether it was among the last `window` tags added.
     pub(crate) fn recall(&mut self, tag: u32, window: usize) -> bool {
         let group = self.group(tag);
         let Some(at) = (group..group + GROUP).find(|&at| tag_of(self.buckets[at]) == tag) else {
@@ -50,7 +52,7 @@ impl Ghosts {
         recent
     }
 
-    /// Stores a bucket in its group, in an empty place or that of the oldest tag.
+    /// Stores a tag and its time in an empty bucket of its group, or in place of the oldest tag.
     fn put(&mut self, bucket: u64) {
         let group = self.group(tag_of(bucket));
         let oldest = (group..group + GROUP).max_by_key(|&at| match self.buckets[at] {
@@ -62,7 +64,7 @@ impl Ghosts {
         }
     }
 
-    /// Returns the position of the first bucket of the group of a tag.
+    /// Returns the index of the first of the four buckets that may hold a tag.
     fn group(&self, tag: u32) -> usize {
         tag as usize & (self.buckets.len() - 1) & !(GROUP - 1)
     }

@@ -19,13 +19,13 @@ pub(crate) type SlotIndex = u32;
 /// The slot index that stands for no slot.
 pub(crate) const NOWHERE: SlotIndex = u32::MAX;
 
-/// A hash index from tags to slots, with open addressing and linear probing.
+/// A hash index from 32-bit hash tags to slot numbers, with open addressing and linear probing.
 pub(crate) struct Index {
     /// The buckets, a power of two of them, at most three quarters full.
     buckets: Box<[AtomicU64]>,
 }
 
-/// The part of a hash that the index uses. The highest bits choose the shard.
+/// Returns the tag of a key hash: the low 32 bits, by which the index finds a slot.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "a part of the hash")]
 pub(crate) fn tag_of(hash: u64) -> u32 {
@@ -66,12 +66,12 @@ impl Index {
         self.buckets.len()
     }
 
-    /// The most slots that the index may have.
+    /// The number of slots that the index may hold before it must grow: 3/4 of its buckets.
     pub(crate) fn len_max(&self) -> usize {
         self.buckets.len() / 4 * 3
     }
 
-    /// Calls `of` for the slots with tag `wanted` until it returns `Some`, and returns that.
+    /// Searches the slots with tag `wanted` for the first for which `of` returns `Some`.
     ///
     /// Without the lock it may miss a slot whose bucket moves at the time, and meet slots that were
     /// removed. The number of steps is limited, since the buckets may change all the time.
@@ -94,12 +94,12 @@ impl Index {
         None
     }
 
-    /// Adds a slot. Only the holder of the lock may call this, and only below [`Index::len_max`].
+    /// Adds a slot under a tag. The caller holds the lock and is below [`Index::len_max`].
     pub(crate) fn insert(&self, tag: u32, slot: SlotIndex) {
         self.insert_bucket(bucket(tag, slot));
     }
 
-    /// Adds all slots of `other`, which is at most as large. The index is not shared yet.
+    /// Copies all buckets of a smaller index `other` into this one, which no thread reads yet.
     pub(crate) fn insert_all(&self, other: &Index) {
         for bucket in (0..other.buckets.len()).map(|at| other.get(at)) {
             if bucket != 0 {
@@ -108,7 +108,7 @@ impl Index {
         }
     }
 
-    /// Stores a bucket in the first empty place from its home. The lock must be held.
+    /// Stores a bucket in the first empty place of its probe sequence. The lock must be held.
     fn insert_bucket(&self, bucket: u64) {
         let mask = self.buckets.len() - 1;
         let mut at = tag(bucket) as usize & mask;

@@ -12,7 +12,9 @@ pub struct CacheKey {
 }
 
 impl CacheKey {
-    /// A well-mixed hash: the XORed halves of a 128-bit product of both parts.
+    /// Returns a well-mixed 64-bit hash of the file number and the offset.
+    ///
+    /// It is the XOR of the halves of a 128-bit product of both.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "takes the product apart")]
     pub(crate) fn hash(self) -> u64 {

@@ -6,7 +6,7 @@
 //!
 //! - [`cache`](Cache): the handle; shards and their locks.
 //! - `key`, `options`: the keys of entries; the settings of a cache and the priorities of entries.
-//! - `shard`: entries and their total charge, behind the lock.
+//! - `shard`: entries (`entry`) and their total charge, behind the lock.
 //! - `table`: the slots with keys and values, and the `index` that finds them; lookups use both
 //!   without the lock, announced in `passing`.
 //! - `policy`: the eviction policy: `s3_fifo` is S3-FIFO, which resists scans; `lru` has pools by

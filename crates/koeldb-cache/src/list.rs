@@ -3,7 +3,7 @@
 use crate::entry::Entries;
 use crate::index::{NOWHERE, SlotIndex};
 
-/// A list from the newest entry at its head to the oldest at its tail.
+/// A doubly linked list of cache entries, from the newest at its head to the oldest at its tail.
 pub(crate) struct List {
     /// The number of the list, stored in its entries.
     id: u8,
@@ -33,12 +33,12 @@ impl List {
         self.bytes
     }
 
-    /// The oldest entry.
+    /// The slot of the oldest entry; `None` if the list is empty.
     pub(crate) fn tail(&self) -> Option<SlotIndex> {
         (self.tail != NOWHERE).then_some(self.tail)
     }
 
-    /// Adds an entry that is in no list, at the head.
+    /// Inserts an entry that is in no list at the head.
     pub(crate) fn push<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         let entry = &mut entries[slot];
         entry.list = self.id;

@@ -20,7 +20,7 @@ const HIGH: usize = 0;
 const LOW: usize = 1;
 const BOTTOM: usize = 2;
 
-/// LRU eviction: the three pools, and the limit of the high-priority pool.
+/// The LRU eviction policy of a shard: pools of high, low and bottom priority, each an LRU list.
 pub(crate) struct Lru {
     pools: [List; 3],
     high_ratio: f64,
@@ -72,7 +72,7 @@ impl Lru {
         self.pools[pool].unlink(entries, slot);
     }
 
-    /// Removes the next victim from its pool and from the table.
+    /// Evicts the next unpinned entry in LRU order: removes it from its pool and from the table.
     ///
     /// `None` if all entries, or too many of them, are pinned.
     pub(crate) fn evict<T>(
@@ -108,7 +108,7 @@ impl Lru {
         None
     }
 
-    /// Consumes the heat of an entry, which makes it the most recently used.
+    /// Gives an entry that was hit a second chance: clears its heat and moves it to a list head.
     fn renew<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         entries.table.set_heat(slot, 0);
         let from = usize::from(entries[slot].list);
@@ -122,8 +122,9 @@ impl Lru {
         }
     }
 
-    /// Moves entries that exceed the budget of the high-priority pool to the low-priority pool,
-    /// those that were not hit first.
+    /// Demotes entries to the low pool until the high-priority pool is within its byte limit.
+    ///
+    /// Entries that were not hit are demoted first.
     fn overflow<T>(&mut self, entries: &mut Entries<T>) {
         let mut warm_turns = self.pools[HIGH].len();
         while self.pools[HIGH].bytes() > self.high_bytes_max {

@@ -5,7 +5,7 @@ const SHARD_BYTES_MIN: u64 = 512 << 10;
 const SHARD_BITS_DEFAULT_MAX: u32 = 6;
 const SHARD_BITS_MAX: u32 = 20;
 
-/// The eviction priority of an entry.
+/// The eviction priority of a cache entry (RocksDB: `Cache::Priority`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Priority {
     /// Evicted last: indexes and filters.
@@ -17,7 +17,7 @@ pub enum Priority {
     Bottom,
 }
 
-/// The eviction policy.
+/// The eviction policy of a cache: LRU or S3-FIFO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CachePolicy {
     /// Least recently used first, low priorities before high ones; approximately, since hits do not

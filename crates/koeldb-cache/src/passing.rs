@@ -18,14 +18,14 @@ use koeldb_base::sync::{Padded, SPINS, stripe_count};
 
 use crate::sync::{AtomicU64, fence_in_models, spin_loop, thread_number, yield_now};
 
-/// The stripes of a cache, in which threads announce their lock-free lookups.
+/// Per-thread slots in which lock-free lookups announce their key hash, like hazard pointers.
 #[derive(Clone)]
 pub(crate) struct Stripes {
     /// A power of two of stripes; the number of a thread selects one.
     stripes: std::sync::Arc<[Padded<Stripe>]>,
 }
 
-/// A stripe: the place where a thread announces its lock-free lookup.
+/// The slot in which one thread at a time announces its lock-free lookup, with a hit counter.
 struct Stripe {
     /// The fingerprint of the hash of the announced lookup; 0 if there is none.
     word: AtomicU64,
@@ -33,15 +33,15 @@ struct Stripe {
     hits: AtomicU64,
 }
 
-/// An announced lock-free lookup; dropping it ends the announcement.
+/// A guard for an announced lock-free lookup; dropping it ends the announcement.
 pub(crate) struct Passage<'s> {
     stripe: &'s Stripe,
     word: u64,
 }
 
-/// Returns the fingerprint of a hash in an atomic word, where 0 means none; it keeps the tag bits.
+/// Returns the fingerprint of a key hash: the hash with one bit set, so that it is never 0.
 #[inline]
-pub(crate) fn word_of(hash: u64) -> u64 {
+pub(crate) fn fingerprint_of(hash: u64) -> u64 {
     hash | 1 << 32
 }
 
@@ -58,11 +58,11 @@ impl Stripes {
         }
     }
 
-    /// Announces a lookup by the hash of its key; `None` if this thread's stripe is taken.
+    /// Announces a lock-free lookup of a key hash; `None` if another lookup uses the same stripe.
     #[inline]
     pub(crate) fn enter(&self, hash: u64) -> Option<Passage<'_>> {
         let stripe = &self.stripes[thread_number() & (self.stripes.len() - 1)];
-        let word = word_of(hash);
+        let word = fingerprint_of(hash);
         // Acquires the hits that the last lookup counted.
         let entered = stripe
             .word
@@ -71,7 +71,7 @@ impl Stripes {
         entered.is_ok().then_some(Passage { stripe, word })
     }
 
-    /// Whether a lock-free lookup with the fingerprint `word` is announced.
+    /// Whether any thread has announced a lock-free lookup with the hash fingerprint `word`.
     ///
     /// If not, all that such lookups did happens before the return.
     pub(crate) fn has(&self, word: u64) -> bool {
@@ -107,7 +107,7 @@ impl Passage<'_> {
         self.word
     }
 
-    /// Counts a hit.
+    /// Counts a cache hit of this lookup.
     #[inline]
     pub(crate) fn count_hit(&self) {
         // Not a read-modify-write: this lookup has the stripe.

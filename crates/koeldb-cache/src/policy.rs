@@ -33,7 +33,7 @@ impl Policy {
         }
     }
 
-    /// Adapts to the new number of buckets of the shard's index.
+    /// Resizes the ghost table of S3-FIFO after the index of the shard has grown.
     pub(crate) fn resize(&mut self, bucket_count: usize) {
         match self {
             Policy::Lru(_) => {}
@@ -41,7 +41,7 @@ impl Policy {
         }
     }
 
-    /// Adds a new entry to a list, as its priority demands.
+    /// Adds a new entry to the list or queue in which entries of its priority start.
     pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         match self {
             Policy::Lru(lru) => lru.insert(entries, slot),
@@ -57,7 +57,7 @@ impl Policy {
         }
     }
 
-    /// Removes the next victim from its list and from the table.
+    /// Evicts the next unpinned entry of the policy: removes it from its list and from the table.
     ///
     /// `None` if all entries, or too many of them, are pinned.
     pub(crate) fn evict<T>(

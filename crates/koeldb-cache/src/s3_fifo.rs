@@ -28,7 +28,7 @@ const SMALL_SHARE: u64 = 10;
 /// a third of the keys in the cache.
 const GHOST_DIVISOR: usize = 2;
 
-/// S3-FIFO eviction: the small and the main queue, and the ghost table.
+/// The S3-FIFO eviction policy of a shard: the small queue, the main queue and the ghost table.
 pub(crate) struct S3Fifo {
     small: List,
     main: List,
@@ -56,7 +56,7 @@ impl S3Fifo {
         self.ghosts.resize(bucket_count);
     }
 
-    /// Adds a new entry: to the main queue if of high priority or a ghost, else to the small one.
+    /// Adds an entry: to the main queue if of high priority or a ghost, else to the small queue.
     pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         let window = (self.main.len() + self.small.len()) / GHOST_DIVISOR;
         let entry = &entries[slot];
@@ -79,7 +79,7 @@ impl S3Fifo {
         }
     }
 
-    /// Removes the next victim from its queue and from the table.
+    /// Evicts the next unpinned entry: removes it from its queue and from the table.
     ///
     /// `None` if all entries, or too many of them, are pinned.
     pub(crate) fn evict<T>(
@@ -98,7 +98,7 @@ impl S3Fifo {
         }
     }
 
-    /// Evicts from the tail of the small queue; entries that were hit move to the main queue.
+    /// Evicts an entry from the tail of the small queue; entries hit there move to the main queue.
     fn evict_small<T>(
         &mut self,
         entries: &mut Entries<T>,
@@ -122,7 +122,7 @@ impl S3Fifo {
         None
     }
 
-    /// Evicts from the tail of the main queue; an entry with heat loses one and moves to the head.
+    /// Evicts an entry from the tail of the main queue; each hit gives an entry another round.
     fn evict_main<T>(
         &mut self,
         entries: &mut Entries<T>,

@@ -22,7 +22,7 @@ const FREE_SHARE: u64 = 16;
 /// Source: Qureshi et al., "Adaptive insertion policies for high performance caching", ISCA 2007.
 const PASSING_PER_ENTRY: u32 = 64;
 
-/// Operation counts of a cache.
+/// The numbers of hits, misses, inserts and evictions of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
     /// Lookups that found an entry.
@@ -35,11 +35,11 @@ pub struct CacheCounts {
     pub evictions: u64,
 }
 
-/// The error of a refused insertion.
+/// The error for an entry that was not inserted because the shard has no room for it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Refused;
 
-/// A shard of the cache: the state behind its lock.
+/// The state of a cache shard that its mutex guards: entries, charges and eviction policy.
 pub(crate) struct Shard<T> {
     entries: Entries<T>,
     /// The counts, without the hits of lock-free lookups.
@@ -51,8 +51,9 @@ pub(crate) struct Shard<T> {
     passing: u32,
 }
 
-/// The values that an insertion evicted. The first needs no allocation, and usually it is the only
-/// one.
+/// The evicted values, which the caller drops after it has released the lock of the shard.
+///
+/// The first needs no allocation, and usually it is the only one.
 pub(crate) struct Evicted<T> {
     first: Option<Arc<T>>,
     others: Vec<Arc<T>>,
@@ -66,6 +67,7 @@ impl<T> Evicted<T> {
         }
     }
 
+    /// Adds an evicted value; does nothing for `None`.
     fn push(&mut self, value: Option<Arc<T>>) {
         if self.first.is_none() {
             self.first = value;
@@ -88,7 +90,7 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Finds an entry under the lock, and counts the hit or miss.
+    /// Looks up an entry with the shard lock held, and counts the hit or miss.
     pub(crate) fn get(&mut self, key: &CacheKey, hash: u64) -> Option<Arc<T>> {
         let found = self.entries.table.find(key, hash);
         let Some((slot, contents)) =
@@ -102,7 +104,7 @@ impl<T> Shard<T> {
         Some(Arc::clone(&contents.value))
     }
 
-    /// Inserts an entry, evicting others; refuses it if strict capacity leaves no room.
+    /// Inserts an entry, evicting others; `Refused` if the shard has no room for it.
     ///
     /// It is refused if it is larger than the shard, or if the capacity is strict and not enough
     /// can be evicted. An older entry with the key is removed in any case.
@@ -142,8 +144,7 @@ impl<T> Shard<T> {
         (evicted, Ok(()))
     }
 
-    /// Whether to insert a scanned block, unlikely to be used again: if there is room, else 1 in
-    /// 64.
+    /// Whether to insert a block that a long scan read: always if there is room, else 1 in 64.
     pub(crate) fn admits_passing(&mut self) -> bool {
         if self.capacity.saturating_sub(self.usage) > self.capacity / FREE_SHARE {
             return true;
@@ -200,7 +201,7 @@ impl<T> Shard<T> {
         self.counts
     }
 
-    /// Evicts until `bytes` more fit, or nothing can be evicted.
+    /// Evicts entries in policy order until `bytes` more fit or the policy finds no victim.
     fn make_room(&mut self, bytes: u64, evicted: &mut Evicted<T>) {
         let mut pinned_skips = PinnedSkips::new();
         while self.usage.saturating_add(bytes) > self.capacity {
@@ -211,7 +212,7 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Evicts in any order until `bytes` more fit, or all entries are pinned.
+    /// Evicts unpinned entries in slot order until `bytes` more fit or only pinned ones are left.
     ///
     /// The policy gives up after a number of pinned entries, since the next insertion continues.
     fn sweep(&mut self, bytes: u64, evicted: &mut Evicted<T>) {
@@ -228,14 +229,14 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Counts an evicted entry, and frees its slot.
+    /// Counts an eviction, frees the slot of the victim, and moves its value to `evicted`.
     fn evicted(&mut self, victim: Victim<T>, evicted: &mut Evicted<T>) {
         self.counts.evictions += 1;
         self.release(victim.slot);
         evicted.push(Some(victim.value));
     }
 
-    /// Frees the slot of an entry that is in no list and not in the table any more.
+    /// Frees the slot of an entry already removed from its list and table; subtracts its charge.
     fn release(&mut self, slot: SlotIndex) {
         self.usage -= self.entries.release(slot);
     }

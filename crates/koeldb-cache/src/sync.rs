@@ -24,7 +24,7 @@ pub(crate) use loom::{
 #[cfg(not(all(loom, test)))]
 pub(crate) use koeldb_base::sync::{PlainCell as UnsafeCell, thread_number};
 
-/// Returns a small number of this thread; a model counts its threads.
+/// Returns the number of the current thread, counted from 0 in each Loom model run.
 #[cfg(all(loom, test))]
 pub(crate) fn thread_number() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,12 +38,12 @@ pub(crate) fn thread_number() -> usize {
     NUMBER.with(|number| *number)
 }
 
-/// Does nothing: sequentially consistent accesses need no fence between them.
+/// Does nothing outside Loom models, where `SeqCst` accesses need no fence between them.
 #[cfg(not(all(loom, test)))]
 #[inline]
 pub(crate) fn fence_in_models() {}
 
-/// Executes a fence, because Loom takes sequentially consistent accesses for acquire and release.
+/// Executes a `SeqCst` fence in Loom models, as Loom treats `SeqCst` accesses as acquire-release.
 #[cfg(all(loom, test))]
 pub(crate) fn fence_in_models() {
     loom::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);

@@ -29,7 +29,7 @@ use koeldb_base::sync::lock_plain;
 
 use crate::index::{Index, SlotIndex, tag_of};
 use crate::key::CacheKey;
-use crate::passing::{Passage, Stripes, word_of};
+use crate::passing::{Passage, Stripes, fingerprint_of};
 use crate::sync::{Arc, AtomicPtr, AtomicU8, AtomicU64, UnsafeCell, fence_in_models};
 
 /// The number of buckets of an empty table; few in models.
@@ -44,7 +44,7 @@ pub(crate) const HEAT_MAX: u8 = 3;
 /// A reference to a part of a table. Unlike values, tables need no counted references in models.
 pub(crate) type Shared<P> = std::sync::Arc<P>;
 
-/// The key and the value of an entry.
+/// The key and the value of a cache entry.
 pub(crate) struct Contents<T> {
     pub(crate) key: CacheKey,
     pub(crate) value: Arc<T>,
@@ -76,7 +76,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// The value of `key`, if the slot has it.
+    /// Returns the value if the slot holds the entry with `key`, and adds a hit to its heat.
     #[inline]
     #[expect(unsafe_code, reason = "a slot is read without a lock")]
     fn get(&self, key: &CacheKey, passage: &Passage<'_>) -> Option<Arc<T>> {
@@ -93,7 +93,7 @@ impl<T> Slot<T> {
         })
     }
 
-    /// Adds a hit to the heat of the slot, up to [`HEAT_MAX`].
+    /// Counts a hit of the slot for the eviction policy, up to [`HEAT_MAX`].
     ///
     /// A hot entry has its full heat, so a hit writes nothing. Two hits may count as one.
     #[inline]
@@ -107,14 +107,14 @@ impl<T> Slot<T> {
 
 type Segment<T> = [Slot<T>; SEGMENT];
 
-/// A size of the table: an index and as many slots. A larger one shares the slots of a smaller.
+/// The hash index and slots of one table size; growing creates a larger one with the same slots.
 struct Generation<T> {
     index: Index,
     segments: Box<[OnceLock<Shared<Segment<T>>>]>,
 }
 
 impl<T> Generation<T> {
-    /// Creates an empty generation with `bucket_count` buckets, a power of two.
+    /// Creates an empty index and slots for a table of `bucket_count` buckets, a power of two.
     fn new(bucket_count: usize) -> Self {
         Generation {
             index: Index::new(bucket_count),
@@ -124,7 +124,7 @@ impl<T> Generation<T> {
         }
     }
 
-    /// Returns a generation with twice the buckets, the same entries, and the same segments.
+    /// Returns a copy with twice the buckets, the same index content, and the same slots.
     fn twice_as_large(&self) -> Self {
         let larger = Generation::new(2 * self.index.bucket_count());
         larger.index.insert_all(&self.index);
@@ -144,7 +144,7 @@ impl<T> Generation<T> {
     }
 }
 
-/// The part of a table that lock-free lookups share.
+/// The hash table of a cache shard as lock-free lookups see it.
 pub(crate) struct Table<T> {
     stripes: Stripes,
     newest: AtomicPtr<Generation<T>>,
@@ -154,7 +154,9 @@ pub(crate) struct Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Finds an entry without the lock; `None` if absent, and sometimes if present.
+    /// Looks up an entry without the lock; `None` may also mean that the lookup must be repeated.
+    ///
+    /// The repetition takes the lock of the shard.
     #[inline]
     pub(crate) fn get(&self, key: &CacheKey, hash: u64) -> Option<Arc<T>> {
         let passage = self.stripes.enter(hash)?;
@@ -168,7 +170,7 @@ impl<T> Table<T> {
         found
     }
 
-    /// Returns the current generation. Lookups may use an older one meanwhile.
+    /// Returns the newest, largest index and slots; lookups may still use older, smaller ones.
     #[inline]
     #[expect(unsafe_code, reason = "a table is read without a lock")]
     fn newest(&self) -> &Generation<T> {
@@ -177,7 +179,7 @@ impl<T> Table<T> {
         unsafe { &*newest }
     }
 
-    /// Makes `generation` the newest.
+    /// Publishes a larger `generation` of the table to lookups.
     fn add(&self, generation: Generation<T>) {
         let generation = Shared::new(generation);
         let newest = Shared::as_ptr(&generation).cast_mut();
@@ -186,7 +188,7 @@ impl<T> Table<T> {
     }
 }
 
-/// The write access to a table, for the holder of the shard's lock.
+/// The only writer of a shard's hash table, used by the holder of the shard lock.
 pub(crate) struct TableWriter<T> {
     table: Shared<Table<T>>,
 }
@@ -205,7 +207,7 @@ impl<T> TableWriter<T> {
         }
     }
 
-    /// Returns the part of the table that lock-free lookups share.
+    /// Returns a reference to the hash table for lock-free lookups.
     pub(crate) fn table(&self) -> Shared<Table<T>> {
         Shared::clone(&self.table)
     }
@@ -252,12 +254,12 @@ impl<T> TableWriter<T> {
         self.slot(slot).heat.store(heat, Ordering::Relaxed);
     }
 
-    /// Adds a hit to the heat of the slot, up to [`HEAT_MAX`].
+    /// Counts a hit of the slot for the eviction policy, up to [`HEAT_MAX`].
     pub(crate) fn warm(&self, slot: SlotIndex) {
         self.slot(slot).warm();
     }
 
-    /// Fills a free slot, without heat; `len` is the number of entries before.
+    /// Stores an entry in a free slot and indexes it; `len` is the number of entries before.
     ///
     /// Returns true if the number of buckets grew.
     #[expect(unsafe_code, reason = "a slot is changed while it is shared")]
@@ -284,12 +286,12 @@ impl<T> TableWriter<T> {
             *unsafe { &mut *free } = Some(contents);
         });
         // Releases the contents to lookups.
-        place.word.store(word_of(hash), Ordering::Release);
+        place.word.store(fingerprint_of(hash), Ordering::Release);
         newest.index.insert(tag_of(hash), slot);
         grows
     }
 
-    /// Takes an entry out of the table; `None` if it is pinned or in use by a lock-free lookup.
+    /// Removes an entry from the table; `None` if it is pinned or in use by a lock-free lookup.
     pub(crate) fn take_unpinned(&mut self, slot: SlotIndex) -> Option<Arc<T>> {
         if self.is_pinned(slot) {
             return None;
@@ -303,7 +305,7 @@ impl<T> TableWriter<T> {
         self.empty(slot, word)
     }
 
-    /// Takes an entry out of the table; waits for lock-free lookups that use it.
+    /// Removes an entry from the table, after waiting for lock-free lookups that use it.
     pub(crate) fn take(&mut self, slot: SlotIndex) -> Option<Arc<T>> {
         let word = self.hide(slot);
         self.table.stripes.wait_for(word);
@@ -320,7 +322,7 @@ impl<T> TableWriter<T> {
         word
     }
 
-    /// Frees a slot that was hidden and that no lock-free lookup uses any more.
+    /// Frees a hidden slot that no lock-free lookup uses, and returns the value it held.
     #[expect(unsafe_code, reason = "a slot is changed while it is shared")]
     fn empty(&mut self, slot: SlotIndex, word: u64) -> Option<Arc<T>> {
         let newest = self.table.newest();
@@ -370,7 +372,10 @@ mod tests {
         writer.put(0, HASH, contents(1), 0);
         for other in [HASH + 1, HASH | 1 << 40] {
             let passage = stripes.enter(other).unwrap();
-            assert!(!stripes.has(word_of(HASH)), "a lookup of another hash");
+            assert!(
+                !stripes.has(fingerprint_of(HASH)),
+                "a lookup of another hash"
+            );
             drop(passage);
         }
         let passage = stripes.enter(HASH).unwrap();

@@ -6,7 +6,9 @@ pub use ::std::hint::*;
 
 use crate::record;
 
-/// Spins once; sleeps if spinners are held.
+/// Executes a spin-loop hint, or sleeps for 1 ms while a test holds spinning threads.
+///
+/// See [`record::hold_spinners`].
 #[expect(clippy::disallowed_methods, reason = "a test holds the thread")]
 pub fn spin_loop() {
     if record::holds_spinners() {

@@ -5,7 +5,7 @@ use ::std::fmt;
 use ::std::panic::Location;
 use ::std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A counted event.
+/// A recorded event of one thread: an atomic operation, a lock, a wait, a wake, an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
     /// An atomic read-modify-write or sequentially consistent store of the object at this address.
@@ -26,7 +26,7 @@ pub enum Event {
     Allocation,
 }
 
-/// The origin of an event.
+/// The origin of an event: a source line, a reference to a type, or the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Site {
     /// A call in the source.
@@ -70,7 +70,7 @@ static KEEPS_MEMORY: AtomicBool = AtomicBool::new(false);
 static HOLDS_SPINNERS: AtomicBool = AtomicBool::new(false);
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Calls `run`, and returns the events of this thread meanwhile.
+/// Calls `run`; returns its result and the events that this thread recorded meanwhile.
 pub fn during<R>(run: impl FnOnce() -> R) -> (R, Vec<Record>) {
     IS_RECORDING.set(true);
     let returned = run();
@@ -100,7 +100,7 @@ pub(crate) fn add_rmw<T: ?Sized>(object: *const T) {
     add_call(Event::Rmw(object.cast::<()>().addr()));
 }
 
-/// Adds the clone of a reference to `value`.
+/// Adds the read-modify-write of a reference count by the clone of a reference to `value`.
 #[track_caller]
 pub(crate) fn add_clone<T: ?Sized>(value: *const T) {
     let caller = Location::caller();
@@ -112,21 +112,24 @@ pub(crate) fn add_clone<T: ?Sized>(value: *const T) {
     add(Event::Rmw(value.cast::<()>().addr()), site);
 }
 
-/// Keeps freed memory from now on: an address then belongs to one object.
+/// Makes the allocator keep all memory freed from now on: an address then belongs to one object.
 pub fn keep_memory() {
     KEEPS_MEMORY.store(true, Ordering::Relaxed);
 }
 
+/// Whether the allocator keeps freed memory ([`keep_memory`]).
 pub(crate) fn keeps_memory() -> bool {
     KEEPS_MEMORY.load(Ordering::Relaxed)
 }
 
-/// Sets whether a thread that spins sleeps for a moment each time, so that it waits long enough
-/// whatever the processors do.
+/// Sets whether a spinning thread sleeps for a moment at each spin.
+///
+/// It then waits long enough whatever the processors do.
 pub fn hold_spinners(holds: bool) {
     HOLDS_SPINNERS.store(holds, Ordering::Relaxed);
 }
 
+/// Whether spinning threads sleep at each spin ([`hold_spinners`]).
 pub(crate) fn holds_spinners() -> bool {
     HOLDS_SPINNERS.load(Ordering::Relaxed)
 }

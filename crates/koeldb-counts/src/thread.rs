@@ -14,11 +14,11 @@ use crate::record::{self, Event, Site};
 /// machines.
 const PROCESSORS: NonZero<usize> = NonZero::new(16).unwrap();
 
-/// A counted handle of a thread.
+/// A handle of a thread that records its clones, drops and wakes.
 #[derive(Debug)]
 pub struct Thread(::std::thread::Thread);
 
-/// Returns an address for the state of a thread, which the standard library does not tell.
+/// Returns a made-up address for the state of a thread: the standard library does not tell its own.
 fn address(thread: &::std::thread::Thread) -> usize {
     let hash = BuildHasherDefault::<DefaultHasher>::new().hash_one(thread.id());
     // Odd, as no object with a count is.
@@ -26,7 +26,7 @@ fn address(thread: &::std::thread::Thread) -> usize {
 }
 
 impl Thread {
-    /// Wakes the thread.
+    /// Wakes the thread, and records it.
     #[track_caller]
     pub fn unpark(&self) {
         record::add_call(Event::Wake);
@@ -66,7 +66,7 @@ pub fn current() -> Thread {
     Thread(thread)
 }
 
-/// Counts a park, with two read-modify-writes of this thread's state.
+/// Records a park, with two read-modify-writes of this thread's state.
 #[track_caller]
 fn add_park() {
     let address = address(&::std::thread::current());
@@ -75,28 +75,28 @@ fn add_park() {
     record::add_call(Event::Rmw(address));
 }
 
-/// Parks this thread.
+/// Parks this thread, and records it.
 #[track_caller]
 pub fn park() {
     add_park();
     record::wait(::std::thread::park);
 }
 
-/// Parks this thread for a time.
+/// Parks this thread for `time` at most, and records it.
 #[track_caller]
 pub fn park_timeout(time: Duration) {
     add_park();
     record::wait(|| ::std::thread::park_timeout(time));
 }
 
-/// Yields.
+/// Yields to other threads, and records it.
 #[track_caller]
 pub fn yield_now() {
     record::add_call(Event::Yield);
     ::std::thread::yield_now();
 }
 
-/// Returns the same number of processors on all machines.
+/// Returns 16 on all machines, so that the recorded counts do not depend on the machine.
 ///
 /// # Errors
 /// None.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use koeldb_base::Result;
 use koeldb_fs::{FileSystem, MemoryFileSystem, Purpose, RandomAccessFile, WriteOptions};
 
-/// A file that is read from memory.
+/// A read-only file of bytes in memory, which lists the reads of it.
 pub struct BytesFile {
     path: PathBuf,
     bytes: Vec<u8>,

@@ -20,12 +20,12 @@ const NUMBERS: [u64; 14] = [
     u64::MAX,
 ];
 
-/// An index in `0..len`; 0 if that is empty.
+/// Returns a random index in `0..len`; 0 if the range is empty.
 fn place(random: &mut Random, len: usize) -> usize {
     usize::try_from(random.below(len as u64)).unwrap_or(0)
 }
 
-/// A boundary value or a random number.
+/// Returns a boundary value or a random number.
 fn number(random: &mut Random) -> u64 {
     match random.below(4) {
         0 => random.draw(),
@@ -34,7 +34,7 @@ fn number(random: &mut Random) -> u64 {
     }
 }
 
-/// A number in stored form: of one, two, four or eight bytes, or a varint.
+/// Returns a random number in stored form: of one, two, four or eight bytes, or a varint.
 fn stored(random: &mut Random) -> Vec<u8> {
     let number = number(random);
     match random.below(5) {
@@ -50,7 +50,7 @@ fn stored(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Changes `bytes` in one place, without changing their length.
+/// Changes `bytes` in one random place, without changing their length.
 pub fn in_place(random: &mut Random, bytes: &mut [u8]) {
     if bytes.is_empty() {
         return;
@@ -73,7 +73,9 @@ pub fn in_place(random: &mut Random, bytes: &mut [u8]) {
     }
 }
 
-/// Changes `bytes` in one place in any way; `other` provides bytes to insert.
+/// Changes `bytes` in one random place: truncates, removes, inserts, repeats or overwrites.
+///
+/// `other` provides bytes to insert.
 pub fn anyhow(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
     let at = place(random, bytes.len() + 1);
     match random.below(8) {

@@ -17,7 +17,7 @@ use crate::bytes_file::BytesFile;
 /// The size of a block trailer: codec and checksum.
 const TRAILER_BYTES: usize = 5;
 
-/// A valid table and the positions of its blocks.
+/// A valid table file and the positions of its blocks, whose checksums can be recomputed.
 #[derive(Clone, Debug)]
 pub struct SealedTable {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct SealedTable {
 }
 
 impl SealedTable {
-    /// Finds the blocks of a table that is opened with `context`.
+    /// Finds the blocks of a table file that is opened with `context`.
     ///
     /// # Errors
     /// If the table is not valid.
@@ -81,7 +81,7 @@ impl SealedTable {
         &self.footer
     }
 
-    /// Recomputes the trailers of changed `bytes`, of the same length.
+    /// Recomputes the block checksums of `bytes`, a changed copy of the file of the same length.
     pub fn seal(&self, bytes: &mut [u8]) {
         for &handle in &self.blocks {
             if let Some((at, sum)) = trailer(bytes, self.footer.checksum, handle) {
@@ -90,7 +90,7 @@ impl SealedTable {
         }
     }
 
-    /// Replaces the footer of changed `bytes`, of the same length.
+    /// Replaces the footer of `bytes`, a changed copy of the file of the same length.
     pub fn put_footer(&self, bytes: &mut [u8], footer: &Footer) {
         let at = bytes.len() - self.footer.bytes();
         if let Ok(encoded) = footer.encode(at as u64) {
@@ -101,7 +101,7 @@ impl SealedTable {
     }
 }
 
-/// The position of a block's checksum, and its correct value.
+/// Returns the position of a block's checksum and its correct value; `None` if out of bounds.
 fn trailer(
     bytes: &[u8],
     checksum: ChecksumContext,

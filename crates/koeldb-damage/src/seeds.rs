@@ -23,7 +23,9 @@ use koeldb_table::reader::TableReadContext;
 /// The prefix length of the tables.
 pub const PREFIX_BYTES: usize = 3;
 
-/// The context that opens every table: an extractor does not matter to tables written without one.
+/// Returns the context that opens every table of [`tables`].
+///
+/// An extractor does not matter to tables written without one.
 #[must_use]
 pub fn read_context() -> TableReadContext {
     TableReadContext {
@@ -33,7 +35,7 @@ pub fn read_context() -> TableReadContext {
     }
 }
 
-/// A small table.
+/// A small valid table file, from which damaged ones are made.
 #[derive(Clone, Debug)]
 pub struct TableSeed {
     /// The setting it demonstrates.
@@ -44,7 +46,7 @@ pub struct TableSeed {
     pub checksummed: bool,
 }
 
-/// Entries of every kind; `simple` ones fit into a cuckoo table.
+/// Returns `count` sorted entries of several types; `simple` ones fit into a cuckoo table.
 fn entries(count: u64, simple: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries: Vec<_> = (0..count)
         .map(|number| {
@@ -71,6 +73,7 @@ fn entries(count: u64, simple: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
     entries
 }
 
+/// Builds a small table file in memory, with range tombstones if `tombstones` is set.
 fn build(context: &TableBuildContext, simple: bool, tombstones: bool) -> Result<Vec<u8>> {
     let fs = MemoryFileSystem::new();
     let path = Path::new("/000007.sst");
@@ -94,7 +97,7 @@ fn build(context: &TableBuildContext, simple: bool, tombstones: bool) -> Result<
     fs.read_all(path, 1 << 30, Purpose::Read)
 }
 
-/// The common base of all settings: several blocks, prefixes.
+/// Returns the settings that all seed tables start from: several blocks, prefixes, no compression.
 fn base() -> TableBuildContext {
     TableBuildContext {
         format: BlockBasedWriteOptions {
@@ -112,7 +115,7 @@ fn base() -> TableBuildContext {
     }
 }
 
-/// The block-based settings: every format version, checksum, codec, index and filter, and others.
+/// Returns named block-based settings: every format version, checksum, codec, index and filter.
 fn block_based() -> Vec<(String, TableBuildContext)> {
     let mut settings = Vec::new();
     let mut add = |name: String, change: &dyn Fn(&mut TableBuildContext)| {
@@ -188,7 +191,7 @@ fn block_based() -> Vec<(String, TableBuildContext)> {
     settings
 }
 
-/// Small tables of every format in every setting.
+/// Returns small tables of every format in every setting.
 ///
 /// # Panics
 /// If a table cannot be written.
@@ -220,6 +223,7 @@ pub fn tables() -> Vec<TableSeed> {
     seeds
 }
 
+/// Returns named settings of cuckoo and plain tables.
 fn other_formats(checksums: bool) -> Vec<(&'static str, WriteFormat)> {
     let plain = |encoding, store_index| {
         WriteFormat::Plain(PlainWriteOptions {
@@ -246,7 +250,7 @@ fn other_formats(checksums: bool) -> Vec<(&'static str, WriteFormat)> {
     ]
 }
 
-/// Encodes a log of these records.
+/// Encodes a log file that contains these records.
 ///
 /// # Errors
 /// `NotSupported` if the codec is not built in.
@@ -266,13 +270,13 @@ pub fn log(records: &[Vec<u8>], compression: WalCompression) -> Result<Vec<u8>> 
     fs.read_all(path, 1 << 30, Purpose::Read)
 }
 
-/// The folder of the golden directories, which RocksDB wrote.
+/// Returns the path of the golden directories, databases that RocksDB wrote.
 #[must_use]
 pub fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden")
 }
 
-/// The golden files of at most `bytes_max` bytes whose name satisfies `wanted`, by path.
+/// Reads the golden files of at most `bytes_max` bytes whose name satisfies `wanted`.
 ///
 /// # Panics
 /// If they cannot be read.

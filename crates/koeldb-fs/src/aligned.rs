@@ -30,8 +30,7 @@ unsafe impl Send for AlignedBuffer {}
 unsafe impl Sync for AlignedBuffer {}
 
 impl AlignedBuffer {
-    /// Allocates at least `bytes` zeroed bytes, rounded up to a multiple of `alignment`; at least
-    /// one multiple.
+    /// Allocates `bytes` zeroed bytes, rounded up to a multiple of `alignment`; at least one.
     ///
     /// # Errors
     /// `InvalidArgument` if `alignment` is no power of two or the size exceeds the address space.

@@ -17,8 +17,7 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Returns microseconds since 1970 by the machine's wall clock; may jump.
     fn unix_micros(&self) -> u64;
 
-    /// Converts `instant` to a time of [`Clock::now`]; an instant in the past becomes the current
-    /// time.
+    /// Converts `instant` to a time of [`Clock::now`]; a past one becomes the current time.
     #[expect(
         clippy::disallowed_methods,
         reason = "an instant says nothing but how far it is"
@@ -68,10 +67,12 @@ impl Clock for SystemClock {
     }
 }
 
+/// Returns the duration in microseconds; `u64::MAX` if they are more.
 fn saturating_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Returns the duration in nanoseconds; `u64::MAX` if they are more.
 fn saturating_nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -85,7 +86,7 @@ pub struct ManualClock {
     shared: Arc<ManualState>,
 }
 
-/// The time of a manual clock, and the Unix time at its zero.
+/// The time of a manual clock, and the Unix time at which it was zero.
 #[derive(Debug)]
 struct ManualState {
     nanos: AtomicU64,
@@ -104,7 +105,7 @@ impl ManualClock {
         }
     }
 
-    /// Advances both clocks.
+    /// Advances the monotonic clock and the wall clock by `duration`.
     pub fn advance(&self, duration: Duration) {
         self.shared
             .nanos

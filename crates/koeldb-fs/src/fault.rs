@@ -69,7 +69,7 @@ struct RuleSet {
     log: VecDeque<Injection>,
 }
 
-/// The layer of a [`FaultFileSystem`].
+/// The [`Layer`] that injects faults into the calls to a [`FaultFileSystem`].
 #[derive(Debug)]
 pub struct Faults {
     clock: Arc<dyn Clock>,
@@ -77,13 +77,14 @@ pub struct Faults {
 }
 
 impl FaultFileSystem {
-    /// Creates a fault layer without rules over `below`. `seed` decides probabilities, bits and
-    /// torn ends.
+    /// Creates a file system over `below` that injects faults once rules are added.
+    ///
+    /// `seed` decides probabilities, bits and torn ends.
     pub fn new(below: Arc<dyn FileSystem>, seed: u64) -> Self {
         Self::with_clock(below, seed, Arc::new(SystemClock))
     }
 
-    /// Creates the layer like [`FaultFileSystem::new`], with delays on `clock`.
+    /// Creates a file system like [`FaultFileSystem::new`], whose delays pass on `clock`.
     pub fn with_clock(below: Arc<dyn FileSystem>, seed: u64, clock: Arc<dyn Clock>) -> Self {
         Layered::with_layer(
             below,
@@ -146,7 +147,7 @@ impl FaultFileSystem {
 }
 
 impl RuleSet {
-    /// Returns the faults to inject into a call: delays and functions, then at most one other.
+    /// Returns and logs the faults to inject into a call: delays and functions, then one other.
     fn inject(&mut self, call: &Call<'_>) -> Vec<Injection> {
         let mut struck = Vec::new();
         for (&id, active) in &mut self.rules {
@@ -202,13 +203,14 @@ impl Injection {
 }
 
 impl Faults {
-    /// Locks the rules.
+    /// Locks the set of rules.
     fn book(&self) -> MutexGuard<'_, RuleSet> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Performs delays, functions, panics and failures; returns the action that the caller must
-    /// perform.
+    /// Injects the faults of a call; returns the one, if any, that the caller must perform itself.
+    ///
+    /// Delays, functions, panics and failures are performed here.
     fn inject(&self, call: &Call<'_>) -> Result<Option<Injection>> {
         // Advice cannot fail, and counting it would only shift the count of calls that can.
         if call.operation == Operation::Prefetch {
@@ -232,7 +234,7 @@ impl Faults {
         to_usize(self.book().random.below(bound as u64))
     }
 
-    /// Flips random bits; a bit may be chosen more than once.
+    /// Flips random bits of `bytes`; a bit may be chosen more than once.
     fn flip(&self, bytes: &mut [u8], bits: u32) {
         if bytes.is_empty() {
             return;
@@ -244,7 +246,7 @@ impl Faults {
     }
 }
 
-/// Returns the rule's error for a call that took effect, if its action is `FailAfter`.
+/// Replaces the result of a call that took effect by the rule's error if its action is `FailAfter`.
 fn fail_after<T>(injection: Option<&Injection>, call: &Call<'_>, result: Result<T>) -> Result<T> {
     match injection.map(|injection| (injection, &injection.action)) {
         Some((injection, FaultAction::FailAfter(failure))) => {

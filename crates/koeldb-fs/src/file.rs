@@ -14,7 +14,7 @@ use koeldb_base::{Buffer, Error, ErrorKind, Result};
 
 use crate::read_driver::ReadBackend;
 
-/// The purpose of an operation.
+/// The purpose of a file operation (RocksDB: `Env::IOActivity`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Purpose {
     /// A read requested by a user.
@@ -177,7 +177,9 @@ pub struct Metadata {
 /// A file lock, held until the value is dropped.
 pub trait FileLock: Send + Sync + fmt::Debug {}
 
-/// A file system. Paths are used as given; nothing is resolved against a root.
+/// A file system that the engine reads and writes (RocksDB: `FileSystem`).
+///
+/// Paths are used as given; nothing is resolved against a root.
 pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     /// Creates a file, which must not exist, for appending.
     ///
@@ -191,7 +193,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     /// If it does not exist, or the system fails.
     fn append(&self, path: &Path, options: &WriteOptions) -> Result<Box<dyn WritableFile>>;
 
-    /// Renames `from` to `to`, which must not exist, and opens it to be written from its beginning.
+    /// Renames `from` to `to`, which must not exist, and opens it to be overwritten from the start.
     ///
     /// The former content stays until it is overwritten, so that neither its space nor its length is
     /// allocated again. As far as it reaches, zeros follow the bytes passed to the system so far: at
@@ -294,7 +296,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
     /// If the system fails.
     fn truncate(&self, path: &Path, len: u64) -> Result<()>;
 
-    /// Returns the path by which objects that outlive a call keep a file or directory.
+    /// Returns the path to keep for use after this call: an absolute one in the real file system.
     ///
     /// The real file system returns an absolute path: a relative one would name something else
     /// after the process changed its working directory. The default returns the path as it is.
@@ -305,13 +307,13 @@ pub trait FileSystem: Send + Sync + fmt::Debug + 'static {
         Ok(path.to_owned())
     }
 
-    /// Bytes free for use on the device of `path`.
+    /// Returns the bytes that are free for use on the device of `path`.
     ///
     /// # Errors
     /// If the system fails.
     fn free_space(&self, path: &Path) -> Result<u64>;
 
-    /// The file system's own parallel reads, if it has any: a remote store, a simulation.
+    /// Returns the file system's own backend for parallel reads, such as a remote store's, if any.
     fn read_backend(&self) -> Option<Arc<dyn ReadBackend>> {
         None
     }
@@ -362,7 +364,7 @@ pub trait FileSync: Send + Sync + fmt::Debug {
     fn sync_data(&self, len: u64) -> Result<()>;
 }
 
-/// An append-only file, with one owner.
+/// A file that is written by appending, with one owner (RocksDB: `FSWritableFile`).
 pub trait WritableFile: Send + fmt::Debug {
     /// Appends bytes, through the file's buffer.
     ///
@@ -388,7 +390,7 @@ pub trait WritableFile: Send + fmt::Debug {
     /// See [`WritableFile::sync_data`].
     fn sync_all(&mut self) -> Result<()>;
 
-    /// Returns a handle that syncs the file while this one appends; `None` if files have none.
+    /// Returns a handle that syncs the file while this one appends; `None` if unsupported.
     ///
     /// The handle stays valid after this file is closed.
     ///
@@ -398,8 +400,9 @@ pub trait WritableFile: Send + fmt::Debug {
         Ok(None)
     }
 
-    /// The length of the file: bytes appended so far and those already in a reopened file, but not
-    /// the former content of a reused one.
+    /// The length of the file, without the former content of a reused one.
+    ///
+    /// It is the bytes in a reopened file and those appended so far.
     fn len(&self) -> u64;
 
     /// Whether the file is empty.
@@ -428,7 +431,7 @@ pub trait WritableFile: Send + fmt::Debug {
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// A file for positional reads, shared by threads.
+/// A file for positional reads, shared by threads (RocksDB: `FSRandomAccessFile`).
 pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     /// Reads up to `buffer.len()` bytes at `offset`; fewer only at the end of the file.
     ///
@@ -449,14 +452,14 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         self.len() == 0
     }
 
-    /// The whole file as pinnable memory, where position 0 of the buffer is offset 0.
+    /// The memory mapping of the whole file, for pinned values; position 0 is offset 0.
     ///
     /// Present only with [`OpenOptions::mmap`].
     fn mapped(&self) -> Option<&Arc<Buffer>> {
         None
     }
 
-    /// Requests pages of this size for the part of the mapping that was not read yet.
+    /// Requests pages of this size for the part of the memory mapping that was not read yet.
     ///
     /// Huge pages also read the whole part now, so that a lookup meets neither the disk nor a small
     /// page. Does nothing without a mapping, or where the system has no such pages.

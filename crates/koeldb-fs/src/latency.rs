@@ -13,7 +13,7 @@ use crate::layer::{Call, Layer, Layered, Operation};
 /// A file system that delays every read by a fixed time, with unlimited parallelism.
 pub type LatencyFileSystem = Layered<Latency>;
 
-/// The layer of a [`LatencyFileSystem`].
+/// The [`Layer`] that delays the reads of a [`LatencyFileSystem`].
 #[derive(Debug)]
 pub struct Latency {
     clock: Arc<dyn Clock>,

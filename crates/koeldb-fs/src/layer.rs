@@ -17,7 +17,7 @@ use crate::file::{
 };
 use crate::read_driver::ReadBackend;
 
-/// The kinds of calls.
+/// The kind of a call to a file system or to one of its open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Operation {
@@ -83,7 +83,7 @@ impl Operation {
     }
 }
 
-/// A call to the file system below, as its layer receives it.
+/// The description of a call to the file system below, as a [`Layer`] receives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// The kind of call.
@@ -108,7 +108,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Creates a call of an operation on a path, without open file.
+    /// Creates the description of an operation on a path, without an open file.
     fn on_path(operation: Operation, path: &'a Path) -> Self {
         Call {
             operation,
@@ -124,18 +124,20 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A hook on the calls to a file system. Any number of threads may call it concurrently.
+/// A hook on all calls to a file system, which may observe, delay, change or answer them.
+///
+/// Any number of threads may call it concurrently.
 ///
 /// Only [`Layer::around`] must be implemented; the others are for layers that change bytes or
 /// handle syncs.
 pub trait Layer: Send + Sync + fmt::Debug + 'static {
-    /// Performs a call; `proceed` calls the file system below.
+    /// Performs a call, or answers it itself; `proceed` passes it to the file system below.
     ///
     /// # Errors
     /// Those of the call, or the layer's own.
     fn around<T>(&self, call: &Call<'_>, proceed: impl FnOnce() -> Result<T>) -> Result<T>;
 
-    /// Reads at `call.offset`.
+    /// Performs a read of the file `below` at `call.offset`.
     ///
     /// # Errors
     /// See [`RandomAccessFile::read_at`].
@@ -148,7 +150,7 @@ pub trait Layer: Send + Sync + fmt::Debug + 'static {
         self.around(call, || below.read_at(call.offset, buffer))
     }
 
-    /// Appends.
+    /// Performs an append of `bytes` to the file `below`.
     ///
     /// # Errors
     /// See [`WritableFile::append`].
@@ -167,7 +169,7 @@ pub trait Layer: Send + Sync + fmt::Debug + 'static {
         })
     }
 
-    /// The parallel reads of the file system below, as modified by the layer.
+    /// Returns the backend for parallel reads of the file system below, as the layer modifies it.
     fn read_backend(&self, below: &dyn FileSystem) -> Option<Arc<dyn ReadBackend>> {
         below.read_backend()
     }
@@ -235,7 +237,7 @@ impl<L: Layer> Layered<L> {
             .around(&Call::on_path(operation, path), proceed)
     }
 
-    /// Creates a call that opens a file under a new handle.
+    /// Creates the description of a call that opens a file, with a new handle number.
     fn opening<'a>(&self, operation: Operation, path: &'a Path, purpose: Purpose) -> Call<'a> {
         Call {
             purpose: Some(purpose),
@@ -244,7 +246,7 @@ impl<L: Layer> Layered<L> {
         }
     }
 
-    /// Wraps a file that is open for writing.
+    /// Wraps a file open for writing, so that its calls pass through the layer.
     fn writer(&self, call: &Call<'_>, below: Box<dyn WritableFile>) -> Box<dyn WritableFile> {
         Box::new(LayeredWritableFile {
             below,
@@ -400,7 +402,7 @@ struct LayeredRandomAccessFile<L> {
 }
 
 impl<L: Layer> LayeredRandomAccessFile<L> {
-    /// Creates a call on this file.
+    /// Creates the description of a call on this file.
     fn call(&self, operation: Operation, offset: u64, len: u64) -> Call<'_> {
         Call {
             purpose: self.purpose,

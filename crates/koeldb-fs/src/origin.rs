@@ -26,7 +26,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Returns this process.
+    /// Returns the origin of an object that this process creates.
     #[must_use]
     pub fn here() -> Self {
         count_forks();

@@ -1,6 +1,8 @@
 //! A seeded pseudo-random number generator.
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+/// A seeded pseudorandom number generator: SplitMix64.
+///
+/// See Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014.
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
     state: u64,

@@ -34,7 +34,9 @@ impl fmt::Debug for Anonymous {
     }
 }
 
-/// Copies the first `len` bytes of a file into memory. Position 0 of the buffer is offset 0.
+/// Copies the first `len` bytes of a file into memory, for pinned values.
+///
+/// Position 0 of the buffer is offset 0.
 ///
 /// # Errors
 /// `MemoryLimit` if there is not enough memory; `Corruption` if the file is shorter; otherwise the

@@ -7,7 +7,7 @@ use koeldb_base::{Error, Result};
 
 use crate::file::{EntryKind, FileSystem, OpenOptions, Purpose, WriteOptions};
 
-/// Replaces `target` atomically: after a crash it is the old file or the new one, complete.
+/// Replaces the file `target` atomically: after a crash it is the old or the new file, complete.
 ///
 /// A `temporary` left by an earlier crash is removed first; both must be in one file system. When
 /// this returns, the new file is durable under its name (rule O15 of `docs/reliability.md`).
@@ -84,7 +84,7 @@ pub fn remove_dir_all(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     fs.remove_dir(path)
 }
 
-/// Chooses a name for a link to `file` in `directory`; returns whether that link exists already.
+/// Chooses a path in `directory` for a link to `file`; returns whether that link exists already.
 ///
 /// It is the file's own name, with a count appended if the name belongs to another file.
 ///
@@ -111,8 +111,7 @@ pub fn second_name(fs: &dyn FileSystem, file: &Path, directory: &Path) -> Result
     }
 }
 
-/// Copies a file to a new name and syncs its bytes; its name is durable once the directory is
-/// synced.
+/// Copies a file to a new name and syncs its bytes, but not the directory of the name.
 ///
 /// # Errors
 /// If the system fails; a part of the copy may then exist.
@@ -135,7 +134,7 @@ pub fn copy(fs: &dyn FileSystem, from: &Path, to: &Path, purpose: Purpose) -> Re
     target.close()
 }
 
-/// The directory of a path's last component; the current directory for a bare name.
+/// Returns the directory of a path's last component; the current directory for a bare name.
 #[must_use]
 pub fn parent(path: &Path) -> &Path {
     match path.parent() {

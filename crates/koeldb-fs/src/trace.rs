@@ -17,7 +17,7 @@ use crate::layer::{Call, Layer, Layered, Operation};
 /// A file system that records and counts every call.
 pub type TraceFileSystem = Layered<Trace>;
 
-/// The level of detail of a trace.
+/// The level of detail of a [`TraceFileSystem`]'s record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceDetail {
     /// Counts of operations, without events.
@@ -28,7 +28,7 @@ pub enum TraceDetail {
     Bytes,
 }
 
-/// A call that has returned.
+/// A recorded call to the file system that has returned, with its error if it failed.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// The order in which calls began; the record itself is in order of return.
@@ -93,7 +93,7 @@ const PURPOSES: [Purpose; 11] = [
     Purpose::Other,
 ];
 
-/// The layer of a [`TraceFileSystem`].
+/// The [`Layer`] that records and counts the calls to a [`TraceFileSystem`].
 #[derive(Debug)]
 pub struct Trace {
     detail: TraceDetail,
@@ -128,13 +128,13 @@ impl TraceFileSystem {
         std::mem::take(&mut *self.layer().events())
     }
 
-    /// The counts of one purpose.
+    /// Returns the I/O counts of one purpose.
     #[must_use]
     pub fn counts(&self, purpose: Purpose) -> IoCounts {
         self.layer().counters(purpose).load()
     }
 
-    /// The counts of all purposes together.
+    /// Returns the I/O counts of all purposes together.
     #[must_use]
     pub fn total_counts(&self) -> IoCounts {
         PURPOSES.iter().map(|&purpose| self.counts(purpose)).fold(
@@ -151,6 +151,7 @@ impl TraceFileSystem {
 }
 
 impl Counters {
+    /// Loads the current counts.
     fn load(&self) -> IoCounts {
         IoCounts {
             reads: self.reads.load(Ordering::Relaxed),
@@ -163,17 +164,18 @@ impl Counters {
 }
 
 impl Trace {
+    /// Locks the list of recorded events.
     fn events(&self) -> MutexGuard<'_, Vec<Event>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the counters of a purpose; an unknown purpose uses the last ones.
+    /// Returns the counters of a purpose; an unknown purpose shares those of [`Purpose::Other`].
     fn counters(&self, purpose: Purpose) -> &Counters {
         let index = PURPOSES.iter().position(|&known| known == purpose);
         &self.counters[index.unwrap_or(PURPOSES.len() - 1)]
     }
 
-    /// Counts a read, an append or a sync.
+    /// Counts a call by its purpose, if it is a read, an append or a sync.
     fn count(&self, call: &Call<'_>) {
         let Some(purpose) = call.purpose else { return };
         let counters = self.counters(purpose);
@@ -243,7 +245,9 @@ impl Layer for Trace {
     }
 }
 
-/// Replays the successful changes of a record with bytes on another file system.
+/// Repeats the recorded changes that succeeded on another file system.
+///
+/// The record must have the appended bytes ([`TraceDetail::Bytes`]).
 ///
 /// That file system must be in the state in which the recorded one was at the beginning. Every
 /// append is passed on immediately, as if the files had no buffers.
@@ -293,7 +297,7 @@ pub fn replay(events: &[Event], fs: &dyn FileSystem) -> Result<()> {
     Ok(())
 }
 
-/// Repeats an event on the file that the replay opened for its handle.
+/// Repeats a recorded append, sync or close on the file that the replay opened for its handle.
 fn replay_on_file(event: &Event, files: &mut HashMap<u64, Box<dyn WritableFile>>) -> Result<()> {
     let Some(handle) = event.handle else {
         return Ok(());

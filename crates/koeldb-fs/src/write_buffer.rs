@@ -6,12 +6,12 @@ use koeldb_base::{Error, ErrorKind, Result};
 use crate::file::{FileSync, REUSED_ZEROS, REUSED_ZEROS_UNIT, WritableFile};
 use crate::origin::Origin;
 
-/// The destination of bytes that leave the buffer.
+/// The file below a write buffer, which receives the bytes that leave the buffer.
 pub(crate) trait Sink: Send + std::fmt::Debug {
     /// Appends all of `bytes`.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Makes the written bytes durable: with all metadata, or only what is needed to read them.
+    /// Makes the written bytes durable, with `all` metadata or only what is needed to read them.
     fn sync(&mut self, all: bool) -> Result<()>;
 
     /// Returns a handle that syncs the written bytes; `None` if a sync must write some.
@@ -27,18 +27,20 @@ pub(crate) trait Sink: Send + std::fmt::Debug {
         false
     }
 
-    /// Cuts the file to the bytes written after the last write, releasing unused space.
+    /// Cuts the file to the bytes written and releases unused space; the last call.
     fn finish(&mut self) -> Result<()>;
 }
 
-/// The number of zeros behind bytes that end at `end` of a reused file of `former_len` bytes.
+/// Returns how many zeros must follow a write to `end` in a reused file of `former_len` bytes.
+///
+/// They mark the end of the bytes written.
 pub(crate) fn zeros_behind(end: u64, former_len: u64) -> usize {
     let until = end.saturating_add(REUSED_ZEROS);
     let until = until.saturating_add(REUSED_ZEROS_UNIT - 1) / REUSED_ZEROS_UNIT * REUSED_ZEROS_UNIT;
     to_usize(until.min(former_len).saturating_sub(end))
 }
 
-/// An append-only file that stays failed after its first failure.
+/// A [`WritableFile`] with a buffer over a [`Sink`], which stays failed after its first failure.
 ///
 /// Every later call returns the first error, so that no caller takes a second sync for a success.
 #[derive(Debug)]
@@ -64,7 +66,7 @@ impl<S: Sink> BufferedFile<S> {
         }
     }
 
-    /// Runs a step, unless an earlier one failed or this process is a forked child.
+    /// Runs `step` on buffer and sink, unless an earlier one failed or this is a forked child.
     fn attempt(&mut self, step: impl FnOnce(&mut WriteBuffer, &mut S) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.failure {
             return Err(error.clone());
@@ -149,7 +151,7 @@ impl<S: Sink> Drop for BufferedFile<S> {
     }
 }
 
-/// A buffer for appended bytes that passes them on in pieces of its size.
+/// A buffer that combines appended bytes into pieces of its size.
 ///
 /// Writes stay aligned to that size as long as there is no flush in between.
 #[derive(Debug)]

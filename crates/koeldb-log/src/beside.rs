@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use koeldb_base::{Error, Result};
 use koeldb_fs::FileSync;
 
-/// A handle that makes a log durable while its writer appends.
+/// A handle that syncs a log file concurrently with its writer, which continues to append.
 pub struct LogSync {
     file: Box<dyn FileSync>,
     /// The length that the writer has passed to the operating system.
@@ -41,9 +41,9 @@ impl LogSync {
         }
     }
 
-    /// Makes everything durable that was flushed before the call; returns whether it had to sync.
+    /// Syncs the flushed part of the log unless `bytes` are durable; returns whether it synced.
     ///
-    /// Syncs nothing if at least `bytes` are durable.
+    /// A sync makes everything durable that was flushed before the call.
     ///
     /// # Errors
     /// If the file fails, or the writer or an earlier sync has failed.
@@ -63,17 +63,19 @@ impl LogSync {
         Ok(true)
     }
 
-    /// Makes the writer and later syncs return `error`, unless they have failed already.
+    /// Records `error` as the permanent failure of the log: its writer and later syncs return it.
+    ///
+    /// A failure recorded before remains.
     pub fn fail(&self, error: &Error) {
         let _ = self.failure.set(error.clone());
     }
 
-    /// The first error of the log, if any.
+    /// The first write or sync error of the log, if any.
     pub(crate) fn failure(&self) -> Option<&Error> {
         self.failure.get()
     }
 
-    /// The length that has been passed to the operating system.
+    /// The length of the log prefix that the writer has passed to the operating system.
     #[must_use]
     pub fn flushed_bytes(&self) -> u64 {
         self.flushed_bytes.load(Ordering::Acquire)
@@ -83,12 +85,12 @@ impl LogSync {
         self.synced_bytes.load(Ordering::Acquire)
     }
 
-    /// Notes that the writer has flushed the first `bytes` of the log.
+    /// Records that the writer has flushed the first `bytes` of the log.
     pub(crate) fn note_flushed(&self, bytes: u64) {
         self.flushed_bytes.store(bytes, Ordering::Release);
     }
 
-    /// Notes that the first `bytes` of the log are durable.
+    /// Records that the first `bytes` of the log are durable.
     pub(crate) fn note_synced(&self, bytes: u64) {
         self.synced_bytes.fetch_max(bytes, Ordering::AcqRel);
     }

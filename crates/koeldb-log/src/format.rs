@@ -37,7 +37,7 @@ pub const CHECKSUMMED_FROM: usize = 6;
 /// The number of the codec zstd in a [`RecordType::SetCompression`] record.
 pub const ZSTD: u32 = 7;
 
-/// The part of a logical record that a physical record carries.
+/// The fragment of a logical record that a physical record holds: FULL, FIRST, MIDDLE or LAST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The whole record.
@@ -50,7 +50,7 @@ pub enum Part {
     Last,
 }
 
-/// The type of a physical record.
+/// The type of a physical log record, decoded from its type byte (RocksDB: `log::RecordType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordType {
     /// Unwritten space.
@@ -70,7 +70,7 @@ pub enum RecordType {
 }
 
 impl RecordType {
-    /// Decodes a type byte.
+    /// Decodes the type byte of a physical record; every byte has a type.
     #[must_use]
     pub fn from_byte(byte: u8) -> Self {
         match byte {
@@ -110,7 +110,7 @@ pub fn recyclable_type_byte(part: Part) -> u8 {
     }
 }
 
-/// The low half of a log's file number, as recyclable headers have it.
+/// Returns the low 32 bits of a log number, which recyclable record headers store.
 #[must_use]
 pub fn low_half(log_number: FileNumber) -> u32 {
     let [a, b, c, d, ..] = log_number.to_le_bytes();
@@ -166,7 +166,7 @@ impl Header {
         self.bytes().saturating_add(usize::from(self.length))
     }
 
-    /// Whether `record`, header and payload, matches the stored checksum.
+    /// Whether the bytes of `record`, header and payload, match the checksum in this header.
     #[must_use]
     pub fn verifies(&self, record: &[u8]) -> bool {
         record
@@ -175,13 +175,13 @@ impl Header {
     }
 }
 
-/// Whether a record of this type has a recyclable header.
+/// Whether records with this type byte have a recyclable header, which has the log number.
 #[must_use]
 pub fn is_recyclable(type_byte: u8) -> bool {
     matches!(type_byte, 5..=8 | 11 | 131)
 }
 
-/// The description of the preceding log.
+/// The number, size and last sequence number of the preceding WAL (`PredecessorWALInfo`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredecessorInfo {
     /// The number of the preceding log.
@@ -209,7 +209,7 @@ impl PredecessorInfo {
 /// The size of one family's entry in a [`RecordType::TimestampSizes`] record.
 const TIMESTAMP_SIZE_BYTES: usize = 6;
 
-/// Decodes the payload of a [`RecordType::TimestampSizes`] record: families and their sizes.
+/// Decodes a [`RecordType::TimestampSizes`] record: pairs of column family id and timestamp size.
 ///
 /// # Errors
 /// `Corruption` if it is no sequence of whole entries.
@@ -226,7 +226,7 @@ pub fn decode_timestamp_sizes(payload: &[u8]) -> Result<Vec<(u32, u16)>> {
     Ok(decoded.collect())
 }
 
-/// Decodes the payload of a [`RecordType::SetCompression`] record.
+/// Decodes the payload of a [`RecordType::SetCompression`] record: the compression type.
 ///
 /// # Errors
 /// `Corruption` if it is truncated.

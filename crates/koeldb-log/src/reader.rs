@@ -49,7 +49,7 @@ pub use problem::{Problem, ProblemKind, RecoveryMode};
 /// The number of problems kept in detail; later ones are only counted.
 const PROBLEMS_MAX: usize = 1000;
 
-/// A reader of the records of a log, in order.
+/// A sequential reader of the logical records of a WAL or MANIFEST (RocksDB: `log::Reader`).
 pub struct RecordReader {
     blocks: Blocks,
     /// The low half of the log's file number.
@@ -82,20 +82,20 @@ pub struct RecordReader {
     tolerated: Option<Problem>,
 }
 
-/// The start and the payload size so far of a logical record.
+/// The file offset and the payload size so far of an incomplete logical record.
 #[derive(Clone, Copy, Debug)]
 struct OpenRecord {
     offset: u64,
     payload_bytes: u64,
 }
 
-/// The location of a returned record.
+/// The buffer that holds a complete logical record: the read chunk or the assembly buffer.
 enum Found {
     InChunk(Range<usize>),
     InRecord,
 }
 
-/// The outcome of parsing the next physical record.
+/// The outcome of parsing: a physical record, the end of the log, or the damage found.
 enum Event {
     Record {
         record_type: RecordType,
@@ -155,17 +155,17 @@ impl RecordReader {
         }
     }
 
-    /// Sets the size of one read of the file, rounded up to whole blocks of 32 KiB; 0 for 256 KiB.
+    /// Sets the readahead size, rounded up to whole blocks of 32 KiB; 0 means 256 KiB.
     pub fn set_readahead_bytes(&mut self, bytes: usize) {
         self.blocks.set_chunk_bytes(bytes);
     }
 
-    /// Sets the limit of the length of a record; a longer one is a problem.
+    /// Sets the maximum length of a logical record; a longer one is reported as a problem.
     pub fn set_record_bytes_max(&mut self, bytes: u64) {
         self.record_bytes_max = bytes;
     }
 
-    /// Reads the next record; `None` at the end of the readable part.
+    /// Reads the next logical record; `None` at the end of the log or at damage that ends it.
     ///
     /// [`RecordReader::take_problem`] returns the problems found up to then, and in
     /// [`RecoveryMode::SkipAnyCorruptedRecords`] those before each record. Records of any content
@@ -183,8 +183,7 @@ impl RecordReader {
         })
     }
 
-    /// Continues after the last complete record, in `file`, which is the same log with more
-    /// records.
+    /// Resumes reading after the last complete record, in `file`: the same log, grown since.
     ///
     /// An incomplete end that was tolerated and damage are read again.
     ///
@@ -204,14 +203,14 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Takes the oldest problem, among those not yet taken that the mode does not tolerate.
+    /// Removes and returns the oldest reported problem that the recovery mode does not tolerate.
     ///
     /// Beyond a thousand untaken problems, further ones are only counted.
     pub fn take_problem(&mut self) -> Option<Problem> {
         self.problems.pop_front()
     }
 
-    /// The number of problems so far that the mode does not tolerate.
+    /// The number of problems found so far that the recovery mode does not tolerate.
     #[must_use]
     pub fn problem_count(&self) -> u64 {
         self.problem_count
@@ -223,7 +222,7 @@ impl RecordReader {
         self.dropped_bytes
     }
 
-    /// The incomplete end of the log that the mode tolerated, once the end was reached.
+    /// The incomplete or torn end of the log that the recovery mode tolerated, if it had one.
     #[must_use]
     pub fn tolerated_tail(&self) -> Option<&Problem> {
         self.tolerated.as_ref()
@@ -235,19 +234,19 @@ impl RecordReader {
         self.last_record.clone()
     }
 
-    /// The log's description of the preceding log, once its record was read.
+    /// The description of the preceding WAL, once the record with it was read.
     #[must_use]
     pub fn predecessor(&self) -> Option<PredecessorInfo> {
         self.predecessor
     }
 
-    /// The column families whose keys end with a timestamp, with its size, as far as read.
+    /// The column families with user-defined timestamps and their timestamp sizes, as read so far.
     #[must_use]
     pub fn timestamp_sizes(&self) -> &[(u32, u16)] {
         &self.timestamp_sizes
     }
 
-    /// Whether a record declared the compression of the log, as far as read.
+    /// Whether the compression of the log is known from a record read so far.
     #[must_use]
     pub fn is_compression_announced(&self) -> bool {
         self.compression_seen
@@ -298,7 +297,7 @@ impl RecordReader {
         Ok(None)
     }
 
-    /// Parses the next physical record and consumes it.
+    /// Parses the next physical record, and classifies it or the damage found in its place.
     ///
     /// For an event that invalidates the rest of the block, the handler consumes it, as it computes
     /// the dropped bytes from `block`.
@@ -363,7 +362,7 @@ impl RecordReader {
         }
     }
 
-    /// Moves to the next block; `false` at the end of the file.
+    /// Loads the next block of the log; `false` at the end of the file.
     ///
     /// Where the mode allows it, an unreadable block is a problem, and skipped.
     fn load_block(&mut self) -> Result<bool> {
@@ -382,7 +381,9 @@ impl RecordReader {
         }
     }
 
-    /// Handles a verified physical record, after a decision on a presumed end of the log before it.
+    /// Processes a physical record with a valid checksum; returns the logical record it completes.
+    ///
+    /// It first decides whether a presumed end of the log before the record is damage.
     fn take(
         &mut self,
         record_type: RecordType,
@@ -399,7 +400,7 @@ impl RecordReader {
         found
     }
 
-    /// Handles a verified physical record according to its type.
+    /// Dispatches a physical record with a valid checksum by its type.
     fn take_counted(
         &mut self,
         record_type: RecordType,
@@ -442,7 +443,7 @@ impl RecordReader {
         }
     }
 
-    /// Handles a data fragment; returns the logical record that it completes, if any.
+    /// Processes a data fragment; returns the logical record that it completes, if any.
     fn take_data(
         &mut self,
         part: Part,
@@ -495,7 +496,9 @@ impl RecordReader {
         }))
     }
 
-    /// Appends a fragment to the open record; `false` if the record had to be discarded.
+    /// Appends a fragment to the record being assembled; `false` if the record was discarded.
+    ///
+    /// That happens if it is too long or cannot be decompressed.
     fn append(&mut self, payload: &Range<usize>, ends: bool) -> bool {
         let fragment = self.blocks.get(payload.clone());
         let room = self
@@ -519,7 +522,7 @@ impl RecordReader {
         false
     }
 
-    /// Discards the open record, if any, reporting a problem if it had content.
+    /// Discards the incomplete record, if any, and reports a problem if it had content.
     fn close_open(&mut self, kind: ProblemKind) {
         if let Some(open) = self.open.take()
             && open.payload_bytes > 0
@@ -532,7 +535,7 @@ impl RecordReader {
         }
     }
 
-    /// Creates a problem at this position that loses the rest of the block.
+    /// Creates a problem at the current offset, which drops the rest of the block.
     fn here(&self, kind: ProblemKind) -> Problem {
         Problem {
             offset: self.blocks.offset(),
@@ -541,7 +544,7 @@ impl RecordReader {
         }
     }
 
-    /// Counts a problem, keeps it, and ends reading unless the mode skips damage.
+    /// Records a problem for the caller, and ends reading unless the recovery mode skips damage.
     fn report(&mut self, problem: Problem) {
         self.problem_count = self.problem_count.saturating_add(1);
         self.dropped_bytes = self.dropped_bytes.saturating_add(problem.dropped_bytes);

@@ -12,15 +12,16 @@ use koeldb_fs::RandomAccessFile;
 use crate::format::{BLOCK_BYTES, Header, low_half};
 use crate::tear::Tail;
 
-/// Counts the physical records after `offset` with matching checksums and log number, and the one
-/// at `offset` if it was complete before it was damaged.
+/// Counts the intact physical records of a log after the damage at `offset`.
+///
+/// The record at `offset` counts if it was complete before it was damaged.
 ///
 /// After a record with a damaged length the others of its block are not found, so there may be
 /// more.
 ///
 /// # Errors
 /// If the file cannot be read.
-pub fn intact_behind(
+pub fn intact_records_after(
     file: &dyn RandomAccessFile,
     log_number: FileNumber,
     offset: u64,

@@ -23,7 +23,7 @@ const FITS_MAX: usize = 16;
 /// The CRC-32C polynomial, bit-reversed: the change of the checksum when the last bit flips.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// The rest of a block, up to the end of the file, beginning with a record that fails verification.
+/// A log block and the position in it of a record that fails verification, to judge its damage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail<'a> {
     /// The bytes of the file from the beginning of a block, up to the end of the record's block.
@@ -38,7 +38,7 @@ impl<'a> Tail<'a> {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// Whether a sector of the next `bytes` bytes is all zeros, within the tail.
+    /// Whether a 512-byte sector of the next `bytes` bytes is all zeros: probably never written.
     pub(crate) fn has_lost_sector(self, bytes: usize) -> bool {
         let end = self.start.saturating_add(bytes).min(self.bytes.len());
         let mut at = self.start;
@@ -51,7 +51,7 @@ impl<'a> Tail<'a> {
         false
     }
 
-    /// Whether the sector of the byte at `at` is all zeros, within the tail.
+    /// Whether the 512-byte sector with the byte at `at`, as far as in the tail, is all zeros.
     fn is_lost(self, at: usize) -> bool {
         let sector = sector_end(at).saturating_sub(SECTOR_BYTES);
         let range = sector.max(self.start)..sector_end(at).min(self.bytes.len());
@@ -59,7 +59,7 @@ impl<'a> Tail<'a> {
         bytes.iter().all(|&byte| byte == 0)
     }
 
-    /// Whether the record was written completely and damaged later.
+    /// Whether the record was once complete: the checksum fits another length or one flipped bit.
     pub(crate) fn was_whole(self) -> bool {
         let Some(header) = Header::decode(self.rest()) else {
             return false;
@@ -67,7 +67,7 @@ impl<'a> Tail<'a> {
         self.fits_another_length(&header) || self.fits_without_a_bit(&header)
     }
 
-    /// Whether the checksum matches if the header's length is replaced by another possible one.
+    /// Whether the stored checksum matches the record if its length field is corrected.
     fn fits_another_length(self, header: &Header) -> bool {
         let covered = self.rest().get(CHECKSUMMED_FROM..).unwrap_or_default();
         let least = header.bytes().saturating_sub(CHECKSUMMED_FROM);
@@ -89,7 +89,7 @@ impl<'a> Tail<'a> {
         })
     }
 
-    /// Whether one flipped bit, in no sector of zeros, explains the checksum mismatch.
+    /// Whether one flipped bit outside of zeroed sectors explains the checksum mismatch.
     ///
     /// A sector of zeros may be one that was never written.
     fn fits_without_a_bit(self, header: &Header) -> bool {
@@ -105,12 +105,12 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// Returns the position after the sector of the byte at `at`.
+/// Returns the end position of the 512-byte sector with the byte at `at`.
 fn sector_end(at: usize) -> usize {
     at.saturating_add(1).next_multiple_of(SECTOR_BYTES)
 }
 
-/// Returns the byte of `record` in which one flipped bit explains the mismatch with `checksum`.
+/// Returns the position of the byte of `record` whose one flipped bit explains the mismatch.
 fn flipped_byte(record: &[u8], checksum: u32) -> Option<usize> {
     let covered = record.get(CHECKSUMMED_FROM..)?;
     let computed = crc32c(covered);
@@ -133,7 +133,7 @@ fn flipped_byte(record: &[u8], checksum: u32) -> Option<usize> {
     None
 }
 
-/// Whether `bytes`, the rest of a block, are empty, unused or begin with a record.
+/// Whether the rest `bytes` of a block are all zeros or begin with a record with a valid checksum.
 fn begins_a_record(bytes: &[u8]) -> bool {
     let is_unused = bytes.iter().all(|&byte| byte == 0);
     let record = || {

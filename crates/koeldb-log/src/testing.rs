@@ -8,7 +8,7 @@ use koeldb_fs::{RandomAccessFile, WritableFile};
 
 use crate::{RecordReader, RecordWriter, RecordWriterOptions, RecoveryMode};
 
-/// A file being written, with its bytes and the number of appends.
+/// An in-memory writable file for tests, which can fail after a number of appends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sink {
     pub(crate) bytes: Arc<Mutex<Vec<u8>>>,
@@ -49,7 +49,7 @@ impl WritableFile for Sink {
     }
 }
 
-/// A file being read, with an unreadable range of bytes.
+/// An in-memory readable file for tests, with an unreadable range of bytes.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) bytes: Vec<u8>,
@@ -79,7 +79,7 @@ impl RandomAccessFile for Source {
     }
 }
 
-/// Creates a reader of log 9 with these bytes.
+/// Creates a record reader over `bytes` as log number 9.
 pub(crate) fn reader(bytes: &[u8], mode: RecoveryMode) -> RecordReader {
     let source = Source {
         bytes: bytes.to_vec(),
@@ -89,7 +89,7 @@ pub(crate) fn reader(bytes: &[u8], mode: RecoveryMode) -> RecordReader {
     RecordReader::new(Arc::new(source), 9, mode)
 }
 
-/// Encodes a log of these records.
+/// Returns the bytes of a log file with these records.
 pub(crate) fn log_of<P: AsRef<[u8]>>(
     records: impl IntoIterator<Item = P>,
     options: RecordWriterOptions,

@@ -14,7 +14,7 @@ use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, RandomAccessFile, 
 use crate::reader::{RecordReader, RecoveryMode};
 use crate::writer::{RecordWriter, RecordWriterOptions};
 
-/// The numbers of the logs in `directory`, oldest first.
+/// Returns the numbers of the WAL files in `directory`, in ascending order.
 ///
 /// # Errors
 /// If the directory cannot be listed.
@@ -32,7 +32,7 @@ pub fn list(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<FileNumber>> {
     Ok(numbers)
 }
 
-/// Opens log `number` of `directory` for replay.
+/// Opens WAL `number` of `directory` as a record reader for replay.
 ///
 /// # Errors
 /// If it cannot be opened.
@@ -46,7 +46,7 @@ pub fn open(
     Ok(RecordReader::new(file, number, mode))
 }
 
-/// Opens the file of log `number` of `directory` for sequential reading.
+/// Opens the file of WAL `number` of `directory` for sequential reading.
 ///
 /// # Errors
 /// If it cannot be opened.
@@ -63,13 +63,13 @@ pub fn open_file(
     fs.open(&file_name::wal(directory, number), &options)
 }
 
-/// The directory for archived logs, which are not replayed.
+/// Returns the path of the `archive` directory, whose WAL files are not replayed.
 #[must_use]
 pub fn archive_directory(directory: &Path) -> PathBuf {
     directory.join("archive")
 }
 
-/// Links log `number` of `directory` into the archive, durably, unless the link exists.
+/// Hard-links WAL `number` into the archive directory durably, unless it is there.
 ///
 /// A file system without hard links gets a copy.
 ///
@@ -86,7 +86,7 @@ pub fn keep_in_archive(fs: &dyn FileSystem, directory: &Path, number: FileNumber
     fs.sync_dir(&archive)
 }
 
-/// A log being written: a [`RecordWriter`] that syncs its directory entry with the first sync.
+/// A writer of a WAL file, whose first sync also makes the directory entry durable.
 #[derive(Debug)]
 pub struct WalWriter {
     fs: Arc<dyn FileSystem>,
@@ -168,7 +168,7 @@ impl WalWriter {
         self.records.add_record(payload)
     }
 
-    /// Passes all bytes to the operating system.
+    /// Flushes all records from the file buffer to the operating system.
     ///
     /// # Errors
     /// If the file fails, now or earlier.

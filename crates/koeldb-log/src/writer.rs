@@ -19,7 +19,7 @@ use crate::format::{
     SET_COMPRESSION_BYTE, ZSTD, data_type_byte, low_half, recyclable_type_byte,
 };
 
-/// The compression of a log's records.
+/// The compression of the records of a WAL (RocksDB: `wal_compression`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WalCompression {
     /// No compression.
@@ -42,7 +42,7 @@ pub struct RecordWriterOptions {
 /// The assembled size at which a part of a long record is appended to the file.
 const APPEND_BYTES: usize = 1 << 20;
 
-/// A writer that appends records to a log, in RocksDB's format.
+/// A writer of records to a WAL or MANIFEST (RocksDB: `log::Writer`).
 pub struct RecordWriter {
     file: Box<dyn WritableFile>,
     /// The offset in its block at which the next physical record begins.
@@ -112,7 +112,7 @@ impl RecordWriter {
         self.add_record_of(&[payload])
     }
 
-    /// Appends a preface: a record after which the log still counts as empty.
+    /// Appends a record that does not count as content: an empty log remains empty.
     ///
     /// # Errors
     /// See [`RecordWriter::add_record`].
@@ -145,7 +145,7 @@ impl RecordWriter {
         result
     }
 
-    /// Splits a record into fragments by block, pads block ends with zeros, and appends them.
+    /// Appends a record as fragments, one per block, with zero padding at the ends of blocks.
     fn add_fragments(&mut self, parts: &[&[u8]]) -> Result<()> {
         let mut rest = Parts::new(parts);
         let header_bytes = self.header_bytes();
@@ -184,7 +184,7 @@ impl RecordWriter {
         }
     }
 
-    /// Assembles the declaration of the compression, which has a legacy header in every log.
+    /// Assembles the `SetCompression` record, which has a legacy header in every log.
     fn emit_declaration(&mut self) {
         let payload = ZSTD.to_le_bytes();
         let payload: &[&[u8]] = &[&payload];
@@ -193,7 +193,7 @@ impl RecordWriter {
         self.emit(SET_COMPRESSION_BYTE, None, &mut payload, bytes);
     }
 
-    /// Assembles one physical data record: the next `bytes` of `payload`, which fit into the block.
+    /// Assembles a physical data record from the next `bytes` of `payload`, which fit in the block.
     fn emit_data(&mut self, part: Part, payload: &mut Parts<'_>, bytes: usize) {
         match self.log_number {
             Some(number) => self.emit(recyclable_type_byte(part), Some(number), payload, bytes),
@@ -232,7 +232,7 @@ impl RecordWriter {
         self.remember(result)
     }
 
-    /// Passes all bytes to the operating system.
+    /// Flushes all appended records from the file buffer to the operating system.
     ///
     /// # Errors
     /// If the file fails, now or earlier.
@@ -260,13 +260,13 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// Whether remains of an earlier log follow the records, in a reused file.
+    /// Whether bytes of an older log follow the records in a recycled log file.
     #[must_use]
     pub fn has_remains(&self) -> bool {
         self.file.has_remains()
     }
 
-    /// Makes all records durable, and that the file ends with them; no record may follow.
+    /// Truncates the file after its last record and syncs it; no record may follow.
     ///
     /// # Errors
     /// See [`RecordWriter::sync`].
@@ -277,7 +277,7 @@ impl RecordWriter {
         self.sync()
     }
 
-    /// Flushes, and returns a handle that syncs the log while this writer appends.
+    /// Flushes the log, and returns a handle that syncs it concurrently with this writer.
     ///
     /// `None` if the file has no such handle.
     ///
@@ -295,9 +295,9 @@ impl RecordWriter {
         Ok(self.beside.clone())
     }
 
-    /// Whether a concurrent sync through the handle has made all records durable.
+    /// Whether syncs through the [`LogSync`] handle have made all records durable.
     #[must_use]
-    pub fn is_synced_beside(&self) -> bool {
+    pub fn is_synced_concurrently(&self) -> bool {
         let beside = self.beside.as_ref();
         beside.is_some_and(|beside| beside.synced_bytes() == self.len())
     }
@@ -315,8 +315,9 @@ impl RecordWriter {
         (self.len() + self.header_bytes() as u64 - 1) / block_bytes
     }
 
-    /// Whether no record was appended. One that only announces compression, or a preface, does not
-    /// count, so that an empty log may have bytes.
+    /// Whether the log has no records besides the compression record and prefaces.
+    ///
+    /// An empty log may thus have bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.has_records
@@ -349,7 +350,7 @@ impl RecordWriter {
         }
     }
 
-    /// Keeps an error as the permanent failure of the writer and of concurrent syncs.
+    /// Stores an error of `result` as the permanent failure of the log, and returns `result`.
     fn remember(&mut self, result: Result<()>) -> Result<()> {
         if let Err(error) = &result {
             self.failure = Some(error.clone());
@@ -361,7 +362,7 @@ impl RecordWriter {
     }
 }
 
-/// The rest of a payload that is given in parts.
+/// A read position in a record payload that consists of several byte slices.
 struct Parts<'a> {
     parts: &'a [&'a [u8]],
     /// The number of bytes consumed of the first part.
@@ -379,7 +380,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Moves the next `bytes`, which must exist, to the end of `out`.
+    /// Appends the next `bytes` bytes of the payload to `out`, and advances past them.
     fn take_into(&mut self, mut bytes: usize, out: &mut Vec<u8>) {
         self.len -= bytes;
         while bytes > 0 {

@@ -44,7 +44,9 @@ fn decode_current(content: &[u8]) -> Result<FileNumber> {
     }
 }
 
-/// Makes CURRENT name MANIFEST `number`. After an error it is unknown which one it names.
+/// Makes CURRENT name MANIFEST `number` by atomic replacement (RocksDB: `SetCurrentFile`).
+///
+/// After an error it is unknown which one it names.
 ///
 /// # Errors
 /// If the system fails.
@@ -81,7 +83,7 @@ pub fn read_identity(fs: &dyn FileSystem, directory: &Path) -> Result<Option<Str
         .filter(printable))
 }
 
-/// Writes IDENTITY.
+/// Writes the database id to the IDENTITY file by atomic replacement.
 ///
 /// # Errors
 /// If the system fails.

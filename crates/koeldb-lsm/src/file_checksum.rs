@@ -20,7 +20,7 @@ pub const NAME: &str = "FileChecksumCrc32c";
 /// The size of one read.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// A file being written, with the checksum of the appended bytes.
+/// A writable file that computes the CRC-32C of all appended bytes for the MANIFEST.
 #[derive(Debug)]
 pub(crate) struct SummedFile {
     file: Box<dyn WritableFile>,
@@ -28,8 +28,7 @@ pub(crate) struct SummedFile {
 }
 
 impl SummedFile {
-    /// Wraps an empty file, and returns the checksum of its appended bytes, which outlives the
-    /// file.
+    /// Wraps an empty file; also returns its checksum, which is updated by every append.
     pub(crate) fn new(file: Box<dyn WritableFile>) -> (Self, Arc<AtomicU32>) {
         let sum = Arc::new(AtomicU32::new(0));
         let own = Arc::clone(&sum);
@@ -66,30 +65,30 @@ impl WritableFile for SummedFile {
     }
 }
 
-/// Encodes a checksum as stored in the MANIFEST: big-endian.
+/// Encodes a checksum in big-endian order, as it is stored in the MANIFEST.
 fn stored(sum: u32) -> [u8; 4] {
     sum.swap_bytes().to_le_bytes()
 }
 
-/// Records the checksum of a written table.
+/// Stores the file checksum of a written table in its metadata.
 pub(crate) fn record(meta: &mut FileMeta, sum: &AtomicU32) {
     set(meta, sum.load(Ordering::Relaxed));
 }
 
-/// Records `crc32c` as the checksum of a table.
+/// Stores `crc32c` as the file checksum in the metadata of a table.
 pub fn set(meta: &mut FileMeta, crc32c: u32) {
     meta.checksum_name = NAME.as_bytes().to_vec();
     meta.checksum = stored(crc32c).to_vec();
 }
 
-/// The recorded CRC-32C of a table, if it has one.
+/// Returns the file checksum in the metadata of a table; `None` if it is not a CRC-32C.
 #[must_use]
 pub fn recorded(meta: &FileMeta) -> Option<u32> {
     let bytes = <[u8; 4]>::try_from(&*meta.checksum).ok()?;
     (meta.checksum_name == NAME.as_bytes()).then(|| u32::from_le_bytes(bytes).swap_bytes())
 }
 
-/// Verifies the recorded checksum of a whole table file.
+/// Verifies a table file against its recorded checksum (RocksDB: `VerifyFileChecksums`).
 ///
 /// Returns `false` if none is recorded, or one of another function. `progress` receives the size of
 /// each piece.

@@ -19,7 +19,9 @@ use crate::open_tables::ReaderSlot;
 /// `kDeletionWeightOnCompaction`).
 const DELETION_WEIGHT: u64 = 2;
 
-/// The MANIFEST's record of a table, and its state while it is live.
+/// The metadata of a table file: its MANIFEST fields and its state while it is live.
+///
+/// (RocksDB: `FileMetaData`.)
 #[derive(Debug)]
 pub struct FileMeta {
     /// The number in the name of the table file.
@@ -81,19 +83,20 @@ pub struct FileMeta {
     pub drop_hook: DropHook,
 }
 
-/// A function that is called when the metadata of an obsolete file is dropped.
+/// A hook that runs when the last reference to a file's metadata is dropped.
 #[derive(Default)]
 pub struct DropHook(OnceLock<Arc<dyn Fn() + Send + Sync>>);
 
 impl DropHook {
-    /// Whether the function to call is set.
+    /// Whether a hook function has been set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.get().is_some()
     }
 
-    /// Sets the function to call; only the first call of `set` has an effect. The function runs in
-    /// any thread and under any lock, so it must not wait.
+    /// Sets the hook function; only the first call of `set` has an effect.
+    ///
+    /// The function runs in any thread and under any lock, so it must not wait.
     pub fn set(&self, hook: Arc<dyn Fn() + Send + Sync>) {
         let _ = self.0.set(hook);
     }
@@ -166,7 +169,7 @@ impl EntryStats {
         }
     }
 
-    /// Takes over the statistics of the same table.
+    /// Copies the statistics of other metadata of the same table.
     pub(crate) fn copy_from(&self, other: &EntryStats) {
         for (to, from) in [
             (&self.entries, &other.entries),
@@ -189,7 +192,7 @@ impl EntryStats {
 }
 
 impl FileMeta {
-    /// The reader, if the table is open.
+    /// Returns the cached table reader; `None` if the table is not open.
     #[must_use]
     pub fn open_reader(&self) -> Option<Arc<TableReader>> {
         let kept = self.reader.get().cloned();
@@ -237,7 +240,7 @@ impl FileMeta {
         }
     }
 
-    /// Copies the metadata with another epoch, without the open reader.
+    /// Returns a copy of the MANIFEST fields with another epoch number, without runtime state.
     #[must_use]
     pub fn with_epoch(&self, epoch: u64) -> Self {
         FileMeta {
@@ -264,7 +267,7 @@ impl FileMeta {
         }
     }
 
-    /// The size of the file and of the data that its deletions are estimated to free.
+    /// The file size plus the data that its deletions should free (`compensated_file_size`).
     ///
     /// Point deletions count once [`Version::compensate`](crate::Version::compensate) has weighed them.
     #[must_use]
@@ -277,7 +280,7 @@ impl FileMeta {
         }
     }
 
-    /// Sets the compensated size, if each value of the tree takes `value_bytes` in its tables.
+    /// Computes the compensated file size, given the average size `value_bytes` of a stored value.
     ///
     /// Point deletions count if they are at least as many as the other entries: in a steady state
     /// they are fewer, and the tree must keep its shape.
@@ -301,20 +304,19 @@ impl FileMeta {
         user_key(&self.smallest)
     }
 
-    /// The last user key, or the first one after the file if [`FileMeta::largest_is_exclusive`].
+    /// The user key of the upper bound; excluded if [`FileMeta::largest_is_exclusive`].
     #[must_use]
     pub fn largest_user_key(&self) -> &[u8] {
         user_key(&self.largest)
     }
 
-    /// Whether the largest user key is the end of a range tombstone and so not in the file.
+    /// Whether the upper bound is the exclusive end of a range tombstone, so not in the file.
     #[must_use]
     pub fn largest_is_exclusive(&self) -> bool {
         footer_of(&self.largest).1 == RANGE_DELETION_SENTINEL
     }
 
-    /// The creation time of the oldest file among its ancestors, in seconds since 1970; 0 if
-    /// unknown.
+    /// The creation time of the oldest ancestor file (`oldest_ancester_time`); 0 if unknown.
     ///
     /// It is from the MANIFEST, or else from the table, once that was opened; if neither has it, it is the creation
     /// time of the file.
@@ -328,7 +330,7 @@ impl FileMeta {
         times.into_iter().find(|&time| time > 0).unwrap_or(0)
     }
 
-    /// The time when the table's oldest entry was written, in seconds since 1970; 0 unknown.
+    /// The time when the table's oldest entry was written, in seconds since 1970; 0 if unknown.
     #[must_use]
     pub fn oldest_key_time(&self) -> u64 {
         self.entry_stats.oldest_key_time.load(Relaxed)

@@ -21,7 +21,7 @@ use crate::current::write_current;
 use crate::version::Version;
 use crate::version::edit::{BlobGarbage, ColumnFamilyChange, VersionEdit, WalAddition};
 
-/// A reader of the edits of a MANIFEST, which returns atomic groups as a whole.
+/// A reader of the version edits of a MANIFEST, which returns each atomic group as a whole.
 #[derive(Debug)]
 pub struct ManifestReader {
     records: RecordReader,
@@ -42,12 +42,12 @@ impl ManifestReader {
         })
     }
 
-    /// Sets the size of one read of the file; 0 for the default.
+    /// Sets the readahead size of the MANIFEST file; 0 means the default.
     pub fn set_readahead_bytes(&mut self, bytes: usize) {
         self.records.set_readahead_bytes(bytes);
     }
 
-    /// Continues at the end, after another process has appended edits.
+    /// Resumes reading at the end, after another process may have appended edits.
     ///
     /// An incomplete record or group is read on. Returns whether there is more to read.
     ///
@@ -72,7 +72,7 @@ impl ManifestReader {
         Ok(true)
     }
 
-    /// Reads the next edits that take effect together; `None` at the end.
+    /// Reads the next edit or atomic group of edits; `None` at the end of the MANIFEST.
     ///
     /// A truncated group at the end has no effect.
     ///
@@ -96,13 +96,13 @@ impl ManifestReader {
         }
     }
 
-    /// Adds the position in the MANIFEST to an error.
+    /// Adds the MANIFEST path and the offset of the last record to an error.
     pub(crate) fn located(&self, error: Error) -> Error {
         let offset = self.records.last_record().start;
         error.in_file(self.records.file().path(), Some(offset), "read")
     }
 
-    /// Adds an edit to its atomic group; returns whether the group is complete.
+    /// Adds an edit to the pending atomic group; returns whether the group is complete.
     fn collect(&mut self, edit: VersionEdit) -> Result<bool> {
         let expected = match self.group.last() {
             Some(last) => last
@@ -120,20 +120,20 @@ impl ManifestReader {
         Ok(matches!(expected, None | Some(0)))
     }
 
-    /// The incomplete record at the end that was dropped, once the end was reached.
+    /// The incomplete last record, which was dropped; `None` before the end or without one.
     #[must_use]
     pub fn dropped_tail(&self) -> Option<&Problem> {
         self.records.tolerated_tail()
     }
 
-    /// The edits of an incomplete group at the end, once the end was reached.
+    /// The edits of an incomplete atomic group at the end, which have no effect.
     #[must_use]
     pub fn dropped_group(&self) -> &[VersionEdit] {
         &self.group
     }
 }
 
-/// Opens MANIFEST `number` of `directory`.
+/// Opens the file of MANIFEST `number` of `directory`; `Corruption` if it does not exist.
 fn open(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -155,7 +155,7 @@ fn open(
     })
 }
 
-/// The state of a database with which a MANIFEST begins.
+/// The state of a database that the edits at the start of a new MANIFEST record.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestSnapshot {
     /// The id of the database; omitted if absent.
@@ -172,7 +172,7 @@ pub struct ManifestSnapshot {
     pub families: Vec<ColumnFamilySnapshot>,
 }
 
-/// The state of a column family with which a MANIFEST begins.
+/// The state of a column family that the edits at the start of a new MANIFEST record.
 #[derive(Clone, Debug)]
 pub struct ColumnFamilySnapshot {
     /// The id of the column family.
@@ -186,8 +186,9 @@ pub struct ColumnFamilySnapshot {
 }
 
 impl ManifestSnapshot {
-    /// Returns the edits that recreate this state, without the counters that every ordinary edit
-    /// has.
+    /// Returns the version edits that recreate this state (RocksDB: `WriteCurrentStateToManifest`).
+    ///
+    /// They lack the counters that every ordinary edit has.
     #[must_use]
     pub fn edits(&self) -> Vec<VersionEdit> {
         let mut edits = Vec::new();
@@ -258,9 +259,9 @@ impl ManifestSnapshot {
 /// The size in bytes of the record in which a MANIFEST records its own size.
 const SIZE_RECORD_BYTES: u64 = 15;
 
-/// Writes MANIFEST `number` with a snapshot and further edits, and makes it and its name durable.
+/// Creates MANIFEST `number` from a snapshot and further edits, durably; CURRENT stays unchanged.
 ///
-/// CURRENT does not name it yet.
+/// Returns its writer, for later edits.
 ///
 /// # Errors
 /// If the system fails; the file is then removed again, if possible.
@@ -312,7 +313,7 @@ fn write_records(
     Ok(records)
 }
 
-/// Appends an edit as one record, using `record` as buffer.
+/// Appends a version edit to a MANIFEST as one record, encoded in the buffer `record`.
 pub(crate) fn append(
     records: &mut RecordWriter,
     edit: &VersionEdit,
@@ -323,7 +324,7 @@ pub(crate) fn append(
     records.add_record(record)
 }
 
-/// Appends edits to the live MANIFEST; the last ones are not synced yet.
+/// Appends version edits to a MANIFEST; syncs only where an edit starts in a new block.
 ///
 /// No edit begins in a later block than unsynced ones: a crash could lose these and keep it, which
 /// recovery cannot tell from damage.
@@ -343,7 +344,7 @@ pub(crate) fn append_all(
     Ok(())
 }
 
-/// Writes a MANIFEST with this state and points CURRENT at it: the last step of a repair.
+/// Writes a MANIFEST with a repaired state and points CURRENT at it.
 ///
 /// # Errors
 /// If the system fails.
@@ -403,7 +404,7 @@ pub fn create(fs: &dyn FileSystem, directory: &Path, db_id: Option<&str>) -> Res
 
 const FIRST_MANIFEST: FileNumber = 1;
 
-/// Describes the files from which a database without CURRENT can be rebuilt; `None` without any.
+/// Describes database files found in a directory without CURRENT; `None` if there are none.
 ///
 /// A lone first MANIFEST is none of them: a creation that was interrupted leaves it.
 ///
@@ -435,7 +436,7 @@ pub fn remains(fs: &dyn FileSystem, directory: &Path) -> Result<Option<String>> 
     Ok((!found.is_empty()).then(|| found.join(", ")))
 }
 
-/// The error for the remains of a database that lost its CURRENT.
+/// Returns the error for a directory with the files `found` of a database but no CURRENT.
 #[must_use]
 pub fn lost_current(directory: &Path, found: &str) -> Error {
     Error::corruption(format!(

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use koeldb_base::Result;
 use koeldb_table::reader::TableReader;
 
-/// The holder of a table's reader while the number of open tables is bounded.
+/// A slot of the table cache: the table's reader while open (with limited `max_open_files`).
 #[derive(Debug, Default)]
 pub struct ReaderSlot {
     reader: Mutex<Option<Arc<TableReader>>>,
@@ -29,13 +29,13 @@ impl ReaderSlot {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reader, if the table is open.
+    /// Returns the table reader; `None` if the table is not open.
     #[must_use]
     pub fn get(&self) -> Option<Arc<TableReader>> {
         self.lock().clone()
     }
 
-    /// Returns the reader, and whether `open` was called to create it.
+    /// Returns the table reader, opening it with `open` if needed, and whether it was opened.
     pub(crate) fn get_or_open(
         &self,
         open: impl FnOnce() -> Result<Arc<TableReader>>,
@@ -50,18 +50,18 @@ impl ReaderSlot {
         Ok((reader, true))
     }
 
-    /// Returns the file's part of cache keys; the first call creates it with `new_id`.
+    /// Returns the file id for block cache keys; the first call creates it with `new_id`.
     pub(crate) fn cache_id(&self, new_id: impl FnOnce() -> u64) -> u64 {
         *self.cache_id.get_or_init(new_id)
     }
 
-    /// Takes the reader out of the slot, if it is open.
+    /// Removes and returns the table reader, which closes the table for later users.
     pub(crate) fn take(&self) -> Option<Arc<TableReader>> {
         self.lock().take()
     }
 }
 
-/// The open tables of a database: at most a limit, except tables in use.
+/// The limit on the open tables of a database (`max_open_files`), enforced by CLOCK eviction.
 #[derive(Debug)]
 pub struct OpenTables {
     limit: AtomicUsize,
@@ -78,7 +78,7 @@ impl Default for OpenTables {
 }
 
 impl OpenTables {
-    /// Creates a set of at most `limit` open tables; `None` for no limit.
+    /// Creates an empty set of open tables with a limit; `None` means no limit.
     #[must_use]
     pub fn new(limit: Option<usize>) -> Self {
         OpenTables {
@@ -88,7 +88,7 @@ impl OpenTables {
         }
     }
 
-    /// Records that the database is closed: from now on another one may remove its tables.
+    /// Records that the database is closed, after which another process may remove its tables.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
     }
@@ -97,25 +97,25 @@ impl OpenTables {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Whether there is a limit.
+    /// Whether the number of open tables is limited.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.limit.load(Ordering::Relaxed) != usize::MAX
     }
 
-    /// Changes the limit. Tables that were opened without a bound stay open.
+    /// Changes the limit, and closes tables above it; those opened without a limit stay open.
     pub fn set_limit(&self, limit: Option<usize>) {
         self.limit
             .store(limit.unwrap_or(usize::MAX), Ordering::Relaxed);
         self.shrink(None);
     }
 
-    /// Adds a table that was opened, and closes others above the limit.
+    /// Registers a table that was opened, and closes others if the limit is exceeded.
     pub(crate) fn add(&self, slot: &Arc<ReaderSlot>) {
         self.shrink(Some(Arc::downgrade(slot)));
     }
 
-    /// Adds a slot, and closes tables by the CLOCK algorithm until the limit is met.
+    /// Registers `added`, if any, and closes tables in CLOCK order until the limit is met.
     fn shrink(&self, added: Option<Weak<ReaderSlot>>) {
         let mut closed = Vec::new();
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);

@@ -23,11 +23,12 @@ const TOO_MANY_OPEN_FILES: i32 = 24;
 /// The error number `ENFILE`: the system may open no more files.
 const TOO_MANY_OPEN_FILES_IN_SYSTEM: i32 = 23;
 
-/// A reference to an open table: borrowed from the metadata of a file that keeps it open, or counted
-/// if the table may be closed afterwards.
+/// A reference to an open table: borrowed if its file keeps it open, otherwise counted.
+///
+/// A counted one keeps a table in use that may be closed afterwards.
 pub type TableRef<'f> = ArcRef<'f, TableReader>;
 
-/// An opener of the tables of a column family, with its settings.
+/// Opens the tables of a column family and caches their readers (RocksDB: `TableCache`).
 #[derive(Debug)]
 pub struct TableOpener {
     fs: Arc<dyn FileSystem>,
@@ -63,23 +64,24 @@ impl TableOpener {
         }
     }
 
-    /// Sets whether every table is validated when it is opened, by [`TableReader::examine`].
+    /// Sets whether every table is checked by [`TableReader::examine`] when it is opened.
     pub fn set_examines(&mut self, on: bool) {
         self.examines = on;
     }
 
-    /// Sets whether a table whose unique id differs from that in the MANIFEST is damaged; on by
-    /// default.
+    /// Sets whether to verify the unique ids of tables against the MANIFEST; on by default.
+    ///
+    /// (RocksDB: `verify_sst_unique_id_in_manifest`.)
     pub fn set_verifies_unique_ids(&mut self, on: bool) {
         self.verifies_unique_ids = on;
     }
 
-    /// Sets the bound on open tables; none by default.
+    /// Sets the shared limit on the number of open tables; unlimited by default.
     pub fn set_open_tables(&mut self, open_tables: Arc<OpenTables>) {
         self.open_tables = open_tables;
     }
 
-    /// Whether the number of open tables is bounded.
+    /// Whether the number of open tables is limited (`max_open_files`).
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.open_tables.is_limited()
@@ -91,7 +93,7 @@ impl TableOpener {
         &self.context
     }
 
-    /// Estimates the bytes of a table before an internal key.
+    /// Estimates the file offset of an internal key in a table (RocksDB: `ApproximateOffsetOf`).
     ///
     /// Only a table with the key between its bounds is opened.
     ///
@@ -126,7 +128,7 @@ impl TableOpener {
         }
     }
 
-    /// Searches `file` on `level` for a lookup.
+    /// Searches the table `file` for the key of a point lookup, opening it if needed.
     ///
     /// # Errors
     /// See [`TableOpener::reader`] and [`TableReader::search`].
@@ -144,7 +146,7 @@ impl TableOpener {
         }
     }
 
-    /// Returns the reader of a table, opening it unless it is open already.
+    /// Opens a table unless its reader is cached, and caches the reader.
     #[cold]
     fn open<'f>(&self, file: &'f FileMeta, level: usize) -> Result<TableRef<'f>> {
         if !self.open_tables.is_limited() {
@@ -162,7 +164,7 @@ impl TableOpener {
         Ok(ArcRef::Counted(reader))
     }
 
-    /// Opens a table without caching its reader.
+    /// Opens a table file and creates its reader, without caching it.
     fn open_table(
         &self,
         file: &FileMeta,
@@ -190,8 +192,9 @@ impl TableOpener {
         Ok(reader)
     }
 
-    /// Verifies the whole-file checksum recorded in the MANIFEST; `false` if none is, or of an
-    /// unknown function.
+    /// Verifies a table against its file checksum in the MANIFEST; `false` if it has none to use.
+    ///
+    /// That is the case without a checksum or with one of an unknown function.
     ///
     /// `progress` receives the size of each piece.
     ///
@@ -205,7 +208,7 @@ impl TableOpener {
         file_checksum::compare(&*self.open_file(file)?, file, progress)
     }
 
-    /// Opens `NNNNNN.sst`, or the `.ldb` that LevelDB wrote.
+    /// Opens the table file, named `NNNNNN.sst`, or `NNNNNN.ldb` if LevelDB wrote it.
     fn open_file(&self, file: &FileMeta) -> Result<Arc<dyn RandomAccessFile>> {
         let path = file_name::table(&self.directory, file.number);
         let options = OpenOptions {

@@ -22,7 +22,7 @@ use crate::pick::CompactionPlan;
 use crate::version::edit::ColumnFamilyChange;
 use crate::version::{FileMeta, Version, VersionEdit};
 
-/// An encoded internal key, formatted as `user key#sequence number,TYPE`.
+/// An encoded internal key that is displayed as `user key#sequence number,TYPE`.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyText<'a>(pub &'a [u8]);
 
@@ -50,7 +50,7 @@ fn write_user_key(f: &mut fmt::Formatter<'_>, user_key: &[u8]) -> fmt::Result {
     write!(f, "{}", user_key.escape_ascii())
 }
 
-/// The short name of an entry type, given its type byte.
+/// Returns the short name of a value type byte, such as `SET`; `None` for an unknown one.
 #[must_use]
 pub fn type_name(byte: u8) -> Option<&'static str> {
     Some(match byte {
@@ -67,8 +67,7 @@ pub fn type_name(byte: u8) -> Option<&'static str> {
     })
 }
 
-/// A number of bytes, formatted exactly with the largest binary unit that divides it: `64M`,
-/// `1500`.
+/// A byte count that is displayed with the largest binary unit that divides it: `64M`, `1500`.
 #[derive(Clone, Copy, Debug)]
 pub struct BytesText(pub u64);
 
@@ -194,7 +193,7 @@ impl fmt::Display for VersionEdit {
     }
 }
 
-/// An encoded internal key, formatted like RocksDB's tools: `'a' seq:12, type:1`.
+/// An encoded internal key that is displayed as by RocksDB's tools: `'a' seq:12, type:1`.
 ///
 /// The key is in hexadecimal if requested (`{:#}`) or if it is not printable.
 #[derive(Clone, Copy, Debug)]

@@ -63,7 +63,7 @@ const CHUNKED_BUFFER_BYTES: usize = 16 * CHUNK_BYTES;
 /// The number of bits in an address of an arena.
 pub(crate) const ADDRESS_BITS: u32 = 48;
 
-/// Prefetches the memory at `address`.
+/// Prefetches the cache line at `address` into the CPU caches.
 #[inline]
 pub(crate) fn prefetch(address: *const i8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -75,7 +75,7 @@ pub(crate) fn prefetch(address: *const i8) {
     let _ = address;
 }
 
-/// A bump pointer: the free end of a block.
+/// A bump allocator of one shard: the free end of its current block.
 struct Bump {
     free: AtomicPtr<u8>,
     free_bytes: AtomicUsize,
@@ -93,8 +93,9 @@ impl Default for Bump {
     }
 }
 
-/// A shard: two bump pointers and a share of the counters. Only the borrower writes fields except
-/// `borrowed`.
+/// An arena shard, which one thread borrows at a time: bump allocators and entry counters.
+///
+/// Only the borrower writes fields except `borrowed`.
 struct Shard {
     borrowed: AtomicBool,
     /// The allocator of memory that searches access.
@@ -124,7 +125,7 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Tries to borrow the shard. A caller that finds it borrowed does not write to it.
+    /// Tries to borrow the shard; returns false if another thread has borrowed it.
     #[inline]
     fn try_borrow(&self) -> bool {
         let borrowed =
@@ -134,14 +135,14 @@ impl Shard {
     }
 }
 
-/// Memory from the allocator or the system, returned when dropped.
+/// A block of arena memory, which is freed when dropped.
 pub(crate) struct Block {
     start: NonNull<u8>,
     bytes: usize,
     source: Source,
 }
 
-/// The origin of a block's memory.
+/// The origin of a block's memory: the global allocator, or huge pages of the system.
 enum Source {
     Allocator(Layout),
     System(#[expect(dead_code, reason = "held for the memory it is")] Pages),
@@ -163,7 +164,7 @@ impl Block {
         Self::with(start, bytes, Source::Allocator(layout))
     }
 
-    /// Creates a chunk of huge pages, or of small ones if the system has none.
+    /// Allocates a block of the chunk size in huge pages, or in small ones if there are none.
     fn new_chunk() -> Self {
         match Pages::new(CHUNK_BYTES) {
             Some(pages) => Self::with(pages.start(), CHUNK_BYTES, Source::System(pages)),
@@ -202,7 +203,7 @@ impl Drop for Block {
     }
 }
 
-/// The totals of all inserts so far.
+/// The entry counts, bytes and sequence number bounds of all inserts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) entries: u64,
@@ -214,7 +215,7 @@ pub(crate) struct Totals {
     pub(crate) largest_seqno: SeqNo,
 }
 
-/// A concurrent bump allocator with counters of the inserted entries.
+/// A concurrent arena (RocksDB: `ConcurrentArena`), which also counts the inserted entries.
 pub(crate) struct Arena {
     block_bytes_max: usize,
     /// Whether blocks may be cut from chunks.
@@ -258,7 +259,7 @@ impl Default for Rest {
 }
 
 impl Rest {
-    /// Takes `bytes` bytes from the start.
+    /// Cuts `bytes` bytes off the start of the rest; returns their address.
     fn cut(&mut self, bytes: usize) -> NonNull<u8> {
         debug_assert!(bytes <= self.bytes);
         let start = self.start;
@@ -270,7 +271,7 @@ impl Rest {
 }
 
 impl Arena {
-    /// Creates an empty allocator of `shard_count` shards, a power of two.
+    /// Creates an empty arena of `shard_count` shards, a power of two.
     fn new(options: &MemtableOptions, shard_count: usize) -> Self {
         assert!(shard_count.is_power_of_two(), "lease() needs that");
         let shards: Box<[Padded<Shard>]> = (0..shard_count).map(|_| Padded::default()).collect();
@@ -293,7 +294,7 @@ impl Arena {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    /// The bytes of the last chunk that no block uses yet.
+    /// The bytes of the last chunk from which no block was cut yet.
     pub(crate) fn uncut_bytes(&self) -> usize {
         self.uncut.load(Ordering::Relaxed)
     }
@@ -303,7 +304,7 @@ impl Arena {
         self.shards.len()
     }
 
-    /// Borrows a shard of the arena for allocations by one thread.
+    /// Borrows a free shard for allocations by this thread, preferably the thread's usual one.
     #[inline]
     pub(crate) fn lease(&self) -> Lease<'_> {
         let mut slot = thread_number();
@@ -326,7 +327,7 @@ impl Arena {
         }
     }
 
-    /// Borrows the shard at `index`, waiting for its holder.
+    /// Borrows the shard at `index`, after waiting for its current borrower.
     pub(crate) fn lease_of(&self, index: usize) -> Lease<'_> {
         let shard = &self.shards[index].0;
         while !shard.try_borrow() {
@@ -356,7 +357,7 @@ impl Arena {
         totals
     }
 
-    /// Whether no entry was ever counted.
+    /// Whether no entry was ever inserted.
     ///
     /// Each read calls this: it loads one flag, not the counters, whose cache lines inserts move. A
     /// count is reverted only for a duplicate of an entry in the same memtable, which is then not
@@ -366,8 +367,9 @@ impl Arena {
         !self.counted.load(Ordering::Relaxed)
     }
 
-    /// Allocates a block of `wanted` bytes, or the rest of a chunk of at least `needed`; returns
-    /// its size too.
+    /// Fetches a block of `needed` to `wanted` bytes for a shard; returns its address and size.
+    ///
+    /// It is cut from a chunk, or allocated on its own with the wanted size.
     fn new_block(&self, needed: usize, wanted: usize) -> (NonNull<u8>, usize) {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         // A rest of a chunk that is too small is wasted: no more than a sixteenth.
@@ -391,7 +393,7 @@ impl Arena {
         (start, bytes)
     }
 
-    /// Adds a block of `bytes` bytes to the list, recycled if possible.
+    /// Adds a block of `bytes` bytes to the arena, from the recycler or else created by `make`.
     fn add_block(
         &self,
         blocks: &mut Blocks,
@@ -418,7 +420,7 @@ impl Drop for Arena {
     }
 }
 
-/// A borrowed shard: the exclusive right to allocate from it and to count entries in it.
+/// A guard for a borrowed shard, with the exclusive right to allocate from it and count entries.
 pub(crate) struct Lease<'a> {
     arena: &'a Arena,
     shard: &'a Shard,
@@ -426,7 +428,7 @@ pub(crate) struct Lease<'a> {
 }
 
 impl Lease<'_> {
-    /// The index of the leased shard: there is no other lease of it.
+    /// The index of the borrowed shard.
     #[inline]
     pub(crate) fn index(&self) -> usize {
         self.index
@@ -438,13 +440,15 @@ impl Lease<'_> {
         self.allocate_from(&self.shard.near, bytes)
     }
 
-    /// Allocates in blocks of their own, so that memory that searches access stays close together.
+    /// Allocates memory for a value stored apart from its key, in separate blocks.
+    ///
+    /// Memory that searches access thus stays close together.
     #[inline]
     pub(crate) fn allocate_far(&mut self, bytes: usize) -> NonNull<u8> {
         self.allocate_from(&self.shard.far, bytes)
     }
 
-    /// Allocates `bytes` aligned bytes from a bump region, or from a new block if it is full.
+    /// Allocates `bytes` bytes, aligned, from a bump allocator, or from a new block if it is full.
     #[inline]
     fn allocate_from(&self, from: &Bump, bytes: usize) -> NonNull<u8> {
         let bytes = bytes.max(1).next_multiple_of(ALIGN);
@@ -456,7 +460,7 @@ impl Lease<'_> {
         Self::bump(from, start, bytes, free_bytes)
     }
 
-    /// Takes `bytes` of the `free_bytes` at `start`.
+    /// Advances a bump allocator by `bytes`, of `free_bytes` at `start`; returns their address.
     #[inline]
     fn bump(from: &Bump, start: *mut u8, bytes: usize, free_bytes: usize) -> NonNull<u8> {
         debug_assert!(bytes <= free_bytes);
@@ -472,7 +476,7 @@ impl Lease<'_> {
         NonNull::new(start).expect("where bytes are free, there is a block")
     }
 
-    /// Allocates from a new block, which replaces the bump region's unless the entry fills it.
+    /// Allocates from a new block, which becomes the current one unless the allocation fills it.
     #[cold]
     fn allocate_slow(&self, from: &Bump, bytes: usize) -> NonNull<u8> {
         let bumps = self.arena.shards.iter();
@@ -495,7 +499,7 @@ impl Lease<'_> {
         Self::bump(from, start.as_ptr(), bytes, fetched)
     }
 
-    /// Counts an entry of `data_bytes` bytes.
+    /// Adds an entry of `data_bytes` bytes to the counters of the shard.
     #[inline]
     pub(crate) fn count(&mut self, seqno: SeqNo, value_type: ValueType, data_bytes: usize) {
         let shard = self.shard;
@@ -515,7 +519,7 @@ impl Lease<'_> {
         }
     }
 
-    /// Reverts the count of an entry that turned out to be a duplicate.
+    /// Subtracts a counted entry from the counters, as it turned out to be a duplicate.
     ///
     /// The sequence numbers stay: the existing entry has the same.
     pub(crate) fn discount(&mut self, value_type: ValueType, data_bytes: usize) {
@@ -535,7 +539,7 @@ impl Drop for Lease<'_> {
     }
 }
 
-/// A value for each shard of an arena, accessed only by the holder of its lease.
+/// An array with a value for each arena shard, which only the borrower of the shard accesses.
 pub(crate) struct PerShard<T> {
     arena: Arc<Arena>,
     values: Box<[Padded<UnsafeCell<T>>]>,
@@ -546,7 +550,7 @@ pub(crate) struct PerShard<T> {
 unsafe impl<T: Send> Sync for PerShard<T> {}
 
 impl<T> PerShard<T> {
-    /// Creates the values for the shards of `arena` with `make`.
+    /// Creates a value for each shard of `arena` by calling `make` with the index of the shard.
     pub(crate) fn new(arena: &SharedArena, mut make: impl FnMut(usize) -> T) -> Self {
         let shards = 0..arena.arena.shard_count();
         PerShard {
@@ -555,13 +559,13 @@ impl<T> PerShard<T> {
         }
     }
 
-    /// The memory of the values.
+    /// The size of all values in bytes, without memory they own.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.values)
     }
 
-    /// Gives access to the value of the leased shard.
+    /// Calls `access` with the value of the borrowed shard; returns the result.
     #[inline]
     pub(crate) fn with<R>(&self, lease: &mut Lease<'_>, access: impl FnOnce(&mut T) -> R) -> R {
         assert!(
@@ -576,14 +580,14 @@ impl<T> PerShard<T> {
     }
 }
 
-/// Adds to a counter that only the borrower of its shard writes.
+/// Adds `value` to a counter without an atomic read-modify-write: it has a single writer.
 #[inline]
 fn add(counter: &AtomicU64, value: u64) {
     let sum = counter.load(Ordering::Relaxed).wrapping_add(value);
     counter.store(sum, Ordering::Relaxed);
 }
 
-/// An arena as a region for pinned values.
+/// An adapter that lets pinned slices refer to values in an arena, which they keep alive.
 struct ArenaRegion(
     #[expect(dead_code, reason = "held for the memory behind the addresses")] Arc<Arena>,
 );
@@ -598,7 +602,7 @@ impl Region for ArenaRegion {
     }
 }
 
-/// An arena shared by its memtable, cursors and pinned values.
+/// A reference-counted arena, shared by its memtable, cursors and pinned values.
 #[derive(Clone)]
 pub(crate) struct SharedArena {
     arena: Arc<Arena>,
@@ -627,13 +631,13 @@ impl SharedArena {
         }
     }
 
-    /// Creates an empty arena with blocks of up to this many bytes.
+    /// Creates an empty arena whose blocks have up to `block_bytes_max` bytes.
     #[cfg(test)]
     pub(crate) fn of_blocks(block_bytes_max: usize) -> Self {
         Self::of_shards(block_bytes_max, stripe_count())
     }
 
-    /// Creates an empty arena with this many shards, as a machine with more cores would.
+    /// Creates an empty arena with `shard_count` shards, regardless of the number of cores.
     #[cfg(test)]
     pub(crate) fn of_shards(block_bytes_max: usize, shard_count: usize) -> Self {
         let options = MemtableOptions {
@@ -644,8 +648,9 @@ impl SharedArena {
         Self::with_shards(&options, shard_count)
     }
 
-    /// Stores values of `far_from` bytes or more apart from their keys. To be set before the first
-    /// entry.
+    /// Sets the value length from which values are stored apart from their keys.
+    ///
+    /// It is to be set before the first entry is inserted.
     pub(crate) fn with_far_values(self, far_from: usize) -> Self {
         SharedArena { far_from, ..self }
     }
@@ -656,7 +661,7 @@ impl SharedArena {
         bytes >= self.far_from
     }
 
-    /// The bytes of checksum behind each value (`memtable_protection_bytes_per_key`).
+    /// The number of checksum bytes after each value (`memtable_protection_bytes_per_key`).
     #[inline]
     pub(crate) fn protection_bytes(&self) -> usize {
         self.protection_bytes
@@ -668,7 +673,7 @@ impl SharedArena {
         &self.arena
     }
 
-    /// Pins the value, which keeps the arena alive if it is too long to be copied.
+    /// Returns a pinned slice of a value: a short one copied, a long one keeping the arena alive.
     ///
     /// # Safety
     /// `value` must lie in memory that this arena allocated, initialized and never writes again.

@@ -25,12 +25,12 @@ pub struct BloomOptions {
     pub prefixes: Option<Arc<dyn PrefixExtractor>>,
 }
 
-/// A cache line of filter bits.
+/// A cache line of the bits of a Bloom filter.
 #[repr(align(64))]
 #[derive(Default)]
 struct Line([AtomicU64; LINE_WORDS]);
 
-/// The Bloom filter of a memtable. Inserts and probes may run concurrently.
+/// The concurrent Bloom filter of a memtable (RocksDB: `DynamicBloom`).
 pub(crate) struct MemtableBloom {
     lines: Box<[Line]>,
 }
@@ -44,7 +44,7 @@ impl MemtableBloom {
         }
     }
 
-    /// The hash of a key or prefix, which lookups also compute for the filters of tables.
+    /// Returns the hash of a key or prefix, the same as for the filters of tables.
     pub(crate) fn hash(key: &[u8]) -> u64 {
         xxph3_64(key)
     }
@@ -53,8 +53,9 @@ impl MemtableBloom {
         size_of_val(&*self.lines)
     }
 
-    /// Adds a key. It is visible to every reader that learns of the key by an acquire after this
-    /// call.
+    /// Adds a key or prefix by its hash.
+    ///
+    /// It is visible to every reader that learns of the key by an acquire after this call.
     pub(crate) fn insert(&self, hash: u64) {
         let line = self.line(hash);
         for (word, bit) in probes(hash) {
@@ -65,13 +66,13 @@ impl MemtableBloom {
         }
     }
 
-    /// Whether the key may have been added.
+    /// Whether a key or prefix with this hash may have been added.
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
         let line = self.line(hash);
         probes(hash).all(|(word, bit)| line.0[word].load(Ordering::Relaxed) & bit != 0)
     }
 
-    /// Returns the line of a key hash.
+    /// Returns the cache line of the filter that holds all bits of a key hash.
     fn line(&self, hash: u64) -> &Line {
         // The high half of the product is below the count: a uniform choice without a division.
         let product = u128::from(hash) * self.lines.len() as u128;
@@ -84,7 +85,7 @@ impl MemtableBloom {
     }
 }
 
-/// The bits of a key within its cache line, as words and masks.
+/// Returns the bits of a key hash within its cache line, as word indexes and bit masks.
 fn probes(hash: u64) -> impl Iterator<Item = (usize, u64)> {
     // The high bits already chose the line.
     let mut bits = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -9,7 +9,9 @@ use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result}
 use crate::memtable::Memtable;
 use crate::rep::{Entry, NoEntries, RepCursor, either};
 
-/// A position in the point entries of a memtable, which it borrows for `'m` or keeps alive.
+/// A cursor over the point entries of a memtable (RocksDB: `MemTableIterator`).
+///
+/// It borrows the memtable for `'m` or keeps it alive.
 ///
 /// Over a skip list it is live: it meets entries inserted after its creation. Over the others it
 /// shows the entries present when it was created or last refreshed. Either way a reader that
@@ -22,7 +24,7 @@ pub struct MemtableCursor<'m> {
     order_check: Option<Box<OrderCheck>>,
 }
 
-/// A move of a cursor, with the key sought.
+/// The kind of a cursor move, with the key sought, to check the entry that it reaches.
 #[derive(Clone, Copy)]
 enum Move<'k> {
     ToEnd,
@@ -32,7 +34,7 @@ enum Move<'k> {
     Prev,
 }
 
-/// The check of the order of the keys that a cursor reaches (`paranoid_memory_checks`).
+/// A check that the keys a cursor reaches are in order (`paranoid_memory_checks`).
 struct OrderCheck {
     order: KeyOrder,
     /// The internal key at the position of the cursor.
@@ -40,7 +42,9 @@ struct OrderCheck {
 }
 
 impl OrderCheck {
-    /// Compares the key that a move has reached with the key sought or left.
+    /// Fails with `Corruption` if the key that a move has reached is out of order.
+    ///
+    /// It is compared with the key sought or the one at the position before.
     fn reach(&mut self, key: &[u8], moved: Move<'_>) -> Result<()> {
         let is_ordered = match moved {
             Move::ToEnd => true,
@@ -60,7 +64,7 @@ impl OrderCheck {
     }
 }
 
-/// The filter of a prefix cursor.
+/// The Bloom filter check of a prefix cursor, with the real cursor set aside if it fails.
 struct PrefixFilter<'m> {
     memtable: Arc<Memtable>,
     /// The actual cursor, set aside while the filter denies the prefix of the key sought.
@@ -68,7 +72,7 @@ struct PrefixFilter<'m> {
 }
 
 impl<'m> MemtableCursor<'m> {
-    /// Wraps the cursor of a representation; with `is_checked` every move verifies checksums.
+    /// Wraps the cursor of a memtable representation; `is_checked` enables checksum verification.
     #[inline]
     pub(crate) fn new(cursor: RepCursor<'m>, is_checked: bool) -> Self {
         MemtableCursor {
@@ -81,8 +85,9 @@ impl<'m> MemtableCursor<'m> {
 }
 
 impl MemtableCursor<'_> {
-    /// Makes the cursor show nothing where the filter of `memtable`, which has the entries, denies
-    /// a prefix.
+    /// Makes seeks find nothing if the Bloom filter of `memtable` excludes the prefix sought.
+    ///
+    /// The cursor must be over the same memtable.
     pub(crate) fn filtered(self, memtable: &Arc<Memtable>) -> Self {
         let filter = PrefixFilter {
             memtable: Arc::clone(memtable),
@@ -94,7 +99,9 @@ impl MemtableCursor<'_> {
         }
     }
 
-    /// Replaces the cursor by an empty one if the filter denies `target`, or restores it.
+    /// Checks the prefix of a seek in the Bloom filter: swaps in an empty cursor if it is excluded.
+    ///
+    /// Otherwise, or without a target, it restores the real cursor.
     #[inline]
     fn admit(&mut self, target: Option<&[u8]>) {
         if let Some(filter) = &mut self.filter {
@@ -111,13 +118,13 @@ impl MemtableCursor<'_> {
         }
     }
 
-    /// Includes entries inserted since the cursor was created; it is unpositioned until the next
-    /// seek.
+    /// Refreshes the cursor to include entries inserted since; it is unpositioned until a seek.
     pub fn refresh(&mut self) {
         self.admit(None);
         either!(&mut self.cursor, cursor => cursor.refresh());
     }
 
+    /// The current entry of a valid cursor.
     #[inline]
     fn entry(&self) -> Entry<'_> {
         either!(&self.cursor, cursor => cursor.entry()).expect("callers read valid cursors only")
@@ -125,7 +132,7 @@ impl MemtableCursor<'_> {
 }
 
 impl MemtableCursor<'_> {
-    /// Makes every move verify the order of keys.
+    /// Makes every move of the cursor verify the order of keys.
     pub(crate) fn checking_order(self, order: &KeyOrder) -> Self {
         MemtableCursor {
             is_checked: true,
@@ -137,7 +144,7 @@ impl MemtableCursor<'_> {
         }
     }
 
-    /// Verifies the entry that a move has reached, if the memtable has checks.
+    /// Verifies the entry that a move has reached, if checks are enabled for the memtable.
     #[inline]
     fn verify(&mut self, moved: Move<'_>) -> Result<(), Fault<Blocking>> {
         if self.is_checked {
@@ -146,7 +153,7 @@ impl MemtableCursor<'_> {
         Ok(())
     }
 
-    /// Verifies the checksum of the current entry, and its order after a move if requested.
+    /// Verifies the checksum of the entry that a move has reached and, if enabled, the key order.
     #[cold]
     fn verify_entry(&mut self, moved: Move<'_>) -> Result<()> {
         let Some(entry) = either!(&self.cursor, cursor => cursor.entry()) else {
@@ -159,7 +166,7 @@ impl MemtableCursor<'_> {
         }
     }
 
-    /// Hints that values will be read, because one was read.
+    /// Tells a sorted hash cursor that the scan reads values, so that it prefetches them.
     #[inline]
     fn expect_values(&self) {
         if let RepCursor::SortedHash(cursor) = &self.cursor {

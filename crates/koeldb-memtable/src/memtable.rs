@@ -17,8 +17,9 @@ use crate::protection::protect;
 use crate::rep::{BATCH, EntryParts, Learned, MemtableOptions, MemtableRep, RepCursor};
 use crate::tombstones::Tombstones;
 
-/// An entry of a batch. For [`ValueType::RangeDeletion`] the key is the range's start, the value
-/// its end.
+/// An entry for [`Memtable::insert_batch`]: a point entry or a range tombstone.
+///
+/// For [`ValueType::RangeDeletion`] the key is the range's start, the value its end.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchEntry<'a> {
     /// The sequence number of the write.
@@ -31,7 +32,7 @@ pub struct BatchEntry<'a> {
     pub value: &'a [u8],
 }
 
-/// The memory of a memtable by use, in bytes.
+/// The memory of a memtable in bytes, by use: entries, hash table, order, tombstones, filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryReport {
@@ -60,7 +61,7 @@ impl MemoryReport {
     }
 }
 
-/// An ordered in-memory table of internal entries.
+/// A memtable: an in-memory table of internal entries in key order, and range tombstones.
 ///
 /// Any number of threads may call all methods concurrently, except that [`Memtable::seal`] must
 /// follow the last insert.
@@ -80,14 +81,14 @@ pub struct Memtable {
     tombstone_data_bytes: AtomicU64,
 }
 
-/// The Bloom filter over whole keys, prefixes, or both.
+/// The Bloom filter of a memtable over whole keys, prefixes, or both.
 struct Filter {
     bloom: MemtableBloom,
     options: BloomOptions,
 }
 
 impl Filter {
-    /// Adds a user key, and its prefix if it has one, as the options request.
+    /// Adds a user key, its prefix, or both, as the options request.
     fn note(&self, user_key: &[u8]) {
         if self.options.whole_keys {
             self.bloom.insert(MemtableBloom::hash(user_key));
@@ -97,7 +98,7 @@ impl Filter {
         }
     }
 
-    /// Whether the memtable may have the lookup's key; true for a key without prefix.
+    /// Whether the filter admits the key of a lookup, so that the memtable must be searched.
     fn may_contain(&self, lookup: &Lookup) -> bool {
         if self.options.whole_keys {
             return self.bloom.may_contain(lookup.filter_hash());
@@ -121,7 +122,7 @@ impl Memtable {
         Self::with(order, options, Learned::NOTHING)
     }
 
-    /// Creates an empty successor, sized by the keys and entries of this memtable.
+    /// Creates the empty next memtable for a memtable switch, with sizes learned from this one.
     ///
     /// This memtable may still be written, so that the successor can be prepared before the switch.
     #[must_use]
@@ -155,8 +156,9 @@ impl Memtable {
         })
     }
 
-    /// Inserts an entry. For [`ValueType::RangeDeletion`] the key is the range's start, the value
-    /// its end.
+    /// Inserts a point entry or a range tombstone.
+    ///
+    /// For [`ValueType::RangeDeletion`] the key is the range's start, the value its end.
     ///
     /// # Errors
     /// `TryAgain` if there is an entry with this key and sequence number (the vector does not
@@ -192,7 +194,7 @@ impl Memtable {
         self.rep.insert(&parts).map_err(|_| duplicate(seqno))
     }
 
-    /// Inserts entries in their order, overlapping their cache misses.
+    /// Inserts several entries in their order; faster than one by one, as cache misses overlap.
     ///
     /// # Errors
     /// See [`insert`](Self::insert); the entries before the refused one are inserted.
@@ -251,7 +253,7 @@ impl Memtable {
         });
     }
 
-    /// Searches for the key of `lookup`.
+    /// Searches for the key of a point lookup, which collects the result.
     ///
     /// Raises the covering range tombstone, then offers the visible entries newest first until the
     /// lookup is settled.
@@ -266,7 +268,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Runs [`search`](Self::search) for all unsettled lookups, a few at a time.
+    /// Searches for the keys of a batch of point lookups (`MultiGet`); skips settled ones.
     ///
     /// The cache misses of a batch overlap. `fail` receives the index and error of each failed
     /// lookup.
@@ -286,7 +288,7 @@ impl Memtable {
         }
     }
 
-    /// Records the covering range tombstone in `lookup`; returns whether the key may have entries.
+    /// Records the range tombstone that covers the key; returns whether the filter admits the key.
     #[inline]
     fn cover(&self, lookup: &mut Lookup) -> bool {
         let covering =
@@ -299,13 +301,13 @@ impl Memtable {
         filter.is_none_or(|filter| filter.may_contain(lookup))
     }
 
-    /// Creates an unpositioned cursor over the point entries, which it keeps alive.
+    /// Creates an unpositioned cursor over the point entries, which keeps their memory alive.
     #[must_use]
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor<'static> {
         self.checked(self.rep.cursor())
     }
 
-    /// Creates an unpositioned cursor over the point entries, which borrows them.
+    /// Creates an unpositioned cursor over the point entries, which borrows the memtable.
     ///
     /// It counts no reference to a skip list, the usual representation.
     #[must_use]
@@ -313,8 +315,9 @@ impl Memtable {
         self.checked(self.rep.borrowing_cursor())
     }
 
-    /// Wraps the cursor of the representation, which verifies checksums and the order of keys if
-    /// the options ask for that.
+    /// Wraps the cursor of the representation, with the checks that the options enable.
+    ///
+    /// These verify checksums and the order of keys.
     fn checked<'m>(&self, cursor: RepCursor<'m>) -> MemtableCursor<'m> {
         let cursor = MemtableCursor::new(cursor, self.arena.protection_bytes() != 0);
         match self.checks_order {
@@ -323,7 +326,7 @@ impl Memtable {
         }
     }
 
-    /// Creates a cursor that need only show keys with the prefix of the last key sought.
+    /// Creates a cursor for prefix seeks: it may omit keys without the prefix of the key sought.
     ///
     /// That key must have a prefix. With [`RepKind::HashSkipList`](crate::RepKind::HashSkipList) and
     /// [`RepKind::HashLinkList`](crate::RepKind::HashLinkList) the cursor makes no sorted copy, and
@@ -337,7 +340,7 @@ impl Memtable {
         self.checked(self.rep.prefix_cursor(prefixes))
     }
 
-    /// Creates a prefix cursor that shows nothing where the Bloom filter denies the prefix sought.
+    /// Creates a prefix cursor that finds nothing if the Bloom filter excludes the prefix sought.
     ///
     /// The order must keep the keys of a prefix together, so that those of others do not matter.
     #[must_use]
@@ -355,7 +358,7 @@ impl Memtable {
         }
     }
 
-    /// Whether the Bloom filter admits keys with the prefix of `user_key`.
+    /// Whether the memtable may have keys with the prefix of `user_key`, by its Bloom filter.
     pub(crate) fn may_contain_prefix(&self, user_key: &[u8]) -> bool {
         self.bloom.as_ref().is_none_or(|filter| {
             let prefix = filter.prefix(user_key);
@@ -363,13 +366,13 @@ impl Memtable {
         })
     }
 
-    /// Builds one list of the range tombstones inserted so far; `None` if there are none.
+    /// Returns all range tombstones inserted so far, fragmented in one list; `None` without any.
     #[must_use]
     pub fn tombstones(&self) -> Option<Arc<FragmentedTombstones>> {
         self.tombstones.fragments(&self.order)
     }
 
-    /// The range tombstones inserted so far, in a few lists that overlap.
+    /// Returns the range tombstones inserted so far, in a few fragmented lists that may overlap.
     ///
     /// These are the lists that readers have built; [`Memtable::tombstones`] builds a single one.
     pub fn tombstone_lists(&self) -> impl Iterator<Item = Arc<FragmentedTombstones>> {
@@ -382,10 +385,9 @@ impl Memtable {
         self.memory().total()
     }
 
-    /// The memory in use: without hash tables, which exist from the start, and without reserved
-    /// space.
+    /// The memory in use without hash tables and reserved space: how full the memtable is.
     ///
-    /// It measures how full the memtable is.
+    /// Hash tables exist from the start.
     #[must_use]
     #[inline]
     pub fn filled_bytes(&self) -> usize {
@@ -395,7 +397,7 @@ impl Memtable {
         (memory.total() - memory.bucket_bytes).saturating_sub(ready)
     }
 
-    /// The memory of the memtable by use.
+    /// Returns the memory of the memtable in bytes, by use.
     #[must_use]
     #[inline]
     pub fn memory(&self) -> MemoryReport {
@@ -421,7 +423,7 @@ impl Memtable {
         self.arena.arena().totals().entries
     }
 
-    /// The number of entries that delete a key.
+    /// The number of point deletions, including single deletions, without range tombstones.
     #[must_use]
     pub fn deletion_count(&self) -> u64 {
         self.arena.arena().totals().deletions
@@ -462,7 +464,7 @@ impl Memtable {
         points.max(self.tombstone_seqno_largest.load(Ordering::Relaxed))
     }
 
-    /// Marks that no insert will follow. Takes constant time and never waits.
+    /// Marks the memtable as immutable: no insert may follow. Takes constant time, never waits.
     pub fn seal(&self) {
         self.sealed.store(true, Ordering::Release);
         self.rep.seal();
@@ -474,9 +476,9 @@ impl Memtable {
         self.rep.bucket_sizes()
     }
 
-    /// Puts the entries in their final order, so that cursors created afterwards find it.
+    /// Sorts the entries of a sealed memtable, if it does not keep them in order, for its flush.
     ///
-    /// For the flush of a sealed memtable, in the background: it may take milliseconds.
+    /// To be called in the background: it may take milliseconds.
     ///
     /// # Panics
     /// If the memtable is not sealed.

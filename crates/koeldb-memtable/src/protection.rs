@@ -8,7 +8,7 @@
 use koeldb_base::checksum::entry_checksum;
 use koeldb_base::{Error, Result};
 
-/// Returns `value` followed by `bytes` bytes of the entry's checksum.
+/// Returns `value` followed by the first `bytes` bytes of the checksum of its entry.
 pub(crate) fn protect(user_key: &[u8], footer: u64, value: &[u8], bytes: usize) -> Vec<u8> {
     let checksum = entry_checksum(user_key, value, footer).to_le_bytes();
     let mut stored = Vec::with_capacity(value.len() + bytes);
@@ -17,7 +17,7 @@ pub(crate) fn protect(user_key: &[u8], footer: u64, value: &[u8], bytes: usize) 
     stored
 }
 
-/// Compares an entry with its checksum.
+/// Verifies an entry against its stored checksum, which may be truncated.
 ///
 /// # Errors
 /// `Corruption` if they differ.

@@ -23,7 +23,9 @@ const ARRAYS_MAX: usize = 4;
 /// A memtable that is flushed while its successor is a fifth full is thus kept whole.
 const KEPT_PER_USED: usize = 4;
 
-/// Blocks and cleared bucket arrays of dropped memtables, one recycler per database.
+/// A pool of the arena blocks and bucket arrays of dropped memtables, for reuse by new ones.
+///
+/// A database has one.
 ///
 /// Any number of threads may use it concurrently.
 pub struct Recycler {
@@ -51,13 +53,13 @@ impl Recycler {
         })
     }
 
-    /// The bytes kept for reuse.
+    /// The bytes of the blocks and arrays kept for reuse.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Creates the bucket array for a memtable with these options, and touches its pages.
+    /// Creates and clears a bucket array in advance for a memtable with these options.
     ///
     /// Takes milliseconds for an array of megabytes: to be called in the background, before the
     /// switch.
@@ -74,13 +76,15 @@ impl Recycler {
         }
     }
 
-    /// Counts bytes that a memtable takes, recycled or not.
+    /// Adds bytes that a memtable takes, recycled or not, to the memory in use.
     fn note_taken(&self, bytes: usize) {
         let used = self.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.used_bytes_max.fetch_max(used, Ordering::Relaxed);
     }
 
-    /// Takes a block of exactly `bytes` bytes; on `None` the caller allocates one.
+    /// Removes and returns a kept block of exactly `bytes` bytes; `None` if there is none.
+    ///
+    /// The bytes count as in use in any case.
     pub(crate) fn take_block(&self, bytes: usize) -> Option<Block> {
         self.note_taken(bytes);
         let mut blocks = lock(&self.blocks);
@@ -89,7 +93,7 @@ impl Recycler {
         Some(blocks.swap_remove(at))
     }
 
-    /// Keeps some of the blocks of a memtable.
+    /// Returns the blocks of a dropped memtable to the pool, which keeps them within its limits.
     ///
     /// Few are kept if other memtables use little: without writers they would not be needed soon.
     pub(crate) fn give_blocks(&self, blocks: impl IntoIterator<Item = Block>, bytes: usize) {
@@ -102,7 +106,9 @@ impl Recycler {
         }
     }
 
-    /// Takes a cleared bucket array for `count` keys; on `None` the caller allocates one.
+    /// Removes and returns a kept bucket array for `count` keys; `None` if there is none.
+    ///
+    /// The bytes count as in use in any case.
     pub(crate) fn take_array(&self, count: usize) -> Option<BucketArray> {
         self.note_taken(BucketArray::bytes_of(count));
         let mut arrays = lock(&self.arrays);
@@ -113,7 +119,7 @@ impl Recycler {
         Some(array)
     }
 
-    /// Keeps a cleared bucket array, replacing the oldest if there are many.
+    /// Returns a cleared bucket array to the pool, which may drop its oldest array in exchange.
     pub(crate) fn give_array(&self, array: BucketArray) {
         let mut arrays = lock(&self.arrays);
         if arrays.len() >= ARRAYS_MAX
@@ -128,12 +134,12 @@ impl Recycler {
         }
     }
 
-    /// Counts bytes that a memtable returns; returns the bytes still in use.
+    /// Subtracts bytes that a memtable returns from the memory in use; returns what is left.
     fn note_given(&self, bytes: usize) -> usize {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes
     }
 
-    /// Counts `bytes` more as kept and returns true, unless the kept bytes would exceed a limit.
+    /// Reserves room to keep `bytes` more in the pool; returns false if that exceeds a limit.
     ///
     /// The limits are `max_bytes`, `wanted`, and the peak of used bytes less `used`.
     fn has_room(&self, bytes: usize, used: usize, wanted: usize) -> bool {

@@ -20,7 +20,7 @@ use koeldb_base::range_del::{Fragment, FragmentedTombstones, RangeTombstone};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{KeyOrder, SeqNo};
 
-/// The fragments of consecutive tombstones.
+/// The fragmented range tombstones of some consecutive inserts.
 #[derive(Clone)]
 struct Part {
     /// The number of tombstones that the fragments were made of.
@@ -28,13 +28,13 @@ struct Part {
     fragments: Arc<FragmentedTombstones>,
 }
 
-/// The fragments of the first `count` tombstones, in parts of decreasing size.
+/// The fragmented range tombstones of the first `count` inserts, in parts of decreasing size.
 struct State {
     count: usize,
     parts: Vec<Part>,
 }
 
-/// All states that were published, in order.
+/// An append-only list of all published states, which readers access without a lock.
 #[derive(Default)]
 struct States {
     count: AtomicUsize,
@@ -43,26 +43,26 @@ struct States {
 }
 
 impl States {
-    /// The segment of a state, and its index there.
+    /// Returns the segment that holds the state at `index`, and its index in the segment.
     fn place(index: usize) -> (usize, usize) {
         let segment = (index + 1).ilog2();
         (segment as usize, index + 1 - (1 << segment))
     }
 
-    /// The published state at an index; `None` if there is none yet.
+    /// Returns the published state number `index`; `None` if there is none yet.
     #[inline]
     fn get(&self, index: usize) -> Option<&State> {
         let (segment, at) = Self::place(index);
         self.segments.get(segment)?.get()?.get(at)?.get()
     }
 
-    /// The state that was published last.
+    /// The state that was published last; `None` if there is none.
     #[inline]
     fn newest(&self) -> Option<&State> {
         self.get(self.count.load(Ordering::Acquire).checked_sub(1)?)
     }
 
-    /// Publishes a state. The caller holds the lock of the list.
+    /// Appends and publishes a state. The caller holds the lock of the tombstone list.
     fn push(&self, state: State) -> &State {
         let index = self.count.load(Ordering::Relaxed);
         let (segment, at) = Self::place(index);
@@ -73,7 +73,7 @@ impl States {
     }
 }
 
-/// The range tombstones of a memtable: the list, and the states for readers.
+/// The range tombstones of a memtable, as inserted and fragmented for readers.
 #[derive(Default)]
 pub(crate) struct Tombstones {
     count: AtomicUsize,
@@ -84,7 +84,7 @@ pub(crate) struct Tombstones {
 }
 
 impl Tombstones {
-    /// Adds a tombstone.
+    /// Adds a range tombstone, and makes it visible to readers.
     pub(crate) fn insert(&self, tombstone: RangeTombstone) {
         let bytes =
             size_of::<RangeTombstone>() + tombstone.start.capacity() + tombstone.end.capacity();
@@ -94,18 +94,18 @@ impl Tombstones {
         self.count.store(written.len(), Ordering::Release);
     }
 
-    /// The number of tombstones.
+    /// The number of range tombstones inserted.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// The bytes of the tombstones as written and of their fragments.
+    /// The bytes of the range tombstones and of all their fragments.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory_bytes.load(Ordering::Relaxed)
     }
 
-    /// Builds the fragments of all tombstones published so far; `None` if there are none.
+    /// Returns all range tombstones so far, fragmented in one list; `None` if there are none.
     pub(crate) fn fragments(&self, order: &KeyOrder) -> Option<Arc<FragmentedTombstones>> {
         if self.count() == 0 {
             return None;
@@ -120,7 +120,7 @@ impl Tombstones {
         }
     }
 
-    /// The fragments of all tombstones published so far, in lists that overlap.
+    /// Returns all range tombstones so far, in a few fragmented lists that may overlap.
     pub(crate) fn lists(
         &self,
         order: &KeyOrder,
@@ -132,7 +132,7 @@ impl Tombstones {
         parts.iter().map(|part| &part.fragments)
     }
 
-    /// The sequence number of the newest tombstone over `user_key` up to `snapshot`, or 0.
+    /// Returns the sequence number of the newest tombstone over `user_key` at `snapshot`, or 0.
     #[inline]
     pub(crate) fn covering_seqno(
         &self,
@@ -152,7 +152,7 @@ impl Tombstones {
         newest
     }
 
-    /// The state of all tombstones published so far, built if necessary.
+    /// Returns the fragmented state of all range tombstones so far, building it if needed.
     #[inline]
     fn newest(&self, order: &KeyOrder) -> &State {
         let states = self.states.get_or_init(Box::default);
@@ -162,7 +162,7 @@ impl Tombstones {
         }
     }
 
-    /// Builds and publishes the state of all tombstones written so far.
+    /// Builds and publishes the fragmented state of all range tombstones so far.
     #[cold]
     fn build<'s>(&self, order: &KeyOrder, states: &'s States) -> &'s State {
         let written = lock(&self.written);
@@ -189,7 +189,7 @@ impl Tombstones {
     }
 }
 
-/// Returns the approximate memory of a fragment in bytes.
+/// Returns the approximate memory of a range tombstone fragment in bytes.
 fn memory_of(fragment: &Fragment) -> usize {
     let seqnos = size_of::<SeqNo>() * fragment.seqnos.len();
     size_of::<Fragment>() + fragment.start.len() + fragment.end.len() + seqnos

@@ -4,7 +4,7 @@ use std::io;
 
 use koeldb::{Db, PinnedSlice, Result, WriteBatchWithIndex};
 
-/// The meaning of requests: a deterministic function of the state.
+/// The replicated application: applies each Raft request to the state deterministically.
 ///
 /// Every replica applies the same requests in the same order and must reach the same state, so
 /// clocks, random numbers and anything outside of `state` are out of bounds.
@@ -14,7 +14,7 @@ pub trait Application: Send + Sync + 'static {
     /// The answer to a request. Entries of Raft itself are answered with the default.
     type Response: Default;
 
-    /// Applies a request to the state.
+    /// Applies a request to the state and returns the response for the client.
     ///
     /// # Errors
     /// Only if the state cannot be read: an error stops the node. A request that is refused has a
@@ -22,14 +22,14 @@ pub trait Application: Send + Sync + 'static {
     fn apply(&self, state: &mut StateBatch, request: &Self::Request) -> io::Result<Self::Response>;
 }
 
-/// The state with the effects of the requests that are being applied.
+/// A write batch over the state; its reads see the state and the batch's own pending writes.
 pub struct StateBatch {
     pub(crate) db: Db,
     pub(crate) batch: WriteBatchWithIndex,
 }
 
 impl StateBatch {
-    /// Reads the value of `key`.
+    /// Reads the value of `key`, with the batch's own pending writes applied.
     ///
     /// # Errors
     /// Errors of the read.
@@ -37,17 +37,17 @@ impl StateBatch {
         self.batch.get(self.db.default_cf(), key)
     }
 
-    /// Sets the value of `key`.
+    /// Adds a put of `key` to the batch.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.batch.put(key, value);
     }
 
-    /// Deletes `key`.
+    /// Adds a deletion of `key` to the batch.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) {
         self.batch.delete(key);
     }
 
-    /// Adds a merge operand to `key`.
+    /// Adds a merge operand for `key` to the batch.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
         self.batch.merge(key, operand);
     }

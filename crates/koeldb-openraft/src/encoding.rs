@@ -4,26 +4,26 @@ use koeldb::{Error, ErrorKind, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// An encoding of what the Raft log and the state store.
+/// A serialization format for the entries, votes and log ids that Raft log and state store keep.
 ///
 /// Each stored value begins with [`Encoding::FORMAT`], so that a change of the encoding is noticed.
 pub trait Encoding: Send + Sync + 'static {
     /// The first byte of each value.
     const FORMAT: u8;
 
-    /// Appends the bytes of `value` to `out`.
+    /// Serializes `value` without the format byte and returns `out` with the bytes appended.
     ///
     /// # Errors
     /// If the value has no representation.
     fn write<T: Serialize>(value: &T, out: Vec<u8>) -> Result<Vec<u8>>;
 
-    /// Reads a value from all of `bytes`.
+    /// Deserializes a value that takes up all of `bytes`, which have no format byte.
     ///
     /// # Errors
     /// `Corruption` if they are no such value.
     fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T>;
 
-    /// The format byte and the bytes of `value`.
+    /// Serializes `value` with the format byte [`Encoding::FORMAT`] in front.
     ///
     /// # Errors
     /// See [`Encoding::write`].
@@ -31,7 +31,7 @@ pub trait Encoding: Send + Sync + 'static {
         Self::write(value, vec![Self::FORMAT])
     }
 
-    /// Reads what [`Encoding::encode`] wrote.
+    /// Deserializes bytes that [`Encoding::encode`] wrote, and checks the format byte.
     ///
     /// # Errors
     /// `Corruption` if the format byte is another one; see [`Encoding::read`].

@@ -13,7 +13,7 @@
 
 use koeldb::{Error, Result};
 
-/// The kind of a value in the `meta` column family.
+/// The kinds of Raft metadata that the `meta` column family stores for each group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Meta {
     Vote,
@@ -21,7 +21,7 @@ pub(crate) enum Meta {
     Committed,
 }
 
-/// The key of an entry.
+/// Returns the key of a Raft log entry: group and index, both big-endian.
 pub(crate) fn entry(group: u64, index: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&group.to_be_bytes());
@@ -29,14 +29,14 @@ pub(crate) fn entry(group: u64, index: u64) -> [u8; 16] {
     key
 }
 
-/// The immediate successor of an entry's key, used as an exclusive upper bound; no entry has it.
+/// Returns an exclusive upper bound of the entries up to `index`: the key that directly follows it.
 pub(crate) fn behind(group: u64, index: u64) -> [u8; 17] {
     let mut key = [0; 17];
     key[..16].copy_from_slice(&entry(group, index));
     key
 }
 
-/// The index in the key of an entry.
+/// Parses the log index from the key of an entry; `Corruption` if the key has another length.
 pub(crate) fn index(key: &[u8]) -> Result<u64> {
     match key.get(8..).map(<[u8; 8]>::try_from) {
         Some(Ok(bytes)) => Ok(u64::from_be_bytes(bytes)),
@@ -47,7 +47,7 @@ pub(crate) fn index(key: &[u8]) -> Result<u64> {
     }
 }
 
-/// The key of a value of a group.
+/// Returns the key of a group's vote, purged position or committed position in `meta`.
 pub(crate) fn meta(group: u64, meta: Meta) -> [u8; 9] {
     let mut key = [0; 9];
     key[..8].copy_from_slice(&group.to_be_bytes());

@@ -21,7 +21,7 @@ use crate::syncer::Completion;
 /// The byte limit of the entries that one read for replication returns.
 const READ_BYTES: usize = 1 << 20;
 
-/// The index up to which the state and a snapshot are durable; clones share it.
+/// The shared index of the last log entry that is durable in the state or a snapshot.
 ///
 /// A state machine raises it, and the log refuses to purge beyond it: the Raft log is the
 /// write-ahead log of the state. A log that is opened is compared with the position that the state
@@ -48,7 +48,7 @@ impl DurableIndex {
         self.raise(index);
     }
 
-    /// Whether the entry at `index` is durable in the state or a snapshot.
+    /// Returns whether the entry at `index` is durable in the state or a snapshot.
     fn covers(&self, index: u64) -> bool {
         index < self.count.load(Ordering::Acquire)
     }
@@ -85,7 +85,7 @@ impl<C: RaftTypeConfig> LogStore<C> {
 }
 
 impl<C: RaftTypeConfig, E: Encoding> LogStore<C, E> {
-    /// Creates a store with an encoding of the caller's choice.
+    /// Creates a store whose entries are encoded with `E`.
     #[must_use]
     pub fn with_encoding(log: GroupLog, durable: Option<DurableIndex>) -> Self {
         LogStore {
@@ -95,14 +95,14 @@ impl<C: RaftTypeConfig, E: Encoding> LogStore<C, E> {
         }
     }
 
-    /// Reads and decodes the entries of a range, at least one and then up to `bytes` bytes.
+    /// Reads and decodes log entries of an index range, up to `bytes` bytes but at least one entry.
     fn read(&self, range: impl RangeBounds<u64>, bytes: usize) -> io::Result<Vec<EntryOf<C>>> {
         let entries = self.log.entries(range, bytes)?;
         let decode = |(_, entry): (u64, Vec<u8>)| Ok(E::decode(&entry)?);
         entries.into_iter().map(decode).collect()
     }
 
-    /// Calls `write`, and waits until the write is durable (synced).
+    /// Calls `write` with a completion callback, and waits until the WAL sync has made it durable.
     async fn durably(
         &self,
         write: impl FnOnce(&GroupLog, Completion) -> koeldb::Result<()>,
@@ -116,7 +116,7 @@ impl<C: RaftTypeConfig, E: Encoding> LogStore<C, E> {
         Ok(synced.map_err(|_| io::Error::other("the Raft logs were closed"))??)
     }
 
-    /// Purges the whole log up to the applied position of the opened state, unless it reaches that.
+    /// Discards the whole log if it lacks the entry at which the state was when it was opened.
     ///
     /// The state names committed entries. A log with another entry there, or none, was not purged
     /// yet when a snapshot was installed, or lost entries that the state has from a flush. What it

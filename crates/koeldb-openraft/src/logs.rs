@@ -16,7 +16,7 @@ use crate::syncer::RunningSyncer;
 /// The column family of votes and log positions; small, so its flushes are cheap.
 const META_FAMILY: &str = "meta";
 
-/// The Raft logs of a node, in one database: cheap to clone.
+/// The Raft logs of all groups of a node, in one database; clones are handles to it.
 ///
 /// Entries, votes and positions are bytes here. A thread syncs the write-ahead log whenever
 /// callbacks wait, once for all of them.
@@ -32,7 +32,7 @@ struct Shared {
 }
 
 impl RaftLogs {
-    /// Opens the logs in the directory `path`, which is created if it does not exist.
+    /// Opens the Raft logs in the directory `path`, which is created if it does not exist.
     ///
     /// Of the settings of column families in `options` only `write_buffer_size` and `compression` are
     /// used: comparators, filters and the like are for the data of applications.
@@ -44,8 +44,9 @@ impl RaftLogs {
         Self::open_with(options, path.as_ref(), true)
     }
 
-    /// Like [`RaftLogs::open`], but without a thread: callbacks wait until
-    /// [`RaftLogs::sync_waiting`] is called. For simulations.
+    /// Opens the logs without a sync thread, for simulations: the caller calls `sync_waiting`.
+    ///
+    /// Until [`RaftLogs::sync_waiting`] is called, callbacks wait.
     ///
     /// # Errors
     /// See [`RaftLogs::open`].
@@ -53,7 +54,7 @@ impl RaftLogs {
         Self::open_with(options, path.as_ref(), false)
     }
 
-    /// Opens the logs, with a thread that syncs for waiting callbacks if `has_thread`.
+    /// Opens the log database; with `has_thread`, a thread syncs the WAL for waiting callbacks.
     fn open_with(options: &Options, path: &Path, has_thread: bool) -> Result<Self> {
         if options.get_wal_recovery_mode() == RecoveryMode::SkipAnyCorruptedRecords {
             return Err(Error::invalid_argument(
@@ -96,7 +97,7 @@ impl RaftLogs {
         Ok(log)
     }
 
-    /// Syncs once and completes the callbacks that wait; returns their number.
+    /// Syncs the WAL once if callbacks wait for it, and calls them; returns their number.
     ///
     /// Needed only for logs without a thread.
     #[allow(clippy::must_use_candidate, reason = "called for its effect")]
@@ -104,13 +105,13 @@ impl RaftLogs {
         self.shared.running.syncer.sync_waiting()
     }
 
-    /// The number of syncs since the logs were opened.
+    /// Returns the number of WAL syncs since the logs were opened.
     #[must_use]
     pub fn sync_count(&self) -> u64 {
         self.shared.running.syncer.sync_count()
     }
 
-    /// The database of the logs, for its properties and statistics.
+    /// Returns the database that stores the logs, for its properties and statistics.
     #[must_use]
     pub fn db(&self) -> &Db {
         &self.shared.running.syncer.db
@@ -127,8 +128,10 @@ pub struct GroupLog {
 }
 
 impl GroupLog {
-    /// Appends entries, which are readable when this returns; `done` is called when they, and all
-    /// earlier writes, are durable.
+    /// Appends log entries without waiting for a sync; `done` is called when they are durable.
+    ///
+    /// The entries are readable when this returns. All earlier writes are durable too when `done`
+    /// is called.
     ///
     /// # Errors
     /// If the write or an earlier one failed; `done` is not called then.
@@ -144,7 +147,7 @@ impl GroupLog {
         self.syncer().write_durably(&batch, Box::new(done))
     }
 
-    /// Saves the vote; `done` is called when it is durable.
+    /// Writes the Raft vote without waiting for a sync; `done` is called when it is durable.
     ///
     /// # Errors
     /// If the write or an earlier one failed; `done` is not called then.
@@ -158,7 +161,7 @@ impl GroupLog {
         self.syncer().write_durably(&batch, Box::new(done))
     }
 
-    /// Removes the entries from `first` on; `done` is called when that is durable.
+    /// Deletes the log entries from index `first` on; `done` is called when that is durable.
     ///
     /// The state is a database of its own. Were it to advance over entries of another leader first,
     /// a power cut could bring the removed ones back below the applied position.
@@ -178,8 +181,9 @@ impl GroupLog {
         self.syncer().write_durably(&batch, Box::new(done))
     }
 
-    /// Removes the entries up to `last`, inclusive, and remembers `position`, the description of
-    /// the last removed entry.
+    /// Deletes the log entries up to `last`, inclusive, and records `last` as the purged position.
+    ///
+    /// `position` describes the last deleted entry and is stored with it.
     ///
     /// A purge that a crash undoes has to be repeated; nothing is lost by it.
     ///
@@ -191,8 +195,9 @@ impl GroupLog {
         Ok(())
     }
 
-    /// Removes all entries, also those behind `last`, and remembers `position` like
-    /// [`GroupLog::purge`]; `done` is called when that is durable.
+    /// Deletes all log entries, so that the log starts after `last`, the new purged position.
+    ///
+    /// `position` is stored as in [`GroupLog::purge`]; `done` is called when that is durable.
     ///
     /// # Errors
     /// If the write or an earlier one failed; `done` is not called then.
@@ -219,7 +224,7 @@ impl GroupLog {
         batch
     }
 
-    /// Saves the position up to which entries are committed; durable with the next sync.
+    /// Writes the committed position without a sync of its own; it is durable with the next sync.
     ///
     /// # Errors
     /// If the write or an earlier one failed.
@@ -233,7 +238,7 @@ impl GroupLog {
         self.syncer().write(&batch)
     }
 
-    /// Reads the entries of a range of indices, at least one and then up to `bytes_max` bytes.
+    /// Reads log entries of an index range, up to `bytes_max` bytes but at least one entry.
     ///
     /// # Errors
     /// `Corruption` if an entry between two others is missing. If a write has failed, or the read
@@ -284,7 +289,7 @@ impl GroupLog {
         Ok(found)
     }
 
-    /// Reads the last entry.
+    /// Reads the last log entry with its index; `None` if the log has no entries.
     ///
     /// # Errors
     /// If a write has failed, or the read fails.
@@ -303,7 +308,7 @@ impl GroupLog {
         }
     }
 
-    /// Reads the index and the description of the last purged entry.
+    /// Reads the purged position (index and description of the last purged entry), if there is one.
     ///
     /// # Errors
     /// If a write has failed, or the read fails.
@@ -314,7 +319,7 @@ impl GroupLog {
         }
     }
 
-    /// Reads the vote.
+    /// Reads the saved vote; `None` if none was ever saved.
     ///
     /// # Errors
     /// If a write has failed, or the read fails.
@@ -322,7 +327,7 @@ impl GroupLog {
         self.meta(Meta::Vote)
     }
 
-    /// Reads the position of the last call of [`GroupLog::save_committed`] that survived.
+    /// Reads the committed position last saved that survived a crash; `None` if there is none.
     ///
     /// # Errors
     /// If a write has failed, or the read fails.
@@ -330,28 +335,30 @@ impl GroupLog {
         self.meta(Meta::Committed)
     }
 
-    /// Reads a value of this group from the `meta` column family; `None` if it was never written.
+    /// Reads a metadata value of this group (vote, purged or committed position), if there is one.
     fn meta(&self, meta: Meta) -> Result<Option<Vec<u8>>> {
         self.syncer().check()?;
         let value = self.family().get(key::meta(self.group, meta))?;
         Ok(value.map(|value| value.to_vec()))
     }
 
-    /// The key range of the entries from index `from` to `to`, inclusive.
+    /// Returns the key range of the log entries from index `from` to `to`, both inclusive.
     fn range(&self, from: u64, to: u64) -> std::ops::Range<Vec<u8>> {
         key::entry(self.group, from).to_vec()..key::behind(self.group, to).to_vec()
     }
 
+    /// Returns the syncer of the log database, through which all writes go.
     fn syncer(&self) -> &crate::syncer::Syncer {
         &self.logs.shared.running.syncer
     }
 
+    /// Returns the `meta` column family: votes, purged positions and committed positions.
     fn family(&self) -> &ColumnFamily {
         &self.logs.shared.meta
     }
 }
 
-/// Fails if `wal_dir` is set, since all databases of a node would share that directory.
+/// Fails if `wal_dir` is set, which all databases of a node would share.
 pub(crate) fn refuse_wal_dir(options: &Options) -> Result<()> {
     if options.get_wal_dir().as_os_str().is_empty() {
         return Ok(());
@@ -361,7 +368,7 @@ pub(crate) fn refuse_wal_dir(options: &Options) -> Result<()> {
     ))
 }
 
-/// Splits a stored position: 8 bytes of the index, little-endian, and the description.
+/// Splits a stored purged position into the index (8 bytes, little-endian) and the description.
 fn split_index(value: &[u8]) -> Result<(u64, &[u8])> {
     match value.split_first_chunk::<8>() {
         Some((index, description)) => Ok((u64::from_le_bytes(*index), description)),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// The size in bytes of the pieces in which files are copied or sent.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
-/// A file of a snapshot.
+/// A file of a snapshot, with its size and checksum.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotFile {
     /// The name in the directory of the snapshot.
@@ -25,7 +25,7 @@ pub struct SnapshotFile {
     pub crc32c: u32,
 }
 
-/// A snapshot: the directory of a checkpoint. Clones share it.
+/// A handle to a snapshot, which is a directory with a checkpoint; clones share it.
 ///
 /// The directory of a superseded snapshot is removed when its last handle is dropped, so one that is
 /// being sent stays.
@@ -34,7 +34,7 @@ pub struct SnapshotDir {
     inner: Arc<Inner>,
 }
 
-/// The shared part of a snapshot handle; its drop removes a superseded directory.
+/// The shared state of the handles to a snapshot; removes a superseded directory when dropped.
 struct Inner {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
@@ -58,7 +58,7 @@ impl SnapshotDir {
         }
     }
 
-    /// Creates a handle to a received directory, with the files that it must contain.
+    /// Creates a handle to a snapshot received from another node, whose file list is already known.
     pub(crate) fn received(
         fs: &Arc<dyn FileSystem>,
         path: &Path,
@@ -69,14 +69,15 @@ impl SnapshotDir {
         snapshot
     }
 
-    /// The directory.
+    /// Returns the directory of the snapshot.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// The applied position in the snapshot, as it was passed to
-    /// [`StateStore::write`](crate::StateStore::write).
+    /// Returns the encoded applied position that is stored in the snapshot.
+    ///
+    /// It is the one passed to [`StateStore::write`](crate::StateStore::write).
     #[must_use]
     pub fn applied(&self) -> &[u8] {
         &self.inner.applied
@@ -87,13 +88,13 @@ impl SnapshotDir {
         self.inner.is_superseded.store(true, Ordering::Release);
     }
 
-    /// Locks the cached file list; `None` until the files have been read.
+    /// Locks the cached list of files with checksums, which is `None` until `files` has filled it.
     fn known_files(&self) -> std::sync::MutexGuard<'_, Option<Vec<SnapshotFile>>> {
         let files = self.inner.files.lock();
         files.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists the files with their checksums, which reads all of them the first time.
+    /// Lists the files with sizes and CRC-32C checksums; the first call reads every file.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -114,13 +115,14 @@ impl SnapshotDir {
         Ok(files)
     }
 
-    /// Opens a file for sending.
+    /// Opens the snapshot file called `name` for reading.
     pub(crate) fn open(&self, name: &str) -> Result<Arc<dyn RandomAccessFile>> {
         self.inner.fs.open(&self.path().join(name), &reading())
     }
 
-    /// Creates `target` in `fs` with the same files: tables are linked where that is possible, all
-    /// others copied. Checks every checksum, and syncs files and directory.
+    /// Copies the snapshot's files to the directory `target` in `fs`; links tables where possible.
+    ///
+    /// Checks every checksum, and syncs files and directory.
     ///
     /// # Errors
     /// `Corruption` if a file has other bytes than it should; errors of the file systems.
@@ -161,7 +163,7 @@ impl Drop for Inner {
     }
 }
 
-/// Returns the options to open a file of a snapshot for reading.
+/// Returns the options to open snapshot files for reading, with `Purpose::Checkpoint`.
 fn reading() -> OpenOptions {
     OpenOptions {
         purpose: Purpose::Checkpoint,
@@ -178,7 +180,7 @@ fn link(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<bool> {
     }
 }
 
-/// Reads a file from its start, and calls `visit` with each piece.
+/// Reads a file in buffers of `PIECE_BYTES` bytes from its start, and passes each to `visit`.
 pub(crate) fn for_each_piece(
     file: &dyn RandomAccessFile,
     mut visit: impl FnMut(&[u8]) -> Result<()>,
@@ -195,7 +197,7 @@ pub(crate) fn for_each_piece(
     }
 }
 
-/// Reads a whole file, and returns its size and CRC-32C.
+/// Reads a whole file of a directory, and returns its name, size and CRC-32C.
 pub(crate) fn describe(fs: &dyn FileSystem, directory: &Path, name: &str) -> Result<SnapshotFile> {
     let file = fs.open(&directory.join(name), &reading())?;
     let mut described = empty(name);
@@ -206,7 +208,7 @@ pub(crate) fn describe(fs: &dyn FileSystem, directory: &Path, name: &str) -> Res
     Ok(described)
 }
 
-/// Returns the description of a file of no bytes, to be extended piece by piece.
+/// Returns the size (0) and checksum of an empty file, to be extended as bytes are read.
 pub(crate) fn empty(name: &str) -> SnapshotFile {
     SnapshotFile {
         name: name.to_owned(),
@@ -216,7 +218,7 @@ pub(crate) fn empty(name: &str) -> SnapshotFile {
 }
 
 impl SnapshotFile {
-    /// Adds the next bytes of the file.
+    /// Adds the next bytes of the file to the size and the running CRC-32C.
     pub(crate) fn extend(&mut self, piece: &[u8]) {
         self.bytes += piece.len() as u64;
         self.crc32c = crc32c::crc32c_append(self.crc32c, piece);
@@ -243,8 +245,9 @@ fn copy(
     Ok(copied)
 }
 
-/// Removes the directory of a snapshot under another name, durably: a crash must not leave an
-/// incomplete one that the next open takes for the newest.
+/// Removes a snapshot directory crash-safely: renames it to `.old` first, durably.
+///
+/// A crash must not leave an incomplete one that the next open takes for the newest.
 pub(crate) fn discard(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     let leaving = path.with_extension("old");
     match fs.rename(path, &leaving) {

@@ -31,7 +31,9 @@ pub const APPLIED_KEY: &[u8] = b"\0koeldb.raft.applied";
 /// The file with the name of the current state's directory, like `CURRENT` of a database.
 const POINTER: &str = "STATE";
 
-/// The state of a Raft group; clones are handles to the same one.
+/// The replicated state of a Raft group: a database written without WAL, and its newest snapshot.
+///
+/// Clones are handles to the same one.
 #[derive(Clone)]
 pub struct StateStore {
     shared: Arc<Shared>,
@@ -45,7 +47,7 @@ struct Shared {
     current: Mutex<Current>,
 }
 
-/// The current database and newest snapshot of a store, under its mutex.
+/// The mutable part of a [`StateStore`]: the open database, the newest snapshot and counters.
 struct Current {
     db: Db,
     snapshot: Option<SnapshotDir>,
@@ -58,7 +60,7 @@ struct Current {
 }
 
 impl StateStore {
-    /// Opens the state in `directory`, which is created if it does not exist.
+    /// Opens the state store in `directory`, which is created if it does not exist.
     ///
     /// The environment of `options` is replaced by `env`; databases of many groups share files,
     /// threads, cache and memory by sharing it.
@@ -122,20 +124,21 @@ impl StateStore {
         })
     }
 
-    /// Locks the current database and snapshot.
+    /// Locks the mutex of the open database and the newest snapshot.
     fn current(&self) -> MutexGuard<'_, Current> {
         let current = self.shared.current.lock();
         current.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The database of the state, for reads. It is closed when a snapshot is installed, so it is to
-    /// be asked for anew by each read.
+    /// Returns the database with the current state, for reads.
+    ///
+    /// It is closed when a snapshot is installed, so it is to be asked for anew by each read.
     #[must_use]
     pub fn db(&self) -> Db {
         self.current().db.clone()
     }
 
-    /// The directory of the state, its snapshots, and snapshots being received.
+    /// Returns the directory of the state, its snapshots, and snapshots being received.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared.directory
@@ -145,7 +148,7 @@ impl StateStore {
         &self.shared.fs
     }
 
-    /// Begins a batch.
+    /// Creates an empty [`StateBatch`] over the current state.
     #[must_use]
     pub fn batch(&self) -> StateBatch {
         StateBatch {
@@ -154,7 +157,7 @@ impl StateStore {
         }
     }
 
-    /// Writes a batch together with the position of its last entry, without a log.
+    /// Writes a batch without WAL, together with `applied`, the encoded position of its last entry.
     ///
     /// # Errors
     /// If the write or an earlier one failed.
@@ -169,7 +172,7 @@ impl StateStore {
         written.inspect_err(|error| self.current().failure = Some(error.clone()))
     }
 
-    /// Reads the position of the last applied entry.
+    /// Reads the encoded applied position, of the last applied entry; `None` if none was applied.
     ///
     /// # Errors
     /// Errors of the read.
@@ -178,13 +181,13 @@ impl StateStore {
         Ok(applied.map(|applied| applied.to_vec()))
     }
 
-    /// The newest snapshot.
+    /// Returns the newest snapshot; `None` if none has been built or installed.
     #[must_use]
     pub fn current_snapshot(&self) -> Option<SnapshotDir> {
         self.current().snapshot.clone()
     }
 
-    /// Flushes the state and links its tables into a new snapshot. Writes go on meanwhile.
+    /// Builds a snapshot: flushes the state and makes a checkpoint, while writes go on.
     ///
     /// `None` if nothing has been applied yet. If a snapshot is installed meanwhile, that one, which
     /// is newer, is returned.
@@ -220,7 +223,7 @@ impl StateStore {
         built
     }
 
-    /// Makes a snapshot of `db`, unless it is empty.
+    /// Creates a checkpoint of `db` at `path`; `None` if no entry has been applied to `db`.
     fn checkpoint(&self, db: &Db, path: &Path) -> Result<Option<SnapshotDir>> {
         if db.get(APPLIED_KEY)?.is_none() {
             return Ok(None);
@@ -233,7 +236,8 @@ impl StateStore {
         Ok(Some(SnapshotDir::new(&self.shared.fs, path, applied)))
     }
 
-    /// Replaces the state by that of a snapshot, which becomes the newest snapshot of this store.
+    /// Replaces the state by a received snapshot, which also becomes the newest snapshot.
+    ///
     /// `expected` is the applied position that it must have.
     ///
     /// A crash leaves the old state or the new one.
@@ -273,7 +277,7 @@ impl StateStore {
         Ok(())
     }
 
-    /// Copies a snapshot to `own` and `state`, durably, and opens the state.
+    /// Copies a received snapshot, durably, to `own` and to `state`, and opens `state` as database.
     fn prepare(
         &self,
         snapshot: &SnapshotDir,
@@ -300,7 +304,7 @@ impl StateStore {
         Ok((own, db))
     }
 
-    /// Takes the next number, and returns the path of a snapshot with it.
+    /// Reserves the next directory number and returns the path of a new snapshot with it.
     fn snapshot_path(&self, current: &mut Current) -> PathBuf {
         let number = current.next;
         current.next += 1;
@@ -309,7 +313,7 @@ impl StateStore {
     }
 }
 
-/// Makes `newest` the newest snapshot, and returns the old one, marked as superseded.
+/// Makes `newest` the newest snapshot; returns the previous one, marked as superseded.
 ///
 /// The last handle of the old one removes its files: drop it after the lock is released.
 #[must_use]
@@ -318,12 +322,12 @@ fn replace_snapshot(current: &mut Current, newest: &SnapshotDir) -> Option<Snaps
     old.inspect(SnapshotDir::supersede)
 }
 
-/// The path of the state database with this number.
+/// Returns the path of the state database numbered `number`: `state-` and six digits.
 fn state_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("state-{number:06}"))
 }
 
-/// The number at the end of a path, or 0.
+/// Parses the number of a state or snapshot directory from its path; 0 if there is none.
 fn number_in(path: &Path) -> u64 {
     let name = path.file_name().and_then(|name| name.to_str());
     let digits = name.map(|name| name.trim_start_matches("state-"));
@@ -345,7 +349,7 @@ fn read_pointer(fs: &dyn FileSystem, directory: &Path) -> Result<Option<String>>
     }
 }
 
-/// Writes the name of a state into `STATE`, atomically and durably.
+/// Makes `state` the current state: writes its directory name to `STATE`, atomically and durably.
 fn point_to(fs: &dyn FileSystem, directory: &Path, state: &Path) -> Result<()> {
     let name = state.file_name().unwrap_or_default().to_string_lossy();
     write_atomically(
@@ -357,7 +361,7 @@ fn point_to(fs: &dyn FileSystem, directory: &Path, state: &Path) -> Result<()> {
     )
 }
 
-/// Creates the first state. Without a pointer nothing else can exist, unless it was lost.
+/// Creates the first state database and `STATE`; `Corruption` if another state database exists.
 fn create(fs: &Arc<dyn FileSystem>, options: &Options, directory: &Path) -> Result<PathBuf> {
     let first = state_path(directory, 1);
     for entry in fs.list(directory)? {
@@ -378,7 +382,7 @@ fn create(fs: &Arc<dyn FileSystem>, options: &Options, directory: &Path) -> Resu
     Ok(first)
 }
 
-/// Removes directories left by crashes; returns the newest snapshot and the highest number.
+/// Removes directories left by crashes; returns the newest snapshot and its number (0 without one).
 fn remove_leftovers(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -407,7 +411,7 @@ fn remove_leftovers(
     Ok((newest.map(|(_, path)| path), number))
 }
 
-/// Reads the applied position of a checkpoint.
+/// Opens a checkpoint read-only and reads its applied position; `Corruption` if it has none.
 fn read_applied(options: &Options, path: &Path) -> Result<Vec<u8>> {
     let db = Db::builder(options).read_only().open(path)?;
     let applied = db.get(APPLIED_KEY)?.ok_or_else(|| {

@@ -25,7 +25,7 @@ use crate::state::StateStore;
 /// The size in bytes at which a batch of applied entries is written to the state.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// The state machine of a Raft group for openraft.
+/// A Raft group's state machine for openraft: an [`Application`] on a [`StateStore`].
 pub struct StateMachine<C: RaftTypeConfig, A, E = Postcard> {
     state: StateStore,
     application: Arc<A>,
@@ -37,7 +37,7 @@ pub struct StateMachine<C: RaftTypeConfig, A, E = Postcard> {
 /// The applied position: the last entry and the last membership.
 type Applied<C> = (Option<LogIdOf<C>>, StoredMembershipOf<C>);
 
-/// Decodes the stored applied position; that of an empty state if `applied` is `None`.
+/// Decodes the stored applied position; `None` gives that of a state without applied entries.
 fn decode<C: RaftTypeConfig, E: Encoding>(applied: Option<&[u8]>) -> io::Result<Applied<C>> {
     match applied {
         Some(applied) => Ok(E::decode(applied)?),
@@ -45,7 +45,7 @@ fn decode<C: RaftTypeConfig, E: Encoding>(applied: Option<&[u8]>) -> io::Result<
     }
 }
 
-/// Builds the metadata of a snapshot from the applied position.
+/// Builds openraft's snapshot metadata from the applied position of the snapshot.
 fn meta<C: RaftTypeConfig>((last_log_id, last_membership): Applied<C>) -> SnapshotMetaOf<C> {
     SnapshotMeta {
         last_log_id,
@@ -54,8 +54,9 @@ fn meta<C: RaftTypeConfig>((last_log_id, last_membership): Applied<C>) -> Snapsh
 }
 
 impl<C: RaftTypeConfig, A> StateMachine<C, A> {
-    /// Creates the state machine over a state that has just been opened. See
-    /// [`StateMachine::with_encoding`].
+    /// Creates the state machine over a state just opened, with [`Postcard`] encoding.
+    ///
+    /// See [`StateMachine::with_encoding`].
     ///
     /// # Errors
     /// If the applied position cannot be read, or a snapshot that is needed cannot be built.
@@ -65,7 +66,7 @@ impl<C: RaftTypeConfig, A> StateMachine<C, A> {
 }
 
 impl<C: RaftTypeConfig, A, E: Encoding> StateMachine<C, A, E> {
-    /// Creates the state machine with an encoding of the caller's choice.
+    /// Creates the state machine with encoding `E`; builds a snapshot if the newest one is behind.
     ///
     /// If the state is ahead of its newest snapshot, this builds one. A flush may have made entries
     /// durable that the log of this node has lost; openraft then purges the log up to the applied
@@ -99,19 +100,19 @@ impl<C: RaftTypeConfig, A, E: Encoding> StateMachine<C, A, E> {
         })
     }
 
-    /// The index up to which the state is durable, for the log of the same group.
+    /// Returns the shared index up to which the state is durable, for the group's log store.
     #[must_use]
     pub fn durable_index(&self) -> DurableIndex {
         self.durable.clone()
     }
 }
 
-/// The default response, for blank and membership entries.
+/// Returns the default response, with which blank and membership entries are answered.
 fn no_answer<A: Application>() -> A::Response {
     A::Response::default()
 }
 
-/// Builds snapshots of a [`StateMachine`].
+/// openraft's snapshot builder (`RaftSnapshotBuilder`) for a [`StateMachine`].
 pub struct SnapshotBuilder<E> {
     state: StateStore,
     durable: DurableIndex,
@@ -139,7 +140,7 @@ where
     A: Application<Request = C::D, Response = C::R>,
     E: Encoding,
 {
-    /// Writes the batch with the applied position to the state, then sends the responses.
+    /// Writes the batch with the applied position to the state, then sends clients the responses.
     fn write(
         &self,
         batch: StateBatch,

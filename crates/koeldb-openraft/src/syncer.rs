@@ -9,7 +9,7 @@ use koeldb::{Db, Error, ErrorKind, Result, WriteBatch};
 /// Called once the writes before it are durable, or have failed.
 pub(crate) type Completion = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// The callbacks that wait for the next sync, and the counters that their mutex guards.
+/// The callbacks that wait for the next WAL sync, the closing flag and the sync count.
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Completion>,
@@ -17,7 +17,7 @@ struct Queue {
     syncs: u64,
 }
 
-/// The database of the logs and the callbacks that wait for its next sync.
+/// Group commit for the log database: runs one WAL sync for all callbacks that wait.
 ///
 /// The first failure is kept: a later flush of a memtable could make entries durable whose callback
 /// has reported a failure.
@@ -53,7 +53,7 @@ impl Syncer {
         }
     }
 
-    /// Keeps the error of a failed result as the failure of the logs, if it is the first.
+    /// Records the error of the first failed write or sync; all later calls fail with it.
     fn latch<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             let _ = self.failure.set(error.clone());
@@ -66,7 +66,7 @@ impl Syncer {
         self.latch(self.db.write(batch))
     }
 
-    /// Writes a batch, and has `done` called after the next sync of the WAL.
+    /// Writes a batch, and queues `done` to be called after the next sync of the WAL.
     pub(crate) fn write_durably(&self, batch: &WriteBatch, done: Completion) -> Result<()> {
         self.write(batch)?;
         self.queue().waiting.push(done);
@@ -81,13 +81,13 @@ impl Syncer {
         self.latch(self.db.flush_wal(true))
     }
 
-    /// Syncs once and completes the callbacks that wait; returns their number.
+    /// Syncs the WAL once if callbacks wait for it, and calls them; returns their number.
     pub(crate) fn sync_waiting(&self) -> usize {
         let waiting = std::mem::take(&mut self.queue().waiting);
         self.complete(waiting)
     }
 
-    /// Syncs the WAL once, if callbacks wait, and calls all of them; returns their number.
+    /// Syncs the WAL once if `waiting` is not empty, calls the callbacks and returns their number.
     fn complete(&self, waiting: Vec<Completion>) -> usize {
         let count = waiting.len();
         if count > 0 {
@@ -107,12 +107,12 @@ impl Syncer {
         count
     }
 
-    /// The number of WAL syncs since the logs were opened.
+    /// Returns the number of WAL syncs since the logs were opened.
     pub(crate) fn sync_count(&self) -> u64 {
         self.queue().syncs
     }
 
-    /// Runs the sync thread: syncs and completes callbacks until the logs close and none waits.
+    /// Runs the sync thread: syncs the WAL and calls callbacks until the logs close and none waits.
     fn run(&self) {
         let mut queue = self.queue();
         loop {
@@ -131,14 +131,14 @@ impl Syncer {
     }
 }
 
-/// The syncer of open logs and its thread, which ends when this is dropped.
+/// The syncer of open logs together with its thread, which is stopped on drop.
 pub(crate) struct RunningSyncer {
     pub(crate) syncer: Arc<Syncer>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl RunningSyncer {
-    /// Starts the thread, unless `sync_waiting` is called instead.
+    /// Creates the syncer and, if `has_thread`, starts the thread that syncs for waiting callbacks.
     pub(crate) fn start(db: Db, has_thread: bool) -> Result<Self> {
         let syncer = Arc::new(Syncer::new(db));
         let thread = has_thread.then(|| {

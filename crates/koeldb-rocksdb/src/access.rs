@@ -15,17 +15,19 @@ pub(crate) type Pinned<'a> = Result<Option<DBPinnableSlice<'a>>, Error>;
 /// A column family; `None` is the default one.
 pub(crate) type Family<'a> = Option<&'a koeldb::ColumnFamily>;
 
-/// The operations from which the others are made; those of the database, unless implemented.
+/// The read operations of a database or transaction from which the public methods are built.
+///
+/// The provided ones read from the database.
 pub trait Source {
-    /// The database.
+    /// Returns the engine's database that is read.
     fn database(&self) -> &koeldb::Db;
 
-    /// A column family of the database.
+    /// Resolves an optional column family: `None` is the default column family.
     fn family<'f>(&'f self, family: Family<'f>) -> &'f koeldb::ColumnFamily {
         family.unwrap_or(self.database().default_cf())
     }
 
-    /// Reads one key.
+    /// Reads the value of one key, pinned in its block or memtable; `None` if it does not exist.
     fn read(
         &self,
         family: Family<'_>,
@@ -35,7 +37,7 @@ pub trait Source {
         self.family(family).get_opt(key, options)
     }
 
-    /// Reads one key into memory of its own.
+    /// Reads the value of one key as an owned copy; `None` if it does not exist.
     fn read_copy(
         &self,
         family: Family<'_>,
@@ -45,7 +47,7 @@ pub trait Source {
         self.family(family).get_with(key, options, <[u8]>::to_vec)
     }
 
-    /// Reads keys in their order, each with its own result.
+    /// Reads keys of one column family (`MultiGet`); returns one result per key, in their order.
     fn read_many<K: AsRef<[u8]>>(
         &self,
         family: Family<'_>,
@@ -57,12 +59,12 @@ pub trait Source {
         pinned.collect()
     }
 
-    /// Creates a cursor.
+    /// Creates an unpositioned iterator over a column family.
     fn cursor(&self, family: Family<'_>, options: &koeldb::ReadOptions) -> Cursor {
         Cursor::Db(Box::new(self.family(family).cursor_opt(options)))
     }
 
-    /// The snapshot that a `Snapshot` of this object reads; `None` for the latest state.
+    /// Takes the snapshot for a `SnapshotWithThreadMode`; `None` reads the latest state.
     fn take_snapshot(&self) -> Option<koeldb::Snapshot> {
         Some(self.database().snapshot())
     }
@@ -202,7 +204,7 @@ macro_rules! read_opt_forms {
 }
 pub(crate) use read_opt_forms;
 
-/// Reads of databases, transaction databases and transactions, for generic code.
+/// A marker for what can be read in generic code: databases, transaction databases, transactions.
 ///
 /// The original's four unsafe methods return C++ objects and do not exist here.
 pub trait DBAccess: Source + Sized {
@@ -230,7 +232,7 @@ pub(crate) fn get_pinned<'a, S: Source, K: AsRef<[u8]>>(
     Ok(value.map(DBPinnableSlice::new))
 }
 
-/// Copies a pinned value, and converts the error.
+/// Converts the result of a pinned read to an owned copy and this crate's error.
 fn converted(value: koeldb::Result<Option<PinnedSlice>>) -> Value {
     Ok(value?.map(Vec::from))
 }
@@ -252,7 +254,7 @@ where
     }
 }
 
-/// Reads keys of one column family in one call without copies, in the order of `keys`.
+/// Reads keys of one column family in one `MultiGet` without copies, in the order of `keys`.
 pub(crate) fn batched<'a, S, K>(
     source: &S,
     family: Family<'_>,

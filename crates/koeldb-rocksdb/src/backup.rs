@@ -7,7 +7,7 @@ use koeldb::CreateBackupOptions;
 use crate::db::DBInner;
 use crate::{DBCommon, Env, Error, ThreadMode};
 
-/// A backup.
+/// Information about one backup: id, time, size and number of files.
 pub struct BackupEngineInfo {
     /// Seconds since 1970.
     pub timestamp: i64,
@@ -19,26 +19,26 @@ pub struct BackupEngineInfo {
     pub num_files: u32,
 }
 
-/// A directory of backups.
+/// An engine that creates and restores backups in a backup directory.
 pub struct BackupEngine {
     inner: koeldb::BackupEngine,
 }
 
-/// Options of a directory of backups.
+/// Options of a [`BackupEngine`].
 pub struct BackupEngineOptions {
     path: PathBuf,
     inner: koeldb::BackupEngineOptions,
     sync: bool,
 }
 
-/// Options of a restoration.
+/// Options of restoring a backup.
 #[derive(Default)]
 pub struct RestoreOptions {
     inner: koeldb::RestoreOptions,
 }
 
 impl BackupEngine {
-    /// Opens or creates a directory of backups.
+    /// Opens the backup directory of `opts`, and creates it if it does not exist.
     pub fn open(opts: &BackupEngineOptions, env: &Env) -> Result<Self, Error> {
         let mut options = opts.inner.clone();
         options.set_env(&env.inner);
@@ -46,7 +46,7 @@ impl BackupEngine {
         Ok(BackupEngine { inner })
     }
 
-    /// Makes a backup; entries in memtables are in its WAL files.
+    /// Creates a backup of `db` without a flush: unflushed entries are backed up as WAL files.
     pub fn create_new_backup<T: ThreadMode, D: DBInner>(
         &mut self,
         db: &DBCommon<T, D>,
@@ -54,7 +54,7 @@ impl BackupEngine {
         self.create_new_backup_flush(db, false)
     }
 
-    /// Makes a backup, after a flush if `flush_before_backup`.
+    /// Creates a backup of `db`, after a flush if `flush_before_backup`.
     pub fn create_new_backup_flush<T: ThreadMode, D: DBInner>(
         &mut self,
         db: &DBCommon<T, D>,
@@ -66,12 +66,12 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// Removes all but the newest backups.
+    /// Deletes all but the newest `num_backups_to_keep` backups.
     pub fn purge_old_backups(&mut self, num_backups_to_keep: usize) -> Result<(), Error> {
         Ok(self.inner.purge_old_backups(num_backups_to_keep)?)
     }
 
-    /// Restores the newest backup.
+    /// Restores the newest backup to `db_dir` and `wal_dir`.
     pub fn restore_from_latest_backup<D: AsRef<Path>, W: AsRef<Path>>(
         &mut self,
         db_dir: D,
@@ -84,7 +84,7 @@ impl BackupEngine {
         self.restore_from_backup(db_dir, wal_dir, opts, latest)
     }
 
-    /// Restores a backup.
+    /// Restores the backup `backup_id` to `db_dir` and `wal_dir`.
     pub fn restore_from_backup<D: AsRef<Path>, W: AsRef<Path>>(
         &mut self,
         db_dir: D,
@@ -97,12 +97,12 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// Checks that the files of a backup exist and have their sizes.
+    /// Checks that the files of the backup `backup_id` exist and have the recorded sizes.
     pub fn verify_backup(&self, backup_id: u32) -> Result<(), Error> {
         Ok(self.inner.verify_backup(backup_id, false)?)
     }
 
-    /// Returns the backups, oldest first.
+    /// Returns information about each backup, oldest first.
     pub fn get_backup_info(&self) -> Vec<BackupEngineInfo> {
         let convert = |backup: koeldb::BackupInfo| BackupEngineInfo {
             timestamp: i64::try_from(backup.timestamp).unwrap_or(i64::MAX),
@@ -115,7 +115,7 @@ impl BackupEngine {
 }
 
 impl BackupEngineOptions {
-    /// The defaults for a directory.
+    /// Creates default options for the backup directory `backup_dir`.
     pub fn new<P: AsRef<Path>>(backup_dir: P) -> Result<Self, Error> {
         Ok(BackupEngineOptions {
             path: backup_dir.as_ref().to_path_buf(),
@@ -124,25 +124,25 @@ impl BackupEngineOptions {
         })
     }
 
-    /// The number of files that are copied concurrently.
+    /// Sets the number of files that are copied concurrently (`max_background_operations`).
     pub fn set_max_background_operations(&mut self, max_background_operations: i32) {
         let count = usize::try_from(max_background_operations).unwrap_or(1);
         self.inner.set_max_background_operations(count.max(1));
     }
 
-    /// Whether files are synced. No effect: they always are.
+    /// Has no effect (`sync`): files of backups are always synced.
     pub fn set_sync(&mut self, sync: bool) {
         self.sync = sync;
     }
 
-    /// The value of `set_sync`.
+    /// Returns the value passed to `set_sync`.
     pub fn get_sync(&mut self) -> bool {
         self.sync
     }
 }
 
 impl RestoreOptions {
-    /// Whether WAL files in the target directory are kept (`keep_log_files`).
+    /// Sets whether a restore keeps the WAL files in the target directory (`keep_log_files`).
     pub fn set_keep_log_files(&mut self, keep_log_files: bool) {
         self.inner.set_keep_log_files(keep_log_files);
     }

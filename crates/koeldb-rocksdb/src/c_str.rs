@@ -4,17 +4,17 @@ use std::ffi::{CStr, CString, NulError};
 use std::fmt::{Debug, Display};
 use std::ops::Deref;
 
-/// A value without NUL bytes that names a property, an operator, or a comparator.
+/// A string argument without NUL bytes: the name of a property, merge operator or comparator.
 pub trait CStrLike {
     /// The borrowed or owned form.
     type Baked: Deref<Target = CStr>;
     /// The error for a value with a NUL byte.
     type Error: Debug + Display;
 
-    /// Returns the value as a C string, without a copy where possible.
+    /// Converts the value to a C string, borrowed where possible.
     fn bake(self) -> Result<Self::Baked, Self::Error>;
 
-    /// Returns the value as an owned C string.
+    /// Converts the value to an owned C string.
     fn into_c_string(self) -> Result<CString, Self::Error>;
 }
 
@@ -64,7 +64,7 @@ infallible! {
     &'a CString as &'a CStr: value, value, value.clone(), for 'a;
 }
 
-/// Returns the value as text; bytes that are not UTF-8 are replaced.
+/// Converts a name argument to a `String`; replaces invalid UTF-8.
 ///
 /// # Panics
 ///

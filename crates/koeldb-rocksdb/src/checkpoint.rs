@@ -18,7 +18,7 @@ macro_rules! checkpoints {
         }
 
         impl<'db> $Type<'db> {
-            /// Creates a value that makes checkpoints of `db`.
+            /// Creates a `Checkpoint` object, which makes checkpoints of `db`.
             pub fn new<$($G: $Bound),+>(db: &'db $Db) -> Result<Self, Error> {
                 Ok($Type {
                     db: db.db().clone(),
@@ -31,7 +31,7 @@ macro_rules! checkpoints {
                 self.create_checkpoint_with_log_size(path, 0)
             }
 
-            /// Creates a checkpoint, after a flush if the WAL files have this many bytes.
+            /// Creates a checkpoint; flushes first if the WAL has `log_size_for_flush` bytes.
             pub fn create_checkpoint_with_log_size<P: AsRef<Path>>(
                 &self,
                 path: P,

@@ -17,7 +17,7 @@ pub use thread_mode::{MultiThreaded, SingleThreaded, ThreadMode};
 /// The name of the column family that every database has.
 pub const DEFAULT_COLUMN_FAMILY_NAME: &str = "default";
 
-/// A column family to open or create: its name, options and time to live.
+/// The name, options and time to live (TTL) of a column family to open or create.
 pub struct ColumnFamilyDescriptor {
     pub(crate) name: String,
     pub(crate) options: Options,
@@ -25,12 +25,12 @@ pub struct ColumnFamilyDescriptor {
 }
 
 impl ColumnFamilyDescriptor {
-    /// Creates a descriptor with the time to live of the database, if it has one.
+    /// Creates a descriptor with the TTL of the database, if that has one (`SameAsDb`).
     pub fn new<S: Into<String>>(name: S, options: Options) -> Self {
         Self::new_with_ttl(name, options, ColumnFamilyTtl::SameAsDb)
     }
 
-    /// Creates a descriptor with a time to live, for databases opened with one.
+    /// Creates a descriptor with a TTL, for databases opened with one.
     pub fn new_with_ttl<S: Into<String>>(name: S, options: Options, ttl: ColumnFamilyTtl) -> Self {
         ColumnFamilyDescriptor {
             name: name.into(),
@@ -39,26 +39,27 @@ impl ColumnFamilyDescriptor {
         }
     }
 
-    /// Sets the time to live, for databases opened with one.
+    /// Sets the TTL of the column family, for databases opened with a TTL.
     pub fn set_ttl(&mut self, ttl: ColumnFamilyTtl) {
         self.ttl = ttl;
     }
 
-    /// The name.
+    /// Returns the name of the column family.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The time to live.
+    /// Returns the TTL of the column family.
     #[must_use]
     pub fn ttl(&self) -> ColumnFamilyTtl {
         self.ttl
     }
 }
 
-/// The time to live of a column family, in a TTL database: see
-/// [`open_cf_descriptors_with_ttl`](crate::DB::open_cf_descriptors_with_ttl).
+/// The time to live (TTL) of a column family in a TTL database.
+///
+/// See [`open_cf_descriptors_with_ttl`](crate::DB::open_cf_descriptors_with_ttl).
 #[derive(Clone, Copy, Debug, Default)]
 pub enum ColumnFamilyTtl {
     /// None: values do not expire.
@@ -70,12 +71,12 @@ pub enum ColumnFamilyTtl {
     SameAsDb,
 }
 
-/// A column family of a single-threaded database, which lends it.
+/// A column family handle of a single-threaded database, which hands it out by reference.
 pub struct ColumnFamily {
     pub(crate) family: koeldb::ColumnFamily,
 }
 
-/// A column family of a multi-threaded database.
+/// A reference-counted column family handle of a multi-threaded database.
 pub struct BoundColumnFamily<'a> {
     pub(crate) family: koeldb::ColumnFamily,
     pub(crate) label: PhantomData<&'a MultiThreaded>,
@@ -89,10 +90,11 @@ pub type ColumnFamilyRef<'a> = &'a ColumnFamily;
 #[cfg(feature = "multi-threaded-cf")]
 pub type ColumnFamilyRef<'a> = Arc<BoundColumnFamily<'a>>;
 
-/// The handles of column families.
+/// A column family handle, of a single-threaded or a multi-threaded database.
 ///
 /// The original's `inner` returns a C++ object and does not exist here.
 pub trait AsColumnFamilyRef {
+    /// Returns the engine's column family.
     #[doc(hidden)]
     fn family(&self) -> &koeldb::ColumnFamily;
 }
@@ -116,7 +118,7 @@ impl AsColumnFamilyRef for Arc<BoundColumnFamily<'_>> {
 }
 
 impl Options {
-    /// Reads the latest OPTIONS file of the database at `path`.
+    /// Loads options and column family descriptors from the latest OPTIONS file of the database.
     ///
     /// `cache` becomes the block cache of all column families. The file has no times to live: those
     /// of the descriptors are disabled.

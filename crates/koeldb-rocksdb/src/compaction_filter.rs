@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The decision on a value.
+/// A compaction filter's decision on an entry: keep, remove or change it.
 pub enum Decision {
     /// The value stays.
     Keep,
@@ -23,30 +23,31 @@ impl From<Decision> for koeldb::Decision {
     }
 }
 
-/// A filter made by a
-/// [`CompactionFilterFactory`](crate::compaction_filter_factory::CompactionFilterFactory), for one
-/// compaction.
+/// A compaction filter that a compaction filter factory created for one compaction.
+///
+/// See [`CompactionFilterFactory`](crate::compaction_filter_factory::CompactionFilterFactory).
 pub trait CompactionFilter: Send {
-    /// Decides on the newest value of `key`, which no snapshot sees; the uppermost input of the
-    /// compaction is on `level`.
+    /// Decides whether to keep, remove or change the newest value of `key`, which no snapshot sees.
+    ///
+    /// The uppermost input of the compaction is on `level`.
     fn filter(&mut self, level: u32, key: &[u8], value: &[u8]) -> Decision;
 
-    /// The name for messages.
+    /// Returns the filter's name, for log messages.
     fn name(&self) -> &CStr;
 }
 
-/// A function that decides on a value: the level, the key and the value.
+/// A closure used as a compaction filter; its arguments are level, key and value.
 pub trait CompactionFilterFn: FnMut(u32, &[u8], &[u8]) -> Decision {}
 
 impl<F> CompactionFilterFn for F where F: FnMut(u32, &[u8], &[u8]) -> Decision + Send + 'static {}
 
-/// A factory whose filters share one function, under a lock.
+/// A compaction filter factory whose filters all call one closure, under a mutex.
 pub(crate) struct FunctionFactory<F> {
     pub(crate) name: String,
     pub(crate) function: Arc<Mutex<F>>,
 }
 
-/// The filter of one compaction, which calls the shared function under its lock.
+/// The compaction filter of one compaction, which calls the shared closure under its mutex.
 struct FunctionFilter<F>(Arc<Mutex<F>>);
 
 impl<F> koeldb::CompactionFilterFactory for FunctionFactory<F>

@@ -5,7 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::compaction_filter::CompactionFilter;
 
-/// Creates a filter for each compaction. It is called under a lock, by any thread.
+/// A factory that creates a compaction filter for each compaction.
+///
+/// It is called under a lock, by any thread.
 pub trait CompactionFilterFactory: Send {
     /// The type of the filters.
     type Filter: CompactionFilter;
@@ -13,11 +15,11 @@ pub trait CompactionFilterFactory: Send {
     /// Creates the filter of one compaction.
     fn create(&mut self, context: CompactionFilterContext) -> Self::Filter;
 
-    /// The name for messages.
+    /// Returns the factory's name, for log messages.
     fn name(&self) -> &CStr;
 }
 
-/// The compaction for which a filter is created.
+/// The facts about a compaction that a filter factory gets (`CompactionFilter::Context`).
 pub struct CompactionFilterContext {
     /// Whether all data of the column family takes part.
     pub is_full_compaction: bool,
@@ -25,7 +27,7 @@ pub struct CompactionFilterContext {
     pub is_manual_compaction: bool,
 }
 
-/// The engine's factory over a caller's, whose `create` it calls under a lock.
+/// An adapter from a [`CompactionFilterFactory`] to the engine's trait; calls it under a lock.
 pub(crate) struct Factory<F> {
     name: String,
     factory: Mutex<F>,
@@ -40,7 +42,7 @@ impl<F: CompactionFilterFactory> Factory<F> {
     }
 }
 
-/// The engine's filter over a caller's.
+/// An adapter from a [`CompactionFilter`] to the engine's trait.
 struct Filter<F>(F);
 
 impl<F: CompactionFilterFactory + 'static> koeldb::CompactionFilterFactory for Factory<F> {

@@ -21,7 +21,7 @@ pub(crate) type CompareTsFn = dyn Fn(&[u8], &[u8]) -> Ordering;
 /// Compares two keys, each with or without its timestamp.
 pub(crate) type CompareWithoutTsFn = dyn Fn(&[u8], bool, &[u8], bool) -> Ordering;
 
-/// A comparator that calls a function.
+/// A user comparator whose order is given by a closure.
 pub(crate) struct FunctionComparator {
     pub(crate) name: String,
     pub(crate) compare: Box<CompareFn>,

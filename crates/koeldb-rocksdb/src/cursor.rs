@@ -4,7 +4,7 @@ use koeldb::{BatchCursor, DbCursor};
 
 use crate::Error;
 
-/// The cursor of an iterator.
+/// The engine's iterator behind a raw iterator: of a database or of a transaction.
 #[doc(hidden)]
 pub enum Cursor {
     /// Of a database.

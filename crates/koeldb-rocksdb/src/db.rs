@@ -23,7 +23,7 @@ pub use maintenance::{ColumnFamilyMetaData, LiveFile};
 pub(crate) use maintenance::{property, property_int};
 pub(crate) use open::{Access, named, open};
 
-/// A range of keys, for estimates of its size.
+/// A range of keys whose size is to be estimated (`GetApproximateSizes`).
 pub struct Range<'a> {
     pub(crate) start_key: &'a [u8],
     pub(crate) end_key: &'a [u8],
@@ -49,7 +49,7 @@ pub type DBIterator<'a> = DBIteratorWithThreadMode<'a, DB>;
 /// Declares the methods of databases that create, drop and look up column families.
 macro_rules! family_methods {
     ($Type:ident<SingleThreaded $(, $D:ident)?>, $db:ident) => {
-        /// Creates a column family.
+        /// Creates a column family, whose handle `cf_handle` then returns.
         pub fn create_cf<N: AsRef<str>>(
             &mut self,
             name: N,
@@ -65,13 +65,13 @@ macro_rules! family_methods {
             self.families.drop(&db, name)
         }
 
-        /// Returns the column family of this name, if it was named at open or created since.
+        /// Returns the handle of a column family that was named at open or created since.
         pub fn cf_handle(&self, name: &str) -> Option<&$crate::ColumnFamily> {
             self.families.families.get(name)
         }
     };
     ($Type:ident<MultiThreaded $(, $D:ident)?>, $db:ident) => {
-        /// Creates a column family.
+        /// Creates a column family, whose handle `cf_handle` then returns.
         pub fn create_cf<N: AsRef<str>>(
             &self,
             name: N,
@@ -80,12 +80,12 @@ macro_rules! family_methods {
             self.families.create(self.$db(), name.as_ref(), opts)
         }
 
-        /// Drops a column family. Its data stays readable through its handles.
+        /// Drops a column family; its data stays readable through existing handles.
         pub fn drop_cf(&self, name: &str) -> Result<(), $crate::Error> {
             self.families.drop(self.$db(), name)
         }
 
-        /// Returns the column family of this name, if it was named at open or created since.
+        /// Returns the handle of a column family that was named at open or created since.
         pub fn cf_handle(
             &self,
             name: &str,
@@ -96,11 +96,13 @@ macro_rules! family_methods {
 }
 pub(crate) use family_methods;
 
-/// The engine's database within a [`DBCommon`]: plain or optimistic.
+/// The engine's database within a [`DBCommon`]: a plain or an optimistic transaction database.
 pub trait DBInner {
+    /// Wraps the engine's database.
     #[doc(hidden)]
     fn of(db: koeldb::Db) -> Self;
 
+    /// Returns the engine's database.
     #[doc(hidden)]
     fn db(&self) -> &koeldb::Db;
 }
@@ -126,7 +128,7 @@ macro_rules! database_kind {
 }
 pub(crate) use database_kind;
 
-/// An open database. Dropping it closes it, and whatever was read from it stays valid.
+/// An open database; it is closed when dropped, and values read from it stay valid.
 pub struct DBCommon<T: ThreadMode, D: DBInner> {
     pub(crate) families: T,
     pub(crate) inner: D,
@@ -189,7 +191,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
             single_delete_cf_opt;
     }
 
-    /// Returns the values of `keys` in a column family without copies.
+    /// Reads the values of `keys` in a column family without copies, in one `MultiGet`.
     ///
     /// `sorted_input` has no effect: keys are sorted by the engine.
     pub fn batched_multi_get_cf<'a, K, I>(
@@ -205,7 +207,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         self.batched_multi_get_cf_opt(cf, keys, sorted_input, &ReadOptions::DEFAULT)
     }
 
-    /// Like `batched_multi_get_cf`, with options.
+    /// Reads the values of `keys` with read options, in one `MultiGet` without copies.
     pub fn batched_multi_get_cf_opt<'a, K, I>(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -222,7 +224,9 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         batched(self, Some(cf.family()), &keys, readopts)
     }
 
-    /// Looks up a key in memtables and the block cache: whether it may exist, and any value found.
+    /// Checks in memtables and block cache whether a key may exist (`KeyMayExist`).
+    ///
+    /// Returns any value found there too; `false` is certain.
     fn may_exist(
         &self,
         family: &koeldb::ColumnFamily,
@@ -250,7 +254,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         }
     }
 
-    /// Like `key_may_exist_cf_opt`; returns the value too, if memory has it.
+    /// Checks whether a key may exist (`KeyMayExist`); also returns the value if it is in memory.
     pub fn key_may_exist_cf_opt_value<K: AsRef<[u8]>>(
         &self,
         cf: &impl AsColumnFamilyRef,
@@ -260,12 +264,12 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         self.may_exist(cf.family(), key.as_ref(), readopts)
     }
 
-    /// The sequence number of the latest write.
+    /// Returns the sequence number of the latest write.
     pub fn latest_sequence_number(&self) -> u64 {
         self.db().latest_sequence_number()
     }
 
-    /// Returns the batches that begin after a sequence number, from the log.
+    /// Returns an iterator over the WAL's write batches after `seq_number` (`GetUpdatesSince`).
     pub fn get_updates_since(&self, seq_number: u64) -> Result<DBWALIterator, Error> {
         let updates = self.db().get_updates_since(seq_number.saturating_add(1))?;
         Ok(DBWALIterator::new(updates, seq_number))
@@ -307,7 +311,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         increase_full_history_ts_low<S>(cf: &impl AsColumnFamilyRef, ts: S);
     }
 
-    /// Fails: there are no user timestamps.
+    /// Returns an error, because user timestamps are not supported.
     pub fn get_full_history_ts_low(&self, cf: &impl AsColumnFamilyRef) -> Result<Vec<u8>, Error> {
         let _ = cf;
         Err(Error::no_timestamps("get_full_history_ts_low"))
@@ -318,21 +322,21 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
     batch_methods!(WriteBatch);
     unlocked_methods!(WriteBatch);
 
-    /// Keeps obsolete files until as many calls of `enable_file_deletions`.
+    /// Disables file deletions until each call is matched by one of `enable_file_deletions`.
     pub fn disable_file_deletions(&self) -> Result<(), Error> {
         let guard = self.db().disable_file_deletions()?;
         self.deletion_guards().push(guard);
         Ok(())
     }
 
-    /// Undoes one call of `disable_file_deletions`.
+    /// Undoes one call of `disable_file_deletions`; the last one enables deletions.
     pub fn enable_file_deletions(&self) -> Result<(), Error> {
         let guard = self.deletion_guards().pop();
         drop(guard);
         Ok(())
     }
 
-    /// Locks the guards that hold file deletions disabled, one for each call.
+    /// Locks the list of guards that disable file deletions, one for each call.
     fn deletion_guards(&self) -> MutexGuard<'_, Vec<DeletionGuard>> {
         let guards = self.deletions_disabled.lock();
         guards.unwrap_or_else(PoisonError::into_inner)

@@ -2,7 +2,9 @@
 
 use crate::Error;
 
-/// The files and threads of databases, shared by clones.
+/// An environment: the file system and background threads that databases use.
+///
+/// Clones share it.
 #[derive(Clone)]
 pub struct Env {
     pub(crate) inner: koeldb::Env,
@@ -19,14 +21,14 @@ macro_rules! without_effect {
 }
 
 impl Env {
-    /// Returns the files of the operating system and the threads that all databases share.
+    /// Returns the default environment: the operating system's files and the shared thread pool.
     pub fn new() -> Result<Self, Error> {
         Ok(Env {
             inner: koeldb::Env::default(),
         })
     }
 
-    /// Creates an environment with files in memory.
+    /// Creates an environment with an in-memory file system (`NewMemEnv`).
     pub fn mem_env() -> Result<Self, Error> {
         Ok(Env {
             inner: koeldb::Env::mem_env(),

@@ -7,7 +7,7 @@ use koeldb::ErrorDetail;
 /// Declares the kinds and the words that begin their texts.
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $Kind:ident = $words:literal,)*) => {
-        /// The kind of an error.
+        /// The status code of an error.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum ErrorKind {
             $($(#[doc = $doc])+ $Kind,)*
@@ -16,7 +16,7 @@ macro_rules! kinds {
         }
 
         impl ErrorKind {
-            /// Returns the kind whose status text this is; `Unknown` if there is none.
+            /// Parses RocksDB's status text of an error kind, such as `IO error`.
             fn of_words(words: &str) -> ErrorKind {
                 match words {
                     $($words => ErrorKind::$Kind,)*
@@ -60,7 +60,7 @@ kinds! {
     ColumnFamilyDropped = "Column family dropped",
 }
 
-/// The error of all operations: a text whose first words tell the kind.
+/// The error of all operations: a message that begins with RocksDB's status text of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     message: String,
@@ -73,34 +73,35 @@ impl Error {
         }
     }
 
-    /// Returns the error of a request that the engine cannot serve.
+    /// Creates a `Not implemented` error: `what` cannot be done, because of `reason`.
     pub(crate) fn refused(what: &str, reason: &str) -> Self {
         Error::new(format!("Not implemented: {what}: {reason}"))
     }
 
-    /// Returns the error of a method or setter with user timestamps.
+    /// Creates the `Not implemented` error of a method or setter `what` that takes user timestamps.
     pub(crate) fn no_timestamps(what: &str) -> Self {
         Error::refused(what, "user timestamps are not supported")
     }
 
+    /// Creates an `Invalid argument` error.
     pub(crate) fn invalid(what: impl fmt::Display) -> Self {
         Error::new(format!("Invalid argument: {what}"))
     }
 
-    /// Returns the text.
+    /// Returns the message.
     #[must_use]
     pub fn into_string(self) -> String {
         self.message
     }
 
-    /// Returns the kind, read from the words before the first colon.
+    /// Returns the kind, parsed from the message before its first colon.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::of_words(self.message.split(':').next().unwrap_or_default())
     }
 }
 
-/// The words that RocksDB adds after the kind for a detail.
+/// Returns the message of RocksDB's status subcode for an engine error; `None` if it has none.
 fn subcode(error: &koeldb::Error) -> Option<&'static str> {
     use koeldb::ErrorKind as Kind;
     Some(match (error.kind(), error.detail()?) {
@@ -114,7 +115,7 @@ fn subcode(error: &koeldb::Error) -> Option<&'static str> {
     })
 }
 
-/// Removes the number that the standard library adds to a system's text.
+/// Removes the suffix ` (os error N)` that the standard library adds to a system error's text.
 fn without_number(text: &str) -> &str {
     match text.rfind(" (os error ") {
         Some(end) if text.ends_with(')') => &text[..end],
@@ -122,7 +123,9 @@ fn without_number(text: &str) -> &str {
     }
 }
 
-/// Leaves out what the engine adds to texts that programs take names from.
+/// Removes the engine's suffix in parentheses from messages that list column family names.
+///
+/// Programs parse the names.
 fn without_addition(text: &str) -> &str {
     let starts = ["Column families not opened: ", "Column family not found: "];
     match text.find(" (") {
@@ -131,7 +134,7 @@ fn without_addition(text: &str) -> &str {
     }
 }
 
-/// Returns the text for a lock that another holder has, which programs recognize.
+/// Returns RocksDB's error for a LOCK file held by another database; `None` for other errors.
 fn lock_held(error: &koeldb::Error) -> Option<Error> {
     let file = error.file()?;
     if error.detail() != Some(ErrorDetail::LockHeld) {

@@ -3,7 +3,7 @@
 use crate::names::named;
 
 named! {
-    /// A distribution; those that the engine does not have stay empty.
+    /// A histogram of the statistics; those that the engine does not measure stay empty.
     pub enum Histogram {
         DbGet = "rocksdb.db.get.micros",
         DbWrite = "rocksdb.db.write.micros",

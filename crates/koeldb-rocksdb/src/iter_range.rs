@@ -2,10 +2,11 @@
 
 use std::ops;
 
-/// A range of keys that limits a scan: see
-/// [`ReadOptions::set_iterate_range`](crate::ReadOptions::set_iterate_range).
+/// A range of keys that limits an iterator.
+///
+/// See [`ReadOptions::set_iterate_range`](crate::ReadOptions::set_iterate_range).
 pub trait IterateBounds {
-    /// Returns the inclusive lower and the exclusive upper bound; `None` for no bound.
+    /// Converts to the inclusive lower and the exclusive upper iterate bound; `None` is unbounded.
     fn into_bounds(self) -> (Option<Vec<u8>>, Option<Vec<u8>>);
 }
 
@@ -33,7 +34,7 @@ impl<K: Into<Vec<u8>>> IterateBounds for ops::RangeTo<K> {
     }
 }
 
-/// The keys that begin with a prefix, in bytewise order.
+/// The range of all keys that begin with a prefix, in bytewise order.
 #[derive(Clone, Copy)]
 pub struct PrefixRange<K>(
     /// The prefix.

@@ -6,7 +6,7 @@ use crate::access::Family;
 use crate::cursor::{Cursor, each};
 use crate::{DBAccess, Error, ReadOptions};
 
-/// An iterator that can be positioned and lends its entry.
+/// A raw iterator: positioned by seeks, it lends key and value of the current entry.
 ///
 /// A failed step leaves it without position; [`DBRawIteratorWithThreadMode::status`] has the error.
 pub struct DBRawIteratorWithThreadMode<'a, D: DBAccess> {
@@ -25,12 +25,12 @@ impl<'a, D: DBAccess> DBRawIteratorWithThreadMode<'a, D> {
         }
     }
 
-    /// Whether the iterator is at an entry.
+    /// Returns whether the iterator is at an entry.
     pub fn valid(&self) -> bool {
         each!(&self.cursor, valid(), false)
     }
 
-    /// Returns the error of the last step.
+    /// Returns the error of the last seek or step, if any; `Ok` at an entry or the end.
     pub fn status(&self) -> Result<(), Error> {
         match &self.cursor {
             Cursor::Db(cursor) => Ok(cursor.status()?),
@@ -39,7 +39,9 @@ impl<'a, D: DBAccess> DBRawIteratorWithThreadMode<'a, D> {
         }
     }
 
-    /// Moves to the latest state of the database, also from a snapshot; the position is lost.
+    /// Renews the iterator at the latest state, even if it had a snapshot (`Iterator::Refresh`).
+    ///
+    /// The position is lost.
     pub fn refresh(&mut self) -> Result<(), Error> {
         match &mut self.cursor {
             Cursor::Db(cursor) => Ok(cursor.refresh_to_latest()?),
@@ -71,42 +73,42 @@ impl<'a, D: DBAccess> DBRawIteratorWithThreadMode<'a, D> {
         let _ = each!(&mut self.cursor, seek_for_prev(key), Ok(false));
     }
 
-    /// Moves to the next entry; does nothing without a position.
+    /// Moves to the next entry; does nothing if the iterator is not valid.
     pub fn next(&mut self) {
         if self.valid() {
             let _ = each!(&mut self.cursor, next(), Ok(false));
         }
     }
 
-    /// Moves to the previous entry; does nothing without a position.
+    /// Moves to the previous entry; does nothing if the iterator is not valid.
     pub fn prev(&mut self) {
         if self.valid() {
             let _ = each!(&mut self.cursor, prev(), Ok(false));
         }
     }
 
-    /// The key of the entry.
+    /// Returns the key of the current entry; `None` if the iterator is not valid.
     pub fn key(&self) -> Option<&[u8]> {
         each!(&self.cursor, key(), None)
     }
 
-    /// The value of the entry.
+    /// Returns the value of the current entry; `None` if the iterator is not valid.
     pub fn value(&self) -> Option<&[u8]> {
         each!(&self.cursor, value(), None)
     }
 
-    /// The timestamp of the entry, which is empty: there are no user timestamps.
+    /// Returns the user timestamp of the entry, always empty: timestamps are not supported.
     pub fn timestamp(&self) -> Option<&[u8]> {
         self.valid().then_some(&[])
     }
 
-    /// The key and value of the entry.
+    /// Returns key and value of the current entry; `None` if the iterator is not valid.
     pub fn item(&self) -> Option<(&[u8], &[u8])> {
         each!(&self.cursor, entry(), None)
     }
 }
 
-/// A standard iterator of owned entries, in one direction.
+/// A Rust iterator over copies of the entries, in one direction.
 ///
 /// After an error, which it yields once, it ends.
 pub struct DBIteratorWithThreadMode<'a, D: DBAccess> {
@@ -115,7 +117,7 @@ pub struct DBIteratorWithThreadMode<'a, D: DBAccess> {
     done: bool,
 }
 
-/// The direction of an iteration.
+/// The direction of an iteration: forward or reverse.
 #[derive(Clone, Copy)]
 pub enum Direction {
     /// Ascending keys.
@@ -127,7 +129,7 @@ pub enum Direction {
 /// A key and its value.
 pub type KVBytes = (Box<[u8]>, Box<[u8]>);
 
-/// The start and direction of an iteration.
+/// The start position and the direction of an iterator.
 #[derive(Clone, Copy)]
 pub enum IteratorMode<'a> {
     /// Ascending, from the first entry.
@@ -154,7 +156,7 @@ impl<'a, D: DBAccess> DBIteratorWithThreadMode<'a, D> {
         iterator
     }
 
-    /// Starts another iteration over the same state.
+    /// Restarts at another position and direction, in the same state of the database.
     pub fn set_mode(&mut self, mode: IteratorMode) {
         self.done = false;
         self.direction = match mode {
@@ -169,7 +171,7 @@ impl<'a, D: DBAccess> DBIteratorWithThreadMode<'a, D> {
         }
     }
 
-    /// Starts another iteration over the latest state.
+    /// Restarts at another position and direction, in the latest state of the database.
     pub fn refresh(&mut self, mode: IteratorMode) -> Result<(), Error> {
         self.raw.refresh()?;
         self.set_mode(mode);

@@ -130,7 +130,7 @@ pub use write_batch::{
     WriteBatch, WriteBatchIterator, WriteBatchIteratorCf, WriteBatchWithTransaction,
 };
 
-/// Misuse that the original rejects is rejected here too.
+/// A holder of tests that code which the `rocksdb` crate rejects fails to compile here too.
 ///
 /// A snapshot, an iterator, a checkpoint or a transaction does not outlive its database:
 ///

@@ -2,7 +2,9 @@
 
 use koeldb::BoxError;
 
-/// A function that combines the value of a key, if it has one, with operands, oldest first.
+/// A merge function: combines the existing value of a key, if any, with its merge operands.
+///
+/// Operands come oldest first.
 ///
 /// It returns `None` if the operands are invalid: reads of the key then fail. As the engine calls
 /// it from many threads and repeats it, it should depend on its arguments alone.
@@ -16,23 +18,23 @@ impl<F> MergeFn for F where
 {
 }
 
-/// The operands of a key, oldest first.
+/// The merge operands of a key, oldest first.
 pub struct MergeOperands<'a>(koeldb::MergeOperands<'a>);
 
 impl<'a> MergeOperands<'a> {
-    /// The number of operands.
+    /// Returns the number of operands.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are no operands.
+    /// Returns whether there are no operands.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The operands, oldest first.
+    /// Returns an iterator over the operands, oldest first.
     #[must_use]
     pub fn iter(&self) -> MergeOperandsIter<'a> {
         MergeOperandsIter {
@@ -41,7 +43,7 @@ impl<'a> MergeOperands<'a> {
     }
 }
 
-/// An iterator over operands, oldest first.
+/// An iterator over merge operands, oldest first.
 pub struct MergeOperandsIter<'a> {
     operands: <koeldb::MergeOperands<'a> as IntoIterator>::IntoIter,
 }
@@ -67,7 +69,7 @@ impl<'a> IntoIterator for &MergeOperands<'a> {
     }
 }
 
-/// An operator of two functions.
+/// A merge operator made of two closures, for full and for partial merges.
 pub(crate) struct FunctionOperator<F, P> {
     pub(crate) name: String,
     pub(crate) full: F,

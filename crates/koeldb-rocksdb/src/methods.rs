@@ -18,7 +18,7 @@ macro_rules! read_methods {
                 -> $crate::access::Pinned<'_>;
         }
 
-        /// Returns the values of `keys`, in their order, each with its own result.
+        /// Reads `keys` of the default column family; returns one result per key.
         pub fn multi_get<K, I>(&$self, keys: I) -> Vec<$crate::access::Value>
         where
             K: AsRef<[u8]>,
@@ -27,7 +27,7 @@ macro_rules! read_methods {
             $self.multi_get_opt(keys, $default)
         }
 
-        /// Returns the values of keys of several column families, all as of one snapshot.
+        /// Reads the values of keys of several column families, all at one snapshot.
         pub fn multi_get_cf<'b, K, I, W>(&$self, keys: I) -> Vec<$crate::access::Value>
         where
             K: AsRef<[u8]>,
@@ -43,7 +43,7 @@ pub(crate) use read_methods;
 /// Declares the methods that create iterators of `$source`, which yields entries of `$D`.
 macro_rules! iterator_methods {
     ($self:ident, $source:expr, $D:ty, $life:lifetime; $readopts:ident, $options:expr) => {
-        /// Returns the entries from a start in a direction.
+        /// Returns an iterator over the default column family, with a start and a direction.
         pub fn iterator(
             &$self,
             mode: $crate::IteratorMode,
@@ -51,7 +51,7 @@ macro_rules! iterator_methods {
             $self.iterator_opt(mode, $crate::ReadOptions::default())
         }
 
-        /// Like `iterator`, with options.
+        /// Returns an iterator over the default column family, with read options.
         pub fn iterator_opt(
             &$self,
             mode: $crate::IteratorMode,
@@ -60,7 +60,7 @@ macro_rules! iterator_methods {
             $crate::DBIteratorWithThreadMode::new($source, None, $options, mode)
         }
 
-        /// Like `iterator`, of a column family.
+        /// Returns an iterator over a column family, with a start and a direction.
         pub fn iterator_cf(
             &$self,
             cf_handle: &impl $crate::AsColumnFamilyRef,
@@ -69,7 +69,7 @@ macro_rules! iterator_methods {
             $self.iterator_cf_opt(cf_handle, $crate::ReadOptions::default(), mode)
         }
 
-        /// Like `iterator`, of a column family, with options.
+        /// Returns an iterator over a column family, with read options.
         pub fn iterator_cf_opt(
             &$self,
             cf_handle: &impl $crate::AsColumnFamilyRef,
@@ -80,12 +80,12 @@ macro_rules! iterator_methods {
             $crate::DBIteratorWithThreadMode::new($source, family, $options, mode)
         }
 
-        /// Creates an iterator without position.
+        /// Creates a raw iterator over the default column family, without a position.
         pub fn raw_iterator(&$self) -> $crate::DBRawIteratorWithThreadMode<$life, $D> {
             $self.raw_iterator_opt($crate::ReadOptions::default())
         }
 
-        /// Like `raw_iterator`, of a column family.
+        /// Creates a raw iterator over a column family, without a position.
         pub fn raw_iterator_cf(
             &$self,
             cf_handle: &impl $crate::AsColumnFamilyRef,
@@ -93,7 +93,7 @@ macro_rules! iterator_methods {
             $self.raw_iterator_cf_opt(cf_handle, $crate::ReadOptions::default())
         }
 
-        /// Like `raw_iterator`, with options.
+        /// Creates a raw iterator over the default column family, with read options.
         pub fn raw_iterator_opt(
             &$self,
             $readopts: $crate::ReadOptions,
@@ -101,7 +101,7 @@ macro_rules! iterator_methods {
             $crate::DBRawIteratorWithThreadMode::new($source, None, $options)
         }
 
-        /// Like `raw_iterator`, of a column family, with options.
+        /// Creates a raw iterator over a column family, with read options.
         pub fn raw_iterator_cf_opt(
             &$self,
             cf_handle: &impl $crate::AsColumnFamilyRef,
@@ -114,7 +114,7 @@ macro_rules! iterator_methods {
     () => {
         $crate::methods::iterator_methods! { self, self, Self, '_; readopts, &readopts }
 
-        /// Like `iterator`, across prefixes although the column family has a prefix extractor.
+        /// Returns an iterator over all prefixes (`total_order_seek`).
         pub fn full_iterator(
             &self,
             mode: $crate::IteratorMode,
@@ -122,7 +122,7 @@ macro_rules! iterator_methods {
             self.iterator_opt(mode, $crate::ReadOptions::total_order())
         }
 
-        /// Like `full_iterator`, of a column family.
+        /// Returns an iterator over all prefixes of a column family (`total_order_seek`).
         pub fn full_iterator_cf(
             &self,
             cf_handle: &impl $crate::AsColumnFamilyRef,
@@ -131,7 +131,7 @@ macro_rules! iterator_methods {
             self.iterator_cf_opt(cf_handle, $crate::ReadOptions::total_order(), mode)
         }
 
-        /// Returns the entries from `prefix` on, up to the end of its extracted prefix.
+        /// Returns an iterator from `prefix` on, with `prefix_same_as_start`.
         ///
         /// Without a prefix extractor, and for a `prefix` that differs in length from the extracted
         /// one, further keys follow: see
@@ -145,7 +145,7 @@ macro_rules! iterator_methods {
             self.iterator_opt(mode, $crate::ReadOptions::one_prefix())
         }
 
-        /// Like `prefix_iterator`, of a column family.
+        /// Returns an iterator from `prefix` on in a column family, with `prefix_same_as_start`.
         pub fn prefix_iterator_cf<P: AsRef<[u8]>>(
             &self,
             cf_handle: &impl $crate::AsColumnFamilyRef,
@@ -231,7 +231,7 @@ pub(crate) use family_forms;
 /// Declares the methods on directories and flushes.
 macro_rules! flush_methods {
     () => {
-        /// Returns the names of the column families of the database at `path`, which may be open.
+        /// Lists the names of the column families of the database at `path`, which may be open.
         pub fn list_cf<P: AsRef<std::path::Path>>(
             opts: &$crate::Options,
             path: P,
@@ -239,7 +239,7 @@ macro_rules! flush_methods {
             Ok(koeldb::Db::list_cf(opts.checked()?, path)?)
         }
 
-        /// Removes the files of the database at `path`, which must not be open.
+        /// Deletes the files of the database at `path`, which must be closed (`DestroyDB`).
         pub fn destroy<P: AsRef<std::path::Path>>(
             opts: &$crate::Options,
             path: P,
@@ -256,12 +256,12 @@ macro_rules! flush_methods {
             Ok(())
         }
 
-        /// The directory of the database.
+        /// Returns the directory of the database.
         pub fn path(&self) -> &std::path::Path {
             &self.path
         }
 
-        /// Writes the buffered WAL to the operating system, and syncs it if `sync`.
+        /// Writes the buffered WAL to the operating system, and syncs it if `sync` (`FlushWAL`).
         pub fn flush_wal(&self, sync: bool) -> Result<(), $crate::Error> {
             Ok(self.db().flush_wal(sync)?)
         }
@@ -276,7 +276,7 @@ macro_rules! flush_methods {
             }
         }
 
-        /// Flushes several column families.
+        /// Flushes the memtables of several column families.
         pub fn flush_cfs_opt(
             &self,
             cfs: &[&impl $crate::AsColumnFamilyRef],
@@ -286,7 +286,7 @@ macro_rules! flush_methods {
             Ok(self.db().flush_cfs(families, &opts.inner)?)
         }
 
-        /// Takes a snapshot.
+        /// Takes a snapshot of the latest state.
         pub fn snapshot(&self) -> $crate::SnapshotWithThreadMode<'_, Self> {
             $crate::SnapshotWithThreadMode::new(self)
         }
@@ -297,12 +297,12 @@ pub(crate) use flush_methods;
 /// Declares the writes of batches.
 macro_rules! batch_methods {
     ($Batch:ty) => {
-        /// Applies a batch.
+        /// Writes a batch atomically, with default write options.
         pub fn write(&self, batch: $Batch) -> Result<(), $crate::Error> {
             self.write_opt(batch, &$crate::WriteOptions::default())
         }
 
-        /// Like `write`, with options.
+        /// Writes a batch atomically, with write options.
         pub fn write_opt(
             &self,
             batch: $Batch,
@@ -317,15 +317,16 @@ pub(crate) use batch_methods;
 /// Declares the writes that locks of keys do not permit.
 macro_rules! unlocked_methods {
     ($Batch:ty) => {
-        /// Like `write`, without the WAL: the batch survives only if its memtables are flushed.
+        /// Writes a batch without the WAL; it is durable only after its memtables are flushed.
         pub fn write_without_wal(&self, batch: $Batch) -> Result<(), $crate::Error> {
             let mut options = $crate::WriteOptions::new();
             options.disable_wal(true);
             self.write_opt(batch, &options)
         }
 
-        /// Deletes the keys in `from..to` in a column family. Optimistic transactions do not see it
-        /// as a conflict.
+        /// Adds a range deletion of `from..to` in a column family.
+        ///
+        /// Optimistic transactions do not see it as a conflict.
         pub fn delete_range_cf<K: AsRef<[u8]>>(
             &self,
             cf: &impl $crate::AsColumnFamilyRef,
@@ -335,7 +336,7 @@ macro_rules! unlocked_methods {
             Ok(cf.family().delete_range(from, to)?)
         }
 
-        /// Like `delete_range_cf`, with options.
+        /// Adds a range deletion of `from..to` in a column family, with write options.
         pub fn delete_range_cf_opt<K: AsRef<[u8]>>(
             &self,
             cf: &impl $crate::AsColumnFamilyRef,

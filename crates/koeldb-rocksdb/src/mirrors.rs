@@ -11,7 +11,7 @@ macro_rules! mirrors {
         }
 
         impl $Type {
-            /// Returns the engine's value.
+            /// Converts to the engine's enum.
             pub(crate) fn engine(self) -> $Engine {
                 match self {
                     $($Type::$Variant => <$Engine>::$Variant,)*

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The error for a name that is not known.
+/// The error of parsing a ticker or histogram name that is unknown.
 #[derive(Clone, Debug)]
 pub struct NameParseError;
 

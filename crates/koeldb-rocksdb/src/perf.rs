@@ -7,7 +7,9 @@ use koeldb::perf::PerfLevel;
 use crate::db::DBInner;
 use crate::{Cache, DB, DBCommon, Error, ThreadMode, TransactionDB};
 
-/// The level of measurement of a thread; each level includes those before it.
+/// The perf level of a thread, which says what is measured (`PerfLevel`).
+///
+/// Each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum PerfStatsLevel {
@@ -28,7 +30,7 @@ pub enum PerfStatsLevel {
 }
 
 impl PerfStatsLevel {
-    /// Converts to the engine's level.
+    /// Converts to the engine's perf level.
     fn engine(self) -> PerfLevel {
         match self {
             PerfStatsLevel::Uninitialized
@@ -46,7 +48,7 @@ impl PerfStatsLevel {
 
 macro_rules! metrics {
     ($($Metric:ident $(= $engine:ident)?,)*) => {
-        /// A measurement of the operations of a thread, in RocksDB's order.
+        /// A metric of the perf context, in RocksDB's order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         #[repr(i32)]
@@ -60,7 +62,7 @@ macro_rules! metrics {
         }
 
         impl PerfMetric {
-            /// Returns the engine's metric; `None` if the engine does not measure it.
+            /// Converts to the engine's metric; `None` if the engine does not measure it.
             fn engine(self) -> Option<koeldb::perf::PerfMetric> {
                 match self {
                     $($(PerfMetric::$Metric => Some(koeldb::perf::PerfMetric::$engine),)?)*
@@ -142,7 +144,7 @@ metrics! {
     EnvNewLoggerNanos,
 }
 
-/// Sets the measurements of the calling thread from now on.
+/// Sets the perf level of the calling thread (`SetPerfLevel`).
 ///
 /// COMPAT: the original passes the numbers of its enumeration to a RocksDB that has numbered its
 /// levels anew, and so gets the level below the named one. Here the name counts.
@@ -150,7 +152,7 @@ pub fn set_perf_stats(lvl: PerfStatsLevel) {
     koeldb::perf::set_level(lvl.engine());
 }
 
-/// The measurements of the calling thread, since it began or since [`PerfContext::reset`].
+/// The perf context: metrics of the calling thread since its start or [`PerfContext::reset`].
 ///
 /// Work that other threads do for the thread is not included. Metrics that the engine does not
 /// measure stay 0; [`PerfContext::report`] lists all that it measures.
@@ -176,7 +178,7 @@ impl PerfContext {
         texts.collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns a metric: a count, or a time in nanoseconds.
+    /// Returns the value of a metric: a count, or a time in nanoseconds.
     #[must_use]
     pub fn metric(&self, id: PerfMetric) -> u64 {
         let context = koeldb::perf::context();
@@ -184,7 +186,7 @@ impl PerfContext {
     }
 }
 
-/// The memory of databases and caches, in bytes.
+/// The memory that memtables, table readers and block caches use, in bytes.
 pub struct MemoryUsageStats {
     /// Memtables, with those that readers keep.
     pub mem_table_total: u64,
@@ -196,7 +198,7 @@ pub struct MemoryUsageStats {
     pub cache_total: u64,
 }
 
-/// The memory of databases and caches, in bytes.
+/// The measured memory of databases and caches, read through getters.
 pub struct MemoryUsage {
     stats: MemoryUsageStats,
 }
@@ -224,7 +226,7 @@ getters! {
     approximate_cache_total = cache_total;
 }
 
-/// Collects databases and caches whose memory is to be measured.
+/// A collection of databases and caches whose memory is to be measured.
 pub struct MemoryUsageBuilder<'a> {
     databases: Vec<koeldb::Db>,
     caches: Vec<Cache>,
@@ -241,7 +243,7 @@ impl<'a> MemoryUsageBuilder<'a> {
         })
     }
 
-    /// Adds a database with pessimistic transactions.
+    /// Adds a pessimistic transaction database.
     pub fn add_tx_db<T: ThreadMode>(&mut self, db: &'a TransactionDB<T>) {
         self.databases.push(db.db().clone());
     }
@@ -256,7 +258,7 @@ impl<'a> MemoryUsageBuilder<'a> {
         self.caches.push(cache.clone());
     }
 
-    /// Measures the memory.
+    /// Measures the memory of the added databases and caches.
     pub fn build(&self) -> Result<MemoryUsage, Error> {
         let sum = |name: &str| {
             let families = self.databases.iter().flat_map(koeldb::Db::cf_handles);
@@ -277,7 +279,7 @@ impl<'a> MemoryUsageBuilder<'a> {
     }
 }
 
-/// Measures the memory of databases and caches.
+/// Measures the memory that databases and caches use.
 pub fn get_memory_usage_stats(
     dbs: Option<&[&DB]>,
     caches: Option<&[&Cache]>,

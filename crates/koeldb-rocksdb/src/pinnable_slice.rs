@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use koeldb::PinnedSlice;
 
-/// A value pinned in the block cache or a memtable.
+/// A value pinned in the block cache or a memtable, read without a copy (`PinnableSlice`).
 ///
 /// The lifetime keeps it from outliving the database, as in the original.
 pub struct DBPinnableSlice<'a> {

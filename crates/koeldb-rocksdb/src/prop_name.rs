@@ -8,32 +8,33 @@ use std::ops::Deref;
 use crate::CStrLike;
 use crate::c_str::infallible;
 
-/// A borrowed name of a property: see [`properties`](crate::properties).
+/// A borrowed name of a database property; constants are in [`properties`](crate::properties).
 pub struct PropName(Cow<'static, CStr>);
 
 impl PropName {
+    /// Creates a property name from a constant C string.
     pub(crate) const fn of(name: &'static CStr) -> Self {
         PropName(Cow::Borrowed(name))
     }
 
-    /// The name as a C string.
+    /// Returns the name as a C string.
     #[must_use]
     pub fn as_c_str(&self) -> &CStr {
         &self.0
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.to_str().unwrap_or_default()
     }
 }
 
-/// An owned name of a property.
+/// An owned name of a database property.
 pub struct PropertyName(PropName);
 
 impl PropertyName {
-    /// Returns the name of a property of a level.
+    /// Returns the name of a per-level property: `prefix` and the level number.
     pub(crate) fn of_level(prefix: &str, level: usize) -> Self {
         let name = CString::new(format!("rocksdb.{prefix}{level}"));
         PropertyName(PropName(Cow::Owned(name.unwrap_or_default())))

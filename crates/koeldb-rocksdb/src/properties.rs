@@ -2,19 +2,19 @@
 
 pub use crate::prop_name::{PropName, PropertyName};
 
-/// The number of tables on a level.
+/// Returns the property name of the number of table files on a level.
 #[must_use]
 pub fn num_files_at_level(level: usize) -> PropertyName {
     PropertyName::of_level("num-files-at-level", level)
 }
 
-/// The compression of the tables on a level.
+/// Returns the property name of the compression ratio of the tables on a level.
 #[must_use]
 pub fn compression_ratio_at_level(level: usize) -> PropertyName {
     PropertyName::of_level("compression-ratio-at-level", level)
 }
 
-/// The sums of the tables' properties on a level.
+/// Returns the property name of the summed table properties of a level.
 #[must_use]
 pub fn aggregated_table_properties_at_level(level: usize) -> PropertyName {
     PropertyName::of_level("aggregated-table-properties-at-level", level)

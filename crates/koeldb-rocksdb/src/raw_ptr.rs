@@ -2,7 +2,7 @@
 
 use crate::{DB, Env, Options};
 
-/// The types of which the original hands out a pointer. The trait has no methods here.
+/// A marker of types for which the `rocksdb` crate hands out a C pointer; has no methods here.
 pub trait AsRawPtr<T> {}
 
 impl<T> AsRawPtr<T> for DB {}

@@ -5,10 +5,10 @@ use koeldb::{FixedPrefix, PrefixExtractor};
 use crate::CStrLike;
 use crate::c_str::text;
 
-/// A prefix extractor: the part of keys that prefix filters contain.
+/// A prefix extractor (`SliceTransform`): returns the part of a key that prefix filters contain.
 pub struct SliceTransform(Kind);
 
-/// The kinds of prefix extractors.
+/// The kinds of prefix extractors: caller's functions, fixed length, whole key.
 enum Kind {
     Function(Function),
     Fixed(usize),
@@ -21,7 +21,7 @@ pub(crate) type TransformFn = for<'a> fn(&'a [u8]) -> &'a [u8];
 /// Whether a key has a prefix.
 pub(crate) type InDomainFn = fn(&[u8]) -> bool;
 
-/// A prefix extractor of the caller's functions.
+/// A prefix extractor made of the caller's functions.
 struct Function {
     name: String,
     transform: TransformFn,
@@ -39,7 +39,7 @@ impl PrefixExtractor for Function {
     }
 }
 
-/// The whole key, under the name that RocksDB records.
+/// The prefix extractor whose prefix is the whole key (`rocksdb.Noop`).
 struct WholeKey;
 
 impl PrefixExtractor for WholeKey {
@@ -53,7 +53,7 @@ impl PrefixExtractor for WholeKey {
 }
 
 impl SliceTransform {
-    /// Creates an extractor of functions; without `in_domain_fn`, every key has a prefix.
+    /// Creates a prefix extractor from functions; without `in_domain_fn`, every key has a prefix.
     pub fn create(
         name: impl CStrLike,
         transform_fn: TransformFn,
@@ -66,19 +66,19 @@ impl SliceTransform {
         }))
     }
 
-    /// Creates an extractor of the first `len` bytes; shorter keys have no prefix.
+    /// Creates a prefix extractor of the first `len` bytes; shorter keys have no prefix.
     #[must_use]
     pub fn create_fixed_prefix(len: usize) -> SliceTransform {
         SliceTransform(Kind::Fixed(len))
     }
 
-    /// Creates an extractor of the whole key.
+    /// Creates a prefix extractor whose prefix is the whole key.
     #[must_use]
     pub fn create_noop() -> SliceTransform {
         SliceTransform(Kind::Noop)
     }
 
-    /// Sets the prefix extractor of engine options.
+    /// Sets this prefix extractor in the engine's options.
     pub(crate) fn set_in(self, options: &mut koeldb::Options) {
         match self.0 {
             Kind::Function(function) => options.set_prefix_extractor(function),

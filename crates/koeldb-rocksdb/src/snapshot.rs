@@ -3,7 +3,7 @@
 use crate::methods::{iterator_methods, read_methods};
 use crate::{DBAccess, ReadOptions};
 
-/// A state of a database, kept until this value is dropped.
+/// A snapshot: a consistent state of a database that stays readable until it is dropped.
 ///
 /// That of a transaction reads its writes too, and the latest state if it was begun without a
 /// snapshot.
@@ -13,7 +13,7 @@ pub struct SnapshotWithThreadMode<'a, D: DBAccess> {
 }
 
 impl<'a, D: DBAccess> SnapshotWithThreadMode<'a, D> {
-    /// Takes a snapshot.
+    /// Takes a snapshot of a database, or wraps the snapshot of a transaction.
     pub fn new(db: &'a D) -> Self {
         SnapshotWithThreadMode {
             source: db,
@@ -21,13 +21,13 @@ impl<'a, D: DBAccess> SnapshotWithThreadMode<'a, D> {
         }
     }
 
-    /// Sets this snapshot in read options.
+    /// Returns the read options with this snapshot set.
     fn narrow(&self, mut options: ReadOptions) -> ReadOptions {
         options.set_snapshot(self);
         options
     }
 
-    /// The sequence number of the latest visible write; 0 for a transaction without a snapshot.
+    /// Returns the snapshot's sequence number; 0 for a transaction without a snapshot.
     pub fn sequence_number(&self) -> u64 {
         let snapshot = self.inner.as_ref();
         snapshot.map_or(0, koeldb::Snapshot::sequence_number)
@@ -40,7 +40,7 @@ impl<'a, D: DBAccess> SnapshotWithThreadMode<'a, D> {
 }
 
 impl ReadOptions {
-    /// Reads the state of a snapshot; the latest one, if it is of a transaction without a snapshot.
+    /// Makes reads see a snapshot; the latest state if it is of a transaction without a snapshot.
     pub fn set_snapshot<D: DBAccess>(&mut self, snapshot: &SnapshotWithThreadMode<D>) {
         match &snapshot.inner {
             Some(snapshot) => self.inner.set_snapshot(snapshot),

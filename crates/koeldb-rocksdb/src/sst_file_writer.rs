@@ -14,7 +14,7 @@ pub struct SstFileWriter<'a> {
     label: PhantomData<&'a Options>,
 }
 
-/// The open table of a writer, and the size of the one finished last.
+/// The open table file of a writer, and the size of the last finished one.
 #[derive(Default)]
 struct State {
     writer: Option<koeldb::SstFileWriter>,
@@ -23,7 +23,7 @@ struct State {
 }
 
 impl<'a> SstFileWriter<'a> {
-    /// Creates a writer without a file.
+    /// Creates a writer without an open file.
     #[must_use]
     pub fn create(opts: &'a Options) -> Self {
         SstFileWriter {
@@ -34,7 +34,7 @@ impl<'a> SstFileWriter<'a> {
         }
     }
 
-    /// Begins a table; replaces an existing file.
+    /// Creates a table file and opens it for writing; replaces an existing file.
     pub fn open<P: AsRef<Path>>(&'a self, path: P) -> Result<(), Error> {
         let options = self.options.as_ref().map_err(Clone::clone)?;
         let mut how = koeldb::SstFileWriterOptions::new();
@@ -47,18 +47,19 @@ impl<'a> SstFileWriter<'a> {
         Ok(())
     }
 
+    /// Returns the writer's state without locking.
     fn state(&mut self) -> &mut State {
         let state = self.state.get_mut();
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The engine's writer; an error if no file is open.
+    /// Returns the engine's writer of the open file; an error if no file is open.
     fn writer(&mut self) -> Result<&mut koeldb::SstFileWriter, Error> {
         let writer = self.state().writer.as_mut();
         writer.ok_or_else(|| Error::invalid("File is not opened"))
     }
 
-    /// Ends the table and makes it durable.
+    /// Finishes the table file and syncs it.
     pub fn finish(&mut self) -> Result<(), Error> {
         let writer = self.state().writer.take();
         let writer = writer.ok_or_else(|| Error::invalid("File is not opened"))?;
@@ -66,7 +67,7 @@ impl<'a> SstFileWriter<'a> {
         Ok(())
     }
 
-    /// The bytes written, or those of the finished table.
+    /// Returns the bytes written to the open file, or the size of the finished one.
     pub fn file_size(&self) -> u64 {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.writer {
@@ -75,12 +76,12 @@ impl<'a> SstFileWriter<'a> {
         }
     }
 
-    /// Adds a value.
+    /// Adds a key with a value; keys must be added in ascending order.
     pub fn put<K: AsRef<[u8]>, V: AsRef<[u8]>>(&mut self, key: K, value: V) -> Result<(), Error> {
         Ok(self.writer()?.put(key, value)?)
     }
 
-    /// Fails: there are no user timestamps.
+    /// Returns an error, because user timestamps are not supported.
     pub fn put_with_ts<K, V, S>(&mut self, key: K, ts: S, value: V) -> Result<(), Error>
     where
         K: AsRef<[u8]>,
@@ -91,22 +92,22 @@ impl<'a> SstFileWriter<'a> {
         Err(Error::no_timestamps("SstFileWriter::put_with_ts"))
     }
 
-    /// Adds a merge operand.
+    /// Adds a merge operand for a key.
     pub fn merge<K: AsRef<[u8]>, V: AsRef<[u8]>>(&mut self, key: K, value: V) -> Result<(), Error> {
         Ok(self.writer()?.merge(key, value)?)
     }
 
-    /// Adds a deletion.
+    /// Adds a deletion of a key.
     pub fn delete<K: AsRef<[u8]>>(&mut self, key: K) -> Result<(), Error> {
         Ok(self.writer()?.delete(key)?)
     }
 
-    /// Adds a deletion of the keys in `begin_key..end_key`, in any order.
+    /// Adds a range deletion of `begin_key..end_key`; range deletions may come in any order.
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, begin_key: K, end_key: K) -> Result<(), Error> {
         Ok(self.writer()?.delete_range(begin_key, end_key)?)
     }
 
-    /// Fails: there are no user timestamps.
+    /// Returns an error, because user timestamps are not supported.
     pub fn delete_with_ts<K: AsRef<[u8]>, S: AsRef<[u8]>>(
         &mut self,
         key: K,

@@ -6,7 +6,7 @@ pub use crate::names::NameParseError;
 pub use crate::ticker::Ticker;
 
 mirrors! {
-    /// The statistics that are kept.
+    /// The level of detail of the statistics (`StatsLevel`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(i32)]
     pub enum StatsLevel = koeldb::statistics::StatsLevel {
@@ -25,7 +25,7 @@ mirrors! {
     }
 }
 
-/// A distribution.
+/// The summary of a histogram: median, percentiles, average and counts.
 #[derive(Default)]
 pub struct HistogramData {
     data: Option<koeldb::statistics::HistogramData>,
@@ -37,7 +37,7 @@ impl From<koeldb::statistics::HistogramData> for HistogramData {
     }
 }
 
-/// The nearest floating-point number.
+/// Converts an integer to the nearest floating-point number.
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 fn float(number: u64) -> f64 {
     number as f64
@@ -55,7 +55,7 @@ macro_rules! figures {
 }
 
 impl HistogramData {
-    /// Creates an empty distribution.
+    /// Creates the summary of an empty histogram.
     #[must_use]
     pub fn new() -> HistogramData {
         HistogramData::default()

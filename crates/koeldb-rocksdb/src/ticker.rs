@@ -3,7 +3,7 @@
 use crate::names::named;
 
 named! {
-    /// A counter; those that the engine does not have stay 0.
+    /// A ticker (counter) of the statistics; those that the engine does not count stay 0.
     pub enum Ticker {
         BlockCacheMiss = "rocksdb.block.cache.miss",
         BlockCacheHit = "rocksdb.block.cache.hit",

@@ -2,7 +2,7 @@
 
 use crate::{Error, WriteBatch};
 
-/// The batches written after a sequence number, oldest first.
+/// An iterator over the WAL's write batches after a sequence number (`TransactionLogIterator`).
 ///
 /// It does not keep the database open: after a close it yields `ShutdownInProgress`.
 pub struct DBWALIterator {
@@ -24,6 +24,8 @@ impl DBWALIterator {
         iterator
     }
 
+    /// Reads the next batch ahead; skips those that begin at or before the sequence number `after`.
+    ///
     /// COMPAT: the original skips the batch that begins at the requested number.
     fn advance(&mut self) {
         let after = self.after;
@@ -34,13 +36,13 @@ impl DBWALIterator {
         });
     }
 
-    /// Whether there is another batch.
+    /// Returns whether there is a next batch.
     #[must_use]
     pub fn valid(&self) -> bool {
         matches!(self.next, Some(Ok(_)))
     }
 
-    /// Returns the error at which reading stopped.
+    /// Returns the error at which reading stopped, if any.
     pub fn status(&self) -> Result<(), Error> {
         match &self.next {
             Some(Err(error)) => Err(error.clone()),

@@ -7,7 +7,7 @@ use crate::{AsColumnFamilyRef, Error};
 /// A batch for a [`DB`](crate::DB).
 pub type WriteBatch = WriteBatchWithTransaction<false>;
 
-/// A batch of operations, which are applied all or not at all.
+/// A write batch: operations that are applied atomically.
 ///
 /// `TRANSACTION` is true for databases with transactions, whose batches delete no ranges.
 #[derive(Clone, Default)]
@@ -17,7 +17,7 @@ pub struct WriteBatchWithTransaction<const TRANSACTION: bool> {
     failure: Option<Error>,
 }
 
-/// Receives the operations of the default column family of a batch.
+/// A handler of the operations on the default column family in a write batch.
 pub trait WriteBatchIterator {
     /// Handles a put.
     fn put(&mut self, key: &[u8], value: &[u8]);
@@ -25,7 +25,7 @@ pub trait WriteBatchIterator {
     fn delete(&mut self, key: &[u8]);
 }
 
-/// Receives the operations of a batch with the ids of their column families.
+/// A handler of all operations in a write batch, with column family ids.
 pub trait WriteBatchIteratorCf {
     /// Handles a put.
     fn put_cf(&mut self, cf_id: u32, key: &[u8], value: &[u8]);
@@ -61,13 +61,13 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         Self::default()
     }
 
-    /// Creates an empty batch with room for operations of this size.
+    /// Creates an empty batch with room for operations of `capacity_bytes` serialized bytes.
     #[must_use]
     pub fn with_capacity_bytes(capacity_bytes: usize) -> Self {
         koeldb::WriteBatch::with_capacity_bytes(capacity_bytes).into()
     }
 
-    /// Creates a batch from serialized bytes; if they are none, the write of the batch fails.
+    /// Creates a batch from its serialized form; if that is invalid, writing the batch fails.
     #[must_use]
     pub fn from_data(data: &[u8]) -> Self {
         match koeldb::WriteBatch::from_data(data) {
@@ -79,7 +79,7 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         }
     }
 
-    /// Returns the engine's batch, or the first request that cannot be served.
+    /// Returns the engine's batch, or the first error of a method call.
     pub(crate) fn checked(&self) -> Result<&koeldb::WriteBatch, Error> {
         match &self.failure {
             None => Ok(&self.inner),
@@ -87,36 +87,36 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         }
     }
 
-    /// Keeps the refusal of a method with user timestamps, if no request failed before.
+    /// Records that `method` was refused for its user timestamp, unless an earlier error is kept.
     fn refuse(&mut self, method: &str) {
         self.failure.get_or_insert(Error::no_timestamps(method));
     }
 
-    /// The number of operations.
+    /// Returns the number of operations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.len()
     }
 
-    /// The size of the serialized batch.
+    /// Returns the size of the serialized batch in bytes.
     #[must_use]
     pub fn size_in_bytes(&self) -> usize {
         self.inner.size_in_bytes()
     }
 
-    /// The serialized batch.
+    /// Returns the serialized batch.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         self.inner.data()
     }
 
-    /// Whether there are no operations.
+    /// Returns whether there are no operations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
 
-    /// Passes puts and deletions of the default column family on, in their order.
+    /// Passes puts and deletions on the default column family to `callbacks`, in their order.
     ///
     /// COMPAT: ends at the first operation of another column family, and at a range deletion.
     pub fn iterate<T: WriteBatchIterator>(&self, callbacks: &mut T) {
@@ -132,7 +132,7 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         }
     }
 
-    /// Passes puts, deletions and merge operands on, in their order.
+    /// Passes puts, deletions and merge operands to `callbacks`, in their order.
     ///
     /// COMPAT: ends at a single deletion of another column family, and at a range deletion.
     pub fn iterate_cf<T: WriteBatchIteratorCf>(&self, callbacks: &mut T) {
@@ -158,7 +158,7 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         single_delete, single_delete_cf(key: K);
     }
 
-    /// Makes the write of the batch fail: there are no user timestamps.
+    /// Makes the write of the batch fail: user timestamps are not supported.
     pub fn put_cf_with_ts<K, V, S>(&mut self, cf: &impl AsColumnFamilyRef, key: K, ts: S, value: V)
     where
         K: AsRef<[u8]>,
@@ -169,7 +169,7 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         self.refuse("WriteBatch::put_cf_with_ts");
     }
 
-    /// Makes the write of the batch fail: there are no user timestamps.
+    /// Makes the write of the batch fail: user timestamps are not supported.
     pub fn delete_cf_with_ts<K: AsRef<[u8]>, S: AsRef<[u8]>>(
         &mut self,
         cf: &impl AsColumnFamilyRef,
@@ -180,7 +180,7 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         self.refuse("WriteBatch::delete_cf_with_ts");
     }
 
-    /// Adds bytes that are written to the WAL only (`PutLogData`).
+    /// Adds a blob that is written to the WAL only (`PutLogData`).
     pub fn put_log_data<V: AsRef<[u8]>>(&mut self, log_data: V) {
         self.inner.put_log_data(log_data);
     }
@@ -193,12 +193,12 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
 }
 
 impl WriteBatchWithTransaction<false> {
-    /// Deletes the keys in `from..to`.
+    /// Adds a range deletion of `from..to` in the default column family.
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, from: K, to: K) {
         self.inner.delete_range(from, to);
     }
 
-    /// Like `delete_range`, in a column family.
+    /// Adds a range deletion of `from..to` in a column family.
     pub fn delete_range_cf<K: AsRef<[u8]>>(&mut self, cf: &impl AsColumnFamilyRef, from: K, to: K) {
         self.inner.delete_range_cf(cf.family(), from, to);
     }

@@ -65,7 +65,7 @@ const WORD: usize = 4;
 /// have fewer.
 const FEW_RESTARTS: usize = 4;
 
-/// The position of a value in its block.
+/// The byte range of a value within its block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueRange {
     /// The offset of its first byte.
@@ -75,7 +75,7 @@ pub struct ValueRange {
 }
 
 impl ValueRange {
-    /// Returns the value in its block `bytes`; empty if the range is outside.
+    /// Returns the bytes of this range in `bytes`, the block contents; empty if out of range.
     pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
         let start = self.start as usize;
         bytes
@@ -84,7 +84,7 @@ impl ValueRange {
     }
 }
 
-/// The layout of values in entries.
+/// The way a block stores its values: after each key, in a separate section, or as handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryLayout {
     /// Each value follows its key.
@@ -108,7 +108,7 @@ pub(crate) enum Start {
     Scan(usize),
 }
 
-/// The sections of a block, without its bytes.
+/// The offsets and counts of a parsed block's sections: entries, restart array and hash index.
 #[derive(Clone, Copy, Debug)]
 struct Sections {
     /// The end of the entries; in the separated layout also the start of the values.
@@ -141,7 +141,7 @@ impl Sections {
         array.unwrap_or_default().as_chunks().0
     }
 
-    /// The layout of values, for blocks other than a delta-encoded index.
+    /// Returns whether values are interleaved or separated; index blocks may instead have handles.
     #[inline]
     fn layout(&self) -> EntryLayout {
         if self.separated {
@@ -237,7 +237,7 @@ impl Block {
         Ok(())
     }
 
-    /// Returns the block as one of this kind; a parsed block counts as a data block.
+    /// Sets the kind of a block, which is a data block after parsing, and returns the block.
     pub(crate) fn of_kind(self, kind: BlockKind) -> Self {
         Block { kind, ..self }
     }
@@ -254,12 +254,12 @@ impl Block {
         &self.bytes
     }
 
-    /// Builds the structure that speeds up searches of an index block.
+    /// Builds the search structure of an index block (decoded or sampled keys), if configured.
     pub(crate) fn prepare(&mut self, preparation: &IndexPreparation) {
         self.prepared = preparation.prepared(self).map(Arc::new);
     }
 
-    /// The structure that speeds up searches of an index block, if there is one.
+    /// The structure (decoded or sampled keys) that speeds up searches of an index block, if built.
     #[inline]
     #[must_use]
     pub fn prepared(&self) -> Option<&PreparedIndex> {
@@ -300,7 +300,7 @@ impl Block {
         self.sections.bucket_count != 0
     }
 
-    /// The layout of values, for blocks other than a delta-encoded index.
+    /// Returns whether values are interleaved or separated; index blocks may instead have handles.
     #[must_use]
     pub fn layout(&self) -> EntryLayout {
         self.sections.layout()
@@ -347,7 +347,7 @@ impl<'b> BlockSlices<'b> {
         }
     }
 
-    /// The number of restart points that have a key: an empty block has one without.
+    /// The number of restart points with a key: 0 for an empty block, otherwise all restart points.
     #[inline]
     pub(crate) fn restart_key_count(&self) -> usize {
         if self.entries.is_empty() {
@@ -384,8 +384,7 @@ impl<'b> BlockSlices<'b> {
             .ok_or_else(|| bad_entry(at))
     }
 
-    /// Whether a data block is searched by interpolation: if enabled, and it has many restart
-    /// points.
+    /// Whether to search a data block by interpolation: if enabled, with 16 or more restart points.
     #[inline]
     pub(crate) fn guesses_in_data(&self, keys: &KeyFormat) -> bool {
         const MANY_RESTARTS: usize = 16;

@@ -38,7 +38,7 @@ const HASHED_RESTART_MAX: usize = 253;
 /// The largest estimated size of a block with a hash index.
 const HASHED_BLOCK_BYTES_MAX: usize = 1 << 16;
 
-/// A block under construction.
+/// A builder of blocks with prefix-compressed keys and restart points.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
     restart_interval: u32,
@@ -53,7 +53,7 @@ pub(crate) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// Creates a block with a restart point at every `restart_interval`-th entry.
+    /// Creates an empty block with a restart point at every `restart_interval`-th entry.
     ///
     /// Without `share_prefixes` all keys are stored whole.
     pub(crate) fn new(restart_interval: u32, share_prefixes: bool) -> Self {
@@ -68,13 +68,13 @@ impl BlockBuilder {
         }
     }
 
-    /// Adds a hash index from user keys to restart points, for data blocks.
+    /// Enables the data block hash index from user keys to restart points.
     pub(crate) fn with_hash_index(mut self, utilization: f64) -> Self {
         self.hash_index = Some(HashIndexBuilder::new(utilization));
         self
     }
 
-    /// Stores the values in a separate section, for data blocks.
+    /// Enables separate storage of the values, in a section after the keys.
     pub(crate) fn with_separate_values(mut self) -> Self {
         self.values = Some(Vec::new());
         self
@@ -84,7 +84,7 @@ impl BlockBuilder {
         self.bytes.is_empty()
     }
 
-    /// The current size of the block in bytes.
+    /// Estimates the size of the block if it were finished without further entries.
     #[inline]
     pub(crate) fn estimated_bytes(&self) -> usize {
         let hash = self.hash_index.as_ref().map_or(0, HashIndexBuilder::bytes);
@@ -92,7 +92,7 @@ impl BlockBuilder {
         self.bytes.len() + 4 * self.restarts.len() + 4 + hash + values
     }
 
-    /// The approximate size of the block with one more entry.
+    /// Estimates the size of the block with one more entry.
     #[inline]
     pub(crate) fn estimated_bytes_with(&self, key: &[u8], value: &[u8]) -> usize {
         // A varint for the shared length and a restart point, rounded up; varints for the two
@@ -100,7 +100,7 @@ impl BlockBuilder {
         self.estimated_bytes() + key.len() + value.len() + 4 + 4 + 4
     }
 
-    /// Adds an entry after `previous_key`, which may be anything for the first entry.
+    /// Adds an entry; `previous_key` is the key before it, with which it may share a prefix.
     ///
     /// # Errors
     /// `InvalidArgument` if key or value have 4 GiB or more, or the block would.
@@ -138,7 +138,7 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// Adds an entry whose value has no stored length.
+    /// Adds an index entry, whose value has no length field and may be delta-encoded.
     ///
     /// `value` appends the value; its argument tells whether the entry shares key bytes, by which
     /// readers recognise a delta-encoded value. `whole_key` is for an entry whose value must not be
@@ -158,7 +158,7 @@ impl BlockBuilder {
         Ok(())
     }
 
-    /// Begins an entry, at a restart point if one is due.
+    /// Starts an entry, at a restart point if one is due; returns the shared prefix length.
     ///
     /// Returns the number of bytes that the key shares with the preceding one.
     #[inline]
@@ -181,13 +181,14 @@ impl BlockBuilder {
         Ok(common_prefix_len(previous_key, key))
     }
 
-    /// Whether the next entry will be a restart point.
+    /// Whether the next entry will be at a restart point.
     pub(crate) fn restart_is_next(&self) -> bool {
         self.is_empty() || self.since_restart >= self.restart_interval
     }
 
-    /// Appends the trailing sections and returns the block. [`BlockBuilder::reset`] starts the next
-    /// one.
+    /// Appends restart points, hash index and footer; returns the finished block.
+    ///
+    /// [`BlockBuilder::reset`] starts the next one.
     pub(crate) fn finish(&mut self, uniform: bool) -> Result<Vec<u8>> {
         let estimated = self.estimated_bytes();
         let restart_count = to_u32(self.restarts.len(), "block")?;
@@ -215,7 +216,7 @@ impl BlockBuilder {
         Ok(std::mem::take(&mut self.bytes))
     }
 
-    /// Begins another block, reusing `memory`.
+    /// Starts the next block, in the buffer `memory`.
     pub(crate) fn reset(&mut self, memory: Vec<u8>) {
         self.bytes = memory;
         self.bytes.clear();
@@ -250,7 +251,7 @@ pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
             .count()
 }
 
-/// A builder of the hash index from user keys to restart points.
+/// A builder of the data block hash index (`kDataBlockBinaryAndHash`).
 #[derive(Debug)]
 struct HashIndexBuilder {
     buckets_per_key: f64,
@@ -260,6 +261,7 @@ struct HashIndexBuilder {
 }
 
 impl HashIndexBuilder {
+    /// Creates an empty hash index with this ratio of keys to buckets (0.75 if not positive).
     fn new(utilization: f64) -> Self {
         let utilization = if utilization > 0.0 { utilization } else { 0.75 };
         HashIndexBuilder {
@@ -269,7 +271,7 @@ impl HashIndexBuilder {
         }
     }
 
-    /// Adds the restart interval of a key; one whose number exceeds 253 drops the hash index.
+    /// Adds a key with the number of its restart interval; the index is dropped above interval 253.
     #[inline]
     fn add(&mut self, user_key: &[u8], restart: usize) {
         match u8::try_from(restart) {
@@ -299,7 +301,7 @@ impl HashIndexBuilder {
         self.bucket_count() + 2
     }
 
-    /// Appends the buckets, unless the block cannot have a hash index; returns whether it did.
+    /// Appends the hash buckets to a block; returns false if the block cannot have a hash index.
     fn finish(&mut self, out: &mut Vec<u8>) -> bool {
         let Ok(bucket_count) = u16::try_from(self.bucket_count()) else {
             return false;
@@ -321,6 +323,7 @@ impl HashIndexBuilder {
         true
     }
 
+    /// Discards all keys, for the next block.
     fn reset(&mut self) {
         self.entries.clear();
         self.overflowed = false;

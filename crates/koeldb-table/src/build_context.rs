@@ -14,7 +14,7 @@ use crate::format::IndexType;
 use crate::memory_filter::MemoryFilter;
 use crate::properties::{TableProperties, UNKNOWN_COLUMN_FAMILY_ID, names};
 
-/// The reason for writing a table, which determines its filter.
+/// The event for which a table is written, which determines its filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum TableReason {
     /// A memtable is flushed.
@@ -28,7 +28,7 @@ pub enum TableReason {
     Other,
 }
 
-/// The format of a table to be written.
+/// The file format of a table to be written.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum WriteFormat {
     /// RocksDB's block-based format, with the settings of [`TableBuildContext::format`].
@@ -92,7 +92,7 @@ pub struct TableBuildContext {
 }
 
 impl TableBuildContext {
-    /// Records the sequence number up to which all entries of the column family are in tables.
+    /// Records a property: the sequence number up to which the column family is flushed to tables.
     pub fn set_flushed_seqno(&mut self, seqno: SeqNo) {
         let value = seqno.to_le_bytes().to_vec();
         self.user_properties
@@ -144,7 +144,7 @@ impl fmt::Debug for TableBuildContext {
     }
 }
 
-/// A table that was written, synced and closed.
+/// The result of building a table, which was written, synced and closed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedTable {
     /// The length of the file.
@@ -313,7 +313,7 @@ impl Default for CuckooWriteOptions {
     }
 }
 
-/// The placement algorithm.
+/// The algorithm that assigns cuckoo table entries to slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Placement {
     /// Earliest deadline first: maximizes the number of entries in their first window.
@@ -362,7 +362,7 @@ impl Default for PlainWriteOptions {
     }
 }
 
-/// The key encoding.
+/// The key encoding of a plain table (RocksDB: `EncodingType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Encoding {
     /// Each key stored whole.

@@ -9,7 +9,7 @@ pub use crate::build_context::{FinishedTable, TableBuildContext, TableReason, Wr
 use crate::cuckoo::builder::CuckooTableBuilder;
 use crate::plain::builder::PlainTableBuilder;
 
-/// A table under construction, in any format. One owner; dropping it leaves an incomplete file.
+/// A builder of a table in any format; dropping it leaves an incomplete file.
 #[derive(Debug)]
 pub enum TableBuilder {
     /// RocksDB's block-based format.
@@ -21,7 +21,7 @@ pub enum TableBuilder {
 }
 
 impl TableBuilder {
-    /// Begins a table in an empty file.
+    /// Begins a table in an empty file, in the format of `context`.
     ///
     /// # Errors
     /// `InvalidArgument` if settings contradict each other; `NotSupported` if this build lacks the
@@ -60,8 +60,7 @@ impl TableBuilder {
         }
     }
 
-    /// Counts the last entry as an older version of the key before it, for the properties of a
-    /// block-based table.
+    /// Counts the last entry as an older version of the key before it, in block-based properties.
     #[inline]
     pub fn count_older_version(&mut self) {
         match self {
@@ -70,8 +69,9 @@ impl TableBuilder {
         }
     }
 
-    /// Adds a range tombstone; the order of the calls does not matter. They are written sorted and
-    /// fragmented.
+    /// Adds a range tombstone, in any order.
+    ///
+    /// They are written sorted and fragmented.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         match self {
             TableBuilder::BlockBased(builder) => builder.add_tombstone(tombstone),
@@ -118,8 +118,9 @@ impl TableBuilder {
         self.entry_count() == 0
     }
 
-    /// Writes the remaining sections, makes the file durable and closes it. The caller syncs the
-    /// directory.
+    /// Writes the sections after the data, syncs and closes the file.
+    ///
+    /// The caller syncs the directory.
     ///
     /// # Errors
     /// The errors of the file system.
@@ -131,7 +132,7 @@ impl TableBuilder {
         }
     }
 
-    /// Abandons the table. The caller removes the file.
+    /// Abandons the table; the caller removes the file.
     pub fn abandon(self) {
         drop(self);
     }

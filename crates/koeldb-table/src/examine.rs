@@ -24,7 +24,7 @@ use crate::read_context::TableCursorOptions;
 use crate::reader::TableReader;
 use crate::source::{BlockKind, BlockReadOptions, BlockingSource};
 
-/// The state of a full pass over a table, forward or backward.
+/// The state of a validating pass over a table's entries, forward or backward.
 struct Examination<'o> {
     order: &'o KeyOrder,
     /// The expected order of a key relative to the next one.
@@ -80,7 +80,7 @@ impl TableReader {
     }
 }
 
-/// Creates a block source that adds nothing to the block cache.
+/// Creates a block source that does not fill the block cache.
 fn past_the_cache() -> BlockingSource {
     BlockingSource::new(BlockReadOptions {
         fill_cache: false,
@@ -89,6 +89,7 @@ fn past_the_cache() -> BlockingSource {
 }
 
 impl<'o> Examination<'o> {
+    /// Starts a pass in which consecutive keys compare as `ascends`.
     fn new(order: &'o KeyOrder, ascends: Ordering) -> Self {
         Examination {
             order,
@@ -101,7 +102,7 @@ impl<'o> Examination<'o> {
         }
     }
 
-    /// Adds the next entry: checks its type and order, and counts it.
+    /// Checks the type and order of the next entry, and counts it.
     fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let parsed = InternalKey::parse(key)?;
         if parsed.seqno > MAX_SEQNO || parsed.value_type == ValueType::RangeDeletion {
@@ -132,7 +133,7 @@ impl<'o> Examination<'o> {
         Ok(())
     }
 
-    /// Adds the entries of all data blocks in index order; checks handles, separators and counts.
+    /// Reads all data blocks in index order, checking entries, handles, separators and counts.
     fn blocks(&mut self, reader: &BlockBasedReader) -> Result<()> {
         let index = &reader.index_format().keys;
         let data = KeyFormat {
@@ -165,7 +166,7 @@ impl<'o> Examination<'o> {
         self.compare_counts(reader.properties(), blocks)
     }
 
-    /// Checks one data block; no key may be before the separator of the preceding block.
+    /// Reads a data block and checks its entries; none may precede the separator `after`.
     fn block(
         &mut self,
         reader: &BlockBasedReader,
@@ -190,7 +191,7 @@ impl<'o> Examination<'o> {
         Ok(())
     }
 
-    /// Compares the numbers of entries and blocks with the table properties.
+    /// Checks that the counted entries and blocks match the table properties.
     fn compare_counts(&self, properties: &TableProperties, blocks: u64) -> Result<()> {
         let ranges = properties.range_deletion_count;
         let with_ranges = |count: u64| count.saturating_add(ranges);
@@ -213,7 +214,7 @@ impl<'o> Examination<'o> {
     }
 }
 
-/// Returns an error unless the number found is the recorded one.
+/// Returns a `Corruption` error unless the count `found` equals the recorded one.
 fn count(what: &str, found: u64, recorded: u64) -> Result<()> {
     if found == recorded {
         return Ok(());

@@ -13,12 +13,12 @@ use koeldb_fs::WritableFile;
 use crate::block_based::builder::BlockBasedTableBuilder;
 use crate::build_context::{FinishedTable, TableBuildContext};
 
-/// Entries of one table format that are buffered until the table is finished.
+/// The buffered entries of a table that may fall back to the block-based format.
 pub(crate) trait BufferedEntries: fmt::Debug {
     /// The reason that entries do not fit the format.
     type FallbackReason: fmt::Debug + fmt::Display;
 
-    /// Passes all entries to `take`, in their order.
+    /// Passes all entries to `take` in key order, as internal keys and values.
     ///
     /// # Errors
     /// Those of `take`.
@@ -28,7 +28,7 @@ pub(crate) trait BufferedEntries: fmt::Debug {
     fn entry_count(&self) -> u64;
 }
 
-/// The state of a table under construction.
+/// The state of a cuckoo or plain table builder: buffering, fallen back to block-based, or failed.
 #[derive(Debug)]
 pub(crate) enum BuildState<H: BufferedEntries> {
     Collecting {
@@ -44,7 +44,7 @@ pub(crate) enum BuildState<H: BufferedEntries> {
 }
 
 impl<H: BufferedEntries> BuildState<H> {
-    /// Changes to the block-based format: passes all buffered entries to a block-based builder.
+    /// Falls back to the block-based format: passes all buffered entries to a block-based builder.
     ///
     /// # Errors
     /// Those of that builder.
@@ -99,7 +99,7 @@ impl<H: BufferedEntries> BuildState<H> {
     }
 }
 
-/// Creates the error of a call after the table builder failed.
+/// Creates the `Aborted` error of a call after the table builder has failed.
 #[cold]
 pub(crate) fn failed() -> Error {
     Error::with_kind(ErrorKind::Aborted, "the table builder has failed before")

@@ -47,7 +47,7 @@ pub fn read_bytes(file: &dyn RandomAccessFile, offset: u64, len: usize) -> Resul
     }
 }
 
-/// Returns a buffer of zeros for a read; `MemoryLimit` if a large one cannot be allocated.
+/// Returns a zeroed buffer of `len` bytes; a `MemoryLimit` error if a large one does not fit.
 fn zeroed(len: usize) -> Result<Vec<u8>> {
     if len < FALLIBLE_BYTES {
         return Ok(vec![0; len]);

@@ -62,7 +62,7 @@ pub enum TableKind {
 }
 
 impl TableKind {
-    /// The magic number of a footer of version 1 and later.
+    /// The magic number of a footer with a `format_version` of 1 or more.
     #[must_use]
     pub const fn magic(self) -> u64 {
         match self {
@@ -74,7 +74,7 @@ impl TableKind {
         }
     }
 
-    /// The magic number of a footer of version 0, for the kinds that had one.
+    /// The magic number of a footer with `format_version` 0; `None` for kinds without one.
     #[must_use]
     pub const fn legacy_magic(self) -> Option<u64> {
         match self {
@@ -84,7 +84,7 @@ impl TableKind {
         }
     }
 
-    /// The kind of a magic number, and whether the number is a legacy one.
+    /// Returns the table kind of a magic number, and whether it is that of `format_version` 0.
     #[must_use]
     pub fn from_magic(magic: u64) -> Option<(Self, bool)> {
         [
@@ -121,7 +121,7 @@ pub enum IndexType {
 }
 
 impl IndexType {
-    /// The recorded number.
+    /// The number of the index type in the table properties.
     #[must_use]
     pub const fn to_number(self) -> u32 {
         match self {
@@ -132,7 +132,7 @@ impl IndexType {
         }
     }
 
-    /// The index type recorded as `number`.
+    /// Returns the index type with this number in the table properties; `None` if it is unknown.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
         Some(match number {
@@ -158,7 +158,7 @@ impl BlockHandle {
     /// The handle of no block.
     pub const NULL: BlockHandle = BlockHandle { offset: 0, size: 0 };
 
-    /// Whether this is the handle of no block.
+    /// Whether this is the null handle, with offset and size 0.
     #[must_use]
     pub fn is_null(self) -> bool {
         self == Self::NULL
@@ -178,7 +178,7 @@ impl BlockHandle {
         out
     }
 
-    /// Consumes a handle.
+    /// Decodes a handle and removes it from the front of `input`.
     ///
     /// # Errors
     /// `Corruption` if a number is malformed or truncated.
@@ -189,7 +189,7 @@ impl BlockHandle {
         Ok(BlockHandle { offset, size })
     }
 
-    /// The offset after the trailer, which must be at or before `limit`.
+    /// Returns the offset after the block's trailer; `Corruption` if it is beyond `limit`.
     ///
     /// # Errors
     /// `Corruption` if it is not.
@@ -202,7 +202,7 @@ impl BlockHandle {
             .ok_or_else(|| self.outside(limit))
     }
 
-    /// Creates the error of a block that ends after `limit`.
+    /// Creates the `Corruption` error of a block that ends after `limit`.
     #[cold]
     fn outside(self, limit: u64) -> Error {
         Error::corruption(format!(
@@ -212,7 +212,7 @@ impl BlockHandle {
     }
 }
 
-/// The checksum parameters of one file.
+/// The parameters of a table's block checksums: the checksum type, and the base of the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChecksumContext {
     /// The checksum type.
@@ -222,7 +222,7 @@ pub struct ChecksumContext {
 }
 
 impl ChecksumContext {
-    /// The checksum stored with a block at `offset`.
+    /// Computes the checksum in the trailer of a block at `offset`, with its context modifier.
     #[inline]
     #[must_use]
     pub fn block(self, offset: u64, stored: &[u8], compression: u8) -> u32 {
@@ -230,7 +230,7 @@ impl ChecksumContext {
             .wrapping_add(context_modifier(self.base, offset))
     }
 
-    /// The trailer of a block at `offset`.
+    /// Encodes the trailer (compression type, checksum) of a block at `offset`.
     #[must_use]
     pub fn trailer(self, offset: u64, stored: &[u8], compression: u8) -> [u8; BLOCK_TRAILER_BYTES] {
         let [a, b, c, d] = self.block(offset, stored, compression).to_le_bytes();
@@ -271,7 +271,7 @@ impl Footer {
         Ok(out)
     }
 
-    /// Encodes the footer at `offset`, with zeros for its own checksum.
+    /// Encodes the footer at `offset`, with zeros in place of its own checksum.
     fn encode_unchecked(&self, offset: u64) -> Result<[u8; FOOTER_BYTES]> {
         let mut part2 = Vec::with_capacity(PART2_BYTES);
         if self.format_version >= CONTEXT_CHECKSUM_VERSION {
@@ -303,13 +303,13 @@ impl Footer {
             .map_err(|_| Error::invalid_argument("the handles do not fit the footer"))
     }
 
-    /// The checksum of the footer's own bytes, in which the checksum field must be zero.
+    /// Computes the footer's own checksum (`format_version` 6) over `bytes`, where it must be zero.
     fn own_checksum(&self, bytes: &[u8; FOOTER_BYTES], offset: u64) -> u32 {
         whole_checksum(self.checksum.kind, bytes)
             .wrapping_add(context_modifier(self.checksum.base, offset))
     }
 
-    /// The size of this footer.
+    /// The size of this footer in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         if self.format_version == 0 {
@@ -357,7 +357,7 @@ impl Footer {
         Self::decode_current(kind, bytes, offset)
     }
 
-    /// Decodes the legacy footer (`format_version` 0): two handles, with CRC-32C checksums.
+    /// Decodes a footer of `format_version` 0, which has two handles and implies CRC-32C.
     fn decode_legacy(kind: TableKind, mut input: &[u8]) -> Result<Self> {
         if kind == TableKind::BlockBased {
             return Err(Error::not_supported(
@@ -376,7 +376,7 @@ impl Footer {
         })
     }
 
-    /// Decodes the footer at `offset` in the format with a checksum type and a `format_version`.
+    /// Decodes a footer of `format_version` 1 or more, which lies at file offset `offset`.
     fn decode_current(kind: TableKind, bytes: &[u8; FOOTER_BYTES], offset: u64) -> Result<Self> {
         let mut input = bytes.as_slice();
         let checksum_byte = coding::take_u8(&mut input)?;
@@ -428,7 +428,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// Decodes part 2 of a footer from `format_version` 6 on, and verifies the footer's checksum.
+    /// Decodes part 2 of a footer of `format_version` 6 or more, and verifies the checksum.
     fn take_extended(
         &mut self,
         mut part2: &[u8],
@@ -479,7 +479,7 @@ impl Footer {
     }
 }
 
-/// The last word of a block of entries: flags and the number of restart points.
+/// The last 4 bytes of a block with entries: feature flags and the number of restart points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PackedFooter {
     /// The number of restart points, below 2^28.
@@ -504,7 +504,7 @@ impl PackedFooter {
     /// The flag of a block with keys and values in separate sections.
     const SEPARATED: u32 = 1 << 28;
 
-    /// Encodes the word. The restart count must be at most [`PackedFooter::RESTART_COUNT_MAX`].
+    /// Encodes the flags and the restart count, at most [`PackedFooter::RESTART_COUNT_MAX`].
     #[must_use]
     pub fn encode(self) -> u32 {
         debug_assert!(self.restart_count <= Self::RESTART_COUNT_MAX);
@@ -515,7 +515,7 @@ impl PackedFooter {
             | flag(self.separated, Self::SEPARATED)
     }
 
-    /// Decodes a stored word.
+    /// Decodes the last 4 bytes of a block; `Corruption` if an unknown flag is set.
     ///
     /// # Errors
     /// `Corruption` if the reserved bit is set.

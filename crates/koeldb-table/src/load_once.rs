@@ -5,8 +5,9 @@ use std::sync::{Mutex, OnceLock};
 use koeldb_base::Result;
 use koeldb_base::sync::lock_plain;
 
-/// A lazily created value: one thread creates it while others wait. After a failure the next one
-/// retries.
+/// A value that is created on first use, by one thread while others wait.
+///
+/// If that fails, the next caller retries.
 pub(crate) struct LoadOnce<T> {
     value: OnceLock<T>,
     /// The lock held by the thread that creates the value.
@@ -26,7 +27,7 @@ impl<T> LoadOnce<T> {
         self.value.get()
     }
 
-    /// Returns the value; the first caller creates it with `load`.
+    /// Returns the value; if there is none, creates it with `load` while other threads wait.
     ///
     /// # Errors
     /// Those of `load`.

@@ -9,19 +9,19 @@ use std::sync::Arc;
 
 use koeldb_base::Result;
 
+use crate::block::CachedBlock;
 use crate::filter::builder::FilterBuilder;
 use crate::filter::policy::FilterAlgorithm;
-use crate::block::CachedBlock;
 
 /// The bits of a key in the filter, in thousandths: one key in a hundred is admitted wrongly.
 const MILLIBITS: u32 = 10_000;
 
-/// A filter of the whole keys of a table, shared by its readers.
+/// A whole-key Bloom filter that is kept in memory for a table without filter in its file.
 #[derive(Clone)]
 pub struct MemoryFilter(Arc<CachedBlock>);
 
 impl MemoryFilter {
-    /// Returns the filter, in the form of the readers of tables.
+    /// Returns the filter as a filter block, for table readers.
     pub(crate) fn block(&self) -> Arc<CachedBlock> {
         Arc::clone(&self.0)
     }
@@ -39,7 +39,7 @@ impl PartialEq for MemoryFilter {
     }
 }
 
-/// A memory filter of a table under construction.
+/// A builder of the in-memory filter of a table under construction.
 #[derive(Debug)]
 pub(crate) struct MemoryFilterBuilder(FilterBuilder);
 
@@ -51,18 +51,18 @@ impl MemoryFilterBuilder {
         }))
     }
 
-    /// Adds a user key; equal ones come together.
+    /// Adds a user key; consecutive duplicates are ignored.
     #[inline]
     pub(crate) fn add(&mut self, user_key: &[u8]) {
         self.0.add(user_key);
     }
 
-    /// Verifies the filter against the keys that were added.
+    /// Enables verification of the finished filter against the keys added to it.
     pub(crate) fn verifying(self, verifies: bool) -> Self {
         MemoryFilterBuilder(self.0.verifying(verifies))
     }
 
-    /// Builds the filter; `None` if it is too large for a block.
+    /// Builds the filter; `None` if it is 4 GiB or larger.
     ///
     /// # Errors
     /// `Corruption` if verification finds that it was changed in memory.

@@ -29,7 +29,7 @@ pub const HASH_INDEX_PREFIXES: &str = "rocksdb.hashindex.prefixes";
 /// The positions in the index of a hash index's prefixes.
 pub const HASH_INDEX_METADATA: &str = "rocksdb.hashindex.metadata";
 
-/// The metadata blocks of a table by name.
+/// The metaindex of a table: the handles of its metadata blocks by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metaindex {
     handles: BTreeMap<Vec<u8>, BlockHandle>,
@@ -55,13 +55,13 @@ impl Metaindex {
         Ok(Metaindex { handles })
     }
 
-    /// The handle of a metadata block.
+    /// Returns the handle of the metadata block with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<BlockHandle> {
         self.handles.get(name.as_bytes()).copied()
     }
 
-    /// All names and handles, ordered by name.
+    /// Iterates over the names and handles of all metadata blocks, in the order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], BlockHandle)> {
         self.handles
             .iter()
@@ -69,7 +69,7 @@ impl Metaindex {
     }
 }
 
-/// The entries of a metadata block: stored names and values.
+/// Returns the entries of a metadata block, such as the properties: names and values.
 ///
 /// # Errors
 /// `Corruption` if an entry is malformed.

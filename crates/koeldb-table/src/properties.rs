@@ -45,7 +45,7 @@ pub mod names {
     pub const FLUSHED_SEQNO: &str = "koeldb.flushed.seqno";
 }
 
-/// The condition under which a numeric property is written.
+/// The condition under which a numeric property is written to the properties block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Written {
     Always,
@@ -91,7 +91,7 @@ macro_rules! table_properties {
         }
 
         impl TableProperties {
-            /// Creates properties in which all numbers are 0 and all strings empty.
+            /// Returns properties in which all numbers are 0 and all strings empty.
             const fn empty() -> Self {
                 TableProperties {
                     $($number: 0,)*
@@ -237,7 +237,7 @@ impl Default for TableProperties {
 }
 
 impl TableProperties {
-    /// Encodes the entries of the properties block, ordered by name.
+    /// Encodes the properties as names and values, ordered by name, for the properties block.
     #[must_use]
     pub fn encode(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut entries = self.user_collected.clone();
@@ -275,7 +275,7 @@ impl TableProperties {
         entries.into_iter().collect()
     }
 
-    /// Decodes the entries of a properties block. A malformed number counts as absent.
+    /// Decodes names and values of a properties block; a malformed number counts as absent.
     ///
     /// # Errors
     /// `Corruption` if the names are not strictly ascending.
@@ -292,7 +292,7 @@ impl TableProperties {
         Ok(properties)
     }
 
-    /// Sets a property by its name; an unknown one is user-collected.
+    /// Sets the property with this stored name; an unknown one becomes user-collected.
     fn set(&mut self, name: &[u8], value: &[u8]) {
         let number = || coding::decode_varint64(value).map(|(number, _)| number);
         if let Some(property) = NUMBERS.iter().find(|p| p.name.as_bytes() == name) {
@@ -310,7 +310,7 @@ impl TableProperties {
         }
     }
 
-    /// The value of a user-collected property.
+    /// Returns the value of a user-collected property; `None` if the table lacks it.
     #[must_use]
     pub fn user(&self, name: &str) -> Option<&[u8]> {
         self.user_collected.get(name.as_bytes()).map(Vec::as_slice)
@@ -326,13 +326,13 @@ impl TableProperties {
         self.set_user(name, if flag { *b"1" } else { *b"0" });
     }
 
-    /// A flag among the user-collected properties; `None` if absent.
+    /// Returns a user-collected property that is a flag (`1` or `0`); `None` if the table lacks it.
     #[must_use]
     pub fn user_flag(&self, name: &str) -> Option<bool> {
         self.user(name).map(|value| value == b"1")
     }
 
-    /// The index type.
+    /// Returns the recorded index type of a block-based table.
     ///
     /// # Errors
     /// `Corruption` if the property is missing, malformed or unknown.
@@ -345,7 +345,7 @@ impl TableProperties {
             .ok_or_else(|| Error::corruption(format!("unrecognized index type {number}")))
     }
 
-    /// The version of a file written outside a database; `None` for others.
+    /// Returns the version of an external SST file (`SstFileWriter`); `None` for other tables.
     ///
     /// # Errors
     /// `Corruption` if the property is malformed.
@@ -355,9 +355,9 @@ impl TableProperties {
             .transpose()
     }
 
-    /// Returns the sequence number up to which all entries of the column family were in tables when
-    /// the table was written, if it records it as table `number` of database `db_id`.
+    /// Returns the recorded sequence number up to which the column family was flushed to tables.
     ///
+    /// Returns `None` unless the table records it as table `number` of database `db_id`.
     /// Under another number the record may be of another database.
     #[must_use]
     pub fn recorded_flushed_seqno(&self, db_id: &str, number: u64) -> Option<SeqNo> {
@@ -366,7 +366,7 @@ impl TableProperties {
         recorded.try_into().ok().map(SeqNo::from_le_bytes)
     }
 
-    /// Returns [`Self::recorded_flushed_seqno`], or `largest` for a table that does not record it.
+    /// Returns the recorded flushed sequence number, or `largest` if the table does not record it.
     ///
     /// `largest` is the largest sequence number in the table. For a file written outside a database
     /// the result is 0 instead of `largest`.
@@ -377,13 +377,13 @@ impl TableProperties {
         recorded.unwrap_or(if is_external { 0 } else { largest })
     }
 
-    /// Whether values lie in blob records of the table itself.
+    /// Whether the table contains its large values as blob records in the same file.
     #[must_use]
     pub fn has_embedded_blobs(&self) -> bool {
         self.user(names::EMBEDDED_BLOBS).is_some()
     }
 
-    /// The sequence number recorded for all entries of a file written outside a database.
+    /// Returns the global sequence number recorded in an ingested external SST file.
     ///
     /// # Errors
     /// `Corruption` if the property is malformed.
@@ -396,7 +396,7 @@ impl TableProperties {
             .transpose()
     }
 
-    /// The internal unique id of the table; `None` if its parts are not recorded.
+    /// Returns the internal unique ID of the table; `None` if its parts are not recorded.
     ///
     /// The parts are database id, session id and file number.
     #[must_use]
@@ -405,7 +405,7 @@ impl TableProperties {
     }
 }
 
-/// Computes the internal unique id of a table from database id, session id and file number.
+/// Computes a table's internal unique ID from database ID, session ID and file number.
 ///
 /// `None` if one is missing or the session id is malformed.
 #[must_use]
@@ -418,7 +418,7 @@ pub fn unique_id(db_id: &[u8], session_id: &[u8], file_number: u64) -> Option<[u
     Some([lower, high ^ file_number])
 }
 
-/// Decodes the two numbers in a session id: base 36, the last 12 digits separate from those before.
+/// Decodes a session ID (base 36) into two numbers; `None` if it is malformed.
 fn decode_session_id(text: &[u8]) -> Option<(u64, u64)> {
     if !(13..=24).contains(&text.len()) {
         return None;
@@ -435,7 +435,7 @@ fn decode_session_id(text: &[u8]) -> Option<(u64, u64)> {
     Some((a >> 2, (b & ((1 << 62) - 1)) | ((a & 3) << 62)))
 }
 
-/// Decodes a fixed32 property.
+/// Decodes the fixed32 value of the property `name`.
 fn fixed32(value: &[u8], name: &str) -> Result<u32> {
     match <[u8; 4]>::try_from(value) {
         Ok(bytes) => Ok(u32::from_le_bytes(bytes)),
@@ -443,7 +443,7 @@ fn fixed32(value: &[u8], name: &str) -> Result<u32> {
     }
 }
 
-/// Creates the error of a property with a wrong length.
+/// Creates the `Corruption` error of the property `name`, whose value has a wrong length.
 fn malformed(name: &str, value: &[u8]) -> Error {
     Error::corruption(format!("property {name} of {} bytes", value.len()))
 }

@@ -65,7 +65,7 @@ impl fmt::Debug for TableReadContext {
 }
 
 impl TableReadContext {
-    /// Compares the unique id of a table with the recorded one, if any.
+    /// Checks that the table has the unique ID recorded in the MANIFEST, if one is recorded.
     ///
     /// # Errors
     /// `Corruption` if they differ.
@@ -117,7 +117,7 @@ impl Default for BlockBasedReadOptions {
     }
 }
 
-/// The tables whose metadata blocks are pinned.
+/// Which tables have their index and filter blocks pinned in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pinning {
     /// No tables.
@@ -129,7 +129,7 @@ pub enum Pinning {
 }
 
 impl Pinning {
-    /// Whether the blocks of a table on `level` are pinned.
+    /// Whether index and filter blocks of a table on `level` are pinned.
     pub(crate) fn applies(self, level: Option<u32>) -> bool {
         match self {
             Pinning::None => false,
@@ -166,7 +166,7 @@ impl Default for PlainReadOptions {
     }
 }
 
-/// The configured placement of cuckoo tables while they are open.
+/// Where cuckoo tables are to be held while they are open: mapped, copied, or in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Residency {
     /// Mapped, if files are, with huge pages where the system provides them on access; otherwise
@@ -186,7 +186,7 @@ pub enum Residency {
 }
 
 impl Residency {
-    /// Whether a table in this file is read piece by piece through the block cache.
+    /// Whether a table in this file is read through the block cache instead of held in memory.
     pub(crate) fn is_paged(self, file: &dyn RandomAccessFile) -> bool {
         match self {
             Residency::Auto => file.mapped().is_none() && file.alignment() > 1,
@@ -196,7 +196,7 @@ impl Residency {
     }
 }
 
-/// The settings of a scan of a table.
+/// The options of a cursor over one table.
 #[derive(Clone, Default)]
 pub struct TableCursorOptions {
     /// Only keys with the target's prefix matter: a seek may find nothing if the table's filter
@@ -205,7 +205,7 @@ pub struct TableCursorOptions {
 }
 
 impl TableCursorOptions {
-    /// Whether scans may use filters over the prefixes of `extractor`.
+    /// Whether seeks may query a table's filter of the prefixes of `extractor`.
     pub(crate) fn filters_by(&self, extractor: Option<&Arc<dyn PrefixExtractor>>) -> bool {
         match (&self.prefix_extractor, extractor) {
             (Some(wanted), Some(extractor)) => wanted.name() == extractor.name(),

@@ -29,7 +29,7 @@ use crate::format::{BlockHandle, ChecksumContext};
 use crate::read_context::TableReadContext;
 use crate::span_checksums::SpanChecksums;
 
-/// An open table file, with everything that is needed to decode its blocks. Shared by threads.
+/// An open table file with what is needed to decode its blocks: checksum, dictionary, cache.
 #[derive(Debug)]
 pub struct TableFile {
     /// The open file of the table.
@@ -63,7 +63,7 @@ pub struct TableFile {
 }
 
 impl TableFile {
-    /// Creates a file whose blocks end at `blocks_end`.
+    /// Creates the table file; its blocks end before file offset `blocks_end`.
     ///
     /// It is uncompressed, has no index to prepare, and its metadata has the priority of data.
     pub(crate) fn new(
@@ -103,12 +103,12 @@ impl TableFile {
     }
 }
 
-/// A provider of blocks, which returns a block or reports that the read must wait for it.
+/// A way to get blocks: from the cache or the file, or by suspending the read until they arrive.
 pub trait BlockSource {
     /// [`Blocking`], or a description of what a suspended read waits for.
     type Suspend;
 
-    /// Returns a block of `file`.
+    /// Returns a block from the cache or the file, or suspends the read.
     ///
     /// # Errors
     /// If it cannot be read, or is damaged; [`Fault::Suspend`] if the source would have to wait for
@@ -121,7 +121,7 @@ pub trait BlockSource {
     ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>>;
 }
 
-/// Searches a table for several lookups, one after the other.
+/// Calls `search` for each lookup in turn, and `outcome` with its index and result.
 pub(crate) fn search_each<W>(
     lookups: &mut [&mut Lookup],
     mut outcome: impl FnMut(usize, Result<(), Fault<W>>),
@@ -150,7 +150,7 @@ pub struct BlockReadOptions {
 }
 
 impl BlockReadOptions {
-    /// Waits for the rate limiter, if there is one, before `bytes` are read.
+    /// Charges `bytes` to the rate limiter, if there is one, and waits for its permission.
     pub(crate) fn pay(&self, bytes: u64) {
         if let Some(charge) = &self.charge {
             charge.pay(bytes);
@@ -170,7 +170,7 @@ impl Default for BlockReadOptions {
     }
 }
 
-/// A source that reads missing blocks synchronously.
+/// A block source that reads missing blocks synchronously.
 #[derive(Debug, Default)]
 pub struct BlockingSource {
     options: BlockReadOptions,
@@ -187,7 +187,7 @@ impl BlockingSource {
         }
     }
 
-    /// Loads a block after a cache miss, and adds it to the cache unless the options forbid it.
+    /// Reads a block after a cache miss, and adds it to the block cache if `fill_cache` is set.
     #[cold]
     fn load(
         &mut self,
@@ -238,7 +238,7 @@ impl BlockSource for BlockingSource {
     }
 }
 
-/// Creates the `Incomplete` error of a block that is not cached, with a read tier without I/O.
+/// Creates the `Incomplete` error of an uncached block in a read without I/O (`kBlockCacheTier`).
 #[cold]
 pub(crate) fn not_cached() -> Error {
     Error::with_kind(
@@ -247,7 +247,7 @@ pub(crate) fn not_cached() -> Error {
     )
 }
 
-/// The readahead buffer of one pass through a table.
+/// The readahead buffer of a block source, for one pass through a table.
 #[derive(Debug, Default)]
 struct Readahead {
     cache_id: u64,
@@ -257,7 +257,7 @@ struct Readahead {
 }
 
 impl Readahead {
-    /// Returns the stored bytes of a data block with its trailer, if readahead applies.
+    /// Returns a data block's stored bytes from the readahead buffer; `None` without readahead.
     fn stored(
         &mut self,
         options: &BlockReadOptions,

@@ -45,13 +45,13 @@ const FIXED_BYTES: usize = 20;
 /// The size of one read of a file, or a span, if that is larger.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// The size of the checksum block for a table with this much data.
+/// Returns the size of the block of span checksums for a table with `data_bytes` bytes of data.
 pub(crate) fn block_bytes(data_bytes: u64) -> u64 {
     let spans = data_bytes.div_ceil(SPAN_BYTES as u64);
     spans.saturating_mul(4).saturating_add(FIXED_BYTES as u64)
 }
 
-/// The checksums of a table's data while it is written.
+/// A builder of the checksums of a table's data, one per span of 16 KiB.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpanSums {
     full: Vec<u8>,
@@ -63,7 +63,7 @@ pub(crate) struct SpanSums {
 }
 
 impl SpanSums {
-    /// Adds the next bytes of data.
+    /// Adds the next bytes of the table's data.
     pub(crate) fn add(&mut self, mut bytes: &[u8]) {
         self.data_bytes = self.data_bytes.saturating_add(bytes.len() as u64);
         while !bytes.is_empty() {
@@ -78,14 +78,13 @@ impl SpanSums {
         }
     }
 
-    /// Ends the current span, and appends its masked CRC-32C.
+    /// Ends the current span, and appends its masked CRC-32C to the checksums.
     fn end_span(&mut self) {
         coding::put_fixed32(&mut self.full, mask(self.crc));
         (self.crc, self.filled) = (0, 0);
     }
 
-    /// Encodes the checksum block, which lies between `tail` and `end`, all of the file that is not
-    /// data.
+    /// Encodes the block of span checksums, and one checksum of the sections `tail` and `end`.
     fn block(mut self, tail: &[u8], end: &[u8]) -> Result<Vec<u8>> {
         if self.filled > 0 {
             self.end_span();
@@ -101,7 +100,7 @@ impl SpanSums {
     }
 }
 
-/// Completes the sections after the data, `tail` from offset `start` on, with metaindex and footer.
+/// Completes the sections after the data, in `tail`, with span checksums, metaindex and footer.
 ///
 /// It appends the block of `sums`, if given, and the result of `end`, which encodes metaindex and
 /// footer from the block's handle and the offset after it.
@@ -128,7 +127,7 @@ pub(crate) fn complete_tail(
     Ok(())
 }
 
-/// The checksums of a table, after their own checksum was verified.
+/// The span checksums of an open table, for verifying what is read.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanChecksums {
     handle: BlockHandle,
@@ -140,7 +139,7 @@ pub(crate) struct SpanChecksums {
 }
 
 impl SpanChecksums {
-    /// Reads the checksum block of a table whose blocks end before `blocks_end`, if there is one.
+    /// Reads and verifies the block of span checksums; `None` if the table has none.
     ///
     /// # Errors
     /// `Corruption` if it is damaged, or missing although declared; otherwise the errors of the
@@ -168,7 +167,7 @@ impl SpanChecksums {
             .ok_or_else(|| Error::corruption("block checksum mismatch: the checksums themselves"))
     }
 
-    /// Decodes a checksum block; `None` if it is damaged or for another amount of data.
+    /// Decodes a block of span checksums; `None` if it is damaged or of other data.
     fn decode(handle: BlockHandle, block: &[u8], data_bytes: u64) -> Option<Self> {
         let (content, own) = block.split_at_checked(block.len().checked_sub(4)?)?;
         if coding::fixed32_at(own, 0)? != mask(crc32c(content)) {
@@ -191,12 +190,12 @@ impl SpanChecksums {
         })
     }
 
-    /// The size of a span, at least 1.
+    /// The number of data bytes that one checksum covers.
     pub(crate) fn span_bytes(&self) -> u64 {
         self.span_bytes
     }
 
-    /// Verifies the span at `start`.
+    /// Verifies the checksum of the span that begins at offset `start`.
     ///
     /// # Errors
     /// `Corruption` if its checksum differs.
@@ -205,7 +204,7 @@ impl SpanChecksums {
         self.verify_span(to_usize(span), start, bytes)
     }
 
-    /// Verifies all data; `bytes` returns a piece by its start and length.
+    /// Verifies the checksums of all spans; `bytes` returns the data at an offset and length.
     ///
     /// # Errors
     /// `Corruption`, naming the first span that differs.
@@ -220,7 +219,7 @@ impl SpanChecksums {
         Ok(())
     }
 
-    /// Verifies the bytes of span number `span`, which begins at `start`.
+    /// Verifies the checksum of span number `span`, at offset `start`.
     fn verify_span(&self, span: usize, start: u64, bytes: &[u8]) -> Result<()> {
         let stored = coding::fixed32_at(&self.spans, span.saturating_mul(4));
         let found = mask(crc32c(bytes));
@@ -231,7 +230,7 @@ impl SpanChecksums {
         Err(mismatch(&what, stored.unwrap_or_default(), found))
     }
 
-    /// Verifies the rest of the file, which is not data.
+    /// Reads and verifies the part of the file that is not data.
     ///
     /// # Errors
     /// `Corruption` if it differs; otherwise the errors of the system.
@@ -253,7 +252,7 @@ impl SpanChecksums {
         }
     }
 
-    /// Verifies the whole file, reading it again. `progress` receives the size of each piece.
+    /// Reads the whole file and verifies its checksums; `progress` receives the size of each piece.
     ///
     /// # Errors
     /// `Corruption` if something differs; otherwise the errors of the system.
@@ -281,7 +280,7 @@ impl SpanChecksums {
     }
 }
 
-/// The length of a block, which must end before `blocks_end`.
+/// Returns the size of the block of span checksums, which must end before `blocks_end`.
 fn block_bytes_in(handle: BlockHandle, blocks_end: u64) -> Result<usize> {
     let end = handle.offset.checked_add(handle.size);
     match end.filter(|&end| end <= blocks_end) {
@@ -293,7 +292,7 @@ fn block_bytes_in(handle: BlockHandle, blocks_end: u64) -> Result<usize> {
     }
 }
 
-/// Creates the error of a checksum mismatch; `what` names the bytes.
+/// Creates the `Corruption` error of a checksum mismatch; `what` names the bytes.
 #[cold]
 fn mismatch(what: &str, stored: u32, found: u32) -> Error {
     Error::corruption(format!(

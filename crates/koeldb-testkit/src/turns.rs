@@ -221,7 +221,7 @@ impl Turns {
         let _ = watched.stat.set(own_stat_path());
         let all = &self.shared.actors;
         if all.iter().all(|actor| actor.stat.get().is_some()) {
-            self.hand_on(&mut state, None);
+            self.hand_off(&mut state, None);
         }
         self.park(state, me);
         let outcome = catch_unwind(AssertUnwindSafe(body));
@@ -266,11 +266,11 @@ impl Turns {
             }
             state = lock(&self.shared.state);
             state.standings[me] = standing;
-            self.hand_on(&mut state, Some(me));
+            self.hand_off(&mut state, Some(me));
         } else {
             state.standings[me] = standing;
             if state.turn.is_none() {
-                self.hand_on(&mut state, None);
+                self.hand_off(&mut state, None);
             }
         }
         if standing == Standing::Done {
@@ -282,7 +282,7 @@ impl Turns {
     }
 
     /// Chooses who goes on. `me` is at a point with the turn.
-    fn hand_on(&self, state: &mut TurnsState, me: Option<usize>) {
+    fn hand_off(&self, state: &mut TurnsState, me: Option<usize>) {
         let next = match state.is_over {
             true => None,
             false => self.choose(state, me),
@@ -387,7 +387,7 @@ impl Turns {
             {
                 state.standings[turn] = Standing::Blocked;
                 state.blocked += 1;
-                self.hand_on(&mut state, None);
+                self.hand_off(&mut state, None);
             }
             last = (state.serial, asleep);
         }

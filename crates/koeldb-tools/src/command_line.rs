@@ -13,8 +13,7 @@ pub fn words() -> Vec<String> {
         .collect()
 }
 
-/// Parses the words of a command line; prints the help or an error and returns the exit status if
-/// there is nothing to run.
+/// Parses command-line words with clap; prints help or an error, and returns the exit status then.
 pub(crate) fn parse<T: Parser>(program: &str, words: &[String]) -> Result<T, ExitCode> {
     let words = std::iter::once(program).chain(words.iter().map(String::as_str));
     T::try_parse_from(words).map_err(|error| {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use koeldb_base::buckets::{BUCKET_COUNT, BUCKET_LIMITS, bucket_of, lower_limit, percentile};
 
-/// Counts of values by bucket.
+/// A histogram of values, in RocksDB's buckets.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     counts: [u64; BUCKET_COUNT],

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Text of one JSON object or array under construction.
+/// A writer of one JSON object or array, as text.
 #[derive(Clone, Debug)]
 pub(crate) struct Json {
     text: String,
@@ -50,6 +50,7 @@ impl<'a> From<&'a String> for JsonValue<'a> {
 }
 
 impl Json {
+    /// Starts a JSON object.
     pub(crate) fn object() -> Self {
         Json {
             text: "{".to_owned(),
@@ -58,6 +59,7 @@ impl Json {
         }
     }
 
+    /// Starts a JSON array.
     pub(crate) fn array() -> Self {
         Json {
             text: "[".to_owned(),
@@ -82,7 +84,7 @@ impl Json {
         self
     }
 
-    /// Returns the finished text.
+    /// Closes the object or array and returns its text.
     pub(crate) fn finish(mut self) -> String {
         self.text.push(self.close);
         self.text
@@ -95,6 +97,7 @@ impl Json {
         }
     }
 
+    /// Appends the text of a value.
     fn write(&mut self, value: JsonValue<'_>) {
         let out = &mut self.text;
         // Writing to a string cannot fail.

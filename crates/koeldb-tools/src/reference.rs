@@ -20,14 +20,14 @@ output are those of RocksDB's tools. `db_stress` writes, is killed, and verifies
 
 ";
 
-/// Escapes a text for a cell of a table.
+/// Escapes a text for a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
         .replace('<', "&lt;")
         .replace('\n', " ")
 }
 
-/// Appends the flags of a command that are not those of all commands.
+/// Appends a Markdown table row for each flag of a command.
 fn write_flags(out: &mut String, command: &Command) {
     let flags = command
         .get_arguments()
@@ -40,6 +40,7 @@ fn write_flags(out: &mut String, command: &Command) {
     }
 }
 
+/// Appends the Markdown section of a tool: description, flags and subcommands.
 fn write_tool(out: &mut String, command: &Command) {
     let about = command
         .get_about()

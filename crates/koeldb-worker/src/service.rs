@@ -13,7 +13,7 @@ use koeldb::{
 
 use crate::store::{Job, Progress, Store, Watch};
 
-/// A compaction service that leaves jobs in a directory, for workers that share it.
+/// A [`CompactionService`] that leaves jobs in a directory, for workers that share it.
 ///
 /// A database needs a service of its own: closing it cancels all jobs of its service. Several
 /// services and any number of workers may use the same directory.
@@ -49,7 +49,7 @@ struct Running {
 }
 
 impl DirectoryService {
-    /// Opens the service on a directory, which is created if it does not exist.
+    /// Opens the compaction service on a directory for its jobs, created if it does not exist.
     ///
     /// # Errors
     /// If the directory cannot be created, or the path is not a directory.
@@ -83,11 +83,14 @@ impl DirectoryService {
         self
     }
 
+    /// Locks the sessions and jobs.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the files of a job; those of earlier sessions of the database are removed first.
+    /// Creates the files of a job; the first one of a session removes those of earlier sessions.
+    ///
+    /// Returns `None` if the session is closing.
     fn create(&self, info: &CompactionServiceJobInfo, input: &[u8]) -> Result<Option<Job>> {
         let session = &info.db_session_id;
         let (is_new, is_closing) = {
@@ -128,7 +131,7 @@ impl DirectoryService {
         Ok(Some(job))
     }
 
-    /// Ends a job; its files are no longer needed.
+    /// Removes a job that has ended, and its files.
     fn end(&self, id: &str) {
         let running = self.state().jobs.remove(id);
         if let Some(running) = running {

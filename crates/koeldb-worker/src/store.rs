@@ -30,14 +30,14 @@ const PATH_BYTES_MAX: u64 = 64 << 10;
 /// The maximum number of attempts: a job may be the cause of the loss of its workers.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// A directory of jobs.
+/// The directory of compaction jobs that primaries and workers share.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     fs: Arc<dyn FileSystem>,
     root: PathBuf,
 }
 
-/// The directory of a job.
+/// A compaction job, represented by its directory in a [`Store`].
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     fs: Arc<dyn FileSystem>,
@@ -65,6 +65,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
+    /// Creates a watch that has seen this progress at `now`.
     pub(crate) fn begin(progress: Progress, now: Duration) -> Self {
         let since = now;
         Watch { progress, since }
@@ -109,7 +110,7 @@ impl Store {
         Ok(Store { fs, root })
     }
 
-    /// A job of a database.
+    /// Returns the job `name` of a database, whether or not its files exist.
     ///
     /// # Errors
     /// `InvalidArgument` if a name cannot be that of a directory.
@@ -126,7 +127,7 @@ impl Store {
         })
     }
 
-    /// The names of directories, sorted; none if the directory is missing.
+    /// Returns the sorted names of the directories in `path`; none if `path` is missing.
     fn directories(&self, path: &Path) -> Result<Vec<String>> {
         let entries = match self.fs.list(path) {
             Err(error) if error.is_path_not_found() => return Ok(Vec::new()),
@@ -140,7 +141,7 @@ impl Store {
         Ok(names)
     }
 
-    /// The jobs of a database, in the order of their names.
+    /// Returns the jobs of a database, in the order of their names.
     pub(crate) fn jobs_of(&self, database: &str) -> Result<Vec<Job>> {
         let names = self.directories(&self.root.join(database))?;
         let jobs = names.iter().map(|name| self.job(database, name));
@@ -148,7 +149,7 @@ impl Store {
         Ok(jobs.filter_map(Result::ok).collect())
     }
 
-    /// All jobs.
+    /// Returns all jobs of all databases.
     pub(crate) fn jobs(&self) -> Result<Vec<Job>> {
         let mut jobs = Vec::new();
         for database in self.directories(&self.root)? {
@@ -159,7 +160,7 @@ impl Store {
 }
 
 impl Job {
-    /// Reads a file of the job, of at most `bytes_max` bytes.
+    /// Reads a file of the job, which may have at most `bytes_max` bytes.
     fn read(&self, name: &str, bytes_max: u64) -> Result<Vec<u8>> {
         let path = self.path.join(name);
         self.fs.read_all(&path, bytes_max, Purpose::Other)
@@ -182,7 +183,7 @@ impl Job {
         self.path.join(number.to_string())
     }
 
-    /// The output directory of an attempt.
+    /// Returns the directory for the tables that an attempt writes.
     pub(crate) fn tables(&self, attempt: u32) -> PathBuf {
         self.attempt(attempt).join("tables")
     }
@@ -222,7 +223,7 @@ impl Job {
         Ok((database.into(), self.read("input", MESSAGE_BYTES_MAX)?))
     }
 
-    /// Returns the progress; `None` if the job was withdrawn.
+    /// Reads the progress of the job; `None` if the job was withdrawn.
     pub(crate) fn progress(&self) -> Result<Option<Progress>> {
         if !self.exists()? {
             return Ok(None);
@@ -271,7 +272,7 @@ impl Job {
         self.read(&format!("{attempt}/result"), MESSAGE_BYTES_MAX)
     }
 
-    /// The number of tables of an attempt, and their bytes.
+    /// Returns the number of tables that an attempt has written, and their bytes.
     pub(crate) fn output(&self, attempt: u32) -> Result<(u64, u64)> {
         let directory = self.tables(attempt);
         let (mut count, mut bytes) = (0, 0);
@@ -296,7 +297,7 @@ impl Job {
     }
 }
 
-/// The claim of a worker to an attempt.
+/// The claim of a worker to one attempt: the file that its heartbeats extend.
 pub(crate) struct Claim(Box<dyn WritableFile>);
 
 impl Claim {

@@ -15,7 +15,9 @@ use crate::store::{Claim, Job, Store, Watch};
 /// The number of missed beats after which a job is taken over.
 const MISSED_BEATS_MAX: u32 = 3;
 
-/// Runs the jobs of a directory, one at a time. Several may share the directory.
+/// A worker that runs the compaction jobs of a directory, one at a time.
+///
+/// Several may share the directory.
 pub struct Worker {
     store: Store,
     overrides: Options,
@@ -25,7 +27,7 @@ pub struct Worker {
     watched: HashMap<PathBuf, Watch>,
 }
 
-/// The end of a job at its worker.
+/// The outcome of a compaction job at its worker.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum JobOutcome {
@@ -37,7 +39,7 @@ pub enum JobOutcome {
     Withdrawn,
 }
 
-/// The report of a job that a worker ran.
+/// The report of a compaction job that a worker ran.
 #[derive(Clone, Debug)]
 pub struct JobReport {
     /// The database id and the name of the job.
@@ -99,7 +101,7 @@ impl Worker {
         })
     }
 
-    /// Sets the interval of signs of life during a job; 5 s by default.
+    /// Sets the interval of heartbeats during a job; 5 s by default.
     ///
     /// After three intervals without one, another worker takes the job over. All workers of a
     /// directory must have the same interval.

@@ -1,4 +1,8 @@
 //! State shared by databases: a file system, a clock, and a pool of background threads.
+//!
+//! Its submodules are budgets of several databases (`write_buffers`, `sst_file_manager`), the list of
+//! running jobs, and the interface of compaction services. An environment knows its databases by traits
+//! alone, and uses no other storey.
 
 pub(crate) mod compaction_service;
 pub(crate) mod sst_file_manager;
@@ -19,7 +23,9 @@ use koeldb_fs::{Clock, FileSystem, MemoryFileSystem, Origin, PosixFileSystem, Sy
 
 use crate::env::thread_status::ThreadList;
 
-/// The queue of a job: flushes never wait for compactions.
+/// The priority of a background job: `High` for flushes and short jobs, `Low` for compactions.
+///
+/// (RocksDB: `Env::Priority`.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobPriority {
     High,
@@ -28,7 +34,7 @@ pub(crate) enum JobPriority {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The queued jobs and the counts of threads, under their lock.
+/// The job queues and thread counts of a background thread pool, guarded by its mutex.
 #[derive(Default)]
 struct Queues {
     high: VecDeque<Job>,
@@ -51,18 +57,18 @@ impl Queues {
         self.high.len() + self.waiting.len() + self.low.len() + self.takeable_calls()
     }
 
-    /// The number of queued calls that a thread may run now.
+    /// Returns the number of queued user calls that may start now, given the limit on running ones.
     fn takeable_calls(&self) -> usize {
         let free = CALLS_MAX.saturating_sub(self.calls_running);
         self.calls.len().min(free)
     }
 
-    /// Takes the next flush or compaction, for a thread that waits for background work.
+    /// Dequeues a flush or compaction for a thread that waits for background work to run itself.
     fn take_short(&mut self) -> Option<Job> {
         self.high.pop_front().or_else(|| self.low.pop_front())
     }
 
-    /// Takes the next job for a background thread.
+    /// Dequeues the next job for a background thread: flushes first, user calls last.
     ///
     /// The second value tells whether it is a call of a user.
     fn take(&mut self) -> Option<(Job, bool)> {
@@ -80,7 +86,7 @@ impl Queues {
     }
 }
 
-/// The state that the handles and threads of a pool share.
+/// The state of a thread pool that its clones and its threads share.
 struct PoolShared {
     /// The process that has the threads.
     origin: Origin,
@@ -104,7 +110,7 @@ impl Default for PoolShared {
     }
 }
 
-/// A simulated pool: jobs run in the threads that wait for them, one at a time in each.
+/// A simulated thread pool for tests: threads that wait for background work run the jobs.
 struct SteppedPool {
     clock: Arc<dyn Clock>,
     /// The state of the pseudo-random generator that chooses the next job.
@@ -114,7 +120,7 @@ struct SteppedPool {
 }
 
 impl SteppedPool {
-    /// Records that this thread runs a job; `false` if it already does.
+    /// Registers the calling thread as running a job; `false` if it already runs one.
     fn enter(&self) -> bool {
         let me = std::thread::current().id();
         let mut running = lock(&self.running);
@@ -125,7 +131,7 @@ impl SteppedPool {
         is_free
     }
 
-    /// Removes the calling thread from the running ones.
+    /// Deregisters the calling thread, which has finished its job.
     fn leave(&self) {
         let me = std::thread::current().id();
         lock(&self.running).retain(|thread| *thread != me);
@@ -145,7 +151,7 @@ thread_local! {
     static IS_HELPING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Background threads, started when needed and ended after being idle for long.
+/// A background thread pool whose threads start when needed and end after being idle.
 ///
 /// If the system refuses a thread, the jobs stay queued: threads that wait for background work run
 /// them, and every submission and every wait tries to start a thread again.
@@ -171,7 +177,7 @@ impl Pool {
         });
     }
 
-    /// Submits a job that waits for other jobs and for writers.
+    /// Submits a background job that may block on other background jobs or on writers.
     ///
     /// A thread that waits for background work never runs such a job. Without threads it starts
     /// only in [`Env::step`]; other jobs run while it waits.
@@ -179,7 +185,7 @@ impl Pool {
         self.enqueue(Box::new(job), |queues| &mut queues.waiting);
     }
 
-    /// Submits a call of a user, which waits for writers and for background jobs.
+    /// Submits an asynchronous user call, which may block on writers and on background jobs.
     ///
     /// Only a part of the threads runs calls, so that the jobs they wait for have threads.
     pub(crate) fn submit_call(&self, call: impl FnOnce() + Send + 'static) {
@@ -192,7 +198,7 @@ impl Pool {
         self.enqueue(Box::new(call), |queues| &mut queues.calls);
     }
 
-    /// Submits a job that no thread waits for, or runs it if there is no background thread.
+    /// Submits a job, or runs it in this thread if no background thread exists or can be started.
     pub(crate) fn submit_or_run(&self, job: impl FnOnce() + Send + 'static) {
         if let Some((heir, _)) = self.heir() {
             return heir.submit_or_run(job);
@@ -206,7 +212,7 @@ impl Pool {
         self.provide_thread(queues);
     }
 
-    /// Returns the pool that replaces this one in a forked child; `None` in its own process.
+    /// Returns the thread pool that replaces this one in a forked child; `None` in the parent.
     ///
     /// The threads of the parent do not exist in the child, which may even have inherited a locked
     /// mutex of the pool. Calls of users on inherited databases run there; other jobs of such
@@ -216,7 +222,7 @@ impl Pool {
         is_inherited.then(|| self.shared.heir.get_or_init(Default::default))
     }
 
-    /// Adds a job to a queue, and provides a thread to run it.
+    /// Adds a job to the queue that `queue` selects, and wakes or starts a thread for it.
     fn enqueue(&self, job: Job, queue: impl FnOnce(&mut Queues) -> &mut VecDeque<Job>) {
         let mut queues = lock(&self.shared.queues);
         queue(&mut queues).push_back(job);
@@ -225,7 +231,7 @@ impl Pool {
         }
     }
 
-    /// Wakes a thread for the last queued job, or starts one if no thread is idle.
+    /// Wakes an idle thread for the job queued last, or starts a thread if all are busy.
     fn provide_thread(&self, mut queues: MutexGuard<'_, Queues>) {
         if queues.len() > queues.idle && queues.threads < THREADS_MAX {
             queues.is_short = !self.start_thread(&mut queues);
@@ -234,7 +240,7 @@ impl Pool {
         self.shared.work.notify_one();
     }
 
-    /// Starts a thread; `false` if the system refuses.
+    /// Starts a pool thread; `false` if the system refuses it.
     fn start_thread(&self, queues: &mut Queues) -> bool {
         if queues
             .threads_allowed
@@ -250,8 +256,7 @@ impl Pool {
         started.is_ok()
     }
 
-    /// Starts a thread if the system refused one for queued jobs; returns whether jobs have
-    /// threads.
+    /// Tries again to start a thread that the system refused; `false` if queued jobs still need it.
     pub(crate) fn ensure_threads(&self) -> bool {
         let mut queues = lock(&self.shared.queues);
         if queues.is_short {
@@ -260,7 +265,9 @@ impl Pool {
         !queues.is_short
     }
 
-    /// Runs a queued job for which the system refused a thread; `false` if there is none.
+    /// Runs a queued flush or compaction in this thread if the system refused a thread for it.
+    ///
+    /// Returns whether a job was run.
     fn help(&self) -> bool {
         if self.ensure_threads() || IS_HELPING.get() {
             return false;
@@ -274,7 +281,7 @@ impl Pool {
         true
     }
 
-    /// Simulates a system that allows only this many threads.
+    /// Limits the number of threads that can be started, to simulate thread exhaustion in tests.
     pub(crate) fn allow_threads(&self, allowed: Option<usize>) {
         lock(&self.shared.queues).threads_allowed = allowed;
     }
@@ -299,7 +306,7 @@ impl Pool {
         self.shared.steps.is_some()
     }
 
-    /// Runs one waiting job in this thread.
+    /// Runs one queued flush or compaction of a simulated pool in this thread.
     ///
     /// Returns `false` if none waits, this thread is running one, or there are threads for them.
     /// Jobs do not nest: a job that waits only advances the clock.
@@ -327,8 +334,7 @@ impl Pool {
         is_any
     }
 
-    /// Like [`Pool::step`], for a thread without other work: may also run a job that waits for
-    /// others.
+    /// Runs one queued job of a simulated pool, of any kind: also one that may block on other jobs.
     fn step_any(&self) -> bool {
         let Some(steps) = &self.shared.steps else {
             return false;
@@ -348,7 +354,7 @@ impl Pool {
         true
     }
 
-    /// Runs a job for which there is no thread; called by threads that wait for background work.
+    /// Lets a thread that waits for background work run a queued job for which there is no thread.
     ///
     /// A simulated pool runs one job, or advances the clock by `limit`. Returns `false` if nothing
     /// was done and the caller has to wait.
@@ -363,7 +369,7 @@ impl Pool {
     }
 }
 
-/// Runs queued jobs in a thread of the pool, until it was idle for `IDLE_LIMIT`.
+/// Runs the main loop of a pool thread: executes queued jobs until it was idle for `IDLE_LIMIT`.
 fn run(shared: &PoolShared) {
     let mut queues = lock(&shared.queues);
     loop {
@@ -389,7 +395,7 @@ fn run(shared: &PoolShared) {
     }
 }
 
-/// The file system, clock and threads of databases.
+/// The environment of databases: file system, clock and background threads (RocksDB: `Env`).
 ///
 /// It is cheap to clone; the default one is shared by all databases.
 #[derive(Clone)]
@@ -413,7 +419,7 @@ impl Env {
         }
     }
 
-    /// Creates an environment without threads, for tests.
+    /// Creates an environment with a simulated thread pool, for deterministic tests.
     ///
     /// Background jobs run in the threads that wait for them or call [`Env::step`], one at a time
     /// in each, in an order determined by `seed`; if a thread waits and no job is left, `clock` is
@@ -429,7 +435,7 @@ impl Env {
         }
     }
 
-    /// Returns the environment in this process: in a forked child, with threads of its own.
+    /// Returns this environment; in a forked child, a copy with a thread pool of its own.
     pub(crate) fn of_this_process(&self) -> Env {
         let mut env = self.clone();
         while let Some(heir) = env.pool.heir().cloned() {
@@ -458,13 +464,13 @@ impl Env {
         Self::new(Arc::new(MemoryFileSystem::new()), Arc::new(SystemClock))
     }
 
-    /// The file system.
+    /// Returns the environment's file system.
     #[must_use]
     pub fn file_system(&self) -> &Arc<dyn FileSystem> {
         &self.fs
     }
 
-    /// The clock of the environment.
+    /// Returns the environment's clock.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock

@@ -23,9 +23,10 @@
 //! [`WriteBatch`] and [`Snapshot`] span column families. All of them are owned, cheap to clone and
 //! can be shared by threads. Options have RocksDB's names.
 //!
-//! Modules: [`Db`] and opening, the write path (`write`), the read paths (`read`), background work,
-//! and the options. The crates below are independent of each other: memtables, tables, logs, the
-//! shape of the tree, files.
+//! The modules are storeys, and each uses only those below it. From top to bottom: `copies`, `open`,
+//! `api`, `read`, `engine`, `commit`, `background`, `tree`, `wal`, `state`, `options`, `env`, `report`,
+//! `batch`. The crates below have the memtables, the tables, the logs, the shape of the tree, and the
+//! files; `docs/architecture.md` has the map.
 
 #![cfg_attr(koeldb_counts, feature(arbitrary_self_types))]
 

@@ -8,7 +8,10 @@
 //! This module has the sequence; the steps are in submodules: the parameters (`builder`), the
 //! directory (`directory`), the components (`parts`), the column families and their tables
 //! (`families`), the logs (`replay`), the edit (`commit`), secondaries (`secondary`), and the header
-//! of LOG (`summary`).
+//! of LOG (`summary`). Beside the open are [`repair`], [`destroy`], new directories ([`staging`]), and
+//! the worker of remote compactions ([`remote_worker`]).
+//!
+//! An open may use all storeys below: it makes the parts of a database, and returns a handle of `api`.
 
 mod builder;
 mod commit;
@@ -33,8 +36,8 @@ use koeldb_fs::{FileLock, FileSystem};
 use koeldb_lsm::version::{ManifestReport, ManifestTail, VersionSet, VersionSetOptions};
 
 use crate::api::db::Db;
-use crate::commit::commit::{ColumnFamilyMemtable, CommitState};
 use crate::commit::group_wait::GroupWait;
+use crate::commit::protocol::{ColumnFamilyMemtable, CommitState};
 use crate::commit::recent_writes::RecentWrites;
 use crate::engine::inner::{DbInner, Parts};
 use crate::env::Env;
@@ -56,7 +59,7 @@ use secondary::SecondaryToOpen;
 pub use builder::DbBuilder;
 pub(crate) use families::{DEFAULT_FAMILY, list_families};
 
-/// State of a running open.
+/// The parameters of an open in progress: sanitized options, directories and column families.
 struct Opening {
     env: Env,
     fs: Arc<dyn FileSystem>,
@@ -190,7 +193,7 @@ impl Opening {
         self.finish(&inner)
     }
 
-    /// Recovers the data of the logs, and logs how that ended.
+    /// Opens the tables and replays the WAL files (`recover_data`), and reports the end in LOG.
     fn recover_data_and_log(
         &self,
         versions: &VersionSet,
@@ -203,7 +206,7 @@ impl Opening {
         recovered
     }
 
-    /// Locks the directory that this process writes to, which must exist or be created.
+    /// Creates if needed and locks the directory that this open writes to; `None` if read-only.
     fn lock_directory(&self) -> Result<Option<Box<dyn FileLock>>> {
         match &self.secondary {
             Some(secondary) => self.prepare_own_directory(&secondary.own).map(Some),
@@ -212,7 +215,7 @@ impl Opening {
         }
     }
 
-    /// The column families to create, with their times to live.
+    /// Adds the TTL of a TTL database to each column family that is to be created.
     fn with_ttl(&self, missing: Vec<ColumnFamilyToOpen>) -> Vec<NewFamily> {
         let missing = missing.into_iter().map(|(name, options)| {
             let ttl = self.ttl.as_ref().map(|ttl| ttl.of(&name));
@@ -221,7 +224,7 @@ impl Opening {
         missing.collect()
     }
 
-    /// Recovers the version set from the MANIFEST; also returns the report on the MANIFEST itself.
+    /// Recovers the version set from the MANIFEST; also reports what was dropped at damage.
     fn recover_versions(
         &self,
         tail: Option<&ManifestTail>,
@@ -245,7 +248,7 @@ impl Opening {
         }
     }
 
-    /// Opens all tables, and replays the logs.
+    /// Opens all tables, and replays the WAL files into memtables or level 0 tables.
     fn recover_data(
         &self,
         versions: &VersionSet,
@@ -269,7 +272,7 @@ impl Opening {
         )
     }
 
-    /// Completes an open.
+    /// Completes an open: writes the OPTIONS file, starts background work, and returns the `Db`.
     fn finish(&self, inner: &Arc<DbInner>) -> Result<Db> {
         for mended in &self.options.mended {
             inner
@@ -330,7 +333,7 @@ impl Opening {
         Ok(Db::from_inner(inner))
     }
 
-    /// Returns the path of LOG for the database in `directory`.
+    /// Returns the path of the info log (`LOG`) of the database in `directory`, or in `db_log_dir`.
     fn info_log_path(&self, directory: &Path) -> PathBuf {
         if self.db.db_log_dir.is_empty() {
             return file_name::info_log(directory);
@@ -342,7 +345,7 @@ impl Opening {
         file_name::info_log_in(&log_dir, absolute.as_deref().unwrap_or(directory))
     }
 
-    /// Creates the info log (`LOG`), or the given logger; a read-only open has none.
+    /// Creates the info log: the file `LOG` or the user's logger; a read-only open writes none.
     fn info_log(&self) -> InfoLog {
         let clock = Arc::clone(&self.env.clock);
         if self.read_only && self.secondary.is_none() {
@@ -372,7 +375,7 @@ impl Opening {
     }
 }
 
-/// The initial state of the write queue's leader: the log, and the memtables filled by recovery.
+/// Creates the initial state of the write queue: the WAL and the memtables filled by recovery.
 fn commit_state(
     wal: Option<Wal>,
     last_seqno: SeqNo,
@@ -388,7 +391,7 @@ fn commit_state(
     }
 }
 
-/// Gives a database the undecided transactions and the logs that recovery left to it.
+/// Hands the recovered prepared transactions and the WAL files that memtables need to `inner`.
 fn adopt(inner: &DbInner, recovered: Recovered) {
     inner.prepared.adopt(recovered.undecided);
     if !recovered.kept.is_empty() {
@@ -401,18 +404,18 @@ fn adopt(inner: &DbInner, recovered: Recovered) {
 /// The value of `db_host_id` that stands for the name of the host.
 const HOST_NAME: &str = "__hostname__";
 
-/// Returns an unpredictable number for identities.
+/// Returns a random number for database and session ids.
 fn random() -> u128 {
     let half = || std::hash::RandomState::new().build_hasher().finish();
     u128::from(half()) << 64 | u128::from(half())
 }
 
-/// Creates the id of a new session.
+/// Creates a DB session id, unique to this open of the database (RocksDB: `db_session_id`).
 pub(crate) fn new_session_id() -> String {
     session_id_from(random())
 }
 
-/// A session id: 20 characters of base 36 (`docs/formats/block-based-table.md`).
+/// Formats a random number as a DB session id: 20 characters of base 36.
 fn session_id_from(random: u128) -> String {
     const DIGITS: &[u8; 36] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     let mut text = String::with_capacity(20);

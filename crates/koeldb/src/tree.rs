@@ -1,8 +1,9 @@
-//! The tree of tables: the version set with its MANIFEST, and obsolete files.
+//! The tree of tables: the version set with its MANIFEST, the OPTIONS file, and obsolete files.
 //!
 //! A job hands in an edit; the tree logs it, installs the new version in its column family, and
 //! removes obsolete files once nobody reads them. The mutex of the version set is held while the
-//! MANIFEST is written; readers and writers are not blocked.
+//! MANIFEST is written; readers and writers are not blocked. The tree may use all storeys below: `wal`,
+//! to which it tells the logs that no column family needs, and downwards.
 
 mod families;
 mod holds;
@@ -33,7 +34,7 @@ pub(crate) use holds::Holds;
 use options_file::OptionsFiles;
 use purge::Purge;
 
-/// The version set of a database and its obsolete files.
+/// The LSM tree's on-disk state: the version set with its MANIFEST, and the obsolete files.
 pub(crate) struct Tree {
     context: Arc<Context>,
     health: Arc<Health>,
@@ -51,7 +52,7 @@ pub(crate) struct Tree {
     options_number: AtomicU64,
 }
 
-/// The parts of a database that a [`Tree`] uses.
+/// The components of a database that a [`Tree`] shares, as arguments of [`Tree::new`].
 pub(crate) struct TreeParts<'d> {
     pub(crate) context: &'d Arc<Context>,
     pub(crate) health: &'d Arc<Health>,
@@ -78,12 +79,14 @@ impl Tree {
         }
     }
 
-    /// Locks the version set.
+    /// Locks and returns the version set.
     pub(crate) fn versions(&self) -> MutexGuard<'_, VersionSet> {
         lock(&self.versions)
     }
 
-    /// Logs an edit of one column family, installs its version and applies `change`.
+    /// Logs a version edit to the MANIFEST and installs the result (RocksDB: `LogAndApply`).
+    ///
+    /// `change` also alters the column family's state in the same step.
     ///
     /// Returns `false` without any effect if the column family was dropped in the meantime.
     pub(crate) fn log_edit(
@@ -110,7 +113,7 @@ impl Tree {
         Ok(true)
     }
 
-    /// Drops column families from the tree.
+    /// Logs the drop of column families to the MANIFEST.
     pub(crate) fn drop_families(&self, dropped: &[Arc<ColumnFamilyData>]) -> Result<()> {
         let mut versions = self.versions();
         for (empty, first) in self.families.without_data() {
@@ -124,13 +127,12 @@ impl Tree {
             .map_err(|error| self.health.manifest_failed(error))
     }
 
-    /// Records tables that a durable edit removed from the tree, to be deleted after their last
-    /// reader.
+    /// Records tables that a version edit removed, to be deleted after their last reader.
     pub(crate) fn retire<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
         self.purge.retire(files);
     }
 
-    /// Deletes tables that are not part of any version.
+    /// Deletes table files immediately that never became part of a version, such as a failed job's.
     pub(crate) fn discard<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
         for file in files {
             // A file that cannot be removed now is an orphan that the next open removes.
@@ -139,7 +141,7 @@ impl Tree {
         }
     }
 
-    /// The guards that keep obsolete files in place.
+    /// Returns the counter of holds that forbid the deletion of obsolete files.
     pub(crate) fn holds(&self) -> &Holds {
         &self.purge.holds
     }

@@ -1,10 +1,11 @@
-//! The write-ahead logs of a database: the one being written, closed ones, and the standby.
+//! The write-ahead logs of a database: the one being written, closed ones, the standby and spares.
 //!
 //! The leader of the write queue owns the log being written ([`Wal`]) and passes it to [`WalSet`],
 //! which owns all others and alone creates, numbers, syncs and removes logs. A log ends in one of
 //! two ways: [`WalSet::switch`] closes it when a memtable is sealed, [`WalSet::abandon`] gives it
 //! up after a failure. Closed logs are synced before a later log (O6). When no column family needs
-//! them they are removed, moved to the archive, or become spares for later logs.
+//! them they are removed, moved to the archive, or become spares for later logs. Logs may use all storeys
+//! below, `state` and downwards.
 
 pub(crate) mod archive;
 mod pinned_logs;
@@ -42,7 +43,7 @@ use unsynced_logs::UnsyncedLogs;
 /// The largest number of batches in a record.
 pub(crate) const BATCHES_MAX: usize = 64;
 
-/// The log being written.
+/// The write-ahead log being written, owned by the write group leader.
 pub(crate) struct Wal {
     pub(crate) writer: RecordWriter,
     pub(crate) number: FileNumber,
@@ -63,18 +64,18 @@ pub(crate) struct Wal {
 }
 
 impl Wal {
-    /// Whether no record was appended.
+    /// Whether no record was appended to this log.
     fn is_unwritten(&self) -> bool {
         !self.has_unsynced && self.writer.is_empty()
     }
 
-    /// The record with which a log that follows log `before` begins.
+    /// Encodes the link record with which a log begins that follows log `before`.
     fn link_to(&self, before: FileNumber) -> Vec<u8> {
         let kind = LinkKind::Follows;
         Link { before, kind }.encode(self.next_seqno)
     }
 
-    /// Records that the previous log is durable, if the log does not do so yet.
+    /// Appends the record that the previous log is durable, unless this log has it already.
     fn confirm_previous(&mut self) -> Result<()> {
         let Some(before) = self.unconfirmed.take() else {
             return Ok(());
@@ -84,7 +85,7 @@ impl Wal {
         self.writer.add_record(&link.encode(self.next_seqno))
     }
 
-    /// Switches to a new, empty log; returns the writer of the previous one.
+    /// Replaces the log by a new, empty one; returns the writer of the previous log.
     fn restart(&mut self, number: FileNumber, writer: RecordWriter) -> RecordWriter {
         self.number = number;
         self.is_linked = false;
@@ -96,7 +97,7 @@ impl Wal {
     }
 }
 
-/// The logs of a database, except the one being written.
+/// The manager of all write-ahead logs of a database; the one being written is passed to it.
 pub(crate) struct WalSet {
     context: Arc<Context>,
     health: Arc<Health>,
@@ -136,7 +137,7 @@ impl WalSet {
         }
     }
 
-    /// Records the number of the first log that is written after the open.
+    /// Sets the number of the first log created since the open; older logs are never recycled.
     pub(crate) fn begin_with(&self, first: FileNumber) {
         self.first.get_or_init(|| {
             self.spares.accept_from(first);
@@ -144,12 +145,12 @@ impl WalSet {
         });
     }
 
-    /// The number of the first log that was written after the open.
+    /// Returns the number of the first log created since the open; `None` if there is none.
     pub(crate) fn first_log(&self) -> Option<FileNumber> {
         self.first.get().copied()
     }
 
-    /// Writes the records of a group's batches as one record, and syncs the log if `sync`.
+    /// Appends a write group's batches to the log as one record, and syncs the log if `sync`.
     ///
     /// `counts` are the number of operations in it and of sequence numbers that it takes. A failure
     /// stops writes: the group may be in the log, unless the log had failed before; then it is not.
@@ -211,7 +212,7 @@ impl WalSet {
         })
     }
 
-    /// Fails a write to a log that has failed before, as in a concurrent sync not reported yet.
+    /// Fails if the log has failed before, for example in a concurrent sync.
     #[inline]
     pub(crate) fn check_log(&self, wal: &Wal) -> Result<()> {
         match wal.writer.failure() {
@@ -222,20 +223,20 @@ impl WalSet {
         }
     }
 
-    /// Writes buffered records to the operating system.
+    /// Writes the log's buffered records to the operating system (RocksDB: `FlushWAL(false)`).
     pub(crate) fn flush(&self, wal: &mut Wal) -> Result<()> {
         wal.writer
             .flush()
             .map_err(|error| self.health.fail_writes(error.with_severity(Severity::Hard)))
     }
 
-    /// Makes all records written so far durable.
+    /// Syncs the closed logs and the current one (RocksDB: `SyncWAL`); a failure stops writes.
     pub(crate) fn sync(&self, wal: &mut Wal) -> Result<()> {
         let synced = self.sync_after_closed(wal);
         synced.map_err(|error| self.sync_failed(error))
     }
 
-    /// Makes all records written so far durable, those of earlier logs first (O6).
+    /// Syncs the closed logs, and then the current one (O6); leaves a failure to the caller.
     fn sync_after_closed(&self, wal: &mut Wal) -> Result<()> {
         let turn = self.unsynced.take_turn();
         turn.sync(|| self.context.fs.sync_dir(&self.context.wal_dir))?;
@@ -265,13 +266,13 @@ impl WalSet {
         Ok(())
     }
 
-    /// Syncs the closed logs and their directory entries.
+    /// Syncs the closed logs that are not durable yet, and their directory entries.
     pub(crate) fn sync_closed(&self) -> Result<()> {
         self.unsynced
             .sync(|| self.context.fs.sync_dir(&self.context.wal_dir))
     }
 
-    /// Starts a new log, unless the current one is empty; returns whether it did.
+    /// Switches to a new log, unless the current one is empty; returns whether it switched.
     ///
     /// The entries of the old log are in memtables.
     pub(crate) fn switch(&self, wal: &mut Wal) -> Result<bool> {
@@ -305,7 +306,7 @@ impl WalSet {
         Ok(true)
     }
 
-    /// Returns a log that follows `wal`, and whether it has the link to it already.
+    /// Begins the log that follows `wal`; also returns whether its link to `wal` is written.
     ///
     /// In a reused file the link comes first: where remains are all that a log has, RocksDB, opened
     /// for transactions, keeps it and takes each later log for one behind a gap.
@@ -323,8 +324,7 @@ impl WalSet {
         Ok((number, writer, is_linked))
     }
 
-    /// Abandons a log that failed, or that may have a batch of a failed write, and starts a new
-    /// log, in a new file.
+    /// Abandons a log after a failed write, and starts a new log in a new file.
     ///
     /// The old log is not touched again. An unwritten log with a durable name can be used further.
     pub(crate) fn abandon(&self, wal: &mut Wal, next_seqno: SeqNo) -> Result<()> {
@@ -358,30 +358,31 @@ impl WalSet {
         Ok(())
     }
 
-    /// Takes over synced logs of an earlier session that memtables need.
+    /// Adds synced logs of an earlier session, whose entries recovery kept in memtables.
     pub(crate) fn adopt(&self, logs: Vec<(FileNumber, u64)>) {
         lock(&self.closed).extend(logs);
     }
 
-    /// The logs that are no longer written and not yet removed, with their sizes.
+    /// Returns the closed logs that are not yet obsolete, with their sizes.
     pub(crate) fn closed(&self) -> Vec<(FileNumber, u64)> {
         lock(&self.closed).clone()
     }
 
-    /// The total size of the logs that are no longer written and not yet removed.
+    /// Returns the total size of the closed logs that are not yet obsolete.
     pub(crate) fn closed_bytes(&self) -> u64 {
         self.closed_bytes_from(0)
     }
 
-    /// The total size of those from log `first` on.
+    /// Returns the total size of the closed logs from number `first` on.
     pub(crate) fn closed_bytes_from(&self, first: FileNumber) -> u64 {
         let closed = lock(&self.closed);
         let live = closed.iter().filter(|(number, _)| *number >= first);
         live.map(|(_, bytes)| bytes).sum()
     }
 
-    /// Removes the logs before `min_needed`, moves them to the archive, or keeps them as spares. A log
-    /// that cannot be removed is an orphan that the next open removes.
+    /// Removes, archives or recycles the obsolete logs: those before number `min_needed`.
+    ///
+    /// A log that cannot be removed is an orphan that the next open removes.
     pub(crate) fn remove_before(&self, min_needed: FileNumber) {
         let unused = {
             let mut logs = lock(&self.closed);
@@ -405,7 +406,7 @@ impl WalSet {
         }
     }
 
-    /// Removes archived logs beyond the limits, except those that iterators need.
+    /// Removes archived logs beyond the limits of age and size, except those that iterators need.
     fn purge_archive(&self, limits: ArchiveLimits) {
         let fs = &*self.context.fs;
         let now = self.context.clock.unix_micros() / 1_000_000;
@@ -417,8 +418,9 @@ impl WalSet {
         }
     }
 
-    /// Removes a log, keeps it as a spare, or moves it to the archive if that is wanted and all of it
-    /// took effect.
+    /// Removes an obsolete log, recycles it as a spare, or archives it if `is_archived`.
+    ///
+    /// A log with batches that never took effect is not archived.
     fn remove(&self, number: FileNumber, is_archived: bool) {
         let path = file_name::wal(&self.context.wal_dir, number);
         let removed = if is_archived && !self.pinned.was_abandoned(number) {
@@ -437,7 +439,7 @@ impl WalSet {
         }
     }
 
-    /// Syncs and closes the log being written, and removes the standby and the spares.
+    /// Syncs and closes the log being written, and removes the standby log and the spare logs.
     ///
     /// A failed log is never touched again; a healthy one is synced even after other failures.
     pub(crate) fn close(&self, wal: Option<Wal>) -> Result<()> {
@@ -454,7 +456,7 @@ impl WalSet {
     }
 }
 
-/// Creates the file of a new log.
+/// Creates the file of a new WAL.
 pub(crate) fn new_wal_file(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -464,7 +466,7 @@ pub(crate) fn new_wal_file(
     fs.create(&file_name::wal(directory, number), options)
 }
 
-/// Creates the writer of log `number` in its empty file.
+/// Creates the record writer of log `number` on its empty file.
 pub(crate) fn wal_writer(
     file: Box<dyn WritableFile>,
     number: FileNumber,

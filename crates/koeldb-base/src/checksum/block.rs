@@ -35,13 +35,13 @@ impl ChecksumKind {
         ChecksumKind::Xxh3,
     ];
 
-    /// The kind that a footer's first byte identifies.
+    /// Decodes the checksum type byte of a table footer; `None` if it is unknown.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
     }
 
-    /// The byte that identifies the kind in a footer.
+    /// Returns the checksum type byte for a table footer.
     #[must_use]
     pub fn to_byte(self) -> u8 {
         match self {
@@ -53,7 +53,7 @@ impl ChecksumKind {
         }
     }
 
-    /// The name in OPTIONS files: `kXXH3`.
+    /// Returns the name of the checksum type in OPTIONS files, such as `kXXH3`.
     #[must_use]
     pub fn option_name(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl ChecksumKind {
         }
     }
 
-    /// The kind with this name in OPTIONS files.
+    /// Returns the checksum type with this name in OPTIONS files; `None` if it is unknown.
     #[must_use]
     pub fn from_option_name(name: &str) -> Option<Self> {
         Self::ALL
@@ -97,7 +97,7 @@ pub fn block_checksum(kind: ChecksumKind, data: &[u8], last_byte: u8) -> u32 {
     }
 }
 
-/// The checksum of `bytes`, whose last byte takes the place of the compression type byte.
+/// Returns the checksum of a block whose compression type byte is the last byte of `bytes`.
 ///
 /// For a block with the first byte of its trailer in one buffer, or a footer.
 #[inline]
@@ -115,7 +115,9 @@ pub fn whole_checksum(kind: ChecksumKind, bytes: &[u8]) -> u32 {
     }
 }
 
-/// The context checksum added to that of the block at `offset`, from the `base` in the footer.
+/// Returns the context summand of a block's checksum (RocksDB: `ChecksumModifierForContext`).
+///
+/// It is added to the checksum of the block at `offset`, and derived from the `base` in the footer.
 ///
 /// It is 0 for files before format version 6, whose base is 0.
 #[inline]
@@ -127,6 +129,7 @@ pub fn context_modifier(base: u32, offset: u64) -> u32 {
     base ^ low32(offset).wrapping_add(low32(offset >> 32))
 }
 
+/// Returns the low 32 bits of `value`.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the formats store the low half"

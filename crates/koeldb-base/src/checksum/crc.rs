@@ -19,7 +19,7 @@ pub fn crc32c_extend(crc: u32, bytes: &[u8]) -> u32 {
     ::crc32c::crc32c_append(crc, bytes)
 }
 
-/// Masks a CRC-32C for storage.
+/// Masks a CRC-32C for storage (RocksDB: `crc32c::Mask`).
 #[inline]
 #[must_use]
 pub const fn mask(crc: u32) -> u32 {

@@ -2,7 +2,7 @@
 
 use super::xxh3_64;
 
-/// Returns the checksum of a key, a value and `tag`, which holds the rest of the entry.
+/// Returns the checksum that protects an entry in memory: of key, value, and `tag` for the rest.
 ///
 /// Two entries that differ in one of the three have different checksums. The function is not part
 /// of any format.

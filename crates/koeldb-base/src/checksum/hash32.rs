@@ -4,7 +4,9 @@
 
 const MULTIPLIER: u32 = 0xc6a4_a793;
 
-/// Hashes `bytes` under `seed`. Only the length modulo 2^32 counts.
+/// Returns LevelDB's 32-bit hash of `bytes` under `seed` (RocksDB: `Hash`).
+///
+/// Only the length modulo 2^32 counts.
 #[must_use]
 pub fn hash32(bytes: &[u8], seed: u32) -> u32 {
     let mut hash = seed ^ low32(bytes.len()).wrapping_mul(MULTIPLIER);
@@ -25,6 +27,7 @@ pub fn hash32(bytes: &[u8], seed: u32) -> u32 {
     hash
 }
 
+/// Returns the length modulo 2^32.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the format takes the length modulo 2^32"
@@ -33,7 +36,7 @@ fn low32(len: usize) -> u32 {
     len as u32
 }
 
-/// Extends a byte of the tail with its sign.
+/// Converts one of the last 1 to 3 bytes to a number with sign extension, as `Hash` adds it.
 fn sign_extended(byte: u8) -> u32 {
     i32::from(byte.cast_signed()).cast_unsigned()
 }

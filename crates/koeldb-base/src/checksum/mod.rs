@@ -21,14 +21,14 @@ pub use entry::entry_checksum;
 pub use hash32::hash32;
 pub use xxph3::xxph3_64;
 
-/// The final XXH3 of 64 bits, unseeded.
+/// Returns the unseeded 64-bit XXH3 of `bytes`, by the final algorithm and not its preview XXPH3.
 #[inline]
 #[must_use]
 pub fn xxh3_64(bytes: &[u8]) -> u64 {
     twox_hash::XxHash3_64::oneshot(bytes)
 }
 
-/// The final XXH3 of 128 bits.
+/// Returns the 128-bit XXH3 of `bytes` with `seed`, by the final algorithm.
 #[inline]
 #[must_use]
 pub fn xxh3_128(bytes: &[u8], seed: u64) -> u128 {

@@ -34,7 +34,7 @@ static SECRET: [u8; 192] = [
     0x45, 0xcb, 0x3a, 0x8f, 0x95, 0x16, 0x04, 0x28, 0xaf, 0xd7, 0xfb, 0xca, 0xbb, 0x4b, 0x40, 0x7e,
 ];
 
-/// XXPH3 of `bytes`, 64 bits, unseeded.
+/// Returns the unseeded 64-bit XXPH3 of `bytes`, the preview of XXH3 with which filters hash keys.
 #[inline]
 #[must_use]
 pub fn xxph3_64(bytes: &[u8]) -> u64 {

@@ -25,10 +25,12 @@ fn missing<T>() -> Result<T> {
 pub(super) enum Encoder {}
 
 impl Encoder {
+    /// Returns the `NotSupported` error: the codec was left out.
     pub(super) fn new(_: &CompressionOptions, _: &[u8]) -> Result<Self> {
         missing()
     }
 
+    /// Is never called: the encoder of a missing codec cannot exist.
     pub(super) fn compress(&mut self, _: &[u8], _: usize, _: &mut Vec<u8>) -> Result<bool> {
         match *self {}
     }
@@ -38,15 +40,18 @@ impl Encoder {
 pub(super) struct Prepared;
 
 impl Prepared {
+    /// Returns the `NotSupported` error: the codec was left out.
     pub(super) fn new(_: &[u8]) -> Result<Self> {
         missing()
     }
 }
 
+/// Returns the `NotSupported` error in place of the raw size of a block.
 pub(super) fn raw_bytes(_: &[u8]) -> Result<u64> {
     missing()
 }
 
+/// Returns the `NotSupported` error in place of the decompressed block.
 pub(super) fn decompress<D>(_: &[u8], _: D, _: usize) -> Result<Vec<u8>> {
     missing()
 }
@@ -55,10 +60,12 @@ pub(super) fn decompress<D>(_: &[u8], _: D, _: usize) -> Result<Vec<u8>> {
 pub(super) enum FrameEncoder {}
 
 impl FrameEncoder {
+    /// Returns the `NotSupported` error: the codec was left out.
     pub(super) fn new() -> Result<Self> {
         missing()
     }
 
+    /// Is never called: the frame encoder of a missing codec cannot exist.
     pub(super) fn compress(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<()> {
         match *self {}
     }
@@ -68,20 +75,23 @@ impl FrameEncoder {
 pub(super) enum FrameDecoder {}
 
 impl FrameDecoder {
+    /// Returns the `NotSupported` error: the codec was left out.
     pub(super) fn new(_: u32) -> Result<Self> {
         missing()
     }
 
+    /// Is never called: the frame decoder of a missing codec cannot exist.
     pub(super) fn reset(&mut self) -> Result<()> {
         match *self {}
     }
 
+    /// Is never called: the frame decoder of a missing codec cannot exist.
     pub(super) fn decompress(&mut self, _: &[u8], _: usize, _: &mut Vec<u8>) -> Result<bool> {
         match *self {}
     }
 }
 
-/// Trains no dictionary.
+/// Returns `None`: a missing codec cannot train a dictionary.
 pub(super) fn train(_: &[u8], _: &[usize], _: usize) -> Option<Vec<u8>> {
     None
 }

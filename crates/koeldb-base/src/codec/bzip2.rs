@@ -38,7 +38,7 @@ impl Encoder {
 /// The size below which the declared size is reserved immediately.
 const TRUSTED_BYTES: usize = 1 << 20;
 
-/// Decompresses a block of `raw_bytes`.
+/// Decompresses a block of at most `raw_bytes` bytes.
 ///
 /// The format bounds no ratio, so memory above [`TRUSTED_BYTES`] grows as the decoder fills it.
 pub(super) fn decompress(stored: &[u8], _: &[u8], raw_bytes: usize) -> Result<Vec<u8>> {
@@ -62,6 +62,7 @@ pub(super) fn decompress(stored: &[u8], _: &[u8], raw_bytes: usize) -> Result<Ve
     }
 }
 
+/// Returns the `Corruption` error for an error of the bzip2 library.
 fn damaged(error: &::bzip2::Error) -> Error {
     Error::corruption(format!("bzip2 block: {error}"))
 }

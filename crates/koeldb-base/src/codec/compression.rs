@@ -45,7 +45,7 @@ impl Compression {
     /// The OPTIONS-file name of an option that inherits its value from another option.
     pub const UNSET_OPTION_NAME: &'static str = "kDisableCompressionOption";
 
-    /// The codec with this type byte; `None` for a byte of no built-in codec.
+    /// Returns the codec with this compression type byte; `None` for a byte of no built-in codec.
     #[inline]
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
@@ -68,7 +68,7 @@ impl Compression {
         }
     }
 
-    /// The name in table properties: `NoCompression`.
+    /// Returns the name of the codec in table properties, such as `NoCompression`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -83,13 +83,13 @@ impl Compression {
         }
     }
 
-    /// The codec with this name in table properties.
+    /// Returns the codec with this name in table properties; `None` if it is unknown.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|codec| codec.name() == name)
     }
 
-    /// The name in OPTIONS files: `kNoCompression`.
+    /// Returns the name of the codec in OPTIONS files, such as `kNoCompression`.
     #[must_use]
     pub fn option_name(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ impl Compression {
         }
     }
 
-    /// The codec with this name in OPTIONS files.
+    /// Returns the codec with this name in OPTIONS files; `None` if it is unknown.
     #[must_use]
     pub fn from_option_name(name: &str) -> Option<Self> {
         Self::ALL
@@ -175,7 +175,7 @@ impl Compression {
     }
 }
 
-/// Compression settings that codecs and table builders read.
+/// The compression settings of a column family's tables (RocksDB: `CompressionOptions`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompressionOptions {
     /// The codec's level; [`CompressionOptions::DEFAULT_LEVEL`] is the codec's own default. LZ4 has
@@ -206,7 +206,7 @@ impl CompressionOptions {
     /// The level that selects the codec's default.
     pub const DEFAULT_LEVEL: i32 = 32767;
 
-    /// The largest compressed size at which a block of `raw_bytes` is stored compressed.
+    /// Returns the largest compressed size up to which a block of `raw_bytes` is stored compressed.
     #[must_use]
     pub fn max_compressed_bytes(&self, raw_bytes: usize) -> usize {
         let share = u64::from(self.max_compressed_bytes_per_kb.min(1024));

@@ -57,7 +57,7 @@ impl Compressor {
         self.compression
     }
 
-    /// Replaces `out` by the stored form of `raw` if that takes at most `max_bytes`.
+    /// Compresses `raw` into `out`, in stored form; returns false if that exceeds `max_bytes`.
     ///
     /// `max_bytes` comes from [`CompressionOptions::max_compressed_bytes`]. If the result is
     /// larger, this returns false and leaves `out` empty, and the caller stores the block

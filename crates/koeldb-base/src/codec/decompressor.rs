@@ -44,8 +44,9 @@ pub struct Decompressor {
 }
 
 impl Decompressor {
-    /// Creates a decompressor for blocks compressed with `dictionary`. An empty dictionary counts
-    /// as none.
+    /// Creates a decompressor for blocks that were compressed with `dictionary`, or without one.
+    ///
+    /// An empty dictionary counts as none.
     #[must_use]
     pub fn new(dictionary: Option<Arc<[u8]>>) -> Self {
         Decompressor {
@@ -60,7 +61,7 @@ impl Decompressor {
         self.dictionary.as_ref()
     }
 
-    /// Returns the raw bytes of a block; its stored form must declare at most `max_bytes`.
+    /// Decompresses a block, whose stored form may declare at most `max_bytes` raw bytes.
     ///
     /// # Errors
     /// `Corruption` if the stored form is damaged or declares a size beyond the limits;
@@ -134,7 +135,7 @@ impl std::fmt::Debug for Decompressor {
     }
 }
 
-/// Consumes and checks the size in front of a block; returns it and the remaining bytes.
+/// Decodes and checks the raw size in front of a block; returns it and the remaining bytes.
 fn declared_size(mut stored: &[u8], ratio: u64, max_bytes: usize) -> Result<(usize, &[u8])> {
     let declared = take_varint32(&mut stored)?;
     let bytes = checked_size(u64::from(declared), stored.len(), ratio, max_bytes)?;
@@ -155,7 +156,7 @@ fn checked_size(declared: u64, stored: usize, ratio: u64, max_bytes: usize) -> R
     }
 }
 
-/// Returns an empty vector with capacity for exactly `bytes`, not yet touched.
+/// Allocates an empty vector with room for exactly `bytes` bytes; `MemoryLimit` if that fails.
 pub(super) fn reserved(bytes: usize) -> Result<Vec<u8>> {
     let mut vec = Vec::new();
     if bytes < FALLIBLE_BYTES {
@@ -171,7 +172,7 @@ pub(super) fn reserved(bytes: usize) -> Result<Vec<u8>> {
     Ok(vec)
 }
 
-/// Returns a vector of `bytes` zeros.
+/// Allocates a vector of `bytes` zeros; `MemoryLimit` if that fails.
 #[cfg(any(feature = "snappy", feature = "zlib", feature = "lz4"))]
 pub(super) fn zeroed(bytes: usize) -> Result<Vec<u8>> {
     if bytes < FALLIBLE_BYTES {

@@ -56,6 +56,7 @@ pub(super) fn decompress(stored: &[u8], dictionary: &[u8], raw_bytes: usize) -> 
     Ok(raw)
 }
 
+/// Returns the `Corruption` error for an error of the LZ4 library.
 fn damaged(error: &dyn std::fmt::Display) -> Error {
     Error::corruption(format!("LZ4 block: {error}"))
 }

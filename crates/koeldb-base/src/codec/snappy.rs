@@ -42,6 +42,7 @@ pub(super) fn decompress(stored: &[u8], _: &[u8], raw_bytes: usize) -> Result<Ve
     Ok(raw)
 }
 
+/// Returns the `Corruption` error for an error of the Snappy library.
 fn damaged(error: &snap::Error) -> Error {
     Error::corruption(format!("Snappy block: {error}"))
 }

@@ -14,7 +14,7 @@ use crate::error::Result;
 /// The largest accepted window, 8 MiB; frames with a larger one are refused.
 const WINDOW_LOG_MAX: u32 = 23;
 
-/// A compressor for the records of a log, each independent of the others.
+/// A compressor of log records, each in a zstd frame of its own (RocksDB: `StreamingCompress`).
 pub struct StreamCompressor(zstd::FrameEncoder);
 
 impl StreamCompressor {
@@ -27,7 +27,7 @@ impl StreamCompressor {
         Ok(StreamCompressor(zstd::FrameEncoder::new()?))
     }
 
-    /// Appends the frame of `record` to `out`. An empty record has no frame.
+    /// Compresses `record` and appends its zstd frame to `out`; an empty record has no frame.
     ///
     /// # Errors
     /// `Corruption` if zstd fails.
@@ -39,7 +39,7 @@ impl StreamCompressor {
     }
 }
 
-/// A decompressor for the records of a log, given fragments of their frames.
+/// A decompressor of log records from fragments of their zstd frames (`StreamingUncompress`).
 pub struct StreamDecompressor {
     decoder: zstd::FrameDecoder,
     started: bool,
@@ -91,8 +91,7 @@ impl StreamDecompressor {
         Ok(())
     }
 
-    /// Whether the record is complete: its frame has ended, or the record is empty and has no
-    /// frame.
+    /// Whether the record is complete: its frame has ended, or it is empty and has no frame.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.ended || !self.started

@@ -60,7 +60,7 @@ impl Encoder {
         })
     }
 
-    /// Appends the compressed block, even one beyond `max_bytes`; false if it is incomplete.
+    /// Appends the compressed block to `out`, even beyond `max_bytes`; false if it is incomplete.
     pub(super) fn compress(
         &mut self,
         raw: &[u8],
@@ -122,6 +122,7 @@ pub(super) fn decompress(stored: &[u8], dictionary: &[u8], raw_bytes: usize) -> 
     Ok(raw)
 }
 
+/// Returns the `Corruption` error of a zlib block, for this reason.
 fn damaged(reason: &str) -> Error {
     Error::corruption(format!("zlib block: {reason}"))
 }

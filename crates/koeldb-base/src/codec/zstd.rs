@@ -72,7 +72,7 @@ impl Encoder {
     }
 }
 
-/// A dictionary digested for decoding.
+/// A dictionary that zstd has digested for decompression (`ZSTD_DDict`).
 pub(super) struct Prepared(DDict<'static>);
 
 impl Prepared {
@@ -155,8 +155,9 @@ impl FrameDecoder {
         Ok(())
     }
 
-    /// Appends the decoded `fragment` until `out` exceeds `max_bytes`; returns true if the frame
-    /// ended.
+    /// Appends the decoded `fragment` to `out`; returns true if the frame ended with it.
+    ///
+    /// Fails with `Corruption` once `out` exceeds `max_bytes`.
     pub(super) fn decompress(
         &mut self,
         fragment: &[u8],
@@ -216,6 +217,7 @@ fn refused(code: usize) -> Error {
     Error::invalid_argument(format!("zstd: {}", zstd_safe::get_error_name(code)))
 }
 
+/// Returns the `MemoryLimit` error of zstd.
 fn no_memory() -> Error {
     Error::with_kind(ErrorKind::MemoryLimit, "no memory for zstd")
 }

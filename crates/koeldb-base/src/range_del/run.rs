@@ -65,7 +65,7 @@ impl<'t> Coverage<'t> {
     }
 }
 
-/// A range of keys between two borders.
+/// The range of keys for which a [`Coverage`] holds, with copies of its bounds.
 #[derive(Clone, Debug)]
 pub struct CoveredRange {
     since: Option<(Vec<u8>, bool)>,
@@ -92,7 +92,7 @@ impl CoveredRange {
     }
 }
 
-/// The tombstones of a sorted run.
+/// The range tombstones of a sorted run: those of its tables, each list truncated to its table.
 #[derive(Clone, Debug)]
 pub struct RunTombstones {
     /// The tombstones of each table that has any, in key order; neighbours share at most one key.
@@ -118,7 +118,7 @@ impl RunTombstones {
         seqnos.max().unwrap_or(0)
     }
 
-    /// The newest tombstone over `user_key` that is visible at `snapshot`.
+    /// Returns the newest tombstone over `user_key` visible at `snapshot`, and its range of keys.
     #[must_use]
     pub fn coverage(&self, user_key: &[u8], snapshot: SeqNo) -> Coverage<'_> {
         let key = Border::before(user_key);
@@ -148,7 +148,7 @@ impl RunTombstones {
         })
     }
 
-    /// Writes the seek target past the tombstones that cover `user_key` at `snapshot`.
+    /// Sets `target` behind the tombstones that cover `user_key` at `snapshot`; false if none does.
     ///
     /// It is also past all tombstones that follow without a gap. Returns `false` if none covers
     /// the key.
@@ -172,7 +172,7 @@ impl RunTombstones {
         end.inspect(|&end| write_position(end, target)).is_some()
     }
 
-    /// Writes the backward seek target before the tombstones that cover `user_key` at `snapshot`.
+    /// Sets `target`, to seek backward, before the tombstones that cover `user_key`; false if none.
     ///
     /// It is also before all tombstones that precede them without a gap. Returns `false` if none
     /// covers the key.
@@ -216,7 +216,7 @@ impl RunTombstones {
     }
 }
 
-/// Writes the internal key between the entries on both sides of `border`.
+/// Writes the internal key that sorts between the entries on both sides of `border`.
 fn write_position(border: Border<'_>, target: &mut Vec<u8>) {
     match border.is_behind {
         true => encode_into(target, border.key, 0, ValueType::Deletion),
@@ -225,7 +225,7 @@ fn write_position(border: Border<'_>, target: &mut Vec<u8>) {
 }
 
 impl Fragment {
-    /// The newest sequence number up to `snapshot`; 0 if there is none.
+    /// Returns the newest sequence number of the fragment's tombstones up to `snapshot`; 0 if none.
     pub(super) fn visible(&self, snapshot: SeqNo) -> SeqNo {
         let mut seqnos = self.seqnos.iter().copied();
         seqnos.find(|&seqno| seqno <= snapshot).unwrap_or(0)

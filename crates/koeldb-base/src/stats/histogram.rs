@@ -55,15 +55,17 @@ impl HistogramData {
         self.percentile(50.0)
     }
 
-    /// The value at or below which `percent` of all values lie, interpolated within its bucket; 0
-    /// if empty.
+    /// Returns the value at or below which `percent` of all values lie; 0 if there is no value.
+    ///
+    /// It is interpolated within its bucket.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> f64 {
         percentile(percent, &self.buckets, self.count, self.min, self.max)
     }
 
-    /// The non-empty buckets: lower limit (exclusive, except the first bucket's 0), upper limit,
-    /// count.
+    /// Returns the non-empty buckets: exclusive lower limit, upper limit, count.
+    ///
+    /// The lower limit of the first bucket, 0, is inclusive.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let held = self.buckets.iter().enumerate();
         held.filter(|&(_, &count)| count > 0)

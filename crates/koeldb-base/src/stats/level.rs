@@ -1,6 +1,6 @@
 //! The statistics that are kept.
 
-/// The statistics that are kept, with RocksDB's levels.
+/// The level of detail of statistics (RocksDB: `StatsLevel`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum StatsLevel {

@@ -38,6 +38,7 @@ macro_rules! names {
                 Self::all().find(|item| item.name() == name)
             }
 
+            /// Returns the position of the variant, in the order of [`Self::all`].
             pub(super) const fn index(self) -> usize {
                 self as usize
             }
@@ -46,7 +47,7 @@ macro_rules! names {
 }
 
 names! {
-    /// A monotonic counter.
+    /// A monotonic counter (RocksDB: `Tickers`).
     pub enum Ticker {
         BlockCacheMiss = "rocksdb.block.cache.miss",
         BlockCacheHit = "rocksdb.block.cache.hit",
@@ -143,7 +144,7 @@ impl HistogramKind {
 }
 
 names! {
-    /// A histogram: in microseconds unless the name says otherwise.
+    /// A histogram, in microseconds unless the name says otherwise (RocksDB: `Histograms`).
     pub enum HistogramKind {
         DbGet = "rocksdb.db.get.micros",
         DbWrite = "rocksdb.db.write.micros",

@@ -38,7 +38,7 @@ impl Slot {
         }
     }
 
-    /// Adds to a ticker.
+    /// Adds `count` to this thread's part of a ticker.
     #[inline]
     pub(super) fn add(&self, ticker: Ticker, count: u64) {
         add(&self.tickers[ticker.index()], count);
@@ -52,6 +52,7 @@ impl Slot {
             .record(value);
     }
 
+    /// Whether a reset has retired the slot, so that its thread needs a new one.
     #[inline]
     pub(super) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
@@ -62,6 +63,7 @@ impl Slot {
         self.retired.store(true, Ordering::Relaxed);
     }
 
+    /// Returns this thread's part of a ticker.
     pub(super) fn ticker(&self, ticker: Ticker) -> u64 {
         self.tickers[ticker.index()].load(Ordering::Relaxed)
     }

@@ -34,7 +34,7 @@ impl Default for Shared {
     }
 }
 
-/// The slots from which totals are computed.
+/// The slots of all living threads, and the totals of the threads that have ended.
 #[derive(Default)]
 struct Registry {
     /// The slots of living threads.
@@ -44,14 +44,16 @@ struct Registry {
 }
 
 impl Shared {
+    /// Locks the registry of slots and totals.
     fn registry(&self) -> MutexGuard<'_, Registry> {
         // No code that panics runs under the lock, and the sums are valid at any point.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The registration of this thread's slot with one [`Statistics`]. The weak reference prevents
-/// reuse of the address.
+/// The registration of this thread's slot with one [`Statistics`].
+///
+/// The weak reference prevents reuse of the address.
 struct Membership {
     shared: Weak<Shared>,
     slot: Arc<Slot>,
@@ -84,12 +86,12 @@ impl Statistics {
         Self::default()
     }
 
-    /// Sets the statistics that are kept from now on.
+    /// Sets the [`StatsLevel`], which selects the statistics that are kept.
     pub fn set_level(&self, level: StatsLevel) {
         self.shared.level.store(level as u8, Ordering::Relaxed);
     }
 
-    /// The statistics that are kept.
+    /// The [`StatsLevel`], which selects the statistics that are kept.
     #[must_use]
     pub fn level(&self) -> StatsLevel {
         StatsLevel::from_number(self.shared.level.load(Ordering::Relaxed)).unwrap_or_default()
@@ -109,7 +111,7 @@ impl Statistics {
         }
     }
 
-    /// Adds to several tickers for little more than the cost of one.
+    /// Adds to several tickers, for little more than the cost of one [`Statistics::add`].
     #[inline]
     pub fn add_all(&self, counts: &[(Ticker, u64)]) {
         if !self.is_above(StatsLevel::DisableAll) {
@@ -151,7 +153,7 @@ impl Statistics {
         total
     }
 
-    /// All totals at this moment.
+    /// Returns a snapshot of all tickers and histograms.
     #[must_use]
     pub fn snapshot(&self) -> StatisticsSnapshot {
         let registry = self.shared.registry();
@@ -171,7 +173,7 @@ impl Statistics {
         registry.ended = Totals::default();
     }
 
-    /// Passes this thread's slot to `count`, joining the statistics on first use.
+    /// Calls `count` with this thread's slot, which is created and registered on first use.
     #[inline]
     fn with_slot(&self, count: impl FnOnce(&Slot)) {
         let address = Arc::as_ptr(&self.shared);
@@ -190,7 +192,7 @@ impl Statistics {
         });
     }
 
-    /// Creates this thread's slot.
+    /// Creates this thread's slot and registers it with the statistics.
     #[cold]
     fn join(&self, memberships: &RefCell<Vec<Membership>>) -> Arc<Slot> {
         let slot = Arc::new(Slot::new());
@@ -255,7 +257,7 @@ impl Totals {
     }
 }
 
-/// All totals at one moment.
+/// A snapshot of all tickers and histograms of a [`Statistics`].
 #[derive(Clone, Debug)]
 pub struct StatisticsSnapshot {
     totals: Totals,

@@ -84,7 +84,7 @@ fn control_a_writer_that_does_not_search_changes_a_slot_in_use() {
 #[should_panic(expected = "Causality violation")]
 fn control_a_writer_that_searches_before_it_hides_changes_a_slot_in_use() {
     evict("cache table, search too early", |writer| {
-        writer.table.stripes.wait_for(word_of(HASH));
+        writer.table.stripes.wait_for(fingerprint_of(HASH));
         let word = writer.hide(0);
         writer.empty(0, word)
     });

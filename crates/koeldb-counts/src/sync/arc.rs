@@ -13,11 +13,11 @@ use ::std::sync;
 
 use crate::record::{self, Event, Site};
 
-/// A counted `std::sync::Arc`; the address of its value stands for that of its count.
+/// An `Arc` that records changes of its count, at the address of its value.
 #[repr(transparent)]
 pub struct Arc<T: ?Sized>(sync::Arc<T>);
 
-/// A counted `std::sync::Weak`.
+/// A `Weak` that records changes of its count, at the address of its value.
 #[repr(transparent)]
 pub struct Weak<T: ?Sized>(sync::Weak<T>);
 
@@ -52,7 +52,7 @@ impl<T> Arc<T> {
         sync::Arc::try_unwrap(this.into_std()).map_err(Arc)
     }
 
-    /// Takes the reference without a count.
+    /// Unwraps the standard library's `Arc`, without recording a change of its count.
     #[expect(unsafe_code, reason = "a type with a destructor cannot be taken apart")]
     fn into_std(self) -> sync::Arc<T> {
         // SAFETY: the original is forgotten, so the reference is not dropped twice.
@@ -100,7 +100,7 @@ impl<T: ?Sized> Arc<T> {
 }
 
 impl<T: ?Sized + CloneToUninit> Arc<T> {
-    /// See `std::sync::Arc`.
+    /// Borrows the value mutably, after cloning it if it is shared; records a read-modify-write.
     #[track_caller]
     pub fn make_mut(this: &mut Self) -> &mut T {
         record::add_rmw(Arc::as_ptr(this));
@@ -159,7 +159,7 @@ impl<T: ?Sized> Clone for Weak<T> {
     }
 }
 
-/// Adds the read-modify-write of a dropped reference to `value`.
+/// Records the read-modify-write of a reference count by the drop of a reference to `value`.
 fn add_drop<T: ?Sized>(value: *const T) {
     let event = Event::Rmw(value.cast::<()>().addr());
     record::add(event, Site::Drop(::std::any::type_name::<T>()));

@@ -28,7 +28,7 @@ macro_rules! counted {
                 self.0.into_inner()
             }
 
-            /// A sequentially consistent store is a locked exchange on x86-64.
+            /// Stores a value; records a `SeqCst` store, which is a locked exchange on x86-64.
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 if order == Ordering::SeqCst {
@@ -49,7 +49,7 @@ macro_rules! counted {
                 self.0.compare_exchange(current, new, success, failure)
             }
 
-            /// Strong, so that no failure is spurious.
+            /// Exchanges like `compare_exchange`, which is strong, so that no failure is spurious.
             #[track_caller]
             pub fn compare_exchange_weak(
                 &self,
@@ -146,7 +146,7 @@ counted!(
     AtomicPtr<T>, *mut T, swap
 );
 
-/// A counted fence.
+/// Executes a fence, and records it if it is sequentially consistent.
 #[track_caller]
 pub fn fence(order: Ordering) {
     if order == Ordering::SeqCst {

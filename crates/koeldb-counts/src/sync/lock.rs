@@ -9,7 +9,7 @@ use ::std::time::Duration;
 
 use crate::record::{self, Event};
 
-/// Counts the lock of an object, and the unlock.
+/// Records a lock of an object, and the read-modify-writes of the lock and the unlock.
 #[track_caller]
 fn add_lock<T: ?Sized>(object: *const T) {
     record::add_call(Event::Lock);
@@ -17,7 +17,7 @@ fn add_lock<T: ?Sized>(object: *const T) {
     record::add_rmw(object);
 }
 
-/// Returns the guard of `attempt`, or that of `wait` if the lock is held; counts lock and wait.
+/// Returns the guard of `attempt`, or that of `wait` if the lock is held; records lock and wait.
 #[track_caller]
 fn lock_or_wait<T: ?Sized, G>(
     object: *const T,
@@ -35,7 +35,7 @@ fn lock_or_wait<T: ?Sized, G>(
     }
 }
 
-/// Tries to lock; a failure is one read-modify-write.
+/// Returns the guard of `attempt`; records the lock, or a failure as one read-modify-write.
 #[track_caller]
 fn try_lock<T: ?Sized, G>(object: *const T, attempt: TryLockResult<G>) -> TryLockResult<G> {
     match attempt {
@@ -141,8 +141,10 @@ impl<T: ?Sized> RwLock<T> {
     }
 }
 
-/// A counted condition variable. A wait also unlocks and locks the mutex, and is counted as two
-/// read-modify-writes of the variable.
+/// A condition variable that records its waits and wakes.
+///
+/// A wait also unlocks and locks the mutex, and is counted as two read-modify-writes of the
+/// variable.
 #[derive(Debug, Default)]
 pub struct Condvar(sync::Condvar);
 
@@ -158,7 +160,7 @@ impl Condvar {
         Condvar(sync::Condvar::new())
     }
 
-    /// Counts a park, and two read-modify-writes of the variable for the mutex's unlock and lock.
+    /// Records a park, and two read-modify-writes of the variable for the mutex's unlock and lock.
     #[track_caller]
     fn add_wait(&self) {
         record::add_call(Event::Park);
@@ -166,7 +168,7 @@ impl Condvar {
         record::add_rmw(self);
     }
 
-    /// Counts a wake, and one read-modify-write of the variable.
+    /// Records a wake, and one read-modify-write of the variable.
     #[track_caller]
     fn add_wake(&self) {
         record::add_call(Event::Wake);
@@ -201,7 +203,7 @@ impl Condvar {
         record::wait(|| self.0.wait_timeout(guard, time))
     }
 
-    /// Counts one wait however often the thread wakes.
+    /// Waits up to `time` while `condition` holds; records one wait however often the thread wakes.
     #[track_caller]
     pub fn wait_timeout_while<'a, T>(
         &self,

@@ -5,7 +5,7 @@ use ::std::sync;
 
 use crate::record;
 
-/// A counted `OnceLock`: setting it is two read-modify-writes, reading it none.
+/// A `OnceLock` that records each set, as two read-modify-writes, but no reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnceLock<T>(sync::OnceLock<T>);
 
@@ -26,7 +26,7 @@ impl<T> OnceLock<T> {
         self.0.get()
     }
 
-    /// Counts the two read-modify-writes of a set, unless the cell is set already.
+    /// Records the two read-modify-writes of a set, unless the cell is set already.
     #[track_caller]
     fn add_set(&self) {
         if self.0.get().is_none() {

@@ -19,6 +19,7 @@ use crate::seeds;
 /// The largest decompressed block.
 const RAW_BYTES_MAX: usize = 1 << 20;
 
+/// Returns the valid small tables of [`seeds::tables`], with the positions of their blocks.
 fn sealed_tables() -> Vec<SealedTable> {
     let tables = seeds::tables().into_iter();
     tables
@@ -26,7 +27,7 @@ fn sealed_tables() -> Vec<SealedTable> {
         .collect()
 }
 
-/// The stored uncompressed blocks of small tables, each after a byte that selects its reader.
+/// Returns the uncompressed blocks of small tables, each after a byte that selects its reader.
 fn blocks(kinds: &[u8]) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
     for table in sealed_tables() {
@@ -113,7 +114,7 @@ pub(super) const METADATA: Target = Target {
     },
 };
 
-/// Keys to search for: those in the block, and others near them.
+/// Returns keys to search for: those in the block, and others near them.
 fn targets(keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut targets = vec![
         encode(b"", 0, ValueType::Value),
@@ -133,6 +134,7 @@ pub(super) const BLOCK: Target = Target {
     seeds: || blocks(&[0, 1, 2, 5, 16]),
 };
 
+/// Runs the fuzz target `block`: parses a block, iterates in both directions, and seeks.
 fn block_run(data: &[u8]) {
     let Some((&kind, data)) = data.split_first() else {
         return;
@@ -193,6 +195,7 @@ pub(super) const INDEX: Target = Target {
     seeds: || blocks(&[0, 1, 2, 3, 7, 9, 16]),
 };
 
+/// Runs the fuzz target `index`: parses an index block, iterates, and searches it in all ways.
 fn index_run(data: &[u8]) {
     let Some((&kind, data)) = data.split_first() else {
         return;
@@ -277,6 +280,7 @@ pub(super) const CODEC: Target = Target {
     },
 };
 
+/// Runs the fuzz target `codec`: decompresses `data`, and compresses it and back.
 fn codec_run(data: &[u8]) {
     let [index, dictionary, data @ ..] = data else {
         return;

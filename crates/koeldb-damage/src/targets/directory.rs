@@ -31,7 +31,7 @@ pub(super) const DIRECTORY: Target = Target {
     },
 };
 
-/// The options for opening hostile directories.
+/// Returns the options for opening directories with damaged or hostile files.
 #[must_use]
 pub fn options(fs: &MemoryFileSystem) -> Options {
     let mut options = Options::default();
@@ -41,7 +41,7 @@ pub fn options(fs: &MemoryFileSystem) -> Options {
     options
 }
 
-/// Performs all read operations on a database, then writes.
+/// Scans a database in both directions, reads keys, verifies checksums, and judges the errors.
 pub fn use_up(db: &Db) {
     for (index, entry) in db.iterator(IteratorMode::Start).enumerate() {
         match entry {
@@ -76,6 +76,7 @@ enum Access {
     Writable,
 }
 
+/// Runs the fuzz target `directory`: opens, reads, writes and repairs a directory of given files.
 fn directory_run(data: &[u8]) {
     let fs = MemoryFileSystem::new();
     let directory = Path::new("/db");

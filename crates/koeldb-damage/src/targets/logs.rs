@@ -21,15 +21,17 @@ const MODES: [RecoveryMode; 4] = [
     RecoveryMode::SkipAnyCorruptedRecords,
 ];
 
+/// Whether a file name is that of a write-ahead log.
 fn is_log(name: &str) -> bool {
     name.ends_with(".log")
 }
 
+/// Whether a file name is that of a MANIFEST.
 fn is_manifest(name: &str) -> bool {
     name.starts_with("MANIFEST-")
 }
 
-/// The records of golden files, at most `most` per file.
+/// Returns the records of golden files, at most `most` per file.
 fn golden_records(wanted: impl Fn(&str) -> bool, most: usize) -> Vec<Vec<Vec<u8>>> {
     let files = seeds::golden_files(256 << 10, wanted);
     let records_of = |(path, bytes): (_, Vec<u8>)| {
@@ -70,6 +72,7 @@ pub(super) const BATCH: Target = Target {
     },
 };
 
+/// Runs the fuzz target `batch`: decodes a write batch, and checks its count and its encoding.
 fn batch_run(data: &[u8]) {
     match WriteBatch::from_data(data) {
         Ok(batch) => {
@@ -88,7 +91,7 @@ fn batch_run(data: &[u8]) {
     }
 }
 
-/// The result of reading a log.
+/// The result of reading a log: its records, the problems found, and the bytes dropped.
 #[derive(Debug, PartialEq)]
 struct Reading {
     records: Vec<Vec<u8>>,
@@ -98,11 +101,13 @@ struct Reading {
 }
 
 impl Reading {
+    /// Whether the reading failed, found a problem, or dropped bytes.
     fn has_problem(&self) -> bool {
         self.failed || self.problem_count > 0 || self.dropped_bytes > 0
     }
 }
 
+/// Reads all records of a log in a recovery mode, and judges an error.
 fn read(data: &[u8], mode: RecoveryMode) -> Reading {
     let mut reader = RecordReader::new(BytesFile::new("/000009.log", data), 9, mode);
     let mut records = Vec::new();
@@ -214,6 +219,7 @@ pub(super) const MANIFEST: Target = Target {
     },
 };
 
+/// Runs the fuzz target `manifest`: recovers a version set from a MANIFEST with given records.
 fn manifest_run(data: &[u8]) {
     let records: Vec<Vec<u8>> = parts(data).into_iter().map(<[u8]>::to_vec).collect();
     let log = seeds::log(&records, WalCompression::None).expect("a log in memory is written");

@@ -82,6 +82,7 @@ pub(super) const MERGING: Target = Target {
     },
 };
 
+/// Runs the fuzz target `merging`: compares a merging cursor with a cursor over one sorted list.
 fn merging_run(data: &[u8]) {
     let mut runs = vec![Vec::new(); 4];
     for (seqno, part) in (0..64_u64).zip(parts(data)) {

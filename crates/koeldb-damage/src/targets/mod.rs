@@ -13,7 +13,7 @@ pub mod table;
 
 use koeldb_base::{Error, ErrorKind};
 
-/// A decoder as a function of bytes.
+/// A fuzz target: a function that runs a decoder on any bytes, and valid inputs for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Its name, which is that of its fuzz target.
@@ -48,7 +48,7 @@ pub const TARGETS: [Target; 20] = [
     directory::DIRECTORY,
 ];
 
-/// Runs the target called `name`.
+/// Runs the fuzz target called `name` on `data`.
 ///
 /// # Panics
 /// If there is none, or the decoder is wrong.
@@ -88,7 +88,9 @@ fn parts(mut data: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// The inverse of `parts`; truncates parts to 16 MiB.
+/// Concatenates parts, each after its length: the inverse of `parts`.
+///
+/// Lengths are cut off at 24 bits, so parts must be shorter than 16 MiB.
 fn join<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> Vec<u8> {
     let mut data = Vec::new();
     for part in parts {

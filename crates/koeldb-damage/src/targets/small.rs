@@ -24,6 +24,7 @@ pub(super) const CODING: Target = Target {
     },
 };
 
+/// Runs the fuzz target `coding`: decodes varints and length-prefixed slices, and encodes them.
 fn coding_run(data: &[u8]) {
     if let Some((value, len)) = coding::decode_varint32(data) {
         let mut again = Vec::new();
@@ -60,6 +61,7 @@ pub(super) const KEY: Target = Target {
     },
 };
 
+/// Runs the fuzz target `key`: parses internal keys, and checks that their order is total.
 fn key_run(data: &[u8]) {
     let keys: Vec<&[u8]> = parts(data).into_iter().take(8).collect();
     for key in &keys {
@@ -97,6 +99,7 @@ pub(super) const NAMES: Target = Target {
     },
 };
 
+/// Runs the fuzz target `names`: parses the name of a database file.
 fn names_run(data: &[u8]) {
     let Ok(name) = str::from_utf8(data) else {
         return;
@@ -117,6 +120,7 @@ pub(super) const TOMBSTONES: Target = Target {
     seeds: || vec![join(["\u{5}a", "f", "\u{7}c", "h", "\u{9}b", "b"])],
 };
 
+/// Runs the fuzz target `tombstones`: compares fragmented range tombstones with the given ones.
 fn tombstones_run(data: &[u8]) {
     let mut ranges = Vec::new();
     for pair in parts(data).chunks_exact(2).take(30) {
@@ -162,6 +166,7 @@ pub(super) const OPTIONS: Target = Target {
     },
 };
 
+/// Runs the fuzz target `options`: loads an OPTIONS file, strictly and leniently.
 fn options_run(data: &[u8]) {
     let env = koeldb::Env::mem_env();
     let fs = MemoryFileSystem::new();
@@ -183,6 +188,7 @@ fn options_run(data: &[u8]) {
     }
 }
 
+/// Judges an error like [`judge`], and panics if its text has 64 KiB or more.
 fn judge_text(error: &Error) {
     judge(error);
     assert!(

@@ -25,7 +25,7 @@ const ENTRIES_MAX: usize = 20_000;
 /// The entries of a scan, in order.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// All entries of a forward scan.
+/// Returns the entries of a forward scan, up to 20,000.
 ///
 /// # Errors
 /// If the table is damaged.
@@ -40,7 +40,7 @@ pub fn scan(table: &Arc<TableReader>) -> Result<Entries> {
     Ok(entries)
 }
 
-/// All entries of a backward scan, in key order.
+/// Returns the entries of a backward scan, up to 20,000, in key order.
 ///
 /// # Errors
 /// If the table is damaged.
@@ -56,7 +56,7 @@ pub fn scan_backward(table: &Arc<TableReader>) -> Result<Entries> {
     Ok(entries)
 }
 
-/// The result of a lookup.
+/// Looks a user key up in a table; returns its value.
 ///
 /// # Errors
 /// If the table is damaged.
@@ -66,7 +66,7 @@ pub fn find(table: &TableReader, key: &[u8]) -> Result<Option<PinnedSlice>> {
     lookup.finish(Merger::new(Some(&StringAppend::default()), "default"))
 }
 
-/// Opens a table of these bytes.
+/// Opens a table file of these bytes.
 ///
 /// # Errors
 /// If the table is damaged.
@@ -75,7 +75,7 @@ pub fn open(bytes: &[u8], context: &TableReadContext) -> Result<Arc<TableReader>
     TableReader::open(file as Arc<dyn RandomAccessFile>, context)
 }
 
-/// The contexts in which a table is read.
+/// Returns the contexts in which a table is read: as written, without extractor, in reverse order.
 fn contexts() -> Vec<TableReadContext> {
     let mut reversed = seeds::read_context();
     reversed.order = KeyOrder::ReverseBytewise;
@@ -93,7 +93,7 @@ fn contexts() -> Vec<TableReadContext> {
     vec![seeds::read_context(), bare, reversed]
 }
 
-/// Performs all read operations on a table.
+/// Scans, searches and verifies a table; panics at an error that no damage may cause.
 pub fn use_up(table: &Arc<TableReader>) {
     let forward = scan(table);
     let mut keys = vec![b"aak0001".to_vec(), b"zz".to_vec(), Vec::new()];
@@ -142,6 +142,7 @@ pub fn use_up(table: &Arc<TableReader>) {
     }
 }
 
+/// Runs the fuzz target `table`: opens, scans, searches and verifies a table file.
 fn table_run(data: &[u8]) {
     for context in contexts() {
         match open(data, &context) {
@@ -193,6 +194,7 @@ pub(super) const SEALED_TABLE: Target = Target {
     },
 };
 
+/// Returns all small tables with the positions of their blocks, made once.
 fn sealed() -> &'static [SealedTable] {
     static TABLES: std::sync::OnceLock<Vec<SealedTable>> = std::sync::OnceLock::new();
     TABLES.get_or_init(|| {

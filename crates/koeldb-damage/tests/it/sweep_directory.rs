@@ -302,7 +302,7 @@ fn a_damaged_log_loses_what_its_mode_says_and_the_report_says_so() {
             // After a crash there are no records after the damage.
             let is_torn = matches!(damage, Damage::Cut(_));
             assert!(
-                !is_torn || report.logs.iter().all(|log| log.intact_behind == 0),
+                !is_torn || report.logs.iter().all(|log| log.intact_records_after == 0),
                 "{report}"
             );
             match report.dropped_anything() {

@@ -159,8 +159,9 @@ pub(super) enum When {
     Chance { per_million: u32 },
 }
 
-/// A rule that selects calls, occurrences and an action. It matches every call until it is
-/// narrowed.
+/// A rule of a `FaultFileSystem`: which calls it matches, which it strikes, and the fault.
+///
+/// It matches every call until it is narrowed.
 #[derive(Clone, Debug)]
 pub struct FaultRule {
     pub(super) action: FaultAction,
@@ -189,26 +190,26 @@ impl FaultRule {
         }
     }
 
-    /// Fails calls without effect.
+    /// Creates a rule that makes every call fail without effect.
     #[must_use]
     pub fn fail(failure: Failure) -> Self {
         Self::new(FaultAction::Fail(failure))
     }
 
-    /// Matches only these kinds of calls.
+    /// Restricts the rule to calls of these kinds.
     #[must_use]
     pub fn on(mut self, operations: &[Operation]) -> Self {
         self.operations = operations.to_vec();
         self
     }
 
-    /// Matches only syncs of files and directories.
+    /// Restricts the rule to syncs of files and directories.
     #[must_use]
     pub fn on_syncs(self) -> Self {
         self.on(&[Operation::SyncData, Operation::SyncAll, Operation::SyncDir])
     }
 
-    /// Matches only calls that change something or make it durable.
+    /// Restricts the rule to calls that change something or make it durable.
     #[must_use]
     pub fn on_mutations(self) -> Self {
         self.on(&[
@@ -231,29 +232,32 @@ impl FaultRule {
         ])
     }
 
-    /// Matches only calls with this purpose. Calls on paths (renames, removals, directories) have
-    /// none and never match.
+    /// Restricts the rule to calls with this purpose.
+    ///
+    /// Calls on paths (renames, removals, directories) have none and never match.
     #[must_use]
     pub fn purpose(mut self, purpose: Purpose) -> Self {
         self.purpose = Some(purpose);
         self
     }
 
-    /// Matches only paths with this suffix; for a rename, link or reuse, either path.
+    /// Restricts the rule to paths with this suffix; for a rename, link or reuse, either path.
     #[must_use]
     pub fn suffix(mut self, suffix: impl Into<String>) -> Self {
         self.suffix = Some(suffix.into());
         self
     }
 
-    /// Matches only database files of this kind, by name; for a rename, link or reuse, either name.
+    /// Restricts the rule to database files of this kind, by name.
+    ///
+    /// For a rename, link or reuse, either name counts.
     #[must_use]
     pub fn kind(mut self, kind: fn(FileKind) -> bool) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// Matches only while the flag is set; other calls are not counted.
+    /// Restricts the rule to calls made while the flag is set; other calls are not counted.
     #[must_use]
     pub fn only_while(mut self, flag: Arc<AtomicBool>) -> Self {
         self.active = Some(flag);
@@ -290,7 +294,7 @@ impl FaultRule {
         self
     }
 
-    /// Whether the rule matches a call, regardless of its occurrences.
+    /// Whether the rule matches a call, which need not be one of those it strikes.
     pub(super) fn matches(&self, call: &Call<'_>) -> bool {
         (self.operations.is_empty() || self.operations.contains(&call.operation))
             && self.action.suits(call.operation)

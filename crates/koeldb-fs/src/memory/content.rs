@@ -26,12 +26,12 @@ impl MemoryFile {
         }
     }
 
-    /// Locks the content for reading.
+    /// Locks the content of the file for reading.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Content> {
         self.content.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the content for writing.
+    /// Locks the content of the file for writing.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Content> {
         self.content.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,7 +66,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Creates a fully durable file.
+    /// Creates the content of a file whose bytes are all durable.
     pub(super) fn durable(bytes: Arc<Vec<u8>>, modified_unix_secs: u64) -> Self {
         Content {
             synced: Arc::clone(&bytes),
@@ -80,7 +80,7 @@ impl Content {
         self.bytes.len() as u64
     }
 
-    /// Applies an unsynced change, keeping the bytes that it replaces.
+    /// Applies a change and adds it to the unsynced ones; keeps the replaced bytes as stale.
     pub(super) fn change(&mut self, sequence: u64, change: Change) {
         let (from, until) = match &change {
             Change::Write { offset, bytes } => (to_usize(*offset), to_usize(*offset) + bytes.len()),

@@ -68,6 +68,7 @@ impl SurvivalPolicy {
         SurvivalPolicy::StaleReuse,
     ];
 
+    /// Creates the policy by which each unsynced page survives with probability `percent`.
     const fn pages(unit_bytes: u32, percent: u8) -> Self {
         SurvivalPolicy::Pages {
             unit_bytes,
@@ -88,7 +89,7 @@ impl SurvivalPolicy {
     }
 }
 
-/// The random choices of one crash image.
+/// The random choices of what survives in one crash image.
 struct Survival {
     policy: SurvivalPolicy,
     random: Random,
@@ -137,7 +138,7 @@ impl Survival {
         }
     }
 
-    /// Returns the content of a file that survives.
+    /// Returns the bytes of a file that survive the crash.
     fn content(&mut self, file: &MemoryFile) -> Arc<Vec<u8>> {
         let content = file.read();
         if content.pending.is_empty() {
@@ -175,7 +176,7 @@ impl Survival {
     }
 }
 
-/// Files with unsynced bytes that have, had, or may get a name.
+/// Returns the files with unsynced bytes that have, had, or may get a name.
 fn dirty_files(state: &TreeState) -> BTreeMap<u64, Arc<MemoryFile>> {
     let named = state
         .directories
@@ -197,7 +198,7 @@ fn dirty_files(state: &TreeState) -> BTreeMap<u64, Arc<MemoryFile>> {
     files
 }
 
-/// Copies the file and applies `spoil` to each range of unsynced bytes in the copy.
+/// Copies the content and applies `spoil` to each range of unsynced bytes in the copy.
 fn over_unsynced(
     content: &Content,
     mut spoil: impl FnMut(&mut [u8], std::ops::Range<usize>),
@@ -213,7 +214,7 @@ fn over_unsynced(
     Arc::new(image)
 }
 
-/// Returns the content with all changes before `torn_at`, and a prefix of that one.
+/// Returns the content with the changes before number `torn_at`, and a random prefix of that one.
 fn torn(content: &Content, torn_at: u64, random: &mut Random) -> Vec<u8> {
     let mut image = content.synced.to_vec();
     for pending in &content.pending {

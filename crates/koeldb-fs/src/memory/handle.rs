@@ -75,7 +75,7 @@ impl RandomAccessFile for MemoryRandomAccessFile {
     }
 }
 
-/// The sink of a writer: appends bytes to the file, at the writer's own offset.
+/// The [`Sink`] of a writer: appends bytes to a file in memory, at the writer's own offset.
 #[derive(Debug)]
 pub(super) struct MemorySink {
     pub(super) handle: Handle,
@@ -144,7 +144,7 @@ impl Sink for MemorySink {
     }
 }
 
-/// Syncs a file that another handle writes.
+/// A [`FileSync`] handle for a file in memory that another handle writes.
 #[derive(Debug)]
 struct MemorySync {
     handle: Handle,

@@ -63,7 +63,7 @@ impl MemoryFileSystem {
         Self::with_state(clock, TreeState::new())
     }
 
-    /// Creates a file system in this state, not crashed.
+    /// Creates a file system with this state of its tree, not crashed.
     fn with_state(clock: Arc<dyn Clock>, state: TreeState) -> Self {
         MemoryFileSystem {
             shared: Arc::new(Shared {
@@ -120,8 +120,9 @@ impl MemoryFileSystem {
         self.state().observer = Some(Arc::new(observer));
     }
 
-    /// Limits the total bytes of all files; a write beyond the limit writes what fits and fails
-    /// with no space.
+    /// Limits the total bytes of all files; a write beyond it writes what fits, and fails.
+    ///
+    /// It fails with no space.
     pub fn set_byte_budget(&self, bytes: Option<u64>) {
         self.state().byte_budget = bytes;
     }
@@ -137,7 +138,7 @@ impl MemoryFileSystem {
         self.state().bytes_used
     }
 
-    /// Locks the state.
+    /// Locks the state of the file system.
     pub(super) fn state(&self) -> MutexGuard<'_, TreeState> {
         self.shared
             .state
@@ -153,14 +154,14 @@ impl MemoryFileSystem {
         Ok(())
     }
 
-    /// Locks the state for an operation that changes nothing.
+    /// Locks the state for an operation that changes nothing; fails after the crash.
     fn inspect(&self, operation: &'static str, path: &Path) -> Result<MutexGuard<'_, TreeState>> {
         let state = self.state();
         self.check(operation, path)?;
         Ok(state)
     }
 
-    /// Counts a mutating operation, unless the machine crashes at it.
+    /// Locks the state and counts a mutating operation; fails if the machine crashes at it.
     pub(super) fn mutate(
         &self,
         operation: &'static str,
@@ -184,7 +185,7 @@ impl MemoryFileSystem {
         self.inspect(operation, path)
     }
 
-    /// Creates a handle, which counts as an open file.
+    /// Creates a handle of an open file, which is counted as open until the handle is dropped.
     pub(super) fn handle(&self, file: Arc<MemoryFile>) -> Handle {
         file.handles.fetch_add(1, Ordering::Relaxed);
         Handle {
@@ -216,6 +217,7 @@ impl MemoryFileSystem {
             .set_len(file, path, len, self.now_secs())
     }
 
+    /// Returns the Unix time in seconds, by the file system's clock.
     pub(super) fn now_secs(&self) -> u64 {
         self.shared.clock.unix_micros() / 1_000_000
     }

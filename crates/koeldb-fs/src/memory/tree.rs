@@ -42,7 +42,7 @@ pub(super) struct TreeState {
     pub(super) files_used: u64,
 }
 
-/// A file, or a directory by its id.
+/// The target of a directory entry: a file, or a directory by its id.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     File(Arc<MemoryFile>),
@@ -50,6 +50,7 @@ pub(super) enum Node {
 }
 
 impl Node {
+    /// Returns the id of the file or directory.
     pub(super) fn id(&self) -> u64 {
         match self {
             Node::File(file) => file.id,
@@ -67,7 +68,7 @@ pub(super) struct Directory {
     pub(super) synced: BTreeMap<OsString, Node>,
 }
 
-/// A pending operation on the entries of one or two directories; it survives a crash whole or not.
+/// An unsynced change of entries in one or two directories, of which a crash keeps all or nothing.
 #[derive(Debug)]
 pub(super) struct PendingEntries {
     pub(super) sequence: u64,
@@ -160,7 +161,7 @@ impl TreeState {
         self.next_id - 1
     }
 
-    /// Returns the visible entry at a place.
+    /// Returns the visible directory entry of a name.
     pub(super) fn entry(&self, place: &EntryName) -> Option<&Node> {
         self.directories
             .get(&place.directory)?
@@ -168,7 +169,7 @@ impl TreeState {
             .get(&place.name)
     }
 
-    /// Follows names from the root directory.
+    /// Follows names from the root directory; returns the file or directory that they lead to.
     pub(super) fn walk(&self, names: &[&OsStr]) -> Result<Node, io::ErrorKind> {
         let mut node = Node::Directory(ROOT);
         for &name in names {
@@ -211,7 +212,7 @@ impl TreeState {
         }
     }
 
-    /// The location of a path's last component, which need not exist.
+    /// Returns the directory and last component of a path, which need not exist.
     pub(super) fn place(&self, path: &Path, operation: &'static str) -> Result<EntryName> {
         let names = components(path);
         let Some((&name, above)) = names.split_last() else {
@@ -245,7 +246,7 @@ impl TreeState {
         self.pending.push(PendingEntries { sequence, changes });
     }
 
-    /// Releases the space of a file without names and handles.
+    /// Releases the space of a file if it has no names and no handles.
     pub(super) fn release_if_gone(&mut self, file: &MemoryFile) {
         if file.links.load(Ordering::Relaxed) == 0 && file.handles.load(Ordering::Relaxed) == 0 {
             self.bytes_used = self.bytes_used.saturating_sub(file.read().len());
@@ -253,7 +254,7 @@ impl TreeState {
         }
     }
 
-    /// Creates an empty file at a place, within the limit on files.
+    /// Creates an empty file under a name, within the limit on the number of files.
     pub(super) fn create_file(
         &mut self,
         place: &EntryName,
@@ -276,7 +277,7 @@ impl TreeState {
         Ok(file)
     }
 
-    /// Makes the entries of `id` durable.
+    /// Makes the entries of the directory `id` durable.
     ///
     /// Older operations on which they depend through a move between directories become durable too.
     pub(super) fn sync_directory(&mut self, id: u64) {

@@ -11,7 +11,7 @@ extern "C" fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts forks from now on.
+/// Installs a handler that counts forks from now on, in each forked child.
 pub(super) fn count_forks() {
     static REGISTERED: Once = Once::new();
     if cfg!(miri) {

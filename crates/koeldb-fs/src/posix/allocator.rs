@@ -4,8 +4,9 @@
 //! - **M1** `mallinfo2` takes no arguments, locks what it reads, and returns a value.
 #![expect(unsafe_code, reason = "only the C library knows its allocator")]
 
-/// Returns the figures of the allocator of the C library as lines of text; `None` where it keeps
-/// none. Memory that another allocator manages is not included.
+/// Returns the figures of the C library's allocator as lines of text; `None` if it keeps none.
+///
+/// Memory that another allocator manages is not included.
 #[must_use]
 pub fn allocator_figures() -> Option<String> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -19,7 +19,7 @@ use crate::write_buffer::{BufferedFile, Sink};
 /// The size of the writes to the device, except the last one of a file.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Wraps a new file that is open for direct writes.
+/// Creates the writer of a new file that is open for direct I/O.
 pub(super) fn direct_writer(
     file: File,
     path: &Path,
@@ -40,7 +40,7 @@ pub(super) fn direct_writer(
     Ok(Box::new(BufferedFile::new(sink, 0)))
 }
 
-/// A file written with direct I/O, through an aligned buffer of its end.
+/// The [`Sink`] of a file written with direct I/O, through an aligned buffer of its end.
 #[derive(Debug)]
 struct DirectSink {
     file: PosixSink,
@@ -73,7 +73,7 @@ impl DirectSink {
         Ok(())
     }
 
-    /// Passes all bytes on; the file then has its length.
+    /// Writes all buffered bytes, and cuts the file to its length.
     fn write_rest(&mut self) -> Result<()> {
         if self.buffered == 0 || !self.is_dirty {
             return Ok(());

@@ -67,11 +67,11 @@ impl FileLock for PosixLock {}
 impl PosixLock {
     /// Locks the file or directory at `path`; fails if any process holds the lock.
     pub(super) fn take(path: &Path) -> Result<Self> {
-        with_locked_files(|locked| Self::take_beside(path, locked))
+        with_locked_files(|locked| Self::lock_unless_in(path, locked))
     }
 
-    /// Takes the lock, unless it is one of `locked`.
-    fn take_beside(path: &Path, locked: &mut BTreeSet<(u64, u64)>) -> Result<Self> {
+    /// Locks the file or directory at `path`; fails if it is in `locked`, those of this process.
+    fn lock_unless_in(path: &Path, locked: &mut BTreeSet<(u64, u64)>) -> Result<Self> {
         let failed = |error| Error::io(error, "lock", path);
         // Checked before the file is opened: where locks belong to processes, closing it again
         // would release a lock of this process.

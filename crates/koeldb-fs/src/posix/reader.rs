@@ -70,7 +70,7 @@ fn will_need(file: &File, offset: u64, len: u64) {
     let _ = rustix::fs::fcntl_rdadvise(file, offset, len);
 }
 
-/// Reads once, repeated while interrupted; the read may be short.
+/// Reads once at `offset`, again if interrupted; the read may be short.
 fn read_once(file: &File, path: &Path, offset: u64, buffer: &mut [u8]) -> Result<usize> {
     loop {
         let timer = perf::timer(PerfMetric::ReadNanos);
@@ -91,7 +91,7 @@ fn read_once(file: &File, path: &Path, offset: u64, buffer: &mut [u8]) -> Result
     }
 }
 
-/// Reads until the buffer is full or the file ends.
+/// Reads at `offset` until the buffer is full or the file ends.
 ///
 /// The file ends at an empty read, or at one that is not a multiple of the alignment.
 fn read_fully(

@@ -189,6 +189,7 @@ impl FileSystem for PosixFileSystem {
     }
 }
 
+/// Converts a file type of `std` to the kind of a directory entry.
 fn entry_kind(file_type: fs::FileType) -> EntryKind {
     if file_type.is_file() {
         EntryKind::File
@@ -204,7 +205,7 @@ pub(super) fn identity(metadata: &fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Opens without waiting for the other end of a pipe; refuses all but regular files.
+/// Opens a regular file for reading or writing; refuses others, and does not wait for a pipe.
 fn open_existing(path: &Path, flags: i32, write: bool) -> Result<(File, fs::Metadata)> {
     let failed = |error| Error::io(error, "open", path);
     let file = File::options()

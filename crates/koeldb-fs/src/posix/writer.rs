@@ -16,7 +16,7 @@ use crate::write_buffer::{BufferedFile, Sink, zeros_behind};
 /// The size of the largest write to a reused file that is copied, to be one write with its zeros.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
-/// Wraps a file of length `len` that is open for writing.
+/// Creates the buffered writer that appends to a file of length `len`.
 pub(super) fn writer(
     file: File,
     path: &Path,
@@ -27,7 +27,7 @@ pub(super) fn writer(
     Box::new(BufferedFile::new(sink, options.buffer_bytes))
 }
 
-/// Wraps a file of length `former_len` that is open for writing, to be written from its beginning.
+/// Creates the buffered writer that overwrites a file of length `former_len` from its beginning.
 pub(super) fn rewriter(
     file: File,
     path: &Path,
@@ -38,7 +38,7 @@ pub(super) fn rewriter(
     Box::new(BufferedFile::new(sink, options.buffer_bytes))
 }
 
-/// Writes through the page cache.
+/// The [`Sink`] of a file written through the page cache.
 #[derive(Debug)]
 pub(super) struct PosixSink {
     pub(super) file: File,
@@ -104,7 +104,7 @@ impl Sink for PosixSink {
     }
 }
 
-/// Syncs a file that another handle writes.
+/// A [`FileSync`] handle for a file that another handle writes.
 #[derive(Debug)]
 struct PosixSync {
     file: File,
@@ -129,7 +129,7 @@ fn sync(file: &File, all: bool, path: &Path) -> Result<()> {
 }
 
 impl PosixSink {
-    /// Creates the sink of a file written up to `len`, and preallocates space.
+    /// Creates the sink of a file written up to `len`, and preallocates the first space.
     pub(super) fn new(
         file: File,
         path: &Path,
@@ -165,7 +165,9 @@ impl PosixSink {
         self.file.write_all_at(&self.scratch, self.written)
     }
 
-    /// Preallocates space in whole steps. A failure is ignored: the write will report the cause.
+    /// Preallocates space up to `end`, in whole steps.
+    ///
+    /// A failure is ignored: the write will report the cause.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn preallocate(&mut self, end: u64) {
         let step = self.options.preallocate_bytes;
@@ -184,7 +186,7 @@ impl PosixSink {
         self.preallocated = until;
     }
 
-    /// Notes the end of the preallocation, which this system does not support.
+    /// Records `end` as preallocated: this system does not support preallocation.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(super) fn preallocate(&mut self, end: u64) {
         self.preallocated = end;
@@ -216,7 +218,7 @@ impl PosixSink {
         Ok(())
     }
 
-    /// Starts write-back of the bytes written since the last call that did.
+    /// Starts write-back if `bytes_per_sync` bytes were written since the last one.
     ///
     /// It is not a sync. With `strict_bytes_per_sync` it first waits for the earlier write-back; a
     /// failure of that is returned, as the system does not report it a second time.

@@ -22,14 +22,14 @@ const PERIODS_PER_TUNING: u64 = 100;
 /// The largest rate of an auto-tuned limiter, divided by its smallest.
 const TUNED_RANGE: u64 = 20;
 
-/// The counts of one priority.
+/// The number of bytes granted and of requests made at one priority.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) bytes: u64,
     pub(super) requests: u64,
 }
 
-/// A queued request.
+/// A queued request, which still needs tokens.
 #[derive(Debug)]
 struct Request {
     id: u64,
@@ -38,7 +38,7 @@ struct Request {
     bytes: u64,
 }
 
-/// The adjustment of the rate to the demand.
+/// The state of auto-tuning, which adjusts the rate to the demand.
 #[derive(Debug)]
 struct Tuning {
     rate_max: u64,
@@ -47,7 +47,7 @@ struct Tuning {
     drained_periods: u64,
 }
 
-/// The state of a rate limiter.
+/// The token bucket of a rate limiter, with the queues of its waiting requests.
 #[derive(Debug)]
 pub(super) struct Bucket {
     rate: u64,
@@ -106,6 +106,7 @@ impl Bucket {
         bucket
     }
 
+    /// Returns the current rate in bytes per second.
     pub(super) fn rate(&self) -> u64 {
         self.rate
     }
@@ -120,7 +121,7 @@ impl Bucket {
         }
     }
 
-    /// Returns the largest request: as set, or else the bytes of one period.
+    /// Returns the bytes of the largest undivided request: as set, or else those of one period.
     pub(super) fn burst_bytes(&self) -> u64 {
         match self.burst_bytes {
             0 => u64::try_from(self.depth() / TOKENS)
@@ -130,6 +131,7 @@ impl Bucket {
         }
     }
 
+    /// Sets the bytes of the largest undivided request; 0 for those of one period.
     pub(super) fn set_burst_bytes(&mut self, bytes: u64) {
         self.burst_bytes = bytes;
     }
@@ -151,7 +153,7 @@ impl Bucket {
         }
     }
 
-    /// The tokens of one period, which is all that accumulates.
+    /// The capacity of the bucket: the tokens of one refill period.
     fn depth(&self) -> u128 {
         u128::from(self.rate) * self.period.as_nanos()
     }
@@ -164,7 +166,7 @@ impl Bucket {
         self.tokens = (self.tokens + tokens).min(self.depth());
     }
 
-    /// Takes the tokens of `bytes`, or queues the request and returns its id.
+    /// Takes the tokens for `bytes`, or queues the request and returns its id.
     pub(super) fn request(
         &mut self,
         bytes: u64,
@@ -188,7 +190,9 @@ impl Bucket {
         Some(id)
     }
 
-    /// Counts the period as drained, if no request waited in it before.
+    /// Counts the refill period of `now` as drained: a request had to wait in it.
+    ///
+    /// A period is counted once.
     fn note_wait(&mut self, now: Duration) {
         let period = now.as_nanos() / self.period.as_nanos().max(1);
         if self.last_drained != Some(period) {
@@ -200,7 +204,7 @@ impl Bucket {
         }
     }
 
-    /// Returns the number of drained periods since the last call.
+    /// Returns the number of refill periods since the last call in which a request had to wait.
     pub(super) fn take_drains(&mut self) -> u64 {
         std::mem::take(&mut self.drains)
     }
@@ -211,7 +215,7 @@ impl Bucket {
         queue.any(|request| request.id == id)
     }
 
-    /// Hands out the accrued tokens; returns whether a request was granted.
+    /// Hands out the accrued tokens to queued requests; returns whether one of them was granted.
     pub(super) fn grant(&mut self, now: Duration) -> bool {
         self.accrue(now);
         let mut is_any = false;
@@ -236,8 +240,9 @@ impl Bucket {
         is_any
     }
 
-    /// Returns the queue to serve: that of `User`, else one whose head was given a part of its
-    /// tokens, else one drawn by fairness.
+    /// Returns the index of the queue to serve: `User` first, or else one drawn by fairness.
+    ///
+    /// The queue drawn stays the one to serve until its head has got all its tokens.
     fn next_queue(&mut self) -> Option<usize> {
         const LOW: usize = IoPriority::Low as usize;
         const MID: usize = IoPriority::Mid as usize;
@@ -262,7 +267,7 @@ impl Bucket {
         self.served
     }
 
-    /// The time until the request that is served next has its tokens, at most one period.
+    /// Returns the time until the next request has its tokens, at most one refill period.
     ///
     /// At least a fiftieth of a period, since each wake-up costs more than small requests wait.
     pub(super) fn until_next_grant(&mut self) -> Duration {

@@ -12,7 +12,7 @@ use crate::file::WritableFile;
 /// The number of bytes of a file that are charged together.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// A use of a rate limiter at one priority.
+/// A rate limiter with the priority, kind and statistics of the requests charged to it.
 #[derive(Clone, Debug)]
 pub struct IoCharge {
     limiter: RateLimiter,
@@ -24,7 +24,7 @@ pub struct IoCharge {
 }
 
 impl IoCharge {
-    /// Creates a charge; `None` if the limiter does not limit requests of this kind.
+    /// Creates the charge of requests of this kind; `None` if the limiter does not limit them.
     #[must_use]
     pub fn new(
         limiter: &RateLimiter,
@@ -48,7 +48,7 @@ impl IoCharge {
         self
     }
 
-    /// Waits for the tokens of `bytes`.
+    /// Requests `bytes` from the rate limiter, waits for the grant, and records the statistics.
     pub fn pay(&self, bytes: u64) {
         let is_urgent = |urgent: &Arc<AtomicBool>| urgent.load(Ordering::Relaxed);
         let priority = match self.urgent.as_ref().is_some_and(is_urgent) {
@@ -91,7 +91,7 @@ impl IoCharge {
     }
 }
 
-/// A file whose appended bytes are charged before they are written.
+/// A file that requests its appended bytes from a rate limiter before they are written.
 #[derive(Debug)]
 pub struct LimitedFile {
     file: Box<dyn WritableFile>,
@@ -101,7 +101,7 @@ pub struct LimitedFile {
 }
 
 impl LimitedFile {
-    /// Charges the bytes that are appended to `file` from now on.
+    /// Wraps `file`, whose appended bytes are charged to `charge`.
     #[must_use]
     pub fn new(file: Box<dyn WritableFile>, charge: Arc<IoCharge>) -> Self {
         LimitedFile {
@@ -111,7 +111,7 @@ impl LimitedFile {
         }
     }
 
-    /// Charges the bytes that are not charged yet.
+    /// Requests the appended bytes that were not charged yet from the rate limiter.
     fn pay(&mut self) {
         let owed = std::mem::take(&mut self.owed);
         if owed > 0 {

@@ -100,7 +100,7 @@ struct Shared {
     granted: Condvar,
 }
 
-/// The wait of a request.
+/// The time that a request waited, and the drained refill periods that it reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waited {
     pub(crate) time: Duration,
@@ -130,9 +130,9 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets the fairness: one request in `fairness` of a higher priority is served after those of
-    /// lower ones, so that these never starve. 1 to 100; default: 10. `User` is always served
-    /// first.
+    /// Sets how often lower priorities go before higher ones: one time in `fairness`.
+    ///
+    /// So they never starve. 1 to 100; default: 10. `User` is always served first.
     #[must_use]
     pub fn fairness(mut self, fairness: u32) -> Self {
         self.fairness = fairness.clamp(1, 100);
@@ -146,8 +146,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets whether the rate is adjusted to the demand, between a twentieth of the given rate and
-    /// that rate.
+    /// Sets whether the rate adapts to the demand, from a twentieth up to all of the given rate.
     ///
     /// It starts at half of the given rate. Every 100 periods it grows by 5 % if requests had to
     /// wait in more than 90 % of the periods, and falls by 5 % if in less than half of them.
@@ -157,8 +156,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// Sets the bytes of the largest request that is not divided; 0, the default: those of one
-    /// period.
+    /// Sets the bytes of the largest undivided request; 0, the default, is those of one period.
     #[must_use]
     pub fn single_burst_bytes(mut self, bytes: u64) -> Self {
         self.single_burst_bytes = bytes;
@@ -188,8 +186,9 @@ impl RateLimiterBuilder {
 }
 
 impl RateLimiter {
-    /// Creates a limiter of writes with this rate in bytes per second, at least 1, and default
-    /// settings.
+    /// Creates a limiter of writes with this rate in bytes per second, at least 1.
+    ///
+    /// It has default settings.
     #[must_use]
     pub fn new(bytes_per_second: u64) -> Self {
         Self::builder(bytes_per_second).build()
@@ -209,7 +208,7 @@ impl RateLimiter {
         }
     }
 
-    /// Locks the bucket.
+    /// Locks the token bucket.
     fn bucket(&self) -> MutexGuard<'_, Bucket> {
         lock(&self.shared.bucket)
     }
@@ -220,7 +219,7 @@ impl RateLimiter {
         self.bucket().rate()
     }
 
-    /// Changes the rate, and the largest one of an auto-tuned limiter; at least 1.
+    /// Changes the rate in bytes per second, at least 1; also the maximum of an auto-tuned limiter.
     ///
     /// Waiting requests get tokens at the new rate, at the latest after the sleep of one period.
     pub fn set_bytes_per_second(&self, bytes: u64) {
@@ -273,7 +272,7 @@ impl RateLimiter {
         self.bucket().pending(priority.into())
     }
 
-    /// Waits for the tokens of `bytes`, and returns the time waited.
+    /// Requests `bytes` from the limiter, waits until they are granted, and returns the wait.
     ///
     /// It returns immediately if requests of this kind are not limited. The caller should hold no
     /// lock that others need.

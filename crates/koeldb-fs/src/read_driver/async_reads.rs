@@ -98,7 +98,7 @@ pub struct ReadCounts {
     pub lost_rings: u64,
 }
 
-/// The read engine of a database; clones are handles to the same one.
+/// The engine for parallel reads of a database; clones are handles to the same one.
 #[derive(Clone)]
 pub struct AsyncReads {
     inner: Arc<Inner>,
@@ -132,7 +132,7 @@ struct Fallbacks {
 }
 
 impl Fallbacks {
-    /// Reports `count` fallback reads so far, unless the last report was recent.
+    /// Calls the listener for `count` fallback reads so far, unless it was called recently.
     #[cold]
     fn tell(&self, count: u64, now: Duration) {
         let Some(listener) = self.listener.get() else {
@@ -151,7 +151,7 @@ impl Fallbacks {
 }
 
 impl AsyncReads {
-    /// Chooses the engine for reads of files of `fs`.
+    /// Chooses the engine for parallel reads of files of `fs`, and tests io_uring with a read.
     ///
     /// `probe` is an existing file, of which at least a part can be read, for a test read.
     #[must_use]
@@ -214,7 +214,7 @@ impl AsyncReads {
         Self::new(ActiveEngine::Off, "as asked for", Arc::new(InPlace), clock)
     }
 
-    /// Creates an engine over `backend`.
+    /// Creates an engine that passes all reads to `backend`, the file system's own.
     #[must_use]
     pub fn with_backend(backend: Arc<dyn ReadBackend>, clock: Arc<dyn Clock>) -> Self {
         Self::new(
@@ -296,8 +296,7 @@ impl AsyncReads {
         ReadSession::new(self.clone())
     }
 
-    /// Lets the backend make progress on reads of [`ReadSession::push_then`], until `until` at
-    /// most.
+    /// Lets the backend make progress on [`ReadSession::push_then`] reads, until `until` at most.
     ///
     /// This serves backends without threads of their own. Returns false if nothing was done.
     #[must_use]
@@ -324,15 +323,17 @@ impl AsyncReads {
         }
     }
 
+    /// Returns the state that all requests of the database share.
     pub(super) fn shared_state(&self) -> &Arc<Shared> {
         &self.inner.shared
     }
 
+    /// Returns an unused id for a read.
     pub(super) fn next_id(&self) -> OpId {
         OpId(self.inner.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Counts a round of reads, and notifies the listener of new fallbacks from io_uring.
+    /// Counts a `flush` that issued reads, and tells the listener of new fallbacks from io_uring.
     pub(super) fn count_round(&self) {
         let counts = &self.inner.shared.counts;
         counts.rounds.fetch_add(1, Ordering::Relaxed);
@@ -353,8 +354,7 @@ impl AsyncReads {
         let _ = self.inner.fallbacks.listener.set(Box::new(listener));
     }
 
-    /// Whether this process is a forked child: it has no threads, and the rings belong to its
-    /// parent.
+    /// Whether this process is a forked child, which has neither the threads nor the rings.
     pub(super) fn is_forked(&self) -> bool {
         std::process::id() != self.inner.process
     }
@@ -369,7 +369,7 @@ impl AsyncReads {
         }
     }
 
-    /// The thread pool, or the only backend.
+    /// The backend for reads that a ring cannot execute: the thread pool, or the only backend.
     pub(super) fn pool_backend(&self) -> &dyn ReadBackend {
         &*self.inner.pool
     }

@@ -37,7 +37,7 @@ fn class_of(bytes: usize) -> Option<usize> {
     (0..CLASSES).find(|class| bytes <= SMALLEST << class)
 }
 
-/// Takes a buffer of at least `bytes` bytes from the pool, or allocates one.
+/// Takes a buffer of at least `bytes` bytes from the pool of free buffers, or allocates one.
 fn take(bytes: usize) -> Result<AlignedBuffer> {
     let Some(class) = class_of(bytes) else {
         return AlignedBuffer::new(bytes, DIRECT_ALIGNMENT);
@@ -50,7 +50,7 @@ fn take(bytes: usize) -> Result<AlignedBuffer> {
     }
 }
 
-/// Returns a buffer to the pool, or frees it if the pool is full or its lock is taken.
+/// Returns a buffer to the pool of free buffers, or frees it if the pool is full or locked.
 fn give_back(memory: AlignedBuffer) {
     let Some(class) = class_of(memory.len()).filter(|class| SMALLEST << class == memory.len())
     else {
@@ -63,8 +63,9 @@ fn give_back(memory: AlignedBuffer) {
     }
 }
 
-/// The result of a read: the requested bytes, or fewer at the end of the file. Dereferences to
-/// them.
+/// The bytes that a read returned: those requested, or fewer at the end of the file.
+///
+/// It dereferences to them.
 #[derive(Default)]
 pub struct ReadBuffer {
     /// The memory of the read, with bytes for alignment; `None` for an empty read.
@@ -74,8 +75,9 @@ pub struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    /// Allocates `bytes` bytes after `skip` bytes of alignment; empty until
-    /// [`ReadBuffer::set_bytes`].
+    /// Allocates room for `bytes` bytes, behind `skip` bytes that are read only for alignment.
+    ///
+    /// It is empty until [`ReadBuffer::set_bytes`].
     pub(super) fn new(skip: usize, bytes: usize) -> Result<Self> {
         let mut memory = take(skip.saturating_add(bytes))?;
         if let Some(first) = memory.get_mut(skip) {
@@ -108,6 +110,7 @@ impl ReadBuffer {
         Ok(buffer)
     }
 
+    /// Returns the memory to read into, including the bytes for alignment.
     pub(super) fn memory_mut(&mut self) -> &mut [u8] {
         self.memory.as_deref_mut().unwrap_or_default()
     }

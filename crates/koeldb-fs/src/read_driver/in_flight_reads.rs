@@ -34,7 +34,7 @@ pub const JOINED_WITHIN: Duration = Duration::from_secs(1);
 /// The key of an in-flight read: the address of its open file, and its start offset.
 type ReadStart = (usize, u64);
 
-/// An in-flight read.
+/// An in-flight read and the requests that wait for a part of it.
 #[derive(Debug)]
 struct InFlightRead {
     /// The end offset of the read, exclusive.
@@ -56,7 +56,7 @@ impl InFlightRead {
     }
 }
 
-/// The in-flight reads of one database.
+/// The in-flight reads of one database, which requests for the same bytes may join.
 #[derive(Debug, Default)]
 pub(super) struct InFlightReads {
     shards: [Mutex<BTreeMap<ReadStart, InFlightRead>>; SHARDS],
@@ -70,7 +70,7 @@ impl InFlightReads {
         lock_plain(shard)
     }
 
-    /// Lists a request that is about to begin, or makes it wait for a listed read that covers it.
+    /// Lists a request as an in-flight read, or makes it wait for a listed read that covers it.
     ///
     /// `thread` is the owner of the ring it will enter, if any. Returns the request if the caller
     /// must begin it.
@@ -119,7 +119,7 @@ impl InFlightReads {
     }
 }
 
-/// Returns the address of a file, as its key.
+/// Returns the address of an open file, as its key.
 fn identity(file: &Arc<dyn RandomAccessFile>) -> usize {
     Arc::as_ptr(file).cast::<()>().addr()
 }

@@ -47,7 +47,7 @@ impl InlineReads {
         true
     }
 
-    /// Abandons the ring if it belongs to the parent of this process.
+    /// Abandons the ring in a forked child, because it belongs to the parent.
     fn check_process(&mut self) {
         if self.ring.is_some() && self.session.reads().is_forked() {
             self.ring = None;

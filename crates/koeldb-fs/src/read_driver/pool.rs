@@ -15,7 +15,7 @@ use super::{Caps, OpId, ReadBackend};
 /// The idle time after which a thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// A backend of threads that issue positional reads.
+/// A backend with a pool of threads that issue positional reads.
 #[derive(Debug)]
 pub(super) struct ReadPool {
     work: Arc<Work>,
@@ -107,7 +107,9 @@ impl Work {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread's main loop. A thread counts as idle from its start, and whenever it waits.
+    /// Runs the main loop of a pool thread: reads queued requests, until idle or the pool closes.
+    ///
+    /// A thread counts as idle from its start, and whenever it waits.
     fn run(&self) {
         let mut state = self.state();
         loop {

@@ -27,7 +27,7 @@ use crate::file::RandomAccessFile;
 /// The number of interrupted attempts after which a read falls back to positional reads.
 const ATTEMPTS: u32 = 8;
 
-/// The receiver of the outcome.
+/// The receiver of the outcome of a read.
 pub(super) enum Reply {
     /// The mailbox of a session.
     Session(Arc<Mailbox>),
@@ -190,7 +190,7 @@ impl Request {
         counts.bytes.fetch_add(self.want as u64, Ordering::Relaxed);
     }
 
-    /// Counts the request as joined to another instead of issued.
+    /// Counts the request as joined to an in-flight read instead of issued.
     pub(super) fn count_join(&self) {
         let counts = &self.shared.counts;
         counts.reads.fetch_sub(1, Ordering::Relaxed);
@@ -231,15 +231,14 @@ impl Request {
         (self.start + self.got as u64, self.want - self.got)
     }
 
-    /// The file, offset and memory for the bytes still to be read.
+    /// Returns the file, offset and memory for the next attempt to read the missing bytes.
     pub fn attempt(&mut self) -> (&dyn RandomAccessFile, u64, &mut [u8]) {
         let offset = self.start + self.got as u64;
         let memory = &mut self.buffer.memory_mut()[self.got..self.want];
         (&*self.file, offset, memory)
     }
 
-    /// Whether any owner or joined request still wants the outcome. If not, it may be dropped
-    /// unread.
+    /// Whether the owner or a joined request still wants the outcome; otherwise it may be dropped.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.is_wanted_by_its_owner() || self.is_joined()
@@ -263,8 +262,7 @@ impl Request {
                 .is_joined(&self.file, self.start)
     }
 
-    /// Processes the result of an attempt: a number of bytes, 0 at the end of the file, or an
-    /// error.
+    /// Processes the result of an attempt: a number of bytes, 0 at the file's end, or an error.
     ///
     /// # Panics
     /// If more bytes were read than requested.
@@ -304,7 +302,7 @@ impl Request {
         }
     }
 
-    /// Leaves the missing bytes to positional reads, because the driver cannot read them.
+    /// Counts the request as a fallback, and restricts it to positional reads from now on.
     pub(super) fn left(self) -> Request {
         self.shared.counts.elsewhere.fetch_add(1, Ordering::Relaxed);
         self.by_positional_reads()
@@ -432,7 +430,7 @@ impl Reply {
     }
 }
 
-/// The reaction to the error of one attempt.
+/// The reaction to the error of one attempt to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repair {
     Repeat,
@@ -457,7 +455,7 @@ impl Repair {
         }
     }
 
-    /// Returns no repair: the platform has no rings.
+    /// Returns `Repair::None`: the platform has no io_uring, whose errors other reads avoid.
     #[cfg(not(unix))]
     fn of(_error: &Error) -> Repair {
         Repair::None

@@ -99,7 +99,7 @@ impl Mailbox {
     }
 }
 
-/// The reads of one operation on the shared backend; see [`AsyncReads::shared`].
+/// The driver of one operation's reads on the shared backend; see [`AsyncReads::shared`].
 ///
 /// Reads in flight when it is dropped become orphans: they complete by themselves, and the drop
 /// does not wait.
@@ -175,13 +175,12 @@ impl ReadSession {
         id
     }
 
-    /// Adds a request, to be submitted with the others.
+    /// Queues a request, to be submitted with the others.
     pub(super) fn queue(&mut self, request: Request) {
         self.queued.push(request);
     }
 
-    /// Submits queued requests, except those that join in-flight reads; returns false if none
-    /// remain.
+    /// Submits queued requests that cannot join in-flight reads; returns false if there are none.
     pub(super) fn submit_queued(&mut self) -> bool {
         if !self.queued.is_empty() && !self.reads.is_forked() {
             let in_flight_reads = &self.reads.shared_state().in_flight_reads;

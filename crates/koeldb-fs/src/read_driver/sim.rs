@@ -40,7 +40,7 @@ pub struct SimReads {
     clock: ManualClock,
 }
 
-/// The requests held back, and the script and random source that release them.
+/// The submitted requests, and the script and random source that complete them.
 struct SimState {
     random: Random,
     held: Vec<Request>,
@@ -50,8 +50,7 @@ struct SimState {
 }
 
 impl SimReads {
-    /// Creates a simulation in which attempts succeed and take 100 microseconds; `seed` decides
-    /// their order.
+    /// Creates a simulation whose reads succeed, 100 microseconds each, in random order by `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         SimReads {
@@ -88,8 +87,9 @@ impl SimReads {
         self.state().latency = latency;
     }
 
-    /// Stops or resumes completions, like a device that hangs. While stopped, time passes up to the
-    /// deadline.
+    /// Stops or resumes completions, like a device that hangs.
+    ///
+    /// While stopped, time passes up to the deadline.
     pub fn set_stopped(&self, stopped: bool) {
         self.state().stopped = stopped;
     }
@@ -100,7 +100,7 @@ impl SimReads {
         self.state().held.len()
     }
 
-    /// Performs one attempt of a submitted read; returns false if there is none.
+    /// Performs one attempt of a submitted read, chosen at random; returns false if there is none.
     pub fn step(&self) -> bool {
         let (mut request, attempt) = {
             let mut state = self.state();

@@ -8,15 +8,16 @@ use super::{Caps, OpId, ReadBackend};
 use crate::clock::Clock;
 use crate::file::RandomAccessFile;
 
-/// The rings of one database; none can exist in this build.
+/// The stand-in for the io_uring rings of a database, which cannot exist in this build.
 #[derive(Debug)]
 pub(super) enum Uring {}
 
-/// A leased ring; none can exist in this build.
+/// The stand-in for a leased ring, which cannot exist in this build.
 #[derive(Debug)]
 pub(super) enum Lease {}
 
 impl Uring {
+    /// Returns the reason: io_uring is not in this build.
     pub(super) fn new(
         _probe: &Arc<dyn RandomAccessFile>,
         _old: bool,
@@ -26,14 +27,17 @@ impl Uring {
         Err("io_uring is not in this build".to_owned())
     }
 
+    /// Would return the name of the rings' setup flags; is never called, as no ring exists.
     pub(super) fn flags_text(&self) -> &'static str {
         match *self {}
     }
 
+    /// Would lease a ring to the calling thread; is never called, as no ring exists.
     pub(super) fn lease(&self) -> Option<Lease> {
         match *self {}
     }
 
+    /// Would return the number of lost rings; is never called, as no ring exists.
     pub(super) fn failures(&self) -> u64 {
         match *self {}
     }
@@ -50,14 +54,17 @@ impl ReadBackend for Uring {
 }
 
 impl Lease {
+    /// Would queue a read; is never called, as no ring exists.
     pub(super) fn push(&mut self, _request: Request) {
         match *self {}
     }
 
+    /// Would return the number of reads in the ring; is never called, as no ring exists.
     pub(super) fn in_use(&self) -> usize {
         match *self {}
     }
 
+    /// Would submit reads and wait for completions; is never called, as no ring exists.
     pub(super) fn turn(
         &mut self,
         _wait: usize,
@@ -67,6 +74,7 @@ impl Lease {
         match *self {}
     }
 
+    /// Would cancel a read; is never called, as no ring exists.
     pub(super) fn cancel(&mut self, _id: OpId) {
         match *self {}
     }

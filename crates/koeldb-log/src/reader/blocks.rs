@@ -21,7 +21,7 @@ use crate::tear::Tail;
 /// The size of one read from the file, unless another is set.
 const CHUNK_BYTES: usize = 8 * BLOCK_BYTES;
 
-/// The outcome of moving to the next block.
+/// The outcome of loading the next block of a log file.
 pub(super) enum Loaded {
     Block,
     EndOfFile,
@@ -29,7 +29,7 @@ pub(super) enum Loaded {
     Unreadable(Error),
 }
 
-/// A file as blocks; one of them is current and consumed from its front.
+/// A sequential reader of the 32 KiB blocks of a log file; the current one is consumed in order.
 pub(super) struct Blocks {
     file: Arc<dyn RandomAccessFile>,
     /// The size of one read, a multiple of the size of a block.
@@ -44,7 +44,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Creates blocks that begin at the start of `file`, with no current block yet.
+    /// Creates a block reader at the start of `file`, with no block loaded yet.
     pub(super) fn new(file: Arc<dyn RandomAccessFile>) -> Self {
         Blocks {
             file,
@@ -64,8 +64,7 @@ impl Blocks {
         };
     }
 
-    /// Creates blocks that begin with the one that contains the offset `at`; also returns the
-    /// position of `at` in that block.
+    /// Creates a block reader at the block with the offset `at`; also returns `at`'s place in it.
     pub(super) fn from_offset(file: Arc<dyn RandomAccessFile>, at: u64) -> (Self, usize) {
         let in_block = at.checked_rem(BLOCK_BYTES as u64).unwrap_or(0);
         let blocks = Blocks {
@@ -125,7 +124,7 @@ impl Blocks {
         self.rest.start = self.rest.end;
     }
 
-    /// The block up to its end, for the record at its front, which fails verification.
+    /// The unread rest of the block as a [`Tail`], to judge the damaged record at its front.
     pub(super) fn tail(&self) -> Tail<'_> {
         // Chunks begin at blocks, so that sectors are aligned in them as in the file.
         Tail {
@@ -134,7 +133,7 @@ impl Blocks {
         }
     }
 
-    /// Moves to the next block.
+    /// Loads the next block and makes it the current one.
     ///
     /// # Errors
     /// If the file cannot be read. With `isolates_errors`, the blocks are then read one by one, and
@@ -168,7 +167,7 @@ impl Blocks {
         Ok(Loaded::Block)
     }
 
-    /// Reads up to `bytes` at `chunk_offset`; if that fails and errors are isolated, one block.
+    /// Reads the chunk at `chunk_offset`; with `isolates_errors` retries an error with one block.
     fn read_chunk(&mut self, bytes: u64, isolates_errors: bool) -> Result<()> {
         self.chunk.resize(to_usize(bytes), 0);
         let mut read = read_up_to(&*self.file, self.chunk_offset, &mut self.chunk);
@@ -181,7 +180,7 @@ impl Blocks {
     }
 }
 
-/// Reads until `buffer` is full or a read finds nothing: only that shows the end of the file.
+/// Reads until `buffer` is full or a read returns no bytes; returns the number of bytes read.
 fn read_up_to(file: &dyn RandomAccessFile, offset: u64, buffer: &mut [u8]) -> Result<usize> {
     let mut filled = 0_usize;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {

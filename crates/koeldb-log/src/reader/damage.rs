@@ -8,7 +8,7 @@
 use super::{Problem, ProblemKind, RecordReader, RecoveryMode};
 use crate::format::{BLOCK_BYTES, HEADER_BYTES, Part, RecordType};
 
-/// The presumed end of the log, unless a record begins after it.
+/// The position from which the log is presumed to have ended, until a later record disproves it.
 #[derive(Debug)]
 pub(super) struct Suspect {
     problem: Problem,
@@ -17,7 +17,7 @@ pub(super) struct Suspect {
 }
 
 impl RecordReader {
-    /// Discards the open record because damage interrupts it.
+    /// Discards the record being assembled and reports it as interrupted by damage.
     pub(super) fn interrupt(&mut self) {
         if let Some(open) = self.open.take() {
             self.report(Problem {
@@ -28,7 +28,7 @@ impl RecordReader {
         }
     }
 
-    /// Handles a header of zeros: no length and no type.
+    /// Handles a zero header as unused space, a torn end of the log, or damage.
     ///
     /// A zero rest of a block is unused space unless records follow. Other bytes after such a
     /// header are damage, except after a lost sector, and in a recycled file, where they are remains
@@ -56,7 +56,7 @@ impl RecordReader {
         self.blocks.skip_rest();
     }
 
-    /// Handles the rest of a block, which a wrong length or checksum of a record invalidates.
+    /// Handles a record with a bad length or checksum: drops the rest of the block or ends the log.
     pub(super) fn damaged(&mut self, kind: ProblemKind, record_bytes: usize) {
         if self.mode == RecoveryMode::TolerateCorruptedTailRecords {
             let was_whole = self.was_whole();
@@ -77,12 +77,12 @@ impl RecordReader {
         self.interrupt();
     }
 
-    /// Whether the next record, which is damaged, was once complete.
+    /// Whether the damaged record at the read position was once written completely.
     pub(super) fn was_whole(&self) -> bool {
         self.blocks.tail().was_whole()
     }
 
-    /// Marks the rest of the block, and the open record, as the presumed, torn end of the log.
+    /// Marks the rest of the block and the incomplete record as a presumed torn end of the log.
     pub(super) fn suspect_torn(&mut self, kind: ProblemKind) {
         let mut problem = self.here(kind);
         if let Some(open) = self.open.take() {
@@ -100,7 +100,9 @@ impl RecordReader {
         }
     }
 
-    /// Re-evaluates the presumed end after an intact record; returns whether the record is used.
+    /// Decides, at an intact record after a presumed end of the log, if that end was damage.
+    ///
+    /// Returns whether the record is to be processed.
     ///
     /// After a torn end, only the beginning of a record disproves it. After unused space, records
     /// are a problem, with two exceptions: a writer itself leaves zeros at the end of a block before
@@ -132,7 +134,7 @@ impl RecordReader {
         counts
     }
 
-    /// Handles a record from an earlier use of the recycled file.
+    /// Handles a record with the number of an older log, which a recycled file still contains.
     pub(super) fn old_record(&mut self) {
         if self.mode == RecoveryMode::SkipAnyCorruptedRecords {
             self.interrupt();
@@ -150,7 +152,7 @@ impl RecordReader {
         self.finished = true;
     }
 
-    /// Ends reading: at an incomplete physical record, inside a logical one, or between records.
+    /// Ends reading at the end of the log; reports or tolerates an incomplete last record.
     pub(super) fn end(&mut self, cut: Option<Problem>) {
         let open = self.open.take().map(|open| Problem {
             offset: open.offset,

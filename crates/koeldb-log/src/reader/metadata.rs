@@ -17,7 +17,7 @@ use crate::format::{self, PredecessorInfo, ZSTD};
 const ZSTD_FRAME: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 
 impl RecordReader {
-    /// Decompresses the log from its first record on if damage took the compression record.
+    /// Enables zstd if damage destroyed the compression record and the payload is a zstd frame.
     ///
     /// The compressed bytes would pass for a record with a matching checksum otherwise.
     pub(super) fn restore_compression(&mut self, payload: &Range<usize>) -> Result<()> {
@@ -56,7 +56,7 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Adds the user-defined timestamp sizes of a record; a family's size is set only once.
+    /// Applies a record of user-defined timestamp sizes; a second size for a family is a problem.
     pub(super) fn set_timestamp_sizes(&mut self, offset: u64, payload: Range<usize>) {
         let bytes = self.blocks.get(payload.clone());
         let Ok(sizes) = format::decode_timestamp_sizes(bytes) else {

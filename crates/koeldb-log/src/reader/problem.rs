@@ -5,7 +5,7 @@ use std::fmt;
 use koeldb_base::Error;
 use koeldb_fs::RandomAccessFile;
 
-/// The treatment of damage in a log, as in RocksDB's `WALRecoveryMode`.
+/// The treatment of damage in a log (RocksDB: `WALRecoveryMode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum RecoveryMode {
     /// An incomplete record at the end is dropped; other damage is an error.
@@ -80,7 +80,7 @@ impl fmt::Display for ProblemKind {
     }
 }
 
-/// Damage in a log.
+/// A damaged or unreadable place in a log, with a lower bound of the bytes lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file offset at which the damage was found.
@@ -92,7 +92,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Whether the checksums of the record match, so that it was written as it is.
+    /// Whether the record at fault has a valid checksum, so that it was written that way.
     #[must_use]
     pub fn is_of_intact_record(&self) -> bool {
         match self.kind {

@@ -15,7 +15,7 @@ use koeldb_table::source::Direction;
 use crate::table_opener::TableOpener;
 use crate::version::{FileMeta, Level, Version};
 
-/// A level of a version, and the opener of its tables.
+/// The tables that a level cursor reads: those of one level of a version, or a selection of them.
 struct Files<'v> {
     version: ArcRef<'v, Version>,
     level: usize,
@@ -26,7 +26,7 @@ struct Files<'v> {
 }
 
 impl<'v> Files<'v> {
-    /// Returns the selected files, or else the whole level.
+    /// Returns the files that the cursor reads: the selected ones, or the whole level.
     fn level(&self) -> &Level {
         match &self.selected {
             None => &self.version.levels[self.level],
@@ -34,11 +34,12 @@ impl<'v> Files<'v> {
         }
     }
 
+    /// The files that the cursor reads, in key order.
     fn all(&self) -> &[Arc<FileMeta>] {
         &self.level().files
     }
 
-    /// Creates a cursor over file `index`; `None` if it does not exist.
+    /// Opens the table of file `index` with a new cursor; `None` past the last file.
     ///
     /// A cursor in a borrowed version borrows the reader that the version keeps open.
     fn cursor<S: CursorSource>(
@@ -64,7 +65,7 @@ impl<'v> Files<'v> {
         Ok(Some(reader.cursor(source, options)))
     }
 
-    /// Returns the same files with counted references.
+    /// Returns the same files with reference counts instead of borrows.
     fn detached(&self) -> Files<'static> {
         Files {
             version: self.version.detached(),
@@ -100,7 +101,9 @@ impl TableLevel for Files<'_> {
     }
 }
 
-/// A cursor over one level below 0 of a version, which it borrows for `'v` or keeps alive.
+/// A cursor over the sorted, disjoint tables of one level below 0 (RocksDB: `LevelIterator`).
+///
+/// It borrows the version for `'v` or keeps it alive.
 pub struct LevelCursor<'v, S: CursorSource> {
     files: Files<'v>,
     source: S,
@@ -132,7 +135,7 @@ impl<'v, S: CursorSource + Clone> LevelCursor<'v, S> {
         Self::of(files, source, options)
     }
 
-    /// Creates an unpositioned cursor and passes the files to a source that reads levels ahead.
+    /// Creates an unpositioned cursor over `files`, which a source that reads ahead also gets.
     fn of(files: Files<'v>, mut source: S, options: TableCursorOptions) -> Self {
         if source.reads_levels() {
             source.set_level(Arc::new(files.detached()));
@@ -148,7 +151,9 @@ impl<'v, S: CursorSource + Clone> LevelCursor<'v, S> {
         }
     }
 
-    /// Returns an unpositioned cursor over the tables of the level that `admits`, which it opens.
+    /// Returns an unpositioned cursor over those tables of the level that `admits` accepts.
+    ///
+    /// It opens every table. (RocksDB: `table_filter`.)
     ///
     /// # Errors
     /// If a table cannot be opened.
@@ -166,13 +171,14 @@ impl<'v, S: CursorSource + Clone> LevelCursor<'v, S> {
         Ok(Self::of(files, self.source, self.options))
     }
 
-    /// The index of the file that may hold the internal key `target`.
+    /// The index of the first file whose largest key is at or after the internal key `target`.
     fn find(&self, target: &[u8]) -> usize {
         self.files.level().find(&self.files.version.order, target)
     }
 
-    /// Makes file `index` the current one; `None` if it does not exist. `crosses` marks a step into
-    /// it.
+    /// Makes file `index` the current one; `None` past the last file, which invalidates the cursor.
+    ///
+    /// `crosses` marks a step from a neighbouring table, whose block source is then reused.
     fn enter(
         &mut self,
         index: usize,
@@ -192,7 +198,7 @@ impl<'v, S: CursorSource + Clone> LevelCursor<'v, S> {
         Ok(self.table.as_mut())
     }
 
-    /// Records the key of a seek, if the seek stays within the key's prefix.
+    /// Records the user key of a seek if the cursor only needs to return keys with its prefix.
     fn begin_seek(&mut self, target: &[u8]) {
         self.arriving = false;
         if self.options.prefix_extractor.is_some() {
@@ -201,8 +207,10 @@ impl<'v, S: CursorSource + Clone> LevelCursor<'v, S> {
         }
     }
 
-    /// Whether a table may hold keys with the prefix sought. `edge` is its key nearest to the
-    /// current one.
+    /// Whether a prefix scan must go on into file `index`: it may hold keys with the prefix sought.
+    ///
+    /// `edge` returns the key of the file that is nearest to the current one. Without a prefix
+    /// extractor the result is true.
     ///
     /// The order keeps the keys of a prefix together.
     fn continues(&self, edge: impl FnOnce(&FileMeta) -> &[u8], index: usize) -> bool {
@@ -221,7 +229,7 @@ impl<'v, S: CursorSource + Clone> LevelCursor<'v, S> {
         self.index = usize::MAX;
     }
 
-    /// Moves on to the next tables until one has an entry.
+    /// Steps into the following tables until the cursor is on an entry or at the end.
     fn skip_forward(&mut self) -> Result<(), Fault<S::Suspend>> {
         while let Some(table) = &mut self.table
             && !table.valid()
@@ -239,7 +247,7 @@ impl<'v, S: CursorSource + Clone> LevelCursor<'v, S> {
         Ok(())
     }
 
-    /// Moves back to the preceding tables until one has an entry.
+    /// Steps back into the preceding tables until the cursor is on an entry or at the start.
     fn skip_backward(&mut self) -> Result<(), Fault<S::Suspend>> {
         while let Some(table) = &mut self.table
             && !table.valid()

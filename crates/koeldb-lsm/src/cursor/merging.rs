@@ -23,7 +23,7 @@ enum Direction {
     Backward,
 }
 
-/// A child in the heap.
+/// A child cursor in the merge heap, with the first bytes of its key for fast comparisons.
 #[derive(Clone, Copy)]
 struct HeapChild {
     /// The first bytes of the child's key as a number; going backward its complement.
@@ -31,7 +31,7 @@ struct HeapChild {
     child: usize,
 }
 
-/// The merged view of several cursors.
+/// A cursor over the merged entries of several child cursors (RocksDB: `MergingIterator`).
 pub struct MergingCursor<C> {
     order: KeyOrder,
     children: Vec<C>,
@@ -44,7 +44,7 @@ pub struct MergingCursor<C> {
     suspended: Vec<usize>,
 }
 
-/// A call that positions all children; its target is in `pivot`.
+/// The kind of a call that positions all children, to resume it after it was suspended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {
     First,
@@ -95,7 +95,7 @@ impl<C: Cursor> MergingCursor<C> {
         }
     }
 
-    /// Restores the heap order below the position `at`.
+    /// Sifts the element at position `at` of the heap down until the heap order holds.
     fn sift_down(&mut self, mut at: usize) {
         let len = self.heap.len();
         loop {
@@ -128,7 +128,7 @@ impl<C: Cursor> MergingCursor<C> {
         }
     }
 
-    /// Positions all children, or, in a repeated call, those that suspended.
+    /// Positions all children by a seek `call`; a repeated call positions only the suspended ones.
     fn position(
         &mut self,
         call: Call,
@@ -177,7 +177,7 @@ impl<C: Cursor> MergingCursor<C> {
         Ok(())
     }
 
-    /// Repositions all children around the current entry, to continue in the other direction.
+    /// Reverses the direction: repositions all children around the current entry.
     fn turn(&mut self, direction: Direction) -> Result<(), Fault<C::Suspend>> {
         let mut pivot = std::mem::take(&mut self.pivot);
         if self.call != Some(Call::Turn) {
@@ -189,7 +189,7 @@ impl<C: Cursor> MergingCursor<C> {
         placed
     }
 
-    /// Restores the heap after the top child moved.
+    /// Restores the heap order after the top child has moved, and removes it if it is exhausted.
     #[inline]
     fn settle_top(&mut self) {
         let top = self.heap[0].child;
@@ -204,7 +204,7 @@ impl<C: Cursor> MergingCursor<C> {
         }
     }
 
-    /// Moves one entry in a direction, turning the children first if it is the other one.
+    /// Moves to the next entry in `direction`, after a change of direction if needed.
     fn step(&mut self, direction: Direction) -> Result<(), Fault<C::Suspend>> {
         if self.direction != direction {
             self.turn(direction)?;
@@ -225,12 +225,14 @@ impl<C: Cursor> MergingCursor<C> {
     }
 }
 
-/// A cursor over sorted runs, one of which has the current entry.
+/// A cursor that merges sorted runs and knows which run has the current entry.
 pub trait RunsCursor: Cursor {
     /// The index of the run with the current entry.
     fn run(&self) -> usize;
 
-    /// Moves that run alone, in the current direction, to the first entry at or beyond `target`.
+    /// Moves the run with the current entry, in the current direction, to `target` or beyond.
+    ///
+    /// The other runs stay where they are.
     ///
     /// The caller knows that its entries before `target` are of no interest.
     ///

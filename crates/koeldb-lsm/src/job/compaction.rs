@@ -32,7 +32,7 @@ pub type NewFilter<'a> = dyn Fn() -> Option<Box<dyn CompactionFilter>> + Sync + 
 /// A function that calls another one with every number below a count, possibly in several threads.
 pub type RunParts<'a> = dyn Fn(usize, &(dyn Fn(usize) + Sync)) + Sync + 'a;
 
-/// A compaction job.
+/// A compaction job: the plan, inputs and settings with which tables are merged and rewritten.
 pub struct CompactionJob<'a> {
     /// The compaction plan.
     pub plan: &'a CompactionPlan,
@@ -63,7 +63,7 @@ pub struct CompactionJob<'a> {
     pub verify_record_count: bool,
 }
 
-/// The result of a compaction.
+/// The output tables and the entry counts of a finished compaction.
 #[derive(Debug)]
 pub struct CompactionResult {
     /// The new tables, not yet part of any version.
@@ -78,7 +78,7 @@ pub struct CompactionResult {
     pub parts: usize,
 }
 
-/// A part whose tables are written and not yet part of the result; dropping it removes them.
+/// A finished subcompaction whose tables are not installed; dropping it removes their files.
 struct Finished<'a> {
     outputs: TableOutputs<'a>,
     entries_read: u64,
@@ -86,7 +86,7 @@ struct Finished<'a> {
     merge_failures: u64,
 }
 
-/// The reason why a part did not finish.
+/// The error or panic that ended a subcompaction.
 enum Problem {
     Error(Error),
     Panic(Box<dyn Any + Send>),
@@ -151,14 +151,16 @@ impl Cursor for InputCursor {
     }
 }
 
-/// The levels below the output, queried with ascending user keys for whether a key may exist there.
+/// The levels below the output level, to check whether a user key may exist in them.
+///
+/// Keys are checked in ascending order. (RocksDB: `KeyNotExistsBeyondOutputLevel`.)
 struct LevelsBelow<'v> {
     order: &'v KeyOrder,
     levels: Vec<(&'v Level, usize)>,
 }
 
 impl LevelsBelow<'_> {
-    /// Whether a file below the output has `user_key` in its bounds.
+    /// Whether a file of a level below the output has `user_key` within its bounds.
     fn may_hold(&mut self, user_key: &[u8]) -> bool {
         for (level, at) in &mut self.levels {
             while let Some(file) = level.files.get(*at) {
@@ -184,7 +186,7 @@ impl LevelsBelow<'_> {
 }
 
 impl CompactionJob<'_> {
-    /// Runs the compaction.
+    /// Runs the compaction, divided into subcompactions, and returns the tables written.
     ///
     /// # Errors
     /// The errors of reading, merging or writing, `Corruption` if inputs contradict their
@@ -257,7 +259,7 @@ impl CompactionJob<'_> {
         Ok(result)
     }
 
-    /// Writes the tables of one part.
+    /// Runs one subcompaction: merges the inputs within `range` and writes their tables.
     fn run_part<'p>(
         &'p self,
         range: PartRange,
@@ -304,7 +306,7 @@ impl CompactionJob<'_> {
         })
     }
 
-    /// Compares the number of entries read with the properties of the inputs.
+    /// Fails if the number of entries read differs from the properties of the input tables.
     fn check_record_count(&self, read: u64) -> Result<()> {
         match input_entry_count(self.plan, self.tables) {
             Some(expected) if self.verify_record_count && expected != read => {
@@ -317,7 +319,7 @@ impl CompactionJob<'_> {
         }
     }
 
-    /// Returns the user keys at which the work is divided into parts.
+    /// Returns the user keys at which the compaction is divided into subcompactions.
     fn borders(&self) -> Result<Vec<Vec<u8>>> {
         if self.parts_max < 2 {
             return Ok(Vec::new());
@@ -363,7 +365,7 @@ impl CompactionJob<'_> {
         context.newest_key_time = newest_key.unwrap_or(0).min(now);
     }
 
-    /// Opens the tables of all inputs.
+    /// Opens all input tables, so that their readers are cached.
     fn open_readers(&self) -> Result<()> {
         for (level, file) in self.plan.files() {
             self.tables.reader(file, level)?;
@@ -410,8 +412,7 @@ impl CompactionJob<'_> {
     }
 }
 
-/// Returns the number of entries of the inputs by their properties; `None` if a table has no exact
-/// counts.
+/// Returns the number of point entries in all inputs; `None` if a table lacks exact counts.
 pub fn input_entry_count(plan: &CompactionPlan, tables: &TableOpener) -> Option<u64> {
     let mut expected = 0;
     for (level, file) in plan.files() {

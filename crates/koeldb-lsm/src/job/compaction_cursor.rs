@@ -44,7 +44,7 @@ use crate::version::blob_files_not_supported;
 /// A function: whether a user key may exist below the output; called with ascending keys.
 pub type ExistsBelow<'a> = Box<dyn FnMut(&[u8]) -> bool + 'a>;
 
-/// The inputs to the decisions of a [`CompactionCursor`].
+/// The snapshots, tombstones, filter and merge operator that decide which entries are kept.
 pub struct CompactionRules<'a> {
     /// The order of user keys.
     pub order: KeyOrder,
@@ -64,7 +64,7 @@ pub struct CompactionRules<'a> {
     pub exists_below: ExistsBelow<'a>,
 }
 
-/// Counts of dropped entries by reason.
+/// The numbers of entries that a compaction dropped, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts {
     /// Entries hidden by a newer entry of the key.
@@ -97,7 +97,7 @@ impl AddAssign for DropCounts {
 /// An entry of the current key to be yielded.
 type QueuedEntry = (SeqNo, ValueType, Vec<u8>);
 
-/// The source of the current output value.
+/// The value of the current output entry: that of the input, or a computed one.
 enum OutputEntry {
     /// The value of the entry at the input cursor.
     Input,
@@ -105,7 +105,7 @@ enum OutputEntry {
     Owned(Vec<u8>),
 }
 
-/// The base of merge operands: the next older entry of the key, to which they apply.
+/// The base value of merge operands: the next older entry of the key that is not an operand.
 enum MergeBase {
     /// A range tombstone covers all older entries of the key.
     Covered,
@@ -117,7 +117,7 @@ enum MergeBase {
 }
 
 impl MergeBase {
-    /// Returns the base of a non-operand entry.
+    /// Creates the base value of merge operands from an entry that is not an operand.
     ///
     /// # Errors
     /// `NotSupported` for a value in a blob file; `Corruption` for an entry that is no base.
@@ -135,7 +135,7 @@ impl MergeBase {
         }
     }
 
-    /// Returns the value that operands apply to.
+    /// Returns the existing value for the merge operator; `None` if the key is deleted.
     ///
     /// # Errors
     /// `Corruption` for a malformed value.
@@ -154,8 +154,7 @@ impl MergeBase {
         }
     }
 
-    /// Returns the entry with `merged` as its value; operands of an entity apply to its default
-    /// column.
+    /// Returns the type and value of the merge result; in an entity, it is the default column.
     fn with_value(&self, merged: Vec<u8>) -> Result<(ValueType, Vec<u8>)> {
         match self {
             MergeBase::Entry {
@@ -171,7 +170,9 @@ impl MergeBase {
     }
 }
 
-/// A cursor over the entries of `input` that must be kept.
+/// A forward cursor over the entries that a flush or compaction keeps.
+///
+/// (RocksDB: `CompactionIterator`.)
 pub struct CompactionCursor<'a, C> {
     input: C,
     rules: CompactionRules<'a>,
@@ -197,7 +198,7 @@ pub struct CompactionCursor<'a, C> {
 }
 
 impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
-    /// Creates a cursor over `input`, from its first entry.
+    /// Creates a cursor over `input`, which it positions on its first entry.
     ///
     /// # Errors
     /// If `input` cannot be positioned.
@@ -266,7 +267,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         self.rules.tombstones.as_ref()
     }
 
-    /// The oldest snapshot that sees an entry written at `seqno`; the largest number if none does.
+    /// The snapshot stripe of `seqno`: the oldest snapshot that sees it, or the largest number.
     fn stripe_of(&self, seqno: SeqNo) -> SeqNo {
         stripe_of(&self.rules.snapshots.all, seqno)
     }
@@ -279,7 +280,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             .is_none_or(|oldest| seqno <= oldest)
     }
 
-    /// Whether a range tombstone of the same stripe hides an entry of the current key.
+    /// Whether a range tombstone in the same snapshot stripe covers an entry of the current key.
     fn is_range_deleted(&self, seqno: SeqNo, stripe: SeqNo) -> bool {
         self.rules
             .tombstones
@@ -287,20 +288,20 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             .is_some_and(|tombstones| tombstones.covering_seqno(self.user_key(), stripe) > seqno)
     }
 
-    /// Moves the input past its current entry.
+    /// Advances the input cursor past its current entry.
     fn consume(&mut self) -> Result<()> {
         self.input.next()?;
         Ok(())
     }
 
-    /// Sets the footer of the output's internal key.
+    /// Sets the sequence number and type in the internal key of the output entry.
     fn set_output(&mut self, seqno: SeqNo, value_type: ValueType) {
         self.key.truncate(self.user_len);
         let footer = koeldb_base::key::pack(seqno, value_type);
         self.key.extend_from_slice(&footer.to_le_bytes());
     }
 
-    /// Outputs the next queued entry; false if there is none.
+    /// Makes the next queued entry the current output entry; false if none is queued.
     fn pop_queue(&mut self) -> bool {
         match self.queue.pop_front() {
             Some((seqno, value_type, value)) => {
@@ -312,7 +313,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         }
     }
 
-    /// Moves to the next entry to keep; `false` at the end.
+    /// Advances to the next entry that must be kept; `false` at the end of the input.
     ///
     /// # Errors
     /// If the input fails or an entry is malformed.
@@ -351,8 +352,9 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         }
     }
 
-    /// Decides on the entry under the input cursor; `true` if it, or its replacement, is to be
-    /// yielded now.
+    /// Decides whether the current input entry is kept; `true` if there is an entry to output.
+    ///
+    /// That is the entry itself or one that replaces it.
     fn keep(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
         let stripe = self.stripe_of(seqno);
         self.advance = true;
@@ -397,7 +399,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         }
     }
 
-    /// Writes all kept entries to tables.
+    /// Writes all entries that must be kept to output tables.
     ///
     /// # Errors
     /// The errors of reading or writing; `Aborted` once one of `cancelled` is set.
@@ -427,13 +429,13 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         Ok(())
     }
 
-    /// Whether a deletion hides no entry below the output and is seen by every snapshot.
+    /// Whether a deletion can be dropped: all snapshots see it and the key is in no lower level.
     fn is_deletion_obsolete(&mut self, seqno: SeqNo) -> bool {
         self.is_visible_to_all(seqno)
             && (self.rules.bottommost || !(self.rules.exists_below)(&self.key[..self.user_len]))
     }
 
-    /// Handles a single deletion.
+    /// Drops a single deletion with the value that it deletes, or keeps it; `true` if kept.
     ///
     /// Of several single deletions one remains, with the number of the newest.
     fn keep_single_deletion(&mut self, seqno: SeqNo, stripe: SeqNo) -> Result<bool> {
@@ -482,7 +484,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         Ok(true)
     }
 
-    /// Outputs the value, filtered if it is eligible; false if the filter removed it entirely.
+    /// Outputs a value after the compaction filter; false if the filter removed it entirely.
     fn keep_value(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
         self.out = OutputEntry::Input;
         let mut kept_type = value_type;
@@ -510,7 +512,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         Ok(true)
     }
 
-    /// Whether the filter may see a value: values that a snapshot sees must stay unchanged.
+    /// Whether the compaction filter applies to a value: no snapshot may see it.
     fn is_filterable(&self, seqno: SeqNo) -> bool {
         self.rules.filter.is_some()
             && self
@@ -521,7 +523,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                 .is_none_or(|&newest| seqno > newest)
     }
 
-    /// Takes the merge operands of the stripe at the input cursor and queues their combination.
+    /// Merges the operands of the current key and snapshot stripe, and queues the result.
     fn collect_merge(&mut self, stripe: SeqNo) -> Result<()> {
         let newest = InternalKey::parse(self.input.key())?.seqno;
         let run = self.take_operands(newest, stripe)?;
@@ -541,7 +543,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         Ok(())
     }
 
-    /// Consumes the operands of the stripe under the cursor, and the entry that they apply to.
+    /// Reads the merge operands of the current key in a snapshot stripe, and their base value.
     fn take_operands(&mut self, newest: SeqNo, stripe: SeqNo) -> Result<OperandRun> {
         let mut run = OperandRun {
             operands: vec![(newest, self.input.value().to_vec())],
@@ -585,7 +587,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         }
     }
 
-    /// Returns the value of `base` with all operands, under the number of the newest.
+    /// Returns the full merge of `base` and all operands, at the newest operand's sequence number.
     fn merged(&self, base: &MergeBase, operands: &[(SeqNo, Vec<u8>)]) -> Result<QueuedEntry> {
         let newest = operands.first().map_or(0, |&(seqno, _)| seqno);
         let existing = base.value()?;
@@ -597,7 +599,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         Ok((seqno, value_type, merged))
     }
 
-    /// Queues operands that cannot be merged, and their base.
+    /// Queues operands whose merge failed, and their base value, as separate entries.
     fn queue_unmerged(&mut self, base: MergeBase, operands: Vec<(SeqNo, Vec<u8>)>) {
         self.merge_failures += 1;
         self.queue_one_by_one(operands);
@@ -628,7 +630,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         self.queue.extend(operands.into_iter().map(entry));
     }
 
-    /// Queues operands whose base is unknown: combined if the operator can, or else one by one.
+    /// Queues operands without base value: as a partial merge if possible, or else one by one.
     fn queue_operands(&mut self, operands: Vec<(SeqNo, Vec<u8>)>) {
         let combined = match operands.len() {
             0 | 1 => None,
@@ -642,7 +644,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     }
 }
 
-/// The merge operands of one stripe, newest first.
+/// The merge operands of a key in one snapshot stripe, newest first, and their base value.
 struct OperandRun {
     operands: Vec<(SeqNo, Vec<u8>)>,
     /// The entry that the operands apply to; `None` if it is not in the stripe.
@@ -650,7 +652,7 @@ struct OperandRun {
     reached_end_of_key: bool,
 }
 
-/// Borrows the operands without their sequence numbers.
+/// Returns the values of merge operands without their sequence numbers.
 fn values(operands: &[(SeqNo, Vec<u8>)]) -> Vec<&[u8]> {
     operands.iter().map(|(_, value)| value.as_slice()).collect()
 }

@@ -7,7 +7,9 @@
 /// The number of buckets of a window.
 const BUCKETS: usize = 128;
 
-/// The numbers of deletions from which a table is marked (RocksDB: `CompactOnDeletionCollector`).
+/// The number or ratio of deletions in a table above which it is marked for compaction.
+///
+/// (RocksDB: `CompactOnDeletionCollector`.)
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeletionTrigger {
     /// The number of entries in the window; 0 for no window.
@@ -20,7 +22,7 @@ pub struct DeletionTrigger {
     pub min_file_bytes: u64,
 }
 
-/// The count of the deletions of one table.
+/// A counter of the deletions of one table, in a sliding window and in total.
 #[derive(Debug)]
 pub(super) struct DeletionCounter {
     trigger: DeletionTrigger,
@@ -55,7 +57,7 @@ impl DeletionCounter {
         }
     }
 
-    /// Counts an entry of a table that has `file_bytes` so far.
+    /// Counts an entry of a table that has been written up to `file_bytes`.
     pub(super) fn add(&mut self, is_deletion: bool, file_bytes: u64) {
         if self.is_marked {
             return;
@@ -79,7 +81,7 @@ impl DeletionCounter {
             && file_bytes >= self.trigger.min_file_bytes;
     }
 
-    /// Whether the whole table is marked.
+    /// Whether the finished table has enough deletions to be marked for compaction.
     pub(super) fn marks(&self) -> bool {
         let ratio = self.trigger.ratio;
         let has_ratio = ratio > 0.0 && ratio <= 1.0;

@@ -2,12 +2,12 @@
 
 use koeldb_base::checksum::xxh3_128;
 
-/// The hash of a sequence of entries.
+/// A running hash of the keys and values of a table in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryHash(u64);
 
 impl EntryHash {
-    /// Appends an entry to the sequence.
+    /// Adds the next entry to the hash.
     pub fn add(&mut self, key: &[u8], value: &[u8]) {
         for bytes in [key, value] {
             let hash = xxh3_128(bytes, self.0 ^ bytes.len() as u64);

@@ -1,6 +1,6 @@
 //! Compaction filters: user code that removes or changes values during compaction.
 
-/// The decision on a value.
+/// The decision of a compaction filter on a value: keep, remove or change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
@@ -12,16 +12,22 @@ pub enum Decision {
     Change(Vec<u8>),
 }
 
-/// A filter for the values of one compaction; used by one thread, under no lock.
+/// A user-defined filter that removes or changes values in one compaction.
+///
+/// One thread uses it, under no lock.
 pub trait CompactionFilter: Send {
-    /// Decides on the newest value of `key`, in a compaction whose uppermost input is on `level`.
+    /// Decides whether the newest value of `key` is kept, removed or changed.
+    ///
+    /// `level` is the uppermost input level of the compaction.
     ///
     /// The context of the factory has the output level. Values that a snapshot sees are not passed,
     /// unlike in RocksDB.
     fn filter(&mut self, level: u32, key: &[u8], value: &[u8]) -> Decision;
 }
 
-/// The compaction for which a filter is created.
+/// The description of the compaction for which a filter is created.
+///
+/// (RocksDB: `CompactionFilter::Context`.)
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompactionFilterContext {
@@ -36,7 +42,7 @@ pub struct CompactionFilterContext {
 }
 
 impl CompactionFilterContext {
-    /// Creates a context.
+    /// Creates the description of a compaction for a filter factory.
     #[must_use]
     pub fn new(
         is_full_compaction: bool,
@@ -53,9 +59,9 @@ impl CompactionFilterContext {
     }
 }
 
-/// A factory that creates a filter for each compaction.
+/// A factory that creates a compaction filter for each compaction.
 pub trait CompactionFilterFactory: Send + Sync + 'static {
-    /// The name for messages. OPTIONS files do not name factories.
+    /// The name, which a remote worker compares with that in a RocksDB primary's OPTIONS file.
     fn name(&self) -> &str;
 
     /// Creates the filter for one compaction; `None` to filter nothing in it.

@@ -12,7 +12,7 @@ use super::snapshots::LiveSnapshots;
 use crate::cursor::MergingCursor;
 use crate::version::FileMeta;
 
-/// The result of a flush.
+/// The output table and the entry counts of a finished flush.
 #[derive(Debug)]
 pub struct FlushResult {
     /// The new table; `None` if no entry remained.
@@ -31,7 +31,7 @@ pub struct FlushResult {
     pub raw_bytes: u64,
 }
 
-/// A flush job.
+/// A flush job: the memtables and settings with which one level-0 table is written.
 pub struct FlushJob<'a, C> {
     /// The order of user keys.
     pub order: KeyOrder,
@@ -50,7 +50,7 @@ pub struct FlushJob<'a, C> {
 }
 
 impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
-    /// Writes the table.
+    /// Merges the memtables and writes their entries to a table of level 0.
     ///
     /// # Errors
     /// The errors of the file system, and `Corruption` if the number of

@@ -11,8 +11,9 @@ use koeldb_base::KeyOrder;
 
 use crate::version::FileMeta;
 
-/// The tables of the level below the output ("grandparents" of its inputs), and where a job is in
-/// them.
+/// The grandparent tables of a compaction, on the level below the output, with a position.
+///
+/// The position is that of the last key written.
 pub(super) struct Grandparents<'a> {
     files: &'a [Arc<FileMeta>],
     order: KeyOrder,
@@ -25,7 +26,7 @@ pub(super) struct Grandparents<'a> {
     overlapped_bytes: u64,
 }
 
-/// The sizes of output tables, in bytes.
+/// The size limits, in bytes, by which an output table is cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TableSizes {
     /// The size at which a table is cut if nothing is below.
@@ -34,7 +35,7 @@ pub(super) struct TableSizes {
     pub(super) max_overlap: u64,
 }
 
-/// The beginnings and ends of tables between a key and the one before it.
+/// The grandparent boundaries that lie between a key and the one written before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Crossing {
     boundaries: u64,
@@ -43,7 +44,7 @@ pub(super) struct Crossing {
 }
 
 impl<'a> Grandparents<'a> {
-    /// Begins before all of `files`, which are in key order.
+    /// Creates a position before all of the grandparent `files`, which are in key order.
     pub(super) fn new(files: &'a [Arc<FileMeta>], order: KeyOrder) -> Self {
         Grandparents {
             files,
@@ -55,12 +56,12 @@ impl<'a> Grandparents<'a> {
         }
     }
 
-    /// Whether nothing is below the output.
+    /// Whether there are no grandparent tables.
     pub(super) fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Moves on to `user_key`, which is greater than the one before.
+    /// Advances to the next output key; returns the grandparent boundaries crossed on the way.
     pub(super) fn pass(&mut self, user_key: &[u8]) -> Crossing {
         let mut crossing = Crossing::default();
         while let Some(file) = self.files.get(self.next) {
@@ -86,7 +87,9 @@ impl<'a> Grandparents<'a> {
         crossing
     }
 
-    /// Whether an output table of `table_bytes` ends before the key with this crossing.
+    /// Whether to cut the output table, of `table_bytes`, before the key with this crossing.
+    ///
+    /// (RocksDB: `ShouldStopBefore`.)
     pub(super) fn is_cut(&self, crossing: Crossing, table_bytes: u64, sizes: TableSizes) -> bool {
         // A gap between two tables, or a whole table, lies between the two keys.
         let skippable_boundaries = if self.is_inside { 3 } else { 2 };
@@ -98,7 +101,7 @@ impl<'a> Grandparents<'a> {
                 || table_bytes >= sizes.target.div_ceil(100) * percent)
     }
 
-    /// Begins the next output table at the last key.
+    /// Resets the overlap counters for an output table that begins at the last key.
     pub(super) fn begin_table(&mut self) {
         self.crossed = 0;
         self.overlapped_bytes = match self.files.get(self.next) {

@@ -9,7 +9,7 @@ use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
 use crate::table_opener::TableOpener;
 use crate::version::{FileMeta, Version};
 
-/// The tables older than the output of a job.
+/// The older tables whose data the range tombstones of a job's output may delete.
 #[derive(Clone, Copy)]
 pub struct HiddenTables<'a> {
     /// The tree that the job began with.
@@ -21,8 +21,9 @@ pub struct HiddenTables<'a> {
 }
 
 impl HiddenTables<'_> {
-    /// Estimates the bytes that range tombstones free, given their start and end keys in the order of
-    /// the starts; several over one range count once.
+    /// Estimates the bytes of older tables that range tombstones delete, given their ranges.
+    ///
+    /// The ranges are in the order of their starts; of several with one start the first counts.
     pub fn freed_by<'k>(&self, ranges: impl IntoIterator<Item = (&'k [u8], &'k [u8])>) -> u64 {
         let mut last_start = None;
         let mut bytes = 0_u64;
@@ -34,7 +35,7 @@ impl HiddenTables<'_> {
         bytes
     }
 
-    /// Estimates the bytes of tables between two user keys.
+    /// Estimates the bytes that the older tables have between two user keys.
     ///
     /// Tables that cannot be read count as empty: an estimate does not fail a job.
     fn bytes_between(&self, from: &[u8], to: &[u8]) -> u64 {
@@ -86,7 +87,7 @@ impl HiddenTables<'_> {
     }
 }
 
-/// Whether the internal keys of a file are all at or after `from` and before `to`.
+/// Whether a file lies wholly between the internal keys `from` (inclusive) and `to` (exclusive).
 fn is_within(order: &KeyOrder, file: &FileMeta, from: &[u8], to: &[u8]) -> bool {
     order.compare_internal(&file.smallest, from).is_ge()
         && order.compare_internal(&file.largest, to).is_lt()

@@ -73,7 +73,7 @@ pub struct OutputSpec<'a> {
     pub hash_entries: bool,
 }
 
-/// A table that is block-based because its entries do not fit the requested format.
+/// The report of a table written as block-based, as its entries do not fit another format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
     /// The number of the file.
@@ -82,7 +82,7 @@ pub struct Fallback {
     pub reason: String,
 }
 
-/// The tables written by a job.
+/// The tables that a flush or compaction has written, with their properties.
 #[derive(Debug, Default)]
 pub struct Outputs {
     /// The written tables, synced with their directory.
@@ -111,12 +111,12 @@ struct OpenOutput {
     entry_hash: EntryHash,
 }
 
-/// The first `bytes` of a key, or all of it.
+/// Returns the first `bytes` bytes of a key, or all of a shorter one.
 fn leading(key: &[u8], bytes: usize) -> &[u8] {
     key.get(..bytes).unwrap_or(key)
 }
 
-/// A writer of the tables of one job.
+/// A writer that splits the entries of a job into output tables (`CompactionOutputs`).
 pub struct TableOutputs<'a> {
     spec: OutputSpec<'a>,
     order: KeyOrder,
@@ -129,7 +129,7 @@ pub struct TableOutputs<'a> {
 }
 
 impl<'a> TableOutputs<'a> {
-    /// Creates the outputs, without any table.
+    /// Creates a writer without any table yet.
     #[must_use]
     pub fn new(spec: OutputSpec<'a>) -> Self {
         let order = spec.context.order.clone();
@@ -144,7 +144,9 @@ impl<'a> TableOutputs<'a> {
         }
     }
 
-    /// Appends an entry; `starts_key` marks the first entry of its user key.
+    /// Appends an entry to the current table, after starting a new table where one is due.
+    ///
+    /// `starts_key` marks the first entry of its user key, before which a table may be cut.
     ///
     /// `tombstones` are those of the whole job.
     ///
@@ -202,7 +204,7 @@ impl<'a> TableOutputs<'a> {
         Ok(())
     }
 
-    /// Whether the current table ends before an entry, the first one of its user key.
+    /// Whether to cut the current table before an entry, the first one of its user key.
     fn is_cut(&self, key: &[u8], value: &[u8], crossing: Crossing) -> bool {
         let Some(current) = &self.current else {
             return false;
@@ -228,7 +230,7 @@ impl<'a> TableOutputs<'a> {
             })
     }
 
-    /// Creates the next output table, with the file wrappers that the options request.
+    /// Creates the file and the table builder of the next output table.
     fn open(&mut self) -> Result<OpenOutput> {
         let number = (self.spec.next_file_number)();
         self.made.push(number);
@@ -258,7 +260,7 @@ impl<'a> TableOutputs<'a> {
         })
     }
 
-    /// Returns the needed range tombstones between the start of the current table's range and `to`.
+    /// Returns the range tombstones to be kept in the current table, whose range ends at `to`.
     fn part_tombstones(
         &self,
         to: Option<&[u8]>,
@@ -289,7 +291,7 @@ impl<'a> TableOutputs<'a> {
         kept
     }
 
-    /// Estimates the bytes that these range tombstones free.
+    /// Estimates the bytes of older tables that range tombstones delete; 0 on the bottom level.
     fn freed_by(&self, tombstones: &[RangeTombstone]) -> u64 {
         match self.spec.hidden {
             Some(hidden) if !self.spec.bottommost => {
@@ -299,7 +301,7 @@ impl<'a> TableOutputs<'a> {
         }
     }
 
-    /// Finishes the current table before `next_key`, or as the last one.
+    /// Finishes the current table, whose key range ends at `next_key` or is unbounded.
     fn finish_table(
         &mut self,
         next_key: Option<&[u8]>,
@@ -364,7 +366,7 @@ impl<'a> TableOutputs<'a> {
         Ok(())
     }
 
-    /// Finishes the last table.
+    /// Finishes the last table, without syncing the directory.
     ///
     /// # Errors
     /// The errors of the file system.
@@ -383,7 +385,7 @@ impl<'a> TableOutputs<'a> {
         Self::finish_all(vec![self])
     }
 
-    /// Syncs the directory of ended outputs, in the order of their keys, and returns their files.
+    /// Syncs the directory of the finished writers `parts`, in key order; returns all their tables.
     ///
     /// # Errors
     /// The errors of the file system; every file is removed then.

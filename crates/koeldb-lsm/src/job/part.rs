@@ -11,7 +11,9 @@ use koeldb_table::reader::Anchor;
 /// The maximum number of anchors, keys that divide a table into pieces of known size, of a table.
 pub(super) const ANCHORS_MAX: usize = 128;
 
-/// Returns ascending user keys that divide the inputs into at most `count` parts of similar size.
+/// Returns user keys that divide a compaction into up to `count` parts of similar size.
+///
+/// (RocksDB: `GenSubcompactionBoundaries`.)
 ///
 /// A part gets at least `part_bytes_min` bytes. A key begins the part after it.
 pub(super) fn borders(
@@ -46,7 +48,7 @@ pub(super) fn borders(
     borders
 }
 
-/// A range of user keys: from the first key, inclusive, to the second, exclusive.
+/// The user key range of a subcompaction, inclusive of `from` and exclusive of `to`.
 #[derive(Clone, Debug, Default)]
 pub struct PartRange {
     /// The first user key; `None` for no bound.
@@ -56,14 +58,14 @@ pub struct PartRange {
 }
 
 impl PartRange {
-    /// Whether the range has all keys.
+    /// Whether the range contains all keys.
     #[must_use]
     pub fn is_unbounded(&self) -> bool {
         self.from.is_none() && self.to.is_none()
     }
 }
 
-/// Returns the ranges between the borders.
+/// Returns the ranges of user keys between consecutive subcompaction borders.
 pub(super) fn ranges(borders: Vec<Vec<u8>>) -> Vec<PartRange> {
     let mut ranges = Vec::with_capacity(borders.len() + 1);
     let mut from = None;
@@ -76,7 +78,7 @@ pub(super) fn ranges(borders: Vec<Vec<u8>>) -> Vec<PartRange> {
     ranges
 }
 
-/// A forward cursor over the entries of one part.
+/// A forward cursor restricted to the key range of one subcompaction.
 pub(super) struct PartCursor<C> {
     inner: C,
     order: KeyOrder,
@@ -94,7 +96,7 @@ impl<C: Cursor<Suspend = Blocking>> PartCursor<C> {
         }
     }
 
-    /// Updates whether the inner cursor is before the end of the range.
+    /// Updates the validity: whether the inner cursor is before the end of the range.
     fn check_end(&mut self) {
         self.is_inside = self.inner.valid()
             && self.range.to.as_ref().is_none_or(|to| {

@@ -17,7 +17,7 @@ pub struct LiveSnapshots {
 }
 
 impl LiveSnapshots {
-    /// Returns snapshots of unknown owners: a transaction may check for conflicts from each.
+    /// Creates a list of snapshots of which each may belong to a transaction that checks conflicts.
     #[must_use]
     pub fn of_any_owner(all: Vec<SeqNo>) -> Self {
         LiveSnapshots {
@@ -26,19 +26,19 @@ impl LiveSnapshots {
         }
     }
 
-    /// The oldest snapshot.
+    /// The oldest snapshot; `None` if there are none.
     #[must_use]
     pub fn oldest(&self) -> Option<SeqNo> {
         self.all.first().copied()
     }
 
-    /// Whether a check for conflicts needs to find a write at `seqno`.
+    /// Whether a transaction's write-conflict check may need to find a write at `seqno`.
     pub(super) fn may_conflict(&self, seqno: SeqNo) -> bool {
         self.oldest_conflict.is_some_and(|oldest| seqno > oldest)
     }
 }
 
-/// The oldest of the ascending `snapshots` that sees an entry written at `seqno`.
+/// The snapshot stripe of `seqno`: the oldest of the ascending `snapshots` that sees it.
 ///
 /// The largest sequence number represents the latest state.
 pub(super) fn stripe_of(snapshots: &[SeqNo], seqno: SeqNo) -> SeqNo {

@@ -18,7 +18,7 @@ use super::offpeak::OffpeakWindow;
 use super::{CompactionPlan, CompactionReason, PickSettings, expand_to_clean_cut, is_bottommost};
 use crate::version::{FileMeta, KeyRange, Version};
 
-/// The age limits of files, in seconds; 0 for none.
+/// The age limits by which leveled compaction picks files, in seconds; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgeLimits {
     /// The age of data at which its file is compacted to a lower level (`ttl`).
@@ -29,7 +29,7 @@ pub struct AgeLimits {
     pub bottommost_delay_secs: u64,
 }
 
-/// The present time and oldest snapshot, by which a picker decides which files are old enough.
+/// The current time, oldest snapshot and off-peak window by which age-based picks are decided.
 #[derive(Clone, Copy, Debug)]
 pub struct PickMoment {
     /// The Unix time in seconds.
@@ -41,7 +41,7 @@ pub struct PickMoment {
 }
 
 impl PickMoment {
-    /// A moment without snapshots.
+    /// Returns a moment at a Unix time, without snapshots and off-peak window.
     #[must_use]
     pub fn at(unix_secs: u64) -> Self {
         PickMoment {
@@ -52,7 +52,7 @@ impl PickMoment {
     }
 }
 
-/// The times at which files that are not due will become due.
+/// The next time and snapshot release at which an age-based compaction becomes due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upcoming {
     /// The first Unix time, in seconds, at which a file becomes due.
@@ -61,7 +61,7 @@ pub struct Upcoming {
     pub released_below: Option<SeqNo>,
 }
 
-/// Returns the first second at which data of `time` exceeds the age `limit`; `None` if either is 0.
+/// Returns the first second at which data from `time` is older than `limit`; `None` if one is 0.
 fn expiry(time: u64, limit: u64) -> Option<u64> {
     (limit > 0 && time > 0).then(|| time.saturating_add(limit).saturating_add(1))
 }
@@ -74,7 +74,7 @@ fn created(file: &FileMeta) -> u64 {
     }
 }
 
-/// Returns the Unix time at which the data of a file must leave `level`, by `ttl`.
+/// Returns the Unix time at which `ttl` requires a file of `level` to be compacted down.
 fn ttl_expiry(version: &Version, limits: &AgeLimits, level: usize, file: &FileMeta) -> Option<u64> {
     match level + 1 < version.levels.len() {
         true => expiry(file.ancestor_time(), limits.ttl_secs),
@@ -82,7 +82,7 @@ fn ttl_expiry(version: &Version, limits: &AgeLimits, level: usize, file: &FileMe
     }
 }
 
-/// Returns the Unix time at which a file is rewritten for its age.
+/// Returns the Unix time at which a file is due for periodic compaction; `None` for never.
 fn periodic_expiry(limits: &AgeLimits, moment: PickMoment, file: &FileMeta) -> Option<u64> {
     let expiry = expiry(created(file), limits.periodic_secs)?;
     Some(match moment.offpeak {
@@ -91,7 +91,9 @@ fn periodic_expiry(limits: &AgeLimits, moment: PickMoment, file: &FileMeta) -> O
     })
 }
 
-/// Whether a rewrite of a file frees space once no snapshot needs its deletions or old versions.
+/// Whether a bottommost file has deletions or old versions that a rewrite could drop.
+///
+/// It can once no snapshot needs them (RocksDB: bottommost files marked for compaction).
 ///
 /// The writer of a file counts its old versions. If another engine wrote it: a compaction into the
 /// bottommost level sets the sequence numbers of entries that every snapshot sees to 0, so a file
@@ -158,8 +160,7 @@ pub fn pick(
         })
 }
 
-/// Plans the compaction of a file, to a lower level or in place; from level 0 always to a lower
-/// one.
+/// Plans the age-based compaction of a file to a lower level, or in place below level 0.
 fn plan(
     version: &Version,
     settings: &PickSettings,
@@ -186,7 +187,7 @@ fn plan(
     Some(plan)
 }
 
-/// Returns the times at which files that are not due will become due.
+/// Returns the next time and snapshot release at which an age-based compaction becomes due.
 #[must_use]
 pub fn upcoming(version: &Version, limits: &AgeLimits, moment: PickMoment) -> Upcoming {
     let mut upcoming = Upcoming::default();

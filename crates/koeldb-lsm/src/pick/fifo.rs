@@ -34,7 +34,7 @@ impl Default for FifoSettings {
     }
 }
 
-/// Picks the most urgent compaction, if one is due at `unix_secs`.
+/// Picks the most urgent FIFO compaction; `None` if none is due at `unix_secs`.
 ///
 /// Tables are dropped oldest first. A tree of another compaction style has tables on deeper levels:
 /// those of the deepest level are the oldest, and level 0 loses none before they are dropped.
@@ -51,7 +51,7 @@ pub fn pick(version: &Version, settings: &PickSettings, unix_secs: u64) -> Optio
         .or_else(|| by_temperature(version, settings, unix_secs))
 }
 
-/// Returns the groups of tables of `level` that are dropped together, in the order of dropping.
+/// Returns the tables of `level` in the order of dropping, in groups that must go together.
 ///
 /// On level 0, the order is oldest first. On deeper levels, where ages are unknown, the order is by
 /// key, and a group has all versions of a key.
@@ -68,7 +68,7 @@ pub(super) fn leaving(version: &Version, level: usize) -> Vec<&[Arc<FileMeta>]> 
     files.chunk_by(share_key).collect()
 }
 
-/// Picks files whose newest key is older than the TTL, to drop them.
+/// Picks the files to drop because their newest key is older than the TTL.
 fn by_age(
     version: &Version,
     level: usize,
@@ -92,7 +92,7 @@ fn by_age(
     drop_plan(level, &expired, CompactionReason::FifoTtl)
 }
 
-/// Picks the oldest table whose temperature is not that of its age, to rewrite it.
+/// Picks the oldest table to rewrite because its age demands another temperature.
 fn by_temperature(
     version: &Version,
     settings: &PickSettings,
@@ -123,8 +123,9 @@ fn by_temperature(
     Some(plan)
 }
 
-/// Returns the first time after `unix_secs` at which a table exceeds its age limit, or reaches the
-/// age of another temperature.
+/// Returns the first time after `unix_secs` at which a table's age requires a FIFO compaction.
+///
+/// That is when it exceeds the TTL or reaches the age of another temperature.
 #[must_use]
 pub fn next_expiry(version: &Version, settings: &PickSettings, unix_secs: u64) -> Option<u64> {
     let ttl = settings.fifo.ttl_secs;
@@ -154,7 +155,7 @@ fn by_size(version: &Version, level: usize, settings: &PickSettings) -> Option<C
     drop_plan(level, &dropped, CompactionReason::FifoMaxSize)
 }
 
-/// Returns the plan that drops tables of `level`, given in the order of dropping.
+/// Returns the plan to drop tables of `level`, given in drop order; `None` for no tables.
 fn drop_plan(
     level: usize,
     dropped: &[&[Arc<FileMeta>]],

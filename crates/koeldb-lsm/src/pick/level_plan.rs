@@ -12,7 +12,7 @@ use super::{
 };
 use crate::version::{FileMeta, KeyRange, Version};
 
-/// Files of a level that a picker wants to have compacted into another level, or in place.
+/// A request of a picker to compact files of a level into another level, or in place.
 #[derive(Debug)]
 pub(crate) struct LevelRequest {
     pub(crate) reason: CompactionReason,
@@ -22,7 +22,7 @@ pub(crate) struct LevelRequest {
     pub(crate) files: Vec<Arc<FileMeta>>,
 }
 
-/// The reason why files cannot be compacted now.
+/// The reason why a requested compaction cannot be planned now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -73,7 +73,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// Refuses files of a level of which one is being compacted.
+    /// Returns `Refusal::Busy` if one of the files is being compacted.
     pub(crate) fn if_busy(level: usize, files: &[Arc<FileMeta>]) -> Result<(), Refusal> {
         match files.iter().find(|file| file.is_being_compacted()) {
             Some(busy) => Err(Refusal::Busy {
@@ -86,7 +86,7 @@ impl Refusal {
 }
 
 impl LevelRequest {
-    /// Plans the compaction, with the files of the output level that share keys with the inputs.
+    /// Plans the requested compaction, adding the overlapping files of the output level.
     ///
     /// # Errors
     /// The reason why it cannot run now.
@@ -146,8 +146,9 @@ impl LevelRequest {
     }
 }
 
-/// Returns the files by which the output of a compaction is cut: those of the level below it that
-/// share keys with `range`. Files of level 0 are not cut.
+/// Returns the grandparents of a compaction: the files below the output that overlap `range`.
+///
+/// They are empty for an output on level 0, whose files are not cut.
 pub(super) fn grandparents(
     version: &Version,
     output_level: usize,
@@ -159,7 +160,7 @@ pub(super) fn grandparents(
     }
 }
 
-/// Checks that no running compaction and no file between the levels prevents the compaction.
+/// Refuses a compaction whose range a running one writes to or a file in between overlaps.
 fn check_way(
     version: &Version,
     level: usize,
@@ -185,7 +186,7 @@ fn check_way(
     Ok(())
 }
 
-/// Adds files of the upper level that need no further files of the lower level.
+/// Adds inputs of the upper level that overlap no further lower-level files (`SetupOtherInputs`).
 fn grow_inputs(
     version: &Version,
     settings: &PickSettings,

@@ -36,7 +36,7 @@ const CANDIDATES_MAX: usize = 50;
 /// The smallest number of files of an intra-L0 compaction.
 const LEVEL0_MERGED_MIN: usize = 4;
 
-/// The target sizes of levels.
+/// The target sizes of all levels, and the base level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelTargets {
     /// The output level of level-0 compactions.
@@ -69,7 +69,7 @@ fn factor_below(settings: &PickSettings, level: usize) -> f64 {
     settings.max_bytes_for_level_multiplier * additional
 }
 
-/// Computes the targets for the current tree.
+/// Computes the base level and level targets of a version (RocksDB: `CalculateBaseBytes`).
 #[must_use]
 pub fn level_targets(version: &Version, settings: &PickSettings) -> LevelTargets {
     let count = version.levels.len();
@@ -132,7 +132,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// Computes the score of each level: 1 and above calls for a compaction. The last level has none.
+/// Computes the compaction score of each level: 1 and above is due. The last level's is 0.
 #[must_use]
 pub fn scores(version: &Version, settings: &PickSettings, targets: &LevelTargets) -> Vec<f64> {
     version.compensate();
@@ -216,13 +216,13 @@ pub fn pending_compaction_bytes(
     pending
 }
 
-/// Picks the most urgent compaction, if one is due.
+/// Picks the most urgent leveled compaction; `None` if none is due or possible now.
 #[must_use]
 pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
     pick_or_refuse(version, settings).ok()
 }
 
-/// Picks the most urgent compaction, or returns the reasons why due levels cannot be compacted.
+/// Picks the most urgent leveled compaction, or returns why each due level cannot be compacted.
 ///
 /// # Errors
 /// The levels that are due and cannot be compacted, the most urgent one first, each with the reason.
@@ -263,14 +263,16 @@ pub fn pick_or_refuse(
     pick_marked_file(version, settings, &targets).ok_or(refusals)
 }
 
-/// Whether level 0 has so few files that a base level beyond its target is compacted first.
+/// Whether level 0 has so few files that an oversized base level is compacted before it.
 fn level0_yields(version: &Version, settings: &PickSettings) -> bool {
     let trigger = settings.level0_file_num_compaction_trigger;
     let half_way = trigger + settings.level0_slowdown.saturating_sub(trigger) / 2;
     version.levels[0].files.len() < half_way.min(trigger.saturating_mul(3))
 }
 
-/// Marks the files of level 0 for compaction in a tree at rest, where each run costs reads time.
+/// Marks all files of level 0 for compaction in an idle database, to speed up reads.
+///
+/// Each sorted run costs reads time.
 ///
 /// Returns `false` if that would leave as many runs, or rewrite more than four times as many bytes
 /// below as level 0 has: a database that is flushed in each of its pauses would write too much.
@@ -342,7 +344,7 @@ fn pick_level0(
     request.plan(version, settings, targets)
 }
 
-/// Picks the newest level-0 files, as long as the bytes per removed file do not rise.
+/// Picks an intra-L0 compaction of the newest files, as many as keep bytes per removed file low.
 fn pick_within_level0(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
     let files = &version.levels[0].files;
     if files.len() < settings.level0_file_num_compaction_trigger + LEVEL0_EXCESS {
@@ -416,7 +418,7 @@ fn pick_from_level(
     Ok(plan)
 }
 
-/// Returns the files of a level in the order in which compactions take them.
+/// Returns the files of a level in the order of compaction priority (`compaction_pri`).
 fn by_priority(
     version: &Version,
     order: FileOrder,
@@ -450,8 +452,9 @@ fn by_priority(
     files
 }
 
-/// Returns the cursor after a round-robin compaction: the next file's smallest key, or the first
-/// file's after the last.
+/// Returns the level and next compact cursor of a round-robin compaction.
+///
+/// The cursor is the smallest key of the next file, or of the first file after the last.
 fn next_cursor(version: &Version, level: usize, plan: &CompactionPlan) -> Option<(usize, Vec<u8>)> {
     let files = &version.levels[level].files;
     let last = plan.inputs.first()?.files.last()?;

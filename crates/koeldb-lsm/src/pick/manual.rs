@@ -15,7 +15,7 @@ use super::{
 };
 use crate::version::{FileMeta, KeyRange, Version};
 
-/// The files of one level that a manual compaction covers.
+/// The level, key range and progress of a manual compaction, for picking its next part.
 #[derive(Clone, Copy, Debug)]
 pub struct ManualRange<'a> {
     /// The level of the files.
@@ -34,7 +34,7 @@ pub struct ManualRange<'a> {
     pub older_than: FileNumber,
 }
 
-/// The result of a manual pick.
+/// The outcome of picking a manual compaction: a plan, a conflict, or nothing to do.
 #[derive(Clone, Debug)]
 pub enum ManualPick {
     /// A plan for the next part, and the largest internal key of the part.
@@ -45,7 +45,7 @@ pub enum ManualPick {
     Nothing,
 }
 
-/// Picks the next part of the files of a level that overlap a range of user keys.
+/// Picks the next part of a manual compaction of one level's files in a user key range.
 ///
 /// A part has all such files of level 0; of deeper levels, as many as `max_compaction_bytes` allow,
 /// together with the files below that they overlap.
@@ -104,7 +104,7 @@ pub fn pick(
     ManualPick::Part(plan, last)
 }
 
-/// The output level of a manual compaction of `level`: the next one with files, or the base level.
+/// Returns the output level of a manual compaction of `level`: the next with files, or base level.
 fn output_below(version: &Version, targets: &LevelTargets, level: usize) -> usize {
     let last = version.levels.len().saturating_sub(1);
     (level + 1..last)
@@ -112,7 +112,7 @@ fn output_below(version: &Version, targets: &LevelTargets, level: usize) -> usiz
         .unwrap_or(last)
 }
 
-/// The number of leading `files` that one compaction may take, at least one.
+/// Returns how many leading `files` one manual compaction may take within the size limit.
 fn part_len(
     version: &Version,
     settings: &PickSettings,
@@ -171,9 +171,9 @@ pub fn move_level(version: &Version, level: usize, to: usize) -> Result<Compacti
     })
 }
 
-/// The highest level that can take the files of `level`: it and all levels between are empty.
+/// Returns the highest empty level to which all files of `level` can be moved up, or `level`.
 #[must_use]
-pub fn lowest_fitting_level(version: &Version, targets: &LevelTargets, level: usize) -> usize {
+pub fn uppermost_fitting_level(version: &Version, targets: &LevelTargets, level: usize) -> usize {
     let bytes = version.levels[level].bytes();
     let fits =
         |&above: &usize| version.levels[above].files.is_empty() && targets.bytes[above] >= bytes;
@@ -183,7 +183,7 @@ pub fn lowest_fitting_level(version: &Version, targets: &LevelTargets, level: us
 /// A range of user keys by its bounds.
 pub type UserKeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// Plans to drop the tables below level 0 that are wholly inside one of the ranges.
+/// Plans to drop the tables below level 0 inside one of the ranges (`DeleteFilesInRanges`).
 ///
 /// A table stays if it is being compacted, or if it shares a user key with one that stays: newer
 /// versions of a key must not go while older ones stay.
@@ -235,7 +235,7 @@ pub fn pick_inside(version: &Version, ranges: &[UserKeyRange<'_>]) -> Option<Com
     })
 }
 
-/// Picks a compaction of the tables with these numbers, and all files that must join them.
+/// Picks a compaction of the named tables and all that must join them (`CompactFiles`).
 ///
 /// All overlapping files on the levels from the first named table's to the output join. `None` if a
 /// conflicting compaction is running, or the output would be above an input.
@@ -348,7 +348,7 @@ pub fn pick_levels(
     }
 }
 
-/// Plans the compaction of exactly these tables, which the primary of a worker has picked.
+/// Plans a compaction of exactly the named tables, as picked by the primary of a remote worker.
 ///
 /// # Errors
 /// The reason why the tables cannot be compacted into `output_level`.
@@ -383,7 +383,7 @@ pub fn plan_files(
     }
 }
 
-/// The plan that merges `inputs`, which have the keys of `range`.
+/// Returns the plan that merges `inputs`, which cover the key range, into `output_level`.
 fn plan_of(
     version: &Version,
     settings: &PickSettings,
@@ -413,7 +413,7 @@ fn plan_of(
     }
 }
 
-/// The files of level 0 that join the named ones.
+/// Returns the level-0 files to be compacted for the named ones: also those in between or older.
 ///
 /// These are those between them, because a run in the middle must not be left behind; and if the
 /// output is deeper also all older ones, because they must not end up above it.

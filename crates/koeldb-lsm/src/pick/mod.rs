@@ -23,7 +23,7 @@ use crate::version::{FileMeta, KeyRange, Version};
 
 pub use level_plan::Refusal;
 
-/// The reason for a compaction, under RocksDB's name.
+/// The reason for a compaction, with RocksDB's names (`CompactionReason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CompactionReason {
@@ -57,7 +57,7 @@ pub enum CompactionReason {
     PeriodicCompaction,
 }
 
-/// The input files of one level.
+/// The input files of a compaction on one level (RocksDB: `CompactionInputFiles`).
 #[derive(Clone, Debug)]
 pub struct CompactionInput {
     /// The level of the files.
@@ -66,7 +66,7 @@ pub struct CompactionInput {
     pub files: Vec<Arc<FileMeta>>,
 }
 
-/// A planned compaction, not begun.
+/// A planned compaction: its inputs, output level and reason (RocksDB: `Compaction`).
 #[derive(Clone, Debug)]
 pub struct CompactionPlan {
     /// The reason for the compaction.
@@ -94,8 +94,9 @@ pub struct CompactionPlan {
 }
 
 impl CompactionPlan {
-    /// Plans a merge of adjacent files of level 0 into one; `bottommost` if they are the whole
-    /// tree.
+    /// Plans an intra-L0 compaction of adjacent files into one file.
+    ///
+    /// `bottommost` states that no older data is left in the tree.
     pub(crate) fn within_level0(
         reason: CompactionReason,
         files: Vec<Arc<FileMeta>>,
@@ -135,7 +136,7 @@ impl CompactionPlan {
         self.files().map(|(_, file)| file.bytes).sum()
     }
 
-    /// The bytes of the inputs that are on the output level already.
+    /// The bytes of the input files that are on the output level.
     #[must_use]
     pub fn bytes_at_output_level(&self) -> u64 {
         let there = self
@@ -144,14 +145,14 @@ impl CompactionPlan {
         there.map(|(_, file)| file.bytes).sum()
     }
 
-    /// The epoch of the outputs: the smallest known one of the inputs, or 0.
+    /// The epoch number of the outputs: the smallest known one of the inputs, or 0.
     #[must_use]
     pub fn output_epoch(&self) -> u64 {
         let epochs = self.files().map(|(_, file)| file.epoch);
         epochs.filter(|&epoch| epoch > 0).min().unwrap_or(0)
     }
 
-    /// Marks the inputs, files of `version`, as being compacted, and claims the output range.
+    /// Marks the inputs as being compacted and registers the output range with `version`.
     pub fn begin(&self, version: &Version) {
         self.mark(true);
         if let Some(claim) = self.claim(&version.order) {
@@ -159,7 +160,7 @@ impl CompactionPlan {
         }
     }
 
-    /// Reverts [`CompactionPlan::begin`].
+    /// Unmarks the inputs and releases the output range that [`CompactionPlan::begin`] registered.
     pub fn end(&self, version: &Version) {
         if let Some((_, first)) = self.files().next() {
             version.running.leave(first.number);
@@ -167,8 +168,9 @@ impl CompactionPlan {
         self.mark(false);
     }
 
-    /// Returns the range that the compaction claims: on its output level and, if a move goes up, on
-    /// all levels from there to the inputs.
+    /// Returns the levels and key range to which no other compaction may write meanwhile.
+    ///
+    /// The levels are the output level and, if files move up, all levels from there to the inputs.
     ///
     /// Newer data written to a level between the two would end up below the moved, older data.
     fn claim(&self, order: &KeyOrder) -> Option<Claim> {
@@ -183,7 +185,7 @@ impl CompactionPlan {
         })
     }
 
-    /// Sets the `being_compacted` flag of all inputs.
+    /// Sets the `being_compacted` flag of all input files to the given value.
     fn mark(&self, being_compacted: bool) {
         for (_, file) in self.files() {
             file.being_compacted.store(being_compacted, Memory::Relaxed);
@@ -191,7 +193,7 @@ impl CompactionPlan {
     }
 }
 
-/// Whether a compaction of the column family runs.
+/// Whether any compaction of the column family is running.
 ///
 /// It runs until [`CompactionPlan::end`], which comes after its result has become part of
 /// `version`: its inputs are gone from there by then, but it still claims its output range.
@@ -216,7 +218,7 @@ pub enum FileOrder {
     RoundRobin,
 }
 
-/// The settings of the pickers of several styles.
+/// The column family options that the compaction pickers of all styles use.
 #[derive(Clone, Debug)]
 pub struct PickSettings {
     /// The number of level-0 files, or runs, that triggers a compaction.
@@ -273,7 +275,7 @@ impl Default for PickSettings {
 }
 
 impl PickSettings {
-    /// Whether no file has several partitions, so that it may be moved below level 0 as it is.
+    /// Whether each file lies in one SST partition, so that a trivial move of it is allowed.
     pub(crate) fn fit_partitions(&self, files: &[Arc<FileMeta>]) -> bool {
         let Some(bytes) = self.partition_bytes else {
             return true;
@@ -284,7 +286,7 @@ impl PickSettings {
         })
     }
 
-    /// The table size of `level` if `base_level` is the first used level below 0.
+    /// The target table size of `level`, given the base level (RocksDB: `MaxFileSizeForLevel`).
     #[must_use]
     pub fn target_file_bytes(&self, level: usize, base_level: usize) -> u64 {
         (base_level..level).fold(self.target_file_size_base, |bytes, _| {
@@ -293,7 +295,9 @@ impl PickSettings {
     }
 }
 
-/// Adds all files of `level` that must be compacted together with `files`.
+/// Expands `files` to a clean cut: adds the files of `level` that must be compacted with them.
+///
+/// (RocksDB: `ExpandInputsToCleanCut`.)
 ///
 /// On level 0 these are all overlapping files, transitively; below, neighbours that share a
 /// boundary user key.
@@ -315,7 +319,7 @@ pub(crate) fn expand_to_clean_cut(
     }
 }
 
-/// Whether no file of a level below `output_level` shares a key with `range`.
+/// Whether no file of a level below `output_level` overlaps the key range.
 pub(crate) fn is_bottommost(version: &Version, output_level: usize, range: &KeyRange) -> bool {
     (output_level + 1..version.levels.len()).all(|level| {
         !version.levels[level]
@@ -325,6 +329,7 @@ pub(crate) fn is_bottommost(version: &Version, output_level: usize, range: &KeyR
     })
 }
 
+/// Whether any of the files is an input of a running compaction.
 pub(crate) fn any_being_compacted(files: &[Arc<FileMeta>]) -> bool {
     files.iter().any(|file| file.is_being_compacted())
 }

@@ -6,7 +6,9 @@
 const DAY_SECS: u64 = 24 * 60 * 60;
 const MINUTE_SECS: u64 = 60;
 
-/// A daily window of UTC. It may span midnight, and includes the minute in which it ends.
+/// The daily off-peak window in UTC (`daily_offpeak_time_utc`), which may span midnight.
+///
+/// It includes the minute in which it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffpeakWindow {
     /// The minute of the day at which the window begins.
@@ -26,7 +28,7 @@ impl OffpeakWindow {
         }
     }
 
-    /// Returns the first begin of a window after `unix_secs`.
+    /// Returns the Unix time at which the next window begins after `unix_secs`.
     fn next_begin(self, unix_secs: u64) -> u64 {
         let midnight = unix_secs - unix_secs % DAY_SECS;
         let today = midnight.saturating_add(u64::from(self.begin_minute) * MINUTE_SECS);
@@ -36,7 +38,7 @@ impl OffpeakWindow {
         }
     }
 
-    /// Returns the time at which a file written at `created`, with age limit `expiry`, becomes due.
+    /// Returns when a file due for periodic compaction at `expiry` is picked, given the window.
     ///
     /// A file that is due at `now` has a time of at most `now`. One that was written in the current
     /// window is not due ahead of time: with an age limit below a day it would be rewritten

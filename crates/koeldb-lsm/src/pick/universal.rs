@@ -34,7 +34,7 @@ pub struct UniversalSettings {
     pub run_limit_max: usize,
 }
 
-/// The number of runs above which the newest ones are merged regardless of their sizes.
+/// The limit on sorted runs, above which the newest are merged (`max_read_amp`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunLimit {
     /// `level0_file_num_compaction_trigger`.
@@ -64,7 +64,7 @@ impl Default for UniversalSettings {
     }
 }
 
-/// A sorted run: a file of level 0, or all files of a deeper level.
+/// A sorted run of universal compaction: a file of level 0, or all files of a deeper level.
 #[derive(Debug)]
 struct Run {
     level: usize,
@@ -100,7 +100,7 @@ fn runs(version: &Version) -> Vec<Run> {
     runs
 }
 
-/// The number of sorted runs of the tree.
+/// The number of sorted runs of a version: level-0 files and deeper levels with files.
 #[must_use]
 pub fn run_count(version: &Version) -> usize {
     version.levels[0].files.len()
@@ -112,7 +112,7 @@ pub fn run_count(version: &Version) -> usize {
             .count()
 }
 
-/// Picks the most urgent compaction, if one is due.
+/// Picks the most urgent universal compaction; `None` if none is due or possible now.
 #[must_use]
 pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
     let runs = runs(version);
@@ -161,12 +161,12 @@ pub fn pick(version: &Version, settings: &PickSettings) -> Option<CompactionPlan
         })
 }
 
-/// Returns the smallest and the largest number of runs that one compaction may merge.
+/// Returns the smallest and largest number of sorted runs that one compaction may merge.
 fn widths(universal: &UniversalSettings) -> (usize, usize) {
     (universal.min_merge_width.max(2), universal.max_merge_width)
 }
 
-/// Returns the number of runs above which the newest ones are merged regardless of their sizes.
+/// Returns the number of sorted runs above which the newest are merged regardless of their sizes.
 fn run_limit(runs: &[Run], settings: &PickSettings) -> usize {
     let universal = &settings.universal;
     let limit = match universal.run_limit {
@@ -187,7 +187,7 @@ fn run_limit(runs: &[Run], settings: &PickSettings) -> usize {
     limit.min(universal.run_limit_max)
 }
 
-/// Whether the outputs of `plan` are among the newest data, which stays uncompressed.
+/// Whether the outputs of `plan` stay uncompressed, as newest data (`compression_size_percent`).
 ///
 /// `compressed_percent` is the share of the tree's bytes, oldest first, that is compressed. Only
 /// merges by size ratio and run count leave older runs.
@@ -214,7 +214,9 @@ pub fn stays_uncompressed(
     !older.is_empty() && bytes(older) * 100 >= bytes(&runs) * u128::from(compressed_percent)
 }
 
-/// Picks a merge with the oldest run if the newer ones exceed the space amplification limit.
+/// Picks a merge into the oldest run if size amplification exceeds its limit.
+///
+/// That is the size of the newer runs relative to the oldest one.
 fn pick_by_amplification(
     version: &Version,
     settings: &PickSettings,
@@ -245,10 +247,10 @@ fn pick_by_amplification(
     )
 }
 
-/// Finds the first sequence of idle adjacent runs, newest first, of the smallest to the largest
-/// number of `widths`.
+/// Finds the first adjacent runs, newest first, that are idle, similar in size and enough to merge.
 ///
-/// With a size ratio, none is much larger than those before it.
+/// The last parameter limits their number. A run is similar if it does not exceed the newer ones by
+/// more than `size_ratio` percent; without a ratio, all runs are.
 fn similar_runs(
     runs: &[Run],
     universal: &UniversalSettings,
@@ -289,7 +291,7 @@ fn similar_runs(
     None
 }
 
-/// Plans the merge of consecutive runs, into the level above the next older run.
+/// Plans the merge of the `chosen` consecutive runs into the level above the next older run.
 fn plan(
     version: &Version,
     settings: &PickSettings,
@@ -319,7 +321,7 @@ pub fn pick_all(
     merge(version, settings, &runs, version.levels.len() - 1, reason)
 }
 
-/// Plans the merge of `runs` into `output_level`; `None` if a running compaction claims it.
+/// Plans a merge of `runs` into `output_level`; `None` if a running compaction writes there.
 fn merge(
     version: &Version,
     settings: &PickSettings,

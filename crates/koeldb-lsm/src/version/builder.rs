@@ -21,7 +21,7 @@ use super::edit::{BlobGarbage, VersionEdit};
 use super::version::{BlobFile, Level, Version};
 use crate::file_meta::FileMeta;
 
-/// The handling of level-0 files without a recorded epoch.
+/// The treatment of table files without an epoch number: assign new ones or fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingEpochs {
     /// Give every file of the tree a new epoch, by levels and sequence numbers: for a tree read
@@ -31,7 +31,7 @@ pub enum MissingEpochs {
     Refuse,
 }
 
-/// The location of a file while edits are applied.
+/// The level of a file in the base version and after the edits applied so far.
 #[derive(Debug)]
 struct FileLocation {
     /// The level of the file in the base version.
@@ -40,7 +40,7 @@ struct FileLocation {
     now: Option<(usize, Arc<FileMeta>)>,
 }
 
-/// A builder that applies edits to a version.
+/// A builder that applies version edits to a base version and builds the resulting one.
 #[derive(Debug)]
 pub struct VersionBuilder {
     base: Arc<Version>,
@@ -54,7 +54,7 @@ pub struct VersionBuilder {
 }
 
 impl VersionBuilder {
-    /// Creates a builder on `base`.
+    /// Creates a builder whose edits are applied to the version `base`.
     #[must_use]
     pub fn new(base: Arc<Version>) -> Self {
         let locations = base
@@ -168,7 +168,7 @@ impl VersionBuilder {
         Ok(())
     }
 
-    /// Adds garbage to a blob file's totals, which must not exceed its blobs.
+    /// Adds to the garbage count of a blob file; `Corruption` if it exceeds the blobs of the file.
     fn add_garbage(&mut self, garbage: &BlobGarbage) -> Result<()> {
         let number = garbage.number;
         let Some(file) = self.blob_files.get_mut(&number) else {
@@ -190,7 +190,7 @@ impl VersionBuilder {
         }
     }
 
-    /// Builds the version with all edits applied.
+    /// Builds and validates the version that results from all applied edits.
     ///
     /// # Errors
     /// `Corruption` if files contradict each other; `InvalidArgument` if a file is on a level
@@ -261,7 +261,7 @@ impl VersionBuilder {
     }
 }
 
-/// Builds the version after `edit`, whose files this engine has written.
+/// Builds the version that results from `edit`; every added file must have an epoch number.
 ///
 /// # Errors
 /// `Corruption` if the edit contradicts `base`.
@@ -295,7 +295,7 @@ fn sort(level: usize, order: &KeyOrder, files: &mut [Arc<FileMeta>]) {
     }
 }
 
-/// Gives every file an epoch, like RocksDB for a tree of a release without epochs.
+/// Assigns new epoch numbers to all files (RocksDB: `RecoverEpochNumbers`).
 ///
 /// Each deeper level gets one, the deepest the oldest; then each file of level 0 gets one by its
 /// sequence numbers.
@@ -321,7 +321,7 @@ fn assign_epochs(levels: &mut [Level]) -> Result<()> {
     Ok(())
 }
 
-/// Checks the order of adjacent files on a level.
+/// Fails if files of a level overlap: in key range, or on level 0 with the same epoch number.
 fn check(level: usize, order: &KeyOrder, files: &Level) -> Result<()> {
     for pair in files.files.windows(2) {
         let [a, b] = pair else { continue };
@@ -348,7 +348,7 @@ fn overlap(order: &KeyOrder, a: &FileMeta, b: &FileMeta) -> bool {
         && order.compare_internal(&b.smallest, &a.largest) != Ordering::Greater
 }
 
-/// Drops the blob files that no table can refer to any more.
+/// Returns the blob files that tables may refer to; `Corruption` if a linked one is missing.
 ///
 /// A table names only the oldest blob file it refers to, so a file is kept while an older one is
 /// named, unless all of it is garbage.

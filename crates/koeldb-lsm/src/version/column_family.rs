@@ -23,7 +23,7 @@ pub struct ColumnFamilySpec {
 }
 
 impl ColumnFamilySpec {
-    /// Creates a descriptor with bytewise order and seven levels.
+    /// Creates a spec with bytewise key order and seven levels.
     pub fn new(name: impl Into<String>) -> Self {
         ColumnFamilySpec {
             name: name.into(),
@@ -33,7 +33,7 @@ impl ColumnFamilySpec {
     }
 }
 
-/// The versions and persistent numbers of a column family in a version set.
+/// A column family of a version set: current version, log number and epoch number allocator.
 #[derive(Debug)]
 pub struct ColumnFamilyVersions {
     pub(super) id: u32,
@@ -75,13 +75,13 @@ impl ColumnFamilyVersions {
         &self.name
     }
 
-    /// The recorded log number: older logs have no data of the column family that is in no table.
+    /// The recorded log number: all data of the column family in older WALs is in its tables.
     #[must_use]
     pub fn log_number(&self) -> FileNumber {
         self.log_number
     }
 
-    /// The allocator of epochs for future tables of the column family.
+    /// The allocator of epoch numbers for new tables of the column family.
     #[must_use]
     pub fn epochs(&self) -> &Epochs {
         &self.epochs
@@ -94,7 +94,7 @@ impl ColumnFamilyVersions {
     }
 }
 
-/// An allocator of file numbers, for any thread.
+/// A thread-safe, shared allocator of file numbers.
 #[derive(Clone, Debug)]
 pub struct FileNumbers(Arc<AtomicU64>);
 
@@ -105,7 +105,7 @@ impl FileNumbers {
         FileNumbers(Arc::new(AtomicU64::new(next)))
     }
 
-    /// Returns an unused file number.
+    /// Allocates and returns the next file number.
     #[must_use]
     pub fn next(&self) -> FileNumber {
         self.0.fetch_add(1, Ordering::Relaxed)
@@ -117,25 +117,27 @@ impl FileNumbers {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Makes all numbers allocated from now on larger than `number`.
+    /// Raises the next file number above `number`, which is in use (`MarkFileNumberUsed`).
     pub fn skip(&self, number: FileNumber) {
         self.0
             .fetch_max(number.saturating_add(1), Ordering::Relaxed);
     }
 }
 
-/// An allocator of the epochs of a column family's tables, for any thread.
+/// A thread-safe allocator of epoch numbers, which order level-0 tables by age.
+///
+/// Each column family has one.
 #[derive(Clone, Debug)]
 pub struct Epochs(Arc<AtomicU64>);
 
 impl Epochs {
-    /// Creates a counter that continues after the largest epoch number in `version`.
+    /// Creates an allocator that continues after the largest epoch number in `version`.
     fn behind(version: &Version) -> Self {
         let largest = version.files().map(|(_, file)| file.epoch).max();
         Epochs(Arc::new(AtomicU64::new(largest.unwrap_or(0) + 1)))
     }
 
-    /// Returns an epoch newer than all before.
+    /// Allocates and returns the next epoch number.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)

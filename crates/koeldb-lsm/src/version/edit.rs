@@ -19,7 +19,7 @@ pub const FILE_NUMBER_MAX: FileNumber = (1 << 62) - 1;
 /// The longest name of a column family, in bytes.
 pub const FAMILY_NAME_BYTES_MAX: usize = 64 << 10;
 
-/// The creation or drop of a column family.
+/// The creation or drop of a column family in a version edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ColumnFamilyChange {
     /// Creates the edit's family with this name.
@@ -28,7 +28,7 @@ pub enum ColumnFamilyChange {
     Drop,
 }
 
-/// A log that the MANIFEST tracks.
+/// A version edit field that adds a WAL to the tracked ones, or records its synced size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalAddition {
     /// The number of the log.
@@ -37,7 +37,7 @@ pub struct WalAddition {
     pub synced_bytes: Option<u64>,
 }
 
-/// Blobs of a blob file that became unreferenced.
+/// A version edit field with the number and size of blobs of a file that became garbage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobGarbage {
     /// The number of the blob file.
@@ -48,7 +48,7 @@ pub struct BlobGarbage {
     pub bytes: u64,
 }
 
-/// A change of one family or of the database.
+/// A MANIFEST record: a change of a column family's files or of the state of the database.
 #[derive(Clone, Debug, Default)]
 pub struct VersionEdit {
     /// The family of the edit; 0 also for edits of the database.
@@ -97,7 +97,7 @@ pub struct VersionEdit {
 }
 
 impl VersionEdit {
-    /// Creates an edit of `family` without changes.
+    /// Creates an edit of the column family with id `family`, without changes.
     #[must_use]
     pub fn of(family: u32) -> Self {
         VersionEdit {
@@ -106,7 +106,7 @@ impl VersionEdit {
         }
     }
 
-    /// Whether the edit adds or removes files.
+    /// Whether the edit adds or removes tables or blob files, or adds blob garbage.
     #[must_use]
     pub fn changes_files(&self) -> bool {
         !(self.deleted_files.is_empty()

@@ -9,7 +9,7 @@ use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
 use super::version::Version;
 use crate::file_meta::FileMeta;
 
-/// A closed range of user keys; its end is exclusive if a range tombstone ends there.
+/// A range of user keys, inclusive unless a file's range tombstone ends at the upper bound.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRange {
     pub(crate) smallest: Vec<u8>,
@@ -18,7 +18,7 @@ pub(crate) struct KeyRange {
 }
 
 impl KeyRange {
-    /// The range of `files`; `None` if there are none.
+    /// Returns the smallest range that contains all `files`; `None` without files.
     pub(crate) fn of<'f>(
         order: &KeyOrder,
         files: impl IntoIterator<Item = &'f Arc<FileMeta>>,
@@ -33,7 +33,7 @@ impl KeyRange {
         range
     }
 
-    /// The range of a table with these bounds, which are internal keys.
+    /// Returns the user key range of a table, given its smallest and largest internal key.
     pub(super) fn between(smallest: &[u8], largest: &[u8]) -> Self {
         KeyRange {
             smallest: user_key(smallest).to_vec(),
@@ -42,7 +42,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether the ranges share a key.
+    /// Whether two key ranges overlap.
     pub(super) fn meets(&self, order: &KeyOrder, other: &KeyRange) -> bool {
         let reaches = |range: &KeyRange, key: &[u8]| match order.compare(&range.largest, key) {
             Ordering::Less => false,
@@ -70,7 +70,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether `file` shares a key with the range.
+    /// Whether the key range of `file` overlaps this range.
     pub(crate) fn overlaps(&self, version: &Version, file: &FileMeta) -> bool {
         if !version.overlaps(file, Some(&self.smallest), Some(&self.largest)) {
             return false;
@@ -82,7 +82,7 @@ impl KeyRange {
         !(touches_end && self.largest_is_exclusive)
     }
 
-    /// The files of `level` that share a key with the range.
+    /// Returns the files of `level` that overlap this range.
     pub(crate) fn overlapping(&self, version: &Version, level: usize) -> Vec<Arc<FileMeta>> {
         version.levels[level]
             .files

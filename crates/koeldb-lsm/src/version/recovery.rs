@@ -20,7 +20,7 @@ use super::set::{ManifestReport, VersionSetOptions};
 use super::version::Version;
 use crate::manifest::ManifestReader;
 
-/// The state that recovery has read from a MANIFEST.
+/// The database state recovered from a MANIFEST: column families, counters and tracked WALs.
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) db_id: Option<String>,
@@ -32,7 +32,7 @@ pub(super) struct Recovered {
     pub(super) wals: BTreeMap<FileNumber, Option<u64>>,
 }
 
-/// Reads MANIFEST `number` and builds the versions of `families`.
+/// Recovers the database state and the versions of `families` from MANIFEST `number`.
 pub(super) fn read(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -76,7 +76,7 @@ pub(super) fn read(
     Ok((recovered, report))
 }
 
-/// The names of the families that MANIFEST `number` records, by id.
+/// Returns the names of the column families in MANIFEST `number`, in the order of their ids.
 pub(super) fn family_names(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -96,13 +96,13 @@ pub(super) fn family_names(
         .collect())
 }
 
-/// Starts to track a log, or records that more of it is durable.
+/// Adds a WAL to the tracked ones, or raises its synced size.
 pub(super) fn track(wals: &mut BTreeMap<FileNumber, Option<u64>>, wal: WalAddition) {
     let synced = wals.entry(wal.number).or_default();
     *synced = (*synced).max(wal.synced_bytes);
 }
 
-/// The counters of the database, as set by the edits so far.
+/// The log and file numbers and last sequence number that the edits read so far have set.
 #[derive(Debug, Default)]
 struct Counters {
     log_number: Option<FileNumber>,
@@ -112,7 +112,7 @@ struct Counters {
 }
 
 impl Counters {
-    /// The next file number and last sequence number, if all required counters are set.
+    /// Returns the next file number and last sequence number; `Corruption` if a counter is missing.
     fn complete(&self) -> Result<(FileNumber, SeqNo)> {
         let missing: Vec<&str> = [
             (self.log_number.is_none(), "log_file_number"),
@@ -132,7 +132,7 @@ impl Counters {
     }
 }
 
-/// The column families to open, with their settings.
+/// The specs of the column families to open, and an optional spec for all others.
 #[derive(Clone, Debug, Default)]
 pub struct ColumnFamilySpecs {
     named: HashMap<String, ColumnFamilySpec>,
@@ -140,7 +140,7 @@ pub struct ColumnFamilySpecs {
 }
 
 impl ColumnFamilySpecs {
-    /// Creates the list of these families.
+    /// Creates the specs of the named families, without a spec for others.
     #[must_use]
     pub fn new(families: &[ColumnFamilySpec]) -> Self {
         let named = families.iter().cloned();
@@ -150,20 +150,20 @@ impl ColumnFamilySpecs {
         }
     }
 
-    /// Opens all other families too, with the settings of `spec`, unless their comparator differs.
+    /// Sets the spec for families that are not named, which open if their comparator matches.
     #[must_use]
     pub fn with_others(mut self, spec: Option<ColumnFamilySpec>) -> Self {
         self.others = spec;
         self
     }
 
-    /// Returns the spec of a family: that of its name, or else the one for unnamed families.
+    /// Returns the spec of a column family: the one with its name, or the one for all others.
     fn get(&self, name: &str) -> Option<&ColumnFamilySpec> {
         self.named.get(name).or(self.others.as_ref())
     }
 }
 
-/// The state of a family while edits are applied.
+/// The state of a column family during the replay of a MANIFEST.
 #[derive(Debug)]
 struct Replayed {
     name: String,
@@ -180,7 +180,7 @@ struct Replayed {
     mismatch: Option<String>,
 }
 
-/// The state of a replay of edits.
+/// The replay of a MANIFEST: the database state that results from the edits so far.
 ///
 /// Edits are applied in steps: [`Replay::settle`] ends each one.
 #[derive(Debug)]
@@ -199,7 +199,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// Creates a replay without edits; `None` as `specs` builds no versions.
+    /// Creates a replay of the families in `specs`; `None` collects family names only.
     pub(super) fn new(specs: Option<ColumnFamilySpecs>) -> Self {
         let mut replay = Replay {
             specs,
@@ -218,7 +218,7 @@ impl Replay {
         replay
     }
 
-    /// Creates an empty column family; without a spec it gets no version.
+    /// Returns the initial replay state of a column family: an empty version if it is opened.
     fn replayed(&self, name: &str) -> Replayed {
         Replayed {
             name: name.to_owned(),
@@ -237,7 +237,7 @@ impl Replay {
         self.specs.as_ref()?.get(name)
     }
 
-    /// Applies all edits that the reader returns.
+    /// Applies all edits up to the end of the MANIFEST.
     pub(super) fn run(&mut self, reader: &mut ManifestReader) -> Result<()> {
         while let Some(edits) = reader.next_edits()? {
             for edit in edits {
@@ -326,7 +326,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Rejects comparators that differ from the recorded ones, for families that were not dropped.
+    /// Fails if an existing column family has another comparator than its spec.
     ///
     /// A dropped family's name may have been reused with another comparator.
     pub(super) fn check_comparators(&self) -> Result<()> {
@@ -370,7 +370,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Builds the versions that result from the edits so far.
+    /// Builds the versions that result from the pending file edits of all opened families.
     pub(super) fn settle(&mut self) -> Result<()> {
         let (recorded_next, _) = self.counters.complete()?;
         for family in self.families.values_mut() {
@@ -385,7 +385,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Returns the recovered state after [`Replay::settle`].
+    /// Returns the recovered database state; call it after [`Replay::settle`].
     pub(super) fn recovered(&self) -> Result<Recovered> {
         let (recorded_next, mut last_seqno) = self.counters.complete()?;
         let counters = &self.counters;
@@ -429,7 +429,7 @@ impl Replay {
     }
 }
 
-/// Checks that all file numbers in use are below the next one to be allocated.
+/// Returns `version`; `Corruption` if a table's number is not below the next file number.
 fn check_numbers(version: Version, next_file_number: FileNumber) -> Result<Version> {
     let mut tables = version.files().map(|(_, file)| file.number);
     if let Some(number) = tables.find(|&number| number >= next_file_number) {

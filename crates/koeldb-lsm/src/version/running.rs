@@ -16,7 +16,7 @@ use koeldb_base::sync::lock_plain as lock;
 
 use super::key_range::KeyRange;
 
-/// The levels and key range to which only one running compaction may write.
+/// The output levels and key range of a running compaction, to which no other may write.
 #[derive(Debug)]
 pub(crate) struct Claim {
     /// The number of the first input file, which no other running compaction has.
@@ -32,7 +32,7 @@ pub struct RunningCompactions {
 }
 
 impl RunningCompactions {
-    /// Registers the output range of a compaction, which overlaps no other.
+    /// Registers the output range of a compaction that begins, which must overlap no other.
     pub(crate) fn enter(&self, order: &KeyOrder, claim: Claim) {
         debug_assert!(
             claim
@@ -44,18 +44,17 @@ impl RunningCompactions {
         lock(&self.claims).push(claim);
     }
 
-    /// Removes the output range of the compaction with first input file `input`, if one is
-    /// registered.
+    /// Unregisters the output range of the compaction whose first input file is `input`, if any.
     pub(crate) fn leave(&self, input: FileNumber) {
         lock(&self.claims).retain(|claim| claim.input != input);
     }
 
-    /// Whether no running compaction claims a range.
+    /// Whether no output range of a running compaction is registered.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.claims).is_empty()
     }
 
-    /// Whether a running compaction may write to a part of `range` on `level`.
+    /// Whether `range` on `level` overlaps the output range of a running compaction.
     ///
     /// Files of level 0 may overlap, so nothing is claimed there.
     pub(crate) fn claims(&self, order: &KeyOrder, level: usize, range: &KeyRange) -> bool {
@@ -64,7 +63,7 @@ impl RunningCompactions {
             .any(|claim| claim.levels.contains(&level) && claim.range.meets(order, range))
     }
 
-    /// Whether a running compaction may write to `level` between two bounds of a table.
+    /// Whether a table's bounds on `level` overlap the output range of a running compaction.
     ///
     /// The bounds are internal keys.
     #[must_use]

@@ -74,7 +74,7 @@ impl Default for VersionSetOptions {
     }
 }
 
-/// The findings of MANIFEST recovery, besides the state.
+/// A report on the recovery of a MANIFEST: edits applied, data dropped, families not opened.
 #[derive(Clone, Debug, Default)]
 pub struct ManifestReport {
     /// The number of the MANIFEST that was read.
@@ -92,7 +92,7 @@ pub struct ManifestReport {
     pub seqno_decreases: u64,
 }
 
-/// The state of a database that its MANIFEST records.
+/// The column families, versions and counters of a database, which the MANIFEST records.
 #[derive(Debug)]
 pub struct VersionSet {
     fs: Arc<dyn FileSystem>,
@@ -133,7 +133,7 @@ impl VersionSet {
         manifest::create(fs, directory, db_id)
     }
 
-    /// Reads the state that CURRENT and its MANIFEST record.
+    /// Recovers the version set from CURRENT and the MANIFEST that it names.
     ///
     /// Nothing is written: the first edit begins a new MANIFEST.
     ///
@@ -157,7 +157,7 @@ impl VersionSet {
         Ok((set, report))
     }
 
-    /// Creates the read-only set of the state that `tail` has read.
+    /// Creates a read-only version set from the state that a MANIFEST follower has read.
     ///
     /// # Errors
     /// If the system fails.
@@ -171,7 +171,7 @@ impl VersionSet {
         Self::with_state(fs, directory, options, number, tail.recovered()?)
     }
 
-    /// Takes over the state that `tail` has read.
+    /// Updates a read-only version set to the state that a MANIFEST follower has read.
     ///
     /// # Errors
     /// `Corruption` if counters are missing or exhausted; nothing has changed then.
@@ -237,7 +237,7 @@ impl VersionSet {
         Ok(set)
     }
 
-    /// The names of the families in `directory`, by id.
+    /// Returns the names of all column families of a database, in the order of their ids.
     ///
     /// # Errors
     /// See [`VersionSet::recover`], except for comparators and levels.
@@ -245,7 +245,7 @@ impl VersionSet {
         recovery::family_names(fs, directory, read_current(fs, directory)?)
     }
 
-    /// Advances the next file number past the MANIFEST's and those of all files present.
+    /// Raises the next file number above those of the MANIFEST and of all existing files.
     fn skip_numbers_in_use(&self) -> Result<()> {
         self.numbers.skip(self.manifest_number);
         for directory in std::iter::once(&self.directory).chain(&self.options.other_directories) {
@@ -266,7 +266,7 @@ impl VersionSet {
         Ok(())
     }
 
-    /// Fails if the database has blob files.
+    /// Fails with `NotSupported` if the database has blob files.
     ///
     /// The tables and MANIFESTs written here would not name them, and RocksDB would remove them.
     /// Blob files that the MANIFEST does not list count too, since their links may have been lost.
@@ -293,7 +293,7 @@ impl VersionSet {
         Ok(())
     }
 
-    /// Records in memory that `family` needs no log below number `log`.
+    /// Records in memory that a column family needs no WAL with a number below `log`.
     ///
     /// This is the case if its memtables are empty at the beginning of a log. The next edit that
     /// advances log numbers includes it in [`VersionSet::min_log_number_to_keep`].
@@ -303,7 +303,7 @@ impl VersionSet {
         }
     }
 
-    /// Creates families with one sync, and returns their ids.
+    /// Creates column families with one MANIFEST sync, and returns their ids.
     ///
     /// After a crash, the first of them may exist.
     ///
@@ -366,7 +366,7 @@ impl VersionSet {
         Ok(ids.collect())
     }
 
-    /// Drops families with one sync. Their versions in use keep their files.
+    /// Drops column families with one MANIFEST sync; versions in use keep their files.
     ///
     /// After a crash, the first of them may be dropped.
     ///
@@ -405,7 +405,7 @@ impl VersionSet {
         Ok(())
     }
 
-    /// Records edits atomically, makes them durable, and installs the resulting versions.
+    /// Writes edits atomically and durably to the MANIFEST, and installs the resulting versions.
     ///
     /// Returns the versions by family. Counters are filled in: next file number, last sequence
     /// number (at least that of the files), and, when log numbers advance, the smallest log to
@@ -479,7 +479,7 @@ impl VersionSet {
     }
 }
 
-/// Returns the error for a write to a database with blob files, which says how to open it.
+/// Returns the `NotSupported` error for a database with blob files, with advice how to open it.
 pub fn blob_files_not_supported(found: &str) -> Error {
     Error::not_supported(format!(
         "{found}. Blob files can only be kept by RocksDB: open the database read-only, or have RocksDB move all values \

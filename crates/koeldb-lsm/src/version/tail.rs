@@ -21,7 +21,7 @@ use crate::manifest::ManifestReader;
 /// The number of times that CURRENT is read again because the MANIFEST that it named is gone.
 const ATTEMPTS: usize = 10;
 
-/// The state of a database after a certain edit.
+/// The database state that a MANIFEST follower has read so far.
 #[derive(Debug)]
 pub struct TailedState {
     /// The id of the database, if the MANIFEST has one.
@@ -34,7 +34,7 @@ pub struct TailedState {
     pub families: BTreeMap<u32, ColumnFamilyVersions>,
 }
 
-/// A follower of the MANIFEST of a database that another process writes.
+/// A follower of the MANIFEST of another process's database (`ReactiveVersionSet`).
 #[derive(Debug)]
 pub struct ManifestTail {
     fs: Arc<dyn FileSystem>,
@@ -48,7 +48,7 @@ pub struct ManifestTail {
 }
 
 impl ManifestTail {
-    /// Reads the state that CURRENT and its MANIFEST record now.
+    /// Opens the MANIFEST that CURRENT names and replays its edits.
     ///
     /// # Errors
     /// See [`VersionSet::recover`](super::VersionSet::recover).
@@ -69,7 +69,7 @@ impl ManifestTail {
         })
     }
 
-    /// Applies the edits written since the last call; returns their number.
+    /// Catches up: applies the edits written since the last call; returns their number.
     ///
     /// A new MANIFEST counts with all edits in it. After an error the state is unchanged or, if an
     /// edit could not be applied, read anew by the next call.
@@ -94,7 +94,7 @@ impl ManifestTail {
         Ok(edits)
     }
 
-    /// Applies the edits appended to the same MANIFEST; returns their number.
+    /// Applies the edits appended to the MANIFEST that is being followed; returns their number.
     fn read_on(&mut self) -> Result<u64> {
         let before = self.replay.edit_count;
         let old: Vec<_> = self.replay.versions().cloned().collect();
@@ -117,19 +117,19 @@ impl ManifestTail {
         Ok(self.replay.edit_count.saturating_sub(before))
     }
 
-    /// The number of the MANIFEST that was read.
+    /// The number of the MANIFEST that is being followed.
     #[must_use]
     pub fn manifest_number(&self) -> FileNumber {
         self.number
     }
 
-    /// The number of edits in that MANIFEST that were applied.
+    /// The number of edits applied from the MANIFEST that is being followed.
     #[must_use]
     pub fn edit_count(&self) -> u64 {
         self.replay.edit_count
     }
 
-    /// The state that was read.
+    /// Returns the database state after the edits applied so far.
     ///
     /// # Errors
     /// `Corruption` if the MANIFEST lacks counters.
@@ -143,13 +143,13 @@ impl ManifestTail {
         })
     }
 
-    /// Returns the state that recovery from the edits so far gives.
+    /// Returns the database state after the edits applied so far, as recovery would.
     pub(super) fn recovered(&self) -> Result<Recovered> {
         self.replay.recovered()
     }
 }
 
-/// Replays the MANIFEST that CURRENT names, again if CURRENT changed during a failed replay.
+/// Replays the MANIFEST that CURRENT names; retries if CURRENT changed during a failed replay.
 fn read_current_manifest(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -174,13 +174,13 @@ fn read_current_manifest(
     }
 }
 
-/// Gives the tables of `new` the open readers of the same tables in `old`.
+/// Copies the open readers of the tables in `old` to the metadata of the same tables in `new`.
 fn take_over_readers(old: &Replay, new: &Replay) {
     let files = old.versions().flat_map(|version| version.files());
     reuse_readers(files.map(|(_, file)| file), new);
 }
 
-/// Copies open readers and entry statistics to the new metadata of the same tables.
+/// Copies the open readers and entry statistics of `old` files to the same tables in `new`.
 fn reuse_readers<'f>(old: impl Iterator<Item = &'f Arc<FileMeta>>, new: &Replay) {
     let old: HashMap<FileNumber, &Arc<FileMeta>> = old.map(|file| (file.number, file)).collect();
     for (_, file) in new.versions().flat_map(|version| version.files()) {
@@ -195,7 +195,7 @@ fn reuse_readers<'f>(old: impl Iterator<Item = &'f Arc<FileMeta>>, new: &Replay)
     }
 }
 
-/// Whether the metadata are of one table: file numbers are reused after a restoration.
+/// Whether two metadata describe the same table, not just the same, possibly reused, number.
 fn is_same_table(a: &FileMeta, b: &FileMeta) -> bool {
     (a.number, a.bytes, a.unique_id) == (b.number, b.bytes, b.unique_id)
         && (a.smallest_seqno, a.largest_seqno) == (b.smallest_seqno, b.largest_seqno)

@@ -27,13 +27,13 @@ pub struct Level {
 }
 
 impl Level {
-    /// The bytes of all files.
+    /// The total bytes of all table files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// The bytes of all files with the weight of their deletions.
+    /// The compensated bytes of all files: their sizes plus the data that their deletions free.
     #[must_use]
     pub fn compensated_bytes(&self) -> u64 {
         let files = self.files.iter();
@@ -54,7 +54,7 @@ impl Level {
     }
 }
 
-/// The MANIFEST's record of a blob file.
+/// The metadata of a blob file: its MANIFEST fields and its garbage totals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobFile {
     /// The number in the name of the blob file.
@@ -73,7 +73,7 @@ pub struct BlobFile {
     pub garbage_bytes: u64,
 }
 
-/// One state of the tree of one column family.
+/// An immutable state of a column family's LSM tree: its tables on each level.
 #[derive(Debug)]
 pub struct Version {
     /// The order of user keys.
@@ -93,13 +93,13 @@ pub struct Version {
 }
 
 impl Version {
-    /// Creates an empty tree.
+    /// Creates a version without files, with `level_count` levels.
     #[must_use]
     pub fn empty(order: KeyOrder, level_count: usize) -> Self {
         Self::new(order, vec![Level::default(); level_count])
     }
 
-    /// Creates a tree of these levels.
+    /// Creates a version with the tables of `levels`.
     #[must_use]
     pub fn new(order: KeyOrder, levels: Vec<Level>) -> Self {
         Version {
@@ -113,7 +113,7 @@ impl Version {
         }
     }
 
-    /// All files with their levels.
+    /// All tables of the version with their levels.
     pub fn files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
         self.levels
             .iter()
@@ -121,7 +121,7 @@ impl Version {
             .flat_map(|(level, files)| files.files.iter().map(move |file| (level, file)))
     }
 
-    /// The files of `level` that overlap the closed range of user keys; an absent bound is open.
+    /// The files of `level` that overlap the user keys `from..=to`; `None` means unbounded.
     #[must_use]
     pub fn overlapping(
         &self,
@@ -137,7 +137,7 @@ impl Version {
             .collect()
     }
 
-    /// Whether `file` overlaps the closed range of user keys.
+    /// Whether `file` overlaps the user keys `from..=to`; `None` means unbounded.
     #[must_use]
     pub fn overlaps(&self, file: &FileMeta, from: Option<&[u8]>, to: Option<&[u8]>) -> bool {
         let behind_from =
@@ -154,14 +154,15 @@ impl Version {
             })
     }
 
-    /// The bytes of all files.
+    /// The total bytes of all table files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.levels.iter().map(Level::bytes).sum()
     }
 
-    /// Weighs the deletions of files that are new since the last call (RocksDB:
-    /// `ComputeCompensatedSizes`; 11.9).
+    /// Computes the compensated sizes of new files, which include the data their deletions free.
+    ///
+    /// (RocksDB: `ComputeCompensatedSizes`; 11.9.)
     ///
     /// A file keeps its weight, because its deletions do not depend on later versions.
     /// Pickers call this before they compare sizes.
@@ -181,7 +182,7 @@ impl Version {
         }
     }
 
-    /// Estimates the bytes that a value takes in its table; 0 if no open table has values.
+    /// Estimates the average size of a value as stored in tables; 0 if no statistics are known.
     fn stored_value_bytes(&self) -> u64 {
         let (mut values, mut value_bytes, mut raw_bytes, mut bytes) = (0, 0, 0, 0_u128);
         for (_, file) in self.files() {

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 /// The size and alignment of a huge page.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
 
-/// Zeroed memory of whole huge pages, where the system provides them. Released when dropped.
+/// Zeroed memory in huge pages, as far as the system provides them; unmapped when dropped.
 pub(crate) struct Pages {
     #[cfg(all(target_os = "linux", not(miri)))]
     _map: memmap2::MmapMut,
@@ -44,7 +44,7 @@ impl Pages {
     }
 }
 
-/// Creates an empty vector for `capacity` elements, in huge pages where it fills some.
+/// Creates an empty vector with room for `capacity` elements, in huge pages if it is large.
 pub(crate) fn vec_for<T>(capacity: usize) -> Vec<T> {
     let vec: Vec<T> = Vec::with_capacity(capacity);
     #[cfg(all(target_os = "linux", not(miri)))]

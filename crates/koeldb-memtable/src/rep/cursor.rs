@@ -7,7 +7,7 @@ use super::sorted::SortedCursor;
 use super::sorted_hash::SortedHashCursor;
 use super::vector::Vector;
 
-/// The cursor of one representation.
+/// A cursor over the entries of any memtable representation, or over no entries.
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would be an allocation for each cursor; most of the size are inline log lengths"
@@ -22,12 +22,14 @@ pub(crate) enum RepCursor<'m> {
     Nothing(NoEntries),
 }
 
-/// A cursor without entries.
+/// A cursor over no entries, for a prefix that the Bloom filter excludes.
 pub(crate) struct NoEntries;
 
 impl NoEntries {
+    /// Does nothing, as all moves of this cursor do.
     pub(crate) fn refresh(&self) {}
 
+    /// Returns `None`: the cursor is never valid.
     #[inline]
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         None

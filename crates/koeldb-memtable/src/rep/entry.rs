@@ -30,7 +30,7 @@ use koeldb_base::{PinnedSlice, Result, SeqNo, ValueType};
 use crate::arena::{LINE_BYTES, Lease, SharedArena, prefetch};
 use crate::protection;
 
-/// The parts of an entry to be inserted.
+/// The key, sequence number, type and value of an entry to be inserted.
 #[derive(Clone, Copy)]
 pub(crate) struct EntryParts<'a> {
     pub(crate) user_key: &'a [u8],
@@ -52,7 +52,7 @@ impl<'a> EntryParts<'a> {
         value_len: 0,
     };
 
-    /// Creates the parts of an entry; checks that the lengths can be encoded.
+    /// Creates the parts of an entry; `InvalidArgument` if key or value is too long to be encoded.
     #[inline]
     pub(crate) fn new(
         seqno: SeqNo,
@@ -71,13 +71,13 @@ impl<'a> EntryParts<'a> {
         })
     }
 
-    /// The footer of the internal key.
+    /// The packed sequence number and type: the last eight bytes of the internal key.
     #[inline]
     pub(crate) fn footer(&self) -> u64 {
         pack(self.seqno, self.value_type)
     }
 
-    /// The number of bytes that [`write`](Self::write) fills.
+    /// The size of the encoded entry with its value.
     #[inline]
     pub(crate) fn encoded_len(&self) -> usize {
         varint_len(u64::from(self.internal_len))
@@ -86,7 +86,7 @@ impl<'a> EntryParts<'a> {
             + self.value_len as usize
     }
 
-    /// Allocates memory for the value if the arena stores it apart from its key.
+    /// Allocates memory for a value that is stored apart from its key; `None` for other values.
     #[inline]
     pub(crate) fn allocate_far(
         &self,
@@ -98,7 +98,7 @@ impl<'a> EntryParts<'a> {
             .then(|| lease.allocate_far(self.value.len()))
     }
 
-    /// The encoded length in the entry's own memory: with a pointer if the value is stored apart.
+    /// The size of the encoded entry, with a pointer in place of a value that is stored apart.
     #[inline]
     pub(crate) fn near_len(&self, far: Option<NonNull<u8>>) -> usize {
         match far {
@@ -107,7 +107,7 @@ impl<'a> EntryParts<'a> {
         }
     }
 
-    /// Encodes the entry at `start`, with its value at `far`.
+    /// Writes the encoded entry to `start`, and a value that is stored apart to `far`.
     ///
     /// # Safety
     /// `near_len` bytes at `start` must be the caller's to write, and as many at `far` as the value
@@ -126,7 +126,7 @@ impl<'a> EntryParts<'a> {
         unsafe { at.cast::<NonNull<u8>>().write_unaligned(far) };
     }
 
-    /// Encodes all but the value at `start`; returns the position after it.
+    /// Writes the encoded key and the value length to `start`; returns the address after them.
     ///
     /// # Safety
     /// The caller must have exclusive write access to the written bytes, from `start`.
@@ -142,7 +142,7 @@ impl<'a> EntryParts<'a> {
         unsafe { write_varint(at, self.value_len) }
     }
 
-    /// Encodes the entry at `start`, in an arena that stores no values apart.
+    /// Writes the encoded entry, including its value, to `start`.
     ///
     /// # Safety
     /// `encoded_len` bytes at `start` must be the caller's to write.
@@ -155,7 +155,7 @@ impl<'a> EntryParts<'a> {
     }
 }
 
-/// Copies `bytes` to `at`; returns the position after them.
+/// Copies `bytes` to the address `at`; returns the address after them.
 ///
 /// # Safety
 /// The caller must have exclusive write access to `bytes.len()` bytes at `at`.
@@ -168,7 +168,7 @@ unsafe fn write_bytes(at: NonNull<u8>, bytes: &[u8]) -> NonNull<u8> {
     unsafe { at.add(bytes.len()) }
 }
 
-/// Encodes `value` at `at`; returns the position after it.
+/// Writes `value` as a varint to the address `at`; returns the address after it.
 ///
 /// # Safety
 /// `varint_len(value)` bytes at `at` must be the caller's to write.
@@ -183,7 +183,7 @@ unsafe fn write_varint(mut at: NonNull<u8>, mut value: u32) -> NonNull<u8> {
     unsafe { write_bytes(at, &[(value & 0x7f) as u8]) }
 }
 
-/// Reads the varint at `at`; returns its value and the position after it.
+/// Reads the varint at the address `at`; returns its value and the address after it.
 ///
 /// # Safety
 /// There must be a varint written by [`write_varint`] at `at`.
@@ -199,7 +199,7 @@ unsafe fn read_varint(at: NonNull<u8>) -> (u32, NonNull<u8>) {
     unsafe { read_long_varint(at) }
 }
 
-/// Reads a varint of several bytes.
+/// Reads a varint that may have several bytes: the slow path of [`read_varint`].
 ///
 /// # Safety
 /// See [`read_varint`].
@@ -220,7 +220,7 @@ unsafe fn read_long_varint(mut at: NonNull<u8>) -> (u32, NonNull<u8>) {
     }
 }
 
-/// The start of an entry, without its arena: half the size of an [`Entry`].
+/// The address of an encoded entry in an arena: half the size of an [`Entry`].
 #[derive(Clone, Copy)]
 pub(crate) struct Position(NonNull<u8>);
 
@@ -230,7 +230,7 @@ unsafe impl Send for Position {}
 unsafe impl Sync for Position {}
 
 impl Position {
-    /// Encodes an entry in memory of the lease's arena.
+    /// Allocates memory from the leased arena shard and writes an encoded entry to it.
     #[inline]
     pub(crate) fn allocate(lease: &mut Lease<'_>, parts: &EntryParts<'_>) -> Self {
         let start = lease.allocate(parts.encoded_len());
@@ -239,7 +239,7 @@ impl Position {
         Position(start)
     }
 
-    /// The entry at this position, in the arena it was created in (invariant E3 of the module).
+    /// Returns the entry at this address; `arena` must be the one it was created in (E3).
     #[inline]
     pub(crate) fn entry(self, arena: &SharedArena) -> Entry<'_> {
         // SAFETY: a position is that of a complete entry, and stays with its arena (E3).
@@ -247,7 +247,7 @@ impl Position {
     }
 }
 
-/// An entry in the arena, borrowed from its representation.
+/// A reference to an encoded entry in an arena.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     start: NonNull<u8>,
@@ -255,7 +255,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Wraps the entry at `start`.
+    /// Creates a reference to the encoded entry at `start`.
     ///
     /// # Safety
     /// [`EntryParts::write`] must have created it in memory of `arena`, before the caller obtained
@@ -265,7 +265,7 @@ impl<'a> Entry<'a> {
         Entry { start, arena }
     }
 
-    /// The start of the entry.
+    /// The address of the entry.
     pub(crate) fn position(self) -> Position {
         Position(self.start)
     }
@@ -287,7 +287,7 @@ impl<'a> Entry<'a> {
         stored.get(..bytes).unwrap_or_default()
     }
 
-    /// Compares the entry with its checksum, if the memtable is protected.
+    /// Verifies the checksum of the entry, if the memtable stores checksums.
     ///
     /// # Errors
     /// `Corruption` if they differ.
@@ -302,7 +302,7 @@ impl<'a> Entry<'a> {
         protection::verify(user_key, footer, value, checksum)
     }
 
-    /// The value, followed by the checksum of a protected entry.
+    /// The value as stored: followed by its checksum if the memtable stores checksums.
     #[inline]
     fn stored_value(self) -> &'a [u8] {
         // SAFETY: an entry begins with the length of its key (E1).
@@ -322,7 +322,7 @@ impl<'a> Entry<'a> {
         unsafe { slice::from_raw_parts(start.as_ptr(), len) }
     }
 
-    /// Prefetches up to `bytes` bytes of the value.
+    /// Prefetches the first `bytes` bytes of the value into the CPU caches.
     #[inline]
     pub(crate) fn prefetch_value(self, bytes: usize) {
         let value = self.value();
@@ -331,13 +331,13 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The user key and the footer.
+    /// The user key, and the packed sequence number and type.
     #[inline]
     pub(crate) fn user_key_and_footer(self) -> (&'a [u8], u64) {
         footer_of(self.key())
     }
 
-    /// The value, pinned in its arena.
+    /// The value as a pinned slice, which keeps the arena alive if it is long.
     #[inline]
     pub(crate) fn pinned_value(self) -> PinnedSlice {
         // SAFETY: the value is in the arena and no longer changes (E1, E2).

@@ -60,7 +60,9 @@ const REBUILT_LEVEL_MAX: u32 = 3;
 /// Enough to keep the memory system busy, few enough to stay in the L1 cache.
 pub(crate) const BATCH: usize = 16;
 
-/// The index's guess for a target: a leaf page and the number of its slots before the target.
+/// A guessed list position near a search target: a leaf page and a slot position in it.
+///
+/// The position is the number of slots of the page before the target.
 #[derive(Clone, Copy)]
 pub(super) struct Guess<'list> {
     tree: &'list Tree,
@@ -69,24 +71,25 @@ pub(super) struct Guess<'list> {
 }
 
 impl<'list> Guess<'list> {
-    /// The last indexed node before the target.
+    /// The last indexed list node before the target; `None` if the page has none.
     #[inline]
     pub(super) fn before(self) -> Option<NodeRef<'list>> {
         self.page.node(self.position.checked_sub(1)?)
     }
 
-    /// Locks the page against index writers, as an interrupted writer would.
+    /// Tries to lock the leaf page against index writers, as an interrupted writer would.
     #[cfg(test)]
     pub(super) fn try_lock_page(self) -> bool {
         self.page.try_lock()
     }
 
+    /// Releases the lock that [`try_lock_page`](Self::try_lock_page) took.
     #[cfg(test)]
     pub(super) fn unlock_page(self) {
         self.page.unlock();
     }
 
-    /// Prefetches the nodes on both sides of the target.
+    /// Prefetches the list nodes on both sides of the guessed position.
     #[inline]
     pub(super) fn prefetch_neighbours(self) {
         let before = self.position.saturating_sub(1);
@@ -96,7 +99,9 @@ impl<'list> Guess<'list> {
     }
 }
 
-/// A tree of index pages over a list, with hints that skip one base, a common key prefix.
+/// A B-link tree of index pages over a sorted list.
+///
+/// Its slots hold key hints that skip one base, a common key prefix.
 pub(super) struct Tree {
     base: Base,
     root: AtomicPtr<Page>,
@@ -105,13 +110,13 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Returns the hint of a key: the first bytes after the common prefix, as a number.
+    /// Returns the hint of a key: the eight bytes after the common prefix, as a number.
     #[inline]
     pub(super) fn hint(&self, order: &KeyOrder, user_key: &[u8]) -> u64 {
         self.base.hint(order, user_key)
     }
 
-    /// Dereferences a loaded page pointer.
+    /// Converts a loaded page pointer to a reference; `None` for a null pointer.
     ///
     /// # Safety
     /// `page` must be null or have been loaded under I1, from an index whose arena lives for
@@ -130,7 +135,7 @@ impl Tree {
         unsafe { Self::page(root) }.expect("a tree has a root")
     }
 
-    /// The page in a slot of an inner page.
+    /// Returns the child page in slot `index` of an inner page.
     #[inline]
     fn child<'list>(&'list self, page: &'list Page, index: usize) -> &'list Page {
         debug_assert!(page.level > 0);
@@ -139,7 +144,7 @@ impl Tree {
         unsafe { Self::page(child) }.expect("slots below the count are filled")
     }
 
-    /// Finds the target's position in a page or one to its right.
+    /// Finds the slot position of a target in a page, or in one of the pages to its right.
     #[inline]
     fn position<'list>(
         &'list self,
@@ -175,7 +180,7 @@ impl Tree {
         }
     }
 
-    /// Finds the target's position among the slots with its hint, the first of which is `first`.
+    /// Finds the slot position of a target among slots with an equal hint, by comparing keys.
     #[cold]
     fn position_in_tie(
         &self,
@@ -201,7 +206,7 @@ impl Tree {
         first
     }
 
-    /// Whether the first entry of a page is before the target.
+    /// Whether the low key of a page, its lower bound, is before the target.
     #[inline]
     fn low_is_before(&self, page: &Page, list: &SkipList, target: &Target<'_>) -> bool {
         page.low_hint < target.hint
@@ -231,14 +236,14 @@ impl Tree {
         }
     }
 
-    /// Guesses where a search for the target begins.
+    /// Descends to the leaf page of a target; returns the guessed list position before it.
     #[inline]
     pub(super) fn guess(&self, list: &SkipList, target: &Target<'_>) -> Guess<'_> {
         self.descend(0, list, target)
             .expect("a tree has a level of leaves")
     }
 
-    /// Guesses the starts of searches for up to [`BATCH`] targets.
+    /// Guesses the list positions of up to [`BATCH`] targets together.
     ///
     /// The searches descend together, so that the cache misses of one overlap with work on the
     /// others.
@@ -270,7 +275,7 @@ impl Tree {
         guesses
     }
 
-    /// Returns the guess for the first node.
+    /// Returns the guess for the start of the list: the first slot of the leftmost leaf.
     pub(super) fn first(&self) -> Guess<'_> {
         let mut page = self.root();
         while page.level > 0 {
@@ -283,7 +288,7 @@ impl Tree {
         }
     }
 
-    /// The last indexed node.
+    /// The last indexed list node; `None` if there is none.
     pub(super) fn last(&self) -> Option<NodeRef<'_>> {
         let mut page = self.root();
         loop {
@@ -299,7 +304,7 @@ impl Tree {
         }
     }
 
-    /// Inserts a node into the leaf `page` or one to its right, unless that is locked.
+    /// Inserts a list node into the leaf `page` or one to its right; gives up if that is locked.
     fn insert<'list>(&'list self, mut page: &'list Page, list: &SkipList, node: NodeRef<'_>) {
         let target = &list.target_of(node, self);
         loop {
@@ -317,7 +322,7 @@ impl Tree {
         }
     }
 
-    /// Inserts into a leaf whose lock is held.
+    /// Inserts a list node into a leaf page whose lock is held, splitting the page if it is full.
     fn insert_locked(
         &self,
         guess: Guess<'_>,
@@ -339,7 +344,7 @@ impl Tree {
         }
     }
 
-    /// Splits a full page and inserts the item into one of the halves; returns the right one.
+    /// Splits a full page and inserts an item into one of the halves; returns the new right page.
     fn split<'list>(
         &'list self,
         guess: Guess<'list>,
@@ -378,7 +383,9 @@ impl Tree {
         unsafe { Self::page(right) }.expect("a page was allocated")
     }
 
-    /// Adds a page created by a split to its parent. The structure lock is held.
+    /// Adds a page created by a split to its parent page, which it creates or splits if needed.
+    ///
+    /// The structure lock is held.
     fn add_to_parent<'list>(&'list self, list: &SkipList, mut right: &'list Page) {
         loop {
             let target = list.target_of(right.low(), self);
@@ -399,7 +406,7 @@ impl Tree {
         }
     }
 
-    /// Builds a tree of all nodes of the list, with a suitable base; `None` if the list is empty.
+    /// Builds an index tree over all nodes of a list; `None` if the list is empty.
     fn build(list: &SkipList) -> Option<Tree> {
         let mut tree = Tree {
             base: list.base_of_all(),
@@ -423,7 +430,7 @@ impl Tree {
         Some(tree)
     }
 
-    /// Builds the pages of a level for `items`; returns them as the items of the level above.
+    /// Builds the pages of one tree level for `items`; returns them as items of the level above.
     fn build_level(
         list: &SkipList,
         level: u32,
@@ -446,7 +453,7 @@ impl Tree {
     }
 }
 
-/// Moves a page or tree into the arena of the list.
+/// Moves a page or tree into cache-line-aligned memory of the list's arena.
 fn allocate<T>(list: &SkipList, value: T) -> *mut T {
     const { assert!(align_of::<T>() <= LINE && !std::mem::needs_drop::<T>()) };
     let start = list.allocate(size_of::<T>() + LINE - 8);
@@ -459,7 +466,7 @@ fn allocate<T>(list: &SkipList, value: T) -> *mut T {
     start.as_ptr()
 }
 
-/// The index of one list: a holder of the current tree.
+/// The index of a sorted list: the current B-link tree, which may be rebuilt.
 #[derive(Default)]
 pub(super) struct Index {
     tree: AtomicPtr<Tree>,
@@ -467,7 +474,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// The current tree; `None` while nothing is indexed.
+    /// The current index tree; `None` while no node is indexed.
     #[inline]
     pub(super) fn tree(&self) -> Option<&Tree> {
         let tree = self.tree.load(Ordering::Acquire);
@@ -475,7 +482,7 @@ impl Index {
         unsafe { tree.as_ref() }
     }
 
-    /// Adds a node of the list, unless its page is locked.
+    /// Adds a list node to the index; gives up if its page is locked.
     ///
     /// `near` is a guess for the node or a predecessor.
     #[inline]
@@ -498,7 +505,7 @@ impl Index {
         }
     }
 
-    /// Builds a tree to replace `old`, unless another thread does or did.
+    /// Builds a new index tree to replace `old`, unless another thread does so.
     #[cold]
     fn rebuild(&self, list: &SkipList, old: *const Tree) {
         if self.building.swap(true, Ordering::Acquire) {

@@ -17,7 +17,7 @@ const BUCKETS_SHARE_MAX: usize = 8;
 /// values.
 const ENTRY_BYTES: usize = 256;
 
-/// The representation of a memtable.
+/// The kind of memtable representation, with its parameters (RocksDB: `MemTableRepFactory`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RepKind {
@@ -82,7 +82,7 @@ impl RepKind {
     /// The default vector limit of [`RepKind::SortedHash`].
     pub const SORTED_VECTOR_LIMIT: usize = 10_000;
 
-    /// Checks whether the representation supports this key order with or without prefixes.
+    /// Fails if the representation does not support this key order, or needs a prefix extractor.
     ///
     /// A memtable falls back to a skip list if it does not.
     ///
@@ -111,14 +111,15 @@ impl RepKind {
     }
 }
 
-/// The bucket count of a sorted hash table, from the options and the expected entry size; otherwise
-/// `None`.
+/// Returns the key capacity of a sorted hash memtable; `None` for other representations.
+///
+/// It depends on the options and the expected entry size.
 pub(crate) fn bucket_count(options: &MemtableOptions, entry_bytes: Option<usize>) -> Option<usize> {
     matches!(options.rep, RepKind::SortedHash { .. })
         .then(|| sorted_hash_bucket_count(options, entry_bytes))
 }
 
-/// Returns the number of keys for which a sorted hash memtable has places, a power of two.
+/// Returns how many keys all buckets of a sorted hash memtable hold together, a power of two.
 pub(super) fn sorted_hash_bucket_count(
     options: &MemtableOptions,
     entry_bytes: Option<usize>,
@@ -137,7 +138,7 @@ pub(super) fn sorted_hash_bucket_count(
     wanted.max(1).next_power_of_two().min(max)
 }
 
-/// The number of buckets of a hash table of prefixes.
+/// Returns the number of buckets of a prefix hash memtable, limited by the write buffer size.
 pub(super) fn prefix_bucket_count(options: &MemtableOptions) -> usize {
     let wanted = match options.rep {
         RepKind::HashSkipList { bucket_count } | RepKind::HashLinkList { bucket_count, .. } => {

@@ -47,7 +47,7 @@ use crate::arena::{SharedArena, prefetch};
 /// The hasher of keys and prefixes.
 pub(crate) use foldhash::quality::SeedableRandomState as KeyHasher;
 
-/// Creates a hasher with a random seed, unless the options fix it.
+/// Creates a key hasher with a random seed, or a fixed one if the options request it.
 fn key_hasher(options: &MemtableOptions) -> KeyHasher {
     match options.fixed_hash_seed {
         true => KeyHasher::fixed(),
@@ -55,11 +55,11 @@ fn key_hasher(options: &MemtableOptions) -> KeyHasher {
     }
 }
 
-/// The error for an entry with an existing user key and sequence number.
+/// The error for an insert whose user key and sequence number exist already.
 #[derive(Debug)]
 pub(crate) struct Duplicate;
 
-/// Statistics of a memtable that its successors use.
+/// Key and entry statistics of a memtable, by which its successor is sized.
 #[derive(Clone, Copy)]
 pub(crate) struct Learned {
     /// The common prefix of the memtable's keys.
@@ -76,7 +76,7 @@ impl Learned {
     };
 }
 
-/// A representation and its entries.
+/// A memtable representation with its entries (RocksDB: `MemTableRep`).
 pub(crate) enum MemtableRep {
     SkipList(Arc<SkipList>, usize),
     Vector(Arc<Vector>),
@@ -132,7 +132,7 @@ impl MemtableRep {
         }
     }
 
-    /// The key statistics for successors, without `entry_bytes`.
+    /// Returns the key statistics for a successor memtable, without the entry size.
     pub(crate) fn learned(&self) -> Learned {
         match self {
             MemtableRep::SortedHash(table) => Learned {
@@ -143,7 +143,7 @@ impl MemtableRep {
         }
     }
 
-    /// Stores an entry and counts it.
+    /// Inserts an entry and counts it in the arena.
     #[inline]
     pub(crate) fn insert(&self, parts: &EntryParts<'_>) -> Result<(), Duplicate> {
         match self {
@@ -154,7 +154,7 @@ impl MemtableRep {
         }
     }
 
-    /// Stores and counts entries until one is refused; returns the number stored.
+    /// Inserts entries until one is a duplicate; returns the number inserted.
     pub(crate) fn insert_batch(&self, batch: &[EntryParts<'_>]) -> (usize, Result<(), Duplicate>) {
         if let MemtableRep::SortedHash(table) = self {
             return table.insert_batch(batch);
@@ -167,7 +167,9 @@ impl MemtableRep {
         (batch.len(), Ok(()))
     }
 
-    /// Offers the visible entries of a lookup's key, newest first, until it is settled.
+    /// Searches for the key of a point lookup: passes it visible entries until it is settled.
+    ///
+    /// The newest entry comes first.
     ///
     /// # Errors
     /// The error of the lookup for an entry.
@@ -193,7 +195,7 @@ impl MemtableRep {
         }
     }
 
-    /// Searches for the lookups at the positions `waiting`, at most [`BATCH`].
+    /// Searches for the keys of the lookups at the indexes `waiting`, at most [`BATCH`].
     ///
     /// `fail` receives the index and error of each failed lookup.
     pub(crate) fn search_batch(
@@ -237,12 +239,12 @@ impl MemtableRep {
         self.cursor_of(|list| ArcRef::Counted(Arc::clone(list)))
     }
 
-    /// Creates a cursor over all entries, which borrows a skip list.
+    /// Creates a cursor over all entries, which borrows the representation if it is a skip list.
     pub(crate) fn borrowing_cursor(&self) -> RepCursor<'_> {
         self.cursor_of(ArcRef::Borrowed)
     }
 
-    /// Creates a cursor over all entries; `refer` borrows or clones a skip list's reference.
+    /// Creates a cursor over all entries; `refer` makes a borrowed or counted skip list reference.
     fn cursor_of<'s, 'm>(
         &'s self,
         refer: impl FnOnce(&'s Arc<SkipList>) -> ArcRef<'m, SkipList>,
@@ -261,7 +263,7 @@ impl MemtableRep {
         }
     }
 
-    /// Creates a cursor that need only show entries with the prefix of the sought key.
+    /// Creates a cursor for prefix seeks: it may omit keys without the prefix of the key sought.
     pub(crate) fn prefix_cursor(&self, prefixes: &Arc<dyn PrefixExtractor>) -> RepCursor<'static> {
         match self {
             MemtableRep::PrefixHash(table) if table.hashes(prefixes) => {
@@ -271,7 +273,7 @@ impl MemtableRep {
         }
     }
 
-    /// Marks the end of inserts.
+    /// Marks the representation as immutable: no insert may follow.
     pub(crate) fn seal(&self) {
         match self {
             MemtableRep::SkipList(..) | MemtableRep::PrefixHash(_) => {}
@@ -280,7 +282,7 @@ impl MemtableRep {
         }
     }
 
-    /// The number of entries in each used bucket of a hash table of prefixes.
+    /// The number of entries in each used bucket of a prefix hash table; `None` for other kinds.
     pub(crate) fn bucket_sizes(&self) -> Option<Vec<usize>> {
         match self {
             MemtableRep::PrefixHash(table) => Some(table.bucket_sizes()),
@@ -288,7 +290,7 @@ impl MemtableRep {
         }
     }
 
-    /// Puts the entries of a sealed memtable in their final order.
+    /// Sorts the entries of a sealed memtable, if they are not kept in order.
     pub(crate) fn finalise(&self) {
         match self {
             MemtableRep::SkipList(..) => {}
@@ -298,7 +300,7 @@ impl MemtableRep {
         }
     }
 
-    /// The memory of hash tables.
+    /// The bytes of the bucket array of a hash table; 0 without one.
     #[inline]
     pub(crate) fn bucket_bytes(&self) -> usize {
         match self {
@@ -308,7 +310,7 @@ impl MemtableRep {
         }
     }
 
-    /// The bytes of logs, lists, sorted runs and sorted copies outside of the arena.
+    /// The bytes outside of the arena of the structures that order entries, such as sorted copies.
     #[inline]
     pub(crate) fn order_bytes(&self) -> usize {
         match self {
@@ -331,7 +333,7 @@ impl MemtableRep {
     }
 }
 
-/// Offers entries to a lookup until it is settled.
+/// Passes entries of a key, newest first, to a point lookup until it is settled.
 ///
 /// The first entry must be the newest visible one of the lookup's key. With an `order`, entries of
 /// other keys may follow.
@@ -354,7 +356,7 @@ fn offer<'rep>(
     Ok(())
 }
 
-/// Runs [`offer`] for the lookups at the positions `waiting`, each with its own entries.
+/// Passes each lookup at the indexes `waiting` its own entries, as [`offer`] does.
 fn offer_batch<'rep>(
     lookups: &mut [Lookup],
     waiting: &[usize],
@@ -369,7 +371,7 @@ fn offer_batch<'rep>(
     }
 }
 
-/// Decodes the type in a footer that [`EntryParts`] encoded.
+/// Returns the value type in the footer of an inserted entry.
 #[inline]
 fn type_of(footer: u64) -> ValueType {
     ValueType::from_byte((footer & 0xff) as u8).expect("inserted entries have a known type")

@@ -30,15 +30,16 @@ type Bucket = OnceLock<Arc<SkipList>>;
 /// The size of a bucket in bytes.
 pub(super) const BUCKET_BYTES: usize = size_of::<Bucket>();
 
-/// The sorted copy of the first `count` entries.
+/// A sorted copy of the positions of all entries, as of `count` inserts.
 #[derive(Default)]
 struct Copy {
     count: u64,
     sorted: Sorted,
 }
 
-/// A hash table from prefixes to sorted lists. Any number of threads may insert and search
-/// concurrently; sorted copies are made one at a time.
+/// A memtable representation that hashes key prefixes to buckets, each a sorted list.
+///
+/// Any number of threads may insert and search concurrently; sorted copies are made one at a time.
 pub(crate) struct PrefixHash {
     order: KeyOrder,
     arena: SharedArena,
@@ -77,7 +78,7 @@ impl PrefixHash {
         }
     }
 
-    /// Whether keys that share a prefix of `prefixes` share a bucket.
+    /// Whether the table hashes keys by the prefix extractor `prefixes`.
     pub(crate) fn hashes(&self, prefixes: &Arc<dyn PrefixExtractor>) -> bool {
         Arc::ptr_eq(&self.prefixes, prefixes)
     }
@@ -109,7 +110,7 @@ impl PrefixHash {
         Ok(())
     }
 
-    /// The entries in the bucket of an internal key, from that key on.
+    /// Returns the entries in the bucket of an internal key, from that key on; `None` if empty.
     #[inline]
     pub(crate) fn entries_from(&self, internal_key: &[u8]) -> Option<SkipListEntries<'_>> {
         let list = self.bucket(footer_of(internal_key).0).get()?;
@@ -150,7 +151,7 @@ impl PrefixHash {
         lists.map(|list| list.entries().count()).collect()
     }
 
-    /// The memory of lists and of the sorted copy.
+    /// The bytes of the lists, without their nodes, and of the sorted copy.
     #[inline]
     pub(crate) fn order_bytes(&self) -> usize {
         self.memory_bytes.load(Ordering::Relaxed)
@@ -189,7 +190,7 @@ impl Sortable for PrefixHash {
     }
 }
 
-/// A position among the keys with the prefix of the last key sought; includes later inserts.
+/// A cursor within the bucket of the last key sought, which sees later inserts.
 pub(crate) struct PrefixCursor {
     table: Arc<PrefixHash>,
     cursor: Option<SkipListCursor<'static>>,
@@ -203,16 +204,18 @@ impl PrefixCursor {
         }
     }
 
+    /// Invalidates the position; nothing else is needed, as the cursor sees all inserts.
     pub(crate) fn refresh(&mut self) {
         self.cursor = None;
     }
 
+    /// The current entry; `None` if the cursor is not valid.
     #[inline]
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         self.cursor.as_ref()?.entry()
     }
 
-    /// Selects the list of a key's prefix; `None` if the bucket is empty.
+    /// Moves the cursor to the bucket of a key's prefix; `None` if the bucket is empty.
     fn choose(&mut self, internal_key: &[u8]) -> Option<&mut SkipListCursor<'static>> {
         let list = self.table.bucket(footer_of(internal_key).0).get();
         self.cursor = list.map(|list| SkipListCursor::new(Arc::clone(list).into(), 0));

@@ -39,7 +39,7 @@ use crate::arena::SharedArena;
 /// The number of nodes walked by a search above which it adds a node to the index.
 const STEPS_MAX: usize = 12;
 
-/// A node's link, followed by the entry.
+/// A list node: the link to the next node, which the encoded entry follows in memory.
 #[repr(C)]
 pub(super) struct Node {
     next: AtomicPtr<Node>,
@@ -47,7 +47,7 @@ pub(super) struct Node {
 
 const NODE_BYTES: usize = size_of::<Node>();
 
-/// A node of the list that is borrowed for `'list`, or the head (invariant S1 of the module).
+/// A reference to a list node or to the head (invariant S1 of the module).
 #[derive(Clone, Copy)]
 pub(super) struct NodeRef<'list> {
     node: NonNull<Node>,
@@ -55,7 +55,7 @@ pub(super) struct NodeRef<'list> {
 }
 
 impl<'list> NodeRef<'list> {
-    /// Dereferences a loaded link.
+    /// Converts a loaded link to a node reference; `None` for a null link.
     ///
     /// # Safety
     /// `node` must be null, or a node under S1 in an arena that lives for `'list`.
@@ -73,14 +73,14 @@ impl<'list> NodeRef<'list> {
         self.node.as_ptr()
     }
 
-    /// The pointer to the next node.
+    /// The atomic pointer to the next node.
     #[inline]
     fn link(self) -> &'list AtomicPtr<Node> {
         // SAFETY: every node begins with its link and lives as long as the arena (S1).
         &unsafe { self.node.as_ref() }.next
     }
 
-    /// The next node.
+    /// The next node; `None` at the end of the list.
     #[inline]
     fn next(self) -> Option<NodeRef<'list>> {
         let next = self.link().load(Ordering::Acquire);
@@ -96,7 +96,7 @@ impl<'list> NodeRef<'list> {
     }
 }
 
-/// The target of a search: the position before all entries of a user key with at most this footer.
+/// The target of a list search: an internal key as user key and footer, and its index hint.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'k> {
     user_key: &'k [u8],
@@ -104,7 +104,9 @@ pub(super) struct Target<'k> {
     pub(super) hint: u64,
 }
 
-/// A sorted linked list with an index. Any number of threads may insert and read concurrently.
+/// A concurrent sorted list with an index, in place of RocksDB's skip list.
+///
+/// Any number of threads may insert and read concurrently.
 pub(crate) struct SkipList {
     order: KeyOrder,
     arena: SharedArena,
@@ -164,7 +166,7 @@ impl SkipList {
         }
     }
 
-    /// The position before a node and all entries of its sequence number.
+    /// Returns a search target at or before a node: before any type with its sequence number.
     pub(super) fn target_of<'list>(
         &'list self,
         node: NodeRef<'list>,
@@ -184,7 +186,7 @@ impl SkipList {
         self.nodes().map(|node| self.entry(node))
     }
 
-    /// The suitable hint base for the keys now in the list.
+    /// Returns the hint base that suits the keys in the list: their common prefix less two bytes.
     pub(super) fn base_of_all(&self) -> Base {
         let user_key = |node| self.entry(node).user_key_and_footer().0;
         match (self.head().next(), self.last()) {
@@ -195,7 +197,7 @@ impl SkipList {
         }
     }
 
-    /// Whether a node is before the target.
+    /// Whether the entry of a node sorts before the target.
     #[inline]
     pub(super) fn is_before(&self, node: NodeRef<'_>, target: &Target<'_>) -> bool {
         self.compare(node, target).is_lt()
@@ -206,7 +208,7 @@ impl SkipList {
         self.arena.arena().lease().allocate(bytes)
     }
 
-    /// Guesses the start of the search for a key and prefetches its surroundings.
+    /// Creates a search target and looks up its guessed position in the index, if there is one.
     #[inline]
     fn guess<'list, 'k>(
         &'list self,
@@ -222,7 +224,7 @@ impl SkipList {
         (target, guess)
     }
 
-    /// A node before the target: the guessed one if it is, otherwise the head.
+    /// Returns a node before the target to start from: the guessed one if valid, else the head.
     #[inline]
     fn start<'list>(
         &'list self,
@@ -235,8 +237,9 @@ impl SkipList {
             .unwrap_or_else(|| self.head())
     }
 
-    /// Walks from `node`, which is before the target, to the last such node; returns its successor
-    /// too.
+    /// Walks the list from `node` to the last node before the target; returns it and its successor.
+    ///
+    /// `node` is before the target. A long walk adds a node to the index.
     #[inline]
     fn walk<'list>(
         &'list self,
@@ -257,7 +260,7 @@ impl SkipList {
         }
     }
 
-    /// Searches for an internal key; returns its neighbours and the guess.
+    /// Searches for an internal key; returns the nodes before and after its position.
     #[inline]
     fn search<'list>(&'list self, internal_key: &[u8]) -> Found<'list> {
         let (user_key, footer) = footer_of(internal_key);
@@ -270,7 +273,7 @@ impl SkipList {
         }
     }
 
-    /// The last node.
+    /// The last node of the list; `None` if the list is empty.
     fn last(&self) -> Option<NodeRef<'_>> {
         let indexed = self.index.tree().and_then(Tree::last);
         let mut node = indexed.unwrap_or_else(|| self.head());
@@ -280,7 +283,7 @@ impl SkipList {
         self.not_head(node)
     }
 
-    /// The node, or `None` for the head.
+    /// Returns `node`, or `None` if it is the head.
     #[inline]
     fn not_head<'list>(&'list self, node: NodeRef<'list>) -> Option<NodeRef<'list>> {
         (!ptr::eq(node.node.as_ptr(), &raw const self.head)).then_some(node)
@@ -323,7 +326,7 @@ impl SkipList {
         Ok(())
     }
 
-    /// Counts an entry and writes its unlinked node.
+    /// Allocates and writes a node with an entry, not linked yet, and counts the entry.
     #[inline]
     fn make_node(&self, parts: &EntryParts<'_>) -> NodeRef<'_> {
         let encoded_len = parts.encoded_len();
@@ -401,14 +404,14 @@ impl SkipList {
     }
 }
 
-/// The neighbours of a target.
+/// The result of a list search: the nodes before and at or after the target, and the guess.
 struct Found<'list> {
     before: NodeRef<'list>,
     node: Option<NodeRef<'list>>,
     guess: Option<Guess<'list>>,
 }
 
-/// An iterator over entries in order, which includes later inserts.
+/// An iterator over list entries in key order, which includes later inserts.
 pub(crate) struct SkipListEntries<'list> {
     list: &'list SkipList,
     node: Option<NodeRef<'list>>,
@@ -425,7 +428,7 @@ impl<'list> Iterator for SkipListEntries<'list> {
     }
 }
 
-/// A position in a list; moves include later inserts.
+/// A cursor over a sorted list, which sees later inserts.
 pub(crate) struct SkipListCursor<'m> {
     list: ArcRef<'m, SkipList>,
     node: Option<NonNull<Node>>,
@@ -457,12 +460,13 @@ impl<'m> SkipListCursor<'m> {
         })
     }
 
+    /// The current entry; `None` if the cursor is not valid.
     #[inline]
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         self.node().map(|node| self.list.entry(node))
     }
 
-    /// Invalidates the position; the cursor always reads the list itself.
+    /// Invalidates the position; nothing else is needed, as the cursor sees all inserts.
     pub(crate) fn refresh(&mut self) {
         self.node = None;
     }
@@ -486,7 +490,7 @@ impl<'m> SkipListCursor<'m> {
         self.node = found.node.map(|node| node.node);
     }
 
-    /// Moves to the first entry at or after an internal key if it is a few steps ahead.
+    /// Seeks an internal key by stepping forward a few nodes; false if it is not that close.
     fn seek_near(&mut self, internal_key: &[u8]) -> bool {
         let (user_key, footer) = footer_of(internal_key);
         let target = self.list.target(None, user_key, footer);

@@ -11,15 +11,15 @@ use crate::arena::SharedArena;
 /// A snapshot of the positions of entries, in order.
 pub(super) type Sorted = Arc<[Position]>;
 
-/// A source of sorted copies.
+/// An unordered memtable representation, which provides sorted copies of its entries.
 pub(crate) trait Sortable {
-    /// The order of the keys.
+    /// The key order of the memtable.
     fn order(&self) -> &KeyOrder;
 
     /// The arena of the entries.
     fn arena(&self) -> &SharedArena;
 
-    /// All entries, sorted.
+    /// Returns the positions of all entries in key order, sorting them if needed.
     fn sorted(&self) -> Sorted;
 
     /// Compares the internal keys of two entries.
@@ -28,7 +28,7 @@ pub(crate) trait Sortable {
         self.order().compare_internal(key(a), key(b))
     }
 
-    /// The index of the first entry at or after an internal key.
+    /// Returns the index in `sorted` of the first entry at or after an internal key.
     fn lower_bound(&self, sorted: &[Position], internal_key: &[u8]) -> usize {
         sorted.partition_point(|position| {
             let key = position.entry(self.arena()).key();
@@ -37,7 +37,7 @@ pub(crate) trait Sortable {
     }
 }
 
-/// A position in a sorted snapshot of entries.
+/// A cursor over a sorted copy of the entries of a memtable representation.
 pub(crate) struct SortedCursor<T> {
     table: Arc<T>,
     sorted: Sorted,
@@ -46,7 +46,7 @@ pub(crate) struct SortedCursor<T> {
 }
 
 impl<T: Sortable> SortedCursor<T> {
-    /// Creates an unpositioned cursor over a sorted snapshot of the present entries.
+    /// Creates an unpositioned cursor over a sorted copy of the entries inserted so far.
     pub(super) fn new(table: Arc<T>) -> Self {
         let sorted = table.sorted();
         SortedCursor {
@@ -56,12 +56,13 @@ impl<T: Sortable> SortedCursor<T> {
         }
     }
 
-    /// Takes a new snapshot of the entries; the cursor is then not valid.
+    /// Takes a new sorted copy of all entries; the cursor is then unpositioned.
     pub(crate) fn refresh(&mut self) {
         self.sorted = self.table.sorted();
         self.index = self.sorted.len();
     }
 
+    /// The current entry; `None` if the cursor is not valid.
     #[inline]
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         let position = self.sorted.get(self.index)?;

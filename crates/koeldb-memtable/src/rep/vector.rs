@@ -14,7 +14,7 @@ use super::entry::{Entry, EntryParts, Position};
 use super::sorted::{Sortable, Sorted};
 use crate::arena::SharedArena;
 
-/// The entries of a vector and the copy that the last read sorted.
+/// The entries of a vector in insertion order, and the sorted copy of the last read.
 struct Appended {
     /// The positions of the entries in order of arrival.
     entries: Vec<Position>,
@@ -22,7 +22,9 @@ struct Appended {
     sorted: Sorted,
 }
 
-/// A vector of entries. Inserts exclude each other; reads of a sealed vector never wait.
+/// A memtable representation: an append-only vector, sorted when it is read (`VectorRep`).
+///
+/// Inserts exclude each other; reads of a sealed and sorted vector never wait.
 pub(crate) struct Vector {
     order: KeyOrder,
     arena: SharedArena,
@@ -54,7 +56,7 @@ impl Vector {
         self.appended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends an entry. Duplicates are found when the vector is sorted: see [`Vector::sorted`].
+    /// Appends an entry, without a check for duplicates.
     ///
     /// # Errors
     /// Never; the other representations find duplicates.
@@ -75,7 +77,7 @@ impl Vector {
         Ok(())
     }
 
-    /// Marks the end of inserts.
+    /// Marks the vector as immutable: no insert may follow.
     pub(crate) fn seal(&self) {
         self.sealed.store(true, Ordering::Release);
     }
@@ -84,7 +86,7 @@ impl Vector {
         self.memory_bytes.load(Ordering::Relaxed) + size_of::<Self>()
     }
 
-    /// Returns all entries sorted, reusing the part that is sorted already.
+    /// Returns the positions of all entries in key order, reusing the last sorted copy.
     fn sort(&self, appended: &Appended) -> Sorted {
         let old = &appended.sorted;
         let mut all = Vec::with_capacity(appended.entries.len());
@@ -140,7 +142,7 @@ impl Appended {
     }
 }
 
-/// An iterator over entries in order, as of its creation.
+/// An iterator over the entries of a vector in key order, as of its creation.
 pub(crate) struct VectorEntries<'vector> {
     vector: &'vector Vector,
     sorted: Sorted,

@@ -31,7 +31,7 @@ impl<A> Client<A>
 where
     A: Application<Request: AppData, Response: AppDataResponse>,
 {
-    /// Creates a client of the cluster with nodes at these addresses. A call fails after 10 seconds.
+    /// Creates a client of the cluster with nodes at these addresses; calls time out after 10 s.
     pub fn new<S: Into<String>>(addresses: impl IntoIterator<Item = S>) -> Self {
         let addresses: Vec<String> = addresses.into_iter().map(Into::into).collect();
         Client {
@@ -49,7 +49,7 @@ where
         self
     }
 
-    /// Has a request applied, and returns the application's answer.
+    /// Submits a request to the Raft group and returns the response once it has been applied.
     ///
     /// # Errors
     /// A request of more than 32 MiB is refused. `NotConnected` if no leader took the request: it
@@ -58,7 +58,7 @@ where
         self.call(Message::Write(request)).await
     }
 
-    /// Reads the value of `key`: that of the last write that was answered before, or a later one.
+    /// Reads the value of `key` linearizably: it reflects every write answered before the call.
     ///
     /// # Errors
     /// If no leader answered.
@@ -66,7 +66,7 @@ where
         self.call(Message::Get(key.as_ref().to_vec())).await
     }
 
-    /// Adds a running node to the cluster; returns when it has the state and votes.
+    /// Adds a running node to the cluster; returns when it has the log and is a voter.
     ///
     /// # Errors
     /// See [`Client::write`].

@@ -14,7 +14,7 @@ use crate::encoding::{Encoding, Postcard};
 /// The largest message. A batch of entries is far below.
 const FRAME_BYTES_MAX: u32 = 256 << 20;
 
-/// Writes a message.
+/// Serializes a message and writes it to the stream as one frame.
 pub(super) async fn write<T: Serialize>(stream: &mut TcpStream, message: &T) -> io::Result<()> {
     let mut frame = Postcard::write(message, vec![0; 4])?;
     let bytes = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
@@ -28,13 +28,13 @@ pub(super) async fn write<T: Serialize>(stream: &mut TcpStream, message: &T) -> 
     stream.write_all(&frame).await
 }
 
-/// Reads a message; `None` if the peer has closed the connection.
+/// Reads a frame and deserializes the message; `None` if the peer has closed the connection.
 pub(super) async fn read<T: DeserializeOwned>(stream: &mut TcpStream) -> io::Result<Option<T>> {
     let sized = read_sized(stream).await?;
     Ok(sized.map(|(message, _)| message))
 }
 
-/// Reads a message, and returns it with its size.
+/// Reads a message and returns it with its size in bytes; `None` if the peer has closed.
 pub(super) async fn read_sized<T: DeserializeOwned>(
     stream: &mut TcpStream,
 ) -> io::Result<Option<(T, u32)>> {
@@ -62,7 +62,7 @@ pub(super) async fn read_sized<T: DeserializeOwned>(
 /// The longest time without progress in the transfer of a snapshot: a peer may vanish without a word.
 pub(super) const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// Fails with `TimedOut` if a step of a transfer takes longer than `limit`.
+/// Awaits `step`; fails with `TimedOut` if it takes longer than `limit`.
 pub(super) async fn within<T>(
     limit: Duration,
     step: impl Future<Output = io::Result<T>>,
@@ -73,7 +73,7 @@ pub(super) async fn within<T>(
     }
 }
 
-/// Writes a message and reads the answer.
+/// Sends a message and reads the answer; fails if the peer closes the connection.
 pub(super) async fn call<T: Serialize, R: DeserializeOwned>(
     stream: &mut TcpStream,
     message: &T,

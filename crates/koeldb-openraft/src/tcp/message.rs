@@ -9,7 +9,7 @@ use super::types::Types;
 use crate::application::Application;
 use crate::snapshot::SnapshotFile;
 
-/// A request to a node, from another node or a client.
+/// A request sent to a node, by another node (Raft) or by a client.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub(super) enum Message<A>
@@ -35,7 +35,7 @@ where
     AddNode(u64, String),
 }
 
-/// The vote of the sender, and the metadata and file list of a snapshot to be installed.
+/// A leader's offer to install a snapshot: its vote, the metadata and the list of files.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub(super) struct SnapshotOffer<A>
@@ -47,7 +47,7 @@ where
     pub(super) files: Vec<SnapshotFile>,
 }
 
-/// The answer to a client.
+/// The answer to a client: the result, the leader to ask instead, or a failure.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Reply<T> {
     Done(T),

@@ -28,10 +28,10 @@ use super::types::Types;
 use crate::application::Application;
 use crate::snapshot::{PIECE_BYTES, SnapshotDir};
 
-/// The factory of connections to the other nodes.
+/// openraft's `RaftNetworkFactory`, which makes a [`Connection`] for each other node.
 pub(super) struct Connections<A>(pub(super) PhantomData<fn() -> A>);
 
-/// A connection to one node, made when it is needed and dropped when a call fails.
+/// A client connection to another node, opened on demand and dropped after a failed call.
 pub(super) struct Connection<A> {
     address: String,
     stream: Option<TcpStream>,
@@ -62,7 +62,7 @@ impl<A> Connection<A>
 where
     A: Application<Request: AppData, Response: AppDataResponse>,
 {
-    /// Takes the connection, which is returned after a call that succeeds.
+    /// Takes the open TCP stream out of `self`, or opens a new one; a successful call puts it back.
     async fn connect(&mut self) -> Result<TcpStream, RPCError<Types<A>>> {
         if let Some(stream) = self.stream.take() {
             return Ok(stream);
@@ -93,7 +93,7 @@ where
         }
     }
 
-    /// Offers a snapshot to the node, sends the missing files, and returns the answer.
+    /// Offers a snapshot to the node, sends the files that it lacks, and returns its response.
     async fn send_snapshot(
         &mut self,
         offer: Message<A>,
@@ -107,7 +107,7 @@ where
     }
 }
 
-/// Sends the files that the receiver lacks.
+/// Sends a snapshot offer, then the files that the receiver reports missing; returns its response.
 async fn send_files<A>(
     stream: &mut TcpStream,
     offer: &Message<A>,
@@ -141,12 +141,12 @@ where
     read_answer(stream, patience).await
 }
 
-/// The longest time for an answer to a snapshot of `bytes` bytes, which the receiver reads a few times.
+/// Returns the timeout for an answer about a snapshot of `bytes` bytes: grows with its size.
 fn patience(bytes: u64) -> Duration {
     IDLE_MAX + Duration::from_secs(bytes >> 22)
 }
 
-/// Reads an answer within `patience`; fails if the peer closes the connection.
+/// Reads an answer within the timeout `patience`; fails if the peer closes the connection.
 async fn read_answer<T: DeserializeOwned>(
     stream: &mut TcpStream,
     patience: Duration,

@@ -39,7 +39,7 @@ where
     server: JoinHandle<()>,
 }
 
-/// The parts of a node that its handle and its connections share.
+/// The state that a [`Node`] shares with the tasks that serve its connections.
 struct Shared<A>
 where
     A: Application<Request: AppData, Response: AppDataResponse>,
@@ -54,7 +54,7 @@ impl<A> Node<A>
 where
     A: Application<Request: AppData, Response: AppDataResponse>,
 {
-    /// Opens or creates the stores in `directory`, and serves `address` until it is dropped.
+    /// Opens or creates the node's stores in `directory`, and serves `address` until it is dropped.
     ///
     /// A new node belongs to no cluster: [`Node::initialize`] it, or have it added by
     /// [`Client::add_node`](super::Client::add_node). `enable_leader_restore` of `config` is
@@ -91,7 +91,7 @@ where
         Ok(Node { shared, server })
     }
 
-    /// Makes this node, at `address`, the only one of a new cluster.
+    /// Creates a new cluster whose only member is this node, at `address`.
     ///
     /// # Errors
     /// If it belongs to a cluster already.
@@ -103,7 +103,7 @@ where
         initialized.map_err(io::Error::other)
     }
 
-    /// Whether the node belongs to a cluster.
+    /// Returns whether the node belongs to a cluster.
     ///
     /// # Errors
     /// If the node has stopped.
@@ -112,19 +112,19 @@ where
         initialized.map_err(io::Error::other)
     }
 
-    /// openraft's handle, for metrics, snapshots, elections, membership.
+    /// Returns openraft's handle, for metrics, snapshots, elections and membership.
     #[must_use]
     pub fn raft(&self) -> &Raft<Types<A>, Machine<A>> {
         &self.shared.raft
     }
 
-    /// The state of this node, for reads that may be stale.
+    /// Returns the state of this node, for local reads, which may be stale.
     #[must_use]
     pub fn state(&self) -> &StateStore {
         &self.shared.state
     }
 
-    /// Ends openraft and all connections, and closes the stores.
+    /// Shuts openraft down, ends all connections, and closes the stores.
     ///
     /// # Errors
     /// If what was confirmed could not be made durable.
@@ -137,7 +137,7 @@ where
         stopped.map_err(io::Error::other)
     }
 
-    /// Serves until the node fails; ends with the reason.
+    /// Waits until the node stops because of a failure, and returns the reason as text.
     pub async fn stopped(&self) -> String {
         let reason = self.shared.raft.wait(None);
         let metrics = reason.metrics(|metrics| metrics.running_state.is_err(), "stopped");
@@ -179,7 +179,7 @@ where
     }
 }
 
-/// Awaits a call of openraft, and sends its result, or the text of its error, to another node.
+/// Awaits a call of openraft and sends its result, or the error's text, as the answer to a node.
 async fn answer<T: Serialize, E: Display>(
     stream: &mut TcpStream,
     call: impl Future<Output = Result<T, E>>,
@@ -228,7 +228,7 @@ where
         Ok(())
     }
 
-    /// Proposes a request to the Raft group; the reply names the leader if this node is not it.
+    /// Proposes a request to the Raft group; replies with the response or with the known leader.
     async fn write(&self, request: A::Request) -> Reply<A::Response> {
         match self.raft.client_write(request).await {
             Ok(written) => Reply::Done(written.data),
@@ -264,7 +264,7 @@ where
     }
 }
 
-/// Converts a failed proposal to a reply: the leader's address if known, or the failure.
+/// Converts the error of a proposal to a reply: the leader to ask instead, or the failure.
 fn not_written<A, T>(error: RaftError<Types<A>, ClientWriteError<Types<A>>>) -> Reply<T>
 where
     A: Application<Request: AppData, Response: AppDataResponse>,

@@ -20,7 +20,7 @@ use crate::encoding::{Encoding, Postcard};
 use crate::snapshot::{PIECE_BYTES, SnapshotDir, SnapshotFile, describe, empty};
 use crate::state::StateStore;
 
-/// Receives snapshots into the directory of a state, one at a time.
+/// The receiver of snapshots from the leader; receives one at a time, resumable file by file.
 ///
 /// Files are collected in `incoming/<checksum of the list>`, which survives a broken connection:
 /// what is there already is not sent again. A complete one is moved away, and removed when it has
@@ -40,7 +40,7 @@ impl Receiver {
         }
     }
 
-    /// Receives what is missing of a snapshot with these files.
+    /// Asks for the missing ones of these files, receives them, and returns the complete snapshot.
     pub(super) async fn receive(
         &self,
         stream: &mut TcpStream,
@@ -81,7 +81,7 @@ impl Receiver {
 /// The suffix of the name of a file that is not yet complete and durable.
 const PART: &str = ".part";
 
-/// Fails unless each name belongs to one file within a directory.
+/// Fails unless the names are distinct plain file names, without directories or leading dots.
 fn check_names(files: &[SnapshotFile]) -> io::Result<()> {
     let mut names = HashSet::new();
     for name in files.iter().map(|file| file.name.as_str()) {
@@ -98,8 +98,9 @@ fn check_names(files: &[SnapshotFile]) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the numbers of the files that are missing in `directory`, and removes other directories
-/// and incomplete files.
+/// Returns the indices in `files` of those that `directory` lacks or has with another checksum.
+///
+/// Removes other directories in `incoming`, and incomplete files.
 fn find_missing(
     fs: &dyn FileSystem,
     incoming: &Path,
@@ -128,7 +129,7 @@ fn find_missing(
     Ok(missing)
 }
 
-/// Receives a file as `.part`, checks size and CRC-32C, syncs it, and renames it to its name.
+/// Receives one file as `.part`, checks its size and CRC-32C, syncs it, and renames it.
 async fn receive_file(
     stream: &mut TcpStream,
     fs: &Arc<dyn FileSystem>,

@@ -13,8 +13,9 @@ use openraft::{AppData, AppDataResponse, EntryPayload, OptionalSend, RaftTypeCon
 use crate::application::Application;
 use crate::state_machine::StateMachine;
 
-/// openraft's types for requests and responses of `A`: numbers as node ids, addresses as nodes, one
-/// leader a term.
+/// openraft's `RaftTypeConfig` for the requests and responses of the application `A`.
+///
+/// Numbers are node ids, addresses are nodes, and a term has one leader.
 pub struct Types<A>(PhantomData<fn() -> A>);
 
 /// The state machine of `A`.

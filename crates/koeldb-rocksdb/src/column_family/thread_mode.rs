@@ -7,21 +7,27 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use super::{BoundColumnFamily, ColumnFamily};
 use crate::{Error, Options};
 
-/// The way in which a database keeps the handles of column families.
+/// The map of column family handles of a database: [`SingleThreaded`] or [`MultiThreaded`].
 pub trait ThreadMode {
+    /// Creates the map of handles from the column families opened by name.
     #[doc(hidden)]
     fn new_cf_map_internal(families: BTreeMap<String, koeldb::ColumnFamily>) -> Self;
 
+    /// Releases all column family handles, before the database is closed.
     #[doc(hidden)]
     fn drop_all_cfs_internal(&mut self);
 }
 
-/// Column families are created and dropped through `&mut self`, and handles are references.
+/// The mode in which column families are created and dropped through `&mut self`.
+///
+/// Handles are references.
 pub struct SingleThreaded {
     pub(crate) families: BTreeMap<String, ColumnFamily>,
 }
 
-/// Column families are created and dropped through `&self`, and handles are counted.
+/// The mode in which column families are created and dropped through `&self`.
+///
+/// Handles are reference-counted.
 pub struct MultiThreaded {
     pub(crate) families: RwLock<BTreeMap<String, Arc<BoundColumnFamily<'static>>>>,
 }
@@ -53,7 +59,7 @@ impl ThreadMode for MultiThreaded {
     }
 }
 
-/// Makes a reference-counted handle of a column family.
+/// Wraps a column family in a reference-counted handle.
 fn bound(family: koeldb::ColumnFamily) -> Arc<BoundColumnFamily<'static>> {
     Arc::new(BoundColumnFamily {
         family,
@@ -62,7 +68,7 @@ fn bound(family: koeldb::ColumnFamily) -> Arc<BoundColumnFamily<'static>> {
 }
 
 impl SingleThreaded {
-    /// Creates a column family and keeps its handle.
+    /// Creates a column family in `db` and adds its handle to the map.
     pub(crate) fn create(
         &mut self,
         db: &koeldb::Db,
@@ -75,7 +81,7 @@ impl SingleThreaded {
         Ok(())
     }
 
-    /// Drops a column family; fails if there is none of this name.
+    /// Drops a column family in `db` and removes its handle; fails if there is none of this name.
     pub(crate) fn drop(&mut self, db: &koeldb::Db, name: &str) -> Result<(), Error> {
         match self.families.remove(name) {
             Some(dropped) => Ok(db.drop_cf(&dropped.family)?),
@@ -93,7 +99,7 @@ impl MultiThreaded {
         families.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates a column family and keeps its handle, under the write lock of the map.
+    /// Creates a column family in `db` and adds its handle to the map, under the map's write lock.
     pub(crate) fn create(
         &self,
         db: &koeldb::Db,
@@ -106,7 +112,7 @@ impl MultiThreaded {
         Ok(())
     }
 
-    /// Drops a column family, under the write lock of the map; fails if there is none of this name.
+    /// Drops a column family in `db` and removes its handle, under the map's write lock.
     pub(crate) fn drop(&self, db: &koeldb::Db, name: &str) -> Result<(), Error> {
         let mut families = self.families_mut();
         match families.remove(name) {
@@ -115,14 +121,14 @@ impl MultiThreaded {
         }
     }
 
-    /// The handle of a column family; `None` if there is none of this name.
+    /// Returns the handle of the column family called `name`; `None` if there is none.
     pub(crate) fn handle(&self, name: &str) -> Option<Arc<BoundColumnFamily<'_>>> {
         let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
         families.get(name).cloned()
     }
 }
 
-/// Returns the error for an unknown column family.
+/// Returns the error `Invalid column family`, for a name without a column family.
 fn unknown(name: &str) -> Error {
     Error::new(format!("Invalid column family: {name}"))
 }

@@ -10,7 +10,7 @@ use crate::{
     CStrLike, CompactOptions, Error, IngestExternalFileOptions, ThreadMode, WaitForCompactOptions,
 };
 
-/// A summary of the tables of a column family.
+/// The total size and the number of the table files of a column family.
 #[derive(Clone, Debug)]
 pub struct ColumnFamilyMetaData {
     /// The bytes of all tables.
@@ -21,7 +21,7 @@ pub struct ColumnFamilyMetaData {
     pub file_count: usize,
 }
 
-/// A table of a database.
+/// A live table file with its level, key range and entry counts (`LiveFileMetaData`).
 #[derive(Clone, Debug)]
 pub struct LiveFile {
     /// The name of its column family.
@@ -42,7 +42,7 @@ pub struct LiveFile {
     pub num_deletions: u64,
 }
 
-/// Returns a property as text.
+/// Returns a property of a column family as text; `None` for an unknown name.
 pub(crate) fn property(
     family: &koeldb::ColumnFamily,
     name: impl CStrLike,
@@ -57,7 +57,7 @@ pub(crate) fn property(
     Ok(family.property_value(name)?)
 }
 
-/// Returns a property as a number; a property of text is an error.
+/// Returns an integer property of a column family; a text property is an error.
 pub(crate) fn property_int(
     family: &koeldb::ColumnFamily,
     name: impl CStrLike,
@@ -73,12 +73,12 @@ pub(crate) fn property_int(
     Ok(Some(number))
 }
 
-/// A range of keys, both ends included, as `CompactRange` takes it.
+/// Converts start and end key to the inclusive bounds of a manual compaction (`CompactRange`).
 fn closed<S: AsRef<[u8]>, E: AsRef<[u8]>>(
     start: Option<S>,
     end: Option<E>,
 ) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    /// Returns an inclusive bound; `None` means no bound.
+    /// Converts an optional key to an inclusive bound; `None` is unbounded.
     fn bound<K: AsRef<[u8]>>(key: Option<K>) -> Bound<Vec<u8>> {
         key.map_or(Bound::Unbounded, |key| {
             Bound::Included(key.as_ref().to_vec())
@@ -87,7 +87,7 @@ fn closed<S: AsRef<[u8]>, E: AsRef<[u8]>>(
     (bound(start), bound(end))
 }
 
-/// Sums the sizes and counts the table files of a column family.
+/// Returns the total size and the number of the table files of a column family.
 fn metadata(family: &koeldb::ColumnFamily) -> ColumnFamilyMetaData {
     let files = family.live_files();
     ColumnFamilyMetaData {
@@ -97,7 +97,7 @@ fn metadata(family: &koeldb::ColumnFamily) -> ColumnFamilyMetaData {
     }
 }
 
-/// Estimates the bytes of ranges of keys in table files; 0 for each if the estimate fails.
+/// Estimates the bytes of each key range in table files (`GetApproximateSizes`); 0 on an error.
 fn sizes(family: &koeldb::ColumnFamily, ranges: &[Range]) -> Vec<u64> {
     let ranges: Vec<_> = ranges
         .iter()
@@ -107,7 +107,9 @@ fn sizes(family: &koeldb::ColumnFamily, ranges: &[Range]) -> Vec<u64> {
     sizes.unwrap_or_else(|_| vec![0; ranges.len()])
 }
 
-/// Changes options of a column family, like `SetOptions`; refuses NUL bytes and an empty list.
+/// Changes mutable options of a column family (`SetOptions`).
+///
+/// NUL bytes and an empty list are errors.
 fn set(family: &koeldb::ColumnFamily, options: &[(&str, &str)]) -> Result<(), Error> {
     for (name, value) in options {
         if name.contains('\0') || value.contains('\0') {
@@ -190,7 +192,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         }
     }
 
-    /// Waits until no flush or compaction is due or running.
+    /// Waits until no flush or compaction is due or running (`WaitForCompact`).
     pub fn wait_for_compact(&self, opts: &WaitForCompactOptions) -> Result<(), Error> {
         if opts.flush {
             self.db().flush()?;
@@ -198,13 +200,13 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         Ok(self.db().wait_for_compact(opts.timeout)?)
     }
 
-    /// Catches a secondary up with the present state of its primary.
+    /// Makes a secondary instance catch up with its primary (`TryCatchUpWithPrimary`).
     pub fn try_catch_up_with_primary(&self) -> Result<(), Error> {
         self.db().try_catch_up_with_primary()?;
         Ok(())
     }
 
-    /// Returns the tables of all column families.
+    /// Returns the live table files of all column families (`GetLiveFilesMetaData`).
     pub fn live_files(&self) -> Result<Vec<LiveFile>, Error> {
         let convert = |file: koeldb::LiveFile| LiveFile {
             column_family_name: file.column_family,
@@ -219,7 +221,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         Ok(self.db().live_files().into_iter().map(convert).collect())
     }
 
-    /// Flushes what was written without the WAL; background work ends when the database is closed.
+    /// Flushes entries written without WAL; does not stop background work, which ends at the close.
     ///
     /// LOG has the error of a failed flush.
     pub fn cancel_all_background_work(&self, wait: bool) {

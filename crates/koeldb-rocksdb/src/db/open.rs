@@ -10,7 +10,7 @@ use crate::{
     ColumnFamilyDescriptor, ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME, Error, Options, ThreadMode,
 };
 
-/// How a database is opened.
+/// The mode in which a database is opened: read-write, read-only, secondary or TTL.
 pub(crate) enum Access<'a> {
     ReadWrite,
     ReadOnly {
@@ -22,13 +22,13 @@ pub(crate) enum Access<'a> {
     WithTtl(Duration),
 }
 
-/// An open database and its named column families.
+/// The result of opening: the engine's database and the column families opened by name.
 pub(crate) struct Opened {
     pub(crate) db: koeldb::Db,
     pub(crate) families: BTreeMap<String, koeldb::ColumnFamily>,
 }
 
-/// Opens a database.
+/// Opens the engine's database with column families, in the mode `access`.
 ///
 /// COMPAT: without names, the default column family has the options of the database and no handle;
 /// with names, it has default options unless it is among them.
@@ -89,7 +89,7 @@ pub(crate) fn open(
     Ok(Opened { db, families })
 }
 
-/// Describes column families with default options.
+/// Makes a column family descriptor with default options for each name.
 pub(crate) fn named<N: AsRef<str>>(
     names: impl IntoIterator<Item = N>,
 ) -> impl Iterator<Item = ColumnFamilyDescriptor> {
@@ -97,7 +97,7 @@ pub(crate) fn named<N: AsRef<str>>(
     names.into_iter().map(descriptor)
 }
 
-/// Describes column families, each with its options.
+/// Makes a column family descriptor for each pair of name and options.
 fn with_options<N: AsRef<str>>(
     families: impl IntoIterator<Item = (N, Options)>,
 ) -> impl Iterator<Item = ColumnFamilyDescriptor> {
@@ -106,7 +106,7 @@ fn with_options<N: AsRef<str>>(
     families.into_iter().map(descriptor)
 }
 
-/// Passes descriptors through, for the methods of `opens!`.
+/// Returns the given column family descriptors unchanged, for the methods that `opens!` declares.
 fn described(
     families: impl IntoIterator<Item = ColumnFamilyDescriptor>,
 ) -> impl Iterator<Item = ColumnFamilyDescriptor> {
@@ -141,7 +141,7 @@ macro_rules! opens {
 }
 
 impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
-    /// Opens the engine's database and wraps it with its column family handles.
+    /// Opens the engine's database in mode `access` and wraps it with its column family handles.
     fn open_as(
         options: &Options,
         path: &Path,
@@ -164,7 +164,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         Self::open(&options, path)
     }
 
-    /// Opens a database that has only the default column family.
+    /// Opens a database with only the default column family.
     pub fn open<P: AsRef<Path>>(opts: &Options, path: P) -> Result<Self, Error> {
         Self::open_as(opts, path.as_ref(), [], Access::ReadWrite)
     }
@@ -181,7 +181,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
 }
 
 impl<T: ThreadMode> DBWithThreadMode<T> {
-    /// Opens a database for reading: its state as it is opened.
+    /// Opens a database read-only, as of the moment it is opened (`OpenForReadOnly`).
     ///
     /// `error_if_log_file_exist` must be false.
     pub fn open_for_read_only<P: AsRef<Path>>(
@@ -195,7 +195,7 @@ impl<T: ThreadMode> DBWithThreadMode<T> {
         Self::open_as(opts, path.as_ref(), [], access)
     }
 
-    /// Opens a secondary: a view of a database that another process may write.
+    /// Opens a secondary instance, which follows a database that another process may write.
     ///
     /// The secondary has a directory of its own.
     ///

@@ -1,12 +1,12 @@
 //! Block caches and write buffer managers, which databases share.
 
-/// A block cache, shared by its clones.
+/// A block cache; clones are handles to the same one.
 #[derive(Clone)]
 pub struct Cache {
     pub(crate) inner: koeldb::Cache,
 }
 
-/// Converts bytes to `usize`, saturating.
+/// Converts a byte count to `usize`; saturates.
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
@@ -20,13 +20,15 @@ impl Cache {
         }
     }
 
-    /// Creates an LRU cache.
+    /// Creates an LRU cache with options.
     #[must_use]
     pub fn new_lru_cache_opts(opts: &LruCacheOptions) -> Cache {
         Cache::new_lru_cache(opts.capacity)
     }
 
-    /// Creates a cache that long scans do not empty; its number of entries needs no estimate.
+    /// Creates a `HyperClockCache` of `capacity` bytes, which long scans do not empty.
+    ///
+    /// The estimated entry charge is not needed.
     #[must_use]
     pub fn new_hyper_clock_cache(capacity: usize, estimated_entry_charge: usize) -> Cache {
         let _ = estimated_entry_charge;
@@ -35,19 +37,19 @@ impl Cache {
         }
     }
 
-    /// The bytes in the cache.
+    /// Returns the bytes in the cache.
     #[must_use]
     pub fn get_usage(&self) -> usize {
         size(self.inner.get_usage())
     }
 
-    /// The bytes in use by readers.
+    /// Returns the bytes of the cached blocks that readers have pinned.
     #[must_use]
     pub fn get_pinned_usage(&self) -> usize {
         size(self.inner.get_pinned_usage())
     }
 
-    /// Changes the capacity.
+    /// Changes the capacity in bytes.
     pub fn set_capacity(&mut self, capacity: usize) {
         self.inner.set_capacity(capacity as u64);
     }
@@ -65,25 +67,25 @@ impl Default for LruCacheOptions {
 }
 
 impl LruCacheOptions {
-    /// The capacity in bytes.
+    /// Sets the capacity in bytes.
     pub fn set_capacity(&mut self, cap: usize) {
         self.capacity = cap;
     }
 
-    /// No effect: the number of shards follows from the capacity.
+    /// Has no effect: the number of shards follows from the capacity.
     pub fn set_num_shard_bits(&mut self, val: i32) {
         let _ = val;
     }
 }
 
-/// A bound of the memory of memtables, shared by its clones and their databases.
+/// A limit on the memory of the memtables of several databases; clones share it.
 #[derive(Clone)]
 pub struct WriteBufferManager {
     pub(crate) inner: koeldb::WriteBufferManager,
 }
 
 impl WriteBufferManager {
-    /// Creates a bound of `buffer_size` bytes; 0 for none.
+    /// Creates a limit of `buffer_size` bytes; 0 is no limit.
     #[must_use]
     pub fn new_write_buffer_manager(buffer_size: usize, allow_stall: bool) -> Self {
         WriteBufferManager {
@@ -91,7 +93,7 @@ impl WriteBufferManager {
         }
     }
 
-    /// Creates a bound whose memory is charged to a cache.
+    /// Creates a limit of `buffer_size` bytes whose memory is charged to a block cache.
     #[must_use]
     pub fn new_write_buffer_manager_with_cache(
         buffer_size: usize,
@@ -104,30 +106,30 @@ impl WriteBufferManager {
         }
     }
 
-    /// The bytes of all memtables.
+    /// Returns the bytes of all memtables of its databases.
     #[must_use]
     pub fn get_usage(&self) -> usize {
         size(self.inner.get_usage())
     }
 
-    /// The bound.
+    /// Returns the limit in bytes.
     #[must_use]
     pub fn get_buffer_size(&self) -> usize {
         size(self.inner.get_buffer_size())
     }
 
-    /// Changes the bound.
+    /// Changes the limit in bytes.
     pub fn set_buffer_size(&self, new_size: usize) {
         self.inner.set_buffer_size(new_size as u64);
     }
 
-    /// Whether there is a bound.
+    /// Returns whether there is a limit (a buffer size other than 0).
     #[must_use]
     pub fn enabled(&self) -> bool {
         self.inner.get_buffer_size() > 0
     }
 
-    /// Changes whether writes wait at the bound.
+    /// Sets whether writes stall when the limit is reached (`allow_stall`).
     pub fn set_allow_stall(&self, allow_stall: bool) {
         self.inner.set_allow_stall(allow_stall);
     }

@@ -53,7 +53,7 @@ members! { UniversalCompactOptions {
     set_stop_style(UniversalCompactionStopStyle) = "stop_style";
 }}
 
-/// Options of a compaction of a range.
+/// Options of a manual compaction (`CompactRangeOptions`).
 #[derive(Default)]
 pub struct CompactOptions {
     pub(crate) inner: koeldb::CompactRangeOptions,
@@ -67,17 +67,17 @@ impl CompactOptions {
         set_change_level(bool);
     }
 
-    /// Whether the last level is rewritten.
+    /// Sets whether the bottommost level is rewritten (`bottommost_level_compaction`).
     pub fn set_bottommost_level_compaction(&mut self, lvl: BottommostLevelCompaction) {
         self.inner.set_bottommost_level_compaction(lvl.engine());
     }
 
-    /// The level that the result moves to; negative: the lowest that can hold it.
+    /// Sets the level to which the output is moved; negative is the lowest level that can hold it.
     pub fn set_target_level(&mut self, lvl: i32) {
         self.inner.set_target_level(u32::try_from(lvl).ok());
     }
 
-    /// No effect: there are no user timestamps.
+    /// Has no effect: user timestamps are not supported.
     pub fn set_full_history_ts_low<S: Into<Vec<u8>>>(&mut self, ts: S) {
         let _ = ts;
     }
@@ -91,17 +91,17 @@ pub struct WaitForCompactOptions {
 }
 
 impl WaitForCompactOptions {
-    /// No effect: background work cannot be paused.
+    /// Has no effect (`abort_on_pause`): background work cannot be paused.
     pub fn set_abort_on_pause(&mut self, v: bool) {
         let _ = v;
     }
 
-    /// Whether all column families are flushed first.
+    /// Sets whether all column families are flushed first (`flush`).
     pub fn set_flush(&mut self, v: bool) {
         self.flush = v;
     }
 
-    /// Microseconds after which the call fails with `TimedOut`; 0 for no limit.
+    /// Sets the microseconds after which the wait fails with `TimedOut`; 0 is no limit.
     pub fn set_timeout(&mut self, microseconds: u64) {
         self.timeout = (microseconds > 0).then(|| Duration::from_micros(microseconds));
     }

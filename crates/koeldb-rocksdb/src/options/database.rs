@@ -21,7 +21,7 @@ use crate::merge_operator::{FunctionOperator, MergeFn};
 use crate::statistics::{Histogram, HistogramData, StatsLevel, Ticker};
 use crate::{CStrLike, Env, Error, LogLevel, SliceTransform};
 
-/// Options of a database, and of a column family.
+/// The options of a database and of its column families.
 #[derive(Clone, Default)]
 pub struct Options {
     pub(crate) inner: koeldb::Options,
@@ -30,13 +30,13 @@ pub struct Options {
     logger: Option<InfoLogger>,
 }
 
-/// A directory for tables besides that of the database, which an open refuses.
+/// A path for table files besides the database directory (`DbPath`); an open with one fails.
 pub struct DBPath {
     path: PathBuf,
 }
 
 impl DBPath {
-    /// Creates a directory for `target_size` bytes.
+    /// Creates a path for tables; `target_size` is ignored.
     pub fn new<P: AsRef<Path>>(path: P, target_size: u64) -> Result<Self, Error> {
         let _ = target_size;
         Ok(DBPath {
@@ -46,7 +46,7 @@ impl DBPath {
 }
 
 impl Options {
-    /// Returns the engine's options, or the first value that it rejects.
+    /// Returns the engine's options, or the first error of a setter.
     pub(crate) fn checked(&self) -> Result<&koeldb::Options, Error> {
         match &self.failure {
             None => Ok(&self.inner),
@@ -54,12 +54,12 @@ impl Options {
         }
     }
 
-    /// Keeps an error for the open, if it is the first.
+    /// Keeps the error of a setter, which a later open returns, if it is the first.
     fn fail(&mut self, error: Error) {
         self.failure.get_or_insert(error);
     }
 
-    /// Sets an option of the registry.
+    /// Sets an engine option by its name, from text; keeps an error for the open.
     pub(super) fn set(&mut self, name: &str, value: &str) {
         let set = self.inner.apply_map([(name, value)], &ConfigOptions::new());
         if let Err(error) = set.map(|_| ()) {
@@ -67,14 +67,14 @@ impl Options {
         }
     }
 
-    /// Sets members of a nested option, as `name.member`.
+    /// Sets each member of a nested option struct by name, as `name.member`, from text.
     fn set_members(&mut self, name: &str, members: &Members) {
         for (member, value) in members {
             self.set(&format!("{name}.{member}"), value);
         }
     }
 
-    /// Wraps options of the engine.
+    /// Wraps the engine's options.
     pub(crate) fn of_engine(inner: koeldb::Options) -> Self {
         Options {
             inner,
@@ -91,7 +91,7 @@ impl Options {
         }
     }
 
-    /// Returns these options, changed by a text: `write_buffer_size=64M;max_open_files=500`.
+    /// Applies an option string, `write_buffer_size=64M;max_open_files=500`, to a copy of these.
     pub fn get_options_from_string<S: AsRef<str>>(
         &mut self,
         opts_str: S,
@@ -107,19 +107,19 @@ impl Options {
         Ok(options)
     }
 
-    /// Sets the number of background threads.
+    /// Sets the number of background threads (`IncreaseParallelism`).
     pub fn increase_parallelism(&mut self, parallelism: i32) {
         let threads = u32::try_from(parallelism).unwrap_or(0);
         self.inner.increase_parallelism(threads);
     }
 
-    /// Sets several options for leveled compaction with memtables of this many bytes.
+    /// Sets several options for leveled compaction with this memtable budget in bytes.
     pub fn optimize_level_style_compaction(&mut self, memtable_memory_budget: usize) {
         let bytes = memtable_memory_budget as u64;
         self.inner.optimize_level_style_compaction(bytes);
     }
 
-    /// Sets several options for universal compaction with memtables of this many bytes.
+    /// Sets several options for universal compaction with this memtable budget in bytes.
     pub fn optimize_universal_style_compaction(&mut self, memtable_memory_budget: usize) {
         let bytes = memtable_memory_budget as u64;
         self.inner.optimize_universal_style_compaction(bytes);
@@ -132,22 +132,22 @@ impl Options {
         set_use_fsync(bool);
     }
 
-    /// Sets several options for loading much data, to be compacted afterwards.
+    /// Sets several options for a bulk load that is compacted afterwards.
     pub fn prepare_for_bulk_load(&mut self) {
         self.inner.prepare_for_bulk_load();
     }
 
-    /// Refused, unless there are none: all tables are in the directory of the database.
+    /// Makes the open fail if `paths` is not empty (`db_paths`): all tables are in one directory.
     pub fn set_db_paths(&mut self, paths: &[DBPath]) {
         self.refuse_paths("set_db_paths", paths);
     }
 
-    /// Refused, unless there are none: all tables are in the directory of the database.
+    /// Makes the open fail if `paths` is not empty (`cf_paths`): all tables are in one directory.
     pub fn set_cf_paths(&mut self, paths: &[DBPath]) {
         self.refuse_paths("set_cf_paths", paths);
     }
 
-    /// Fails the open if there are paths.
+    /// Keeps an error for the open if the setter `setter` was given a path.
     fn refuse_paths(&mut self, setter: &str, paths: &[DBPath]) {
         if let Some(first) = paths.first() {
             let reason = format!(
@@ -159,12 +159,12 @@ impl Options {
         }
     }
 
-    /// Uses the files and threads of this environment.
+    /// Sets the environment, whose files and threads the database uses.
     pub fn set_env(&mut self, env: &Env) {
         self.inner.set_env(&env.inner);
     }
 
-    /// The compression of the write-ahead log (`wal_compression`): none or Zstandard.
+    /// Sets the compression of the WAL (`wal_compression`): none or Zstandard.
     ///
     /// # Panics
     ///
@@ -178,13 +178,13 @@ impl Options {
         }
     }
 
-    /// The compression types of levels (`compression_per_level`); further levels use the last one.
+    /// Sets `compression_per_level`; further levels use the last type of the list.
     pub fn set_compression_per_level(&mut self, level_types: &[DBCompressionType]) {
         let texts: Vec<String> = level_types.iter().map(OptionText::text).collect();
         self.set("compression_per_level", &texts.join(":"));
     }
 
-    /// Leaves the levels above `lvl` uncompressed; negative: no change.
+    /// Turns compression off for the levels above `lvl`; does nothing if it is negative.
     pub fn set_min_level_to_compress(&mut self, lvl: i32) {
         let Ok(first) = usize::try_from(lvl) else {
             return;
@@ -196,7 +196,9 @@ impl Options {
         self.inner.set_compression_per_level(&codecs);
     }
 
-    /// The `compression_opts`; -14 for `window_bits` and 32767 for `level`: the codec's defaults.
+    /// Sets the parameters of the compression codec (`compression_opts`).
+    ///
+    /// -14 for `window_bits` and 32767 for `level` are the codec's defaults.
     pub fn set_compression_options(
         &mut self,
         window_bits: i32,
@@ -210,7 +212,7 @@ impl Options {
         );
     }
 
-    /// Parameters of the codec of the last level, if `enabled`.
+    /// Sets the codec parameters of the last level (`bottommost_compression_opts`), if `enabled`.
     pub fn set_bottommost_compression_options(
         &mut self,
         window_bits: i32,
@@ -224,7 +226,7 @@ impl Options {
         self.set(&format!("{name}.enabled"), &enabled.text());
     }
 
-    /// Sets the four integer parameters of a compression option.
+    /// Sets the four integer members of the compression options struct `name`.
     fn set_codec(&mut self, name: &str, values: [i32; 4]) {
         let members = ["window_bits", "level", "strategy", "max_dict_bytes"];
         for (member, value) in members.iter().zip(values) {
@@ -232,14 +234,14 @@ impl Options {
         }
     }
 
-    /// Bytes of samples from which dictionaries are trained on the last level, if `enabled`.
+    /// Sets the bytes of samples for dictionary training on the last level, if `enabled`.
     pub fn set_bottommost_zstd_max_train_bytes(&mut self, value: i32, enabled: bool) {
         let name = "bottommost_compression_opts";
         self.set(&format!("{name}.zstd_max_train_bytes"), &value.text());
         self.set(&format!("{name}.enabled"), &enabled.text());
     }
 
-    /// Uses a merge operator whose one function combines values and operands.
+    /// Sets a merge operator with one function, for full merges and partial merges.
     pub fn set_merge_operator_associative<F: MergeFn + Clone>(
         &mut self,
         name: impl CStrLike,
@@ -248,7 +250,7 @@ impl Options {
         self.set_merge_operator(name, full_merge_fn.clone(), full_merge_fn);
     }
 
-    /// Uses a merge operator: one function merges operands into a value, one combines operands.
+    /// Sets a merge operator with a function for full merges and one for partial merges.
     pub fn set_merge_operator<F: MergeFn, PF: MergeFn>(
         &mut self,
         name: impl CStrLike,
@@ -271,7 +273,7 @@ impl Options {
         self.set_merge_operator_associative(name, merge_fn);
     }
 
-    /// Sets a compaction filter: a function that compactions call with entries, under a lock.
+    /// Sets a compaction filter: a closure that compactions call for entries, under a lock.
     pub fn set_compaction_filter<F>(&mut self, name: impl CStrLike, filter_fn: F)
     where
         F: CompactionFilterFn + Send + 'static,
@@ -291,7 +293,7 @@ impl Options {
             .set_compaction_filter_factory(Factory::new(factory));
     }
 
-    /// Orders keys by a function.
+    /// Sets a user comparator: a name and a closure that compares two keys.
     ///
     /// Every thread of the engine may call it, several concurrently: it must be as good as `Send`
     /// and `Sync`, although its type does not say so.
@@ -302,7 +304,7 @@ impl Options {
         });
     }
 
-    /// Makes the open fail: there are no user timestamps.
+    /// Makes the open fail: user timestamps are not supported.
     pub fn set_comparator_with_ts(
         &mut self,
         name: impl CStrLike,
@@ -321,22 +323,22 @@ impl Options {
         self.fail(Error::no_timestamps("set_comparator_with_ts"));
     }
 
-    /// Uses a prefix extractor, for prefix filters and prefix scans.
+    /// Sets the prefix extractor, for prefix Bloom filters and prefix seeks.
     pub fn set_prefix_extractor(&mut self, prefix_extractor: SliceTransform) {
         prefix_extractor.set_in(&mut self.inner);
     }
 
-    /// The directory of LOG, whose name then begins with the path of the database.
+    /// Sets the directory of the LOG file (`db_log_dir`); the file name has the database's path.
     pub fn set_db_log_dir<P: AsRef<Path>>(&mut self, path: P) {
         self.inner.set_db_log_dir(path);
     }
 
-    /// The directory of the write-ahead log.
+    /// Sets the directory of the WAL (`wal_dir`).
     pub fn set_wal_dir<P: AsRef<Path>>(&mut self, path: P) {
         self.inner.set_wal_dir(path);
     }
 
-    /// The option `use_fsync`.
+    /// Returns the option `use_fsync`.
     #[must_use]
     pub fn get_use_fsync(&self) -> bool {
         self.inner.get_use_fsync()
@@ -352,61 +354,61 @@ impl Options {
         self.set_use_direct_io_for_flush_and_compaction(!is_allow);
     }
 
-    /// Universal compaction's options.
+    /// Sets the options of universal compaction.
     pub fn set_universal_compaction_options(&mut self, uco: &UniversalCompactOptions) {
         self.set_members("compaction_options_universal", &uco.members);
     }
 
-    /// FIFO compaction's options.
+    /// Sets the options of FIFO compaction.
     pub fn set_fifo_compaction_options(&mut self, fco: &FifoCompactOptions) {
         self.set_members("compaction_options_fifo", &fco.members);
     }
 
-    /// Additional size factors of levels (`max_bytes_for_level_multiplier_additional`).
+    /// Sets the additional size factors of levels (`max_bytes_for_level_multiplier_additional`).
     pub fn set_max_bytes_for_level_multiplier_additional(&mut self, level_values: &[i32]) {
         self.inner
             .set_max_bytes_for_level_multiplier_additional(level_values);
     }
 
-    /// Writes block-based tables.
+    /// Sets the table format to block-based tables with these options.
     pub fn set_block_based_table_factory(&mut self, factory: &BlockBasedOptions) {
         self.inner.set_block_based_table_factory(&factory.inner);
         self.set_members("table_factory", &factory.members);
     }
 
-    /// Writes cuckoo tables.
+    /// Sets the table format to cuckoo tables with these options.
     pub fn set_cuckoo_table_factory(&mut self, factory: &CuckooTableOptions) {
         let tables = koeldb::CuckooTableOptions::new();
         self.inner.set_cuckoo_table_factory(&tables);
         self.set_members("table_factory", &factory.members);
     }
 
-    /// Writes plain tables.
+    /// Sets the table format to plain tables with these options.
     pub fn set_plain_table_factory(&mut self, options: &PlainTableFactoryOptions) {
         let tables = koeldb::PlainTableOptions::new();
         self.inner.set_plain_table_factory(&tables);
         self.set_members("table_factory", &options.members());
     }
 
-    /// Counts events, in counters that clones and open databases share.
+    /// Enables statistics, which clones of the options and open databases share.
     pub fn enable_statistics(&mut self) {
         self.inner.set_statistics(Statistics::new());
     }
 
-    /// Returns all counters as text, if they are enabled.
+    /// Returns all statistics as text; `None` unless they are enabled.
     #[must_use]
     pub fn get_statistics(&self) -> Option<String> {
         self.inner.get_statistics().map(ToString::to_string)
     }
 
-    /// Sets the statistics that are kept, if they are enabled.
+    /// Sets the level of detail of the statistics, if they are enabled.
     pub fn set_statistics_level(&self, level: StatsLevel) {
         if let Some(statistics) = self.inner.get_statistics() {
             statistics.set_level(level.engine());
         }
     }
 
-    /// Returns a counter; 0 unless they are enabled.
+    /// Returns the value of a ticker; 0 unless statistics are enabled.
     #[must_use]
     pub fn get_ticker_count(&self, ticker: Ticker) -> u64 {
         let known = koeldb::statistics::Ticker::from_name(ticker.name());
@@ -416,7 +418,7 @@ impl Options {
         }
     }
 
-    /// Returns a distribution; empty unless counters are enabled.
+    /// Returns a histogram's data; empty unless statistics are enabled.
     #[must_use]
     pub fn get_histogram_data(&self, histogram: Histogram) -> HistogramData {
         let known = koeldb::statistics::HistogramKind::from_name(histogram.name());
@@ -426,17 +428,17 @@ impl Options {
         }
     }
 
-    /// The row cache. No effect: there is none.
+    /// Has no effect: there is no row cache.
     pub fn set_row_cache(&mut self, cache: &Cache) {
         let _ = cache;
     }
 
-    /// The cache of blob values. No effect: values are never in blob files.
+    /// Has no effect: there are no blob files.
     pub fn set_blob_cache(&mut self, cache: &Cache) {
         let _ = cache;
     }
 
-    /// Limits the writes of flushes and compactions, in bytes a second.
+    /// Sets a rate limiter for the writes of flushes and compactions, in bytes per second.
     pub fn set_ratelimiter(
         &mut self,
         rate_bytes_per_sec: i64,
@@ -447,7 +449,7 @@ impl Options {
         self.inner.set_rate_limiter(&limiter.build());
     }
 
-    /// Like `set_ratelimiter`, with a rate that follows the load.
+    /// Sets a rate limiter whose rate is adjusted to the load (`auto_tuned`).
     pub fn set_auto_tuned_ratelimiter(
         &mut self,
         rate_bytes_per_sec: i64,
@@ -459,7 +461,7 @@ impl Options {
             .set_rate_limiter(&limiter.auto_tuned(true).build());
     }
 
-    /// Marks tables with many deletions for compaction (`CompactOnDeletionCollector`).
+    /// Adds a `CompactOnDeletionCollector`, which marks tables with many deletions for compaction.
     pub fn add_compact_on_deletion_collector_factory(
         &mut self,
         window_size: usize,
@@ -479,34 +481,34 @@ impl Options {
             .set_write_buffer_manager(&write_buffer_manager.inner);
     }
 
-    /// Passes log lines to a logger instead of the file LOG.
+    /// Sets an info logger, which receives the log lines instead of the LOG file.
     pub fn set_info_logger(&mut self, logger: InfoLogger) {
         self.set_log_level(logger.level);
         self.inner.set_logger(logger.clone());
         self.logger = Some(logger);
     }
 
-    /// Returns the logger; without one, a logger that drops its lines.
+    /// Returns the info logger; without one, a logger that discards its lines.
     #[must_use]
     pub fn get_info_logger(&self) -> InfoLogger {
         let none = || InfoLogger::new_callback_logger(LogLevel::Info, |_, _| ());
         self.logger.clone().unwrap_or_else(none)
     }
 
-    /// The option `track_and_verify_wals_in_manifest`.
+    /// Returns the option `track_and_verify_wals_in_manifest`.
     #[must_use]
     pub fn get_track_and_verify_wals_in_manifest(&self) -> bool {
         self.inner.get_track_and_verify_wals_in_manifest()
     }
 
-    /// The option `write_dbid_to_manifest`.
+    /// Returns the option `write_dbid_to_manifest`.
     #[must_use]
     pub fn get_write_dbid_to_manifest(&self) -> bool {
         self.inner.get_write_dbid_to_manifest()
     }
 }
 
-/// The settings of a rate limiter, brought into their ranges.
+/// Builds a rate limiter from the settings; negative values become 0.
 fn rate_limiter(bytes: i64, refill_period_us: i64, fairness: i32) -> koeldb::RateLimiterBuilder {
     let period = Duration::from_micros(u64::try_from(refill_period_us).unwrap_or(0));
     koeldb::RateLimiter::builder(u64::try_from(bytes).unwrap_or(0))

@@ -7,7 +7,7 @@ use super::LogLevel;
 
 type Callback = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 
-/// A receiver of log lines, instead of the file LOG.
+/// An info logger, which receives the log lines instead of the LOG file.
 #[derive(Clone)]
 pub struct InfoLogger {
     pub(crate) level: LogLevel,
@@ -23,7 +23,7 @@ impl InfoLogger {
         Self::new_callback_logger(log_level, move |_, line| eprintln!("{prefix}{line}"))
     }
 
-    /// Creates a logger that calls a function, from any thread.
+    /// Creates a logger that calls a closure with each log line, from any thread.
     pub fn new_callback_logger<F: Fn(LogLevel, &str) + Sync + Send + 'static>(
         level: LogLevel,
         cb: F,

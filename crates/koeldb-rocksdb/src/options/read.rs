@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::ReadTier;
 use crate::{Error, IterateBounds};
 
-/// Options of a read.
+/// Options of reads and iterators.
 pub struct ReadOptions {
     pub(crate) inner: koeldb::ReadOptions,
     /// The setter of a value that the engine cannot serve.
@@ -38,7 +38,7 @@ impl ReadOptions {
         options
     }
 
-    /// Returns the engine's options, or the setting that it cannot serve.
+    /// Returns the engine's options, or the error of a setting that it does not support.
     pub(crate) fn checked(&self) -> Result<&koeldb::ReadOptions, Error> {
         match self.refused {
             None => Ok(&self.inner),
@@ -69,39 +69,39 @@ impl ReadOptions {
         set_async_io(bool);
     }
 
-    /// Scans begin at this key.
+    /// Sets the inclusive lower bound of iterators (`iterate_lower_bound`).
     pub fn set_iterate_lower_bound<K: Into<Vec<u8>>>(&mut self, key: K) {
         self.inner.set_iterate_lower_bound(key.into());
     }
 
-    /// Scans end before this key.
+    /// Sets the exclusive upper bound of iterators (`iterate_upper_bound`).
     pub fn set_iterate_upper_bound<K: Into<Vec<u8>>>(&mut self, key: K) {
         self.inner.set_iterate_upper_bound(key.into());
     }
 
-    /// Limits scans to a range, or to a prefix by [`PrefixRange`](crate::PrefixRange).
+    /// Sets both bounds of iterators, from a range or a [`PrefixRange`](crate::PrefixRange).
     pub fn set_iterate_range(&mut self, range: impl IterateBounds) {
         let (lower, upper) = range.into_bounds();
         self.inner.set_iterate_lower_bound(lower);
         self.inner.set_iterate_upper_bound(upper);
     }
 
-    /// The sources that the read may use.
+    /// Sets the read tier, the data that reads may use: all, cached, persisted or memtables only.
     pub fn set_read_tier(&mut self, tier: ReadTier) {
         self.inner.set_read_tier(tier.engine());
     }
 
-    /// No effect: obsolete files are always removed in the background.
+    /// Has no effect: obsolete files are always deleted in the background.
     pub fn set_background_purge_on_iterator_cleanup(&mut self, v: bool) {
         let _ = v;
     }
 
-    /// The readahead of scans in bytes; 0: adaptive.
+    /// Sets the readahead of iterators in bytes; 0 is adaptive readahead.
     pub fn set_readahead_size(&mut self, v: usize) {
         self.inner.set_readahead_size(v as u64);
     }
 
-    /// Microseconds since 1970 after which the read fails with `TimedOut`; 0 for no limit.
+    /// Sets the time, in microseconds since 1970, after which reads time out; 0 is no limit.
     #[expect(
         clippy::disallowed_methods,
         reason = "the API counts from 1970, the engine from the clock of instants"
@@ -117,19 +117,19 @@ impl ReadOptions {
         self.inner.set_deadline(Instant::now().checked_add(left));
     }
 
-    /// Microseconds after which a file read fails with `TimedOut` (`io_timeout`); 0 for no limit.
+    /// Sets the microseconds after which a file read fails with `TimedOut`; 0 is no limit.
     pub fn set_io_timeout(&mut self, microseconds: u64) {
         let limit = (microseconds > 0).then(|| Duration::from_micros(microseconds));
         self.inner.set_io_timeout(limit);
     }
 
-    /// Makes reads fail: there are no user timestamps.
+    /// Makes reads fail: user timestamps are not supported.
     pub fn set_timestamp<S: Into<Vec<u8>>>(&mut self, ts: S) {
         let _ = ts;
         self.refused = Some("ReadOptions::set_timestamp");
     }
 
-    /// Makes reads fail: there are no user timestamps.
+    /// Makes reads fail: user timestamps are not supported.
     pub fn set_iter_start_ts<S: Into<Vec<u8>>>(&mut self, ts: S) {
         let _ = ts;
         self.refused = Some("ReadOptions::set_iter_start_ts");

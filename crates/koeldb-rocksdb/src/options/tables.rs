@@ -70,18 +70,18 @@ impl BlockBasedOptions {
         self.inner.disable_cache();
     }
 
-    /// Adds Bloom filters. `block_based` has no effect: filters are of whole tables.
+    /// Sets a Bloom filter policy of full filters; `block_based` has no effect.
     pub fn set_bloom_filter(&mut self, bits_per_key: f64, block_based: bool) {
         let _ = block_based;
         self.inner.set_bloom_filter(bits_per_key);
     }
 
-    /// Adds Ribbon filters with the precision of a Bloom filter of this size.
+    /// Sets a Ribbon filter policy as precise as a Bloom filter with these bits per key.
     pub fn set_ribbon_filter(&mut self, bloom_equivalent_bits_per_key: f64) {
         self.inner.set_ribbon_filter(bloom_equivalent_bits_per_key);
     }
 
-    /// Adds Ribbon filters from this level down, Bloom filters on levels with smaller numbers.
+    /// Sets Bloom filters for levels before `bloom_before_level`, Ribbon filters for it and below.
     pub fn set_hybrid_ribbon_filter(
         &mut self,
         bloom_equivalent_bits_per_key: f64,
@@ -132,7 +132,7 @@ pub struct PlainTableFactoryOptions {
 }
 
 impl PlainTableFactoryOptions {
-    /// Returns the members of the registry's plain table options, with their texts.
+    /// Returns the plain table options as pairs of name and option text.
     pub(crate) fn members(&self) -> Members {
         vec![
             ("user_key_len", self.user_key_length.text()),
@@ -147,7 +147,7 @@ impl PlainTableFactoryOptions {
     }
 }
 
-/// The memtable representation, if it is not the skip list.
+/// The memtable representation (`memtable_factory`), if it is not the skip list.
 pub enum MemtableFactory {
     /// `VectorRepFactory`: a vector, sorted when it is read.
     Vector,

@@ -2,9 +2,9 @@
 
 use crate::mirrors::mirrors;
 
-/// A value with a text in the engine's registry.
+/// A value of an option that has a text form in option strings.
 pub(crate) trait OptionText {
-    /// Returns the text.
+    /// Returns the value as it is written in option strings.
     fn text(&self) -> String;
 }
 
@@ -42,7 +42,7 @@ macro_rules! texts {
 }
 
 texts! {
-    /// The severity of a line of LOG.
+    /// The severity of a line in the LOG file (`InfoLogLevel`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(i32)]
     pub enum LogLevel {
@@ -60,7 +60,7 @@ texts! {
         Header => "HEADER_LEVEL",
     }
 
-    /// The order in which leveled compaction takes tables.
+    /// The order in which leveled compaction picks files of a level (`CompactionPri`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
     #[repr(i32)]
@@ -88,7 +88,7 @@ texts! {
         TwoLevelIndexSearch => "kTwoLevelIndexSearch",
     }
 
-    /// The search in data blocks (`data_block_index_type`).
+    /// The lookup method within data blocks (`data_block_index_type`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum DataBlockIndexType {
         /// Binary search.
@@ -97,7 +97,7 @@ texts! {
         BinaryAndHash = 1 => "kDataBlockBinaryAndHash",
     }
 
-    /// The tables that pin metadata blocks in the block cache (`PinningTier`).
+    /// The tables whose metadata blocks are pinned in the block cache (`PinningTier`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum BlockBasedTablePinningTier {
         /// As the older pinning options say (`kFallback`).
@@ -110,7 +110,7 @@ texts! {
         All = 3 => "kAll",
     }
 
-    /// The checksum of blocks.
+    /// The checksum type of table blocks.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum ChecksumType {
         /// None.
@@ -125,7 +125,7 @@ texts! {
         XXH3 = 4 => "kXXH3",
     }
 
-    /// The encoding of keys in plain tables.
+    /// The key encoding of plain tables.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum KeyEncodingType {
         /// Whole keys.
@@ -135,7 +135,7 @@ texts! {
         Prefix = 1 => "kPrefix",
     }
 
-    /// A compression type.
+    /// A compression algorithm (`CompressionType`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
     pub enum DBCompressionType {
@@ -167,7 +167,7 @@ texts! {
         Fifo = 2 => "kCompactionStyleFIFO",
     }
 
-    /// How an open reads a damaged write-ahead log (`WALRecoveryMode`).
+    /// The treatment of a damaged WAL by recovery (`WALRecoveryMode`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
     pub enum DBRecoveryMode {
@@ -181,7 +181,7 @@ texts! {
         SkipAnyCorruptedRecord = 3 => "kSkipAnyCorruptedRecords",
     }
 
-    /// The condition that ends universal compaction's choice of sorted runs.
+    /// The rule by which universal compaction stops adding sorted runs.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
     pub enum UniversalCompactionStopStyle {
@@ -193,7 +193,7 @@ texts! {
 }
 
 impl LogLevel {
-    /// Converts the engine's level.
+    /// Converts from the engine's log level.
     pub(crate) fn of_engine(level: koeldb::LogLevel) -> Self {
         match level {
             koeldb::LogLevel::Debug => LogLevel::Debug,
@@ -207,7 +207,7 @@ impl LogLevel {
 }
 
 mirrors! {
-    /// The sources that a read may use.
+    /// The data that a read may use: all, cached, persisted or memtables only (`ReadTier`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
     #[repr(i32)]
@@ -222,7 +222,7 @@ mirrors! {
         Memtable,
     }
 
-    /// Whether a manual compaction rewrites the last level.
+    /// The rule whether a manual compaction rewrites the bottommost level.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[cfg_attr(feature = "serde1", derive(serde::Serialize, serde::Deserialize))]
     #[repr(i32)]

@@ -46,7 +46,7 @@ impl FlushOptions {
     }
 }
 
-/// Options of an ingestion.
+/// Options of ingesting table files (`IngestExternalFileOptions`).
 #[derive(Default)]
 pub struct IngestExternalFileOptions {
     inner: koeldb::IngestExternalFileOptions,
@@ -54,7 +54,7 @@ pub struct IngestExternalFileOptions {
 }
 
 impl IngestExternalFileOptions {
-    /// Returns the engine's options, or the setting that it cannot serve.
+    /// Returns the engine's options, or the error of a setting that it does not support.
     pub(crate) fn checked(&self) -> Result<&koeldb::IngestExternalFileOptions, Error> {
         match self.is_behind {
             false => Ok(&self.inner),
@@ -76,7 +76,7 @@ impl IngestExternalFileOptions {
         set_allow_blocking_flush(bool);
     }
 
-    /// Whether ingested keys go behind all existing data (`ingest_behind`); `true` fails.
+    /// Sets `ingest_behind`, which is not supported: `true` makes the ingestion fail.
     pub fn set_ingest_behind(&mut self, v: bool) {
         self.is_behind = v;
     }

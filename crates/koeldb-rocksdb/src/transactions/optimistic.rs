@@ -23,7 +23,7 @@ database_kind! {
 }
 
 impl<T: ThreadMode> OptimisticTransactionDB<T> {
-    /// Begins a transaction with default options.
+    /// Begins an optimistic transaction with default options.
     pub fn transaction(&self) -> Transaction<'_, Self> {
         self.transaction_opt(
             &WriteOptions::default(),
@@ -31,7 +31,7 @@ impl<T: ThreadMode> OptimisticTransactionDB<T> {
         )
     }
 
-    /// Begins a transaction.
+    /// Begins an optimistic transaction with options.
     pub fn transaction_opt(
         &self,
         writeopts: &WriteOptions,

@@ -36,7 +36,7 @@ impl TransactionOptions {
         set_max_write_batch_size(usize);
     }
 
-    /// No effect: the whole graph of waits is searched.
+    /// Has no effect (`deadlock_detect_depth`): the whole wait-for graph is searched.
     pub fn set_deadlock_detect_depth(&mut self, depth: i64) {
         let _ = depth;
     }
@@ -62,7 +62,7 @@ impl TransactionDBOptions {
         set_num_stripes(usize);
     }
 
-    /// Milliseconds that transactions wait for a lock; negative: no limit.
+    /// Sets the milliseconds that a transaction waits for a lock; negative is no limit.
     pub fn set_txn_lock_timeout(&mut self, txn_lock_timeout: i64) {
         self.inner.set_transaction_lock_timeout(txn_lock_timeout);
     }

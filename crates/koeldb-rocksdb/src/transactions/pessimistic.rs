@@ -18,7 +18,7 @@ type DefaultThreadMode = SingleThreaded;
 #[cfg(feature = "multi-threaded-cf")]
 type DefaultThreadMode = MultiThreaded;
 
-/// A database with pessimistic transactions; every write locks its keys.
+/// A database with pessimistic transactions, in which every write locks its keys.
 pub struct TransactionDB<T: ThreadMode = DefaultThreadMode> {
     families: T,
     db: koeldb::Db,
@@ -51,7 +51,7 @@ impl<T: ThreadMode> TransactionDB<T> {
         Self::open(&options, &TransactionDBOptions::default(), path)
     }
 
-    /// Opens a database that has only the default column family.
+    /// Opens a transaction database with only the default column family.
     pub fn open<P: AsRef<Path>>(
         opts: &Options,
         txn_db_opts: &TransactionDBOptions,
@@ -60,7 +60,7 @@ impl<T: ThreadMode> TransactionDB<T> {
         Self::open_cf_descriptors(opts, txn_db_opts, path, [])
     }
 
-    /// Opens a database with these column families, which get default options.
+    /// Opens a transaction database with the named column families, which get default options.
     pub fn open_cf<P, I, N>(
         opts: &Options,
         txn_db_opts: &TransactionDBOptions,
@@ -75,7 +75,7 @@ impl<T: ThreadMode> TransactionDB<T> {
         Self::open_cf_descriptors(opts, txn_db_opts, path, named(cfs))
     }
 
-    /// Opens a database with these column families.
+    /// Opens a transaction database with column families and their options.
     pub fn open_cf_descriptors<P, I>(
         opts: &Options,
         txn_db_opts: &TransactionDBOptions,
@@ -98,18 +98,19 @@ impl<T: ThreadMode> TransactionDB<T> {
         })
     }
 
+    /// Returns the engine's database.
     pub(crate) fn db(&self) -> &koeldb::Db {
         &self.db
     }
 
     flush_methods!();
 
-    /// Begins a transaction with default options.
+    /// Begins a pessimistic transaction with default options.
     pub fn transaction(&self) -> Transaction<'_, Self> {
         self.transaction_opt(&WriteOptions::default(), &TransactionOptions::default())
     }
 
-    /// Begins a transaction.
+    /// Begins a pessimistic transaction with options.
     pub fn transaction_opt<'a>(
         &'a self,
         write_opts: &WriteOptions,
@@ -123,7 +124,7 @@ impl<T: ThreadMode> TransactionDB<T> {
         )
     }
 
-    /// Returns the undecided prepared transactions that the open found or that were dropped, once.
+    /// Returns the prepared transactions found by recovery or whose handle was dropped, each once.
     pub fn prepared_transactions(&self) -> Vec<Transaction<'_, Self>> {
         let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         let recovered = |prepared| Transaction::recovered(&self.db, &self.prepared, prepared);
@@ -150,7 +151,7 @@ impl TransactionDB<MultiThreaded> {
         property(self.db.default_cf(), name)
     }
 
-    /// Returns a numeric property of the default column family; a text is an error.
+    /// Returns an integer property of the default column family; a text property is an error.
     pub fn property_int_value(&self, name: impl CStrLike) -> Result<Option<u64>, Error> {
         property_int(self.db.default_cf(), name)
     }

@@ -14,7 +14,7 @@ use crate::{
     WriteBatchWithTransaction,
 };
 
-/// The state of a transaction handle.
+/// The state of a transaction handle: open, prepared, or ended with the error of later calls.
 enum State {
     Open(Box<koeldb::Transaction>),
     Prepared(PreparedTransaction),
@@ -25,7 +25,9 @@ enum State {
 /// Prepared, not yet committed or rolled back transactions without a [`Transaction`] handle.
 pub(super) type Undecided = Mutex<Vec<PreparedTransaction>>;
 
-/// A transaction of a [`TransactionDB`](crate::TransactionDB) or an
+/// A pessimistic or optimistic transaction.
+///
+/// It belongs to a [`TransactionDB`](crate::TransactionDB) or an
 /// [`OptimisticTransactionDB`](crate::OptimisticTransactionDB).
 ///
 /// Its writes become visible together when it commits; dropping it reverts them, unless it is
@@ -40,7 +42,7 @@ pub struct Transaction<'db, DB> {
     label: PhantomData<fn() -> &'db DB>,
 }
 
-/// Returns the error of a call that the state of the transaction does not permit.
+/// Creates the error of a call that the transaction's state does not permit.
 fn over(state: &str) -> koeldb::Error {
     koeldb::Error::invalid_argument(format!("Transaction {state}"))
 }
@@ -65,7 +67,7 @@ macro_rules! writes {
 }
 
 impl<'db, DB> Transaction<'db, DB> {
-    /// Begins a transaction; a failure to begin becomes the error of each later call.
+    /// Begins a transaction; if that fails, each later call returns the error.
     pub(super) fn new(
         db: &koeldb::Db,
         undecided: Option<&'db Undecided>,
@@ -85,7 +87,7 @@ impl<'db, DB> Transaction<'db, DB> {
         }
     }
 
-    /// Makes a handle of a prepared transaction that had none, for example after recovery.
+    /// Creates a handle for a prepared transaction without one, as after recovery.
     pub(super) fn recovered(
         db: &koeldb::Db,
         undecided: &'db Undecided,
@@ -100,7 +102,7 @@ impl<'db, DB> Transaction<'db, DB> {
         }
     }
 
-    /// Borrows the open transaction; an error if it is prepared or over.
+    /// Borrows the engine's open transaction; an error if it is prepared or has ended.
     fn open(&self) -> koeldb::Result<Ref<'_, koeldb::Transaction>> {
         let found = Ref::filter_map(self.state.borrow(), |state| match state {
             State::Open(transaction) => Some(&**transaction),
@@ -109,7 +111,7 @@ impl<'db, DB> Transaction<'db, DB> {
         found.map_err(|state| why_not_open(&state))
     }
 
-    /// Borrows the open transaction mutably; an error if it is prepared or over.
+    /// Borrows the engine's open transaction mutably; an error if it is prepared or has ended.
     fn open_mut(&self) -> koeldb::Result<RefMut<'_, koeldb::Transaction>> {
         let found = RefMut::filter_map(self.state.borrow_mut(), |state| match state {
             State::Open(transaction) => Some(&mut **transaction),
@@ -118,7 +120,7 @@ impl<'db, DB> Transaction<'db, DB> {
         found.map_err(|state| why_not_open(&state))
     }
 
-    /// Locks a key, exclusively or shared, and reads it including the transaction's own writes.
+    /// Locks a key, exclusively or shared, and reads it with the transaction's own writes.
     fn read_for_update(
         &self,
         family: Family<'_>,
@@ -137,7 +139,9 @@ impl<'db, DB> Transaction<'db, DB> {
         Ok(transaction.batch().get_opt(family, key, options)?)
     }
 
-    /// Makes the writes visible together. After an error only a prepared transaction remains.
+    /// Commits the transaction: its writes become visible together.
+    ///
+    /// After an error only a prepared transaction remains.
     pub fn commit(self) -> Result<(), Error> {
         if let State::Prepared(prepared) = &*self.state.borrow() {
             prepared.commit()?;
@@ -152,7 +156,7 @@ impl<'db, DB> Transaction<'db, DB> {
         Ok(())
     }
 
-    /// Names the transaction, for `prepare`.
+    /// Sets the name of the transaction, which `prepare` requires.
     pub fn set_name(&self, name: &[u8]) -> Result<(), Error> {
         if self.db.prepared_transaction(name).is_some() {
             return Err(Error::invalid("Transaction name must be unique."));
@@ -169,12 +173,12 @@ impl<'db, DB> Transaction<'db, DB> {
         Ok(())
     }
 
-    /// Returns the name.
+    /// Returns the name of the transaction; `None` if it has none.
     pub fn get_name(&self) -> Option<Vec<u8>> {
         self.name.borrow().clone()
     }
 
-    /// Makes the writes durable without effect, until `commit` or `rollback`.
+    /// Prepares the transaction (two-phase commit): its writes are durable, but not yet visible.
     ///
     /// After that, reads and writes of the transaction fail.
     pub fn prepare(&self) -> Result<(), Error> {
@@ -192,13 +196,14 @@ impl<'db, DB> Transaction<'db, DB> {
         Ok(())
     }
 
-    /// Returns the snapshot of the transaction; without one, reads through it see the latest state.
+    /// Returns the snapshot of the transaction; without one, its reads see the latest state.
     pub fn snapshot(&self) -> SnapshotWithThreadMode<'_, Self> {
         SnapshotWithThreadMode::new(self)
     }
 
-    /// Reverts all writes. Unless it was prepared, the transaction can be used again, with its
-    /// snapshot.
+    /// Rolls all writes back; a transaction that was not prepared can be used again.
+    ///
+    /// It keeps its snapshot.
     pub fn rollback(&self) -> Result<(), Error> {
         let mut state = self.state.borrow_mut();
         match &mut *state {
@@ -212,14 +217,14 @@ impl<'db, DB> Transaction<'db, DB> {
         Ok(())
     }
 
-    /// Marks a state of the writes, to return to.
+    /// Sets a savepoint, to which `rollback_to_savepoint` returns.
     pub fn set_savepoint(&self) {
         if let Ok(mut transaction) = self.open_mut() {
             transaction.set_save_point();
         }
     }
 
-    /// Takes back the writes since the latest `set_savepoint`.
+    /// Undoes the writes since the latest savepoint (`set_savepoint`).
     pub fn rollback_to_savepoint(&self) -> Result<(), Error> {
         Ok(self.open_mut()?.rollback_to_save_point()?)
     }
@@ -236,7 +241,7 @@ impl<'db, DB> Transaction<'db, DB> {
         delete, delete_cf(key: K);
     }
 
-    /// Returns a copy of the writes.
+    /// Returns the transaction's writes as a new write batch.
     pub fn get_writebatch(&self) -> WriteBatchWithTransaction<true> {
         let batch = match &*self.state.borrow() {
             State::Open(transaction) => transaction.batch().batch().clone(),
@@ -246,7 +251,7 @@ impl<'db, DB> Transaction<'db, DB> {
         batch.into()
     }
 
-    /// Adds the operations of a batch to the transaction, as if each were made by itself.
+    /// Applies the operations of a write batch to the transaction, each like a call of its own.
     pub fn rebuild_from_writebatch(
         &self,
         writebatch: &WriteBatchWithTransaction<true>,
@@ -283,7 +288,7 @@ impl<'db, DB> Transaction<'db, DB> {
     }
 }
 
-/// Returns the error of a call on a transaction that is not open.
+/// Returns the error of a call on a transaction that is prepared or has ended.
 fn why_not_open(state: &State) -> koeldb::Error {
     match state {
         State::Over(error) => error.clone(),

@@ -74,8 +74,9 @@ impl BlockBytes {
         }
     }
 
-    /// Creates a reference to bytes of a larger read: pinned values are copied, not to keep it
-    /// alive.
+    /// Creates a reference to a part of a larger read buffer, for a block that does not own it.
+    ///
+    /// Pinned values are copied, so that they do not keep the whole buffer alive.
     #[must_use]
     pub fn lent(buffer: Arc<Buffer>, start: u64, len: u32) -> Self {
         BlockBytes {
@@ -127,7 +128,7 @@ impl BlockBytes {
         PinnedSlice::pin(&self.buffer, start, range.len)
     }
 
-    /// Prefetches the reference count that [`BlockBytes::pin`] writes.
+    /// Prefetches the cache line with the reference count that [`BlockBytes::pin`] increments.
     #[inline]
     pub(super) fn prefetch_pin(&self) {
         prefetch_line(Arc::as_ptr(&self.buffer).cast());

@@ -53,7 +53,7 @@ impl CachedBlock {
         ))
     }
 
-    /// Creates a filter block of bytes in memory; `None` from 4 GiB on.
+    /// Creates a filter block from the bytes of a filter; `None` if they are 4 GiB or more.
     pub(crate) fn filter_of(bytes: Vec<u8>) -> Option<Self> {
         let len = u32::try_from(bytes.len()).ok()?;
         let bytes = BlockBytes::new(Arc::new(Buffer::from_vec(bytes)), 0, len);

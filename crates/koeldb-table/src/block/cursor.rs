@@ -18,7 +18,7 @@ use crate::format::BlockHandle;
 /// The distance by which a cursor prefetches ahead of an entry.
 const SCAN_AHEAD_BYTES: usize = 1024;
 
-/// The interpretation of a block's keys.
+/// How the keys of a block are interpreted: their order, kind, and global sequence number.
 #[derive(Clone, Debug)]
 pub struct KeyFormat {
     /// The order of user keys.
@@ -32,7 +32,7 @@ pub struct KeyFormat {
 }
 
 impl KeyFormat {
-    /// The format of names in bytewise order, as in metadata blocks.
+    /// The format of metadata blocks (properties, metaindex): names as keys, in bytewise order.
     #[must_use]
     pub fn names() -> Self {
         KeyFormat {
@@ -43,7 +43,7 @@ impl KeyFormat {
         }
     }
 
-    /// Compares a stored key with an internal target.
+    /// Compares a stored key (user key or internal key) with the internal key `target`.
     #[inline]
     pub(crate) fn compare(&self, key: &[u8], target: &[u8]) -> Ordering {
         let (target_user, target_footer) = footer_of(target);
@@ -56,7 +56,7 @@ impl KeyFormat {
             .then_with(|| target_footer.cmp(&self.footer(footer)))
     }
 
-    /// The user key of a stored key.
+    /// Returns the user key of a stored key, which is an internal key or a user key itself.
     #[inline]
     pub(crate) fn user_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         if self.user_keys {
@@ -66,7 +66,7 @@ impl KeyFormat {
         }
     }
 
-    /// The footer after replacing the sequence number by the global one.
+    /// Returns a key's packed sequence number and type after applying the global sequence number.
     #[inline]
     fn footer(&self, stored: u64) -> u64 {
         match self.global_seqno {
@@ -76,7 +76,7 @@ impl KeyFormat {
     }
 }
 
-/// The location of a cursor's key.
+/// Where the current key of a cursor is: in the block, or assembled in a buffer.
 #[derive(Clone, Copy, Debug)]
 enum KeyLocation {
     /// In the block, between two offsets.
@@ -87,8 +87,9 @@ enum KeyLocation {
     Rewritten,
 }
 
-/// A position in a block. [`BlockCursor::valid`] tells whether it is on an entry; some calls
-/// require it.
+/// A cursor over the entries of a block (RocksDB: `BlockIter`).
+///
+/// [`BlockCursor::valid`] tells whether it is on an entry; some calls require it.
 #[derive(Clone, Debug)]
 pub struct BlockCursor<'t> {
     block: HeldBlock<'t>,
@@ -135,7 +136,7 @@ impl<'t> BlockCursor<'t> {
         self.valid = false;
     }
 
-    /// Returns a cursor at the same position with a counted reference to its block.
+    /// Clones the cursor at its position with an owned reference to its block, free of `'t`.
     pub(crate) fn detached<'a>(&self) -> BlockCursor<'a> {
         BlockCursor {
             block: self.block.detached(),
@@ -188,7 +189,7 @@ impl<'t> BlockCursor<'t> {
         self.block.pin(self.value)
     }
 
-    /// The handle of the entry, in the handles layout.
+    /// The block handle of the current entry of a delta-encoded index block.
     #[must_use]
     pub fn handle(&self) -> BlockHandle {
         self.handle
@@ -236,7 +237,7 @@ impl<'t> BlockCursor<'t> {
         self.seek_from(start, target)
     }
 
-    /// Completes a seek whose restart points were searched already.
+    /// Completes a seek to `target` from `start`, the result of a search among the restart points.
     pub(crate) fn seek_from(&mut self, start: Start, target: &[u8]) -> Result<()> {
         self.start_at(start.restart());
         self.step()?;
@@ -278,7 +279,7 @@ impl<'t> BlockCursor<'t> {
         self.step_until_before(end)
     }
 
-    /// Prepares the entry at a restart point as the next one.
+    /// Makes the entry at a restart point the one to which the next step moves.
     fn start_at(&mut self, restart: usize) {
         self.valid = false;
         let view = self.block.slices(self.layout);
@@ -301,7 +302,7 @@ impl<'t> BlockCursor<'t> {
         Ok(())
     }
 
-    /// Moves to the entry at offset `next`, if there is one.
+    /// Decodes the next entry and moves to it; after the last entry the cursor becomes invalid.
     fn step(&mut self) -> Result<()> {
         self.valid = false;
         let view = self.block.slices(self.layout);
@@ -366,7 +367,7 @@ impl<'t> BlockCursor<'t> {
         Ok(())
     }
 
-    /// Replaces the stored sequence number by the global one.
+    /// Copies the current key with its sequence number replaced by the global one, `seqno`.
     fn rewrite_key(&mut self, seqno: SeqNo) {
         self.rewritten.clone_from(&self.key);
         if let Some([_type, stored @ ..]) = self.rewritten.last_chunk_mut::<FOOTER_BYTES>() {

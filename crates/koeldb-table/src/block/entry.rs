@@ -11,7 +11,7 @@ use koeldb_base::coding;
 use super::{BlockSlices, EntryLayout, ValueRange};
 use crate::format::{BLOCK_TRAILER_BYTES, BlockHandle};
 
-/// A decoded entry, still split into shared and own key bytes.
+/// A decoded block entry, whose key is still split into shared prefix length and unshared bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     /// The number of key bytes shared with the preceding key.
@@ -27,6 +27,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Returns the length of the whole key, shared and unshared bytes.
     pub(super) fn key_len(&self) -> usize {
         self.shared
             .saturating_add(self.key_end.saturating_sub(self.key_start))
@@ -59,7 +60,7 @@ impl BlockSlices<'_> {
         }
     }
 
-    /// Completes an entry whose values are in a separate section; `None` if it is malformed.
+    /// Completes an entry of the separated layout, with its value range; `None` if it is malformed.
     fn separated_entry(
         &self,
         mut lengths: Lengths,
@@ -141,7 +142,7 @@ pub(crate) fn bad_entry(at: usize) -> Error {
     Error::corruption(format!("bad entry in block at offset {at}"))
 }
 
-/// The lengths at the beginning of an entry.
+/// The lengths in an entry's header: shared and unshared key bytes, and value bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Lengths {
     pub(super) shared: usize,
@@ -151,8 +152,9 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// Decodes three lengths at offset `at`. Fast path: one byte each for the key's, one or two for
-    /// the value's.
+    /// Decodes the three lengths of the entry header at offset `at`; `None` if malformed.
+    ///
+    /// Fast path: one byte each for the key's, one or two for the value's.
     #[inline(always)]
     pub(super) fn decode(entries: &[u8], at: usize) -> Option<Self> {
         let rest = entries.get(at..)?;
@@ -194,7 +196,7 @@ impl Lengths {
         })
     }
 
-    /// Decodes the two lengths of the key at offset `at`.
+    /// Decodes an entry header without value length (delta-encoded index); `None` if malformed.
     #[inline(always)]
     pub(super) fn decode_without_value(entries: &[u8], at: usize) -> Option<Self> {
         let rest = entries.get(at..)?;
@@ -218,7 +220,7 @@ impl Lengths {
         })
     }
 
-    /// Skips the value offset that separated entries have at restart points.
+    /// Skips the varint32 value offset that entries of the separated layout have at restart points.
     pub(super) fn skip_offset(mut self, entries: &[u8]) -> Option<Self> {
         let (_, taken) = coding::decode_varint32(entries.get(self.key_start..)?)?;
         self.key_start = self.key_start.saturating_add(taken);
@@ -228,7 +230,7 @@ impl Lengths {
 
 const INLINE_KEY_BYTES: usize = 128;
 
-/// A key during assembly, on the stack while it is short.
+/// A buffer that assembles prefix-compressed keys, on the stack while they are short.
 pub(crate) struct KeyBuffer {
     inline: [u8; INLINE_KEY_BYTES],
     heap: Vec<u8>,

@@ -23,7 +23,7 @@ use koeldb_base::{ArcRef, PinnedSlice, Result};
 
 use super::{Block, BlockSlices, CachedBlock, EntryLayout, Sections, ValueRange};
 
-/// A block of entries that stays in memory while this is held, or for `'t`.
+/// A reference, counted or borrowed for `'t`, that keeps a cached block of entries in memory.
 #[derive(Clone, Debug)]
 pub struct HeldBlock<'t> {
     bytes: NonNull<[u8]>,
@@ -46,7 +46,7 @@ const _: () = {
 };
 
 impl<'t> HeldBlock<'t> {
-    /// Holds a block of entries.
+    /// Creates the reference to a cached block, which must be a block of entries.
     ///
     /// # Errors
     /// `Corruption` if it is of another kind: two handles of different kinds refer to one block.
@@ -61,7 +61,7 @@ impl<'t> HeldBlock<'t> {
         })
     }
 
-    /// Returns the block with a counted reference.
+    /// Clones the reference as a counted one, free of `'t`.
     pub(crate) fn detached<'a>(&self) -> HeldBlock<'a> {
         HeldBlock {
             bytes: self.bytes,
@@ -70,7 +70,7 @@ impl<'t> HeldBlock<'t> {
         }
     }
 
-    /// The layout of values, for blocks other than a delta-encoded index.
+    /// Returns whether values are interleaved or separated; index blocks may instead have handles.
     pub(crate) fn layout(&self) -> EntryLayout {
         self.sections.layout()
     }
@@ -83,18 +83,18 @@ impl<'t> HeldBlock<'t> {
         unsafe { self.bytes.as_ref() }
     }
 
-    /// The sections of the block as slices.
+    /// Returns the sections of the block as slices, for a search with entries in `layout`.
     #[inline]
     pub(super) fn slices(&self, layout: EntryLayout) -> BlockSlices<'_> {
         BlockSlices::of(self.contents(), &self.sections, layout)
     }
 
-    /// Pins a value, so that it outlives the block.
+    /// Returns a value of the block as a pinned slice, which outlives the block.
     pub(super) fn pin(&self, value: ValueRange) -> PinnedSlice {
         self.cached.bytes().pin(value)
     }
 
-    /// The block itself.
+    /// The parsed block.
     #[inline]
     pub(super) fn block(&self) -> &Block {
         match &**self.cached {

@@ -61,7 +61,7 @@ pub(crate) fn search<'k>(
     window.search(key_at, numbering, keys, target)
 }
 
-/// A window of keys: one before and one after the target, with their numbers.
+/// The range of an interpolation search: indexes before and after the target, with key numbers.
 pub(crate) struct Window {
     pub(crate) low: usize,
     pub(crate) high: usize,
@@ -100,11 +100,12 @@ impl Window {
         }
     }
 
+    /// Returns the distance between the two ends of the window.
     fn width(&self) -> usize {
         self.high.saturating_sub(self.low)
     }
 
-    /// The estimated index of a number; `None` if the window is narrow or the numbers are equal.
+    /// Interpolates the index of a number; `None` if the window is narrow or both ends are equal.
     #[inline]
     fn guess(&self, wanted: u64) -> Option<usize> {
         let width = self.width();

@@ -16,7 +16,7 @@ use koeldb_base::comparator::first_bytes;
 /// The number of key bytes that form a number.
 const NUMBER_BYTES: usize = 8;
 
-/// The mapping of one block's user keys to numbers.
+/// An order-preserving mapping of a block's user keys to 64-bit integers, for interpolation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Numbering {
     /// The bytes after the common prefix, as a big-endian number, padded with zeros.
@@ -30,7 +30,7 @@ pub(crate) enum Numbering {
 }
 
 impl Numbering {
-    /// Chooses the mapping of keys from `first` to `last` in `order`; `None` for a custom order.
+    /// Chooses the mapping for user keys from `first` to `last`; `None` for a custom comparator.
     pub(crate) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
         let prefix = || first.iter().zip(last).take_while(|(a, b)| a == b).count();
         match order {
@@ -41,7 +41,7 @@ impl Numbering {
         }
     }
 
-    /// The length of the common prefix of the keys. The numbers of keys without it are meaningless.
+    /// The length of the keys' common prefix, without which a key's number is meaningless.
     pub(crate) fn prefix_len(self) -> usize {
         match self {
             Numbering::Ascending(prefix) | Numbering::Descending(prefix) => prefix,
@@ -60,7 +60,7 @@ impl Numbering {
     }
 }
 
-/// The range of a block's keys: their common prefix and their mapping to numbers.
+/// The key range of a block for interpolation: common prefix, mapping to numbers, largest number.
 #[derive(Debug)]
 pub(crate) struct KeySpan {
     numbering: Numbering,
@@ -73,7 +73,7 @@ pub(crate) struct KeySpan {
 }
 
 impl KeySpan {
-    /// Creates the range between two user keys; `None` for a custom order.
+    /// Creates the range from user key `first` to `last`; `None` for a custom comparator.
     pub(crate) fn new(order: &KeyOrder, first: &[u8], last: &[u8]) -> Option<Self> {
         let numbering = Numbering::new(order, first, last)?;
         let prefix = first.get(..numbering.prefix_len())?;
@@ -95,7 +95,7 @@ impl KeySpan {
         self.prefix.len()
     }
 
-    /// Whether a key has the block's prefix.
+    /// Whether a user key begins with the common prefix of the block's keys.
     ///
     /// A prefix of up to 8 bytes is compared as a number. A call of `memcmp` costs more, and 60 ns
     /// for the empty prefix: glibc's masked load then reads at an empty box's dangling pointer.
@@ -113,7 +113,7 @@ impl KeySpan {
         }
     }
 
-    /// Returns the number of a key, or `Err` with its order relative to all keys of the block.
+    /// Returns the number of a searched key, or `Err` with its order if outside the block's range.
     ///
     /// A key before the first one may get a number: it is not above the number of the first key.
     #[inline]
@@ -129,7 +129,7 @@ impl KeySpan {
     }
 }
 
-/// The 8 bytes from `at` on as a big-endian number, padded with zeros.
+/// Returns the 8 bytes of `key` from offset `at` as a big-endian number, padded with zeros.
 #[inline]
 fn leading_number(key: &[u8], at: usize) -> u64 {
     first_bytes(key.get(at..).unwrap_or_default())

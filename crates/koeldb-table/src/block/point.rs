@@ -27,7 +27,7 @@ const BUCKET_COLLISION: u8 = 254;
 /// Each entry leads only to the next one, so without this every entry would be waited for.
 const SCAN_AHEAD_BYTES: usize = 2048;
 
-/// The result of a point search in one block.
+/// The outcome of a point search in one block: whether the next block must be searched too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointEnd {
     /// The visitor is done, or a later user key was found: later blocks have no entry of the key.
@@ -36,12 +36,12 @@ pub enum PointEnd {
     EndOfBlock,
 }
 
-/// The target and the receiver of a point search.
+/// The receiver of a point search's entries, with the internal key to seek.
 pub trait PointVisitor {
-    /// The internal key that sorts before every wanted entry.
+    /// The internal key to seek: the wanted user key with the highest sequence number to visit.
     fn seek_key(&self) -> &[u8];
 
-    /// Receives an entry of the wanted user key, at or after the seek key; called newest first.
+    /// Receives an entry of the wanted user key, as packed sequence number and type, newest first.
     ///
     /// Returns whether it is done.
     ///
@@ -51,7 +51,7 @@ pub trait PointVisitor {
 }
 
 impl Block {
-    /// Passes the entries of the wanted user key at or after the seek key to `visitor`.
+    /// Passes the versions of one user key in this block, from the seek key on, to `visitor`.
     ///
     /// It stops when the visitor is done. The keys of the block must be internal keys.
     ///
@@ -97,7 +97,7 @@ impl Block {
         BlockSlices::new(self, self.layout()).prefetch_restarts();
     }
 
-    /// The restart point for a user key, by the hash index of the block.
+    /// Looks up the restart point for a user key in the data block hash index; `None` if undecided.
     ///
     /// An empty bucket leads to the last one, where the scan decides whether the key may begin the
     /// next block.
@@ -129,7 +129,7 @@ impl BlockSlices<'_> {
         }
     }
 
-    /// Scans entries in bytewise order, without assembling keys.
+    /// Scans for the user key in bytewise order, comparing suffixes without assembling whole keys.
     ///
     /// `matched` counts the bytes that the preceding user key, which is smaller, has in common with
     /// the target. An entry that shares more than `matched` is therefore smaller too, and the
@@ -181,7 +181,7 @@ impl BlockSlices<'_> {
         Ok(PointEnd::EndOfBlock)
     }
 
-    /// Scans entries in any key order, assembling each key.
+    /// Scans for the user key in any comparator's order, assembling each key.
     #[cold]
     fn scan_ordered(
         &self,
@@ -249,7 +249,7 @@ impl BlockSlices<'_> {
         }
     }
 
-    /// Whether an entry has the same user key `user` as the preceding entry.
+    /// Whether `entry`, which follows an entry of user key `user`, has the same user key.
     #[inline]
     fn continues(&self, entry: &Entry, user: &[u8]) -> bool {
         if entry.key_len() != user.len().saturating_add(FOOTER_BYTES) {

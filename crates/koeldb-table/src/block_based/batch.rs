@@ -15,7 +15,7 @@ use crate::block::{Block, prefetch_item};
 use crate::source::{BlockKind, BlockSource, CachedBlock};
 
 impl BlockBasedReader {
-    /// Implements `TableReader::search_batch`. A full filter is queried for all keys together.
+    /// Looks up a batch of keys (`MultiGet`), querying a full filter for all of them together.
     pub(crate) fn search_batch<S: BlockSource>(
         &self,
         lookups: &mut [&mut Lookup],
@@ -59,7 +59,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Queries a full whole-key filter for each lookup; `None` if there is no such filter.
+    /// Queries a full whole-key filter for all lookups at once; `None` if there is no such filter.
     fn filter_batch<S: BlockSource>(
         &self,
         lookups: &[&mut Lookup],
@@ -82,7 +82,7 @@ impl BlockBasedReader {
         Ok(Some(admitted))
     }
 
-    /// Searches index and data blocks for the lookups in `indices`.
+    /// Searches the index and the data blocks for the lookups at `indices` together, as one batch.
     fn search_together<S: BlockSource>(
         &self,
         root: &Block,
@@ -153,7 +153,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Resolves partitions of a two-level index to data blocks.
+    /// Replaces partitions of a two-level index in `places` by the data blocks for the targets.
     ///
     /// Each partition is searched once, for all targets that it may hold.
     fn enter_partitions<S: BlockSource>(
@@ -193,7 +193,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Searches the only block that may hold a lookup's entries, if there is one.
+    /// Searches one data block for a lookup; without a block the key is not in the table.
     fn search_one(
         &self,
         block: Option<&CachedBlock>,

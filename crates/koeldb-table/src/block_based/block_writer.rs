@@ -10,7 +10,7 @@ use crate::format::{BLOCK_TRAILER_BYTES, BlockHandle, ChecksumContext};
 /// COMPAT: the size above which blocks are not compressed, as codecs in RocksDB count in `int`.
 const COMPRESSED_RAW_BYTES_MAX: usize = (1 << 31) - 1;
 
-/// The file of a table under construction.
+/// A writer that appends blocks with trailers to the file of a table under construction.
 #[derive(Debug)]
 pub(crate) struct BlockWriter {
     file: Box<dyn WritableFile>,
@@ -43,19 +43,21 @@ impl BlockWriter {
         }
     }
 
-    /// Pads before blocks that would cross a multiple of `bytes`, if less than `padding_max` is
-    /// lost.
+    /// Enables super block alignment (`super_block_alignment_size`) for the blocks to come.
+    ///
+    /// Blocks that would cross a multiple of `bytes` are preceded by zeros, if these are fewer than
+    /// `padding_max`.
     pub(crate) fn within_super_blocks(mut self, bytes: u64, padding_max: u64) -> Self {
         self.super_blocks = (bytes > 0 && padding_max > 0).then_some((bytes, padding_max));
         self
     }
 
-    /// Ends the padding for super blocks, which only data blocks get.
+    /// Disables super block alignment after the data blocks; other blocks need none.
     pub(crate) fn end_super_blocks(&mut self) {
         self.super_blocks = None;
     }
 
-    /// Pads so that a block of `bytes` bytes does not cross the end of a super block.
+    /// Pads with zeros if a block of `bytes` bytes would otherwise cross a super block boundary.
     fn align_to_super_block(&mut self, bytes: usize) -> Result<()> {
         let Some((super_block, padding_max)) = self.super_blocks else {
             return Ok(());
@@ -67,7 +69,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Sets the dictionary of the compressors that follow; empty for none.
+    /// Sets the compression dictionary with which compressed blocks are verified; empty for none.
     pub(crate) fn set_dictionary(&mut self, dictionary: &[u8]) {
         if self.verifier.is_some() {
             let dictionary = (!dictionary.is_empty()).then(|| dictionary.into());
@@ -80,12 +82,14 @@ impl BlockWriter {
         self.offset
     }
 
+    /// Returns the checksum type and context of the block trailers.
     pub(crate) fn checksum(&self) -> ChecksumContext {
         self.checksum
     }
 
-    /// Writes a block uncompressed. Its trailer is appended to `block`, so that one call writes
-    /// both.
+    /// Writes a block uncompressed, after appending its trailer to `block`.
+    ///
+    /// The trailer is appended so that one write suffices for both.
     pub(crate) fn write_raw(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle> {
         self.align_to_super_block(block.len() + BLOCK_TRAILER_BYTES)?;
         let handle = self.handle_for(block);
@@ -131,7 +135,7 @@ impl BlockWriter {
         Ok(written)
     }
 
-    /// Returns the handle of a block written now, without its trailer.
+    /// Returns the handle for stored block bytes (without trailer) at the current file offset.
     fn handle_for(&self, stored: &[u8]) -> BlockHandle {
         BlockHandle {
             offset: self.offset,
@@ -162,7 +166,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Returns the first failure, if any.
+    /// Returns the first write error as an error, if there was one.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.failure {
             Some(failure) => Err(failure.clone()),
@@ -170,12 +174,12 @@ impl BlockWriter {
         }
     }
 
-    /// Marks the table as failed: all later calls return the error.
+    /// Marks the file as failed with `error`: all later writes return it.
     pub(crate) fn give_up(&mut self, error: &Error) {
         self.failure.get_or_insert_with(|| error.clone());
     }
 
-    /// Makes the file durable and closes it. Returns its length.
+    /// Syncs and closes the file; returns its length.
     pub(crate) fn finish(mut self) -> Result<u64> {
         self.check()?;
         self.file.sync_data()?;
@@ -184,7 +188,7 @@ impl BlockWriter {
     }
 }
 
-/// Compares a compressed block with its raw form.
+/// Decompresses a compressed block and checks that the result equals the raw block.
 fn verify(
     verifier: &Decompressor,
     compression: Compression,
@@ -200,7 +204,7 @@ fn verify(
     }
 }
 
-/// A writer of index blocks, compressed if there is a compressor, or of uncompressed filter blocks.
+/// A sink that writes index or filter blocks to a table, compressed if there is a compressor.
 #[derive(Debug)]
 pub(crate) struct BlockSink<'a> {
     pub(crate) writer: &'a mut BlockWriter,

@@ -28,10 +28,10 @@ pub use super::write_options::BlockBasedWriteOptions;
 use super::write_options::BlockLimit;
 use crate::block_builder::BlockBuilder;
 use crate::build_context::{FinishedTable, TableBuildContext};
-use crate::memory_filter::MemoryFilterBuilder;
 use crate::format::{
     BLOCK_TRAILER_BYTES, BlockHandle, CONTEXT_CHECKSUM_VERSION, ChecksumContext, Footer, TableKind,
 };
+use crate::memory_filter::MemoryFilterBuilder;
 use crate::metaindex;
 use crate::properties::{TableProperties, names};
 
@@ -70,7 +70,7 @@ pub struct BlockBasedTableBuilder {
 }
 
 impl BlockBasedTableBuilder {
-    /// Begins a table in an empty file.
+    /// Begins a block-based table in an empty file.
     ///
     /// # Errors
     /// `InvalidArgument` if settings contradict each other; `NotSupported` if this build lacks the
@@ -167,7 +167,7 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
-    /// Counts a point entry in the table properties and the range of sequence numbers.
+    /// Counts a point entry in the table properties and in the range of sequence numbers.
     #[inline]
     fn count(&mut self, key: InternalKey<'_>, key_bytes: usize, value_bytes: usize) -> Result<()> {
         let properties = &mut self.properties;
@@ -184,13 +184,13 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
-    /// Counts the last entry as an older version of the key before it, for the properties.
+    /// Marks the last entry, in the properties, as an older version of the user key before it.
     #[inline]
     pub fn count_older_version(&mut self) {
         self.properties.older_version_count += 1;
     }
 
-    /// Adds a range tombstone; the order of the calls does not matter.
+    /// Adds a range tombstone for the range deletion block, in any order.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         self.tombstones.push(tombstone.clone());
     }
@@ -225,7 +225,7 @@ impl BlockBasedTableBuilder {
         self.properties.entry_count + self.tombstones.len() as u64
     }
 
-    /// Ends the data block before the key `next`, or at the end of the table.
+    /// Ends the current data block before the key `next`, or at the end of the table (`None`).
     ///
     /// A failure is final: index and file are then inconsistent.
     fn cut_block(&mut self, next: Option<&[u8]>) -> Result<()> {
@@ -233,7 +233,7 @@ impl BlockBasedTableBuilder {
             .inspect_err(|error| self.writer.give_up(error))
     }
 
-    /// Ends the data block before `next`, the first key of the next one; writes or buffers it.
+    /// Ends the data block before key `next`; writes it, or buffers it for dictionary compression.
     fn cut_and_write(&mut self, next: Option<&[u8]>) -> Result<()> {
         self.index.add_block(&self.first_key, &self.last_key, next);
         if let Some(filter) = &mut self.filter
@@ -286,7 +286,7 @@ impl BlockBasedTableBuilder {
         Ok(())
     }
 
-    /// Builds the dictionary from the buffered data blocks, and writes the blocks.
+    /// Builds the compression dictionary from the buffered data blocks, and writes these blocks.
     fn release_held(&mut self) -> Result<()> {
         let Some(buffered) = self.buffered.take() else {
             return Ok(());
@@ -502,7 +502,7 @@ impl BlockBasedTableBuilder {
     }
 }
 
-/// Creates the properties that are known before the first entry.
+/// Creates the table properties that are known before the first entry is added.
 fn initial_properties(context: &TableBuildContext) -> TableProperties {
     let format = &context.format;
     let text = |text: Option<&str>| text.unwrap_or("nullptr").as_bytes().to_vec();
@@ -542,7 +542,7 @@ fn initial_properties(context: &TableBuildContext) -> TableProperties {
     properties
 }
 
-/// The value of the property that names the codec: by name, or by the numbers of those in use.
+/// The value of the property `rocksdb.compression`: a codec name, or the numbers of codecs in use.
 fn compression_property(format_version: u32, configured: Compression, used: bool) -> String {
     match (format_version >= COMPRESSION_LIST_VERSION, configured) {
         (false, codec) => codec.name().to_owned(),
@@ -552,7 +552,7 @@ fn compression_property(format_version: u32, configured: Compression, used: bool
     }
 }
 
-/// The value of the property that describes the compression settings.
+/// Returns the value of the property `rocksdb.compression_options`.
 fn options_property(context: &TableBuildContext) -> String {
     let options = &context.compression_options;
     format!(
@@ -572,7 +572,7 @@ fn options_property(context: &TableBuildContext) -> String {
     )
 }
 
-/// Computes the base of the context checksums: distinct for the files of a database.
+/// Computes the base for context checksums (`format_version` 6), distinct for each file.
 ///
 /// It is never 0 from format version 6 on, and 0 before.
 fn base_checksum(context: &TableBuildContext) -> u32 {

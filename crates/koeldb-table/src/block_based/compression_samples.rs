@@ -9,7 +9,7 @@ use crate::properties::TableProperties;
 const FAST: [Compression; 2] = [Compression::Lz4, Compression::Snappy];
 const SLOW: [Compression; 2] = [Compression::Zstd, Compression::Zlib];
 
-/// The sizes of sampled data blocks (`sample_for_compression`).
+/// Compressed sizes of sampled data blocks by a fast and a slow codec (`sample_for_compression`).
 #[derive(Debug)]
 pub(super) struct CompressionSamples {
     /// One of this many blocks is sampled, beginning with the first.
@@ -31,7 +31,7 @@ struct Codec {
 }
 
 impl Codec {
-    /// Chooses the first of the candidates that this build has.
+    /// Selects the first codec of `candidates` that this build supports.
     fn new(candidates: [Compression; 2]) -> Self {
         let options = CompressionOptions::default();
         let mut usable = candidates
@@ -57,7 +57,7 @@ impl Codec {
 }
 
 impl CompressionSamples {
-    /// Creates samples of one in `period` blocks; `None` if that is 0.
+    /// Creates the sampler of one in `period` data blocks; `None` if `period` is 0.
     pub(super) fn new(period: u64) -> Option<Self> {
         (period > 0).then(|| CompressionSamples {
             period,
@@ -80,7 +80,7 @@ impl CompressionSamples {
         self.raw_bytes += block.len() as u64;
     }
 
-    /// Records the estimated sizes of all data blocks.
+    /// Records the data size estimated for each codec in the table properties.
     pub(super) fn record(&self, properties: &mut TableProperties) {
         let trailers = self.block_count * BLOCK_TRAILER_BYTES as u64;
         let estimate = |codec: &Codec| {

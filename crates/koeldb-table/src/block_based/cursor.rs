@@ -36,9 +36,9 @@ impl ScanPosition<'_> {
     }
 }
 
-/// A block source for cursors, which learns where a scan is.
+/// A block source for table cursors, which is told the position of a scan for readahead.
 pub trait CursorSource: BlockSource {
-    /// Returns a data block that a scan enters.
+    /// Returns a data block that a scan enters at `place`.
     ///
     /// `place` gives access to the blocks that the scan enters next, for sources that read ahead.
     ///
@@ -53,12 +53,12 @@ pub trait CursorSource: BlockSource {
         self.block(place.file(), handle, BlockKind::Data)
     }
 
-    /// Whether the source reads ahead into the neighbours of a table.
+    /// Whether the source reads ahead into the next tables of a level.
     fn reads_levels(&self) -> bool {
         false
     }
 
-    /// Sets the level of the table, for a source that [reads levels](Self::reads_levels).
+    /// Sets the tables of the level, into which the source reads ahead.
     fn set_level(&mut self, level: Arc<dyn TableLevel>) {
         drop(level);
     }
@@ -84,7 +84,7 @@ pub trait TableLevel: Send + Sync {
     ) -> Result<Option<(Arc<BlockBasedReader>, Vec<u8>)>>;
 }
 
-/// A position in the index of a table, partitioned or not.
+/// A cursor over the index of a table, whether partitioned (two-level) or not.
 #[derive(Debug, Default)]
 pub(super) struct IndexPath<'t> {
     /// The table, if it outlives the path: the path then borrows its root.
@@ -97,7 +97,7 @@ pub(super) struct IndexPath<'t> {
 }
 
 impl<'t> IndexPath<'t> {
-    /// Creates an unpositioned path in the index of `table`, from which it borrows.
+    /// Creates an unpositioned index cursor that borrows the pinned index of `table`.
     pub(super) fn borrowing(table: &'t BlockBasedReader) -> Self {
         IndexPath {
             lender: Some(table),
@@ -105,7 +105,7 @@ impl<'t> IndexPath<'t> {
         }
     }
 
-    /// Returns a path at the same position that borrows nothing.
+    /// Clones the index cursor at its position with counted references, free of `'t`.
     pub(super) fn detached<'a>(&self) -> IndexPath<'a> {
         IndexPath {
             lender: None,
@@ -115,13 +115,13 @@ impl<'t> IndexPath<'t> {
         }
     }
 
-    /// Whether the path is positioned on the entry of a data block.
+    /// Whether the index cursor is on an entry.
     #[inline]
     pub(super) fn valid(&self) -> bool {
         self.unloaded.is_none() && self.leaf.as_ref().is_some_and(IndexCursor::valid)
     }
 
-    /// Whether the path is past either end of the index, not suspended.
+    /// Whether the index cursor is past either end of the index, and not suspended.
     pub(super) fn is_behind(&self) -> bool {
         self.unloaded.is_none() && !self.valid()
     }
@@ -161,7 +161,7 @@ impl<'t> IndexPath<'t> {
         Ok(())
     }
 
-    /// Moves to the first index entry in the given direction.
+    /// Moves to the first index entry (forward) or the last one (backward).
     pub(super) fn enter<S: BlockSource>(
         &mut self,
         direction: Direction,
@@ -189,7 +189,7 @@ impl<'t> IndexPath<'t> {
         self.step(Direction::Forward, table, source)
     }
 
-    /// Moves one index entry, or completes a suspended move.
+    /// Moves one index entry in the given direction, or completes a suspended move.
     pub(super) fn step<S: BlockSource>(
         &mut self,
         direction: Direction,
@@ -208,7 +208,7 @@ impl<'t> IndexPath<'t> {
         Ok(())
     }
 
-    /// Loads the root of the index; returns the top level if there are two levels.
+    /// Loads the index root if necessary; returns the top-level cursor of a partitioned index.
     fn begin<S: BlockSource>(
         &mut self,
         table: &BlockBasedReader,
@@ -233,7 +233,7 @@ impl<'t> IndexPath<'t> {
         Ok(self.top.as_deref_mut())
     }
 
-    /// Moves the top level to the next partition, and loads it.
+    /// Moves the top level of a partitioned index to the next partition, and enters that.
     fn leave<S: BlockSource>(
         &mut self,
         direction: Direction,
@@ -246,7 +246,7 @@ impl<'t> IndexPath<'t> {
         self.arrive(direction, table, source)
     }
 
-    /// Loads and enters the current partition of the top level, skipping empty ones.
+    /// Enters the partition at the top-level position, or the next nonempty one in the direction.
     fn arrive<S: BlockSource>(
         &mut self,
         direction: Direction,
@@ -291,7 +291,7 @@ impl<'t> IndexPath<'t> {
     }
 }
 
-/// The remaining work of a suspended cursor movement.
+/// The rest of a suspended cursor move: whether an index step or a data block load comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PendingStep {
     /// The index must be moved.
@@ -300,14 +300,14 @@ enum PendingStep {
     Block(Direction),
 }
 
-/// The data block being scanned, which stays charged to the cache while it is in use.
+/// The current data block of a cursor, which stays charged to the block cache while in use.
 #[derive(Debug)]
 struct DataBlock {
     cursor: BlockCursor<'static>,
     handle: BlockHandle,
 }
 
-/// A cursor over the point entries of a block-based table, which it borrows for `'t` or keeps open.
+/// A cursor over the point entries of a block-based table (RocksDB: `BlockBasedTableIterator`).
 pub struct BlockBasedCursor<'t, S> {
     table: ArcRef<'t, BlockBasedReader>,
     source: S,
@@ -340,12 +340,12 @@ impl<'t, S: CursorSource> BlockBasedCursor<'t, S> {
         }
     }
 
-    /// Returns the source, for another table.
+    /// Returns the block source, so that a cursor over another table can use it.
     pub(crate) fn into_source(self) -> S {
         self.source
     }
 
-    /// Loads the data block at the index position, unless it is current; `None` if there is none.
+    /// Loads the data block at the index position unless it is current; `None` past the end.
     fn load(
         &mut self,
         direction: Direction,
@@ -378,7 +378,7 @@ impl<'t, S: CursorSource> BlockBasedCursor<'t, S> {
         Ok(self.data.as_mut().map(|data| &mut data.cursor))
     }
 
-    /// Completes pending work until the cursor is on an entry or at the end.
+    /// Completes a suspended move, until the cursor is on an entry or at the end.
     fn finish(&mut self) -> Result<(), Fault<S::Suspend>> {
         while let Some(pending) = self.pending {
             match pending {
@@ -403,7 +403,7 @@ impl<'t, S: CursorSource> BlockBasedCursor<'t, S> {
         Ok(())
     }
 
-    /// Moves one entry, or completes a suspended move; does nothing if unpositioned.
+    /// Moves one entry in the given direction, or completes a suspended move.
     fn step(&mut self, direction: Direction) -> Result<(), Fault<S::Suspend>> {
         if self.pending.is_none() {
             let Some(data) = self.data.as_mut().filter(|_| self.on_entry) else {
@@ -424,7 +424,7 @@ impl<'t, S: CursorSource> BlockBasedCursor<'t, S> {
         self.settle(done)
     }
 
-    /// Discards pending work if `done` is an error: the next positioning call starts over.
+    /// Discards the position and any suspended move if `done` is an error, and returns `done`.
     fn settle(&mut self, done: Result<(), Fault<S::Suspend>>) -> Result<(), Fault<S::Suspend>> {
         if let Err(Fault::Error(_)) = &done {
             self.reset();
@@ -432,7 +432,7 @@ impl<'t, S: CursorSource> BlockBasedCursor<'t, S> {
         done
     }
 
-    /// Discards the position and pending work.
+    /// Discards the position and any suspended move.
     fn reset(&mut self) {
         self.on_entry = false;
         self.pending = None;
@@ -472,7 +472,7 @@ impl<'t, S: CursorSource> BlockBasedCursor<'t, S> {
         Ok(())
     }
 
-    /// Begins a positioning call, and discards pending work.
+    /// Runs `position`, a seek, after discarding the former position and any suspended move.
     fn afresh(
         &mut self,
         position: impl FnOnce(&mut Self) -> Result<(), Fault<S::Suspend>>,

@@ -2,7 +2,7 @@
 
 use koeldb_base::codec::{Compression, CompressionOptions, train_dictionary};
 
-/// Data blocks buffered in order, uncompressed, and the limit of their size.
+/// A buffer of uncompressed data blocks, from which a compression dictionary is built.
 #[derive(Debug)]
 pub(crate) struct BufferedBlocks {
     blocks: Vec<Vec<u8>>,
@@ -11,7 +11,7 @@ pub(crate) struct BufferedBlocks {
 }
 
 impl BufferedBlocks {
-    /// Creates the buffer if codec and options call for a dictionary.
+    /// Creates the buffer; `None` if `compression` and `options` do not call for a dictionary.
     ///
     /// The limit is that of the options or the target file size, where they are given.
     pub(crate) fn new(
@@ -31,27 +31,28 @@ impl BufferedBlocks {
         })
     }
 
-    /// Buffers a data block until the dictionary is made.
+    /// Buffers a data block until the compression dictionary is built.
     pub(crate) fn push(&mut self, block: Vec<u8>) {
         self.bytes += block.len() as u64;
         self.blocks.push(block);
     }
 
-    /// The buffered bytes.
+    /// The total size of the buffered blocks.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether the buffer is full.
+    /// Whether the buffered blocks exceed the size limit, at which the dictionary is built.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes > self.bytes_max
     }
 
+    /// Returns the buffered blocks in order, for writing.
     pub(crate) fn into_blocks(self) -> Vec<Vec<u8>> {
         self.blocks
     }
 
-    /// Builds the dictionary for the buffered blocks; empty if it is not worthwhile.
+    /// Builds the compression dictionary from the buffered blocks; empty if training yields none.
     pub(crate) fn dictionary(
         &self,
         compression: Compression,
@@ -69,8 +70,7 @@ impl BufferedBlocks {
         samples
     }
 
-    /// Returns up to `bytes_max` bytes of blocks from all over the file, and the length of each
-    /// sample.
+    /// Samples up to `bytes_max` bytes from all over the buffer; also returns the sample lengths.
     fn samples(&self, bytes_max: usize) -> (Vec<u8>, Vec<usize>) {
         // A prime step visits every block once, in an order that spreads for any number of blocks.
         const STEP: u64 = 545_055_921_143;

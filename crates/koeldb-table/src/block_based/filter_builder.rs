@@ -20,7 +20,7 @@ use crate::filter::builder::FilterBuilder;
 use crate::filter::policy::FilterAlgorithm;
 use crate::format::BlockHandle;
 
-/// The filter of a table under construction.
+/// A builder of a table's full or partitioned filter.
 pub(crate) struct TableFilterBuilder {
     whole_keys: bool,
     extractor: Option<Arc<dyn PrefixExtractor>>,
@@ -31,7 +31,7 @@ pub(crate) struct TableFilterBuilder {
     failure: Option<Error>,
 }
 
-/// The partitions of a partitioned filter under construction.
+/// The finished partitions of a partitioned filter under construction.
 #[derive(Debug)]
 struct Partitions {
     /// The number of entries at which a partition is full.
@@ -53,7 +53,7 @@ pub(crate) struct FinishedFilter {
 }
 
 impl TableFilterBuilder {
-    /// Creates a filter over whole keys, prefixes, or both.
+    /// Creates a filter builder for whole keys, prefixes, or both.
     ///
     /// With `partition_bytes`, it is partitioned into pieces of about that size.
     pub(crate) fn new(
@@ -76,7 +76,7 @@ impl TableFilterBuilder {
         }
     }
 
-    /// Lets partitions end where those of the index do.
+    /// Sets whether filter partitions end with index partitions (`!decouple_partitioned_filters`).
     pub(crate) fn coupled(mut self, is_coupled: bool) -> Self {
         if let Some(partitions) = &mut self.partitions {
             partitions.is_coupled = is_coupled;
@@ -84,24 +84,24 @@ impl TableFilterBuilder {
         self
     }
 
-    /// Whether partitions end where those of the index do.
+    /// Whether filter partitions end only where index partitions end.
     pub(crate) fn is_coupled(&self) -> bool {
         let partitions = self.partitions.as_ref();
         partitions.is_some_and(|partitions| partitions.is_coupled)
     }
 
-    /// Whether the current partition is full and ends with that of the index.
+    /// Whether the current filter partition is full, so that the index partition should end too.
     pub(crate) fn wants_cut(&self) -> bool {
         let full = |partitions: &Partitions| self.current.entry_count() >= partitions.entries_max;
         self.partitions.as_ref().is_some_and(full)
     }
 
-    /// Ends a partition where one of the index ends: at `separator`, before the user key `next`.
+    /// Ends the filter partition together with an index partition, at its last key `separator`.
     pub(crate) fn cut_with_index(&mut self, separator: &[u8], next: &[u8], previous: &[u8]) {
         self.cut(next, previous, separator.to_vec());
     }
 
-    /// An estimate of the size of the filter, if no key follows.
+    /// Estimates the size of the filter if no key follows.
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let done = self
             .partitions
@@ -113,7 +113,7 @@ impl TableFilterBuilder {
                 .sum::<u64>()
     }
 
-    /// Verifies the filter against the keys that were added.
+    /// Enables verification of each finished filter against the keys added to it.
     pub(crate) fn verifying(self, verifies: bool) -> Self {
         TableFilterBuilder {
             current: self.current.verifying(verifies),
@@ -121,7 +121,7 @@ impl TableFilterBuilder {
         }
     }
 
-    /// Adds a user key after `previous`, which may be anything for the first.
+    /// Adds a user key, or its prefix, or both; `previous` is the user key before it.
     #[inline]
     pub(crate) fn add(&mut self, user_key: &[u8], previous: &[u8]) {
         if let Some(partitions) = &self.partitions
@@ -144,7 +144,7 @@ impl TableFilterBuilder {
         }
     }
 
-    /// Finishes a partition between the keys `previous` and `next`.
+    /// Finishes a partition between the user keys `previous` and `next`; `key` is its index key.
     fn cut(&mut self, next: &[u8], previous: &[u8], key: Vec<u8>) {
         let extractor = self.extractor.clone();
         let prefix_of = |key| extractor.as_ref().and_then(|e| e.prefix(key));
@@ -174,8 +174,9 @@ impl TableFilterBuilder {
         self.entry_count + self.current.entry_count() as u64
     }
 
-    /// Writes the filter, if any key was added. `last_user_key` is the last; `format` is the
-    /// index's.
+    /// Writes the filter of the table, full or partitioned; `None` if no key was added.
+    ///
+    /// `last_user_key` is the last key; `format` is that of the table's index.
     pub(crate) fn finish(
         &mut self,
         last_user_key: &[u8],
@@ -213,7 +214,7 @@ impl TableFilterBuilder {
     }
 }
 
-/// The internal key after all entries of a user key.
+/// Returns the internal key that sorts after all versions of a user key (sequence number 0).
 fn last_version_of(user_key: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(user_key.len() + FOOTER_BYTES);
     key.extend_from_slice(user_key);
@@ -222,7 +223,7 @@ fn last_version_of(user_key: &[u8]) -> Vec<u8> {
 }
 
 impl FilterAlgorithm {
-    /// The largest number of entries, at least one, whose filter fits into `bytes` bytes.
+    /// Returns the largest number of keys, at least 1, whose filter fits into `bytes` bytes.
     fn entries_within(self, bytes: u64) -> usize {
         // Every algorithm takes at least half a bit per entry.
         let (mut low, mut high) = (1, to_usize(bytes).saturating_mul(16).max(1));

@@ -51,7 +51,7 @@ impl IndexBlockBuilder {
         }
     }
 
-    /// Adds an entry.
+    /// Adds an index entry: the separator and handle of a data block, and its first key if stored.
     ///
     /// `separator` is an internal key in either mode; `first_key` is present for the index type
     /// that has it.
@@ -104,19 +104,19 @@ impl IndexBlockBuilder {
         self.block.restart_is_next()
     }
 
-    /// Finishes the block.
+    /// Finishes the index block; `uniform` marks its keys as uniformly distributed.
     pub(crate) fn finish(&mut self, uniform: bool) -> Result<Vec<u8>> {
         self.block.finish(uniform)
     }
 
-    /// Discards the block, and starts the next one in `memory`.
+    /// Discards the finished block, and begins the next one in the buffer `memory`.
     fn reset(&mut self, memory: Vec<u8>) {
         self.block.reset(memory);
         self.last_handle = BlockHandle::NULL;
     }
 }
 
-/// The destination of finished index blocks.
+/// The destination of finished index and filter blocks.
 pub(crate) trait IndexBlockSink {
     /// Writes a finished block with its trailer; returns its handle.
     fn write(&mut self, block: &mut Vec<u8>) -> Result<BlockHandle>;
@@ -146,7 +146,7 @@ pub(crate) struct IndexBuilder {
     prefixes: Option<PrefixBlocks>,
 }
 
-/// End offsets of keys in [`IndexBuilder::keys`]; each key begins where the preceding one ends.
+/// The positions of an index entry's separator and first key in [`IndexBuilder::keys`].
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     separator_end: usize,
@@ -210,25 +210,25 @@ impl IndexBuilder {
         }
     }
 
-    /// Lets only [`IndexBuilder::end_partition`] end partitions.
+    /// Makes index partitions end only at calls of [`IndexBuilder::end_partition`].
     pub(crate) fn couple_partitions(&mut self) {
         self.coupled_ends = Some(Vec::new());
     }
 
-    /// Whether [`IndexBuilder::add_key`] must be called for each key.
+    /// Whether [`IndexBuilder::add_key`] must be called for each key, as for a hash index.
     #[inline]
     pub(crate) fn wants_keys(&self) -> bool {
         self.prefixes.is_some()
     }
 
-    /// Records a key of the current block.
+    /// Records the prefix of a key of the current data block, for a hash index.
     pub(crate) fn add_key(&mut self, user_key: &[u8]) {
         if let Some(prefixes) = &mut self.prefixes {
             prefixes.add(user_key, self.entries.len());
         }
     }
 
-    /// Adds a finished block's separator, from its first and last key and the next block's first.
+    /// Adds the index entry of a finished data block: a separator between `last` and `next`.
     pub(crate) fn add_block(&mut self, first: &[u8], last: &[u8], next: Option<&[u8]>) {
         match (next, self.shortening) {
             (Some(next), shortening) => {
@@ -260,8 +260,9 @@ impl IndexBuilder {
         });
     }
 
-    /// Ends the current partition, which has entries, if partitions are coupled and it is full or
-    /// `wanted`; returns its last separator.
+    /// Ends the current partition if it is full or `wanted` says so; returns its last separator.
+    ///
+    /// Returns `None` unless partitions are coupled ([`IndexBuilder::couple_partitions`]).
     pub(crate) fn end_partition(&mut self, wanted: bool) -> Option<&[u8]> {
         let ends = self.coupled_ends.as_mut()?;
         if !wanted && self.partition_estimate < self.partition_bytes {
@@ -274,7 +275,7 @@ impl IndexBuilder {
         self.keys.get(begin..last.separator_end)
     }
 
-    /// An upper estimate of the size of all index blocks.
+    /// Estimates the total size of all index blocks, from above.
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let entries = self.keys.len() + self.entries.len() * ENTRY_OVERHEAD_BYTES;
         let mean = entries / self.entries.len().max(1) + 1;
@@ -285,12 +286,12 @@ impl IndexBuilder {
         (entries + (partitions + 1) * (mean + ENTRY_OVERHEAD_BYTES + BLOCK_TRAILER_BYTES)) as u64
     }
 
-    /// Sets the handle of the first block that has none yet.
+    /// Sets the handle of the oldest added data block that has none yet.
     pub(crate) fn add_handle(&mut self, handle: BlockHandle) {
         self.handles.push(handle);
     }
 
-    /// The format of index blocks; final once all blocks were added.
+    /// Returns the format of the index blocks, which is final once all data blocks were added.
     pub(crate) fn block_format(&self) -> IndexBlockFormat {
         IndexBlockFormat {
             restart_interval: self.restart_interval,
@@ -299,12 +300,12 @@ impl IndexBuilder {
         }
     }
 
-    /// Builds the two blocks of a hash index: the prefixes, and their positions in the index.
+    /// Builds the two blocks of a hash index (prefixes, metadata); `None` for other index types.
     pub(crate) fn hash_blocks(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
         self.prefixes.take().map(PrefixBlocks::finish)
     }
 
-    /// Writes the index blocks.
+    /// Writes all index blocks, of one or two levels.
     pub(crate) fn finish(&self, sink: &mut impl IndexBlockSink) -> Result<FinishedIndex> {
         debug_assert_eq!(self.entries.len(), self.handles.len());
         if self.index_type == IndexType::TwoLevel && !self.entries.is_empty() {
@@ -381,7 +382,7 @@ impl IndexBuilder {
         Ok(finished)
     }
 
-    /// The separator, first key if needed, and handle of each block.
+    /// Iterates over the index entries: separator, first key if stored, and data block handle.
     fn parts(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>, BlockHandle)> {
         let with_first_key = self.index_type == IndexType::BinarySearchWithFirstKey;
         let mut start = 0;
@@ -401,7 +402,7 @@ impl IndexBuilder {
     }
 }
 
-/// A builder of the map from key prefixes to index entries, for a hash index.
+/// A builder of the two prefix blocks of a hash index (`kHashSearch`).
 struct PrefixBlocks {
     extractor: Arc<dyn PrefixExtractor>,
     prefixes: Vec<u8>,
@@ -420,7 +421,7 @@ impl PrefixBlocks {
         }
     }
 
-    /// Adds the next index entry with a key of its block; keys without a prefix are omitted.
+    /// Adds the prefix of a key in the data block of index entry `entry`; without prefix, nothing.
     fn add(&mut self, user_key: &[u8], entry: usize) {
         let Some(prefix) = self.extractor.prefix(user_key) else {
             return;
@@ -436,7 +437,7 @@ impl PrefixBlocks {
         }
     }
 
-    /// Writes a prefix and its entries: the prefix length, first entry and count as varint64s.
+    /// Appends a prefix, and its metadata: the prefix length, first index entry, and entry count.
     fn push(&mut self, prefix: &[u8], entries: &Range<usize>) {
         self.prefixes.extend_from_slice(prefix);
         for number in [prefix.len(), entries.start, entries.len()] {

@@ -32,7 +32,7 @@ use crate::properties::{TableProperties, names};
 use crate::read_context::TableReadContext;
 use crate::source::{BlockKind, CachedBlock, TableFile};
 
-/// A table being opened, with a known footer.
+/// The state of opening a block-based table, after its footer and the last bytes were read.
 struct Opening<'c> {
     context: &'c TableReadContext,
     file: TableFile,
@@ -60,6 +60,7 @@ impl BlockBasedReader {
 }
 
 impl<'c> Opening<'c> {
+    /// Prepares to open a table whose footer was decoded from `tail`.
     fn new(
         file: Arc<dyn RandomAccessFile>,
         footer: Footer,
@@ -145,7 +146,7 @@ impl<'c> Opening<'c> {
         Ok(reader)
     }
 
-    /// Reads a block, from the tail if the tail contains it.
+    /// Reads a metadata block, from the prefetched `tail` if it contains the block.
     fn read(&self, handle: BlockHandle, kind: BlockKind) -> Result<CachedBlock> {
         match self.stored(handle)? {
             Some(stored) => self.file.decode(handle, kind, stored, true),
@@ -153,7 +154,7 @@ impl<'c> Opening<'c> {
         }
     }
 
-    /// The stored bytes of a block with its trailer, if the tail contains them.
+    /// Returns the stored bytes of a block with its trailer, if the prefetched tail contains them.
     ///
     /// A mapped file is better read in place.
     fn stored(&self, handle: BlockHandle) -> Result<Option<&[u8]>> {
@@ -168,7 +169,7 @@ impl<'c> Opening<'c> {
         Ok(self.tail.get(to_usize(from)..to_usize(to)))
     }
 
-    /// Reads and decodes the properties block, possibly with an overwritten global sequence number.
+    /// Reads and decodes the properties block.
     fn read_properties(&self, metaindex: &Metaindex) -> Result<TableProperties> {
         let handle = metaindex
             .get(metaindex::PROPERTIES)
@@ -184,7 +185,7 @@ impl<'c> Opening<'c> {
         TableProperties::decode(entries.iter().map(|(name, value)| (&name[..], &value[..])))
     }
 
-    /// Reads the properties block of an ingested file with an overwritten global sequence number.
+    /// Reads a properties block whose checksum fails because ingestion overwrote its global seqno.
     ///
     /// The checksum was computed with zeros in its place.
     fn read_overwritten_properties(&self, handle: BlockHandle) -> Option<CachedBlock> {
@@ -214,7 +215,7 @@ impl<'c> Opening<'c> {
         zeroed.is_ok().then_some(block)
     }
 
-    /// Checks that the table fits the options: comparator, index, codec and unique ID.
+    /// Checks that the table fits its reader: comparator, index type, codec and unique ID.
     fn check_properties(&self, footer: &Footer, properties: &TableProperties) -> Result<()> {
         let name = String::from_utf8_lossy(&properties.comparator_name);
         let order = &self.context.order;
@@ -338,7 +339,7 @@ impl<'c> Opening<'c> {
         }))
     }
 
-    /// Reads an index or filter block, and pins it or leaves it to the cache, as configured.
+    /// Reads an index or filter block; pins it or leaves it to the block cache, as configured.
     fn read_metadata(
         &self,
         handle: BlockHandle,
@@ -364,7 +365,7 @@ impl<'c> Opening<'c> {
     }
 }
 
-/// The global sequence number of a file written outside a database, which replaces the stored ones.
+/// Returns the global sequence number of an ingested file; `None` for other files.
 ///
 /// Stored ones are zero, so zero means none.
 fn global_seqno(
@@ -440,7 +441,7 @@ fn parse_tombstones(
     Ok(tombstones)
 }
 
-/// Checks that the codecs a table declares are known.
+/// Checks that all codecs in the property `rocksdb.compression` are known.
 ///
 /// Before version 7 the property is one codec's name, from then on a compression manager's name and
 /// the codecs' numbers: `BuiltinV2;0107;`.

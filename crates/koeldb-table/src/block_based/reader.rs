@@ -21,15 +21,15 @@ use crate::block::index::{
 };
 use crate::block::{Block, BlockBytes, KeyFormat, PointEnd, PointVisitor, ValueRange};
 use crate::filter::FilterReader;
-use crate::memory_filter::MemoryFilter;
 use crate::format::{BlockHandle, Footer};
+use crate::memory_filter::MemoryFilter;
 use crate::metaindex::{self, Metaindex};
 use crate::properties::TableProperties;
 use crate::source::{
     BlockKind, BlockReadOptions, BlockSource, BlockingSource, CachedBlock, Direction, TableFile,
 };
 
-/// A key that divides a table into parts of known size.
+/// A key that divides a table into parts of known size (RocksDB: `TableReader::Anchor`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// The user key.
@@ -55,7 +55,7 @@ pub struct BlockBasedReader {
     pub(super) pinned_partitions: Vec<Arc<CachedBlock>>,
 }
 
-/// An index or filter block: pinned by the reader, or left to the cache.
+/// An index or filter block: pinned by the reader, or looked up in the block cache.
 #[derive(Debug)]
 pub(super) struct MetaBlock {
     pub(super) handle: BlockHandle,
@@ -64,7 +64,7 @@ pub(super) struct MetaBlock {
 }
 
 impl MetaBlock {
-    /// Returns the block: the pinned one, or from the cache or file through `source`.
+    /// Returns the block: the pinned one, or through `source` from the block cache or the file.
     #[inline]
     pub(super) fn get<S: BlockSource>(
         &self,
@@ -81,7 +81,7 @@ impl MetaBlock {
         }
     }
 
-    /// Decodes an index block that the reader pins, before anything else references the block.
+    /// Builds the search structure of a pinned index block, unless its keys are decoded already.
     pub(super) fn prepare(&mut self, preparation: &IndexPreparation) {
         let pinned = self.pinned.as_mut().and_then(Arc::get_mut);
         if let Some(CachedBlock::Entries(block)) = pinned
@@ -97,7 +97,7 @@ impl MetaBlock {
     }
 }
 
-/// The filter of a table.
+/// The filter of an open table: its block, and whether it has partitions, whole keys or prefixes.
 pub(super) struct FilterPart {
     /// The filter, or the index over its partitions.
     pub(super) block: MetaBlock,
@@ -110,7 +110,7 @@ pub(super) struct FilterPart {
 }
 
 impl FilterPart {
-    /// Returns a filter of whole keys that is not in the file.
+    /// Wraps a whole-key filter that was built in memory instead of stored in the file.
     pub(super) fn in_memory(filter: &MemoryFilter) -> Self {
         FilterPart {
             block: MetaBlock {
@@ -123,9 +123,14 @@ impl FilterPart {
             prefix_extractor: None,
         }
     }
+
+    /// Returns the prefix of a key in the filter; `None` if the filter has no prefix for it.
+    fn prefix_of<'k>(&self, user_key: &'k [u8]) -> Option<&'k [u8]> {
+        self.prefix_extractor.as_ref()?.prefix(user_key)
+    }
 }
 
-/// A visitor that offers found entries to a lookup.
+/// A point search visitor that offers each visible entry to a lookup.
 struct LookupVisitor<'l> {
     lookup: &'l mut Lookup,
     bytes: &'l BlockBytes,
@@ -162,7 +167,7 @@ fn unknown_type(type_byte: u8) -> Error {
 }
 
 impl BlockBasedReader {
-    /// Implements `TableReader::search`.
+    /// Searches the table for the lookup's key, after its range tombstones and its filter.
     #[inline]
     pub(crate) fn search<S: BlockSource>(
         &self,
@@ -177,7 +182,7 @@ impl BlockBasedReader {
         self.search_entries(lookup, source, self.knows_whole_keys())
     }
 
-    /// Whether the filter admits a lookup; true without a filter.
+    /// Whether the filter admits the lookup's key or prefix; true without a filter.
     #[inline]
     pub(super) fn admits<S: BlockSource>(
         &self,
@@ -200,7 +205,7 @@ impl BlockBasedReader {
         self.filter.as_ref().is_some_and(|filter| filter.whole_keys)
     }
 
-    /// Requests the index block that a lookup will need if the pending filter admits it.
+    /// Requests the index block for a lookup whose filter block is missing, to load both together.
     ///
     /// Filter and index are then read together.
     #[cold]
@@ -217,7 +222,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Gives the lookup the sequence number of the newest visible range tombstone over its key.
+    /// Passes the newest visible range tombstone's sequence number over its key to the lookup.
     #[inline]
     pub(super) fn cover(&self, lookup: &mut Lookup) {
         if let Some(tombstones) = &self.tombstones {
@@ -226,7 +231,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Whether the filter admits a lookup by its whole key, or else by its prefix.
+    /// Queries the filter for the lookup's whole key if it has whole keys, else for its prefix.
     #[inline]
     fn filter_admits<S: BlockSource>(
         &self,
@@ -247,7 +252,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Queries the filter, or its partition for `target`, for a key or prefix.
+    /// Queries the full filter, or the partition of `target`, for the key or prefix `wanted`.
     #[inline]
     fn ask_filter<S: BlockSource>(
         &self,
@@ -282,7 +287,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Searches index and data blocks. `filtered` tells whether a filter admitted the key.
+    /// Searches index and data blocks for the lookup's entries, after the filter.
     #[inline]
     pub(super) fn search_entries<S: BlockSource>(
         &self,
@@ -302,14 +307,14 @@ impl BlockBasedReader {
         Ok(())
     }
 
-    /// Counts a key that a filter denied.
+    /// Counts a filter's negative result (`BLOOM_FILTER_USEFUL`).
     #[inline]
     pub(super) fn count_denied(&self) {
         perf::count(PerfMetric::BloomSstMissCount, 1);
         self.count(Ticker::BloomFilterUseful);
     }
 
-    /// Counts a key that a filter admitted, if one was queried.
+    /// Counts a filter's positive result, and a true positive if the key was `found`.
     #[inline]
     pub(super) fn count_admitted(&self, filtered: bool, found: bool) {
         if !filtered {
@@ -324,7 +329,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Searches the partitions of a two-level index that may contain the key.
+    /// Searches those partitions of a two-level index that may contain the lookup's key.
     fn search_partitions<S: BlockSource>(
         &self,
         top: &Block,
@@ -394,7 +399,7 @@ impl BlockBasedReader {
         Ok(self.search_data(block.entries()?, lookup, found)?)
     }
 
-    /// Searches a loaded data block.
+    /// Searches a loaded data block for the lookup's entries.
     #[inline]
     pub(super) fn search_data(
         &self,
@@ -411,7 +416,7 @@ impl BlockBasedReader {
         block.search_point(&self.data_keys, &mut offer)
     }
 
-    /// Whether a block begins after the lookup's user key, by its first key in the index.
+    /// Whether a data block begins after the lookup's user key, by its first key in the index.
     #[inline]
     fn begins_behind(&self, first_key: &[u8], lookup: &Lookup) -> bool {
         !first_key.is_empty()
@@ -421,7 +426,7 @@ impl BlockBasedReader {
                 .is_gt()
     }
 
-    /// Whether versions of the lookup's user key may continue after the block of this separator.
+    /// Whether versions of the lookup's user key may continue in the block after this separator.
     #[inline]
     fn runs_on(&self, separator: &[u8], lookup: &Lookup) -> bool {
         !self.index_format.keys.user_keys
@@ -431,7 +436,7 @@ impl BlockBasedReader {
                 .is_eq()
     }
 
-    /// Implements `TableReader::may_contain`.
+    /// Whether the table may contain a user key, by its filter (`KeyMayMatch`); true without one.
     pub(crate) fn may_contain<S: BlockSource>(
         &self,
         user_key: &[u8],
@@ -527,7 +532,7 @@ impl BlockBasedReader {
         &self.index_format
     }
 
-    /// Implements `TableReader::approximate_offset`.
+    /// Returns the approximate file offset of the internal key `target`, by the index.
     pub(crate) fn approximate_offset(&self, target: &[u8]) -> Result<u64> {
         let mut source = BlockingSource::default();
         let mut path = IndexPath::borrowing(self);
@@ -542,7 +547,7 @@ impl BlockBasedReader {
         Ok(0)
     }
 
-    /// Passes separators and handles of all data blocks to `visit`, in key order, until it fails.
+    /// Calls `visit` with separator and handle of each data block in key order, until it fails.
     ///
     /// # Errors
     /// If the index cannot be read or is damaged, or the error of `visit`.
@@ -559,7 +564,7 @@ impl BlockBasedReader {
         })
     }
 
-    /// Visits data blocks in order with their separators, until `visit` returns false.
+    /// Calls `visit` with separator and handle of each data block in order, until it returns false.
     fn visit_data_blocks(
         &self,
         source: &mut BlockingSource,
@@ -573,7 +578,7 @@ impl BlockBasedReader {
         Ok(())
     }
 
-    /// Implements `TableReader::anchors`.
+    /// Returns up to about `count_max` keys that divide the table into parts of similar size.
     pub(crate) fn anchors(&self, count_max: usize) -> Result<Vec<Anchor>> {
         let blocks = self.properties.data_block_count;
         let every = blocks.div_ceil(count_max.max(1) as u64).max(1);
@@ -597,7 +602,7 @@ impl BlockBasedReader {
         Ok(anchors)
     }
 
-    /// Loads all partitions of index and filter into the cache, if there is one, and keeps them.
+    /// Loads all index and filter partitions into the block cache and pins them.
     pub(super) fn pin_partitions(&mut self) -> Result<()> {
         if self.file.cache.is_none() {
             return Ok(());
@@ -616,7 +621,7 @@ impl BlockBasedReader {
         Ok(())
     }
 
-    /// Implements `TableReader::uncache`.
+    /// Removes the table's blocks from the block cache; stops at `misses_max` consecutive misses.
     pub(crate) fn uncache(&self, misses_max: u32) -> Result<()> {
         let Some(cache) = &self.file.cache else {
             return Ok(());
@@ -651,7 +656,7 @@ impl BlockBasedReader {
         Ok(())
     }
 
-    /// The handles of all partitions of index and filter.
+    /// The kinds and handles of all index and filter partitions.
     ///
     /// # Errors
     /// If a top-level index cannot be read or is damaged.
@@ -662,7 +667,7 @@ impl BlockBasedReader {
         })
     }
 
-    /// The handles of the partitions in the top-level indexes that `load` returns.
+    /// Returns the handles of the index and filter partitions in the top-level blocks from `load`.
     fn partitions_of<'t>(
         &'t self,
         mut load: impl FnMut(&'t MetaBlock) -> Result<Option<ArcRef<'t, CachedBlock>>>,
@@ -691,7 +696,7 @@ impl BlockBasedReader {
         Ok(partitions)
     }
 
-    /// Implements `TableReader::verify_checksums`.
+    /// Reads all blocks and verifies their checksums; `progress` receives each block's size.
     pub(crate) fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut verify = |handle: BlockHandle, kind| -> Result<()> {
             self.file.read(handle, kind, true)?;
@@ -713,7 +718,7 @@ impl BlockBasedReader {
         self.for_each_data_block(|_, handle| verify(handle, BlockKind::Data))
     }
 
-    /// Implements `TableReader::memory_bytes`.
+    /// Returns the memory that the open table holds outside the block cache, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let filter = self.filter.as_ref();
         let dictionary = self.file.data_decompressor.dictionary();
@@ -731,17 +736,11 @@ impl BlockBasedReader {
     }
 }
 
-/// The result of a read confined to the cache; `None` if a block is missing.
+/// Converts `Incomplete`, the error of a read confined to the cache, to `None`.
 fn in_memory<R>(result: Result<R>) -> Result<Option<R>> {
     match result {
         Err(error) if error.kind() == ErrorKind::Incomplete => Ok(None),
         result => result.map(Some),
-    }
-}
-
-impl FilterPart {
-    fn prefix_of<'k>(&self, user_key: &'k [u8]) -> Option<&'k [u8]> {
-        self.prefix_extractor.as_ref()?.prefix(user_key)
     }
 }
 

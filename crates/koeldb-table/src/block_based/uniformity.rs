@@ -6,7 +6,7 @@ use koeldb_base::key::{FOOTER_BYTES, user_key};
 
 use crate::block_builder::common_prefix_len;
 
-/// A check whether the restart keys of an index block are uniformly distributed.
+/// A test whether the restart keys of an index block are uniformly distributed.
 #[derive(Debug)]
 pub(super) struct Uniformity {
     threshold: f64,
@@ -18,7 +18,7 @@ pub(super) struct Uniformity {
 }
 
 impl Uniformity {
-    /// Creates the check; with a negative threshold no block is uniform.
+    /// Creates the test with a `uniform_cv_threshold`; with a negative one no block is uniform.
     pub(super) fn new(threshold: f64, internal_keys: bool) -> Self {
         Uniformity {
             threshold,
@@ -28,7 +28,7 @@ impl Uniformity {
         }
     }
 
-    /// Adds a separator, an internal key, that is about to become a restart key.
+    /// Adds the separator of an index entry at a restart point.
     pub(super) fn add(&mut self, separator: &[u8]) {
         if self.threshold >= 0.0 {
             let key = if self.internal_keys {
@@ -72,14 +72,14 @@ impl Uniformity {
         mean > 0.0 && (squares / count).sqrt() / mean < self.threshold
     }
 
-    /// Discards the keys, before the next index block.
+    /// Discards the keys of the finished index block.
     pub(super) fn reset(&mut self) {
         self.keys.clear();
         self.ends.clear();
     }
 }
 
-/// The 8 bytes of `key` after a prefix as a big-endian number, padded with zeros.
+/// Returns the 8 bytes of `key` after `prefix` bytes as a big-endian number, padded with zeros.
 fn number_behind(key: &[u8], prefix: usize) -> u64 {
     let rest = &key[prefix.min(key.len())..];
     let mut bytes = [0; 8];

@@ -12,7 +12,7 @@ use crate::build_context::{TableBuildContext, TableReason};
 use crate::format::{BLOCK_TRAILER_BYTES, FORMAT_VERSION_MAX, FORMAT_VERSION_MIN, IndexType};
 
 impl BlockBasedWriteOptions {
-    /// Checks that the options are consistent and can be written.
+    /// Checks that the options are valid and consistent; otherwise returns `InvalidArgument`.
     pub(super) fn check(&self, context: &TableBuildContext) -> Result<()> {
         if !(FORMAT_VERSION_MIN..=FORMAT_VERSION_MAX).contains(&self.format_version) {
             return Err(Error::invalid_argument(format!(
@@ -92,7 +92,7 @@ impl BlockBasedWriteOptions {
     }
 }
 
-/// The condition under which a data block is full.
+/// The size limit at which a data block under construction is cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockLimit {
     bytes: usize,
@@ -106,7 +106,7 @@ pub(super) struct BlockLimit {
 const OWN_BLOCK_BYTES: usize = 1 << 30;
 
 impl BlockLimit {
-    /// Derives the condition from block size, deviation, alignment and `block_per_entry`.
+    /// Derives the limit from block size, deviation, alignment and `block_per_entry`.
     pub(super) fn new(options: &BlockBasedWriteOptions) -> Self {
         let short = 100 - options.block_deviation_percent.min(100) as usize;
         let early_bytes = match options.block_deviation_percent {
@@ -127,7 +127,7 @@ impl BlockLimit {
         }
     }
 
-    /// Whether to cut the block before an entry.
+    /// Whether the block must be cut before an entry with `key` and `value`.
     #[inline]
     pub(super) fn is_reached(self, block: &BlockBuilder, key: &[u8], value: &[u8]) -> bool {
         let bytes = block.estimated_bytes();

@@ -29,20 +29,20 @@ const DATA_BYTES_MAX: u64 = 0xffff_ffc0;
 /// The number of hashes whose lines are touched before they are probed, to overlap cache misses.
 const BATCH: usize = 16;
 
-/// The cache line of a filter for a hash; `None` only for a filter without lines.
+/// Returns the cache line of a Bloom filter for a key hash; `None` if the filter has no lines.
 #[inline]
 pub(crate) fn line_of(lines: &[Line], hash: u64) -> Option<&Line> {
     lines.get(line_index(lines.len(), hash))
 }
 
-/// Returns the cache line of a hash: its low half, scaled to the number of lines.
+/// Returns the index of the cache line for a key hash.
 #[inline]
 fn line_index(line_count: usize, hash: u64) -> usize {
     let low = hash & u64::from(u32::MAX);
     koeldb_base::coding::to_usize(low.wrapping_mul(line_count as u64) >> 32)
 }
 
-/// Whether all probed bits of `hash` are set in its cache line.
+/// Whether all bits of a key hash are set in its cache line.
 ///
 /// No branch depends on the bits: a lookup of an absent key would mispredict it about once, which
 /// costs more than the probes it saves.
@@ -59,7 +59,7 @@ pub(crate) fn line_may_contain(line: &Line, hash: u64, probes: u32) -> bool {
     all != 0
 }
 
-/// Probes many hashes together; writes a result for each into `found`.
+/// Queries a Bloom filter for many key hashes; writes a result for each into `found`.
 pub(crate) fn lines_may_contain(lines: &[Line], probes: u32, hashes: &[u64], found: &mut [bool]) {
     for (hashes, found) in hashes.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
         let mut touched = 0_u8;
@@ -73,13 +73,13 @@ pub(crate) fn lines_may_contain(lines: &[Line], probes: u32, hashes: &[u64], fou
     }
 }
 
-/// Returns the half of a hash that selects bits in a line.
+/// Returns the half of a key hash that selects bits within a cache line.
 #[inline]
 fn upper_half(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// The number of probes for a setting in thousandths of a bit per key.
+/// Returns the number of probes (bits set) per key, for `millibits` thousandths of a bit per key.
 pub(crate) fn probes_for(millibits: u32) -> u32 {
     const LIMITS: [(u32, u32); 12] = [
         (2080, 1),
@@ -102,7 +102,7 @@ pub(crate) fn probes_for(millibits: u32) -> u32 {
     }
 }
 
-/// The data size of a filter for `key_count` keys: a multiple of a line.
+/// Returns the size of a Bloom filter for `key_count` keys without metadata, in whole cache lines.
 pub(crate) fn data_bytes(key_count: usize, millibits: u32) -> u64 {
     let bits = (key_count as u64).saturating_mul(u64::from(millibits));
     bits.div_ceil(8000)
@@ -110,7 +110,7 @@ pub(crate) fn data_bytes(key_count: usize, millibits: u32) -> u64 {
         .next_multiple_of(LINE_BYTES as u64)
 }
 
-/// Builds the filter of `hashes`, including metadata.
+/// Builds a cache-local Bloom filter (`FastLocalBloom`) of key hashes, including metadata.
 pub(crate) fn build(hashes: &[u64], millibits: u32) -> Vec<u8> {
     let data_bytes = koeldb_base::coding::to_usize(data_bytes(hashes.len(), millibits));
     let probes = probes_for(millibits);
@@ -122,7 +122,7 @@ pub(crate) fn build(hashes: &[u64], millibits: u32) -> Vec<u8> {
     filter
 }
 
-/// Sets the bits of all hashes, after touching the lines of a batch of them.
+/// Sets the bits of all key hashes, overlapping the memory accesses of a batch of them.
 fn add_all(lines: &mut [Line], hashes: &[u64], probes: u32) {
     for hashes in hashes.chunks(BATCH) {
         let mut touched = 0_u8;
@@ -147,7 +147,7 @@ fn add_all(lines: &mut [Line], hashes: &[u64], probes: u32) {
     }
 }
 
-/// The false positive rate of a filter with lines of 512 bits.
+/// Estimates the false positive rate of a Bloom filter with cache lines of 512 bits.
 ///
 /// It is the mean over lines one standard deviation fuller and emptier than the average (RocksDB's
 /// estimate, which sizes Ribbon filters).

@@ -7,7 +7,7 @@ use super::policy::FilterAlgorithm;
 use super::reader::FilterReader;
 use super::{METADATA_BYTES, bloom, legacy_bloom, ribbon_builder};
 
-/// A builder of one filter.
+/// A builder of one full filter or filter partition, which collects key hashes.
 #[derive(Debug)]
 pub(crate) struct FilterBuilder {
     algorithm: FilterAlgorithm,
@@ -30,17 +30,17 @@ impl FilterBuilder {
         }
     }
 
-    /// The size of the filter of the entries so far.
+    /// The size of a filter with the keys and prefixes added so far.
     pub(crate) fn filter_bytes(&self) -> u64 {
         self.algorithm.filter_bytes(self.hashes.len())
     }
 
-    /// Verifies each filter against the entries that were added.
+    /// Enables verification of each finished filter (`detect_filter_construct_corruption`).
     pub(crate) fn verifying(self, verifies: bool) -> Self {
         FilterBuilder { verifies, ..self }
     }
 
-    /// Adds a hash, and updates the parity that detects memory errors.
+    /// Adds a key hash, and updates the parity that detects memory errors.
     #[inline]
     fn push(&mut self, hash: u64) {
         self.parity ^= hash;
@@ -56,8 +56,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a key and its prefix. Consecutive equal prefixes are stored once, even with keys in
-    /// between.
+    /// Adds a key and its prefix, without consecutive duplicates of either.
     #[inline]
     pub(crate) fn add_with_prefix(&mut self, key: &[u8], prefix: &[u8]) {
         let key = self.hash(key);
@@ -73,7 +72,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Hashes a key as the filter's format demands.
+    /// Hashes a key or prefix with the hash function of the filter's format.
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
         match self.algorithm {
@@ -87,7 +86,7 @@ impl FilterBuilder {
         self.hashes.len()
     }
 
-    /// Builds the filter of the entries so far, and starts a new filter.
+    /// Builds the filter from the keys and prefixes so far, and starts a new one.
     ///
     /// Without entries it is empty, which denies every key.
     ///
@@ -116,7 +115,7 @@ impl FilterBuilder {
         verified.map(|()| filter)
     }
 
-    /// Checks that the hashes did not change in memory, and that the filter admits all of them.
+    /// Checks that the hashes did not change in memory, and that `filter` admits all of them.
     fn verify(&self, filter: &[u8]) -> Result<()> {
         let parity = self.hashes.iter().fold(0, |parity, hash| parity ^ hash);
         let filter = FilterReader::new(filter);
@@ -131,7 +130,7 @@ impl FilterBuilder {
 }
 
 impl FilterAlgorithm {
-    /// The size of a filter of `entry_count` entries.
+    /// Returns the size of a filter of `entry_count` keys and prefixes.
     pub(crate) fn filter_bytes(self, entry_count: usize) -> u64 {
         if entry_count == 0 {
             return 0;

@@ -22,13 +22,13 @@ const SEED: u32 = 0xbc9f_1d34;
 /// The size of a cache line in written filters; read ones may have any power of two.
 const LINE_BYTES_WRITTEN: u32 = 64;
 
-/// The hash of a key.
+/// Returns the 32-bit hash of a key or prefix in this filter format (RocksDB: `BloomHash`).
 #[inline]
 pub(crate) fn hash(key: &[u8]) -> u32 {
     hash32(key, SEED)
 }
 
-/// The layout of a filter, from its metadata.
+/// The layout of a legacy Bloom filter (`format_version` below 5), from its metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LegacyBloom {
     probes: u32,
@@ -37,7 +37,7 @@ pub(crate) struct LegacyBloom {
 }
 
 impl LegacyBloom {
-    /// Creates the layout if the lines fill the data exactly and their size is a power of two.
+    /// Creates the layout; `None` unless lines have a power-of-two size and fill the data exactly.
     pub(crate) fn new(probes: u8, line_count: u32, data_bytes: usize) -> Option<Self> {
         let line_bytes = data_bytes.checked_div(line_count as usize)?;
         let exact = line_bytes.checked_mul(line_count as usize) == Some(data_bytes);
@@ -86,12 +86,12 @@ impl LegacyBloom {
     }
 }
 
-/// The data size of a filter for `key_count` keys.
+/// Returns the size of a filter for `key_count` keys, without metadata.
 pub(crate) fn data_bytes(key_count: usize, bits_per_key: u32) -> u64 {
     u64::from(line_count(key_count, bits_per_key)).saturating_mul(u64::from(LINE_BYTES_WRITTEN))
 }
 
-/// Returns the number of cache lines of a filter, which is odd.
+/// Returns the number of cache lines of a filter for `key_count` keys, which is odd.
 fn line_count(key_count: usize, bits_per_key: u32) -> u32 {
     const BITS_MAX: u64 = 0xffff_0000;
     let bits = (key_count as u64)
@@ -102,7 +102,7 @@ fn line_count(key_count: usize, bits_per_key: u32) -> u32 {
     u32::try_from(lines | 1).unwrap_or(u32::MAX)
 }
 
-/// Builds the filter of hashes computed by [`hash`], including metadata.
+/// Builds a legacy Bloom filter of key hashes, including metadata.
 pub(crate) fn build(hashes: &[u64], bits_per_key: u32) -> Vec<u8> {
     let lines = line_count(hashes.len(), bits_per_key);
     let data_bytes = to_usize(data_bytes(hashes.len(), bits_per_key));

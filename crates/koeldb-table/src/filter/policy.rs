@@ -7,7 +7,7 @@ use super::bloom::{cache_local_false_positive_rate, probes_for};
 /// The largest effective number of bits per key, in thousandths.
 const MILLIBITS_MAX: u32 = 100_000;
 
-/// The filter policy of new tables.
+/// The filter policy of new tables (RocksDB: `FilterPolicy`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FilterPolicy {
     /// No filter is written; stored ones are read.
@@ -45,8 +45,9 @@ pub(crate) enum FilterAlgorithm {
 }
 
 impl FilterPolicy {
-    /// Creates a Bloom policy of `bits_per_key`: below 0.5 no filter, otherwise 1 to 100, in
-    /// thousandths.
+    /// Creates a Bloom filter policy with `bits_per_key`; below 0.5 no filter is written.
+    ///
+    /// Other values are limited to 1 to 100, and rounded to thousandths.
     #[must_use]
     pub fn bloom(bits_per_key: f64) -> Self {
         FilterPolicy::Bloom {
@@ -63,7 +64,7 @@ impl FilterPolicy {
         }
     }
 
-    /// Parses RocksDB's textual form; `None` if it is invalid.
+    /// Parses a filter policy in RocksDB's textual form; `None` if it is invalid.
     ///
     /// Examples are `bloomfilter:10:false`, `ribbonfilter:10:0`,
     /// `{id=ribbonfilter:10;bloom_before_level=1;}`, `nullptr`.
@@ -98,7 +99,7 @@ impl FilterPolicy {
         }
     }
 
-    /// Parses the members `id` and `bloom_before_level`, separated by semicolons.
+    /// Parses a policy from the members `id` and `bloom_before_level`, separated by semicolons.
     fn parse_members(members: &str) -> Option<Self> {
         let mut policy = None;
         let mut level = None;
@@ -121,7 +122,7 @@ impl FilterPolicy {
         }
     }
 
-    /// The name recorded in the property `rocksdb.filter.policy`; empty for none.
+    /// The policy's name, for the property `rocksdb.filter.policy`; empty for no filter.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -132,7 +133,7 @@ impl FilterPolicy {
         }
     }
 
-    /// The algorithm for a table of `format_version` written at `level`; `None` for no filter.
+    /// Selects the algorithm for a table of `format_version` at `level`; `None` for no filter.
     ///
     /// The level is −1 for a flush, `None` where levels are meaningless.
     pub(crate) fn algorithm(
@@ -175,7 +176,7 @@ impl FilterPolicy {
 
 const READ_ONLY_ID: &str = "rocksdb.BuiltinBloomFilter";
 
-/// Converts bits per key to thousandths, sanitized as in RocksDB.
+/// Converts bits per key to thousandths, with RocksDB's limits and rounding.
 fn to_millibits(bits_per_key: f64) -> u32 {
     if bits_per_key < 0.5 {
         return 0;
@@ -214,7 +215,7 @@ impl fmt::Display for FilterPolicy {
     }
 }
 
-/// A number in thousandths, formatted without trailing zeros.
+/// A number of thousandths, displayed as a decimal without trailing zeros.
 struct Thousandths(u32);
 
 impl fmt::Display for Thousandths {

@@ -13,7 +13,7 @@ use super::bloom::{Line, line_may_contain, line_of, lines_may_contain};
 use super::legacy_bloom::{self, LegacyBloom};
 use super::ribbon::{Ribbon, SEGMENT_BYTES};
 
-/// A filter over its stored bytes, owned or borrowed.
+/// A reader that queries the filter in a filter block, over owned or borrowed bytes.
 ///
 /// Created once when the block is loaded; queries allocate nothing.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct FilterReader<B> {
     shape: Shape,
 }
 
-/// The format of a filter, as its metadata bytes state it.
+/// The filter format and its parameters, decoded from the metadata.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     /// A filter that denies every key.
@@ -37,8 +37,7 @@ enum Shape {
 }
 
 impl<B: AsRef<[u8]>> FilterReader<B> {
-    /// Creates a filter over `bytes`, a whole filter block without its trailer. Any bytes are
-    /// valid.
+    /// Creates a reader for a whole filter block without its trailer; any bytes are accepted.
     pub fn new(bytes: B) -> Self {
         let shape = Shape::parse(bytes.as_ref());
         FilterReader { bytes, shape }
@@ -49,7 +48,7 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         &self.bytes
     }
 
-    /// Whether the filter uses the old 32-bit key hash.
+    /// Whether this is a legacy Bloom filter, with 32-bit key hashes.
     ///
     /// [`FilterReader::may_contain_hash`] is then inconclusive; [`FilterReader::may_contain`]
     /// works.
@@ -86,7 +85,7 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         }
     }
 
-    /// Whether the filter admits an entry with this hash, as its builder computed it.
+    /// Whether the filter may contain the key with this hash, as its `FilterBuilder` computed it.
     pub(crate) fn admits_entry(&self, hash: u64) -> bool {
         match self.shape {
             Shape::LegacyBloom(bloom) => {
@@ -97,7 +96,7 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         }
     }
 
-    /// Queries many hashes together, overlapping their cache misses.
+    /// Queries the filter for many XXPH3 hashes; writes a result for each into `found`.
     ///
     /// # Panics
     /// If `found` is not as long as `hashes`.
@@ -126,7 +125,7 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
 }
 
 impl Shape {
-    /// Decodes the five metadata bytes at the end; unknown formats admit every key, as in RocksDB.
+    /// Decodes the filter format from the metadata; an unknown format admits every key.
     fn parse(bytes: &[u8]) -> Self {
         let Some((data, &[m0, m1, m2, m3, m4])) = bytes.split_last_chunk::<METADATA_BYTES>() else {
             return Shape::Never;
@@ -157,7 +156,7 @@ impl Shape {
     }
 }
 
-/// The bytes before the metadata.
+/// Returns the filter's data, the bytes before the metadata.
 #[inline]
 fn data(bytes: &[u8]) -> &[u8] {
     bytes

@@ -23,7 +23,7 @@ pub(crate) const SEGMENT_BYTES: usize = 16;
 /// The largest number of columns of a solution.
 pub(crate) const COLUMNS_MAX: u32 = 32;
 
-/// The equation of one key.
+/// The linear equation of one key in the Ribbon system: start slot, coefficients, and result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Equation {
     /// The slot of the first coefficient.
@@ -34,7 +34,7 @@ pub(crate) struct Equation {
     pub(crate) result: u32,
 }
 
-/// The hash functions of one seed, over a number of blocks.
+/// The hash functions of a Ribbon filter, from key hashes to equations, for one seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hasher {
     raw_seed: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Hasher {
 }
 
 impl Hasher {
-    /// Creates the functions of `seed` over `block_count` blocks, at least one.
+    /// Creates the hash functions for `seed` and `block_count` blocks of 128 slots, at least one.
     pub(crate) fn new(seed: u8, block_count: u32) -> Self {
         let mut raw = u64::from(seed).wrapping_mul(0xc782_19a2_3eea_dd03);
         raw ^= (raw & 0xf0f0_f0f0_f0f0_f0f0) >> 4;
@@ -54,7 +54,7 @@ impl Hasher {
         }
     }
 
-    /// The equation of a key's XXPH3 hash.
+    /// Returns the equation of a key, by its XXPH3 hash.
     #[inline]
     pub(crate) fn equation(self, hash: u64) -> Equation {
         let x = (hash ^ self.raw_seed).wrapping_mul(0x6193_d459_236a_3a0d);
@@ -74,7 +74,7 @@ impl Hasher {
     }
 }
 
-/// The layout of a solution: the number of columns of each block of slots.
+/// The layout of a Ribbon solution: how many columns (result bits) each block of slots has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
     /// The number of columns of the last blocks.
@@ -84,7 +84,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Creates the layout of `segment_count` segments over `block_count` blocks, at least one.
+    /// Creates the layout of `segment_count` 16-byte segments over `block_count` blocks of slots.
     pub(crate) fn new(segment_count: usize, block_count: u32) -> Self {
         let blocks = u64::from(block_count.max(1));
         let segments = segment_count as u64;
@@ -102,7 +102,7 @@ impl Columns {
         }
     }
 
-    /// The first segment of a block, and its number of columns.
+    /// Returns the first segment of a block of slots, and its number of columns.
     #[inline]
     pub(crate) fn of_block(self, block: u32) -> (usize, u32) {
         let first = u64::from(block)
@@ -115,7 +115,7 @@ impl Columns {
     }
 }
 
-/// The layout of a filter, from its metadata.
+/// The parameters of a Ribbon filter, decoded from its metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ribbon {
     hasher: Hasher,
@@ -123,7 +123,7 @@ pub(crate) struct Ribbon {
 }
 
 impl Ribbon {
-    /// Creates the layout; `None` for fewer blocks than the hash functions support.
+    /// Creates the parameters; `None` for fewer than two blocks of slots.
     pub(crate) fn new(seed: u8, block_count: u32, data_bytes: usize) -> Option<Self> {
         let segment_count = data_bytes >> SEGMENT_BYTES.trailing_zeros();
         (block_count >= 2).then(|| Ribbon {
@@ -132,14 +132,14 @@ impl Ribbon {
         })
     }
 
-    /// The first segment that a query reads, for prefetching.
+    /// Returns the first segment that a query for a key hash reads, for prefetching.
     #[inline]
     pub(crate) fn first_segment(self, hash: u64) -> usize {
         let slot = self.hasher.equation(hash).slot;
         self.columns.of_block(slot / BLOCK_SLOTS).0
     }
 
-    /// Whether the filter may contain a key with this hash. Missing segments count as matching.
+    /// Whether the filter may contain the key with this hash; true if segments are missing.
     #[inline]
     pub(crate) fn may_contain(self, segments: &[[u8; SEGMENT_BYTES]], hash: u64) -> bool {
         let equation = self.hasher.equation(hash);
@@ -172,13 +172,13 @@ impl Ribbon {
     }
 }
 
-/// Returns the parity of the number of set bits.
+/// Returns 1 if the number of set bits is odd, otherwise 0.
 #[inline]
 fn parity(bits: u128) -> u32 {
     bits.count_ones() & 1
 }
 
-/// Returns the bit of a result in `column`.
+/// Returns the expected result bit in column `column`.
 #[inline]
 fn result_bit(result: u32, column: usize) -> u32 {
     (result >> (column & 31)) & 1

@@ -27,7 +27,7 @@ const LAST_POWER: u32 = 17;
 /// The increase of the ratio of slots to keys for each doubling of a large number of slots.
 const OVERHEAD_PER_POWER: f64 = 0.0038;
 
-/// Builds a Ribbon filter of `hashes`, or a Bloom filter where that is smaller or no seed solves.
+/// Builds a Ribbon filter of key hashes; a Bloom filter if that is smaller or no seed works.
 ///
 /// The result includes the metadata.
 pub(crate) fn build(hashes: &[u64], millibits: u32, one_in_false_positives: f64) -> Vec<u8> {
@@ -50,7 +50,7 @@ pub(crate) fn build(hashes: &[u64], millibits: u32, one_in_false_positives: f64)
     bloom::build(hashes, millibits)
 }
 
-/// The size of the filter of `key_count` keys, including metadata, to within a segment.
+/// Estimates the size of the filter for `key_count` keys, including metadata.
 pub(crate) fn bytes(key_count: usize, millibits: u32, one_in_false_positives: f64) -> u64 {
     let bloom = bloom::data_bytes(key_count, millibits);
     let data = match Size::unrounded(key_count, one_in_false_positives, 0) {
@@ -61,7 +61,7 @@ pub(crate) fn bytes(key_count: usize, millibits: u32, one_in_false_positives: f6
     data + METADATA_BYTES as u64
 }
 
-/// The dimensions of a filter.
+/// The size of a Ribbon filter: its number of blocks of slots, and of 16-byte segments.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     block_count: u32,
@@ -69,7 +69,7 @@ struct Size {
 }
 
 impl Size {
-    /// The dimensions of the filter of these keys; `None` if they get a Bloom filter.
+    /// Computes the Ribbon filter's size for these keys; `None` if they get a Bloom filter.
     fn for_keys(hashes: &[u64], millibits: u32, one_in_false_positives: f64) -> Option<Self> {
         let rounding = (hashes.first()? >> 32) as u32;
         let size = Self::unrounded(hashes.len(), one_in_false_positives, rounding)?;
@@ -77,7 +77,7 @@ impl Size {
         (size.slots() >= SMALL_SLOTS || size.data_bytes() as u64 <= bloom).then_some(size)
     }
 
-    /// Returns the dimensions for a number of keys, before the comparison with a Bloom filter.
+    /// Computes the Ribbon filter's size for `key_count` keys; `None` for none or too many.
     fn unrounded(key_count: usize, one_in_false_positives: f64, rounding: u32) -> Option<Self> {
         if key_count == 0 || key_count > KEYS_MAX {
             return None;
@@ -90,16 +90,18 @@ impl Size {
         })
     }
 
+    /// Returns the number of slots.
     fn slots(self) -> u32 {
         self.block_count * BLOCK_SLOTS
     }
 
+    /// Returns the number of bytes of the filter without metadata.
     fn data_bytes(self) -> usize {
         self.segment_count * SEGMENT_BYTES
     }
 }
 
-/// The number of keys that 2^`power` slots hold; 0 if a Ribbon filter is not possible.
+/// Returns the number of keys that fit 2^`power` slots; 0 if the filter would be too small.
 fn keys_for_power(power: u32) -> f64 {
     if power < FIRST_POWER {
         return 0.0;
@@ -114,7 +116,7 @@ fn keys_for_power(power: u32) -> f64 {
     }
 }
 
-/// The number of slots for a number of keys, interpolated between powers of two.
+/// Returns the number of slots that a Ribbon filter needs for `keys` keys.
 fn slots_for(keys: u32) -> u32 {
     let keys = f64::from(keys);
     #[expect(
@@ -140,7 +142,7 @@ fn slots_for(keys: u32) -> u32 {
     slots
 }
 
-/// The number of segments for a false positive rate.
+/// Returns the number of segments for the wanted false positive rate.
 ///
 /// All blocks get the columns for the next worse power of two, and as many blocks as needed get one
 /// more. `rounding` is random and decides about the fraction of a block.
@@ -172,13 +174,14 @@ fn segments_for(block_count: u32, one_in_false_positives: f64, rounding: u32) ->
     blocks * lower_columns as usize + blocks.saturating_sub(short_blocks)
 }
 
-/// The equations reduced so far: row i is the one whose first coefficient is at slot i, if any.
+/// The banded matrix of key equations during Gaussian elimination (RocksDB: `StandardBanding`).
 struct Band {
     coefficients: Vec<u128>,
     results: Vec<u32>,
 }
 
 impl Band {
+    /// Creates an empty matrix for `block_count` blocks of slots.
     fn new(block_count: u32) -> Self {
         let slots = (block_count * BLOCK_SLOTS) as usize;
         Band {
@@ -187,7 +190,7 @@ impl Band {
         }
     }
 
-    /// Adds the equations of all hashes; returns false if they contradict each other.
+    /// Adds the equations of all key hashes; returns false if they are inconsistent.
     fn solve(&mut self, hasher: Hasher, hashes: &[u64]) -> bool {
         self.coefficients.fill(0);
         self.results.fill(0);
@@ -201,7 +204,7 @@ impl Band {
         })
     }
 
-    /// Adds an equation by Gaussian elimination; returns false if it contradicts the others.
+    /// Adds one equation by Gaussian elimination; returns false if it contradicts the others.
     fn add(&mut self, mut slot: usize, mut coefficients: u128, mut result: u32) -> bool {
         loop {
             let row = &mut self.coefficients[slot];
@@ -222,8 +225,7 @@ impl Band {
         }
     }
 
-    /// Solves from the last slot to the first; writes each block's columns when its first slot is
-    /// solved.
+    /// Solves the equations by back substitution, and encodes the filter with its metadata.
     fn into_filter(self, seed: u8, size: Size) -> Vec<u8> {
         let columns = Columns::new(size.segment_count, size.block_count);
         let mut filter = vec![0; size.data_bytes()];

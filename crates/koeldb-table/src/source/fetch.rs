@@ -26,7 +26,7 @@ use crate::format::{BLOCK_TRAILER_BYTES, BlockHandle};
 use crate::source::{BlockKind, CachedBlock, TableFile};
 
 impl TableFile {
-    /// Looks up a block in the cache, counting hits and misses.
+    /// Looks up a block in the block cache, counting hits and misses.
     #[inline]
     #[must_use]
     pub fn cached(&self, handle: BlockHandle, kind: BlockKind) -> Option<Arc<CachedBlock>> {
@@ -40,7 +40,7 @@ impl TableFile {
         block
     }
 
-    /// Inserts a block into the cache, if there is one.
+    /// Inserts a block into the block cache, if there is one.
     ///
     /// A full cache is no error: the block is used and dropped.
     pub fn publish(&self, handle: BlockHandle, kind: BlockKind, block: &Arc<CachedBlock>) {
@@ -113,7 +113,7 @@ impl TableFile {
         }
     }
 
-    /// Reads a block, bypassing the cache.
+    /// Reads a block from the file, bypassing the block cache.
     ///
     /// # Errors
     /// If the file cannot be read, or the block is damaged.
@@ -169,7 +169,7 @@ impl TableFile {
         }
     }
 
-    /// Decodes a block from its stored bytes, including the trailer.
+    /// Decodes a block (checksum, decompression, parsing) from its stored bytes with the trailer.
     ///
     /// # Errors
     /// `Corruption` if the block is damaged; `NotSupported` if its codec is not built in.
@@ -191,7 +191,7 @@ impl TableFile {
         self.decompressed(handle, kind, compression, stored)
     }
 
-    /// Decodes a block whose stored bytes are the `len` ones at `start` of `read`.
+    /// Decodes a data block within a larger read buffer, to which uncompressed bytes then refer.
     ///
     /// Uncompressed bytes stay in that buffer.
     ///
@@ -216,7 +216,7 @@ impl TableFile {
         }
     }
 
-    /// Decompresses a block and parses it; only data blocks use the dictionary.
+    /// Decompresses a block and parses it as its kind.
     fn decompressed(
         &self,
         handle: BlockHandle,
@@ -241,7 +241,7 @@ impl TableFile {
             .map_err(|e| self.here(e, handle))
     }
 
-    /// Parses the contents of a block as its kind demands.
+    /// Parses the uncompressed contents of a block as its kind.
     fn parse(&self, kind: BlockKind, bytes: BlockBytes) -> Result<CachedBlock> {
         Ok(match kind {
             BlockKind::Filter => CachedBlock::Filter(FilterReader::new(bytes)),
@@ -261,7 +261,7 @@ impl TableFile {
         })
     }
 
-    /// Verifies the checksum, and splits off the trailer.
+    /// Verifies a block's checksum if `verify` is set; returns compression type and contents.
     fn verified<'s>(
         &self,
         handle: BlockHandle,
@@ -297,7 +297,7 @@ impl TableFile {
         Ok((compression, contents))
     }
 
-    /// Counts a checksum mismatch, and creates its error with RocksDB's message.
+    /// Creates the `Corruption` error of a checksum mismatch, and counts it in the statistics.
     #[cold]
     fn mismatch(&self, handle: BlockHandle, expected: u32, computed: u32) -> Error {
         if let Some(statistics) = &self.statistics {
@@ -312,13 +312,13 @@ impl TableFile {
         self.here(error, handle)
     }
 
-    /// Adds the path of the file and the offset of the block to an error.
+    /// Adds the path of the table file and the offset of the block to an error.
     #[cold]
     fn here(&self, error: Error, handle: BlockHandle) -> Error {
         error.in_file(self.file.path(), Some(handle.offset), "read")
     }
 
-    /// Creates the error of a block larger than the limit.
+    /// Creates the `Corruption` error of a block larger than the limit.
     #[cold]
     fn too_large(&self, handle: BlockHandle) -> Error {
         let message = format!("block of {} bytes exceeds the limit", handle.size);
@@ -335,7 +335,7 @@ impl TableFile {
     }
 }
 
-/// Counts a block found in the cache in the perf context.
+/// Counts a block cache hit in the perf context, by the kind of block.
 #[cold]
 fn count_hit(kind: BlockKind) {
     perf::count(PerfMetric::BlockCacheHitCount, 1);
@@ -348,7 +348,7 @@ fn count_hit(kind: BlockKind) {
     }
 }
 
-/// Counts a block read from a file in the perf context.
+/// Counts a block read in the perf context, by the kind of block.
 #[cold]
 fn count_read(kind: BlockKind, bytes: usize) {
     perf::count(PerfMetric::BlockReadCount, 1);

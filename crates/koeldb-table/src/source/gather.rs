@@ -25,7 +25,7 @@ use crate::source::plan::{PlanLimits, PlannedRead, plan};
 use crate::source::probe::{Need, Needs};
 use crate::source::{BlockReadOptions, CachedBlock};
 
-/// The limits of the reads of one operation.
+/// The limits for the asynchronous block reads of one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct GatherOptions {
     /// The limits for merging the reads of neighbouring blocks.
@@ -63,7 +63,7 @@ pub struct GatherCounts {
 /// The longest wait for half of the in-flight reads: several times the latency of a fast device.
 const HALF_WAIT: Duration = Duration::from_millis(2);
 
-/// An in-flight read.
+/// A read that was issued and has not completed.
 #[derive(Debug)]
 struct InFlightRead {
     id: OpId,
@@ -74,7 +74,7 @@ struct InFlightRead {
     expires: Option<Duration>,
 }
 
-/// An executor of the device reads of the missing blocks (needs) of one operation.
+/// An executor that reads the missing blocks of one operation asynchronously.
 #[derive(Debug)]
 pub struct Gather<D> {
     driver: D,
@@ -88,7 +88,7 @@ pub struct Gather<D> {
 }
 
 impl<D: ReadDriver> Gather<D> {
-    /// Creates an executor over `driver`; `blocks` says whether blocks are verified and cached.
+    /// Creates an executor that reads through `driver`, with the options `blocks` for the blocks.
     #[must_use]
     pub fn new(driver: D, blocks: BlockReadOptions, options: GatherOptions) -> Self {
         Gather {
@@ -108,7 +108,7 @@ impl<D: ReadDriver> Gather<D> {
         self.queue.is_empty() && self.flights.is_empty()
     }
 
-    /// The device reads so far.
+    /// The number of reads begun so far, with their bytes and flushes.
     #[must_use]
     pub fn counts(&self) -> GatherCounts {
         self.counts
@@ -119,7 +119,7 @@ impl<D: ReadDriver> Gather<D> {
         &mut self.driver
     }
 
-    /// Begins to read all missing blocks in one flush; returns the number of reads begun.
+    /// Begins to read all missing blocks in `needs`; returns the number of reads begun.
     ///
     /// `now` is the time on the driver's clock, for reads with a time limit.
     pub fn start(&mut self, needs: &mut Needs, now: Duration) -> u64 {
@@ -130,7 +130,7 @@ impl<D: ReadDriver> Gather<D> {
         self.launch(now)
     }
 
-    /// Begins as many planned reads as the limits allow; returns their number.
+    /// Issues planned reads as far as the limits allow; returns their number.
     fn launch(&mut self, now: Duration) -> u64 {
         let mut launched = 0_u64;
         while let Some((read, is_again)) = self.queue.pop_front() {
@@ -221,7 +221,7 @@ impl<D: ReadDriver> Gather<D> {
         }
     }
 
-    /// Processes the outcome of a read; returns whether a block was read or has failed.
+    /// Processes a completed read: decodes its blocks, or plans separate reads for failed ones.
     fn land(&mut self, needs: &mut Needs, id: OpId, outcome: &Outcome) -> bool {
         let Some(at) = self.flights.iter().position(|flight| flight.id == id) else {
             return false;
@@ -259,7 +259,7 @@ impl<D: ReadDriver> Gather<D> {
         settled
     }
 
-    /// Decodes a missing block from bytes that were read at `offset`.
+    /// Decodes the missing block `need` from `bytes`, which were read at file offset `offset`.
     fn block_in(&self, bytes: &[u8], offset: u64, need: &Need) -> Result<Arc<CachedBlock>> {
         let Need {
             file, handle, kind, ..
@@ -283,7 +283,7 @@ impl<D: ReadDriver> Gather<D> {
         Ok(block)
     }
 
-    /// Abandons the reads that have timed out, and fails their blocks; returns whether any has.
+    /// Abandons timed-out reads and fails their blocks (`TimedOut`); returns whether any has.
     fn give_up_expired(&mut self, needs: &mut Needs, now: Duration) -> bool {
         let mut settled = false;
         let mut at = 0;
@@ -303,7 +303,7 @@ impl<D: ReadDriver> Gather<D> {
         settled
     }
 
-    /// Abandons all planned and in-flight reads: their blocks get no outcome.
+    /// Abandons all planned and in-flight reads, whose blocks stay missing.
     pub fn abandon(&mut self) {
         self.queue.clear();
         self.flying_bytes = 0;
@@ -314,7 +314,7 @@ impl<D: ReadDriver> Gather<D> {
 }
 
 impl Gather<ReadSession> {
-    /// Implements [`Gather::settle_some`] for a task, which the next completed read wakes.
+    /// Polls [`Gather::settle_some`]: the next completed read wakes the task of `context`.
     ///
     /// `now` is the time on the driver's clock.
     pub fn poll_settle_some(
@@ -344,13 +344,13 @@ impl Gather<ReadSession> {
     }
 }
 
-/// Creates the error of a call whose deadline has passed.
+/// Creates the `TimedOut` error of a read whose deadline has passed.
 #[cold]
 pub(crate) fn too_late() -> Error {
     Error::with_kind(ErrorKind::TimedOut, "the deadline of the read has passed")
 }
 
-/// Creates the error of a read that exceeds `io_timeout`.
+/// Creates the `TimedOut` error of a device read that took longer than `io_timeout`.
 #[cold]
 fn timed_out(read: &PlannedRead) -> Error {
     Error::with_kind(

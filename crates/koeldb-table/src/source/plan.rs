@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::source::TableFile;
 use crate::source::probe::{NeedId, Needs};
 
-/// The limits for merging the reads of neighbouring blocks.
+/// The limits for merging the reads of nearby blocks into one.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanLimits {
     /// The largest gap between two blocks that is read, and discarded, to merge their reads.
@@ -32,7 +32,7 @@ impl Default for PlanLimits {
     }
 }
 
-/// A planned read of a file range, and the missing blocks (needs) in it.
+/// A planned read of a file range that contains one or more missing blocks.
 #[derive(Clone, Debug)]
 pub struct PlannedRead {
     /// The table file to read.
@@ -46,7 +46,7 @@ pub struct PlannedRead {
 }
 
 impl PlannedRead {
-    /// Plans the read of one missing block; `None` if its number or its handle is invalid.
+    /// Plans the read of one missing block; `None` if `id` or the block handle is invalid.
     #[must_use]
     pub fn of_one(needs: &Needs, id: NeedId) -> Option<Self> {
         let need = needs.get(id)?;
@@ -58,13 +58,13 @@ impl PlannedRead {
         })
     }
 
-    /// Returns the offset after the range.
+    /// Returns the file offset after the range.
     fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }
 }
 
-/// Plans the reads of the missing blocks `wanted`, ordered by file number and offset.
+/// Plans the reads of the missing blocks `wanted`, merging those of nearby blocks.
 #[must_use]
 pub fn plan(needs: &Needs, wanted: &[NeedId], limits: &PlanLimits) -> Vec<PlannedRead> {
     let mut parts: Vec<PlannedRead> = wanted

@@ -22,19 +22,19 @@ use koeldb_base::{Error, Fault, Result};
 use crate::format::BlockHandle;
 use crate::source::{BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile, not_cached};
 
-/// The number of a missing block in its list, for which a suspended read waits.
+/// The number of a missing block in [`Needs`], for which a suspended read waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NeedId(u32);
 
 impl NeedId {
-    /// The index in the list.
+    /// The index of the missing block in the list.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A need: a block missing from the cache, and the outcome of reading it.
+/// A block missing from the cache, with the outcome of reading it.
 #[derive(Clone, Debug)]
 pub struct Need {
     /// The file that contains the block.
@@ -47,7 +47,7 @@ pub struct Need {
     outcome: Option<Result<Arc<CachedBlock>>>,
 }
 
-/// The missing blocks of one operation, including those that were read since.
+/// The list of blocks that one operation found missing, with the outcomes of reading them.
 #[derive(Debug, Default)]
 pub struct Needs {
     list: Vec<Need>,
@@ -61,7 +61,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Whether no block was recorded as missing since the list was cleared.
+    /// Whether no missing block was recorded since the list was cleared.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -74,30 +74,30 @@ impl Needs {
         self.list.len()
     }
 
-    /// The memory of the blocks that have arrived, in bytes.
+    /// The memory of the blocks that were read, in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// The missing block with this number; `None` if the list has none.
+    /// Returns the missing block with number `id`; `None` if the list has none.
     #[must_use]
     pub fn get(&self, id: NeedId) -> Option<&Need> {
         self.list.get(id.index())
     }
 
-    /// Whether a missing block was read or could not be read; true for unknown numbers.
+    /// Whether the read of a missing block has completed or failed; true for an unknown number.
     #[must_use]
     pub fn is_settled(&self, id: NeedId) -> bool {
         self.get(id).is_none_or(|need| need.outcome.is_some())
     }
 
-    /// Takes the missing blocks whose reads have not begun. The caller begins them.
+    /// Removes and returns the missing blocks whose reads have not begun, for the caller to read.
     pub fn take_wanted(&mut self) -> Vec<NeedId> {
         std::mem::take(&mut self.wanted)
     }
 
-    /// Takes the missing block whose read has not begun, if there is just one. The caller reads it.
+    /// Removes and returns the missing block whose read has not begun, if there is only one.
     pub fn take_only_wanted(&mut self) -> Option<NeedId> {
         match *self.wanted {
             [only] => {
@@ -114,7 +114,7 @@ impl Needs {
         !self.wanted.is_empty()
     }
 
-    /// Records the outcome of reading a missing block.
+    /// Records the outcome of reading the missing block `id`.
     pub fn settle(&mut self, id: NeedId, outcome: Result<Arc<CachedBlock>>) {
         if let Some(need) = self.list.get_mut(id.index()) {
             if let Ok(block) = &outcome {
@@ -124,8 +124,7 @@ impl Needs {
         }
     }
 
-    /// Removes all needs (wanted blocks) and releases their blocks. Invalidates every outstanding
-    /// `NeedId`.
+    /// Empties the list and releases the blocks that were read; invalidates every `NeedId`.
     pub fn clear(&mut self) {
         self.list.clear();
         self.table.fill(0);
@@ -133,7 +132,7 @@ impl Needs {
         self.held_bytes = 0;
     }
 
-    /// The number of a block in the list, if it was recorded as missing.
+    /// Returns the number of a block in the list; `None` if it was not recorded as missing.
     #[must_use]
     pub fn find(&self, file: &Arc<TableFile>, handle: BlockHandle) -> Option<NeedId> {
         let mask = self.table.len().checked_sub(1)?;
@@ -148,7 +147,7 @@ impl Needs {
         }
     }
 
-    /// Records a block as missing, unless it is in the list; returns its number.
+    /// Records a block as missing, unless it is recorded already; returns its number.
     pub fn want(&mut self, file: &Arc<TableFile>, handle: BlockHandle, kind: BlockKind) -> NeedId {
         if let Some(id) = self.find(file, handle) {
             return id;
@@ -170,7 +169,7 @@ impl Needs {
         id
     }
 
-    /// Doubles the hash table, and enters all missing blocks again.
+    /// Doubles the hash table over the list, and inserts all missing blocks again.
     fn grow(&mut self) {
         let slots = self.table.len().saturating_mul(2).max(32);
         self.table.clear();
@@ -180,7 +179,7 @@ impl Needs {
         }
     }
 
-    /// Enters a missing block into the hash table, by linear probing.
+    /// Inserts a missing block into the hash table over the list, by linear probing.
     fn enter(&mut self, id: NeedId) {
         let (Some(need), Some(mask)) = (self.list.get(id.index()), self.table.len().checked_sub(1))
         else {
@@ -197,13 +196,13 @@ impl Needs {
     }
 }
 
-/// A hash with well-mixed low bits.
+/// Returns a hash of file and block offset, with well-mixed low bits.
 fn hash(file: &Arc<TableFile>, handle: BlockHandle) -> usize {
     let mixed = (file.number ^ handle.offset.rotate_left(20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     to_usize(mixed >> 32)
 }
 
-/// A block source that records, as needs, the missing blocks for which it would have to wait.
+/// A block source that never waits: it records a missing block as needed and suspends the read.
 #[derive(Debug, Default)]
 pub struct ProbeSource {
     options: BlockReadOptions,
@@ -211,7 +210,7 @@ pub struct ProbeSource {
 }
 
 impl ProbeSource {
-    /// Creates a source that reads nothing itself, for reads with `options`.
+    /// Creates a source for reads with `options`, which records missing blocks for others to read.
     #[must_use]
     pub fn new(options: BlockReadOptions) -> Self {
         ProbeSource {
@@ -226,19 +225,19 @@ impl ProbeSource {
         &self.options
     }
 
-    /// The missing blocks.
+    /// The blocks recorded as missing.
     #[inline]
     #[must_use]
     pub fn needs(&self) -> &Needs {
         &self.needs
     }
 
-    /// The missing blocks, to be read and settled.
+    /// The blocks recorded as missing, for reading them and recording the outcomes.
     pub fn needs_mut(&mut self) -> &mut Needs {
         &mut self.needs
     }
 
-    /// Returns a recorded block, its error, or a suspension while unread; `None` if not recorded.
+    /// Returns the outcome of reading a recorded block, or a suspension; `None` if not recorded.
     #[cold]
     fn needed(
         &self,
@@ -253,7 +252,7 @@ impl ProbeSource {
         })
     }
 
-    /// Returns a block after a cache miss: one read for a need, or from a mapped file.
+    /// Returns a block after a cache miss, if it was read for the operation; otherwise suspends.
     ///
     /// Otherwise it records a need and suspends.
     ///
@@ -272,7 +271,7 @@ impl ProbeSource {
         }
     }
 
-    /// Loads the block of a mapped file; for any other file, records it as missing and suspends.
+    /// Reads the block of a mapped file; for other files, records it as missing and suspends.
     #[cold]
     fn miss(
         &mut self,
@@ -291,7 +290,7 @@ impl ProbeSource {
         Err(Fault::Suspend(self.needs.want(file, handle, kind)))
     }
 
-    /// Reads a block synchronously.
+    /// Reads a block from the file synchronously.
     fn read(
         &self,
         file: &TableFile,
@@ -306,7 +305,7 @@ impl ProbeSource {
         Ok(block)
     }
 
-    /// Reads a missing block synchronously, which is best if it is the only one.
+    /// Reads the missing block `id` synchronously, and records the outcome.
     pub fn read_in_place(&mut self, id: NeedId) {
         if let Some(need) = self.needs.get(id) {
             let outcome = self.read(&need.file, need.handle, need.kind);

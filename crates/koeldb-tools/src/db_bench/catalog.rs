@@ -10,7 +10,7 @@ use super::work::{
 };
 use super::worker::{ThreadedWork, WorkFn};
 
-/// One benchmark.
+/// A benchmark that `--benchmarks` can name: name, description, code and prerequisites.
 #[derive(Clone, Copy)]
 pub(crate) struct Benchmark {
     pub(crate) name: &'static str,
@@ -26,14 +26,14 @@ pub(crate) struct Benchmark {
     pub(crate) change: fn(&mut Plan),
 }
 
-/// The code of a benchmark.
+/// The code of a benchmark: run on benchmark threads, or once on the databases.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
     Threads(ThreadedWork),
     State(StateFn),
 }
 
-/// The condition under which a benchmark prints `entries_per_batch`.
+/// The condition under which a benchmark prints the line `entries_per_batch = N`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TellsBatch {
     Never,
@@ -41,7 +41,7 @@ pub(crate) enum TellsBatch {
     WithStride,
 }
 
-/// A prerequisite of a benchmark.
+/// A prerequisite of a benchmark: a merge operator, or disabled automatic compactions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
     Nothing,
@@ -50,7 +50,7 @@ pub(crate) enum Needs {
 }
 
 impl Needs {
-    /// Checks the prerequisites of the benchmark `name`.
+    /// Fails unless the flags meet the prerequisite of the benchmark `name`.
     ///
     /// If the merge operator is missing, prints a result line, like RocksDB's program, and fails.
     pub(crate) fn check(self, name: &str, flags: &Flags) -> Outcome {
@@ -67,7 +67,7 @@ impl Needs {
     }
 }
 
-/// Declares a benchmark that runs `work` on every thread.
+/// Declares a benchmark that runs `work` on every benchmark thread.
 const fn threads(name: &'static str, about: &'static str, work: WorkFn) -> Benchmark {
     Benchmark {
         name,
@@ -84,7 +84,7 @@ const fn threads(name: &'static str, about: &'static str, work: WorkFn) -> Bench
     }
 }
 
-/// Declares a benchmark on threads that first recreates the databases empty.
+/// Declares a threaded benchmark that destroys and recreates the databases before its run.
 const fn fill(name: &'static str, about: &'static str, work: WorkFn) -> Benchmark {
     Benchmark {
         fresh: true,
@@ -92,7 +92,7 @@ const fn fill(name: &'static str, about: &'static str, work: WorkFn) -> Benchmar
     }
 }
 
-/// Declares a benchmark whose thread 0 runs `background` while the others run `work`.
+/// Declares a threaded benchmark whose thread 0 runs `background` while the others run `work`.
 const fn beside(
     name: &'static str,
     about: &'static str,
@@ -108,7 +108,7 @@ const fn beside(
     }
 }
 
-/// Declares a benchmark that calls `work` once, without benchmark threads.
+/// Declares a benchmark that calls `work` once on the databases, without benchmark threads.
 const fn state(name: &'static str, about: &'static str, work: StateFn) -> Benchmark {
     Benchmark {
         work: Work::State(work),
@@ -567,13 +567,13 @@ pub(crate) const ABSENT: &[(&str, &str)] = &[
     ),
 ];
 
-/// The reason why RocksDB's benchmark called `name` does not exist here.
+/// Returns why RocksDB's benchmark `name` does not exist here; `None` if it is not listed.
 pub(crate) fn why_absent(name: &str) -> Option<&'static str> {
     let absent = ABSENT.iter().find(|absent| absent.0 == name);
     absent.map(|absent| absent.1)
 }
 
-/// Returns the benchmark called `name`.
+/// Returns the benchmark called `name`; `None` if there is none.
 pub(crate) fn find(name: &str) -> Option<&'static Benchmark> {
     BENCHMARKS.iter().find(|benchmark| benchmark.name == name)
 }
@@ -586,7 +586,7 @@ pub(crate) struct Request<'a> {
     pub(crate) warm_ups: u32,
 }
 
-/// Parses `name` or `name[X3-W1]`. The error is a line for standard error.
+/// Parses an item of `--benchmarks`: `name` or `name[X3-W1]` (3 runs after 1 warm-up).
 pub(crate) fn parse_request(word: &str) -> Result<Request<'_>, String> {
     let mut request = Request {
         name: word,

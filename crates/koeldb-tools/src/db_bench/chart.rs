@@ -18,7 +18,7 @@ const STYLE: &str = "text{font:13px sans-serif;fill:#222}.title{font-weight:bold
 @media(prefers-color-scheme:dark){text{fill:#ddd}.grid{stroke:#444}.one,.spread{stroke:#ddd}\
 .page{fill:#161616}.better{fill:#5aae61}.worse{fill:#d6604d}}";
 
-/// Draws the median ratio of each row as a bar, with a line from its minimum to its maximum.
+/// Draws the median ratio of each benchmark as an SVG bar, with a line from minimum to maximum.
 pub(super) fn ratios(title: &str, rows: &[Row]) -> String {
     let largest = rows.iter().map(|row| row.ratio.max).fold(1.0, f64::max);
     let ticks = largest.ceil();

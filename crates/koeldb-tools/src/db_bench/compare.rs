@@ -25,7 +25,7 @@ const OWN: [&str; 6] = [
     "db",
 ];
 
-/// The times of one benchmark, by round, in microseconds per operation.
+/// The times per operation of one benchmark in both programs, by round, in microseconds.
 #[derive(Debug, Default, PartialEq)]
 struct Times {
     name: String,
@@ -33,7 +33,7 @@ struct Times {
     others: Vec<f64>,
 }
 
-/// The smallest, the median and the largest of some figures.
+/// The minimum, median and maximum of several measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) min: f64,
@@ -42,7 +42,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// The spread of `figures`; `None` without any.
+    /// Computes minimum, median and maximum of `figures`; `None` if there are none.
     fn of(figures: impl Iterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = figures.collect();
         sorted.sort_by(f64::total_cmp);
@@ -56,7 +56,7 @@ impl Spread {
     }
 }
 
-/// One benchmark of a comparison.
+/// The result of one benchmark in a comparison: both programs' times and their ratio.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: String,
@@ -67,7 +67,7 @@ pub(super) struct Row {
 }
 
 impl Times {
-    /// Returns the spreads of the times and of their ratios; `None` without rounds.
+    /// Summarizes the rounds as a result row; `None` without rounds.
     fn row(self) -> Option<Row> {
         let ratios = self.ours.iter().zip(&self.others);
         Some(Row {
@@ -79,7 +79,7 @@ impl Times {
     }
 }
 
-/// Runs both programs in turns, prints a table of the ratios, and writes the chart and JSON asked for.
+/// Compares KoelDB with another `db_bench`: runs both in turns, prints a table, writes the reports.
 pub(super) fn run(line: &CommandLine, seed: u64) -> Outcome {
     let flags = &line.flags;
     let other = Path::new(&flags.compare);
@@ -126,6 +126,7 @@ pub(super) fn run(line: &CommandLine, seed: u64) -> Outcome {
     Ok(())
 }
 
+/// Writes a report file.
 #[expect(
     clippy::disallowed_methods,
     reason = "a report, not a file of a database"
@@ -134,7 +135,7 @@ fn write(path: &str, text: &str) -> Outcome {
     std::fs::write(path, text).map_err(|error| Failure::new(format!("{path}: {error}")))
 }
 
-/// Runs a program; returns the benchmarks it printed, with their times.
+/// Runs a benchmark program and returns the names and times per operation of its result lines.
 fn measure(
     program: &Path,
     words: &[String],
@@ -165,7 +166,7 @@ fn measure(
     Ok(text.lines().filter_map(result).collect())
 }
 
-/// The name and time in a line of results: `fillseq      :       0.602 micros/op …`.
+/// Parses a result line such as `fillseq      :       0.602 micros/op` into name and time.
 fn result(line: &str) -> Option<(String, f64)> {
     let (name, rest) = line.split_once(" : ")?;
     let (time, _) = rest.split_once(" micros/op")?;
@@ -173,7 +174,7 @@ fn result(line: &str) -> Option<(String, f64)> {
     (time > 0.0).then(|| (name.trim().to_owned(), time))
 }
 
-/// Adds the times of a round. A benchmark that appears again is another one.
+/// Appends one round's times to `times`, matching both programs' benchmarks by their position.
 fn add_round(times: &mut Vec<Times>, ours: &[(String, f64)], others: &[(String, f64)]) {
     for (index, ((name, ours), (other_name, other))) in ours.iter().zip(others).enumerate() {
         if name != other_name {
@@ -190,7 +191,7 @@ fn add_round(times: &mut Vec<Times>, ours: &[(String, f64)], others: &[(String, 
     }
 }
 
-/// Formats the median times and the ratios as a table for standard output.
+/// Formats the median times and the ratios of a comparison as a text table.
 fn table(rows: &[Row], rounds: usize) -> String {
     let mut text = format!(
         "{:<24} {:>12} {:>12}   ratio: minimum, median, maximum of {rounds}\n",

@@ -18,7 +18,7 @@ use super::options::{self, OptionText};
 use super::plan::{Failure, Outcome};
 use super::work::time_series::{ExpiredFilter, Expiry};
 
-/// One open database.
+/// An open database with its column families and its path.
 #[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) db: Db,
@@ -28,7 +28,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Returns the column family of the key of `number`.
+    /// Returns the column family that holds the key with this number: number modulo their count.
     #[inline]
     pub(crate) fn family(&self, number: u64) -> &ColumnFamily {
         match self.families.as_slice() {
@@ -41,7 +41,7 @@ impl Database {
         &self.families[0]
     }
 
-    /// Returns the tables of the default column family by level.
+    /// Returns the live table files of the default column family, by level.
     ///
     /// They are sorted from newest to oldest on level 0 and by key below it.
     pub(crate) fn tree(&self) -> Vec<Vec<LiveFile>> {
@@ -67,7 +67,7 @@ pub(crate) struct Databases {
 }
 
 impl Databases {
-    /// Returns the database that the random number `draw` selects.
+    /// Returns the database at index `draw` modulo the number of databases.
     #[inline]
     pub(crate) fn select(&self, draw: u64) -> &Database {
         match self.all.as_slice() {
@@ -80,7 +80,7 @@ impl Databases {
         &self.all
     }
 
-    /// Whether there is more than one database.
+    /// Returns whether there is more than one database (`--num_multi_db`).
     pub(crate) fn are_several(&self) -> bool {
         self.all.len() > 1
     }
@@ -95,14 +95,14 @@ impl Databases {
     }
 }
 
-/// Returns `number` modulo `count`, an index.
+/// Returns `number` modulo `count`, as an index.
 #[inline]
 fn remainder(number: u64, count: usize) -> usize {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     koeldb_base::coding::to_usize(number % count)
 }
 
-/// Returns the directories of the databases, and of their logs if these are elsewhere.
+/// Returns the directory of each database, with its WAL directory if that is another one.
 fn directories(flags: &Flags) -> Vec<(PathBuf, Option<PathBuf>)> {
     let path = PathBuf::from(&flags.db);
     let wal_dir = (!flags.wal_dir.is_empty()).then(|| PathBuf::from(&flags.wal_dir));
@@ -119,7 +119,7 @@ fn directories(flags: &Flags) -> Vec<(PathBuf, Option<PathBuf>)> {
         .collect()
 }
 
-/// The bound on the memory of memtables of all databases.
+/// The settings of the write buffer manager: memory limit, and whether the cache is charged.
 #[derive(Clone, Debug)]
 struct WriteBuffers {
     bytes: u64,
@@ -134,6 +134,7 @@ impl WriteBuffers {
         }
     }
 
+    /// Sets a write buffer manager in `options`, if the flags request one.
     fn install(&self, options: &mut Options) {
         let block_based = options.get_table_format().block_based();
         let cache = block_based.and_then(BlockBasedOptions::get_block_cache);
@@ -148,7 +149,7 @@ impl WriteBuffers {
     }
 }
 
-/// Components that are created once and outlive the databases, which some benchmarks recreate.
+/// The clock cache, write buffer settings and statistics, kept when databases are recreated.
 #[derive(Clone, Debug)]
 pub(crate) struct Components {
     /// A block cache that option strings cannot describe.
@@ -174,6 +175,7 @@ impl Components {
         })
     }
 
+    /// Sets the statistics, the block cache and the write buffer manager in `options`.
     fn install(&self, options: &mut Options) {
         options.set_statistics(self.statistics.clone());
         let block_based = options.get_table_format().block_based().cloned();
@@ -205,7 +207,7 @@ impl CompactionFilterFactory for KeepFilter {
     }
 }
 
-/// Writes the information log to standard error.
+/// An info logger that writes to standard error.
 #[derive(Debug)]
 struct StderrLogger;
 
@@ -215,7 +217,7 @@ impl Logger for StderrLogger {
     }
 }
 
-/// Builds the options and opens the databases; prints the messages of RocksDB's program.
+/// Builds the options from the flags and opens all databases; prints RocksDB's messages about them.
 pub(crate) fn open(flags: &Flags, components: &Components) -> Outcome<Databases> {
     let mut options = make_options(flags)?;
     components.install(&mut options);
@@ -249,7 +251,7 @@ pub(crate) fn open(flags: &Flags, components: &Components) -> Outcome<Databases>
     Ok(Databases { all })
 }
 
-/// Opens the database that `verify` compares with, read-only.
+/// Opens the database at `--truth_db` read-only, with which the benchmark `verify` compares.
 pub(crate) fn open_truth(flags: &Flags) -> Outcome<Db> {
     let options = make_options(flags)?;
     let opened = Db::builder(&options).read_only().open(&flags.truth_db);
@@ -277,7 +279,7 @@ fn open_one(options: &Options, path: &Path, flags: &Flags) -> koeldb::Result<Dat
     })
 }
 
-/// Prints the settings without effect, once for a run that opens several databases.
+/// Prints options that have no effect in KoelDB, once for a run that opens several databases.
 fn announce_settings_without_effect(db: &Db) {
     static ANNOUNCED: Once = Once::new();
     ANNOUNCED.call_once(|| {
@@ -287,7 +289,7 @@ fn announce_settings_without_effect(db: &Db) {
     });
 }
 
-/// Returns the name that RocksDB's program gives to column family `number`.
+/// Returns the name of column family `number`, as RocksDB's program chooses it.
 fn family_name(number: i32) -> String {
     match number {
         0 => "default".to_owned(),
@@ -295,7 +297,7 @@ fn family_name(number: i32) -> String {
     }
 }
 
-/// Destroys the databases in the directories.
+/// Destroys all databases that the flags name.
 pub(crate) fn destroy(flags: &Flags) -> Outcome {
     for (path, wal_dir) in directories(flags) {
         let mut options = Options::new();
@@ -346,7 +348,7 @@ fn make_options(flags: &Flags) -> Outcome<Options> {
     Ok(options)
 }
 
-/// The limiter of the engine that the flags describe; all databases of a run share it.
+/// Creates the rate limiter that the flags describe, which all databases of a run share.
 fn rate_limiter(flags: &Flags) -> RateLimiter {
     RateLimiter::builder(flags.rate_limiter_bytes_per_sec)
         .refill_period(Duration::from_micros(flags.rate_limiter_refill_period_us))

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::flags::Flags;
 use super::options::codec;
 
-/// The machine and the date, for standard error and the JSON report.
+/// The machine's processor and the date of a run, for standard error and the JSON report.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     /// The date in the format of C's `ctime`, in UTC.
@@ -16,7 +16,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Creates it from the current time and the text of `/proc/cpuinfo`, which may be empty.
+    /// Parses the processor from the text of `/proc/cpuinfo`, perhaps empty, and formats the date.
     pub(crate) fn new(unix_seconds: u64, cpuinfo: &str) -> Self {
         let mut environment = Environment {
             date: ctime(unix_seconds),
@@ -40,7 +40,7 @@ impl Environment {
         environment
     }
 
-    /// Returns the lines for standard error.
+    /// Formats the environment as lines for standard error.
     pub(crate) fn text(&self) -> String {
         format!(
             "KoelDB:     version {}\nDate:       {}\nCPU:        {} * {}\nCPUCache:   {}\n",
@@ -53,7 +53,7 @@ impl Environment {
     }
 }
 
-/// Returns the lines for standard output.
+/// Formats the header of a run: key and value sizes, settings and warnings, for standard output.
 ///
 /// `memtable` is the id of the memtable; `warnings` are lines before the dashes.
 #[expect(clippy::cast_precision_loss, reason = "sizes in MB are approximations")]
@@ -93,7 +93,7 @@ pub(crate) fn text(flags: &Flags, memtable: &str, warnings: &[String]) -> String
     out
 }
 
-/// Returns the name of the compression type for the header.
+/// Returns the name of the compression type as the header prints it.
 fn codec_name(flags: &Flags) -> &'static str {
     codec(&flags.compression_type).map_or("Unknown", |codec| codec.name())
 }
@@ -113,7 +113,7 @@ pub(crate) fn warnings(flags: &Flags) -> Vec<String> {
     warnings
 }
 
-/// Returns the mean value size in bytes.
+/// Returns the mean value size in bytes of the configured distribution.
 fn average_value_size(flags: &Flags) -> i32 {
     match flags.value_size_distribution_type.as_str() {
         "uniform" | "normal" => i32::midpoint(flags.value_size_min, flags.value_size_max),
@@ -121,7 +121,7 @@ fn average_value_size(flags: &Flags) -> i32 {
     }
 }
 
-/// Writes the lines of the key and value sizes.
+/// Writes the header's lines about key and value sizes.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "RocksDB prints whole bytes"
@@ -149,7 +149,7 @@ fn write_sizes(out: &mut String, flags: &Flags) {
     };
 }
 
-/// A date and time in UTC.
+/// A calendar date and time of day in UTC.
 struct Civil {
     year: u64,
     month: u64,

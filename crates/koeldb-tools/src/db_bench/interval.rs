@@ -9,7 +9,7 @@ use koeldb_fs::clock::{Clock, SystemClock};
 
 use super::plan::{Failure, Outcome};
 
-/// A thread that hands the operations of each interval to a function, until it is stopped.
+/// A thread that passes the operations counted in each time interval to a callback until stopped.
 pub(crate) struct Sampler<T> {
     shared: Arc<Shared>,
     thread: JoinHandle<std::io::Result<T>>,
@@ -23,7 +23,7 @@ struct Shared {
 }
 
 impl<T: Send + 'static> Sampler<T> {
-    /// Starts the thread.
+    /// Starts the thread, which passes state, time and operation count of intervals to `sample`.
     ///
     /// After each `interval`, `sample` receives `state`, the time since the start and the operations
     /// that were added to `ops` in the interval. A failure of it ends the thread.
@@ -49,7 +49,7 @@ impl<T: Send + 'static> Sampler<T> {
         Sampler { shared, thread }
     }
 
-    /// Stops the thread and returns its state; the unfinished interval is not sampled.
+    /// Stops the thread and returns the callback's state; the unfinished interval is dropped.
     pub(crate) fn stop(self) -> Outcome<T> {
         let stopped = self.shared.stopped.lock();
         *stopped.unwrap_or_else(PoisonError::into_inner) = true;
@@ -64,7 +64,7 @@ impl<T: Send + 'static> Sampler<T> {
 }
 
 impl Shared {
-    /// Waits for the end of an interval; returns `false` if the thread was stopped.
+    /// Waits for the end of an interval; returns `false` if the thread is to stop.
     fn wait(&self, interval: Duration) -> bool {
         let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self

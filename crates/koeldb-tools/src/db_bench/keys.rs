@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::random::{Mersenne64, Modulus, shuffle};
 use koeldb_base::coding::to_usize;
 
-/// The layout of keys.
+/// The layout of keys: total length, prefix length and number of keys per prefix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyLayout {
     pub(crate) key_bytes: usize,
@@ -19,7 +19,7 @@ pub(crate) struct KeyLayout {
     pub(crate) keys_per_prefix: u64,
 }
 
-/// Encodes keys in an internal buffer.
+/// An encoder of key numbers to keys, with a buffer that is reused.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyBuffer {
     bytes: Vec<u8>,
@@ -44,7 +44,7 @@ impl KeyBuffer {
         }
     }
 
-    /// Returns the key of `number`.
+    /// Encodes the key with this number and returns it.
     #[inline]
     #[expect(
         clippy::big_endian_bytes,
@@ -61,7 +61,7 @@ impl KeyBuffer {
         self.key_of_parts(number)
     }
 
-    /// Encodes a key with a prefix part, or copies an existing key.
+    /// Encodes a key of prefix and number, or copies the existing key with this number.
     fn key_of_parts(&mut self, number: u64) -> &[u8] {
         if let Some(keys) = &self.existing {
             keys[to_usize(number)].as_ref().clone_into(&mut self.bytes);
@@ -78,7 +78,7 @@ impl KeyBuffer {
         &self.bytes
     }
 
-    /// Returns the key of `number` with a prefix that no key has: its ninth byte is a `1`.
+    /// Encodes the key of `number` with a prefix that no stored key has: its ninth byte is a `1`.
     pub(crate) fn missing_prefix(&mut self, number: u64) -> &[u8] {
         self.key(number);
         if let Some(byte) = self.bytes.get_mut(8) {
@@ -87,7 +87,7 @@ impl KeyBuffer {
         &self.bytes
     }
 
-    /// Returns the last encoded key.
+    /// Returns the key that was encoded last.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -103,7 +103,7 @@ fn write_number(place: &mut [u8], number: u64) {
     place[..count].copy_from_slice(&number.to_be_bytes()[8 - count..]);
 }
 
-/// The order of the keys of a fill.
+/// The order in which a fill writes the keys: sequential, random or unique random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FillOrder {
     /// 0, 1, 2, …
@@ -114,7 +114,7 @@ pub(crate) enum FillOrder {
     UniqueRandom,
 }
 
-/// The sequence of key numbers of a fill.
+/// A generator of the key numbers of a fill, in a [`FillOrder`].
 #[derive(Debug)]
 pub(crate) struct FillNumbers {
     order: FillOrder,
@@ -125,7 +125,7 @@ pub(crate) struct FillNumbers {
 }
 
 impl FillNumbers {
-    /// Creates a sequence; `seed` determines the permutation of a unique fill.
+    /// Creates a generator; `seed` determines the permutation for unique random order.
     pub(crate) fn new(order: FillOrder, key_count: u64, seed: u64) -> Self {
         let mut permutation = Vec::new();
         if order == FillOrder::UniqueRandom {
@@ -141,7 +141,7 @@ impl FillNumbers {
         }
     }
 
-    /// Returns the next key number.
+    /// Returns the next key number of the fill; draws from `random` for random order.
     #[inline]
     pub(crate) fn take(&mut self, random: &mut Mersenne64) -> u64 {
         match self.order {
@@ -165,7 +165,7 @@ impl FillNumbers {
     }
 }
 
-/// The sequence of key numbers of random reads, uniform or skewed.
+/// A generator of the key numbers of random reads, uniform or skewed (`--read_random_exp_range`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadNumbers {
     key_count: u64,
@@ -182,7 +182,7 @@ impl ReadNumbers {
         }
     }
 
-    /// Draws the next key number.
+    /// Draws the next random key number.
     #[inline]
     pub(crate) fn take(&self, random: &mut Mersenne64) -> u64 {
         let draw = random.draw();
@@ -193,7 +193,7 @@ impl ReadNumbers {
         }
     }
 
-    /// Maps a random number to a skewed key number.
+    /// Maps a random number to a key number with an exponentially skewed distribution.
     ///
     /// RocksDB computes in 80-bit floating point where the machine supports it. 64 bits may differ
     /// in the last of many digits, and then select a neighbouring number.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use koeldb_fs::clock::{Clock, SystemClock};
 
-/// Ends a thread's loop after a number of operations or after some time.
+/// The end condition of a thread's benchmark loop: a number of operations or a duration.
 #[derive(Debug)]
 pub(crate) struct WorkLimit<'a> {
     ops: u64,
@@ -22,7 +22,7 @@ pub(crate) struct WorkLimit<'a> {
 }
 
 impl<'a> WorkLimit<'a> {
-    /// Creates a limit of `seconds`, or of `ops` operations if `seconds` is 0.
+    /// Creates an end condition: `seconds`, or `ops` operations if `seconds` is 0.
     ///
     /// The clock and the failure of other threads are checked every `look_every` operations.
     pub(crate) fn new(seconds: u64, ops: u64, look_every: u64, failed: &'a AtomicBool) -> Self {
@@ -38,14 +38,14 @@ impl<'a> WorkLimit<'a> {
         }
     }
 
-    /// Whether to stop before a step of `increment` operations.
+    /// Counts `increment` operations, and returns whether the loop is to end before them.
     #[inline]
     pub(crate) fn done(&mut self, increment: u64) -> bool {
         self.ops += increment.max(1);
         self.ops > self.most || (self.ops >= self.next_look && self.look())
     }
 
-    /// Returns the number of steps, at most `most`, until the next call is needed; 0 to stop.
+    /// Counts and returns the operations, at most `most`, up to the next time check; 0 to end.
     ///
     /// Each step is one operation.
     #[inline]
@@ -61,7 +61,7 @@ impl<'a> WorkLimit<'a> {
         1 + more
     }
 
-    /// Checks the clock and the failure flag, and schedules the next check; `true` to stop.
+    /// Checks the clock and whether another thread failed; returns whether the loop must end.
     #[cold]
     fn look(&mut self) -> bool {
         self.next_look = (self.ops / self.look_every + 1) * self.look_every;
@@ -72,7 +72,7 @@ impl<'a> WorkLimit<'a> {
     }
 }
 
-/// A rate limiter that grants units at a fixed rate to all threads that share it.
+/// A rate limiter of benchmark operations or bytes, shared by the threads.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     per_second: AtomicU64,
@@ -84,7 +84,7 @@ pub(crate) struct Pacer {
 const CATCH_UP: Duration = Duration::from_millis(100);
 
 impl Pacer {
-    /// Creates a pacer; `None` if `per_second` is 0, which means no limit.
+    /// Creates a rate limiter; `None` if `per_second` is 0, which is no limit.
     pub(crate) fn new(per_second: u64) -> Option<Self> {
         (per_second > 0).then(|| Pacer {
             per_second: AtomicU64::new(per_second),
@@ -92,12 +92,12 @@ impl Pacer {
         })
     }
 
-    /// Sets the rate of later grants, which must be at least 1.
+    /// Sets the rate of later grants; at least 1 per second.
     pub(crate) fn set_rate(&self, per_second: u64) {
         self.per_second.store(per_second.max(1), Ordering::Relaxed);
     }
 
-    /// Waits until `units` are granted.
+    /// Blocks until the rate limit permits `units` more operations or bytes.
     pub(crate) fn request(&self, units: u64) {
         let now = SystemClock.now();
         let turn = {
@@ -111,7 +111,7 @@ impl Pacer {
         }
     }
 
-    /// Returns the time that `units`, bytes or operations, take at the permitted rate.
+    /// Returns the time that `units` operations or bytes take at the permitted rate.
     #[expect(clippy::cast_precision_loss, reason = "a rate is an approximation")]
     fn time_of(&self, units: u64) -> Duration {
         let per_second = self.per_second.load(Ordering::Relaxed);

@@ -8,7 +8,7 @@ use koeldb_base::codec::Compression;
 
 use super::flags::{Effect, Flags, Scope};
 
-/// An option string, and the lines that RocksDB's program prints while it builds its options.
+/// An option string made from the flags, with the lines that RocksDB's program prints about it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OptionText {
     pub(crate) text: String,
@@ -18,12 +18,12 @@ pub(crate) struct OptionText {
     pub(crate) warnings: Vec<String>,
 }
 
-/// The members of one `{…}`.
+/// The `name=value;` members of a nested option string, under construction.
 #[derive(Default)]
 struct Members(String);
 
 impl Members {
-    /// Appends `name=value;`.
+    /// Appends the member `name=value;`.
     fn set(&mut self, name: &str, value: impl std::fmt::Display) {
         self.0.push_str(&format!("{name}={value};"));
     }
@@ -34,7 +34,7 @@ impl Members {
     }
 }
 
-/// Returns the codec that the value of a flag names.
+/// Parses the name of a compression type; `None` if there is none of this name.
 pub(crate) fn codec(value: &str) -> Option<Compression> {
     let value = value.to_ascii_lowercase();
     Compression::ALL.into_iter().find(|codec| match codec {
@@ -50,7 +50,7 @@ fn codec_option(flag: &str, value: &str) -> Result<&'static str, String> {
         .ok_or_else(|| format!("--{flag}: no codec is called '{value}'"))
 }
 
-/// Returns the name at index `value`; an error about `flag` outside the list.
+/// Returns the name at index `value` of `names`; an error that names `flag` if out of range.
 fn choice<'a>(flag: &str, value: i64, names: &[&'a str]) -> Result<&'a str, String> {
     let name = usize::try_from(value)
         .ok()
@@ -60,7 +60,7 @@ fn choice<'a>(flag: &str, value: i64, names: &[&'a str]) -> Result<&'a str, Stri
         .ok_or_else(|| format!("--{flag} is {value}, must be between 0 and {last}"))
 }
 
-/// Returns the names of the memtable in option strings and in the header.
+/// Returns the memtable representation's names, for option strings and for the header.
 pub(crate) fn memtable(flags: &Flags) -> (String, String) {
     let rep = flags.memtablerep.as_str();
     let buckets = flags.hash_bucket_count;
@@ -88,7 +88,7 @@ pub(crate) fn memtable(flags: &Flags) -> (String, String) {
     }
 }
 
-/// Returns the option string of all flags.
+/// Converts the flags to an option string for database and column families.
 ///
 /// # Errors
 ///
@@ -139,7 +139,7 @@ fn mib(count: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("{count} MiB are more than can be counted"))
 }
 
-/// Writes the universal options; values of 0 or -1 keep the default.
+/// Adds the universal compaction options that have a flag; values of 0 or -1 keep the default.
 fn universal_choices(flags: &Flags, universal: &mut Members) -> Result<(), String> {
     let unless_zero = [
         ("size_ratio", flags.universal_size_ratio),
@@ -290,6 +290,7 @@ fn memtable_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
     Ok(())
 }
 
+/// Adds the database options that do not simply copy the value of one flag.
 fn database_choices(
     flags: &Flags,
     database: &mut Members,
@@ -353,6 +354,7 @@ fn table_factory(flags: &Flags, table: &Members, out: &mut OptionText) -> Result
     Ok(members.braced())
 }
 
+/// Adds the block-based table options that do not simply copy the value of one flag.
 fn block_based_choices(
     flags: &Flags,
     table: &mut Members,
@@ -419,7 +421,7 @@ fn block_based_choices(
     Ok(())
 }
 
-/// Returns the flags that override options from a file: the block cache and the filter.
+/// Returns the option string that is applied over `--options_file`: block cache and filter policy.
 pub(crate) fn text_over_a_file(flags: &Flags) -> String {
     let mut members = Members::default();
     if let Some(cache) = block_cache(flags) {
@@ -434,7 +436,7 @@ pub(crate) fn text_over_a_file(flags: &Flags) -> String {
     members.0
 }
 
-/// Returns the block cache as an option string.
+/// Returns the option string of an LRU block cache; `None` if its size is not positive.
 ///
 /// Such a string describes LRU caches only: see [`clock_cache_bytes`] for others.
 fn block_cache(flags: &Flags) -> Option<String> {
@@ -446,7 +448,7 @@ fn block_cache(flags: &Flags) -> Option<String> {
     (flags.cache_size > 0).then(|| cache.braced())
 }
 
-/// Returns the size of the block cache if it uses the clock policy.
+/// Returns the bytes of the block cache if `--cache_type` is a clock cache; `None` otherwise.
 ///
 /// # Errors
 ///

@@ -10,13 +10,13 @@ use crate::text::escape_xml;
 /// The operations of an interval, by the time of its end.
 pub(super) type Sample = (Duration, u64);
 
-/// A run of a benchmark.
+/// The report of one run of a benchmark, with its operation counts over time.
 pub(super) struct Run {
     pub(super) report: Report,
     pub(super) samples: Vec<Sample>,
 }
 
-/// The contents of the page.
+/// The contents of the HTML report: environment, command line, runs and engine statistics.
 pub(super) struct Page<'a> {
     pub(super) environment: &'a Environment,
     pub(super) command: String,
@@ -41,6 +41,7 @@ svg{width:100%;height:auto;display:block}text{font:13px system-ui,sans-serif;fil
 .ops-ink{fill:var(--a)}.us-ink{fill:var(--b)}p{color:var(--soft)}";
 
 impl Page<'_> {
+    /// Renders the report as an HTML document.
     pub(super) fn html(&self) -> String {
         let mut out = format!(
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -75,6 +76,7 @@ impl Page<'_> {
         out + "</body></html>\n"
     }
 
+    /// Renders the HTML table of the runs.
     fn table(&self) -> String {
         let mut out = String::from(
             "<h2>Results</h2>\n<div class=\"wide\"><table><tr><th>benchmark<th>threads<th>operations<th>ops/s\
@@ -116,14 +118,14 @@ impl Page<'_> {
     }
 }
 
-/// The words of a command line, each of which stays on one line if it fits.
+/// Renders a command line as HTML, so that lines break between words only.
 fn command(line: &str) -> String {
     let words = line.split(' ').map(escape_xml);
     let words: Vec<_> = words.map(|word| format!("<span>{word}</span>")).collect();
     words.join(" ")
 }
 
-/// Whether there are operations to draw over time.
+/// Returns whether a run has several samples with operations, so that a chart can be drawn.
 fn has_course(run: &Run) -> bool {
     run.samples.len() > 1 && run.samples.iter().any(|(_, ops)| *ops > 0)
 }
@@ -136,7 +138,7 @@ const RIGHT: f64 = 52.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 30.0;
 
-/// Draws operations per second, and the mean latency of an operation, over time.
+/// Draws an SVG chart of a run: operations per second and mean latency over time.
 #[expect(clippy::cast_precision_loss, reason = "a place in a picture")]
 fn chart(run: &Run) -> String {
     let mut points = Vec::new();
@@ -203,7 +205,7 @@ fn chart(run: &Run) -> String {
     svg + "</svg>"
 }
 
-/// A number with three significant digits and a unit prefix.
+/// Formats a number with three significant digits and the unit prefix `k` or `M`.
 fn short(number: f64) -> String {
     let (scaled, unit) = match number {
         number if number >= 1e6 => (number / 1e6, "M"),

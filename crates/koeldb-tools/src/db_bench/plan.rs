@@ -9,7 +9,7 @@ use super::flags::Flags;
 use super::keys::{KeyBuffer, KeyLayout, ReadNumbers};
 use super::values::{ValueShape, ValueSizes, Values};
 
-/// The reason for the early end of a run: a sentence for standard error. The program exits with 1.
+/// The error that ends a run: a message for standard error; the program then exits with 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) message: String,
@@ -25,7 +25,7 @@ impl Failure {
         }
     }
 
-    /// Creates a failure of the operation `what`, for example `put error: …`.
+    /// Creates the failure of the operation `what`: the message is `what: error`.
     pub(crate) fn of(what: &str, error: &impl fmt::Display) -> Self {
         Failure::new(format!("{what}: {error}"))
     }
@@ -36,7 +36,7 @@ pub(crate) type Outcome<T = ()> = std::result::Result<T, Failure>;
 /// The keys of an existing database, if these are to be used.
 pub(crate) type ExistingKeys = Option<Arc<Vec<Box<[u8]>>>>;
 
-/// The parameters of one benchmark, created from the flags before each benchmark.
+/// The parameters of one benchmark: counts, key and value shapes, read and write options.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The number of keys of a fill: the flag, unless the benchmark reduced it.
@@ -64,7 +64,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Creates a plan from the flags.
+    /// Creates the parameters of a benchmark from the flags.
     ///
     /// # Errors
     ///
@@ -116,36 +116,38 @@ impl Plan {
         })
     }
 
-    /// Creates a buffer for keys of the key space.
+    /// Creates an encoder for the keys of the run's key space.
     pub(crate) fn key_buffer(&self) -> KeyBuffer {
         self.key_buffer_of(self.key_count)
     }
 
-    /// Creates a buffer for keys of a key space of `key_count` keys.
+    /// Creates an encoder for the keys of a key space of `key_count` keys.
     pub(crate) fn key_buffer_of(&self, key_count: u64) -> KeyBuffer {
         KeyBuffer::new(self.layout, key_count, self.existing_keys.clone())
     }
 
+    /// Creates the generator of values.
     pub(crate) fn value_source(&self) -> Values {
         Values::new(self.values, self.seed)
     }
 
+    /// Creates the generator of key numbers for random reads.
     pub(crate) fn read_numbers(&self) -> ReadNumbers {
         ReadNumbers::new(self.key_count, self.skew)
     }
 }
 
-/// Converts the value of a flag that must not be negative.
+/// Converts the value of the flag `name` to an unsigned count; fails if it is negative.
 fn count(name: &str, value: i64) -> Outcome<u64> {
     u64::try_from(value).map_err(|_| Failure::new(format!("--{name} must not be negative")))
 }
 
-/// Converts a size flag in bytes that must not be negative.
+/// Converts the value of the size flag `name`, in bytes; fails if it is negative.
 fn bytes(name: &str, value: i32) -> Outcome<u32> {
     u32::try_from(value).map_err(|_| Failure::new(format!("--{name} must not be negative")))
 }
 
-/// Returns the key layout of the flags.
+/// Builds the key layout from the flags; fails if they contradict each other.
 fn key_layout(flags: &Flags) -> Outcome<KeyLayout> {
     let key_bytes = bytes("key_size", flags.key_size)?;
     let prefix_bytes = bytes("prefix_size", flags.prefix_size)?;
@@ -163,7 +165,7 @@ fn key_layout(flags: &Flags) -> Outcome<KeyLayout> {
     })
 }
 
-/// Returns the value sizes and compressibility of the flags.
+/// Builds the distribution of value sizes and the compressibility from the flags.
 fn value_shape(flags: &Flags) -> Outcome<ValueShape> {
     if flags.compression_ratio > 1.0 {
         return Err(Failure::new("compression_ratio should be between 0 and 1"));
@@ -186,7 +188,7 @@ fn value_shape(flags: &Flags) -> Outcome<ValueShape> {
     })
 }
 
-/// Sets the read options that flags control.
+/// Sets the read options that have a flag.
 fn set_read_options(options: &mut ReadOptions, flags: &Flags) -> Outcome {
     options
         .set_verify_checksums(flags.verify_checksum)

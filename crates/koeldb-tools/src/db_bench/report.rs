@@ -10,7 +10,7 @@ use koeldb_fs::ProcessUsage;
 use super::tally::{Latencies, OpKind, Tally};
 use crate::json::Json;
 
-/// The merged tallies of all counted threads of one run.
+/// The result of one run of a benchmark: the merged counts and latencies of its threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) name: String,
@@ -29,7 +29,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Merges `tallies`.
+    /// Merges the counts of all threads, without excluded background threads.
     ///
     /// `merged_at` is a time after the end of the last thread, including excluded ones: the end of
     /// the elapsed time, as in RocksDB's program.
@@ -55,14 +55,14 @@ impl Outcome {
         outcome
     }
 
-    /// Adds the resources that the process used during the run, by background threads too.
+    /// Returns the result with the process's resource use (processor time, context switches) added.
     #[must_use]
     pub(crate) fn with_usage(mut self, usage: Option<ProcessUsage>) -> Self {
         self.usage = usage;
         self
     }
 
-    /// Adds the counts of a thread.
+    /// Adds the counts and latencies of one thread.
     fn add(&mut self, tally: &Tally) {
         self.threads += 1;
         self.start = self.start.min(tally.start);
@@ -100,19 +100,19 @@ impl Outcome {
         self.done as f64 / self.elapsed()
     }
 
-    /// Returns the throughput; `None` if the benchmark counts no bytes.
+    /// Returns the throughput in MiB per second; `None` if the benchmark counts no bytes.
     #[expect(clippy::cast_precision_loss, reason = "a rate is an approximation")]
     pub(crate) fn mib_per_second(&self) -> Option<f64> {
         (self.bytes > 0).then(|| self.bytes as f64 / 1_048_576.0 / self.elapsed())
     }
 
-    /// Returns the thread time per operation, in microseconds.
+    /// Returns the mean time per operation in one thread, in microseconds.
     #[expect(clippy::cast_precision_loss, reason = "a mean is an approximation")]
     pub(crate) fn micros_per_op(&self) -> f64 {
         self.thread_time.as_secs_f64() * 1e6 / self.done as f64
     }
 
-    /// Returns the processor time in microseconds and the context switches of an operation.
+    /// Returns processor time in microseconds and context switches per operation, if measured.
     #[expect(clippy::cast_precision_loss, reason = "a mean is an approximation")]
     fn usage_per_op(&self) -> Option<(f64, f64)> {
         let usage = self.usage?;
@@ -131,7 +131,7 @@ impl Outcome {
         self.done
     }
 
-    /// Returns the kinds of operations with p50, p99, p99.9 and maximum in microseconds.
+    /// Returns p50, p99, p99.9 and maximum latency in microseconds for each kind of operation.
     ///
     /// Empty unless nanoseconds were recorded.
     #[expect(clippy::cast_precision_loss, reason = "latencies are approximations")]
@@ -146,8 +146,7 @@ impl Outcome {
         recorded.collect()
     }
 
-    /// Returns the result line and the histograms in RocksDB's format, and between them a line about
-    /// the process.
+    /// Formats the result line, the resource use and the histograms, as RocksDB's program does.
     pub(crate) fn text(&self) -> String {
         let mut extra = String::new();
         if let Some(rate) = self.mib_per_second() {
@@ -180,7 +179,7 @@ impl Outcome {
         text
     }
 
-    /// Returns the result as a member of the JSON report.
+    /// Returns the result as an object of the JSON report.
     pub(crate) fn json(&self, run: u32) -> Json {
         let mut json = Json::object();
         json.set("name", &self.name)
@@ -244,7 +243,7 @@ fn count(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// Truncates a number to an integer.
+/// Truncates a floating-point number to an integer.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "RocksDB cuts rates to integers"
@@ -253,7 +252,7 @@ fn whole(number: f64) -> i64 {
     number as i64
 }
 
-/// The rates of repeated runs of one benchmark.
+/// The throughputs of repeated runs of one benchmark.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
     ops: Vec<f64>,
@@ -261,17 +260,18 @@ pub(crate) struct Repeats {
 }
 
 impl Repeats {
+    /// Adds the throughput of one run.
     pub(crate) fn add(&mut self, outcome: &Outcome) {
         self.ops.push(outcome.ops_per_second());
         self.mib.extend(outcome.mib_per_second());
     }
 
-    /// Whether every run counted bytes.
+    /// Returns whether every run counted bytes.
     fn has_bytes(&self) -> bool {
         self.mib.len() == self.ops.len()
     }
 
-    /// Returns the line after each run, empty for the first run.
+    /// Formats the mean throughput so far as the line after each run; empty for the first run.
     ///
     /// It shows an average, or with `interval` a confidence interval.
     pub(crate) fn line(&self, name: &str, interval: bool) -> String {
@@ -300,7 +300,7 @@ impl Repeats {
         line
     }
 
-    /// Returns the lines after the last run, empty for a single run.
+    /// Formats mean and median throughput as the lines after the last run; empty for one run.
     pub(crate) fn last_lines(&self, name: &str) -> String {
         let runs = self.ops.len();
         if runs < 2 {
@@ -347,7 +347,7 @@ fn median(samples: &[f64]) -> f64 {
     }
 }
 
-/// Returns half the width of the 95 % confidence interval of the mean of a normal distribution.
+/// Returns half the width of the 95 % confidence interval of the mean of normal samples.
 #[expect(clippy::cast_precision_loss, reason = "a count of runs")]
 fn confidence(samples: &[f64]) -> f64 {
     let (count, mean) = (samples.len() as f64, mean(samples));

@@ -23,7 +23,7 @@ use super::tally::{Watch, whole_micros};
 use super::worker::{Shared, ThreadedWork, run_threads};
 use crate::json::Json;
 
-/// The state of a run between benchmarks.
+/// A run of the program over all its benchmarks: databases, flags and collected results.
 pub(crate) struct Session<'a> {
     line: &'a CommandLine,
     seed: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Session<'a> {
 /// The interval of the samples of the report page.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Formats the progress of a benchmark. Benchmarks of the whole database count no operations.
+/// Formats the progress bar's operations, rate and remaining time; nothing without a total.
 fn write_amount(state: &ProgressState, duration: u64, out: &mut dyn fmt::Write) -> fmt::Result {
     let (done, rate) = (state.pos(), state.per_sec());
     if duration > 0 {
@@ -61,7 +61,7 @@ fn write_amount(state: &ProgressState, duration: u64, out: &mut dyn fmt::Write) 
 }
 
 impl<'a> Session<'a> {
-    /// Opens the database and prints the header.
+    /// Opens the databases, after destroying existing ones unless kept, and prints the header.
     ///
     /// An existing database is destroyed first unless it is to be kept.
     pub(crate) fn start(line: &'a CommandLine, seed: u64) -> Outcome<Self> {
@@ -142,7 +142,7 @@ impl<'a> Session<'a> {
         self.write_page(engine)
     }
 
-    /// Returns the levels and the statistics of the first database, with their headings.
+    /// Returns the level and compaction statistics of the first database, with their titles.
     fn engine_texts(&self) -> Vec<(&'static str, String)> {
         let Some(databases) = &self.databases else {
             return Vec::new();
@@ -178,12 +178,13 @@ impl<'a> Session<'a> {
         written.map_err(|error| Failure::of(&format!("cannot write {}", flags.report), &error))
     }
 
+    /// Returns the open databases; fails if they are closed.
     fn databases(&self) -> Outcome<&Databases> {
         let databases = self.databases.as_ref();
         databases.ok_or_else(|| Failure::new("the database is not open"))
     }
 
-    /// Checks the prerequisites of a benchmark, makes its plan, and runs it.
+    /// Runs one benchmark: checks its prerequisites, derives its parameters, and executes it.
     fn run_benchmark(&mut self, benchmark: &Benchmark, request: &Request<'_>) -> Outcome {
         let line = self.line;
         let flags = &line.flags;
@@ -216,7 +217,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Recreates the database empty; prints a message and returns `false` if it must be kept.
+    /// Recreates the databases empty; with `--use_existing_db` only reopens and returns `false`.
     fn refresh(&mut self, name: &str) -> Outcome<bool> {
         let flags = &self.line.flags;
         if let Some(databases) = self.databases.take() {
@@ -231,7 +232,7 @@ impl<'a> Session<'a> {
         Ok(!flags.use_existing_db)
     }
 
-    /// Runs the warm-ups and the measured runs of a benchmark, and prints the rates.
+    /// Runs the warm-ups and measured runs of a benchmark, and prints mean and median rates.
     fn run_repeatedly(
         &mut self,
         request: &Request<'_>,
@@ -337,7 +338,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Creates the progress bar; `None` with interval lines or if standard error is no terminal.
+    /// Creates the progress bar; `None` with interval lines or if standard error is not a terminal.
     fn progress_bar(&self, name: &str, duration: u64) -> Option<ProgressBar> {
         let flags = &self.line.flags;
         let wanted = flags.progress_reports && self.stats_interval() == 0;
@@ -409,7 +410,7 @@ fn all_keys(databases: &Databases) -> Outcome<Vec<Box<[u8]>>> {
     Ok(keys)
 }
 
-/// Begins the report file, which has a line for each interval; `None` if no interval is set.
+/// Starts the thread that writes a report file line per interval; `None` if none is requested.
 fn interval_file(flags: &Flags, ops: &Arc<AtomicU64>) -> Outcome<Option<Sampler<File>>> {
     let interval = match u64::try_from(flags.report_interval_seconds) {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),

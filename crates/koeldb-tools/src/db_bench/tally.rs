@@ -15,7 +15,7 @@ use koeldb_fs::clock::{Clock, SystemClock};
 use super::header::date_time;
 use crate::histogram::Histogram;
 
-/// The kinds of operations that histograms distinguish.
+/// The kinds of operations with a latency histogram each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpKind {
     Read,
@@ -66,7 +66,7 @@ impl OpKind {
     }
 }
 
-/// The latencies of one kind of operation.
+/// The latency histograms of one kind of operation, in microseconds and nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies {
     /// Whole microseconds, in RocksDB's buckets.
@@ -76,6 +76,7 @@ pub(crate) struct Latencies {
 }
 
 impl Latencies {
+    /// Creates empty histograms; nanoseconds are recorded only if `fine`.
     fn new(fine: bool) -> Self {
         Latencies {
             micros: Histogram::default(),
@@ -94,7 +95,7 @@ impl Latencies {
     }
 }
 
-/// Settings of the measurement, equal for all threads of a run.
+/// The settings of the measurement: histograms, interval lines and progress bar of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     pub(crate) histogram: bool,
@@ -112,7 +113,7 @@ pub(crate) struct Watch {
     pub(crate) progress: Option<ProgressBar>,
 }
 
-/// The counts of one thread.
+/// The operation count, bytes and latencies of one benchmark thread.
 #[derive(Debug)]
 pub(crate) struct Tally {
     watch: Watch,
@@ -161,7 +162,7 @@ impl Tally {
         tally
     }
 
-    /// Starts the measured time.
+    /// Starts the thread's measured time.
     ///
     /// The first sample of a histogram starts at the creation of the tally, as in RocksDB's
     /// program.
@@ -172,14 +173,14 @@ impl Tally {
         self.last_report = (0, now);
     }
 
-    /// Discards all counts and starts again.
+    /// Discards all counts and starts the measured time again.
     pub(crate) fn restart(&mut self) {
         let excluded = self.excluded;
         *self = Tally::new(self.thread, &self.watch);
         self.excluded = excluded;
     }
 
-    /// Records the finish time, and completes the progress bar.
+    /// Records the finish time of the thread, and completes its part of the progress bar.
     pub(crate) fn stop(&mut self) {
         self.finish = SystemClock.now();
         if let Some(progress) = &self.watch.progress {
@@ -187,7 +188,7 @@ impl Tally {
         }
     }
 
-    /// Counts `ops` completed operations as one sample of the histogram of `kind`.
+    /// Counts `ops` completed operations, as one latency sample in the histogram of `kind`.
     ///
     /// Returns whether an interval line was printed.
     #[inline]
@@ -196,7 +197,7 @@ impl Tally {
         self.done >= self.next_look && self.look(ops, kind)
     }
 
-    /// Returns the number of operations, at least 1, that may be counted together.
+    /// Returns how many operations, at least 1, may be counted at once until the next check.
     ///
     /// None of them reaches the slow path of [`Tally::finished`].
     #[inline]
@@ -204,14 +205,14 @@ impl Tally {
         self.next_look.saturating_sub(self.done).max(1)
     }
 
-    /// Excludes the time since the last operation from the histogram, after a wait for the pacer.
+    /// Restarts the latency clock after a wait for the rate limiter, to exclude the wait.
     pub(crate) fn forget_wait(&mut self) {
         if self.watch.histogram {
             self.last_op_finish = SystemClock.now();
         }
     }
 
-    /// Appends to the message of the result line, separated by a blank.
+    /// Appends to the message of the result line, after a blank.
     pub(crate) fn add_message(&mut self, message: &str) {
         if !self.message.is_empty() && !message.is_empty() {
             self.message.push(' ');
@@ -228,7 +229,7 @@ impl Tally {
         }
     }
 
-    /// Returns the number of operations at which [`Tally::finished`] next takes its slow path.
+    /// Returns the operation count at which [`Tally::finished`] next does more than count.
     fn look_at(&self) -> u64 {
         if self.watch.histogram || self.watch.published.is_some() {
             0
@@ -237,7 +238,7 @@ impl Tally {
         }
     }
 
-    /// Runs the slow path of [`Tally::finished`]; returns whether an interval line was printed.
+    /// Records a latency sample, progress or interval line; returns whether a line was printed.
     #[cold]
     #[inline(never)]
     fn look(&mut self, ops: u64, kind: OpKind) -> bool {
@@ -261,7 +262,7 @@ impl Tally {
         printed
     }
 
-    /// Records the time since the last operation, and reports it if it is slow.
+    /// Records the latency since the last operation, and prints it if it is above the slow limit.
     fn sample(&mut self, kind: OpKind) {
         let now = SystemClock.now();
         let took = now.saturating_sub(self.last_op_finish);
@@ -280,7 +281,7 @@ impl Tally {
         }
     }
 
-    /// Prints an interval line if the minimum time has passed; returns whether it did.
+    /// Prints the rates since the last interval line, if its minimum time has passed.
     #[expect(clippy::cast_precision_loss, reason = "rates are approximations")]
     fn interval_line(&mut self) -> bool {
         let now = SystemClock.now();
@@ -311,7 +312,7 @@ impl Tally {
     }
 }
 
-/// Returns the time in whole microseconds.
+/// Converts a duration to whole microseconds.
 pub(crate) fn whole_micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -28,7 +28,7 @@ impl ValueSizes {
     }
 }
 
-/// The properties of values.
+/// The shape of generated values: size distribution, compressibility and share of equal values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueShape {
     pub(crate) sizes: ValueSizes,
@@ -38,7 +38,7 @@ pub(crate) struct ValueShape {
     pub(crate) same_value_percent: u32,
 }
 
-/// An endless sequence of values.
+/// A generator of an endless sequence of values, which are slices of one random buffer.
 #[derive(Debug)]
 pub(crate) struct Values {
     buffer: Vec<u8>,
@@ -53,7 +53,7 @@ impl Values {
     const BUFFER_BYTES: usize = 1 << 20;
     const PIECE_BYTES: usize = 100;
 
-    /// Creates the buffer, which takes milliseconds that a writing benchmark includes in its time.
+    /// Creates the generator and fills its random buffer, which takes milliseconds.
     pub(crate) fn new(shape: ValueShape, size_seed: u64) -> Self {
         let mut random = ParkMiller::new(301);
         let wanted = Self::BUFFER_BYTES.max(to_usize(u64::from(shape.sizes.largest())));
@@ -76,7 +76,7 @@ impl Values {
         }
     }
 
-    /// Returns the next value.
+    /// Returns the next value, with a size drawn from the distribution.
     #[inline]
     pub(crate) fn take(&mut self) -> &[u8] {
         let bytes = match self.shape.sizes {
@@ -86,7 +86,7 @@ impl Values {
         self.take_bytes(to_usize(u64::from(bytes)))
     }
 
-    /// Returns the next value with `bytes` bytes, at most the size of the buffer.
+    /// Returns the next value with this size, at most the size of the buffer.
     #[inline]
     pub(crate) fn take_bytes(&mut self, bytes: usize) -> &[u8] {
         let bytes = bytes.min(self.buffer.len());
@@ -128,7 +128,7 @@ impl Values {
     }
 }
 
-/// Returns the number of random bytes of a piece, at least one; the rest repeats them.
+/// Returns how many bytes of a piece are random, at least one; the rest of the piece repeats them.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

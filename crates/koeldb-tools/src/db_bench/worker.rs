@@ -20,7 +20,7 @@ use super::tally::{OpKind, Tally, Watch};
 /// The code of a thread.
 pub(crate) type WorkFn = fn(&mut Worker<'_>) -> Outcome;
 
-/// The code of a benchmark with threads.
+/// The code that the threads of a benchmark run.
 #[derive(Clone, Copy)]
 pub(crate) struct ThreadedWork {
     pub(crate) work: WorkFn,
@@ -28,7 +28,7 @@ pub(crate) struct ThreadedWork {
     pub(crate) background: Option<WorkFn>,
 }
 
-/// State shared by all threads of one run.
+/// The state shared by all threads of one benchmark run.
 #[derive(Debug)]
 pub(crate) struct Shared<'a> {
     pub(crate) flags: &'a Flags,
@@ -44,7 +44,7 @@ pub(crate) struct Shared<'a> {
     running: AtomicUsize,
 }
 
-/// One thread of a benchmark.
+/// One thread of a benchmark, with its random generator and counts.
 #[derive(Debug)]
 pub(crate) struct Worker<'a> {
     pub(crate) shared: &'a Shared<'a>,
@@ -66,7 +66,7 @@ impl<'a> Worker<'a> {
         self.shared.databases
     }
 
-    /// Selects the database of the next step.
+    /// Draws a random number and returns the database that it selects for the next operation.
     ///
     /// A random number is drawn even if there is only one.
     #[inline]
@@ -75,7 +75,7 @@ impl<'a> Worker<'a> {
         self.shared.databases.select(draw)
     }
 
-    /// Returns the limit of a loop: `seconds`, or `ops` operations if `seconds` is 0.
+    /// Creates the end condition of a loop: `seconds`, or `ops` operations if `seconds` is 0.
     pub(crate) fn limit(&self, seconds: u64, ops: u64) -> WorkLimit<'a> {
         if seconds == 0 {
             self.announce(ops);
@@ -91,7 +91,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Counts completed operations as one sample of the histogram of `kind`.
+    /// Counts `ops` completed operations, as one latency sample of `kind`.
     #[inline]
     pub(crate) fn finished(&mut self, ops: u64, kind: OpKind) {
         if self.tally.finished(ops, kind) {
@@ -99,28 +99,28 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The number of the thread, from 0.
+    /// Returns the index of the thread, from 0.
     pub(crate) fn number(&self) -> usize {
         self.thread
     }
 
-    /// Whether this is the first thread.
+    /// Returns whether this is the first thread.
     pub(crate) fn is_first(&self) -> bool {
         self.thread == 0
     }
 
-    /// Whether a foreground thread is done.
+    /// Returns whether at least one foreground thread has finished.
     pub(crate) fn one_is_done(&self) -> bool {
         self.shared.running.load(Ordering::Relaxed) < self.shared.threads
     }
 
-    /// Whether all foreground threads are done.
+    /// Returns whether all foreground threads have finished.
     #[inline]
     pub(crate) fn others_are_done(&self) -> bool {
         self.shared.running.load(Ordering::Relaxed) == 0
     }
 
-    /// Waits for the grant of 256 more reads after every 256 reads, if reads are limited.
+    /// Waits for the read rate limit, after every 256 reads.
     #[inline]
     pub(crate) fn pace_reads(&self, reads_done: u64) {
         if let Some(pacer) = &self.shared.read_pacer
@@ -130,7 +130,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Returns the number of reads, at least 1, that may be counted and paced together.
+    /// Returns how many reads, at least 1, may be counted and rate limited together.
     #[inline]
     pub(crate) fn unwatched_reads(&self) -> u64 {
         match self.shared.read_pacer {
@@ -139,7 +139,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Prints the statistics properties of all column families with `--stats_per_interval`.
+    /// Prints the statistics of all column families, in thread 0 with `--stats_per_interval`.
     #[cold]
     fn print_engine_state(&self) {
         if self.thread != 0 || self.flags().stats_per_interval == 0 {
@@ -161,6 +161,7 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Runs the thread's part of a benchmark and records its times.
     fn run(&mut self, threaded: ThreadedWork) -> Outcome {
         let level = perf_level(self.flags().perf_level);
         perf::set_level(level);
@@ -185,7 +186,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Returns the level with this number in RocksDB.
+/// Converts RocksDB's number of a perf level to the perf level.
 fn perf_level(number: i32) -> PerfLevel {
     match number {
         ..=1 => PerfLevel::Disable,
@@ -196,7 +197,7 @@ fn perf_level(number: i32) -> PerfLevel {
     }
 }
 
-/// Runs `threaded` on `threads` threads and merges their counts.
+/// Runs a benchmark on `threads` threads; returns the merged report and the first failure.
 ///
 /// A background thread, if any, is an additional one. `started` counts the threads of the whole
 /// process, each of which has its own random numbers.

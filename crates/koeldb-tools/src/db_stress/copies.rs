@@ -24,7 +24,7 @@ use super::worker::{Life, NamedFamily, number_of};
 /// The number of backups that stay.
 const BACKUPS_KEPT: usize = 2;
 
-/// The directory of the copies, and how they are opened.
+/// The checkpoints, backups, exports and secondary made for comparison, and how to open them.
 pub(super) struct Copies {
     directory: PathBuf,
     options: Options,
@@ -35,7 +35,7 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// Copies beside the database, opened with its options and without injected faults.
+    /// Creates the settings for copies beside the database, opened without injected faults.
     pub(super) fn new(flags: &Flags, options: &Options, families: &[NamedFamily]) -> Self {
         let mut directory = flags.db.clone().into_os_string();
         directory.push(".copies");
@@ -50,11 +50,12 @@ impl Copies {
         }
     }
 
+    /// Returns the path of the copy called `name`.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// Opens the copy at `path` with all column families that it has.
+    /// Opens the copy at `path` with all the column families that it has.
     fn open(&self, path: &Path, is_read_only: bool) -> koeldb::Result<Db> {
         let mut builder = Db::builder(&self.options);
         let families = with_own(&self.options, path, &self.families, self.threads);
@@ -82,7 +83,7 @@ pub(super) fn remove(path: &Path) -> Result<(), String> {
 }
 
 impl Life {
-    /// Makes a copy and compares it, unless another thread does.
+    /// Makes a checkpoint, backup, export or secondary and compares it, unless another thread does.
     pub(super) fn compare_copy(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let mut secondary = match self.copies.secondary.try_lock() {
             Ok(secondary) => secondary,
@@ -97,14 +98,14 @@ impl Life {
         }
     }
 
-    /// Returns a version of each key of all threads, by key number.
+    /// Returns `version(number)` for each key number of all threads.
     fn all_versions(&self, version: impl Fn(u64) -> Version) -> Vec<Version> {
         (0..self.flags.threads * self.flags.keys)
             .map(version)
             .collect()
     }
 
-    /// Makes a checkpoint and compares it; `false` if only a restart recovers from a fault.
+    /// Makes a checkpoint and compares it; `false` if an injected fault requires a restart.
     fn checkpoint(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let path = self.copies.path("checkpoint");
         remove(&path)?;
@@ -174,8 +175,9 @@ impl Life {
         Ok(true)
     }
 
-    /// Lets the secondary catch up, and compares it. It lacks entries that are in no log
-    /// and no table.
+    /// Lets the secondary catch up with the primary, and compares it.
+    ///
+    /// It lacks entries that are in no log and no table.
     fn catch_up(&self, thread: u64, secondary: &mut Option<Db>) -> Result<bool, String> {
         if self.faults.is_some() {
             // A log may end in a record of a write that failed.
@@ -208,7 +210,7 @@ impl Life {
         }
     }
 
-    /// The column families of a copy in the order of the database's.
+    /// Returns the column families of a copy, in the order of the stressed database's.
     fn in_order(&self, copy: &Db) -> Result<Vec<ColumnFamily>, String> {
         let family = |family: &ColumnFamily| {
             let found = copy.cf_handle(family.name());
@@ -217,7 +219,7 @@ impl Life {
         self.families.iter().map(family).collect()
     }
 
-    /// Opens a copy, compares it with the versions, and verifies its checksums.
+    /// Opens a copy, compares its entries with the expected versions, and verifies its checksums.
     fn compare_opened(
         &self,
         what: &str,
@@ -236,7 +238,7 @@ impl Life {
         copy.close().map_err(|error| format!("{what}: {error}"))
     }
 
-    /// Compares column families of a copy with the versions before and after it was made.
+    /// Checks that each value of a copy has a version between `floor` and the last one begun.
     fn compare_versions(
         &self,
         what: &str,

@@ -14,7 +14,7 @@ use crate::progress;
 /// A worker that takes longer to end by itself counts as hanging.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Waits up to `time` for the end of a worker.
+/// Waits up to `time` for a worker process to exit; returns its exit code, `None` if it runs on.
 fn wait(child: &mut Child, time: Duration) -> std::io::Result<Option<i32>> {
     let until = SystemClock.now() + time;
     loop {
@@ -40,7 +40,7 @@ fn switch_power(flags: &Flags, what: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The command of one life: a process that works until it is killed, or only verifies the database.
+/// Builds the command line of a worker process, which writes until killed or only verifies.
 fn worker(program: &Path, flags: &Flags, life: u64, only_verifies: bool) -> Command {
     let mut command = Command::new(program);
     command
@@ -64,7 +64,7 @@ fn worker(program: &Path, flags: &Flags, life: u64, only_verifies: bool) -> Comm
     command
 }
 
-/// Runs workers until the time is up and the requested number of them was killed.
+/// Starts and kills worker processes until the time is up and enough of them were killed.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
     let begun = SystemClock.now();
     let until = begun + Duration::from_secs(flags.seconds);

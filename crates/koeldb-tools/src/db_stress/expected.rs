@@ -27,7 +27,7 @@ const IMPORTED: usize = 5;
 const NUMBERS: usize = 6;
 const SLOT_BYTES: u64 = 8 * NUMBERS as u64;
 
-/// A version of a key.
+/// A version of a key's value: a counter and a deletion bit, from which the value is derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version(u64);
 
@@ -35,16 +35,17 @@ impl Version {
     /// The key was never written.
     pub(crate) const NONE: Version = Version(0);
 
+    /// Returns whether the key is deleted, or was never written, at this version.
     pub(crate) fn is_deleted(self) -> bool {
         self.0 == 0 || self.0 & 1 == 1
     }
 
-    /// Returns the next version.
+    /// Returns the next version, which is a deletion if `deletes`.
     pub(crate) fn next(self, deletes: bool) -> Version {
         Version(((self.0 >> 1) + 1) << 1 | u64::from(deletes))
     }
 
-    /// Whether a key with this version, or a later one up to `last`, may have this value.
+    /// Returns whether `value` is that of this version or of a later one up to `last`.
     pub(crate) fn permits(self, last: Version, key: u64, value: Option<&[u8]>) -> bool {
         let Some(value) = value else {
             return self != last || self.is_deleted();
@@ -60,13 +61,13 @@ impl Version {
         self.0 >> 1
     }
 
-    /// Parses the version number in a value; `None` if there is none.
+    /// Parses the version that a value contains; `None` if it contains none.
     fn named_by(value: &[u8]) -> Option<Version> {
         let number = value.split(|byte| *byte == b':').nth(1)?;
         Some(Version(std::str::from_utf8(number).ok()?.parse().ok()?))
     }
 
-    /// Returns the value of the key at this version.
+    /// Returns the value that the key has at this version; `None` if it is deleted.
     pub(crate) fn value(self, key: u64) -> Option<Vec<u8>> {
         if self.is_deleted() {
             return None;
@@ -80,14 +81,14 @@ impl Version {
     }
 }
 
-/// The versions of all keys.
+/// The expected versions of all keys, in memory and in a file that outlives the process.
 pub(crate) struct Expected {
     file: File,
     slots: Vec<[AtomicU64; NUMBERS]>,
 }
 
 impl Expected {
-    /// Opens or creates the file.
+    /// Opens or creates the file of expected versions and reads it.
     pub(crate) fn open(path: &Path, key_count: u64) -> std::io::Result<Self> {
         let file = File::options()
             .read(true)
@@ -111,47 +112,48 @@ impl Expected {
         Ok(Expected { file, slots })
     }
 
-    /// Returns the number with index `which` in the slot of a key.
+    /// Returns field `which` in the slot of a key.
     fn number(&self, key: u64, which: usize) -> &AtomicU64 {
         &self.slots[koeldb_base::coding::to_usize(key)][which]
     }
 
+    /// Returns field `which` in the slot of a key, as a version.
     fn version(&self, key: u64, which: usize) -> Version {
         Version(self.number(key, which).load(Ordering::Relaxed))
     }
 
-    /// Returns the last acknowledged version, which the key has while the database is open.
+    /// Returns the last version whose write succeeded, which the open database must show.
     pub(crate) fn acknowledged(&self, key: u64) -> Version {
         self.version(key, ACKNOWLEDGED)
     }
 
-    /// The last version that was begun.
+    /// Returns the last version whose write was begun.
     pub(crate) fn begun(&self, key: u64) -> Version {
         self.version(key, BEGUN)
     }
 
-    /// The last version that is guaranteed to persist.
+    /// Returns the last version that must survive a crash.
     pub(crate) fn owed(&self, key: u64) -> Version {
         self.version(key, OWED)
     }
 
-    /// The version in the column family of the key's thread.
+    /// Returns the version that the key has in its thread's own column family.
     pub(crate) fn imported(&self, key: u64) -> Version {
         self.version(key, IMPORTED)
     }
 
-    /// Records that the column family of the key's thread gets the acknowledged version.
+    /// Records that the thread's own column family gets the key's acknowledged version.
     pub(crate) fn import(&self, key: u64) -> std::io::Result<()> {
         self.set(key, IMPORTED, self.acknowledged(key))
     }
 
-    /// Whether the last version was written without log.
+    /// Returns whether the last acknowledged write of the key was without WAL.
     pub(crate) fn is_unlogged(&self, key: u64) -> bool {
         let version = self.acknowledged(key);
         version != Version::NONE && self.version(key, UNLOGGED).counter() >= version.counter()
     }
 
-    /// Returns a description of the versions that the key has and may have.
+    /// Formats the recorded versions of a key, for error messages.
     pub(crate) fn describe(&self, key: u64) -> String {
         let [owed, acknowledged, begun, deleted, unlogged, _] =
             std::array::from_fn(|which| self.version(key, which));
@@ -160,7 +162,7 @@ impl Expected {
         )
     }
 
-    /// Returns the version of a value that the key may have after the end of a process.
+    /// Returns the version that `value` shows after a crash; `None` if the key may not have it.
     pub(crate) fn identify(&self, key: u64, value: Option<&[u8]>) -> Option<Version> {
         let (owed, begun) = (self.version(key, OWED), self.begun(key));
         let Some(value) = value else {
@@ -174,21 +176,21 @@ impl Expected {
         (is_possible && version.value(key).as_deref() == Some(value)).then_some(version)
     }
 
-    /// Whether column families may have different versions.
+    /// Returns whether unlogged writes may have left column families with different versions.
     ///
     /// Of the unlogged writes, each column family has those that it flushed.
     pub(crate) fn may_differ(&self, key: u64) -> bool {
         self.version(key, UNLOGGED).counter() > self.version(key, OWED).counter()
     }
 
-    /// Stores a version in memory and then in the file, in one write of eight bytes.
+    /// Stores a version field in memory and then in the file, in one write of eight bytes.
     fn set(&self, key: u64, which: usize, version: Version) -> std::io::Result<()> {
         self.number(key, which).store(version.0, Ordering::Relaxed);
         let offset = key * SLOT_BYTES + (which as u64) * 8;
         self.file.write_all_at(&version.0.to_le_bytes(), offset)
     }
 
-    /// Records that a write of a version begins.
+    /// Records that a write of `version` begins.
     pub(crate) fn begin(&self, key: u64, version: Version, is_logged: bool) -> std::io::Result<()> {
         // An unacknowledged deletion before a kill may have taken effect.
         let before = self.begun(key);
@@ -202,14 +204,14 @@ impl Expected {
         }
     }
 
-    /// Records that the write of the begun version had no effect.
+    /// Records that the begun write of the key had no effect.
     pub(crate) fn take_back(&self, key: u64) -> std::io::Result<()> {
         let version = self.acknowledged(key);
         self.set(key, BEGUN, version)?;
         self.forget_after(key, version)
     }
 
-    /// Forgets later versions, whose numbers will be reused.
+    /// Resets recorded deletions and unlogged writes after `version`; the numbers will be reused.
     fn forget_after(&self, key: u64, version: Version) -> std::io::Result<()> {
         for which in [DELETED, UNLOGGED] {
             if self.version(key, which).counter() > version.counter() {
@@ -219,7 +221,7 @@ impl Expected {
         Ok(())
     }
 
-    /// Records that the key has the begun version.
+    /// Records that the begun write succeeded; if it was logged, its version must survive a crash.
     pub(crate) fn acknowledge(&self, key: u64, is_logged: bool) -> std::io::Result<()> {
         let version = self.begun(key);
         self.set(key, ACKNOWLEDGED, version)?;
@@ -232,7 +234,7 @@ impl Expected {
         }
     }
 
-    /// Records the success of a flush that began when the key had this version.
+    /// Records that a flush succeeded, so that `version` must survive a crash.
     pub(crate) fn flushed(&self, key: u64, version: Version) -> std::io::Result<()> {
         match self.version(key, OWED).counter() < version.counter() {
             true => self.set(key, OWED, version),
@@ -240,7 +242,7 @@ impl Expected {
         }
     }
 
-    /// Records that the key was found to have this version.
+    /// Records `version`, found after a restart, as begun, acknowledged and surviving.
     pub(crate) fn settle(&self, key: u64, version: Version) -> std::io::Result<()> {
         for which in [OWED, ACKNOWLEDGED, BEGUN] {
             self.set(key, which, version)?;

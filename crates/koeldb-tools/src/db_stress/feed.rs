@@ -7,7 +7,7 @@ use koeldb::{BatchEntry, ErrorKind, TailOptions, UpdateIterator, WriteBatch};
 
 use super::worker::{Life, key, number_of};
 
-/// An iterator over the WAL, and the values of one thread's keys after the batches read so far.
+/// A change feed over the WAL, with the values of one thread's keys after the batches read so far.
 pub(super) struct Feed {
     updates: UpdateIterator,
     /// By the id of the column family and the number of the key; deleted keys are absent.
@@ -15,7 +15,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Applies the entries of a batch to the values; puts only of keys in `own`.
+    /// Applies a write batch to the values; puts only if their keys are in `own`.
     fn apply(&mut self, batch: &WriteBatch, own: &Range<u64>) -> koeldb::Result<()> {
         for entry in batch.iter() {
             match entry? {
@@ -47,7 +47,7 @@ impl Feed {
 }
 
 impl Life {
-    /// Begins a feed, or reads it to its present end and compares the keys of the thread.
+    /// Opens the change feed, or reads it to its end and checks the values of the thread's keys.
     ///
     /// Keys whose last version was not logged are left out.
     pub(super) fn follow(&self, thread: u64, feed: &mut Option<Feed>) -> Result<bool, String> {
@@ -89,7 +89,7 @@ impl Life {
         Ok(true)
     }
 
-    /// Opens a feed at the latest sequence number; `None` if its log is already removed.
+    /// Opens a change feed after the latest sequence number; `None` if that WAL is already deleted.
     fn begin_feed(&self, thread: u64) -> Result<Option<Feed>, String> {
         let mut how = TailOptions::new();
         how.set_strict(false);

@@ -13,7 +13,7 @@ use super::expected::Version;
 use super::worker::{Life, key, note};
 
 impl Life {
-    /// Ingests new versions of some keys of the thread into all column families.
+    /// Ingests tables with new versions of some of the thread's keys into all column families.
     ///
     /// Returns `false` if the outcome is known only after a restart.
     pub(super) fn ingest(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
@@ -73,7 +73,7 @@ impl Life {
         }
     }
 
-    /// Writes the same table for each column family.
+    /// Writes a table file with the new versions for each column family.
     ///
     /// Other formats than the block-based one cannot take a sequence number.
     #[expect(

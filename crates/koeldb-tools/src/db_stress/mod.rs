@@ -90,6 +90,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
+    /// Returns the path of the file of expected versions.
     fn expected(&self) -> PathBuf {
         match &self.expected {
             Some(path) => path.clone(),
@@ -102,7 +103,7 @@ impl Flags {
     }
 }
 
-/// Runs the words of a command line.
+/// Runs `db_stress` with the words of its command line, without the name of the program.
 #[must_use]
 pub fn run(words: &[String]) -> ExitCode {
     let program = std::iter::once("db_stress".to_owned());

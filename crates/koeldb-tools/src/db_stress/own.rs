@@ -30,7 +30,7 @@ const NEXT: usize = 3;
 const OTHERS: usize = 5;
 const NUMBERS: usize = 6;
 
-/// The operation on a column family, as a kill may have interrupted it.
+/// The operation on a thread's own column family that was last recorded, perhaps cut off by a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Absent,
@@ -54,14 +54,14 @@ const PHASES: [Phase; 6] = [
     Phase::Dropping,
 ];
 
-/// The states of the column families of all threads.
+/// The recorded state of each thread's own column family, in a file that outlives the process.
 pub(super) struct OwnFamilies {
     file: File,
     slots: Vec<[AtomicU64; NUMBERS]>,
 }
 
 impl OwnFamilies {
-    /// Opens or creates the file beside the expected versions.
+    /// Opens or creates the file of states, beside that of the expected versions.
     pub(super) fn open(expected: &Path, threads: u64) -> std::io::Result<Self> {
         let mut path = expected.to_owned().into_os_string();
         path.push(".own");
@@ -88,12 +88,12 @@ impl OwnFamilies {
         Ok(OwnFamilies { file, slots })
     }
 
-    /// Returns the number with index `which` in the slot of a thread.
+    /// Returns field `which` in the slot of a thread.
     fn number(&self, thread: u64, which: usize) -> u64 {
         self.slots[koeldb_base::coding::to_usize(thread)][which].load(Ordering::Relaxed)
     }
 
-    /// Stores a number of a thread in memory and then in the file, in one write of eight bytes.
+    /// Stores a field of a thread in memory and then in the file, in one write of eight bytes.
     fn set(&self, thread: u64, which: usize, number: u64) -> Result<(), String> {
         let slot = &self.slots[koeldb_base::coding::to_usize(thread)];
         slot[which].store(number, Ordering::Relaxed);
@@ -101,33 +101,35 @@ impl OwnFamilies {
         note(self.file.write_all_at(&number.to_le_bytes(), offset))
     }
 
-    /// Returns the recorded operation on the column family of a thread.
+    /// Returns the recorded operation on a thread's own column family.
     fn phase(&self, thread: u64) -> Phase {
         let number = koeldb_base::coding::to_usize(self.number(thread, PHASE));
         PHASES.get(number).copied().unwrap_or(Phase::Absent)
     }
 
+    /// Records the operation on a thread's own column family.
     fn set_phase(&self, thread: u64, phase: Phase) -> Result<(), String> {
         self.set(thread, PHASE, phase as u64)
     }
 
-    /// Returns the range of key numbers at indices `which` and `which + 1`.
+    /// Returns the recorded range of key numbers in the fields `which` and `which + 1`.
     fn keys(&self, thread: u64, which: usize) -> Range<u64> {
         self.number(thread, which)..self.number(thread, which + 1)
     }
 
+    /// Records a range of key numbers in the fields `which` and `which + 1`.
     fn set_keys(&self, thread: u64, which: usize, keys: &Range<u64>) -> Result<(), String> {
         self.set(thread, which, keys.start)?;
         self.set(thread, which + 1, keys.end)
     }
 }
 
-/// Returns the name of a thread's column family.
+/// Returns the name of a thread's own column family.
 fn name(thread: u64) -> String {
     format!("own{thread}")
 }
 
-/// Returns the shared column families with those of threads that the database at `path` has.
+/// Adds the threads' own column families that exist at `path` to the shared ones.
 ///
 /// A thread's column family has the options of the shared one that it is made from.
 pub(super) fn with_own(
@@ -151,7 +153,7 @@ fn origin(thread: u64, shared: usize) -> usize {
     koeldb_base::coding::to_usize(thread) % shared
 }
 
-/// The keys of a thread's column family.
+/// The content of a thread's own column family: the thread's entries, and a count of other keys.
 #[derive(Debug, PartialEq, Eq)]
 struct Content {
     /// The own keys with their values.
@@ -161,7 +163,7 @@ struct Content {
 }
 
 impl Life {
-    /// Reads a thread's column family; the outer error is an inconsistency.
+    /// Reads a thread's own column family; the outer error is a wrong value.
     fn own_content(
         &self,
         family: &ColumnFamily,
@@ -190,7 +192,7 @@ impl Life {
         Ok(Ok(content))
     }
 
-    /// Returns the content of a thread's column family that keeps these of the imported keys.
+    /// Returns the expected content of a thread's own column family that keeps the imported `keys`.
     fn kept(&self, keys: Range<u64>, others: u64) -> Content {
         let value = |number: u64| Some((number, self.expected.imported(number).value(number)?));
         Content {
@@ -199,7 +201,7 @@ impl Life {
         }
     }
 
-    /// Verifies the column family of a thread, and notes which of the possible contents it has.
+    /// Checks a thread's own column family, and records which of the possible contents it has.
     ///
     /// The inner error is one of the database.
     pub(super) fn settle_own(&self, thread: u64) -> Result<koeldb::Result<()>, String> {
@@ -242,7 +244,7 @@ impl Life {
         states.set_phase(thread, Phase::Stable).map(Ok)
     }
 
-    /// Imports, clips or drops the column family of a thread.
+    /// Imports, clips or drops the thread's own column family.
     pub(super) fn change_own(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         if let Err(error) = self.settle_own(thread)? {
             return self.tolerate(Err(error));
@@ -272,7 +274,7 @@ impl Life {
         self.tolerate(settled)
     }
 
-    /// Exports a shared column family and imports it as the column family of a thread.
+    /// Exports a shared column family and imports it as the thread's own column family.
     fn import_own(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let path = self.copies.path(&format!("own-{thread}"));
         remove(&path)?;

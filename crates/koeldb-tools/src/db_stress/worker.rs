@@ -45,7 +45,7 @@ impl Logger for NoLog {
     }
 }
 
-/// The state of one worker process: its database, expected versions, copies and faults.
+/// A worker process: its database, expected versions, copies and injected faults.
 pub(super) struct Life {
     pub(super) db: Db,
     pub(super) families: Vec<ColumnFamily>,
@@ -60,17 +60,17 @@ pub(super) struct Life {
     is_over: AtomicBool,
 }
 
-/// Converts a failure to record expected versions.
+/// Converts an I/O error of recording expected versions to text.
 pub(super) fn note(result: std::io::Result<()>) -> Result<(), String> {
     result.map_err(|error| error.to_string())
 }
 
-/// Returns the key of a number: `key` and eight decimal digits.
+/// Returns the key with this number: `key` and eight decimal digits.
 pub(super) fn key(number: u64) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }
 
-/// Returns the number of a key.
+/// Parses the number of a key; `None` if it is not one of this program's.
 pub(super) fn number_of(key: &[u8]) -> Option<u64> {
     let digits = key.strip_prefix(b"key")?;
     std::str::from_utf8(digits).ok()?.parse().ok()
@@ -79,7 +79,7 @@ pub(super) fn number_of(key: &[u8]) -> Option<u64> {
 /// A column family's name and options.
 pub(super) type NamedFamily = (String, ColumnFamilyOptions);
 
-/// Returns the options of one worker and what was drawn for it.
+/// Draws random options for a worker; returns them, the column families and what was drawn.
 ///
 /// A column family keeps its style in all workers.
 fn options(
@@ -121,7 +121,7 @@ fn options(
     Ok((options, families, drawn))
 }
 
-/// Lets some workers remove tables slowly.
+/// Limits the rate at which tables are deleted, in half of the workers.
 fn slow_removals(options: &mut Options, flags: &Flags, life: u64) {
     if mix(flags.seed ^ life) & 1 == 0 {
         let slow = SstFileManager::builder().delete_rate_bytes_per_second(1 << 20);
@@ -129,7 +129,7 @@ fn slow_removals(options: &mut Options, flags: &Flags, life: u64) {
     }
 }
 
-/// Ends the process if a thread panics, including those on which the engine catches panics.
+/// Makes any panic end the process, also on threads on which the engine catches panics.
 fn end_at_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -138,7 +138,7 @@ fn end_at_panics() {
     }));
 }
 
-/// Runs one worker; with 0 seconds it only verifies.
+/// Runs one worker process: verifies the database, then writes; with 0 seconds it only verifies.
 pub(super) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
     end_at_panics();
     let key_count = flags.threads * flags.keys;
@@ -185,7 +185,7 @@ pub(super) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
 }
 
 impl Life {
-    /// Verifies every key: each has a possible version, and there are no other keys.
+    /// Verifies every key after a restart: each has a possible version, and no others exist.
     ///
     /// The version must be the same in all column families unless it was written without log.
     fn look(&self) -> Result<(), String> {
@@ -224,7 +224,7 @@ impl Life {
         Ok(())
     }
 
-    /// Writes one version to all column families after they kept different ones.
+    /// Writes a new version of a key to all column families after they kept different ones.
     fn agree(&self, number: u64) -> Result<(), String> {
         let version = self.expected.begun(number).next(false);
         let mut batch = WriteBatch::new();
@@ -240,12 +240,12 @@ impl Life {
         note(self.expected.acknowledge(number, true))
     }
 
-    /// Returns the key numbers of a thread.
+    /// Returns the range of key numbers that belong to a thread.
     pub(super) fn own(&self, thread: u64) -> std::ops::Range<u64> {
         thread * self.flags.keys..(thread + 1) * self.flags.keys
     }
 
-    /// Verifies the keys of a thread in every column family by scans in both directions.
+    /// Compares scans of the thread's keys in every column family with the expected versions.
     fn scan(&self, thread: u64, at: Option<(&Snapshot, &[Version])>) -> Result<(), String> {
         let own = self.own(thread);
         let versions: Vec<Version> = match at {
@@ -290,7 +290,7 @@ impl Life {
         Ok(())
     }
 
-    /// Writes until the worker is killed or finds an error.
+    /// Runs the worker's threads until it is killed or finds an error.
     fn work(&self, life: u64) -> Result<ExitCode, String> {
         let until = SystemClock.now() + Duration::from_secs(self.flags.seconds);
         if self.flags.seconds == 0 {
@@ -332,7 +332,7 @@ impl Life {
         })
     }
 
-    /// Runs one thread; `false` if only a restart recovers from an injected fault.
+    /// Runs random operations in one thread; `false` if an injected fault requires a restart.
     fn work_alone(
         &self,
         thread: u64,
@@ -378,7 +378,7 @@ impl Life {
         Ok(true)
     }
 
-    /// Compacts everything, or a range of the thread's own keys.
+    /// Compacts the whole database, or a random range of the thread's own keys.
     fn compact(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let mut how = CompactRangeOptions::new();
         how.set_exclusive_manual_compaction(random.chance(1, 2))
@@ -396,7 +396,7 @@ impl Life {
         self.tolerate(self.families[0].compact_range_opt(key(from)..key(to), &how))
     }
 
-    /// Reads the thread's own keys as one batch.
+    /// Reads the thread's own keys by one `MultiGet`, and compares the values.
     fn read_all(&self, thread: u64) -> Result<(), String> {
         let keys: Vec<Vec<u8>> = self.own(thread).map(key).collect();
         let family = &self.families[0];
@@ -407,8 +407,7 @@ impl Life {
         Ok(())
     }
 
-    /// Runs a call that takes files out of the database or into it, or drops them, or compares the
-    /// feed.
+    /// Runs one of: own column family change, change feed check, ingestion, comparison of a copy.
     fn copy(
         &self,
         thread: u64,
@@ -434,7 +433,7 @@ impl Life {
             .collect()
     }
 
-    /// Runs a call after which all previously acknowledged writes are guaranteed to persist.
+    /// Runs a flush; if it succeeds, records that previously acknowledged writes survive a crash.
     fn flush(
         &self,
         thread: u64,
@@ -450,7 +449,7 @@ impl Life {
         self.tolerate(flushed)
     }
 
-    /// Compares a value that was read with the acknowledged version of the key.
+    /// Fails unless `found` is the value of the key's acknowledged version.
     fn compare(
         &self,
         number: u64,
@@ -468,7 +467,7 @@ impl Life {
         ))
     }
 
-    /// Reads a random key of the thread in every column family, and compares the values.
+    /// Gets a random key of the thread from every column family, and checks the values.
     fn read(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let number = thread * self.flags.keys + random.below(self.flags.keys);
         for family in &self.families {
@@ -478,7 +477,7 @@ impl Life {
         Ok(true)
     }
 
-    /// Whether to continue after the result of a call that is not a write.
+    /// Returns whether to continue after the result of an operation other than a write.
     pub(super) fn tolerate(&self, result: koeldb::Result<()>) -> Result<bool, String> {
         match result {
             Ok(()) => Ok(true),
@@ -489,7 +488,7 @@ impl Life {
         }
     }
 
-    /// Resumes the database; returns whether writes are accepted again.
+    /// Resumes the database after a background error (`Resume`); returns whether it succeeded.
     pub(super) fn resume(&self) -> bool {
         for _ in 0..50 {
             match self.db.resume() {
@@ -501,7 +500,7 @@ impl Life {
         false
     }
 
-    /// Changes one or several consecutive keys in all column families.
+    /// Puts, merges or deletes one or several consecutive keys in all column families.
     fn change(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let own = self.own(thread);
         let is_logged = self.flags.sync || !self.leaves_out_log || random.chance(1, 2);
@@ -550,8 +549,7 @@ impl Life {
         self.write(&batch, &changes, is_logged, random)
     }
 
-    /// Writes a batch that gives keys new versions; `false` if its outcome is known only after a
-    /// restart.
+    /// Writes a batch that gives keys new versions; `false` if only a restart shows its outcome.
     fn write(
         &self,
         batch: &WriteBatch,

@@ -18,6 +18,7 @@ use super::{Failure, Outcome};
 use crate::json::{Json, JsonValue};
 use crate::progress;
 
+/// Runs `list_column_families`: prints the names of the column families.
 pub(super) fn list_families(global: &Global, out: &mut Output) -> Outcome {
     let path = directory(global)?;
     let names = Db::list_cf(&Options::new(), &path)?;
@@ -54,7 +55,7 @@ pub(super) fn drop_family(global: &Global, name: &str, out: &mut Output) -> Outc
     out.ok()
 }
 
-/// The work of the compactions of a run.
+/// The number and the bytes of the compactions that ran during a `compact` command.
 #[derive(Default)]
 struct Compacted {
     compactions: AtomicU64,
@@ -63,7 +64,7 @@ struct Compacted {
 }
 
 impl Compacted {
-    /// Adds a finished compaction.
+    /// Adds the bytes of a finished compaction.
     fn add(&self, job: &CompactionJobInfo) {
         self.compactions.fetch_add(1, Ordering::Relaxed);
         self.input_bytes
@@ -117,6 +118,7 @@ pub(super) fn compact(global: &Global, range: &KeyRange, out: &mut Output) -> Ou
     Ok(())
 }
 
+/// Runs `get_property`: prints a property of the column family.
 pub(super) fn property(global: &Global, name: &str, out: &mut Output) -> Outcome {
     let database = open_to_read(global)?;
     if let Some(map) = database.family.property_map(name)?

@@ -118,7 +118,7 @@ pub(super) fn bounds(range: &KeyRange, out: &Output) -> Outcome<Bounds> {
     ))
 }
 
-/// Passes at most `most` entries of a range to `visit`.
+/// Opens the database for reading and passes at most `most` entries of a range to `visit`.
 fn visit(
     global: &Global,
     bounds: Bounds,
@@ -151,6 +151,7 @@ pub(super) fn scan(global: &Global, scan: &Scan, out: &mut Output) -> Outcome {
     })
 }
 
+/// Runs `dump`: prints or counts the entries of a range, or dumps a single file.
 pub(super) fn dump(global: &Global, dump: &Dump, out: &mut Output) -> Outcome {
     if let Some(path) = &dump.path {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -200,7 +201,7 @@ pub(super) fn dump(global: &Global, dump: &Dump, out: &mut Output) -> Outcome {
     count.print(dump.count_only, out)
 }
 
-/// Prints the newest version of each key of one table.
+/// Runs `dump` for a table file: prints the newest version of each key.
 fn dump_table(path: &std::path::Path, dump: &Dump, out: &mut Output) -> Outcome {
     let most = dump.max_keys.unwrap_or(u64::MAX);
     let mut count = Count::default();
@@ -217,7 +218,7 @@ fn dump_table(path: &std::path::Path, dump: &Dump, out: &mut Output) -> Outcome 
     count.print(dump.count_only, out)
 }
 
-/// The number of keys and the distribution of their value sizes in bytes.
+/// A count of keys with a histogram of their value sizes in bytes.
 #[derive(Default)]
 struct Count {
     keys: u64,
@@ -225,6 +226,7 @@ struct Count {
 }
 
 impl Count {
+    /// Counts a key, and records the size of its value.
     fn add(&mut self, value_bytes: usize) {
         self.keys += 1;
         self.value_bytes
@@ -288,7 +290,7 @@ pub(super) fn load(global: &Global, load: &Load, out: &mut Output) -> Outcome {
     Ok(())
 }
 
-/// Parses a line `key ==> value`.
+/// Parses a line `key ==> value`; `None` if it has another form.
 pub(super) fn parse_line(line: &[u8], out: &Output) -> Option<(Vec<u8>, Vec<u8>)> {
     const ARROW: &[u8] = b" ==> ";
     let at = line.windows(ARROW.len()).position(|part| part == ARROW)?;

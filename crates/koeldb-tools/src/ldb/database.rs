@@ -10,7 +10,7 @@ use koeldb::{
 use super::args::Global;
 use super::{Failure, Outcome};
 
-/// An open database and the selected column family.
+/// An open database and the column family that `--column_family` selects.
 pub(super) struct Database {
     pub(super) db: Db,
     pub(super) family: ColumnFamily,
@@ -22,7 +22,7 @@ impl Database {
     }
 }
 
-/// Returns the directory of the database.
+/// Returns the database directory of `--db`; fails if it is not given.
 pub(super) fn directory(global: &Global) -> Outcome<PathBuf> {
     global
         .db
@@ -30,12 +30,12 @@ pub(super) fn directory(global: &Global) -> Outcome<PathBuf> {
         .ok_or_else(|| Failure::Message("--db must be specified".to_owned()))
 }
 
-/// Opens the database read-only; nothing is written and no lock is taken.
+/// Opens the database read-only, or as a secondary or follower if the flags say so.
 pub(super) fn open_to_read(global: &Global) -> Outcome<Database> {
     open(global, true, |_| ())
 }
 
-/// Opens a secondary of the database with `own` as its directory, unless the flags name another.
+/// Opens the database as a secondary with the directory `own`, unless the flags name another.
 pub(super) fn open_to_read_beside(global: &Global, own: &Path) -> Outcome<Database> {
     let mut global = global.clone();
     if global.leader_path.is_none() {
@@ -49,7 +49,7 @@ pub(super) fn open_to_write(global: &Global) -> Outcome<Database> {
     open(global, false, |_| ())
 }
 
-/// Opens a database for writing whose events `listener` receives.
+/// Opens the database for writing, with an event listener.
 pub(super) fn open_to_write_with(
     global: &Global,
     listener: impl EventListener,
@@ -59,6 +59,7 @@ pub(super) fn open_to_write_with(
     })
 }
 
+/// Opens the database with the mode and options of the flags; `prepare` may change the options.
 fn open(global: &Global, read_only: bool, prepare: impl FnOnce(&mut Options)) -> Outcome<Database> {
     let path = directory(global)?;
     let mut settings = Settings::load(global, global.leader_path.as_deref().unwrap_or(&path))?;
@@ -102,7 +103,7 @@ fn open(global: &Global, read_only: bool, prepare: impl FnOnce(&mut Options)) ->
     Ok(Database { db, family })
 }
 
-/// The options of a database and its column families.
+/// The options with which a database and its column families are opened.
 pub(super) struct Settings {
     pub(super) options: Options,
     pub(super) families: Vec<(String, ColumnFamilyOptions)>,
@@ -150,19 +151,19 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The options of a column family.
+    /// Returns the options of the column family called `name`, or else the default ones.
     pub(super) fn of_family(&self, name: &str) -> &ColumnFamilyOptions {
         let named = self.families.iter().find(|(family, _)| family == name);
         named.map_or(self.options.cf_options(), |(_, options)| options)
     }
 }
 
-/// Whether the OPTIONS file or its directory does not exist.
+/// Returns whether an error is that the OPTIONS file or its directory does not exist.
 fn is_absent(error: &koeldb::Error) -> bool {
     error.kind() == ErrorKind::NotFound || error.is_path_not_found()
 }
 
-/// Returns an option string of the flags that set options.
+/// Converts the flags that set options to an option string.
 fn changes(global: &Global) -> Outcome<String> {
     let mut text = String::new();
     let mut set = |name: &str, value: Option<String>| {
@@ -194,6 +195,7 @@ fn changes(global: &Global) -> Outcome<String> {
     Ok(text)
 }
 
+/// Returns the option-string name of a compression type.
 fn codec(name: &str) -> Outcome<&'static str> {
     let codec = match name {
         "no" | "none" => Some(koeldb_base::codec::Compression::None),

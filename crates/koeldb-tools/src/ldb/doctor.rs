@@ -37,7 +37,7 @@ impl Severity {
     }
 }
 
-/// A fact about a database, and the advice.
+/// A problem or remark that `doctor` found: its check, message and advice.
 struct Finding {
     severity: Severity,
     /// The check that found it: one word.
@@ -46,7 +46,7 @@ struct Finding {
     advice: &'static str,
 }
 
-/// The findings so far, and the amount of what was examined.
+/// The findings of `doctor` so far, and the numbers of tables, entries and logs examined.
 #[derive(Default)]
 struct Report {
     findings: Vec<Finding>,
@@ -73,14 +73,17 @@ impl Report {
         });
     }
 
+    /// Adds a finding of severity *error*.
     fn error(&mut self, check: &'static str, message: String, advice: &'static str) {
         self.add(Severity::Error, check, message, advice);
     }
 
+    /// Adds a finding of severity *warning*.
     fn warning(&mut self, check: &'static str, message: String, advice: &'static str) {
         self.add(Severity::Warning, check, message, advice);
     }
 
+    /// Adds a finding of severity *note*.
     fn note(&mut self, check: &'static str, message: String, advice: &'static str) {
         self.add(Severity::Note, check, message, advice);
     }
@@ -94,6 +97,7 @@ impl Report {
         of_severity.map(|_| 1).sum()
     }
 
+    /// Prints the findings and the numbers of what was examined.
     fn print(&self, out: &mut Output) -> Outcome {
         for finding in &self.findings {
             let (severity, check) = (finding.severity.name(), finding.check);
@@ -131,7 +135,7 @@ impl Report {
     }
 }
 
-/// Examines a database.
+/// Runs `doctor`: checks a database's files, levels, logs and options, and prints findings.
 ///
 /// # Errors
 /// If there is a finding of severity *error*, after all findings are printed.
@@ -183,7 +187,7 @@ const REPAIR_KEEPS_ALL: &str = "Run `ldb repair`: it keeps everything, since the
 const REPAIR: &str =
     "Restore a backup; without one, `ldb repair` rebuilds the MANIFEST from the tables.";
 
-/// Examines a database in the state of its MANIFEST.
+/// Checks files, levels, logs and options of a database whose MANIFEST could be read.
 fn examine_state(
     global: &Global,
     path: &Path,

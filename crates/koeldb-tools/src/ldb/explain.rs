@@ -19,7 +19,7 @@ use super::{Outcome, wal};
 use crate::json::{Json, JsonValue};
 use crate::text::hex;
 
-/// Explains the read of a key.
+/// Runs `explain-get`: prints each step of a point lookup, with the filters and blocks it uses.
 pub(super) fn get(global: &Global, key: &str, out: &mut Output) -> Outcome {
     let key = out.parse_key(key)?;
     let path = directory(global)?;
@@ -40,14 +40,14 @@ pub(super) fn get(global: &Global, key: &str, out: &mut Output) -> Outcome {
     read.print(&tree, &key, out)
 }
 
-/// An entry of the key in the memtables or in one table.
+/// A version of the key that the lookup found, in the memtables or in a table.
 struct Found {
     seqno: SeqNo,
     kind: &'static str,
     bytes: usize,
 }
 
-/// A step of the search: the memtables, a level or a table.
+/// A step of the lookup: what was searched (memtables, a level or a table), and why.
 struct Step {
     place: String,
     /// What the search did there, and why.
@@ -57,14 +57,14 @@ struct Step {
     found: Vec<Found>,
 }
 
-/// A point read in progress: its lookup state and the steps so far.
+/// A point lookup in progress, with the steps so far.
 struct Read {
     lookup: Lookup,
     steps: Vec<Step>,
 }
 
 impl Read {
-    /// Searches the unflushed entries of the logs, which an open replays into memtables.
+    /// Searches the unflushed entries in the WAL, which an open would replay into memtables.
     fn search_logs(&mut self, tree: &Tree, key: &[u8]) -> Outcome {
         let mut entries: Vec<(SeqNo, ValueType, Vec<u8>)> = Vec::new();
         let mut tombstone = 0;
@@ -106,7 +106,7 @@ impl Read {
         Ok(())
     }
 
-    /// Searches the tables of a level whose key range covers the key, and notes each step.
+    /// Searches the tables of a level whose key range covers the key, and records each step.
     fn search_level(&mut self, tree: &Tree, level: usize, key: &[u8]) -> Outcome {
         let files = &tree.version.levels[level].files;
         if files.is_empty() {
@@ -153,7 +153,7 @@ impl Read {
         Ok(())
     }
 
-    /// Searches one table, and notes the filter's answer, the blocks read and the entries.
+    /// Searches one table, and records the filter's answer, the blocks read and the entries.
     fn search_table(&mut self, tree: &Tree, level: usize, file: &FileMeta, key: &[u8]) -> Outcome {
         let table = tree.tables.reader(file, level)?;
         let denied = !table
@@ -186,7 +186,7 @@ impl Read {
         Ok(())
     }
 
-    /// Adds a step for a level, without blocks or entries.
+    /// Records a step about a level that needed no blocks.
     fn note(&mut self, level: usize, reason: String) {
         self.steps.push(Step {
             place: format!("level {level}"),
@@ -196,7 +196,7 @@ impl Read {
         });
     }
 
-    /// Adds a step for a table of a level, without blocks or entries.
+    /// Records a step about a table that needed no blocks.
     fn note_table(&mut self, level: usize, file: &FileMeta, reason: String) {
         self.note(level, reason);
         if let Some(step) = self.steps.last_mut() {
@@ -288,6 +288,7 @@ impl Step {
     }
 }
 
+/// Converts a `usize` to `u64`.
 fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
@@ -320,7 +321,7 @@ fn block_name(kind: BlockKind) -> &'static str {
     }
 }
 
-/// Adds the entries of a batch for the key, and the newest range deletion over it.
+/// Collects a batch's entries for the key, and the newest range deletion that covers it.
 fn collect(
     batch: &WriteBatch,
     tree: &Tree,

@@ -11,7 +11,7 @@ use super::output::Output;
 use super::{Failure, Outcome};
 use crate::text::hex;
 
-/// Returns the path of a live file in `directory`, the directory of the database itself.
+/// Returns the path of a live file that is in the database's own `directory`.
 fn path_of(directory: &Path, file: &LiveFile) -> PathBuf {
     directory.join(file.name.trim_start_matches('/'))
 }

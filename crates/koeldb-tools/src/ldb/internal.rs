@@ -56,7 +56,7 @@ pub(super) fn dump(global: &Global, dump: &Idump, out: &mut Output) -> Outcome {
     out.line(&format!("Internal keys in range: {count}"))
 }
 
-/// Whether `user_key` is beyond the upper bound `end`.
+/// Returns whether `user_key` is after the upper bound `end`.
 fn is_behind(order: &KeyOrder, user_key: &[u8], end: &Bound<Vec<u8>>) -> bool {
     match end {
         Bound::Unbounded => false,
@@ -93,7 +93,7 @@ fn print_entry(key: &InternalKey<'_>, value: &[u8], out: &mut Output) -> Outcome
 /// An internal key and its value.
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// The tables of a column family and its unflushed log entries, merged.
+/// A merging iterator over the tables of a column family and its unflushed WAL entries.
 struct Sources {
     order: KeyOrder,
     tables: Vec<TableCursor<'static, BlockingSource>>,
@@ -103,7 +103,7 @@ struct Sources {
 }
 
 impl Sources {
-    /// Opens a cursor on each table and reads the log entries that are not in tables.
+    /// Opens a cursor on each table, and reads the WAL entries that are not yet in tables.
     fn open(tree: &Tree) -> Outcome<Self> {
         let order = tree.order.clone();
         let mut tables = Vec::new();
@@ -121,7 +121,7 @@ impl Sources {
         })
     }
 
-    /// Moves all sources to the first version of the lower bound, or to their start.
+    /// Seeks all tables and the WAL entries to the lower bound, or to their start.
     fn seek(&mut self, bounds: &Bounds) -> Outcome {
         let target = match &bounds.0 {
             Bound::Unbounded => None,
@@ -144,7 +144,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Removes and returns the entry with the smallest internal key; `None` at the end.
+    /// Returns the entry with the smallest internal key and steps past it; `None` at the end.
     fn take_smallest(&mut self) -> Outcome<Option<Entry>> {
         let order = &self.order;
         let smallest = self
@@ -171,7 +171,7 @@ impl Sources {
     }
 }
 
-/// Returns the point entries of column family `id` in the logs from number `first`.
+/// Returns the point entries of column family `id` in the WAL files from number `first`.
 fn read_logs(directory: &Path, id: u32, first: u64) -> Outcome<Vec<Entry>> {
     let mut entries = Vec::new();
     wal::visit_batches(directory, first, |batch| {

@@ -42,7 +42,7 @@ const COLOURS: [(&str, f64, &str); 4] = [
     ("d3", f64::INFINITY, "above"),
 ];
 
-/// Draws the tree to a file, or to standard output.
+/// Runs `lsm`: draws the levels and tables of a column family as SVG, to a file or standard output.
 pub(super) fn draw(global: &Global, path: Option<&Path>, out: &mut Output) -> Outcome {
     let tree = Tree::of(&directory(global)?, &global.column_family, None)?;
     let svg = picture(&tree);
@@ -57,7 +57,7 @@ pub(super) fn draw(global: &Global, path: Option<&Path>, out: &mut Output) -> Ou
     out.line(&format!("{} was written", path.display()))
 }
 
-/// The first and last keys of all tables, in order and without repetition.
+/// The horizontal axis of the picture: the smallest and largest keys of all tables, in order.
 struct Axis<'t> {
     order: &'t KeyOrder,
     keys: Vec<&'t [u8]>,
@@ -75,7 +75,7 @@ impl<'t> Axis<'t> {
         Axis { order, keys }
     }
 
-    /// Returns the horizontal position of a key, in percent.
+    /// Returns the horizontal position of a key in the picture, in percent of its width.
     fn x(&self, key: &[u8]) -> f64 {
         let before = self
             .keys
@@ -85,7 +85,7 @@ impl<'t> Axis<'t> {
     }
 }
 
-/// Returns the SVG picture of the tree.
+/// Draws the LSM tree as an SVG picture.
 fn picture(tree: &Tree) -> String {
     let axis = Axis::new(tree);
     let mut rows = String::new();
@@ -145,7 +145,7 @@ fn picture(tree: &Tree) -> String {
     svg + &rows + "</svg>\n"
 }
 
-/// Returns the SVG rectangle of a table at height `y`.
+/// Draws a table as an SVG rectangle at height `y`.
 fn table(tree: &Tree, axis: &Axis<'_>, level: usize, file: &FileMeta, y: f64) -> String {
     let (from, to) = (
         axis.x(file.smallest_user_key()),
@@ -181,6 +181,7 @@ fn table(tree: &Tree, axis: &Axis<'_>, level: usize, file: &FileMeta, y: f64) ->
     )
 }
 
+/// Formats a number of tables, as `1 table` or `N tables`.
 fn count(tables: usize) -> String {
     match tables {
         1 => "1 table".to_owned(),
@@ -188,6 +189,7 @@ fn count(tables: usize) -> String {
     }
 }
 
+/// Formats a size in MiB.
 fn megabytes(bytes: u64) -> String {
     match bytes as f64 / f64::from(1 << 20) {
         small if small < 10.0 => format!("{small:.2} MiB"),

@@ -24,7 +24,7 @@ use crate::json::Json;
 /// An upper bound of the number of levels of any column family.
 const LEVELS_MAX: usize = 64;
 
-/// The state of one column family.
+/// A column family as the MANIFEST describes it: name, comparator, WAL number and version edits.
 #[derive(Debug)]
 pub(super) struct ColumnFamilyState {
     pub(super) name: String,
@@ -51,7 +51,7 @@ impl ColumnFamilyState {
         })
     }
 
-    /// Returns the version, that is the files by level, after all edits.
+    /// Builds the version (the files by level) from all version edits.
     pub(super) fn version(&self) -> Outcome<Version> {
         // Tables are only listed: bytewise order suffices if the comparator is unknown.
         let order = self.order().unwrap_or(KeyOrder::Bytewise);
@@ -63,7 +63,7 @@ impl ColumnFamilyState {
     }
 }
 
-/// The state of a database after all edits of a MANIFEST.
+/// The state of a database after all version edits of a MANIFEST.
 #[derive(Debug, Default)]
 pub(super) struct ManifestState {
     pub(super) families: BTreeMap<u32, ColumnFamilyState>,
@@ -114,12 +114,12 @@ impl ManifestState {
     }
 }
 
-/// Returns the state after all edits of the current MANIFEST.
+/// Reads the MANIFEST that CURRENT names, and returns the state after all version edits.
 pub(super) fn current_state(directory: &Path) -> Outcome<ManifestState> {
     state_in(directory, read_current(&PosixFileSystem::new(), directory)?)
 }
 
-/// Returns the state after all edits of the only MANIFEST in the directory, whatever CURRENT says.
+/// Reads the only MANIFEST of a directory, ignoring CURRENT; `None` unless there is just one.
 ///
 /// With several, `None`: the newest may be of a change that was interrupted.
 pub(super) fn only_state(directory: &Path) -> Outcome<Option<ManifestState>> {
@@ -134,7 +134,7 @@ pub(super) fn only_state(directory: &Path) -> Outcome<Option<ManifestState>> {
     }
 }
 
-/// Returns the state after all edits of MANIFEST `number`.
+/// Reads the MANIFEST with this number, and returns the state after all version edits.
 fn state_in(directory: &Path, number: FileNumber) -> Outcome<ManifestState> {
     let mut state = ManifestState::default();
     visit_edits(directory, number, |edit| {
@@ -157,7 +157,7 @@ fn visit_edits(
     Ok(())
 }
 
-/// Returns the directory and the number of the MANIFEST to dump.
+/// Returns the directory and number of the MANIFEST to dump: `path`, or the one CURRENT names.
 fn locate(global: &Global, path: Option<&Path>) -> Outcome<(PathBuf, FileNumber)> {
     let Some(path) = path else {
         let directory = directory(global)?;

@@ -35,7 +35,7 @@ use crate::command_line;
 use args::{Cli, Command};
 use output::Output;
 
-/// The reason for the failure of a command.
+/// The error with which a command fails.
 #[derive(Debug)]
 enum Failure {
     /// A message for the user.

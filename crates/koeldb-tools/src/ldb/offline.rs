@@ -19,7 +19,7 @@ use super::{Failure, Outcome};
 /// An upper bound of the number of levels of any column family.
 const LEVELS_MAX: usize = 64;
 
-/// The state of a closed database, whose directory stays locked.
+/// The versions of a closed database, whose directory is locked meanwhile.
 struct Offline {
     path: PathBuf,
     versions: VersionSet,
@@ -49,7 +49,7 @@ impl Offline {
         })
     }
 
-    /// Applies an edit through a new MANIFEST, whose number no file in the directory has.
+    /// Logs a version edit to a new MANIFEST, with a number that no file in the directory has.
     fn write(&mut self, edit: VersionEdit) -> Outcome {
         // The new MANIFEST gets a number that no file has.
         self.versions
@@ -60,7 +60,7 @@ impl Offline {
     }
 }
 
-/// Returns the largest file number in the directory.
+/// Returns the largest file number in the directory of a database.
 fn largest_number(path: &Path) -> Outcome<FileNumber> {
     let entries = PosixFileSystem::new().list(path)?;
     let numbers = entries
@@ -69,7 +69,7 @@ fn largest_number(path: &Path) -> Outcome<FileNumber> {
     Ok(numbers.max().unwrap_or(0))
 }
 
-/// Removes a table from the tree, with the entries in it; the next open removes the file.
+/// Runs `unsafe_remove_sst_file`: removes a table from the LSM tree, with the entries in it.
 pub(super) fn remove_table(global: &Global, number: FileNumber, out: &mut Output) -> Outcome {
     let mut offline = Offline::open(global)?;
     let found = offline.versions.families().find_map(|family| {
@@ -88,7 +88,7 @@ pub(super) fn remove_table(global: &Global, number: FileNumber, out: &mut Output
     out.line("unsafely removed SST file")
 }
 
-/// Compacts a column family, and moves its tables so that it can be opened with fewer levels.
+/// Runs `reduce_levels`: compacts, and moves all tables to within `new_levels` levels.
 pub(super) fn reduce_levels(
     global: &Global,
     new_levels: usize,
@@ -128,7 +128,7 @@ fn current<'o>(offline: &'o Offline, global: &Global) -> Option<&'o Version> {
     Some(family.current())
 }
 
-/// Returns the number of levels down to the deepest one with tables.
+/// Returns the number of levels in use: one more than the deepest level with tables.
 fn in_use(version: &Version) -> usize {
     version
         .files()
@@ -137,7 +137,7 @@ fn in_use(version: &Version) -> usize {
         .unwrap_or(0)
 }
 
-/// Returns the edit that moves the tables below the new last level to it; `None` if there are none.
+/// Returns the version edit that moves tables below the new last level to it; `None` without any.
 fn moved(offline: &Offline, global: &Global, new_levels: usize) -> Outcome<Option<VersionEdit>> {
     let Some(family) = offline.versions.family_named(&global.column_family) else {
         return Ok(None);

@@ -7,7 +7,7 @@ use super::{Failure, Outcome};
 use crate::json::{Json, JsonValue};
 use crate::text::{hex, parse_hex};
 
-/// Standard output, and the format of keys and values.
+/// The writer to standard output, with the configured format of keys and values.
 pub(super) struct Output {
     out: BufWriter<Stdout>,
     pub(super) key_hex: bool,
@@ -30,22 +30,23 @@ impl Output {
         self.out.flush()
     }
 
-    /// Parses a key of the command line.
+    /// Parses a key argument, hexadecimal with `--key_hex`.
     pub(super) fn parse_key(&self, text: &str) -> Outcome<Vec<u8>> {
         parse(text, self.key_hex)
     }
 
-    /// Parses a value of the command line.
+    /// Parses a value argument, hexadecimal with `--value_hex`.
     pub(super) fn parse_value(&self, text: &str) -> Outcome<Vec<u8>> {
         parse(text, self.value_hex)
     }
 
+    /// Prints a line.
     pub(super) fn line(&mut self, text: &str) -> Outcome {
         writeln!(self.out, "{text}")?;
         Ok(())
     }
 
-    /// Prints the confirmation of a change.
+    /// Prints the confirmation of a change: `OK`, or a JSON object.
     pub(super) fn ok(&mut self) -> Outcome {
         if self.json {
             let mut json = Json::object();
@@ -55,11 +56,12 @@ impl Output {
         self.line("OK")
     }
 
+    /// Prints a JSON object on a line.
     pub(super) fn object(&mut self, json: Json) -> Outcome {
         self.line(&json.finish())
     }
 
-    /// Prints a key on a line.
+    /// Prints a key on a line, in the configured format.
     pub(super) fn key(&mut self, key: &[u8]) -> Outcome {
         if self.json {
             let mut json = Json::object();
@@ -71,14 +73,14 @@ impl Output {
         Ok(())
     }
 
-    /// Prints a value on a line.
+    /// Prints a value on a line, in the configured format.
     pub(super) fn value(&mut self, value: &[u8]) -> Outcome {
         write_bytes(&mut self.out, value, self.value_hex)?;
         writeln!(self.out)?;
         Ok(())
     }
 
-    /// Prints `key ==> value`.
+    /// Prints an entry as `key ==> value`, or as a JSON object.
     pub(super) fn entry(&mut self, key: &[u8], value: &[u8]) -> Outcome {
         if self.json {
             let mut json = Json::object();

@@ -4,7 +4,7 @@ use super::Outcome;
 use super::output::Output;
 use crate::json::{Json, JsonValue};
 
-/// Counts the entries of adjacent keys that agree before the first delimiter.
+/// A counter of entries by key prefix, the part of the key before the delimiter.
 pub(super) struct PrefixCounts {
     delimiter: Option<u8>,
     /// The prefix being counted, with its entries and their bytes.
@@ -12,7 +12,7 @@ pub(super) struct PrefixCounts {
 }
 
 impl PrefixCounts {
-    /// Creates a counter that cuts keys at the first byte of `delimiter`; others count whole.
+    /// Creates a counter; the prefix ends at the first byte of `delimiter`, or is the whole key.
     pub(super) fn new(delimiter: &str) -> Self {
         PrefixCounts {
             delimiter: delimiter.bytes().next(),
@@ -20,7 +20,7 @@ impl PrefixCounts {
         }
     }
 
-    /// Counts an entry; prints the last prefix if this is the first entry of another one.
+    /// Counts an entry; prints the previous prefix's count if the entry begins a new prefix.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8], out: &mut Output) -> Outcome {
         let end = key.iter().position(|&byte| Some(byte) == self.delimiter);
         let prefix = &key[..end.unwrap_or(key.len())];
@@ -37,7 +37,7 @@ impl PrefixCounts {
         Ok(())
     }
 
-    /// Prints the prefix being counted, if any.
+    /// Prints the count of the current prefix, if there is one, and resets it.
     pub(super) fn print(&mut self, out: &mut Output) -> Outcome {
         let Some((prefix, count, bytes)) = self.current.take() else {
             return Ok(());

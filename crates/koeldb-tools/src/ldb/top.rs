@@ -12,7 +12,7 @@ use super::database::{Database, open_to_read_beside};
 use super::output::Output;
 use crate::json::Json;
 
-/// A directory of a secondary, removed on drop.
+/// The temporary directory of the secondary, which is removed on drop.
 struct Own(PathBuf);
 
 impl Drop for Own {
@@ -22,7 +22,7 @@ impl Drop for Own {
     }
 }
 
-/// The figures of one output line, read from the secondary.
+/// The statistics of one output line of `top`, read from the secondary.
 struct Figures {
     sequence: u64,
     keys: u64,
@@ -34,7 +34,7 @@ struct Figures {
 }
 
 impl Figures {
-    /// Reads the properties and the live files of the selected column family.
+    /// Reads the statistics of the selected column family from properties and live files.
     fn of(database: &Database) -> Outcome<Self> {
         let family = &database.family;
         let number = |name| -> Outcome<u64> { Ok(family.property_int_value(name)?.unwrap_or(0)) };
@@ -56,7 +56,7 @@ impl Figures {
     }
 }
 
-/// Prints a line per interval.
+/// Runs `top`: prints a line of statistics of a running database per interval.
 #[expect(
     clippy::disallowed_methods,
     reason = "an interval of the clock on the wall, between lines on a screen"
@@ -89,13 +89,13 @@ pub(super) fn run(global: &Global, flags: &Top, out: &mut Output) -> Outcome {
     database.close()
 }
 
-/// Applies the changes of the primary to the secondary.
+/// Lets the secondary catch up with its primary (`TryCatchUpWithPrimary`).
 fn catch_up(db: &Db) -> Outcome {
     db.try_catch_up_with_primary()?;
     Ok(())
 }
 
-/// Prints the figures with `rate` writes per second; a heading precedes every 20th `line`.
+/// Prints a line of statistics with `rate` writes per second; a heading before every 20th `line`.
 fn print(figures: &Figures, rate: f64, line: u64, out: &mut Output) -> Outcome {
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     if out.json {

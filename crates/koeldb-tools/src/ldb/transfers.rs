@@ -66,6 +66,7 @@ pub(super) fn restore(global: &Global, backups: &Backups, out: &mut Output) -> O
     out.line("restore from backup OK")
 }
 
+/// Converts the flags to backup engine options.
 fn engine_options(backups: &Backups) -> BackupEngineOptions {
     let mut options = BackupEngineOptions::new();
     if let Some(threads) = backups.num_threads {
@@ -74,7 +75,7 @@ fn engine_options(backups: &Backups) -> BackupEngineOptions {
     options
 }
 
-/// Writes lines `key ==> value` of standard input, in key order, to a table file.
+/// Runs `write_extern_sst`: writes `key ==> value` lines of standard input to a table file.
 pub(super) fn write_table(global: &Global, path: &Path, out: &mut Output) -> Outcome {
     let database = open_to_write(global)?;
     let mut how = SstFileWriterOptions::new();
@@ -112,7 +113,7 @@ pub(super) fn ingest(global: &Global, ingestion: &Ingestion, out: &mut Output) -
     out.line("external SST files ingested")
 }
 
-/// Prints number, function and value of the recorded checksum of each table.
+/// Runs `file_checksum_dump`: prints the recorded checksum of each table file.
 pub(super) fn file_checksums(global: &Global, out: &mut Output) -> Outcome {
     let database = open_to_read(global)?;
     let mut files = database.db.live_files();

@@ -16,7 +16,7 @@ use koeldb_table::reader::TableReadContext;
 use super::manifest::{ColumnFamilyState, current_state};
 use super::{Failure, Outcome};
 
-/// A column family as its MANIFEST describes it.
+/// The LSM tree of a column family: its version from the MANIFEST, and a table opener.
 pub(super) struct Tree {
     pub(super) directory: PathBuf,
     pub(super) id: u32,
@@ -29,7 +29,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Reads the MANIFEST and returns the tree of the column family `name`.
+    /// Reads the MANIFEST and returns the LSM tree of the column family called `name`.
     ///
     /// `options` provide the prefix extractor of filters; without them prefix filters are not used.
     pub(super) fn of(
@@ -45,7 +45,7 @@ impl Tree {
         Self::open(directory, id, family, options)
     }
 
-    /// Creates the tree of column family `id` from its state in the MANIFEST.
+    /// Creates the LSM tree of column family `id` from its state in the MANIFEST.
     pub(super) fn open(
         directory: &Path,
         id: u32,
@@ -70,7 +70,7 @@ impl Tree {
         })
     }
 
-    /// The path of a table.
+    /// Returns the path of the table file with this number.
     pub(super) fn path(&self, number: u64) -> PathBuf {
         file_name::table(&self.directory, number)
     }

@@ -17,7 +17,7 @@ use super::{Failure, Outcome};
 use crate::json::{Json, JsonValue};
 use crate::text::hex;
 
-/// Prints one log or all logs of a directory (`dump_wal`).
+/// Runs `dump_wal`: prints the batches of one WAL file or of all in a directory.
 pub(super) fn dump(_global: &Global, dump: &DumpWal, out: &mut Output) -> Outcome {
     for path in log_files(&dump.walfile)? {
         dump_file(&path, dump.header, dump.print_value, out)?;
@@ -25,7 +25,7 @@ pub(super) fn dump(_global: &Global, dump: &DumpWal, out: &mut Output) -> Outcom
     Ok(())
 }
 
-/// Returns the log of a path, or all logs in a directory, oldest first.
+/// Returns the WAL file at a path, or all WAL files in a directory, oldest first.
 fn log_files(path: &Path) -> Outcome<Vec<PathBuf>> {
     let fs = PosixFileSystem::new();
     if fs.metadata(path)?.kind != EntryKind::Directory {
@@ -38,7 +38,7 @@ fn log_files(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(files.collect())
 }
 
-/// Prints one log.
+/// Prints the batches of one WAL file.
 ///
 /// Damage is reported on standard error; the records after it are still printed.
 pub(super) fn dump_file(path: &Path, header: bool, values: bool, out: &mut Output) -> Outcome {
@@ -80,7 +80,7 @@ pub(super) fn dump_file(path: &Path, header: bool, values: bool, out: &mut Outpu
     Ok(())
 }
 
-/// Opens a log for a reader that continues after damage.
+/// Opens a WAL file for reading; damaged records are skipped.
 pub(super) fn open(path: &Path) -> Outcome<RecordReader> {
     let options = OpenOptions {
         purpose: Purpose::Other,
@@ -102,8 +102,9 @@ pub(super) fn sequence(batch: &WriteBatch) -> u64 {
     coding::fixed64_at(batch.data(), 0).unwrap_or(0)
 }
 
-/// Passes the batches of all logs from number `first` on to `visit`, in the order of writing, and
-/// returns the numbers of these logs. Damaged records are skipped.
+/// Passes the batches of all WAL files from number `first` on to `visit`, in write order.
+///
+/// Returns the numbers of these files. Damaged records are skipped.
 pub(super) fn visit_batches(
     directory: &Path,
     first: u64,
@@ -123,8 +124,9 @@ pub(super) fn visit_batches(
 /// A point entry of a batch: column family, user key, type, and value (empty for a deletion).
 pub(super) type Point<'a> = (u32, &'a [u8], ValueType, &'a [u8]);
 
-/// Passes the entries of a batch with their sequence numbers to `visit`, from `first` on; point
-/// entries also decoded. Returns the sequence number after the last entry.
+/// Passes each entry of a batch with its sequence number, from `first` on, to `visit`.
+///
+/// Point entries are passed decoded, too. Returns the sequence number after the last entry.
 pub(super) fn visit_entries(
     batch: &WriteBatch,
     first: SeqNo,
@@ -153,7 +155,7 @@ pub(super) fn visit_entries(
     Ok(seqno)
 }
 
-/// Prints a batch: sequence number, count, size and log offset in bytes, then its entries.
+/// Prints a batch: sequence number, count, size and offset in the WAL, then its entries.
 fn print_batch(batch: &WriteBatch, offset: u64, values: bool, out: &mut Output) -> Outcome {
     let (first, count, bytes) = (sequence(batch), batch.len(), batch.size_in_bytes());
     if out.json {
@@ -180,7 +182,7 @@ fn print_batch(batch: &WriteBatch, offset: u64, values: bool, out: &mut Output) 
     out.line(&row)
 }
 
-/// Returns the name of the operation, its column family, its key, and its value or range end.
+/// Returns an entry's operation name, column family id, key, and value or range end.
 fn parts<'a>(entry: &BatchEntry<'a>) -> (&'static str, u32, &'a [u8], Option<&'a [u8]>) {
     match *entry {
         BatchEntry::Put { cf, key, value } => ("PUT", cf, key, Some(value)),

@@ -10,7 +10,7 @@ use super::Trouble;
 use super::table::OpenTable;
 use crate::json::{Json, JsonValue};
 
-/// Prints the properties in the format of RocksDB's tool, or as one JSON object.
+/// Prints the table properties in the format of RocksDB's tool, or as one JSON object.
 ///
 /// JSON members have the stored names of the properties.
 pub(super) fn write(table: &OpenTable, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
@@ -36,7 +36,7 @@ pub(super) fn write(table: &OpenTable, json: bool, out: &mut impl Write) -> Resu
     Ok(())
 }
 
-/// Prints one property per line.
+/// Prints the table properties, one per line.
 pub(super) fn write_lines(table: &OpenTable, out: &mut impl Write) -> std::io::Result<()> {
     for (name, value) in lines(table) {
         writeln!(out, "  {name}: {value}")?;
@@ -44,17 +44,18 @@ pub(super) fn write_lines(table: &OpenTable, out: &mut impl Write) -> std::io::R
     Ok(())
 }
 
-/// Formats the quotient of `sum` and `count`, with a divisor of at least 1.
+/// Returns the mean `sum / count` as text; a `count` of 0 divides by 1.
 #[expect(clippy::cast_precision_loss, reason = "a mean is an approximation")]
 fn average(sum: u64, count: u64) -> String {
     format!("{:.6}", sum as f64 / count.max(1) as f64)
 }
 
-/// Names and values in the order and wording of RocksDB's tool.
+/// Table property names and values, in the order and wording of RocksDB's tool.
 #[derive(Default)]
 struct Lines(Vec<(String, String)>);
 
 impl Lines {
+    /// Adds a property.
     fn add(&mut self, name: &str, value: impl Display) {
         self.0.push((name.to_owned(), value.to_string()));
     }
@@ -68,7 +69,7 @@ impl Lines {
     }
 }
 
-/// Returns the names and values of the properties in output order.
+/// Returns the table properties' names and values, in output order.
 fn lines(table: &OpenTable) -> Vec<(String, String)> {
     let mut lines = Lines::default();
     add_sizes(&mut lines, table.properties());
@@ -77,7 +78,7 @@ fn lines(table: &OpenTable) -> Vec<(String, String)> {
     lines.0
 }
 
-/// Adds the counts and sizes of blocks and entries.
+/// Adds the properties that are counts and sizes of blocks and entries.
 fn add_sizes(lines: &mut Lines, p: &TableProperties) {
     lines.add("# data blocks", p.data_block_count);
     lines.add(
@@ -119,7 +120,7 @@ fn add_sizes(lines: &mut Lines, p: &TableProperties) {
     lines.add("(estimated) table size", estimate);
 }
 
-/// Adds the settings with which the table was built.
+/// Adds the properties that are settings with which the table was built.
 fn add_settings(lines: &mut Lines, p: &TableProperties) {
     lines.add_text("filter policy name", &p.filter_policy_name);
     lines.add_text("prefix extractor name", &p.prefix_extractor_name);
@@ -140,7 +141,7 @@ fn add_settings(lines: &mut Lines, p: &TableProperties) {
     lines.add_text("SST file compression options", &p.compression_options);
 }
 
-/// Adds the properties of the table's origin: when and where it was built.
+/// Adds the properties about when and where the table was built.
 fn add_origin(lines: &mut Lines, p: &TableProperties) {
     lines.add("creation time", p.creation_time);
     lines.add("time stamp of earliest key", p.oldest_key_time);
@@ -164,7 +165,7 @@ fn add_origin(lines: &mut Lines, p: &TableProperties) {
     lines.add("internal unique ID", id);
 }
 
-/// Returns the properties under their stored names.
+/// Returns the table properties as JSON, under their stored names.
 ///
 /// Numbers and texts are written as such, other bytes in hexadecimal.
 fn properties_json(table: &OpenTable) -> Json {
@@ -186,7 +187,7 @@ fn properties_json(table: &OpenTable) -> Json {
     json
 }
 
-/// Whether RocksDB stores text in this built-in property.
+/// Returns whether RocksDB stores text in the built-in property called `name`.
 fn is_text(name: &str) -> bool {
     const TEXTS: [&str; 11] = [
         "rocksdb.creating.db.identity",
@@ -204,7 +205,7 @@ fn is_text(name: &str) -> bool {
     TEXTS.contains(&name)
 }
 
-/// Prints names and offsets of the metadata blocks.
+/// Prints the names and offsets of the meta blocks.
 pub(super) fn write_meta_blocks(
     table: &OpenTable,
     json: bool,

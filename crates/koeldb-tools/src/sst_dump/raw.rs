@@ -23,7 +23,7 @@ use crate::text::hex;
 
 const RULE: &str = "--------------------------------------";
 
-/// Writes the dump beside the table and returns its path.
+/// Runs `--command=raw`: writes the dump to a text file beside the table, and returns its path.
 pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> {
     let path = table.path.with_extension("");
     let mut name = path.into_os_string();
@@ -57,7 +57,7 @@ pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> 
     Ok(path)
 }
 
-/// Writes the dump of a plain table.
+/// Writes a plain table's properties, row encoding and user key length.
 fn write_rows(table: &OpenTable, format: RowFormat, out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out, "Table Properties:\n{RULE}")?;
     write_lines(table, out)?;
@@ -107,7 +107,7 @@ impl<W: Write> Dump<'_, W> {
         Ok(())
     }
 
-    /// Writes the 5-byte trailer of a block: its compression type and its checksum.
+    /// Prints a block's place, compression type, and checksum without its offset-dependent part.
     fn write_trailer(&mut self, what: &str, handle: BlockHandle) -> Result<(), Trouble> {
         let end = handle.offset.saturating_add(handle.size);
         let trailer = self.reader.file().read_bytes(end, 5)?;
@@ -178,7 +178,7 @@ impl<W: Write> Dump<'_, W> {
         Ok(blocks)
     }
 
-    /// Writes the range deletions, if the table has any.
+    /// Writes the range deletions of the table, if it has any.
     fn write_tombstones(&mut self) -> Result<(), Trouble> {
         let Some(tombstones) = self.reader.tombstones() else {
             return Ok(());
@@ -225,7 +225,7 @@ impl<W: Write> Dump<'_, W> {
         self.write_summary(&blocks)
     }
 
-    /// Whether an internal key is in the data block with index key `separator`, or before it.
+    /// Returns whether an internal key is at or before `separator`, the index key of a data block.
     fn belongs(&self, internal: &[u8], separator: &[u8]) -> bool {
         let order = &self.table.order;
         let ordering = if self.table.properties().index_key_is_user_key != 0 {
@@ -277,7 +277,7 @@ impl<W: Write> Dump<'_, W> {
     }
 }
 
-/// Formats each byte as a character, or as a dot if unprintable, followed by a blank.
+/// Formats each byte as a character and a blank; unprintable bytes as dots.
 fn spaced(bytes: &[u8]) -> String {
     let printable = |byte: &u8| {
         if byte.is_ascii_graphic() {

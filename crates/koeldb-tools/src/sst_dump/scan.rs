@@ -11,7 +11,7 @@ use super::{Args, Trouble};
 use crate::json::{Json, JsonValue};
 use crate::text::{hex, parse_hex};
 
-/// The range of user keys to read, and the maximum number of entries.
+/// The range of user keys to read, and the maximum number of entries, from the flags.
 #[derive(Debug)]
 pub(super) struct Range {
     from: Option<Vec<u8>>,
@@ -35,7 +35,7 @@ impl Range {
         })
     }
 
-    /// Whether the range includes every entry.
+    /// Returns whether the range is unlimited, so that it includes every entry.
     fn is_whole(&self) -> bool {
         self.start().is_none() && self.to.is_none() && self.most == u64::MAX
     }
@@ -45,7 +45,7 @@ impl Range {
         self.from.as_deref().or(self.prefix.as_deref())
     }
 
-    /// Whether the range ends before `user_key`.
+    /// Returns whether `user_key` is beyond the end of the range.
     fn ends_before(&self, user_key: &[u8], order: &KeyOrder) -> bool {
         let is_behind = |to: &Vec<u8>| order.compare(user_key, to) != Ordering::Less;
         self.to.as_ref().is_some_and(is_behind)
@@ -55,7 +55,7 @@ impl Range {
                 .is_some_and(|prefix| !user_key.starts_with(prefix))
     }
 
-    /// Passes the entries of the range to `visit` and returns their number.
+    /// Passes each entry of the range to `visit`, and returns the number of entries.
     fn visit(
         &self,
         table: &OpenTable,
@@ -89,7 +89,7 @@ impl Range {
     }
 }
 
-/// Reads all entries, and compares their number with the table properties if all were read.
+/// Runs `--command=check`: reads the entries; a full read must match the table properties' count.
 pub(super) fn check(
     table: &OpenTable,
     range: &Range,
@@ -118,7 +118,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Prints the entries; in JSON, range deletions follow.
+/// Runs `--command=scan`: prints the entries; in JSON, range deletions follow.
 pub(super) fn scan(
     table: &OpenTable,
     range: &Range,

@@ -6,7 +6,7 @@ use koeldb_table::properties::TableProperties;
 
 use crate::json::Json;
 
-/// Sums of table properties.
+/// The sums of block counts and sizes over several table files.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     files: u64,
@@ -17,6 +17,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
+    /// Adds the properties of one table file.
     pub(super) fn add(&mut self, properties: &TableProperties) {
         self.files += 1;
         self.data_blocks += properties.data_block_count;
@@ -25,6 +26,7 @@ impl Summary {
         self.filter_bytes += properties.filter_bytes;
     }
 
+    /// Prints the sums, as lines or as JSON.
     pub(super) fn write(&self, as_json: bool, out: &mut impl Write) -> io::Result<()> {
         let rows = [
             ("total number of files", self.files),

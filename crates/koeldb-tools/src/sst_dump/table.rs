@@ -13,7 +13,7 @@ use koeldb_table::{TableProperties, TableReader};
 
 use crate::json::Json;
 
-/// A table opened with the comparator it was written with.
+/// An open table file, with the comparator it was written with.
 pub(super) struct OpenTable {
     pub(super) path: PathBuf,
     pub(super) order: KeyOrder,
@@ -21,7 +21,7 @@ pub(super) struct OpenTable {
 }
 
 impl OpenTable {
-    /// Opens the table at `path`, with any of the built-in comparators.
+    /// Opens the table file at `path`; tries each built-in comparator.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let options = OpenOptions {
             purpose: Purpose::Other,
@@ -65,6 +65,7 @@ impl OpenTable {
         self.reader.properties()
     }
 
+    /// Returns the name of the table format.
     pub(super) fn format_name(&self) -> &'static str {
         match &*self.reader {
             TableReader::BlockBased(_) => "block-based",
@@ -73,7 +74,7 @@ impl OpenTable {
         }
     }
 
-    /// Returns an iterator that verifies checksums.
+    /// Returns an unpositioned table iterator that verifies checksums, with readahead.
     pub(super) fn cursor(&self) -> TableCursor<'static, BlockingSource> {
         let source = BlockingSource::new(BlockReadOptions {
             readahead_bytes: 2 << 20,
@@ -82,7 +83,7 @@ impl OpenTable {
         self.reader.cursor(source, &TableCursorOptions::default())
     }
 
-    /// Returns a JSON object whose first member is the file name.
+    /// Starts a JSON object whose first member is the file name.
     pub(super) fn json(&self) -> Json {
         let mut json = Json::object();
         json.set("file", &self.path.display().to_string());

@@ -90,7 +90,7 @@ fn json_line(report: &JobReport) -> String {
     .to_string()
 }
 
-/// Runs jobs until `--jobs` or `--until-idle` ends the loop.
+/// Runs compaction jobs in one thread, until `--jobs`, `--until-idle` or an error ends the loop.
 fn run_thread(args: &Args, number: u32, left: &AtomicU64) -> Result<()> {
     let options = Options::default();
     let process = std::process::id().to_string();

@@ -14,7 +14,7 @@ use koeldb_memtable::Memtable;
 
 use crate::api::column_family::ColumnFamily;
 use crate::batch::WriteBatch;
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::options::{FlushOptions, WriteOptions};
 use crate::read::ReadOptions;
 use crate::state::column_family_data::ColumnFamilyData;
@@ -58,7 +58,7 @@ impl ColumnFamily {
         inner.background.compact_outside(family, from, to)
     }
 
-    /// Whether a reader finds a key outside of `from..to`.
+    /// Whether a scan of the latest state finds a key outside of `from..to`; `true` if it fails.
     fn shows_key_outside(&self, from: &[u8], to: &[u8]) -> bool {
         let order = &self.data().order;
         let mut options = ReadOptions::new();
@@ -77,7 +77,7 @@ impl ColumnFamily {
 }
 
 impl CommitPipeline {
-    /// Deletes all keys of a column family outside of `from..to` by one batch.
+    /// Deletes all keys of a column family that are outside of `from..to`, by one write batch.
     fn delete_outside(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,
@@ -133,7 +133,7 @@ fn family_bounds(family: &ColumnFamilyData) -> Result<Option<(Vec<u8>, Vec<u8>)>
     Ok(bounds.found)
 }
 
-/// The smallest and largest of some user keys.
+/// The range from the smallest to the largest of the user keys that were included in it.
 struct WidestBounds<'a> {
     order: &'a KeyOrder,
     found: Option<(Vec<u8>, Vec<u8>)>,

@@ -42,6 +42,7 @@ impl ColumnFamily {
         self.open.inner()
     }
 
+    /// Returns the counted reference to the column family, which keeps the database open.
     pub(crate) fn open(&self) -> &OpenColumnFamily {
         &self.open
     }
@@ -54,7 +55,7 @@ impl ColumnFamily {
         self.inner().context.id
     }
 
-    /// Refuses the column family to calls of another database.
+    /// Fails with `InvalidArgument` unless the column family belongs to the database with this id.
     #[inline]
     pub(crate) fn check_database(&self, id: u64) -> Result<()> {
         match self.database_id() == id {
@@ -89,7 +90,7 @@ impl ColumnFamily {
         self.data().is_dropped()
     }
 
-    /// Writes a batch of one operation, which `fill` adds, in a buffer that the thread reuses.
+    /// Writes a single operation, which `fill` adds to a thread-local batch that is reused.
     fn write_one(
         &self,
         options: &WriteOptions,
@@ -256,7 +257,7 @@ impl ColumnFamily {
         self.inner().reads.get(self.data(), key.as_ref(), options)
     }
 
-    /// Calls `read` with the value of `key` and returns its result.
+    /// Passes the value of `key` to `read` and returns the result; `None` if the key has no value.
     ///
     /// # Errors
     /// See [`ColumnFamily::get_opt`].
@@ -272,7 +273,7 @@ impl ColumnFamily {
             .get_with(self.data(), key.as_ref(), options, read)
     }
 
-    /// Replaces the content of `value` by the value of `key`.
+    /// Copies the value of `key` into the buffer `value`; `false` if the key has no value.
     ///
     /// Returns `false` and leaves it empty if there is no value.
     ///
@@ -449,7 +450,7 @@ impl ColumnFamily {
         self.range_opt(PrefixRange(prefix), options)
     }
 
-    /// Returns all entries from a start in a direction.
+    /// Returns an iterator over all entries, whose start and direction `mode` gives.
     #[must_use]
     pub fn iterator(&self, mode: IteratorMode<'_>) -> DbIterator {
         self.iterator_opt(mode, &ReadOptions::new())
@@ -461,7 +462,7 @@ impl ColumnFamily {
         DbIterator::new(self.cursor_opt(options), mode)
     }
 
-    /// Creates a cursor without position.
+    /// Creates a cursor, which has no position until its first seek.
     #[must_use]
     pub fn cursor(&self) -> DbCursor {
         self.cursor_opt(&ReadOptions::new())
@@ -473,7 +474,7 @@ impl ColumnFamily {
         DbCursor::new(&self.open, options, Some(KeyBounds::default()))
     }
 
-    /// Writes the memtable to a table and waits until it is durable.
+    /// Flushes the memtables of the column family, and waits until the new tables are durable.
     ///
     /// # Errors
     /// Errors of the flush; `ColumnFamilyDropped`.
@@ -491,7 +492,7 @@ impl ColumnFamily {
             .flush_families(&[Arc::clone(self.data())], options)
     }
 
-    /// Compacts all data in `range` to the last level in use.
+    /// Compacts all data in `range` to the last level in use (RocksDB's `CompactRange`).
     ///
     /// The work is cut into compactions of at most `max_compaction_bytes`, which run beside automatic
     /// ones. Other compactions wait only where they need the same tables.
@@ -548,8 +549,9 @@ impl ColumnFamily {
             .compact_files(self.data(), files, output_level as usize, options)
     }
 
-    /// Suggests a compaction of `range`: its tables above the last level are compacted when no level
-    /// is over its target.
+    /// Marks the tables in `range` for compaction (RocksDB's `SuggestCompactRange`).
+    ///
+    /// Those above the last level are compacted when no level is over its target.
     ///
     /// Leveled style only; the suggestion is not recorded and ends with a close.
     ///
@@ -561,7 +563,7 @@ impl ColumnFamily {
         background.suggest_compact_range(self.data(), &bounds)
     }
 
-    /// Drops the tables below level 0 whose keys are all in `range`, without reading them.
+    /// Drops the tables below level 0 that lie in `range` (RocksDB's `DeleteFilesInRange`).
     ///
     /// Keys of the range that are on level 0, in memory, or in tables that also have other keys stay,
     /// and so do tables that are being compacted. Snapshots lose the data too. A key whose newer
@@ -588,7 +590,7 @@ impl ColumnFamily {
         background.delete_files_in_ranges(self.data(), &bounds)
     }
 
-    /// Returns the bounds of a range in the key order of the column family.
+    /// Converts `range` to lower and upper bounds in the key order of the column family.
     fn bounds_of(&self, range: impl IterateBounds) -> Result<KeyBounds> {
         range.into_bounds(&self.data().order).ok_or_else(|| {
             Error::not_supported("this comparator does not keep keys with one prefix together")
@@ -606,7 +608,7 @@ impl ColumnFamily {
         self.inner().commit.set_options(self.data(), options)
     }
 
-    /// Returns a property by RocksDB's name; `None` for unknown names, and without a value.
+    /// Returns the property of this RocksDB name as text; `None` if it is unknown or has no value.
     ///
     /// # Errors
     /// `NotSupported` for `rocksdb.cf-file-histogram`; if a table must be opened for it and that
@@ -615,7 +617,7 @@ impl ColumnFamily {
         property::property_value(&self.inner().commit, &self.inner().reads, self.data(), name)
     }
 
-    /// Returns a property that is a map of names and texts; `None` if `name` is none.
+    /// Returns a map property (RocksDB's `GetMapProperty`); `None` if `name` is not that of one.
     ///
     /// These are `rocksdb.cfstats`, `rocksdb.dbstats`, `rocksdb.cf-write-stall-stats`,
     /// `rocksdb.db-write-stall-stats`, `rocksdb.block-cache-entry-stats`,
@@ -628,7 +630,7 @@ impl ColumnFamily {
         property::property_map(&self.inner().commit, self.data(), name)
     }
 
-    /// Returns a numeric property by RocksDB's name.
+    /// Returns a numeric property by its RocksDB name; `None` if it is unknown or not a number.
     ///
     /// # Errors
     /// See [`ColumnFamily::property_value`].
@@ -638,7 +640,7 @@ impl ColumnFamily {
             .and_then(|text| text.parse().ok()))
     }
 
-    /// Estimates the size of each range of user keys in tables, in bytes.
+    /// Estimates the bytes of table files in each of `ranges` (RocksDB's `GetApproximateSizes`).
     ///
     /// # Errors
     /// If a table cannot be opened.
@@ -668,7 +670,7 @@ impl fmt::Debug for ColumnFamily {
 }
 
 impl DbInner {
-    /// Writes a batch; locks its keys meanwhile if transactions are pessimistic.
+    /// Writes a batch; with pessimistic transactions, holds the locks of its keys meanwhile.
     #[inline]
     pub(crate) fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         if self.context.table_files.ttl.is_some() {
@@ -680,14 +682,14 @@ impl DbInner {
         self.commit.write(batch, options)
     }
 
-    /// Locks the keys of a batch, if transactions use locks, and writes it.
+    /// Writes a batch while holding the locks of its keys, as a pessimistic transaction would.
     #[inline(never)]
     fn write_locked(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let _locks = self.key_locks.lock_keys_of(batch)?;
         self.commit.write(batch, options)
     }
 
-    /// Writes a batch with the present time appended to each value.
+    /// Writes a batch to a TTL database, with the present time appended to each value.
     fn write_with_times(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         if !batch.belongs_to(self.context.id) {
             // The batch is refused with the error for that.

@@ -45,6 +45,7 @@ impl Db {
         self.default.inner()
     }
 
+    /// Returns a handle to a column family of this database.
     fn family(&self, data: Arc<ColumnFamilyData>) -> ColumnFamily {
         ColumnFamily::new(self.default.open().sibling(data))
     }
@@ -70,7 +71,7 @@ impl Db {
         &self.inner().context.recovery_report
     }
 
-    /// Returns the settings other than the default that the engine accepts without effect.
+    /// Returns the options that differ from their default but have no effect in this engine.
     ///
     /// They could only change speed, space or statistics. An open also writes them to LOG and
     /// reports them as [`Event::SettingsWithoutEffect`](crate::Event::SettingsWithoutEffect).
@@ -99,7 +100,7 @@ impl Db {
         &self.inner().context.path
     }
 
-    /// The identity recorded in the directory.
+    /// The unique id of the database (RocksDB's `GetDbIdentity`).
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.inner().context.identity
@@ -159,7 +160,7 @@ impl Db {
         self.create_cf_with_ttl(name, options, Duration::ZERO)
     }
 
-    /// Creates a column family whose values live for `ttl`, in a TTL database; zero for ever.
+    /// Creates a column family whose values live for `ttl`, in a TTL database; zero keeps them.
     ///
     /// [`Db::create_cf`] creates one with zero. In other databases, `ttl` has no effect.
     ///
@@ -178,7 +179,7 @@ impl Db {
             .ok_or_else(|| Error::corruption("no column family was created"))
     }
 
-    /// Creates column families together, at the cost of one.
+    /// Creates several column families, with a single rewrite of the OPTIONS file.
     ///
     /// Each call that creates or drops a column family writes the options of all families to a new
     /// OPTIONS file, so one call is much faster than many. Without options of its own, a
@@ -219,7 +220,9 @@ impl Db {
         self.drop_cfs([family])
     }
 
-    /// Drops column families together, at the cost of one; see [`Db::create_cfs`].
+    /// Drops several column families, with a single rewrite of the OPTIONS file.
+    ///
+    /// See [`Db::create_cfs`].
     ///
     /// After a crash during the call, the first of them may be dropped. (RocksDB's
     /// `DropColumnFamilies`.)
@@ -231,7 +234,7 @@ impl Db {
         self.inner().commit.drop_families(&families)
     }
 
-    /// Returns the families of handles, none of which may be of another database.
+    /// Returns the data of column family handles; `InvalidArgument` for one of another database.
     fn own_families<'f>(
         &self,
         families: impl IntoIterator<Item = &'f ColumnFamily>,
@@ -264,7 +267,7 @@ impl Db {
         self.inner().write(batch, options)
     }
 
-    /// Writes the log to the operating system, and makes it durable if `sync`.
+    /// Writes the buffered log to the operating system, and syncs it if `sync`.
     ///
     /// Other writes continue while the device syncs, except those with
     /// [`WriteOptions::set_sync`]. One sync serves all calls that wait for it.
@@ -281,14 +284,13 @@ impl Db {
         self.inner().visibility.seqno()
     }
 
-    /// Creates a snapshot of all column families, which keeps its state readable until it is
-    /// dropped.
+    /// Creates a snapshot of all column families; its state stays readable until it is dropped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.inner(), SnapshotPurpose::Reads)
     }
 
-    /// Creates a snapshot since which a transaction checks for write conflicts.
+    /// Creates a snapshot for reads and write-conflict checks of a transaction.
     pub(crate) fn conflict_snapshot(&self) -> Snapshot {
         Snapshot::new(self.inner(), SnapshotPurpose::Conflicts)
     }
@@ -326,8 +328,9 @@ impl Db {
         self.flush()
     }
 
-    /// Flushes these column families, except those that were dropped, and waits until the tables are
-    /// durable.
+    /// Flushes several column families and waits until the tables are durable.
+    ///
+    /// Column families that were dropped are skipped.
     ///
     /// # Errors
     /// Errors of the flushes; `InvalidArgument` for a column family of another database;
@@ -341,7 +344,7 @@ impl Db {
         self.inner().commit.flush_families(&all, options)
     }
 
-    /// Compacts all data of every column family.
+    /// Compacts all data of every column family to its last level in use.
     ///
     /// # Errors
     /// Errors of the compactions.
@@ -395,7 +398,9 @@ impl Db {
         statistics.map(Statistics::snapshot)
     }
 
-    /// The history of tickers in memory, oldest first: entries that ended within `unix_secs`.
+    /// Returns the in-memory statistics history, oldest entry first (RocksDB's `GetStatsHistory`).
+    ///
+    /// The entries are those whose periods ended within `unix_secs`.
     ///
     /// Every `stats_persist_period_sec` an entry is appended with the changes since the last one, if
     /// the options have statistics. The oldest entries leave when the history exceeds
@@ -405,7 +410,7 @@ impl Db {
         self.inner().context.periodic.history(&unix_secs)
     }
 
-    /// Resumes writes after an error whose cause has been removed, without a reopen.
+    /// Resumes writes after a background error whose cause is removed (RocksDB's `Resume`).
     ///
     /// The database also resumes automatically, according to the options `max_bgerror_resume_count`
     /// and `bgerror_resume_retry_interval`. A listener may call it when it is told of the error, but not
@@ -430,7 +435,10 @@ impl Db {
         })
     }
 
-    /// Verifies each table; the tables of a closed database may be gone.
+    /// Calls `verify` with each table file and its level; stops at the first error.
+    ///
+    /// The error is that of the close if the database was closed meanwhile, since its tables may be
+    /// gone.
     fn verify_tables(
         &self,
         mut verify: impl FnMut(&TableOpener, &FileMeta, usize) -> Result<()>,
@@ -457,7 +465,7 @@ impl Db {
         Ok(compared)
     }
 
-    /// Reads and verifies all tables, and continues after damaged ones.
+    /// Reads and verifies all tables at `bytes_per_sec`, and continues after damaged ones.
     ///
     /// It reads at most `bytes_per_sec` bytes per second (0: no limit). [`Options::set_scrub`] does
     /// it periodically.
@@ -468,7 +476,7 @@ impl Db {
         self.inner().background.scrub(bytes_per_sec)
     }
 
-    /// Moves the view of a secondary forward to the present state of its primary.
+    /// Updates a secondary to the current state of its primary (`TryCatchUpWithPrimary`).
     ///
     /// Running reads, cursors and snapshots keep their view. New column families are opened if the
     /// builder was given options for others; dropped ones stay readable through their handles.

@@ -235,7 +235,7 @@ of_default_family! {
     #[must_use]
     fn prefix_opt(prefix: impl AsRef<[u8]>, options: &ReadOptions) -> DbIterator;
 
-    /// Returns all entries of the default column family from a start in a direction.
+    /// Returns an iterator over the default column family, whose start and direction `mode` gives.
     #[must_use]
     fn iterator(mode: IteratorMode<'_>) -> DbIterator;
 
@@ -243,7 +243,7 @@ of_default_family! {
     #[must_use]
     fn iterator_opt(mode: IteratorMode<'_>, options: &ReadOptions) -> DbIterator;
 
-    /// Creates a cursor over the default column family, without position.
+    /// Creates a cursor over the default column family, with no position until its first seek.
     #[must_use]
     fn cursor() -> DbCursor;
 
@@ -251,13 +251,13 @@ of_default_family! {
     #[must_use]
     fn cursor_opt(options: &ReadOptions) -> DbCursor;
 
-    /// Returns a property of the default column family by RocksDB's name; `None` for unknown names.
+    /// Returns the default column family's property of this RocksDB name; `None` if it has none.
     ///
     /// # Errors
     /// If a table must be opened for it and that fails.
     fn property_value(name: &str) -> Result<Option<String>>;
 
-    /// Returns a property of the default column family that is a map of names and texts.
+    /// Returns a map property of the default column family (RocksDB's `GetMapProperty`).
     ///
     /// # Errors
     /// See [`ColumnFamily::property_map`](crate::ColumnFamily::property_map).
@@ -289,7 +289,7 @@ of_default_family! {
         options: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()>;
 
-    /// Estimates the bytes of files that each range of the default column family occupies.
+    /// Estimates the bytes of table files in each range of keys of the default column family.
     ///
     /// # Errors
     /// See [`ColumnFamily::approximate_sizes`](crate::ColumnFamily::approximate_sizes).

@@ -48,7 +48,7 @@ const OF_FAMILIES: &[&str] = &[
 
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 1.0];
 
-/// Replaces the characters that names of metrics cannot have.
+/// Converts the RocksDB name of a ticker, histogram or property to a metric name, `koeldb_...`.
 fn metric(name: &str) -> String {
     let name = name
         .strip_prefix("rocksdb.")
@@ -57,7 +57,7 @@ fn metric(name: &str) -> String {
     format!("koeldb_{}", name.replace(['.', '-'], "_"))
 }
 
-/// Escapes the value of a label.
+/// Escapes backslashes, quotes and newlines in the value of a metric label.
 fn label(value: &str) -> String {
     value
         .replace('\\', "\\\\")
@@ -66,7 +66,7 @@ fn label(value: &str) -> String {
 }
 
 impl Db {
-    /// Returns the figures of the database in the text format of Prometheus.
+    /// Returns the properties and statistics of the database in the text format of Prometheus.
     ///
     /// Gauges are properties of the database, and of each column family with its name as the label
     /// `cf`. If the options have statistics, each ticker is a counter with the suffix `_total` and

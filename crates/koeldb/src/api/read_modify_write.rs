@@ -87,7 +87,7 @@ impl ColumnFamily {
         self.pop(|family| family.last_key_value())
     }
 
-    /// Removes and returns the entry at one end, in a transaction.
+    /// Removes and returns the first or last entry, which `end` reads, in a transaction.
     fn pop(
         &self,
         end: impl Fn(&ColumnFamily) -> Result<Option<(PinnedSlice, PinnedSlice)>>,

@@ -23,7 +23,7 @@ use crate::state::info_log::CompactionOutcome;
 use crate::state::spans;
 use crate::state::work_queue::WorkKind;
 
-/// The settings of one compaction beyond its plan.
+/// The settings of one compaction that its plan lacks: cancel flags, codec, table size, threads.
 #[derive(Clone, Copy, Default)]
 pub(super) struct CompactionRequest<'a> {
     /// The flags that cancel the compaction: one that is set is enough.
@@ -39,14 +39,14 @@ pub(super) struct CompactionRequest<'a> {
 }
 
 impl CompactionRequest<'_> {
-    /// Whether one of the cancel flags is set.
+    /// Whether the compaction is to be cancelled: one of its cancel flags is set.
     pub(super) fn is_canceled(&self) -> bool {
         let mut flags = self.canceled.iter();
         flags.any(|flag| flag.load(Ordering::Relaxed))
     }
 }
 
-/// The result of a plan that was carried out and is not installed.
+/// The output of a compaction plan that has run but is not yet installed in a version.
 #[derive(Default)]
 struct CarriedOut {
     /// The tables for the output level.
@@ -89,7 +89,7 @@ impl Background {
         removed
     }
 
-    /// The files on level 0 of all column families.
+    /// Returns the number of files on level 0, summed over all column families.
     pub(crate) fn level0_files(&self) -> usize {
         let families = self.families.all();
         let files = families
@@ -98,7 +98,7 @@ impl Background {
         files.sum()
     }
 
-    /// Compacts level 0 of the families in which that leaves fewer runs at a small cost.
+    /// Schedules level-0 compactions in a database at rest, where they save runs at a small cost.
     pub(crate) fn compact_at_rest(self: &Arc<Self>) {
         for family in self.families.all() {
             if family.suggest_level0() {
@@ -133,7 +133,7 @@ impl Background {
         }
     }
 
-    /// Carries out a plan and makes its result part of the tree; returns the tables created.
+    /// Runs a compaction plan and installs its output in a new version; returns the new tables.
     fn try_compact(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,
@@ -164,7 +164,7 @@ impl Background {
         })
     }
 
-    /// Moves, drops or merges the inputs of a plan, without a change to the tree.
+    /// Executes a compaction plan (trivial move, deletion or merge) without installing its result.
     fn carry_out(
         &self,
         family: &Arc<ColumnFamilyData>,
@@ -236,7 +236,7 @@ impl Background {
         Ok(())
     }
 
-    /// Removes blocks of replaced tables from the cache, if the options ask for it.
+    /// Evicts the blocks of compacted tables from the block cache (`uncache_aggressiveness`).
     fn uncache(&self, family: &ColumnFamilyData, plan: &CompactionPlan) {
         let misses_max = family.options().uncache_aggressiveness;
         if misses_max == 0 {
@@ -251,7 +251,7 @@ impl Background {
         }
     }
 
-    /// Counts an installed compaction.
+    /// Records an installed compaction in the tickers, histograms and column family totals.
     fn count_compaction(
         &self,
         family: &ColumnFamilyData,

@@ -25,14 +25,14 @@ use crate::state::spans;
 /// A column family, and the memtables that a flush has taken, oldest first.
 type TakenMemtables = (Arc<ColumnFamilyData>, Vec<Arc<Memtable>>);
 
-/// The table of a column family in an atomic flush; no file if its memtables were empty.
+/// The flush of one column family within an atomic flush; no file if its memtables were empty.
 struct FlushedFamily {
     file: Option<Arc<FileMeta>>,
     properties: Option<TableProperties>,
     info: FlushJobInfo,
 }
 
-/// A guard that blocks all flushes except those of a resume.
+/// A guard that blocks all flushes while it lives, except those of error recovery (`Db::resume`).
 pub(crate) struct FlushHold<'b>(&'b Background);
 
 impl Drop for FlushHold<'_> {
@@ -43,7 +43,7 @@ impl Drop for FlushHold<'_> {
 }
 
 impl Background {
-    /// Flushes all sealed memtables of `family`; `false` without any, or while another flush runs.
+    /// Flushes all sealed memtables of `family`; `false` if it has none or they are being flushed.
     ///
     /// Also `false` while a resume runs.
     pub(crate) fn flush_sealed(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<bool> {
@@ -266,7 +266,7 @@ impl Background {
         }
     }
 
-    /// Flushes all sealed memtables of all column families and records them as one change.
+    /// Flushes all sealed memtables of all column families atomically, by one MANIFEST change.
     ///
     /// Used when logs are abandoned: their ends may be lost and may contain a failed batch, so that
     /// column families must not be recovered to different points.
@@ -317,7 +317,7 @@ impl Background {
         Ok(())
     }
 
-    /// Writes the table of each family into `flushed`, up to the first failure.
+    /// Writes one table per family of an atomic flush into `flushed`; stops at the first error.
     fn write_tables_of(
         &self,
         taken: &[TakenMemtables],
@@ -352,7 +352,7 @@ impl Background {
         Ok(())
     }
 
-    /// Installs the tables of all families by one change, except for those dropped meanwhile.
+    /// Installs the tables of an atomic flush by one MANIFEST change, except of dropped families.
     ///
     /// Returns whether each of them was installed.
     fn install_as_one(

@@ -25,7 +25,7 @@ use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::key_bounds::KeyBounds;
 use crate::state::work_queue::WorkKind;
 
-/// A manual compaction that is running.
+/// A running manual compaction: its column family, settings and exclusiveness.
 struct Manual<'a> {
     family: &'a Arc<ColumnFamilyData>,
     request: CompactionRequest<'a>,
@@ -33,7 +33,7 @@ struct Manual<'a> {
     is_exclusive: bool,
 }
 
-/// The state of manual compactions.
+/// The number of running manual compactions, and whether manual compactions are disabled.
 #[derive(Debug, Default)]
 pub(super) struct ManualState {
     /// The number of calls of `disable_manual_compaction` that were not reverted.
@@ -54,7 +54,7 @@ impl Drop for Running<'_> {
 }
 
 impl Background {
-    /// Ends the running manual compactions, waits for their end, and refuses others.
+    /// Cancels running manual compactions, waits until they have ended, and refuses new ones.
     pub(crate) fn disable_manual_compaction(&self) {
         {
             let mut disabled = lock(&self.manual.disabled);
@@ -68,7 +68,7 @@ impl Background {
         }
     }
 
-    /// Reverts one call of [`Background::disable_manual_compaction`].
+    /// Ends one call of [`Background::disable_manual_compaction`]; they are enabled after the last.
     pub(crate) fn enable_manual_compaction(&self) {
         let mut disabled = lock(&self.manual.disabled);
         *disabled = disabled.saturating_sub(1);
@@ -77,7 +77,7 @@ impl Background {
             .store(*disabled > 0, Ordering::SeqCst);
     }
 
-    /// Begins a manual compaction; `Incomplete` while manual compactions are disabled.
+    /// Registers a running manual compaction; `Incomplete` while manual compactions are disabled.
     fn begin_manual(&self) -> Result<Running<'_>> {
         self.manual.running.fetch_add(1, Ordering::SeqCst);
         let running = Running(self);
@@ -165,7 +165,7 @@ impl Background {
         }
     }
 
-    /// Compacts a range, in one compaction of all levels or one per level.
+    /// Compacts a key range of a leveled family, in one compaction of all levels or level by level.
     ///
     /// Returns the last level with files in the range.
     fn compact_levels(
@@ -242,7 +242,7 @@ impl Background {
         }
     }
 
-    /// Compacts the tables of `family` that reach outside of `from..to` to the last level.
+    /// Compacts tables that reach outside of `from..to` to the last level, to purge deleted keys.
     ///
     /// Those of the last level are rewritten there. Deleted keys outside of the range then have no
     /// trace in a table, unless a snapshot needs them. The caller has flushed the column family. No
@@ -287,7 +287,7 @@ impl Background {
         outcome
     }
 
-    /// Compacts the keys before `from` and after `to`, level by level.
+    /// Compacts the keys outside of `from..to`, level by level.
     fn compact_levels_outside(
         self: &Arc<Self>,
         manual: &Manual<'_>,
@@ -324,7 +324,7 @@ impl Background {
         }
     }
 
-    /// Compacts the files of one level that overlap a range, part by part.
+    /// Compacts the files of one level that overlap a range, in successive partial compactions.
     fn compact_level(self: &Arc<Self>, manual: &Manual<'_>, range: &ManualRange<'_>) -> Result<()> {
         let mut after: Option<Vec<u8>> = None;
         loop {
@@ -365,7 +365,7 @@ impl Background {
             let targets = leveled::level_targets(version, &pick_settings(options));
             let to = match target {
                 Some(to) => to as usize,
-                None => pick::manual::lowest_fitting_level(version, &targets, level),
+                None => pick::manual::uppermost_fitting_level(version, &targets, level),
             };
             if level == 0 || to == level || version.levels[level].files.is_empty() {
                 return ManualPick::Nothing;
@@ -387,7 +387,7 @@ impl Background {
         }
     }
 
-    /// Picks a part and begins it, after waiting for conflicting compactions.
+    /// Picks the next part of a manual compaction, after conflicting compactions have ended.
     ///
     /// While it waits, no automatic compaction of the column family begins.
     fn wait_for_pick(
@@ -439,7 +439,7 @@ impl Background {
         }
     }
 
-    /// Runs a compaction plan that has begun.
+    /// Runs the plan of a manual compaction, whose inputs are marked, and handles its failure.
     fn run_manual(
         self: &Arc<Self>,
         manual: &Manual<'_>,
@@ -459,8 +459,7 @@ impl Background {
         }
     }
 
-    /// Waits for the running compactions of the column family, then runs the plan that `pick`
-    /// returns.
+    /// Waits for running compactions of the family to end, then runs the plan that `pick` returns.
     fn compact_planned(
         self: &Arc<Self>,
         manual: &Manual<'_>,
@@ -567,7 +566,7 @@ impl Background {
         Ok(made?.iter().map(path).collect())
     }
 
-    /// Compacts the tables with these numbers into `output_level`; returns the output tables.
+    /// Compacts the tables with these file numbers into `output_level`; returns the output tables.
     fn compact_numbers(
         self: &Arc<Self>,
         manual: &Manual<'_>,
@@ -614,7 +613,7 @@ fn canceled() -> Error {
     )
 }
 
-/// Borrows the key of a bound.
+/// Converts a bound with an owned key to one with a borrowed key.
 fn slice_of(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     match bound {
         Bound::Included(key) => Bound::Included(key),

@@ -31,7 +31,7 @@ use crate::state::prepopulate::prepopulate;
 use crate::state::table_files::{OutputChecks, TableDestination, TableReporter};
 
 impl Background {
-    /// Merges the inputs of a plan into new tables, checks and counts them.
+    /// Merges the inputs of a plan into new tables, verifies them, and updates the tickers.
     pub(super) fn merge_tables(
         &self,
         info: &CompactionJobInfo,
@@ -69,7 +69,7 @@ impl Background {
     }
 }
 
-/// A merge and the state of the database that it began with.
+/// A local compaction that merges tables, with the options, version and snapshots it began with.
 struct Merge<'a> {
     jobs: &'a Background,
     info: &'a CompactionJobInfo,
@@ -128,7 +128,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Runs the job, and verifies its tables against the entries that it wrote.
+    /// Runs the compaction job and verifies its output tables (`verify_output_flags`).
     fn run(&self, next_file_number: &(dyn Fn() -> FileNumber + Sync)) -> Result<CompactionResult> {
         let (jobs, plan) = (self.jobs, self.plan);
         // The primary of a worker checks its tables.
@@ -185,7 +185,7 @@ impl<'a> Merge<'a> {
         Ok(result)
     }
 
-    /// The source of the input blocks: readahead, and no insertions into the block cache.
+    /// Returns the reader of input blocks: with readahead, without filling the block cache.
     fn source(&self) -> BlockingSource {
         let context = &self.jobs.context;
         BlockingSource::new(BlockReadOptions {
@@ -196,7 +196,7 @@ impl<'a> Merge<'a> {
         })
     }
 
-    /// Describes the tables to write.
+    /// Returns the settings of the output tables: where and how to write and when to cut them.
     fn output<'o>(
         &'o self,
         next_file_number: &'o (dyn Fn() -> FileNumber + Sync),
@@ -257,7 +257,7 @@ impl<'a> Merge<'a> {
         })
     }
 
-    /// The settings of the table builder.
+    /// Returns the table builder settings of the output: codec, properties, destination level.
     fn table_context(&self) -> Result<TableBuildContext> {
         let plan = self.plan;
         let targets = leveled::level_targets(&self.version, &pick_settings(&self.options));
@@ -307,7 +307,7 @@ impl<'a> Merge<'a> {
         Ok(unflushed.map_or(flushed, |first| flushed.min(first.saturating_sub(1))))
     }
 
-    /// Runs one part in the calling thread, announces it and measures its CPU time.
+    /// Runs one subcompaction in the calling thread, notifies listeners, measures its CPU time.
     fn run_part(&self, number: usize, part: &(dyn Fn(usize) + Sync)) {
         let (context, info) = (&self.jobs.context, self.info);
         let subcompaction = SubcompactionJobInfo {
@@ -328,7 +328,7 @@ impl<'a> Merge<'a> {
         context.notify(&Event::SubcompactionCompleted(&subcompaction));
     }
 
-    /// Returns the figures of the finished merge.
+    /// Returns the statistics of the finished merge: times, bytes and keys.
     fn totals(&self, result: &CompactionResult, elapsed: Duration) -> JobTotals {
         let plan = self.plan;
         let read_there = plan.bytes_at_output_level();
@@ -347,7 +347,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// Converts a level to 32 bits.
+/// Converts a level number to `u32`, saturating.
 fn as_level(level: usize) -> u32 {
     u32::try_from(level).unwrap_or(u32::MAX)
 }

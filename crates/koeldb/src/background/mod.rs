@@ -4,7 +4,7 @@
 //! called from anywhere. The options limit the number of running jobs; a job that ends schedules
 //! again. Jobs hold no lock while they read and write tables. Their edits are logged and installed
 //! under the mutex of the version set, so column families see versions in the order of the
-//! MANIFEST.
+//! MANIFEST. Jobs may use all storeys below, `tree` and downwards; no job knows the write queue.
 
 mod compaction;
 mod flush;
@@ -49,7 +49,7 @@ use crate::wal::WalSet;
 /// The largest pause between retries, as a multiple of the first one.
 pub(crate) const BACKOFF_MAX: u32 = 4;
 
-/// The background jobs of a database: flushes and compactions.
+/// The scheduler and runner of a database's background jobs: flushes and compactions.
 pub(crate) struct Background {
     context: Arc<Context>,
     health: Arc<Health>,
@@ -72,7 +72,7 @@ pub(crate) struct Background {
     offers: Offers,
 }
 
-/// The failures of compactions that are retried after a pause.
+/// The record of compaction failures that are retried after a pause.
 #[derive(Default)]
 struct CompactionFailures {
     /// The failure of the pause that is running; no compaction starts until it ends.
@@ -86,7 +86,7 @@ struct CompactionFailures {
 }
 
 impl Background {
-    /// Creates the jobs of a database, for the same owners as its tree.
+    /// Creates the background jobs of a database from its tree and the parts that both share.
     pub(crate) fn new(tree: &Arc<Tree>, parts: &TreeParts<'_>) -> Self {
         Background {
             context: Arc::clone(parts.context),
@@ -106,8 +106,7 @@ impl Background {
         }
     }
 
-    /// Returns the failure that is being paused after, or else the newest one after the first
-    /// `seen`.
+    /// Returns the failure whose retry pause runs, or the newest if there are more than `seen`.
     fn compaction_failure_since(&self, seen: u64) -> Option<Error> {
         let failures = lock(&self.compaction_failures);
         let new = failures.newest.as_ref().filter(|_| failures.count > seen);
@@ -171,7 +170,7 @@ impl Background {
         }
     }
 
-    /// Logs and reports the tables of a job that are not in the format of the column family.
+    /// Logs and reports the tables of a job that fell back to the block-based format.
     fn notify_fallbacks(
         &self,
         family: &ColumnFamilyData,
@@ -191,7 +190,7 @@ impl Background {
         }
     }
 
-    /// The time and the oldest snapshot, for a pick of compactions.
+    /// Returns the time, oldest snapshot and off-peak window by which compactions are picked.
     pub(crate) fn pick_moment(&self) -> PickMoment {
         PickMoment {
             unix_secs: self.context.table_files.unix_secs(),
@@ -200,14 +199,14 @@ impl Background {
         }
     }
 
-    /// Schedules compactions of files that only the released snapshot held back.
+    /// Schedules compactions that waited for a snapshot release; `oldest` is the oldest one left.
     pub(crate) fn snapshot_released(self: &Arc<Self>, oldest: SeqNo) {
         if self.families.queue_released(oldest) {
             self.schedule();
         }
     }
 
-    /// The flush job: flushes sealed memtables while any are due.
+    /// Runs the background flush job: flushes sealed memtables while any are due.
     fn run_flush(self: &Arc<Self>) {
         let slot = self.slots.of_job(SlotKind::Flush);
         while !self.slots.cancelled.load(Ordering::Relaxed) && self.health.failure().is_none() {
@@ -232,7 +231,7 @@ impl Background {
         self.schedule();
     }
 
-    /// The compaction job: picks and runs one compaction.
+    /// Runs the background compaction job: picks and runs one compaction.
     fn run_compaction(self: &Arc<Self>) {
         let slot = self.slots.of_job(SlotKind::Compaction);
         if !self.slots.cancelled.load(Ordering::Relaxed)
@@ -260,7 +259,7 @@ impl Background {
         self.schedule();
     }
 
-    /// Handles a failed compaction.
+    /// Stops writes after a failed compaction, unless it was cancelled, transient or tolerated.
     ///
     /// A cancelled compaction needs no action, and one that failed by an I/O error can be retried:
     /// only its caller is affected. Any other failure stops writes.
@@ -270,7 +269,7 @@ impl Background {
         }
     }
 
-    /// Whether damage that a compaction finds must not stop writes (`paranoid_checks=false`).
+    /// Whether an error is damage that must not stop writes, because `paranoid_checks` is off.
     fn is_tolerated(&self, error: &Error) -> bool {
         !self.context.db_options.paranoid_checks
             && error.kind() == ErrorKind::Corruption
@@ -306,7 +305,7 @@ impl Background {
         lock(&background.compaction_failures).pausing = None;
     }
 
-    /// Waits while `condition` holds, or until writes are stopped or the database closes.
+    /// Waits while `condition` holds; fails if writes are stopped or the database closes.
     fn wait_while(self: &Arc<Self>, condition: impl Fn() -> Result<bool>) -> Result<()> {
         while condition()? {
             if let Some(failure) = self.health.failure() {
@@ -356,8 +355,9 @@ impl Background {
     }
 }
 
-/// Whether a compaction ended because it was cancelled, had no space to begin, or its column family
-/// was dropped; a panic is `Aborted` as well, but fatal.
+/// Whether a compaction was given up: cancelled, short of space, or of a dropped column family.
+///
+/// A panic is `Aborted` as well, but fatal.
 fn is_given_up(error: &Error) -> bool {
     let is_cancelled = error.kind() == ErrorKind::Aborted && error.severity() == Severity::None;
     let is_dropped = error.kind() == ErrorKind::ColumnFamilyDropped;

@@ -13,13 +13,13 @@ use koeldb_base::sync::lock_plain as lock;
 /// The number of successive jobs given up after which the pause no longer doubles.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// The jobs offered to a compaction service, and the pauses between them.
+/// The back-off state of the compactions offered to a compaction service.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     state: Mutex<State>,
 }
 
-/// The state of the offers, under its lock.
+/// The failures and the pause of a compaction service, guarded by a mutex.
 #[derive(Debug, Default)]
 struct State {
     /// The number of jobs given up since the last answer.
@@ -30,7 +30,9 @@ struct State {
     is_probing: bool,
 }
 
-/// A job offered to the service. Dropping it without an answer changes no pause.
+/// A compaction offered to the compaction service.
+///
+/// Dropping it without an answer changes no pause.
 #[derive(Debug)]
 pub(super) struct Offer<'a> {
     offers: &'a Offers,
@@ -40,7 +42,7 @@ pub(super) struct Offer<'a> {
 }
 
 impl Offers {
-    /// Begins an offer; `None` if the job must run locally.
+    /// Begins an offer to the service; `None` during a back-off, when the job must run locally.
     pub(super) fn begin(&self, now: Duration) -> Option<Offer<'_>> {
         let mut state = lock(&self.state);
         if state.given_up > 0 {
@@ -63,7 +65,7 @@ impl Offer<'_> {
         lock(&self.offers.state).given_up = 0;
     }
 
-    /// Notes that the service gave the job up at `now`; returns the pause that begins.
+    /// Records that the service gave the job up at `now`; returns the back-off that begins.
     ///
     /// Jobs that were offered together count once, so only the first of them begins a pause.
     pub(super) fn given_up(self, now: Duration) -> Option<Duration> {

@@ -15,12 +15,12 @@ impl Background {
         self.slots.notify();
     }
 
-    /// Waits for a time; `false` if the database closes.
+    /// Sleeps for `time` in a background job; returns `false` at once if the database closes.
     pub(crate) fn pause(&self, time: Duration) -> bool {
         self.pause_before_retry(time, None)
     }
 
-    /// Waits for a time, or until the number of `Db::resume` calls exceeds `calls`.
+    /// Sleeps for `time`, or until `Db::resume` has been called again since `calls` was read.
     ///
     /// Returns `false` if the database closes.
     pub(super) fn pause_before_retry(&self, time: Duration, calls: Option<u64>) -> bool {

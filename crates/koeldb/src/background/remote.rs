@@ -42,7 +42,7 @@ fn aborted() -> Error {
     Error::with_kind(ErrorKind::Aborted, "the remote compaction was aborted")
 }
 
-/// The parts of a job that come from its primary instead of the database that the worker opened.
+/// The parts of a remote compaction that a worker cannot take from the database it opened.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerJob {
     pub(crate) db_id: String,
@@ -51,7 +51,7 @@ pub(crate) struct WorkerJob {
     pub(crate) range: PartRange,
 }
 
-/// The new files of a job, which are removed unless it succeeds.
+/// The tables imported from a worker, which are removed unless the compaction succeeds.
 struct TakenTables<'a> {
     background: &'a Background,
     paths: Vec<PathBuf>,
@@ -67,7 +67,7 @@ impl Drop for TakenTables<'_> {
 }
 
 impl Background {
-    /// Runs a compaction for the database of another process.
+    /// Runs a remote compaction as the worker, for the database of another process.
     pub(crate) fn run_worker_job(
         &self,
         family: &Arc<ColumnFamilyData>,
@@ -84,7 +84,7 @@ impl Background {
         self.merge_tables(&info, family, plan, request)
     }
 
-    /// The compaction service; `None` if there is none, or a worker cannot run this compaction.
+    /// Returns the compaction service; `None` if there is none or it cannot run this compaction.
     fn service_for(
         &self,
         plan: &CompactionPlan,
@@ -154,8 +154,7 @@ impl Background {
         }
     }
 
-    /// Describes a plan to the service and returns the id of its job; `None` if the service leaves
-    /// the compaction to this process.
+    /// Schedules a compaction at the service and returns the job id; `None` to compact locally.
     fn schedule_remotely(
         &self,
         service: &dyn CompactionService,
@@ -196,8 +195,7 @@ impl Background {
         }
     }
 
-    /// Waits for job `id` and returns its result message and output directory; `None` if the worker
-    /// did not complete it.
+    /// Waits for a remote job; returns its result and directory, or `None` to compact locally.
     fn wait_for_worker(
         &self,
         service: &dyn CompactionService,
@@ -233,7 +231,7 @@ impl Background {
         }
     }
 
-    /// Takes accepted tables into the directory of the database, durably.
+    /// Imports the tables of an accepted remote compaction into the database directory, durably.
     fn take_tables(
         &self,
         info: &CompactionJobInfo,

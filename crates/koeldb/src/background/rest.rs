@@ -15,11 +15,11 @@ const BEGIN: Duration = Duration::from_secs(5);
 /// The time between two checks of a database that is not at rest.
 const LOOKS: Duration = Duration::from_secs(1);
 
-/// The detector of rest, a time without writes, after which level 0 is compacted.
+/// The detector of a database at rest (without writes), whose level 0 is then compacted.
 #[derive(Debug, Default)]
 pub(crate) struct Rest(Mutex<Pause>);
 
-/// The pause in writes and flushes that was seen so far.
+/// The period without writes and flushes that was observed so far.
 #[derive(Debug, Default)]
 struct Pause {
     /// The last sequence number and number of level-0 files, and the time when first seen.
@@ -29,7 +29,7 @@ struct Pause {
 }
 
 impl Rest {
-    /// Compares `state`, the last sequence number and level-0 files, with the last; `true` at rest.
+    /// Returns `true` once when `state` (last seqno, level-0 files) was unchanged for 5 seconds.
     fn begins(&self, state: (SeqNo, usize), now: Duration) -> bool {
         let mut pause = lock(&self.0);
         let since = match pause.last {
@@ -44,12 +44,12 @@ impl Rest {
         is_rest && !std::mem::replace(&mut pause.is_rest, is_rest)
     }
 
-    /// The time until the next check; `None` at rest.
-    pub(crate) fn until_look(&self) -> Option<Duration> {
+    /// Returns the time until the next check for an idle period; `None` during one.
+    pub(crate) fn until_next_check(&self) -> Option<Duration> {
         (!lock(&self.0).is_rest).then_some(LOOKS)
     }
 
-    /// Starts compactions of level 0 if the database has come to rest.
+    /// Checks whether the database has become idle, and then schedules compactions of level 0.
     pub(crate) fn look(&self, jobs: &Arc<Background>, seqno: SeqNo, now: Duration) {
         if self.begins((seqno, jobs.level0_files()), now) {
             jobs.compact_at_rest();
@@ -103,11 +103,11 @@ mod tests {
         let rest = Rest::default();
         let begins = |seqno, secs| rest.begins((seqno, 0), Duration::from_secs(secs));
         assert!(!begins(7, 10) && !begins(7, 14));
-        assert!(rest.until_look().is_some());
+        assert!(rest.until_next_check().is_some());
         assert!(begins(7, 15));
-        assert!(!begins(7, 16) && !begins(7, 100) && rest.until_look().is_none());
+        assert!(!begins(7, 16) && !begins(7, 100) && rest.until_next_check().is_none());
         // A write ends it.
-        assert!(!begins(8, 101) && !begins(9, 106) && rest.until_look().is_some());
+        assert!(!begins(8, 101) && !begins(9, 106) && rest.until_next_check().is_some());
         assert!(begins(9, 111));
         // So does a flush.
         assert!(!rest.begins((9, 1), Duration::from_secs(112)));

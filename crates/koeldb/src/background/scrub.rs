@@ -14,7 +14,7 @@ use crate::report::ScrubReport;
 use crate::report::listener::Event;
 
 impl Background {
-    /// Reads every table once.
+    /// Verifies the checksums of every live table once, at a limited read rate.
     pub(crate) fn scrub(&self, bytes_per_sec: u64) -> Result<ScrubReport> {
         // A close waits for the table that is being read.
         let _foreground = self.slots.enter()?;

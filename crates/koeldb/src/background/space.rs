@@ -14,7 +14,7 @@ use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::work_queue::WorkKind;
 
 impl Background {
-    /// Reserves the space that a compaction may need.
+    /// Reserves the disk space that a compaction may need from the `SstFileManager`.
     ///
     /// # Errors
     /// `Incomplete` if it could pass the limit.
@@ -39,7 +39,7 @@ impl Background {
         }
     }
 
-    /// Stops writes if the tables have reached the limit.
+    /// Stops writes if the tables have reached `max_allowed_space` of the `SstFileManager`.
     pub(super) fn check_space(&self) {
         if let Some(manager) = &self.context.plugins.sst_file_manager
             && manager.is_max_allowed_space_reached()
@@ -49,7 +49,7 @@ impl Background {
     }
 }
 
-/// Whether a compaction was not begun for lack of space.
+/// Whether a compaction was refused because its output could exceed the space limit.
 pub(super) fn is_short_of_space(error: &Error) -> bool {
     error.kind() == ErrorKind::Incomplete && error.detail() == Some(ErrorDetail::SpaceLimit)
 }

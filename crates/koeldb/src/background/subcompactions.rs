@@ -15,7 +15,7 @@ use crate::options::{ColumnFamilyOptions, CompactionStyle};
 const PARTS_MAX: usize = 128;
 
 impl Background {
-    /// The maximum number of parts of this compaction; `requested` is 0 for that of the options.
+    /// Returns the maximum number of subcompactions; `requested` 0 means that of the options.
     pub(super) fn parts_max(
         &self,
         options: &ColumnFamilyOptions,
@@ -41,7 +41,7 @@ impl Background {
         }
     }
 
-    /// Calls `part` with every number below `count`, in up to that many threads.
+    /// Runs the `count` subcompactions in parallel: calls `part` with each number below `count`.
     pub(super) fn run_parts(&self, count: usize, part: &(dyn Fn(usize) + Sync)) {
         let next = AtomicUsize::new(0);
         let work = || {

@@ -33,7 +33,7 @@ pub(crate) struct TransferFile {
     pub(crate) expected_crc32c: Option<u32>,
 }
 
-/// The outcome for one file.
+/// The outcome of transferring one file: a hard link, or a copy with its CRC-32C.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transferred {
     pub(crate) is_linked: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Transferred {
     pub(crate) crc32c: Option<u32>,
 }
 
-/// A limit of bytes per second, shared by threads.
+/// A rate limiter in bytes per second, shared by the threads of a transfer.
 #[derive(Debug)]
 pub(crate) struct Pace {
     clock: Arc<dyn Clock>,
@@ -79,7 +79,7 @@ impl Pace {
     }
 }
 
-/// The file systems and limits of a transfer.
+/// A transfer of files between file systems by links or copies: its settings and limits.
 pub(crate) struct Transfer<'t> {
     pub(crate) from: &'t dyn FileSystem,
     pub(crate) to: &'t dyn FileSystem,
@@ -95,7 +95,7 @@ pub(crate) struct Transfer<'t> {
 }
 
 impl Transfer<'_> {
-    /// Transfers all files, and returns the outcomes in their order.
+    /// Links or copies all files, in parallel; returns the outcomes in the order of the files.
     ///
     /// # Errors
     /// The first error of a file; files that were made by then stay.
@@ -184,7 +184,7 @@ impl Transfer<'_> {
         Ok(crc32c)
     }
 
-    /// Reads the first `bytes` bytes of `source` in pieces; returns their CRC-32C.
+    /// Passes the first `bytes` bytes of `source` to `take` in pieces; returns their CRC-32C.
     pub(crate) fn read(
         &self,
         source: &Path,

@@ -100,7 +100,7 @@ pub enum BatchEntry<'a> {
 }
 
 impl BatchEntry<'_> {
-    /// The key of an operation on a single key.
+    /// The key of an operation on a single key; `None` for a range deletion and log data.
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match *self {
             BatchEntry::Put { key, .. }
@@ -126,7 +126,7 @@ impl BatchEntry<'_> {
     }
 }
 
-/// An operation with a sequence number, in the form of memtables.
+/// An operation of a batch that takes a sequence number, as a value type with key and value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation<'a> {
     pub(crate) cf: u32,
@@ -137,7 +137,7 @@ pub(crate) struct Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// Converts the operation to the entry of its value type.
+    /// Converts the operation to the `BatchEntry` variant of its value type.
     #[inline]
     fn entry(self) -> BatchEntry<'a> {
         let Operation {
@@ -170,7 +170,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// One record of a batch.
+/// A decoded record of a batch: an operation, log data or a no-op.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Record<'a> {
     Operation(Operation<'a>),
@@ -189,7 +189,7 @@ impl<'a> BatchIter<'a> {
         BatchIter { rest: records }
     }
 
-    /// The records that the iterator has not decoded yet.
+    /// The serialized records that the iterator has not decoded yet.
     pub(crate) fn records(&self) -> &'a [u8] {
         self.rest
     }
@@ -236,7 +236,7 @@ impl<'a> BatchIter<'a> {
         }))
     }
 
-    /// Returns the next operation; `None` at the end.
+    /// Returns the next operation, past log data and no-ops; `None` at the end.
     #[inline]
     pub(crate) fn next_operation(&mut self) -> Result<Option<Operation<'a>>> {
         while !self.rest.is_empty() {
@@ -248,7 +248,7 @@ impl<'a> BatchIter<'a> {
     }
 }
 
-/// Returns the error for a record that a batch must not have.
+/// Returns the error for a record tag that is unknown or not supported in a batch.
 #[cold]
 fn refused(tag: u8) -> Error {
     match tag {
@@ -288,7 +288,7 @@ impl<'a> Iterator for BatchIter<'a> {
     }
 }
 
-/// Returns the operation at an offset of a serialized batch.
+/// Decodes the operation at a byte offset of a serialized batch.
 ///
 /// `None` if there is no operation, which does not happen at the offset of one.
 pub(crate) fn entry_at(rep: &[u8], offset: usize) -> Option<BatchEntry<'_>> {
@@ -306,7 +306,7 @@ pub(crate) fn header(rep: &[u8]) -> Result<(SeqNo, u32)> {
     }
 }
 
-/// Validates a serialized batch completely and returns its count.
+/// Decodes a whole serialized batch to validate it; returns its number of operations.
 pub(crate) fn check(rep: &[u8]) -> Result<u32> {
     header(rep)?;
     let mut operations = BatchIter::new(&rep[HEADER_BYTES..]);
@@ -317,7 +317,7 @@ pub(crate) fn check(rep: &[u8]) -> Result<u32> {
     check_count(rep, count)
 }
 
-/// Compares the count of a serialized batch with the number of operations found; returns the count.
+/// Fails with `Corruption` unless the batch header declares `count` operations; returns `count`.
 pub(crate) fn check_count(rep: &[u8], count: u32) -> Result<u32> {
     let (_, declared) = header(rep)?;
     if count != declared {

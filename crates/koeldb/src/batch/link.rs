@@ -13,7 +13,7 @@ use super::format::{BatchEntry, BatchIter, HEADER_BYTES, tag};
 /// The prefix of a link in log data; the number of the previous log and a [`LinkKind`] follow.
 const LINK: &[u8] = b"koeldb.follows:";
 
-/// The statement that a link makes about the previous log.
+/// The meaning of a link record in a log: what it says about the logs before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkKind {
     /// The log continues the previous one; written by early versions, encoded without a kind byte.
@@ -27,7 +27,7 @@ pub(crate) enum LinkKind {
     Durable,
 }
 
-/// A link: a batch without operations that names the previous log.
+/// A link record: a batch without operations by which a log names the previous log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     /// The number of the previous log.

@@ -1,4 +1,7 @@
 //! Write batches in RocksDB's serialized form, so that a batch is its own log record.
+//!
+//! The format ([`format`](mod@format)), the batch that is built in it, checksums of its operations, and
+//! the links between logs, which are batches. The bottom storey, which uses no other.
 
 mod format;
 mod link;

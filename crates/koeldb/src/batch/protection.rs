@@ -8,7 +8,7 @@ use koeldb_base::{Error, Result, ValueType};
 
 use super::format::BatchIter;
 
-/// Returns the checksum of an operation.
+/// Returns the checksum of an operation, over its column family, value type, key and value.
 pub(crate) fn checksum(cf: u32, value_type: ValueType, key: &[u8], value: &[u8]) -> u64 {
     let tag = u64::from(cf) << 8 | u64::from(value_type as u8);
     entry_checksum(key, value, tag)
@@ -30,7 +30,7 @@ pub(crate) fn sum_of(records: &[u8]) -> u64 {
     sum
 }
 
-/// Compares records with the sum of a protected batch.
+/// Compares the checksums of the operations with the sum of a protected batch (`protection`).
 ///
 /// # Errors
 /// `Corruption` if they differ.

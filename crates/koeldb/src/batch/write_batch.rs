@@ -8,7 +8,7 @@ use koeldb_base::{Error, Result, ValueType};
 use super::format::{BatchEntry, BatchIter, HEADER_BYTES, check, tag};
 use super::protection::{checksum, sum_of};
 
-/// The state of a batch at a save point.
+/// A save point: the state to which a rollback returns the batch.
 #[derive(Clone, Copy, Debug)]
 struct SavePoint {
     bytes: usize,
@@ -115,7 +115,7 @@ impl WriteBatch {
         })
     }
 
-    /// Creates a batch of the valid `records` of `count` operations.
+    /// Creates a batch from `count` operations that are serialized in `records`.
     pub(crate) fn from_records(records: &[u8], count: u32) -> Self {
         let mut batch = Self::with_capacity_bytes(HEADER_BYTES + records.len());
         batch.rep.extend_from_slice(records);
@@ -123,7 +123,7 @@ impl WriteBatch {
         batch
     }
 
-    /// Sets the count, also in the header: a fixed32 at offset 8, after the sequence number.
+    /// Sets the number of operations, also in the header (a fixed32 at offset 8).
     fn set_count(&mut self, count: u32) {
         self.count = count;
         self.rep[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
@@ -138,7 +138,7 @@ impl WriteBatch {
         !self.is_too_large
     }
 
-    /// Rejects a batch that is too large for the readers of the log.
+    /// Fails with `InvalidArgument` if an operation was left out because the batch was too large.
     pub(crate) fn check_size(&self) -> Result<()> {
         if !self.is_too_large {
             return Ok(());
@@ -155,7 +155,7 @@ impl WriteBatch {
         self.protection
     }
 
-    /// Adds the checksum of an operation to the sum of a protected batch.
+    /// Adds the checksum of an appended operation to the sum of a protected batch.
     #[inline]
     fn protect(&mut self, cf: u32, value_type: ValueType, key: &[u8], value: &[u8]) -> &mut Self {
         if let Some(sum) = &mut self.protection {
@@ -175,7 +175,7 @@ impl WriteBatch {
         }
     }
 
-    /// Records that an operation names a column family of the database with this id.
+    /// Records that an operation names a column family of the database with id `database`.
     pub(crate) fn bind_database(&mut self, database: u64) {
         match self.database {
             None => self.database = Some(database),
@@ -347,7 +347,7 @@ impl WriteBatch {
         self.rep
     }
 
-    /// Limits the allocated memory to `bytes`; if it is larger, all operations are removed.
+    /// Frees the buffer, and so removes all operations, if it has more than `bytes` of capacity.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if self.rep.capacity() > bytes {
             let protection = self.protection.map(|_| 0);
@@ -358,7 +358,7 @@ impl WriteBatch {
         }
     }
 
-    /// The records without the header.
+    /// The serialized records of the batch, without its header.
     #[inline]
     pub(crate) fn records(&self) -> &[u8] {
         &self.rep[HEADER_BYTES..]

@@ -4,7 +4,7 @@ use koeldb_base::error::ErrorDetail;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
 use koeldb_memtable::BatchEntry as MemtableEntry;
 
-use super::commit::ColumnFamilyMemtable;
+use super::protocol::ColumnFamilyMemtable;
 use crate::batch::{BatchIter, Operation};
 
 /// The maximum number of entries that are inserted into a memtable as one batch.
@@ -21,7 +21,7 @@ pub(super) fn position_of(families: &[ColumnFamilyMemtable], id: u32) -> Option<
     }
 }
 
-/// Inserts operations, numbered from `first`, into the memtables of their column families.
+/// Inserts operations, with sequence numbers from `first` on, into their families' memtables.
 ///
 /// If a column family folds operands, the memtables must have all entries below `first`. Returns
 /// whether a memtable has reached its check size. A panic, of a comparator for example, is an error.
@@ -51,7 +51,7 @@ fn numbered(operation: Operation<'_>, seqno: SeqNo) -> MemtableEntry<'_> {
     }
 }
 
-/// Invalidates the watched deleted ranges in which the entries put keys.
+/// Invalidates the all-deleted ranges that scans may skip, where the entries put new keys.
 #[inline]
 fn invalidate_ranges(active: &ColumnFamilyMemtable, entries: &[MemtableEntry<'_>]) {
     if active.watched.is_empty() {
@@ -64,10 +64,12 @@ fn invalidate_ranges(active: &ColumnFamilyMemtable, entries: &[MemtableEntry<'_>
     }
 }
 
-/// Inserts the operations of `records`, numbered from `first`; returns whether a check is due.
+/// Inserts the operations of `records`, with sequence numbers from `first` on, into memtables.
+///
+/// Returns whether a memtable has reached its check size.
 fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -> Result<bool> {
     let mut operations = BatchIter::new(records);
-    let mut should_check = false;
+    let mut should_check_switch = false;
     let mut next = operations.next_operation()?;
     let mut seqno = first;
     while let Some(operation) = next {
@@ -113,8 +115,10 @@ fn insert_all(families: &[ColumnFamilyMemtable], records: &[u8], first: SeqNo) -
                 .memtable
                 .insert(entry.seqno, entry.value_type, entry.key, entry.value)?;
         }
-        should_check |= active.family.should_check(active.memtable.filled_bytes())
+        should_check_switch |= active
+            .family
+            .should_check_switch(active.memtable.filled_bytes())
             || active.has_many_range_deletions();
     }
-    Ok(should_check)
+    Ok(should_check_switch)
 }

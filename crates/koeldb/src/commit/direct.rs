@@ -28,8 +28,8 @@ use koeldb_base::sync::{
 };
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 
-use super::commit::{ColumnFamilyMemtable, CommitState, not_applied};
 use super::pipeline::PublicationRight;
+use super::protocol::{ColumnFamilyMemtable, CommitState, not_applied};
 use super::queue::CommitEnv;
 use super::writer::{CommitMode, preferred};
 use crate::batch::verify;
@@ -62,7 +62,7 @@ type Families = Arc<Vec<ColumnFamilyMemtable>>;
 /// A lock of the gate, with the memtables while the gate is open; a writer holds one.
 type Slot = Padded<Mutex<Option<Families>>>;
 
-/// The gate for unlogged writes without a leader, and the batches that are being written so.
+/// The gate by which small writes with `disable_wal` bypass write groups and their leaders.
 pub(super) struct DirectWrites {
     is_open: Padded<AtomicBool>,
     /// The number of successive eligible groups up to the last one; changed by the leader.
@@ -90,7 +90,7 @@ struct Batches {
     failure: OnceLock<Error>,
 }
 
-/// A batch with sequence numbers whose insertion is not marked as complete yet.
+/// A guard of a batch that has sequence numbers and is being inserted, in case that panics.
 ///
 /// A guard: if the insertion panics, all batches with later numbers fail.
 struct Unmarked<'b, E: CommitEnv> {
@@ -116,13 +116,13 @@ impl DirectWrites {
         }
     }
 
-    /// Whether the gate is open. For the leader the answer holds until it changes it.
+    /// Whether the gate is open; only the write leader opens and closes it.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.is_open.0.load(Ordering::Acquire)
     }
 
-    /// Counts a group of writers; returns whether the gate should open. Called by the leader.
+    /// Counts a write group; returns whether enough eligible ones came in a row to open the gate.
     ///
     /// `may_pass`: all its batches could have passed.
     pub(super) fn count_group(&self, may_pass: bool) -> bool {
@@ -168,12 +168,12 @@ impl DirectWrites {
         batches.failure.get()
     }
 
-    /// Resets the count of eligible groups; called by the leader.
+    /// Resets the count of eligible write groups, so that the gate stays closed for some time.
     pub(super) fn stay_closed(&self) {
         self.groups.store(0, Ordering::Relaxed);
     }
 
-    /// Writes a batch; `None` if the gate is closed.
+    /// Writes a batch through the gate, without a write group; `None` if the gate is closed.
     pub(super) fn write(
         &self,
         env: &impl CommitEnv,
@@ -229,7 +229,7 @@ impl Batches {
         }
     }
 
-    /// Locks a slot, preferably one that is not locked.
+    /// Locks one of the gate's slots, a free one if possible; returns its index and its memtables.
     fn enter(&self) -> (usize, MutexGuard<'_, Option<Families>>) {
         let preferred = preferred();
         for offset in 0..self.slots.len() {
@@ -242,7 +242,7 @@ impl Batches {
         (index, lock(&self.slots[index].0))
     }
 
-    /// Returns the cell for the last number of an inserted batch whose first number is `first`.
+    /// Returns the mark of the batch from `first` on: its last sequence number, once inserted.
     ///
     /// The marks of neighbouring numbers are on different cache lines. A mark below the number belongs
     /// to an earlier batch.
@@ -252,8 +252,9 @@ impl Batches {
         &self.marks[number % columns * slots + number / columns % slots]
     }
 
-    /// Returns the last number of the marked batches that follow the published ones; `None` if the
-    /// next batch is not marked.
+    /// Returns the last sequence number of the inserted batches that follow the visible ones.
+    ///
+    /// `None` if the next batch is not inserted yet.
     fn last_marked(&self) -> Option<SeqNo> {
         let published = self.published.0.load(Ordering::Relaxed);
         let mut last = published;
@@ -266,7 +267,7 @@ impl Batches {
         }
     }
 
-    /// Publishes the marked batches that follow the published ones, unless another thread does so.
+    /// Makes inserted batches visible in order, without gaps, unless another thread does so.
     fn publish(&self, env: &impl CommitEnv) {
         self.right.publish(
             &mut (),
@@ -292,7 +293,7 @@ impl Batches {
         sleepers.iter().for_each(Thread::unpark);
     }
 
-    /// Waits until everything up to `last` is published.
+    /// Waits until all sequence numbers up to `last` are visible to readers.
     fn wait(&self, last: SeqNo) -> Result<()> {
         for _ in 0..SPINS {
             if self.published.0.load(Ordering::Acquire) >= last {
@@ -303,7 +304,7 @@ impl Batches {
         self.sleep(last)
     }
 
-    /// Sleeps until everything up to `last` is published, or a batch up to there has failed.
+    /// Sleeps until the sequence numbers up to `last` are visible, or a batch among them failed.
     #[cold]
     fn sleep(&self, last: SeqNo) -> Result<()> {
         loop {
@@ -321,7 +322,7 @@ impl Batches {
         }
     }
 
-    /// Fails the batches numbered from `first` on, after one that could not be inserted.
+    /// Fails the batches with sequence numbers from `first` on, after an insertion that failed.
     #[cold]
     fn fail(&self, env: &impl CommitEnv, first: SeqNo, error: &Error) {
         let _ = self.failure.set(error.clone());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use koeldb_base::Result;
 
-use super::commit::CommitPipeline;
+use super::protocol::CommitPipeline;
 use crate::options::{CompactRangeOptions, FlushOptions};
 use crate::report::listener::Event;
 use crate::state::column_family_data::ColumnFamilyData;
@@ -29,7 +29,7 @@ impl CommitPipeline {
         flushed
     }
 
-    /// Syncs the logs; begins again if the log was abandoned during the sync.
+    /// Syncs the logs; starts over if error recovery replaced the current log meanwhile.
     fn sync_wal(&self) -> Result<()> {
         loop {
             self.wals.sync_before_log()?;
@@ -41,7 +41,7 @@ impl CommitPipeline {
         }
     }
 
-    /// Calls `act` as the leader with the log; fails if the log of its writes was abandoned.
+    /// Calls `act` with the current log, as the write leader; fails if earlier logs were given up.
     fn with_wal_of_writes<R>(&self, act: impl FnOnce(&mut Wal) -> Result<R>) -> Result<R> {
         let mut leadership = self.queue.lead();
         if self.health.gave_up_logs()
@@ -62,7 +62,7 @@ impl CommitPipeline {
         current + self.wals.closed_bytes()
     }
 
-    /// Seals the memtables of `families` and, if requested, waits for their flush.
+    /// Switches the memtables of `families` and, if requested, waits for their flush.
     pub(crate) fn flush_families(
         &self,
         families: &[Arc<ColumnFamilyData>],
@@ -113,7 +113,7 @@ impl CommitPipeline {
         self.background.compact_range(family, bounds, options)
     }
 
-    /// Flushes data that no log contains, when the database is closed.
+    /// Flushes all memtables at close if data was written with `disable_wal`.
     pub(crate) fn flush_unlogged(&self) -> Result<()> {
         if self.context.mutable_options().avoid_flush_during_shutdown {
             return Ok(());

@@ -10,10 +10,10 @@ use koeldb_base::merge_operator::merge_values;
 use koeldb_base::{Lookup, SeqNo};
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
-use super::commit::ColumnFamilyMemtable;
+use super::protocol::ColumnFamilyMemtable;
 use crate::options::ColumnFamilyOptions;
 
-/// The rule for folding the operands of a column family.
+/// The rule by which a write merges the operands of a key (RocksDB: `max_successive_merges`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeFolding {
     /// The number of operands of a key in the memtable at which a write folds them.
@@ -23,7 +23,7 @@ pub(crate) struct MergeFolding {
 }
 
 impl MergeFolding {
-    /// Returns the rule of the options; `None` if writes do not fold.
+    /// Returns the rule that `options` select; `None` if `max_successive_merges` is 0.
     pub(crate) fn of(options: &ColumnFamilyOptions) -> Option<Self> {
         let operands_max = usize::try_from(options.max_successive_merges).unwrap_or(usize::MAX);
         (operands_max > 0).then_some(MergeFolding {
@@ -34,7 +34,7 @@ impl MergeFolding {
 }
 
 impl ColumnFamilyMemtable {
-    /// Returns the value of `key` after `operand`, or `None` if the operand must be kept.
+    /// Merges `operand` into the value of `key`; `None` if it must be inserted as an operand.
     ///
     /// All entries below `seqno`, the number of the operand, must be in the memtables.
     #[cold]

@@ -15,7 +15,7 @@ const SYNC_MIN: Duration = Duration::from_micros(20);
 /// The maximum number of groups that skip the wait after a fruitless one.
 const SKIPS_MAX: u32 = 64;
 
-/// The bounds of a wait.
+/// The limits of a leader's wait for more writers to join its group before a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaitLimits {
     /// The number of other writers for which the leader waits.
@@ -25,8 +25,7 @@ pub(super) struct WaitLimits {
     pub(super) gap: Duration,
 }
 
-/// The state that determines the wait of the next leader: the last sync, and the result of the last
-/// wait.
+/// The measurements by which a leader decides how long to wait for writers before a sync.
 #[derive(Debug, Default)]
 pub(crate) struct GroupWait {
     /// The number of writers at the end of the last sync: the members of its group, none of which was
@@ -60,7 +59,7 @@ impl GroupWait {
         })
     }
 
-    /// Notes that `came` of the awaited writers queued within `waited`.
+    /// Records the result of a wait: `came` of `awaited` writers queued within the time `waited`.
     ///
     /// A wait beyond its bounds means that others need the processors.
     pub(super) fn end(
@@ -77,13 +76,13 @@ impl GroupWait {
         }
     }
 
-    /// Makes the next groups skip the wait; their number doubles, up to `SKIPS_MAX`.
+    /// Makes the next groups skip the wait, twice as many each time, up to `SKIPS_MAX`.
     pub(super) fn back_off(&mut self) {
         self.skips = (self.skips * 2).clamp(1, SKIPS_MAX);
         self.skips_left = self.skips;
     }
 
-    /// Records a sync at whose end there were `writers`.
+    /// Records a sync: its duration, and the number of writers in its group and queued at its end.
     pub(super) fn record_sync(&mut self, writers: usize, took: Duration) {
         (self.writers, self.took) = (writers, took);
     }

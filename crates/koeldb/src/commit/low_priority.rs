@@ -6,7 +6,7 @@ use std::time::Duration;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 
-use super::commit::{CommitPipeline, not_applied};
+use super::protocol::{CommitPipeline, not_applied};
 use super::writer::CommitMode;
 use crate::state::write_stall::cost;
 
@@ -16,27 +16,27 @@ const BYTES_PER_SECOND: u64 = 1 << 20;
 /// The time between two checks of the compactions.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// The time at which the admitted low-priority writes end at the permitted rate.
+/// The rate limiter of low-priority writes (`low_pri`) while compactions lag.
 #[derive(Debug, Default)]
 pub(crate) struct LowPriorityWrites {
     next_free: Mutex<Duration>,
 }
 
 impl LowPriorityWrites {
-    /// Books a write of `bytes`; returns the time of its end at the permitted rate.
+    /// Reserves a write of `bytes` at the permitted rate; returns the time at which it ends.
     fn book(&self, now: Duration, bytes: usize) -> Duration {
         let mut next_free = lock(&self.next_free);
         *next_free = now.max(*next_free) + cost(bytes, BYTES_PER_SECOND);
         *next_free
     }
 
-    /// Cancels the booking of a write of `bytes` that gave up.
+    /// Cancels the reservation of a write of `bytes` that gave up.
     fn give_back(&self, bytes: usize) {
         let mut next_free = lock(&self.next_free);
         *next_free = next_free.saturating_sub(cost(bytes, BYTES_PER_SECOND));
     }
 
-    /// Cancels all bookings once compactions no longer lag.
+    /// Cancels all reservations when compactions have caught up.
     fn clear(&self) {
         *lock(&self.next_free) = Duration::ZERO;
     }

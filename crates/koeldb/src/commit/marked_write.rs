@@ -8,12 +8,12 @@ use std::sync::Arc;
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::{Result, SeqNo};
 
-use super::commit::{CommitPipeline, CommitState};
+use super::protocol::{CommitPipeline, CommitState};
 use super::queue::CommitEnv;
 use crate::batch::WriteBatch;
 use crate::options::WriteOptions;
 
-/// The steps of a commit or rollback, reported while the leader commits.
+/// The steps of the commit or rollback of a prepared transaction, as reported to its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecisionStep {
     /// From here on the record may be in the log.
@@ -22,7 +22,7 @@ pub(crate) enum DecisionStep {
     Applied(SeqNo),
 }
 
-/// A commit or rollback of a prepared transaction.
+/// A commit or rollback of a prepared transaction: the records to log and those to insert.
 pub(crate) struct MarkedWrite<'a> {
     /// The operations that are committed together with the prepared section.
     pub(crate) batch: &'a WriteBatch,
@@ -35,7 +35,7 @@ pub(crate) struct MarkedWrite<'a> {
 }
 
 impl CommitPipeline {
-    /// Logs a commit or rollback and applies its entries.
+    /// Logs the commit or rollback of a prepared transaction, and inserts the committed entries.
     pub(crate) fn write_marked(
         self: &Arc<Self>,
         options: &WriteOptions,
@@ -106,7 +106,7 @@ impl CommitPipeline {
     }
 }
 
-/// Returns the options without `disable_wal`: marks are always logged.
+/// Returns the options without `disable_wal`: two-phase commit marks are always logged.
 fn logged(options: &WriteOptions) -> WriteOptions {
     let mut options = *options;
     options.disable_wal(false);

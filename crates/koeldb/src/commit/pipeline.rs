@@ -42,7 +42,7 @@ const HELD: u32 = 1;
 /// The bit that is set while a thread sleeps until something is published.
 const AWAITED: u32 = 2;
 
-/// The right to publish in order, which the threads that finish an insertion pass around.
+/// A try-lock on publication, whose holder makes the insertions of all threads visible in order.
 ///
 /// One thread has it and publishes for all; the others leave their part to it and go on.
 pub(super) struct PublicationRight(Padded<AtomicU32>);
@@ -52,7 +52,7 @@ impl PublicationRight {
         PublicationRight(Padded(AtomicU32::new(0)))
     }
 
-    /// Calls `publish` while something is left, unless another thread does so.
+    /// Calls `publish` until nothing is left to publish, unless another thread holds the right.
     ///
     /// `given_up` is called without the right, each time it was given up: it wakes threads. Its last
     /// argument says whether one announced that it sleeps.
@@ -78,7 +78,7 @@ impl PublicationRight {
         }
     }
 
-    /// Announces that the calling thread will sleep unless it sees now that its wait is over.
+    /// Announces that the calling thread is about to sleep, so that the next publisher wakes it.
     pub(super) fn announce_sleep(&self) {
         self.0.0.fetch_or(AWAITED, Ordering::AcqRel);
     }
@@ -89,7 +89,7 @@ impl PublicationRight {
 #[must_use]
 pub(crate) struct PipelineSlot(u64);
 
-/// A group in the pipeline.
+/// A slot of the pipeline: a write group whose entries are being inserted into memtables.
 #[repr(align(128))]
 struct InsertingGroup {
     /// The number of insertions that have not ended; out of order, one more until the writers know.
@@ -99,14 +99,14 @@ struct InsertingGroup {
     writers: Mutex<Waiting>,
 }
 
-/// The writers of a group, and its failure.
+/// The writers that wait for the end of a write group, and the error of its insertion.
 #[derive(Default)]
 struct Waiting {
     writers: Vec<WriterId>,
     failure: Option<Error>,
 }
 
-/// The pipeline of groups that are being inserted.
+/// The pipeline of write groups that are logged but not yet visible to readers.
 pub(crate) struct Pipeline {
     is_ordered: bool,
     slots: Box<[InsertingGroup]>,
@@ -121,7 +121,7 @@ pub(crate) struct Pipeline {
     broken: OnceLock<Error>,
 }
 
-/// The operations of a database that let a group leave.
+/// The operations by which a pipeline ends a write group: publication and wakes of its writers.
 pub(super) trait PipelineEnv {
     /// Makes everything up to `seqno` visible.
     fn publish(&self, seqno: SeqNo);
@@ -129,7 +129,7 @@ pub(super) trait PipelineEnv {
     /// Tells a writer that its group has ended; returns whether it sleeps.
     fn finish(&self, writer: WriterId, failure: Option<Error>) -> bool;
 
-    /// Wakes a writer that slept when it was told.
+    /// Wakes a writer that was asleep according to [`PipelineEnv::finish`].
     fn wake(&self, writer: WriterId);
 }
 
@@ -157,7 +157,7 @@ impl Pipeline {
         &self.slots[koeldb_base::coding::to_usize(number) % SLOTS]
     }
 
-    /// Whether the pipeline is empty. For the leader, true holds during its leadership.
+    /// Whether no write group is in the pipeline; stays true while the calling leader leads.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.left.0.load(Ordering::Acquire) == self.entered.0.load(Ordering::Acquire)
@@ -169,7 +169,7 @@ impl Pipeline {
         self.is_empty() && (!self.is_ordered || self.broken.get().is_none())
     }
 
-    /// Adds a group whose last sequence number is `last`; called by the leader.
+    /// Adds a write group whose last sequence number is `last`; called by the leader.
     ///
     /// The group leaves after `insertions` calls of [`complete`](Self::complete), which the caller must
     /// guarantee; its `writers` are told then.
@@ -234,7 +234,7 @@ impl Pipeline {
         }
     }
 
-    /// Lets the finished groups at the front leave, up to the first unfinished one.
+    /// Publishes and removes the finished groups at the front, up to the first unfinished one.
     ///
     /// Wakes come last, also those of `asleep`: a thread that is woken may take the processor of this
     /// one.
@@ -263,7 +263,7 @@ impl Pipeline {
         wake(&mut asleep);
     }
 
-    /// The number of the first group, if it is finished.
+    /// The number of the oldest group in the pipeline, if all of its insertions have ended.
     fn first_finished(&self) -> Option<u64> {
         let number = self.left.0.load(Ordering::Relaxed);
         let is_inside = number < self.entered.0.load(Ordering::Acquire);
@@ -271,7 +271,7 @@ impl Pipeline {
         is_finished.then_some(number)
     }
 
-    /// Removes the first group: publishes its sequence numbers, if in order, and ends its writers.
+    /// Removes the oldest group: publishes its sequence numbers, if in order, and ends its writers.
     fn let_leave(&self, env: &impl PipelineEnv, number: u64, asleep: &mut Vec<WriterId>) {
         let group = self.slot(number);
         if self.is_ordered {

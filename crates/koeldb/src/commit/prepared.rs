@@ -16,9 +16,9 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, Result, SeqNo};
 
 use crate::batch::BatchIter;
-use crate::commit::commit::{CarriedRecords, CommitPipeline, CommitState};
 use crate::commit::key_locks::KeyLocks;
 use crate::commit::key_locks::table::{Answer, LockId, LockMode, Owner};
+use crate::commit::protocol::{CarriedRecords, CommitPipeline, CommitState};
 use crate::commit::sections::Sections;
 use crate::commit::two_phase::Section;
 use crate::options::WriteOptions;
@@ -94,7 +94,9 @@ impl PreparedTransactions {
         }
     }
 
-    /// Reserves the name of a transaction to be prepared, and keeps its locks.
+    /// Registers a transaction that is about to be prepared under its name, which must be unused.
+    ///
+    /// The entry holds the locks of the transaction.
     pub(crate) fn reserve(
         &self,
         section: Section,
@@ -115,7 +117,7 @@ impl PreparedTransactions {
         Ok(entry)
     }
 
-    /// Forgets a transaction and releases its locks.
+    /// Removes a transaction from the registry and releases its locks.
     pub(crate) fn forget(&self, entry: &Prepared) {
         lock(&self.entries).remove(&entry.section.name);
         if let Some(locks) = &self.key_locks.table {
@@ -125,7 +127,7 @@ impl PreparedTransactions {
         }
     }
 
-    /// Takes over the transactions that recovery found undecided, and locks their keys.
+    /// Registers the undecided transactions that recovery found, and locks their keys.
     ///
     /// Their options are lost: decisions are synced, as in RocksDB.
     pub(crate) fn adopt(&self, sections: Vec<Section>) {
@@ -156,7 +158,7 @@ impl PreparedTransactions {
         }
     }
 
-    /// Replaces all transactions by those that a secondary found undecided in its primary's logs.
+    /// Replaces a secondary's entries by the transactions undecided in its primary's logs.
     ///
     /// They lock nothing: a secondary has no writes.
     pub(crate) fn follow(&self, undecided: &Sections) {
@@ -176,14 +178,14 @@ impl PreparedTransactions {
         lock(&self.entries).values().cloned().collect()
     }
 
-    /// The prepared sections that are logged and undecided.
+    /// Returns the prepared transactions that are neither committed nor rolled back.
     fn undecided(&self) -> Vec<Arc<Prepared>> {
         let mut entries = self.entries();
         entries.retain(|entry| matches!(entry.decision(), Decision::None));
         entries
     }
 
-    /// Applies decisions whose records may be in a log that a resume abandons.
+    /// Applies commits and rollbacks that were decided, but whose log a resume abandons.
     pub(crate) fn apply_standing_decisions(
         &self,
         pipeline: &CommitPipeline,
@@ -204,7 +206,7 @@ impl PreparedTransactions {
         Ok(())
     }
 
-    /// Forgets the transactions that were decided while writes were resumed.
+    /// Removes the committed and rolled back transactions, after a resume has applied them.
     pub(crate) fn forget_decided(&self) {
         for entry in self.entries() {
             if matches!(

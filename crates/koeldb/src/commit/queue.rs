@@ -22,9 +22,9 @@ use koeldb_base::sync::{
 };
 use koeldb_base::{Result, SeqNo};
 
-use super::commit::CommitState;
 use super::direct::{DirectWrites, is_small};
 use super::pipeline::Pipeline;
+use super::protocol::CommitState;
 use super::recent_writes::GroupCheck;
 use super::writer::{CommitMode, Phase, Writer, WriterId};
 use crate::batch::WriteBatch;
@@ -54,17 +54,17 @@ pub(crate) trait CommitCheck {
     /// The number up to which the keys are validated.
     fn validated(&self) -> SeqNo;
 
-    /// Returns the check by the leader of a group; `None` if hashes of keys do not tell them apart.
+    /// Returns the check for a group leader; `None` if equal keys may have different hashes.
     fn in_group(&self) -> Option<GroupCheck>;
 
-    /// Searches for writes after the validated number, which are all in the memtables.
+    /// Searches the memtables for conflicting writes after the validated sequence number.
     ///
     /// # Errors
     /// A conflict, and errors of the search.
     fn validate_rest(&self) -> Result<()>;
 }
 
-/// The way in which groups are inserted into the memtables and published.
+/// The way in which write groups are inserted into the memtables and made visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Insertion {
     /// The leader alone inserts (`allow_concurrent_memtable_write` is off).
@@ -79,7 +79,7 @@ pub(crate) enum Insertion {
 }
 
 impl Insertion {
-    /// Returns the way of inserting that `options` select.
+    /// Returns the way of inserting that the write options of the database select.
     pub(crate) fn of(options: &DbOptions) -> Self {
         if !options.allow_concurrent_memtable_write {
             Insertion::Alone
@@ -93,7 +93,7 @@ impl Insertion {
     }
 }
 
-/// The end of the wait of a queued writer.
+/// The outcome of a queued write: its group has committed it, or its writer became the leader.
 enum Queued<'q> {
     /// Its group has ended, with the answer to its check.
     Ended(Option<GroupCheck>),
@@ -101,7 +101,7 @@ enum Queued<'q> {
     Leads(Leadership<'q>),
 }
 
-/// The queue of writers, and the state of the leader.
+/// The queue of writers, from which write groups are formed (RocksDB: `WriteThread`).
 pub(crate) struct WriteQueue {
     pub(crate) waiting: WaitingWriters,
     commit: Padded<Mutex<CommitState>>,
@@ -118,7 +118,7 @@ pub(crate) struct WriteQueue {
     pub(super) direct: DirectWrites,
 }
 
-/// Leadership: the right to commit; dropping it passes it to the next writer.
+/// Leadership of the write queue, the exclusive right to commit; a drop passes it on.
 pub(crate) struct Leadership<'q> {
     // Dropped first, so that the next leader can lock it.
     pub(crate) commit: MutexGuard<'q, CommitState>,
@@ -160,7 +160,7 @@ impl WriteQueue {
         }
     }
 
-    /// Bounds the spinning of a waiting writer in microseconds.
+    /// Sets the maximum time in microseconds for which a waiting writer spins before it sleeps.
     #[must_use]
     pub(crate) fn spinning_for(mut self, micros: u64) -> Self {
         let spins = u32::try_from(micros.saturating_mul(SPINS_PER_MICRO));
@@ -180,8 +180,9 @@ impl WriteQueue {
 
     // Leadership.
 
-    /// Returns leadership that was taken, with exclusive access: the gate for writes without a log is
-    /// closed. It opens again at the end, if `reopens`.
+    /// Returns a guard of leadership that was taken, after closing the gate for unlogged writes.
+    ///
+    /// The gate opens again when leadership ends, if `reopens`.
     #[inline]
     fn leadership(&self, reopens: bool) -> Leadership<'_> {
         let mut commit = lock(&self.commit.0);
@@ -213,7 +214,7 @@ impl WriteQueue {
         }
     }
 
-    /// Whether the leader passes leadership before it inserts.
+    /// Whether the leader passes leadership on before it inserts its group into the memtables.
     ///
     /// Without a spare core the next leader would only take the processor of this one, and one that
     /// sleeps would begin later than this one ends.
@@ -228,7 +229,7 @@ impl WriteQueue {
         }
     }
 
-    /// Claims a place for a writer, or takes leadership if there is no leader (`None`).
+    /// Claims a queue place for a writer; `None` if the writer became the leader instead.
     ///
     /// There are more places than threads usually; beyond them a writer waits here, as long as `left`
     /// permits.
@@ -248,7 +249,7 @@ impl WriteQueue {
         }
     }
 
-    /// Waits until a phase for which `is_over` holds, as long as `left` permits.
+    /// Waits until `writer` is in a phase for which `is_over` holds; fails when `left` does.
     ///
     /// It spins at most `spins` times before it sleeps.
     fn wait(
@@ -321,7 +322,7 @@ impl WriteQueue {
         self.write_behind(inner, records, count, mode)
     }
 
-    /// Commits a batch that found a leader.
+    /// Commits a batch while another writer leads: in a group, or alone once its writer leads.
     #[inline(never)]
     fn write_behind(
         &self,
@@ -353,13 +354,13 @@ impl WriteQueue {
         alone.map(|_| ())
     }
 
-    /// Whether a batch may be written without a leader, unless the gate for such writes closes now.
+    /// Whether a batch is small and unlogged, and the gate for writes without a leader is open.
     #[inline]
     fn may_pass_gate(&self, records: &[u8], count: u32, mode: CommitMode) -> bool {
         mode.disable_wal && self.direct.is_open() && is_small(count, records)
     }
 
-    /// Writes a batch as a member of a group, unless the writer leads and must write alone.
+    /// Commits a batch as a member of a group, or returns leadership if its writer must commit it.
     ///
     /// A commit with a `check` is left out of its group unless the answer is clean.
     fn write_queued(
@@ -518,7 +519,7 @@ impl WriteQueue {
     }
 }
 
-/// The spins of a writer of `records`.
+/// Returns how many times a waiting writer of `records` spins before it sleeps.
 fn spins_for(records: &[u8], mode: CommitMode) -> u32 {
     let is_short = mode.disable_wal && records.len() <= SMALL_BYTES;
     if is_short || mode.sync {

@@ -45,7 +45,7 @@ const IDLE_MAX: u32 = if cfg!(debug_assertions) { 64 } else { 1 << 12 };
 /// would hold up the next group.
 const NOTED_MAX: u32 = if cfg!(debug_assertions) { 16 } else { 256 };
 
-/// Returns the hash of a key.
+/// Returns the hash of a key and its column family id for the table of recent writes.
 ///
 /// It is unseeded: keys chosen to collide make commits take turns, which are slower and equally right.
 #[inline]
@@ -53,7 +53,7 @@ pub(crate) fn key_hash(cf: u32, key: &[u8]) -> KeyHash {
     xxh3_64(key) ^ u64::from(cf).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The check of an optimistic commit by the leader of its group.
+/// The keys of an optimistic commit, which its group leader compares with recent writes.
 pub(crate) struct GroupCheck {
     /// The sequence number up to which the keys were validated.
     pub(crate) validated: SeqNo,
@@ -62,7 +62,7 @@ pub(crate) struct GroupCheck {
     pub(crate) admitted: Option<SeqNo>,
 }
 
-/// The table of the keys of the latest writes.
+/// A hash table of recently written keys with sequence numbers, to check optimistic commits.
 #[derive(Debug, Default)]
 pub(crate) struct RecentWrites {
     /// The last sequence number of a write of any key of the slot; allocated on first use.
@@ -75,13 +75,13 @@ pub(crate) struct RecentWrites {
 }
 
 impl RecentWrites {
-    /// Whether writes must be noted.
+    /// Whether the table is in use, so that the keys of writes must be recorded.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.groups_left != 0
     }
 
-    /// Switches the table on, if it does not have the writes up to `last`, the last number.
+    /// Switches the table on, for writes after `last` unless it has those up to `last` already.
     pub(crate) fn cover(&mut self, last: SeqNo) {
         if self.slots.is_empty() {
             self.slots = vec![0; SLOTS].into();
@@ -93,7 +93,7 @@ impl RecentWrites {
         self.groups_left = IDLE_MAX;
     }
 
-    /// Whether no key of a check was written after its validation.
+    /// Whether it is certain that no key of a check was written after its validation.
     ///
     /// `last` is the last number of the database, without the group at hand.
     pub(super) fn is_clean(&mut self, check: &GroupCheck, last: SeqNo) -> bool {
@@ -109,7 +109,7 @@ impl RecentWrites {
                 .all(|&key| self.slots[slot_of(key)] <= check.validated)
     }
 
-    /// Enters the keys of a batch whose last sequence number will be `last`.
+    /// Records the keys of a batch whose last sequence number will be `last`.
     ///
     /// `hash_keys` calls back with the hash of each key; false if it does not know all of them.
     pub(super) fn enter(
@@ -136,7 +136,7 @@ impl RecentWrites {
     }
 }
 
-/// Returns the slot of a key by its hash.
+/// Returns the index of the table slot for a key hash.
 pub(crate) fn slot_of(key: KeyHash) -> usize {
     to_usize(key) % SLOTS
 }

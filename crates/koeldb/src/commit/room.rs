@@ -12,7 +12,7 @@ use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Result, SeqNo};
 
-use super::commit::{ColumnFamilyMemtable, CommitPipeline, CommitState};
+use super::protocol::{ColumnFamilyMemtable, CommitPipeline, CommitState};
 use super::queue::CommitEnv;
 use super::writer::CommitMode;
 use crate::batch::BatchIter;
@@ -21,7 +21,7 @@ use crate::report::listener::FlushReason;
 use crate::state::spans;
 
 impl CommitPipeline {
-    /// Makes room for a group: waits for memory, and seals full memtables.
+    /// Makes room for a write group: switches full memtables, and waits while memory is short.
     #[inline]
     pub(crate) fn make_room(
         self: &Arc<Self>,
@@ -74,7 +74,7 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Waits while writes to `families` are ahead of compactions.
+    /// Delays a write while writes to `families` outpace compactions (RocksDB: `DelayWrite`).
     ///
     /// A write with a time limit for stalls waits for half of what is left of it, and one that must
     /// not wait for a stall not at all.
@@ -122,7 +122,7 @@ impl CommitPipeline {
         self.context.record(HistogramKind::WriteStall, micros);
     }
 
-    /// Checks the memtables after one, or the log, has reached its check size.
+    /// Switches full memtables, after one of them or the log has reached its check size.
     ///
     /// Seals full ones and those that keep too many logs, requests successors and the next log for
     /// those that will be full soon, and updates memory charges.
@@ -147,7 +147,7 @@ impl CommitPipeline {
             }
             active
                 .family
-                .set_next_check(bytes, active.write_buffer_bytes);
+                .set_next_switch_check(bytes, active.write_buffer_bytes);
             if bytes >= active.write_buffer_bytes / 2 {
                 active
                     .family
@@ -173,7 +173,7 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Lets writes watch the ranges of deleted keys that scans have proposed.
+    /// Makes writes check the ranges of deleted keys that scans have proposed to skip.
     fn watch_deleted_ranges(&self, commit: &mut CommitState) -> Result<()> {
         let mut is_drained = false;
         // Out of order a number is published before its entries are inserted: a scan at the last
@@ -198,7 +198,7 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Seals the memtables that keep the oldest log, if the logs exceed `max_total_wal_size`.
+    /// Switches the memtables that keep the oldest log if the logs exceed `max_total_wal_size`.
     fn check_wal_size(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
         commit.wal_check_bytes = u64::MAX;
         if commit.families.len() < 2 || commit.wal.is_none() {
@@ -220,7 +220,7 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// The total size of the logs at which memtables are flushed.
+    /// The effective `max_total_wal_size`: if it is 0, 8 times the write buffers of all families.
     fn wal_bytes_max(&self, commit: &CommitState) -> u64 {
         let chosen = || {
             let memtables = commit.families.iter();
@@ -234,14 +234,14 @@ impl CommitPipeline {
         }
     }
 
-    /// Whether writes must wait because memtables exceed the memory limit.
+    /// Whether memtables exceed the write buffer manager's limit, so that writes must stall.
     #[inline]
     pub(super) fn is_out_of_memory(&self) -> bool {
         let manager = self.write_buffers.as_ref();
         manager.is_some_and(WriteBufferManager::should_stall)
     }
 
-    /// Waits until flushes, of any database that shares the memory limit, have freed memory.
+    /// Waits until flushes have freed memory of the write buffer manager.
     ///
     /// Returns immediately if no flush can free much: readers may hold the memory of memtables that
     /// were flushed before, and writes do not wait for readers.
@@ -280,7 +280,9 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Seals the largest memtable of all databases that share the memory limit; `false` if none.
+    /// Switches the largest memtable of all databases that share the write buffer manager.
+    ///
+    /// Returns `false` if there is none to switch.
     fn seal_largest_of_all(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
         let databases = self.write_buffers.iter().flat_map(|m| m.databases());
         let other = databases
@@ -303,7 +305,7 @@ impl CommitPipeline {
         }
     }
 
-    /// Seals the largest memtable of this database; `false` if none can be sealed.
+    /// Switches the largest memtable of this database; `false` if none uses memory to free.
     pub(crate) fn seal_largest(self: &Arc<Self>, commit: &mut CommitState) -> Result<bool> {
         let gains = commit
             .families

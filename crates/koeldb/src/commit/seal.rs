@@ -8,14 +8,14 @@ use std::sync::Arc;
 use koeldb_base::Result;
 use koeldb_base::file_name::FileNumber;
 
-use super::commit::{CommitPipeline, CommitState};
 use super::fold::MergeFolding;
+use super::protocol::{CommitPipeline, CommitState};
 use crate::report::listener::FlushReason;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::memtables::{LoggedMemtable, write_buffer_bytes};
 
 impl CommitPipeline {
-    /// The oldest log that a memtable needs.
+    /// Returns the number of the oldest log with entries of a memtable that is not flushed.
     pub(super) fn oldest_log_needed(&self, commit: &mut CommitState) -> Result<FileNumber> {
         let current = commit.wal()?.number;
         let families = commit.families.iter();
@@ -23,7 +23,7 @@ impl CommitPipeline {
         Ok(needed.min().unwrap_or(current))
     }
 
-    /// Requests the flush of the memtables that need the log `oldest`, sealed before or now.
+    /// Switches the memtables that need the log `oldest`, and requests their flush.
     pub(super) fn switch_oldest_logged(
         &self,
         commit: &mut CommitState,
@@ -44,7 +44,7 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Seals the memtable of the column family at `index`; starts a new memtable and a new log.
+    /// Switches the memtable of the column family at `index`, and starts a new log.
     pub(crate) fn switch_memtable(
         &self,
         commit: &mut CommitState,
@@ -74,12 +74,12 @@ impl CommitPipeline {
         active.write_buffer_bytes = write_buffer_bytes(&options);
         active.range_deletions_max = u64::from(options.memtable_max_range_deletions);
         active.folding = MergeFolding::of(&options);
-        family.set_next_check(next.memtable.filled_bytes(), active.write_buffer_bytes);
+        family.set_next_switch_check(next.memtable.filled_bytes(), active.write_buffer_bytes);
         family.seal_active(self.context.stall(), next, reason);
         Ok(())
     }
 
-    /// Seals the nonempty memtables; the empty ones get the current log as their first.
+    /// Switches all nonempty memtables; the empty ones get the current log as their first.
     pub(crate) fn seal_memtables(&self, commit: &mut CommitState) -> Result<()> {
         self.queue.pipeline.drain()?;
         for index in 0..commit.families.len() {
@@ -98,8 +98,7 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Starts a new log, unless the current one is empty; the entries of the old one are in
-    /// memtables.
+    /// Waits until all logged entries are in memtables; starts a new log unless this one is empty.
     fn switch_wal(&self, commit: &mut CommitState) -> Result<()> {
         self.queue.pipeline.drain()?;
         let wal = commit.wal()?;
@@ -119,8 +118,7 @@ impl CommitPipeline {
         self.carry_over(commit)
     }
 
-    /// Abandons a log that failed, or that may have a batch of a failed write, and starts a new
-    /// log.
+    /// Replaces a log that failed, or that may have a batch of a failed write, by a new log.
     pub(crate) fn abandon_wal(&self, commit: &mut CommitState) -> Result<()> {
         let next_seqno = commit.last_seqno + 1;
         self.wals.abandon(commit.wal()?, next_seqno)?;
@@ -128,7 +126,7 @@ impl CommitPipeline {
         self.carry_over(commit)
     }
 
-    /// Repeats the prepared sections of undecided transactions in a new log, and syncs it.
+    /// Writes the prepared sections of undecided transactions to a new log again, and syncs it.
     fn carry_over(&self, commit: &mut CommitState) -> Result<()> {
         let carried = self.carried.carried();
         if carried.is_empty() {
@@ -141,7 +139,7 @@ impl CommitPipeline {
         self.wals.sync(commit.wal()?)
     }
 
-    /// Seals the memtables of `families` and requests their flush.
+    /// Switches the memtables of `families` and requests their flush.
     pub(crate) fn seal_families(&self, families: &[Arc<ColumnFamilyData>]) -> Result<()> {
         let mut leadership = self.queue.lead();
         for family in families {
@@ -159,8 +157,7 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Seals all memtables if a batch was written with the WAL disabled; returns their column
-    /// families.
+    /// Switches all memtables if data was written with `disable_wal`; returns their families.
     pub(crate) fn seal_unlogged(&self) -> Result<Vec<Arc<ColumnFamilyData>>> {
         let mut leadership = self.queue.lead();
         let commit = &mut *leadership.commit;

@@ -16,7 +16,7 @@ pub(crate) struct Sections {
     applied: BTreeMap<Box<[u8]>, FileNumber>,
 }
 
-/// The sequence numbers of an applied record.
+/// The sequence numbers that an applied log record takes.
 #[derive(Debug)]
 pub(crate) struct RecordNumbers {
     /// The sequence number after the last one of the record.
@@ -32,7 +32,9 @@ pub(crate) struct RecordNumbers {
 }
 
 impl Sections {
-    /// Applies the pieces of a record of `log`, whose first sequence number is `first`.
+    /// Passes the operations that take effect in a record to `apply`; keeps its prepared sections.
+    ///
+    /// The record is of `log`, and its first sequence number is `first`.
     ///
     /// `apply` takes the records of operations that take effect here.
     pub(crate) fn apply(
@@ -92,29 +94,31 @@ impl Sections {
         Ok(numbers)
     }
 
-    /// The sections that take effect at their commit, by name.
+    /// The prepared sections of the undecided WriteCommitted transactions, by name.
     pub(crate) fn prepared(&self) -> impl Iterator<Item = &Section> {
         self.prepared.values().map(|(_, section)| section)
     }
 
-    /// Returns the section of this name that takes effect at its commit.
+    /// Returns the prepared section of the undecided WriteCommitted transaction of this name.
     pub(crate) fn section(&self, name: &[u8]) -> Option<&Section> {
         self.prepared.get(name).map(|(_, section)| section)
     }
 
-    /// Returns a transaction whose section takes effect at its commit, with its log.
+    /// Returns the first undecided WriteCommitted transaction by name, with the log it is in.
     pub(crate) fn first_prepared(&self) -> Option<(&[u8], FileNumber)> {
         let (name, (log, _)) = self.prepared.first_key_value()?;
         Some((name, *log))
     }
 
-    /// Returns a transaction whose section took effect at its position, with its log.
+    /// Returns the first undecided transaction, by name, whose section is applied (WritePrepared).
+    ///
+    /// The number is that of its log.
     pub(crate) fn first_applied(&self) -> Option<(&[u8], FileNumber)> {
         let (name, log) = self.applied.first_key_value()?;
         Some((name, *log))
     }
 
-    /// Removes and returns the sections that take effect at their commit.
+    /// Removes and returns the prepared sections of all undecided WriteCommitted transactions.
     pub(crate) fn take_prepared(&mut self) -> Vec<Section> {
         let prepared = std::mem::take(&mut self.prepared);
         prepared.into_values().map(|(_, section)| section).collect()

@@ -24,7 +24,7 @@ use koeldb_base::{Error, Result, SeqNo, ValueType};
 
 use crate::batch::{self, BatchIter, HEADER_BYTES, Operation, Record, tag};
 
-/// The prepared section of a transaction.
+/// The prepared section of a transaction in a log: its name and operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) name: Box<[u8]>,
@@ -35,7 +35,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// Returns the records that prepare the transaction.
+    /// Encodes the prepared section of the transaction, for its log record.
     pub(crate) fn prepare(&self) -> Vec<u8> {
         let mut records = Vec::with_capacity(self.records.len() + self.name.len() + 12);
         self.prepare_into(&mut records);
@@ -49,7 +49,7 @@ impl Section {
         put_mark(records, tag::END_PREPARE, &self.name);
     }
 
-    /// Returns the records that prepare the transaction again in a later log.
+    /// Encodes a rollback and the prepared section, to repeat the prepare in a later log.
     pub(crate) fn prepare_again(&self) -> Vec<u8> {
         let mut records = rollback(&self.name);
         self.prepare_into(&mut records);
@@ -75,7 +75,7 @@ pub(crate) fn rollback(name: &[u8]) -> Vec<u8> {
     records
 }
 
-/// A piece of a batch in a log.
+/// A part of a log record: plain operations, a prepared section, or a commit or rollback mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     /// Operations outside of transactions: their records and their number.
@@ -97,7 +97,7 @@ impl Piece<'_> {
     }
 }
 
-/// The pieces of a batch in a log.
+/// A log record, split into plain operations, prepared sections, and commit and rollback marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pieces<'a> {
     pub(crate) list: Vec<Piece<'a>>,
@@ -127,13 +127,15 @@ impl<'a> Pieces<'a> {
         self.list.iter().any(Piece::takes_numbers)
     }
 
-    /// Whether sections are applied at their position, so that operations share sequence numbers.
+    /// Whether prepared sections are applied where they are in the log (WritePrepared).
+    ///
+    /// Their operations share sequence numbers.
     pub(crate) fn has_applied(&self) -> bool {
         let is_applied = |piece: &Piece<'_>| matches!(piece, Piece::Applied(..));
         self.list.iter().any(is_applied)
     }
 
-    /// Returns the numbering of the record from `first` on.
+    /// Returns the assignment of sequence numbers, from `first` on, to the record's operations.
     ///
     /// `is_prepared` says whether a section that is not applied has this name: its decision shows
     /// that each operation takes a number.
@@ -170,7 +172,7 @@ pub(crate) struct Numbering<'a> {
 }
 
 impl<'a> Numbering<'a> {
-    /// Gives each operation a number.
+    /// Creates a numbering that gives each operation a sequence number of its own.
     pub(crate) fn per_operation(first: SeqNo) -> Self {
         Numbering {
             next: first,
@@ -181,7 +183,7 @@ impl<'a> Numbering<'a> {
         }
     }
 
-    /// Gives the operations of a batch one number, and the next one from a repeated key on.
+    /// Creates a numbering by sub-batches, each without equal keys (RocksDB: `seq_per_batch`).
     pub(crate) fn per_batch(first: SeqNo) -> Self {
         Numbering {
             is_per_batch: true,
@@ -194,7 +196,7 @@ impl<'a> Numbering<'a> {
         self.is_per_batch
     }
 
-    /// The number after the last one given.
+    /// The sequence number after the last one that was assigned.
     pub(crate) fn next(&self) -> SeqNo {
         match self.is_empty || !self.is_per_batch {
             true => self.next,
@@ -202,7 +204,7 @@ impl<'a> Numbering<'a> {
         }
     }
 
-    /// The number after the last one that the writer of the record can have given.
+    /// The sequence number after the last one that the writer of the record may have used.
     ///
     /// It is larger than [`Numbering::next`] if the bytes leave open whether operations share a
     /// number.
@@ -210,7 +212,7 @@ impl<'a> Numbering<'a> {
         self.longest.max(self.next())
     }
 
-    /// Returns the number of the next operation.
+    /// Assigns a sequence number to the next operation of the record, and returns it.
     pub(crate) fn number(&mut self, operation: &Operation<'a>) -> SeqNo {
         self.longest += 1;
         if !self.is_per_batch {
@@ -227,7 +229,7 @@ impl<'a> Numbering<'a> {
         self.next
     }
 
-    /// Returns another number for the last operation, whose key equals another one of this number.
+    /// Moves the last operation to a new sub-batch, as its key is a duplicate; returns its number.
     ///
     /// `None` if the operation has a number of its own.
     pub(crate) fn number_again(&mut self) -> Option<SeqNo> {
@@ -239,14 +241,14 @@ impl<'a> Numbering<'a> {
         Some(self.next)
     }
 
-    /// Ends a batch at a no-op, which means nothing before the first operation.
+    /// Ends the current sub-batch at a no-op, unless it has no operations yet.
     pub(crate) fn end_batch(&mut self) {
         if self.is_per_batch && !self.is_empty {
             self.advance();
         }
     }
 
-    /// Ends a batch at the decision of a section that was applied, which takes a number itself.
+    /// Ends the sub-batch at a WritePrepared commit or rollback mark, which takes a number itself.
     pub(crate) fn end_decision(&mut self) {
         if self.is_per_batch {
             self.advance();
@@ -255,13 +257,13 @@ impl<'a> Numbering<'a> {
         }
     }
 
-    /// Skips the numbers of a section that is committed here.
+    /// Skips the `count` sequence numbers of a prepared section that the record commits.
     pub(crate) fn skip(&mut self, count: u32) {
         self.next += SeqNo::from(count);
         self.longest += SeqNo::from(count);
     }
 
-    /// Moves to the next sequence number, which has no operations yet.
+    /// Starts a sub-batch, with the next sequence number and no operations yet.
     fn advance(&mut self) {
         self.next += 1;
         self.is_empty = true;
@@ -269,7 +271,7 @@ impl<'a> Numbering<'a> {
     }
 }
 
-/// Decodes a serialized batch, which is validated completely, except for the count in its header.
+/// Splits a serialized batch at its marks; validates all of it except the count in its header.
 ///
 /// # Errors
 /// `Corruption` if the bytes are not a batch; `NotSupported` for commits with timestamps.
@@ -335,7 +337,7 @@ pub(crate) fn pieces(rep: &[u8]) -> Result<Pieces<'_>> {
     checked(pieces, ends_in_mark && !deletes_ranges)
 }
 
-/// Returns the piece for a section that begins with `mark`.
+/// Returns the piece of a prepared section that begins with `mark`.
 fn prepared<'r>(mark: u8, records: &'r [u8], count: u32, name: &'r [u8]) -> Piece<'r> {
     match mark {
         tag::BEGIN_PREPARE => Piece::Prepare(Section {
@@ -363,7 +365,7 @@ fn checked(pieces: Vec<Piece<'_>>, may_be_per_batch: bool) -> Result<Pieces<'_>>
     })
 }
 
-/// Decodes a record of a log with its count and sequence numbers; returns the first number too.
+/// Decodes and validates a log record; returns its first sequence number and its pieces.
 ///
 /// # Errors
 /// See [`pieces`].

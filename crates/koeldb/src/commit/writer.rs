@@ -25,8 +25,8 @@ use koeldb_base::sync::{
 use koeldb_base::{Error, Result, SeqNo};
 use koeldb_fs::Clock;
 
-use super::commit::ColumnFamilyMemtable;
 use super::pipeline::PipelineSlot;
+use super::protocol::ColumnFamilyMemtable;
 use super::recent_writes::GroupCheck;
 
 /// The number of places in a segment, which is allocated as a whole.
@@ -34,7 +34,7 @@ const SEGMENT_PLACES: usize = if cfg!(loom) { 4 } else { 64 };
 /// The number of segments; beyond all of them writers wait for a place.
 const SEGMENTS_MAX: usize = if cfg!(loom) { 1 } else { 256 };
 
-/// Allocates a segment of unclaimed places.
+/// Allocates a segment of unclaimed writer places.
 fn segment() -> Box<[Writer]> {
     (0..SEGMENT_PLACES).map(|_| Writer::new()).collect()
 }
@@ -125,7 +125,7 @@ impl CommitMode {
     }
 }
 
-/// The write of a waiting writer, and the answer of its leader.
+/// The request of a waiting writer, and the answer of its leader.
 #[derive(Default)]
 pub(super) struct Request {
     /// A copy of the records for the log.
@@ -142,7 +142,7 @@ pub(super) struct Request {
     pub(super) failure: Option<Error>,
 }
 
-/// An order to insert the entries of a member of a group.
+/// A command of the leader to a group member to insert its own entries into the memtables.
 pub(super) struct InsertionOrder {
     pub(super) slot: PipelineSlot,
     /// The sequence number of the first entry.
@@ -150,7 +150,7 @@ pub(super) struct InsertionOrder {
     pub(super) families: Arc<Vec<ColumnFamilyMemtable>>,
 }
 
-/// The word on which a writer waits; others write to it.
+/// The phase of a waiting writer, on which it spins or sleeps, and the thread to wake.
 #[repr(align(128))]
 struct Signal {
     state: AtomicU32,
@@ -158,7 +158,7 @@ struct Signal {
     thread: Mutex<Option<Thread>>,
 }
 
-/// The place of a waiting writer.
+/// The place of a waiting writer: its request and its phase (RocksDB: `WriteThread::Writer`).
 #[repr(align(128))]
 pub(super) struct Writer {
     is_claimed: AtomicBool,
@@ -193,7 +193,7 @@ impl Writer {
                 .is_ok()
     }
 
-    /// Gives the place back.
+    /// Releases the place, so that another writer can claim it.
     pub(super) fn release(&self) {
         self.is_claimed.store(false, Ordering::Release);
     }
@@ -212,13 +212,14 @@ impl Writer {
         (request.count, request.mode, request.check) = (count, mode, check);
     }
 
-    /// Sets the phase of a writer that is not queued yet.
+    /// Sets the initial phase of a writer before it is queued.
     pub(super) fn begin(&self, phase: Phase) {
         self.signal.state.store(phase as u32, Ordering::Relaxed);
     }
 
-    /// Moves the writer from phase `from` to `to`; returns whether it sleeps, or `None` if it is in
-    /// another phase.
+    /// Moves the writer from phase `from` to `to`, and returns whether its thread sleeps.
+    ///
+    /// Returns `None` if it is in another phase.
     ///
     /// If `to` ends its wait, the sleep ends too.
     fn advance(&self, from: Phase, to: Phase) -> Option<bool> {
@@ -243,7 +244,7 @@ impl Writer {
         None
     }
 
-    /// Takes a queued writer into a group; false if it gave up.
+    /// Moves a queued writer into a group (phase `Taken`); `false` if it gave up.
     pub(super) fn take(&self) -> bool {
         self.advance(Phase::Waiting, Phase::Taken).is_some()
     }
@@ -284,7 +285,7 @@ impl Writer {
         self.signal.state.load(Ordering::Relaxed) & ASLEEP != 0
     }
 
-    /// Gives up waiting; false if a leader was faster.
+    /// Takes a writer that gives up out of the queue; `false` if a leader took it first.
     ///
     /// The place no longer belongs to the writer then, so its request is freed under the lock, which
     /// the next owner takes before it fills the place.
@@ -303,8 +304,9 @@ impl Writer {
         Phase::of(self.signal.state.load(Ordering::Acquire)) == Phase::Left
     }
 
-    /// Takes the outcome of the writer's group, and gives the place back with no more memory than it
-    /// may keep of the `bytes` of records.
+    /// Returns the result of the writer's group, and releases the place.
+    ///
+    /// The place keeps limited memory of the `bytes` of records.
     pub(super) fn take_outcome(&self, bytes: usize) -> Result<()> {
         let mut failure = None;
         if bytes > RECORDS_KEPT || self.has_failed.load(Ordering::Relaxed) {
@@ -318,7 +320,7 @@ impl Writer {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Wakes the thread of a writer that slept.
+    /// Wakes the thread of a writer that was asleep when its phase changed.
     #[cold]
     pub(super) fn wake(&self) {
         let thread = lock(&self.signal.thread).clone();
@@ -327,7 +329,7 @@ impl Writer {
         }
     }
 
-    /// Spins until a phase for which `is_over` holds, at most `spins` times.
+    /// Spins at most `spins` times until the writer is in a phase for which `is_over` holds.
     pub(super) fn spin(&self, spins: u32, is_over: impl Fn(Phase) -> bool) -> Option<Phase> {
         for _ in 0..spins {
             let phase = Phase::of(self.signal.state.load(Ordering::Acquire));
@@ -339,7 +341,7 @@ impl Writer {
         None
     }
 
-    /// Sleeps until a phase for which `is_over` holds, as long as `left` permits.
+    /// Sleeps until the writer is in a phase for which `is_over` holds; fails when `left` does.
     ///
     /// `left` returns the time for one sleep.
     pub(super) fn sleep(
@@ -381,7 +383,9 @@ pub(super) struct Writers {
     more: Box<[OnceLock<Box<[Writer]>>]>,
 }
 
-/// Returns a number of this thread, at which its search for a free place begins; 0 in models.
+/// Returns the number of this thread, at which its search for a free place begins.
+///
+/// It is 0 in loom models.
 pub(super) fn preferred() -> usize {
     if cfg!(loom) { 0 } else { thread_number() }
 }
@@ -411,7 +415,7 @@ impl Writers {
         None
     }
 
-    /// Returns a place that was claimed.
+    /// Returns the place of the writer with this id.
     pub(super) fn get(&self, id: WriterId) -> &Writer {
         let id = koeldb_base::coding::to_usize(u64::from(id));
         let places = match (id / SEGMENT_PLACES).checked_sub(1) {

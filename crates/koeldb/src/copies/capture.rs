@@ -16,7 +16,7 @@ use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::manifest::ManifestSnapshot;
 
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::copies::deletions::DeletionGuard;
 use crate::options::FlushOptions;
 use crate::state::context::Context;
@@ -41,7 +41,7 @@ impl Default for FlushPolicy {
     }
 }
 
-/// A log of a capture.
+/// A write-ahead log in a capture, with the length of the prefix that belongs to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CapturedLog {
     pub(crate) number: FileNumber,
@@ -51,7 +51,7 @@ pub(crate) struct CapturedLog {
     pub(crate) is_open: bool,
 }
 
-/// The state of a database at one instant.
+/// The state of a database at one sequence number, and the files for a copy of it.
 pub(crate) struct Capture {
     pub(crate) seqno: SeqNo,
     /// The state of all column families, as a MANIFEST would record it.
@@ -68,7 +68,7 @@ pub(crate) struct Capture {
     _hold: DeletionGuard,
 }
 
-/// A file of a capture.
+/// A file to copy for a capture: its name in the copy, its path and its length.
 #[derive(Clone, Debug)]
 pub(crate) struct CapturedFile {
     pub(crate) name: String,
@@ -80,7 +80,7 @@ pub(crate) struct CapturedFile {
     pub(crate) table: Option<CapturedTable>,
 }
 
-/// A table of a capture.
+/// A table in a capture: its column family, its level and its MANIFEST record.
 #[derive(Clone, Debug)]
 pub(crate) struct CapturedTable {
     pub(crate) family: u32,
@@ -107,7 +107,7 @@ impl CommitPipeline {
         Ok(capture)
     }
 
-    /// Makes the closed logs of a capture durable.
+    /// Syncs the closed logs of a capture; fails if writes failed since the capture.
     ///
     /// `failures` is the number of failures before the capture. After another one, a resume may have
     /// discarded logs of the capture that were not durable.
@@ -217,14 +217,14 @@ impl CommitPipeline {
 }
 
 impl Capture {
-    /// Leaves out the column families that `keeps` does not name; the default one stays.
+    /// Removes the column families for which `keeps` is false, except the default one.
     pub(crate) fn retain_families(&mut self, keeps: impl Fn(&str) -> bool) {
         self.state
             .families
             .retain(|family| family.id == 0 || keeps(&family.name));
     }
 
-    /// The tables of the captured versions.
+    /// Returns the table files of all captured column families.
     pub(crate) fn tables(&self, context: &Context) -> Result<Vec<CapturedFile>> {
         let mut files = Vec::new();
         for family in &self.state.families {
@@ -242,7 +242,7 @@ impl Capture {
         Ok(files)
     }
 
-    /// The logs and the OPTIONS file of the captured state.
+    /// Returns the logs and the OPTIONS file of the captured state.
     pub(crate) fn other_files(&self, context: &Context) -> Result<Vec<CapturedFile>> {
         let mut files = Vec::new();
         for log in &self.logs {

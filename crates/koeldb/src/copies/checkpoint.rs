@@ -15,7 +15,7 @@ use koeldb_lsm::manifest;
 
 use crate::api::db::Db;
 use crate::background::transfer::{Pace, Transfer, TransferFile, Transferred};
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::copies::capture::{Capture, CapturedFile, FlushPolicy};
 use crate::engine::secondary::Secondary;
 use crate::open::staging::{Staging, refuse_inside};
@@ -56,8 +56,9 @@ impl CheckpointOptions {
         self
     }
 
-    /// Sets RocksDB's `log_size_for_flush`: 0 flushes always, `u64::MAX` never, other values if the
-    /// logs have more bytes.
+    /// Sets the log size from which memtables are flushed first (RocksDB: `log_size_for_flush`).
+    ///
+    /// 0 flushes always, `u64::MAX` never, other values if the logs have more bytes.
     pub fn set_log_size_for_flush(&mut self, bytes: u64) -> &mut Self {
         self.set_flush(match bytes {
             0 => FlushPolicy::Always,
@@ -115,7 +116,7 @@ pub struct CheckpointReport {
 }
 
 impl Db {
-    /// Creates a database at `path` with the current contents of this one.
+    /// Creates a database at `path` with the current contents of this one (RocksDB: `Checkpoint`).
     ///
     /// Files are shared by hard links where the file system permits it, so that a checkpoint on the
     /// same device costs no space until compactions replace them.
@@ -256,7 +257,7 @@ fn report(capture: &Capture, files: &[CapturedFile], outcomes: &[Transferred]) -
     }
 }
 
-/// Counts linked and copied files.
+/// Returns a report that counts the linked and the copied files and bytes.
 fn report_transfers(files: &[CapturedFile], outcomes: &[Transferred]) -> CheckpointReport {
     let mut report = CheckpointReport::default();
     for (file, outcome) in files.iter().zip(outcomes) {

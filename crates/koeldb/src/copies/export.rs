@@ -29,7 +29,7 @@ use koeldb_lsm::version::VersionEdit;
 use crate::api::column_family::ColumnFamily;
 use crate::api::db::Db;
 use crate::background::transfer::{Pace, Transfer, TransferFile};
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::copies::capture::FlushPolicy;
 use crate::copies::checkpoint::refuse_own_directories;
 use crate::open::staging::Staging;
@@ -48,7 +48,7 @@ const DESCRIPTION_BYTES_MAX: u64 = 256 << 20;
 
 const FIRST_LINE: &str = "koeldb export 1";
 
-/// A table of an exported column family.
+/// The metadata of a table in an exported column family (`LiveFileMetaData`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportedFile {
@@ -70,7 +70,7 @@ pub struct ExportedFile {
     pub epoch: u64,
 }
 
-/// An exported column family.
+/// The description of an exported column family (RocksDB: `ExportImportFilesMetaData`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportedColumnFamily {
@@ -103,7 +103,7 @@ impl ImportColumnFamilyOptions {
 }
 
 impl ExportedColumnFamily {
-    /// Reads the description of an export.
+    /// Reads the description of an export from its directory.
     ///
     /// # Errors
     /// `Corruption` with the line that violates the format; errors of the file system.
@@ -116,7 +116,7 @@ impl ExportedColumnFamily {
     }
 }
 
-/// Encodes the description: a line for each fact, with a crc32c of the lines in the last.
+/// Encodes the description file of an export: a line for each fact, and a final crc32c.
 fn encode(export: &ExportedColumnFamily) -> String {
     let mut text = format!("{FIRST_LINE}\ncomparator {}\n", export.comparator);
     for file in &export.files {
@@ -136,7 +136,7 @@ fn encode(export: &ExportedColumnFamily) -> String {
     text
 }
 
-/// Decodes the description and verifies its checksum.
+/// Decodes the description file of an export and verifies its checksum.
 fn decode(directory: &Path, bytes: &[u8]) -> Result<ExportedColumnFamily> {
     let bad = |line: usize, what: &str| Error::corruption(format!("line {line}: {what}"));
     let text = str::from_utf8(bytes).map_err(|_| Error::corruption("not a text"))?;
@@ -313,7 +313,7 @@ fn transfer_all(context: &Context, files: &[TransferFile], purpose: Purpose) -> 
     Ok(())
 }
 
-/// Transfers the tables into the directory, and records them in the empty `family`.
+/// Links or copies the exported tables into the database, and adds them to an empty family.
 fn import(
     commit: &CommitPipeline,
     family: &Arc<ColumnFamilyData>,
@@ -363,7 +363,7 @@ fn import(
     Ok(())
 }
 
-/// Returns the metadata of an imported table under its new number.
+/// Returns the MANIFEST metadata of an imported table under its new file number.
 fn imported(
     context: &Context,
     family: &ColumnFamilyData,

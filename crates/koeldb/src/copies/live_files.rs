@@ -11,13 +11,13 @@ use koeldb_lsm::FileMeta;
 
 use crate::api::column_family::ColumnFamily;
 use crate::api::db::Db;
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::copies::capture::{Capture, FlushPolicy};
 use crate::copies::checkpoint::write_manifest;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::context::Context;
 
-/// A table of a database.
+/// A live table file of a database (RocksDB: `LiveFileMetaData`).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LiveFile {
@@ -66,7 +66,7 @@ pub struct LiveFile {
     pub marked_for_compaction: bool,
 }
 
-/// A write-ahead log of a database.
+/// A live or archived write-ahead log of a database (RocksDB: `LogFile`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogFile {
@@ -98,7 +98,7 @@ pub enum StorageFileKind {
     Options,
 }
 
-/// A file of a [`LiveStorage`].
+/// A file of a [`LiveStorage`] (RocksDB: `LiveFileStorageInfo`).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StorageFile {
@@ -133,7 +133,7 @@ pub struct LiveStorage {
     _capture: CaptureGuard,
 }
 
-/// A capture that is held only to prevent the deletion of its files.
+/// A capture that is kept only because it prevents the deletion of its files.
 struct CaptureGuard(#[expect(dead_code, reason = "it holds deletions")] Capture);
 
 impl std::fmt::Debug for CaptureGuard {
@@ -152,8 +152,7 @@ impl Db {
         families.iter().flat_map(of_family).collect()
     }
 
-    /// Returns the write-ahead logs, archived ones first, by number (RocksDB's
-    /// `GetSortedWalFiles`).
+    /// Returns the archived and live logs, by number (RocksDB: `GetSortedWalFiles`).
     ///
     /// # Errors
     /// `ShutdownInProgress`; errors of the file system.
@@ -162,8 +161,7 @@ impl Db {
         log_files(&self.inner().commit)
     }
 
-    /// Captures the files of the database for another backup tool (RocksDB's
-    /// `GetLiveFilesStorageInfo`).
+    /// Captures the files for another backup tool (RocksDB: `GetLiveFilesStorageInfo`).
     ///
     /// # Errors
     /// Errors of the flush and of the file system.
@@ -263,7 +261,7 @@ fn live_storage(commit: &CommitPipeline, flush: FlushPolicy) -> Result<LiveStora
     })
 }
 
-/// Writes MANIFEST and CURRENT of a capture in memory.
+/// Returns the MANIFEST and CURRENT files of a capture, with their contents in memory.
 fn manifest_and_current(capture: &Capture) -> Result<Vec<StorageFile>> {
     let memory = koeldb_fs::MemoryFileSystem::new();
     let root = Path::new("/");

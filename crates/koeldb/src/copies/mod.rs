@@ -2,7 +2,8 @@
 //!
 //! Checkpoints, backups, exports and lists of live files start with a [`capture`] of the state that
 //! they copy; ingestion and imports take tables in; a feed returns the logged batches ([`updates`]).
-//! A copy uses the handles of a database and may open others.
+//! The readers and writers of table files need no database. This is the top storey: a copy may use all
+//! others, among them the handles of its database and the opening of another.
 
 pub(crate) mod backup;
 pub(crate) mod capture;

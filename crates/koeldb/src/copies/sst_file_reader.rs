@@ -144,7 +144,7 @@ impl fmt::Debug for SstFileReader {
     }
 }
 
-/// The point entries of a table. It ends after an error.
+/// An iterator over the point entries of a table, which ends after an error.
 pub struct SstEntries {
     cursor: TableCursor<'static, BlockingSource>,
     is_failed: bool,
@@ -184,6 +184,7 @@ impl fmt::Debug for SstEntries {
     }
 }
 
+/// Returns the kind of an entry by the value type of its internal key.
 fn kind_of(value_type: ValueType) -> SstEntryKind {
     match value_type {
         ValueType::Value => SstEntryKind::Value,

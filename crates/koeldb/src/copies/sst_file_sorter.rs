@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use koeldb_base::{KeyOrder, Result};
 
 use crate::api::column_family::ColumnFamily;
-use crate::commit::commit::check_entry;
+use crate::commit::protocol::check_entry;
 use crate::copies::sst_file_reader::{SstEntries, SstEntry, SstEntryKind, SstFileReader};
 use crate::copies::sst_file_writer::{ExternalSstFileInfo, SstFileWriter, SstFileWriterOptions};
 use crate::env::Env;
@@ -60,7 +60,7 @@ impl SstFileSorterOptions {
         self
     }
 
-    /// Sets the memory for entries that were not written to a run yet; at least 64 KiB.
+    /// Sets the memory for entries that are not in a sorted run yet; at least 64 KiB.
     ///
     /// Merging takes a block of each run, of which there are up to 128, in addition.
     pub fn set_memory_bytes(&mut self, bytes: usize) -> &mut Self {
@@ -84,7 +84,9 @@ struct Buffered {
     is_deletion: bool,
 }
 
-/// Writes table files from entries in any order; they do not overlap and are ready to ingest.
+/// An external sorter of entries, whose output is table files that are ready to ingest.
+///
+/// Entries are added in any order; the files do not overlap.
 ///
 /// Runs and outputs are in one directory. A sorter that is dropped unfinished removes its files.
 ///
@@ -173,7 +175,7 @@ impl SstFileSorter {
         self.add(key.as_ref(), &[], true)
     }
 
-    /// Buffers an entry; writes the buffer to a run when it is full.
+    /// Buffers an entry; writes the buffer to a temporary sorted run when it is full.
     fn add(&mut self, key: &[u8], value: &[u8], is_deletion: bool) -> Result<()> {
         check_entry(&self.order, key, value)?;
         let used = self.bytes.len() + self.entries.len() * size_of::<Buffered>();
@@ -233,7 +235,7 @@ impl SstFileSorter {
         });
     }
 
-    /// Sorts the buffer and writes it to a run; merges the runs if there are too many.
+    /// Writes the buffer to a new temporary sorted run; merges the runs if there are too many.
     fn spill(&mut self) -> Result<()> {
         self.sort();
         let mut run = self.begin_run()?;
@@ -250,7 +252,7 @@ impl SstFileSorter {
         Ok(())
     }
 
-    /// Merges all runs into one.
+    /// Merges all temporary sorted runs into one.
     fn merge_runs(&mut self) -> Result<()> {
         let merged = self.runs.clone();
         let mut run = self.begin_run()?;
@@ -263,7 +265,7 @@ impl SstFileSorter {
         outcome.map(|_| ())
     }
 
-    /// Creates the file of the next run, uncompressed.
+    /// Creates the uncompressed table file of the next temporary sorted run.
     fn begin_run(&mut self) -> Result<SstFileWriter> {
         let path = self.directory.join(format!("{:06}.run", self.next_run));
         self.next_run += 1;
@@ -278,7 +280,7 @@ impl SstFileSorter {
         Ok(run)
     }
 
-    /// Passes the newest entry of each key of all runs to `add`, in key order.
+    /// Merges the sorted runs: passes the newest entry of each key to `add`, in key order.
     fn merge(&self, mut add: impl FnMut(&[u8], &[u8], bool) -> Result<()>) -> Result<()> {
         let mut heap = BinaryHeap::new();
         for (age, path) in self.runs.iter().enumerate() {
@@ -301,7 +303,7 @@ impl SstFileSorter {
         Ok(())
     }
 
-    /// Removes the files of the runs.
+    /// Deletes the files of the temporary sorted runs.
     fn remove_runs(&mut self) {
         for run in self.runs.drain(..) {
             // What stays is in a directory of the caller.
@@ -323,7 +325,7 @@ fn add_to(table: &mut SstFileWriter, key: &[u8], value: &[u8], is_deletion: bool
     }
 }
 
-/// The output files of a sort.
+/// The writer of a sorter's output: successive table files of the target size.
 struct Output<'s> {
     options: &'s ColumnFamilyOptions,
     how: &'s SstFileSorterOptions,
@@ -381,7 +383,9 @@ impl Drop for Output<'_> {
     }
 }
 
-/// The next entry of a run, in a heap: the smallest key is the greatest, then the newest run.
+/// The next entry of a sorted run in the merge heap, whose maximum has the smallest key.
+///
+/// The newest run comes first among equal keys.
 struct Head<'o> {
     entry: SstEntry,
     rest: SstEntries,

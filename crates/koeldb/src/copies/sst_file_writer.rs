@@ -18,7 +18,7 @@ use koeldb_table::builder::{TableBuildContext, TableBuilder};
 use koeldb_table::properties::names;
 
 use crate::api::column_family::ColumnFamily;
-use crate::commit::commit::check_entry;
+use crate::commit::protocol::check_entry;
 use crate::env::Env;
 use crate::open::new_session_id;
 use crate::options::sanitize::{check, sanitize_family};
@@ -50,8 +50,7 @@ impl SstFileWriterOptions {
         self
     }
 
-    /// Records the column family of the file. A database then refuses to ingest it into another
-    /// one.
+    /// Records the column family of the file, the only one into which a database ingests it.
     pub fn set_column_family(&mut self, family: &ColumnFamily) -> &mut Self {
         self.family = Some((family.id(), family.name().to_owned()));
         self
@@ -305,7 +304,7 @@ impl SstFileWriter {
     }
 }
 
-/// Returns the build context of an external table: no level, no times, its own session.
+/// Returns the table builder options of an external table: no level, no times, its own session.
 fn build_context(options: &ColumnFamilyOptions, how: &SstFileWriterOptions) -> TableBuildContext {
     let (compression, compression_options) = options.compression_at(u32::MAX, 0, true);
     let mut user_properties = BTreeMap::new();
@@ -338,7 +337,7 @@ fn build_context(options: &ColumnFamilyOptions, how: &SstFileWriterOptions) -> T
     context
 }
 
-/// Returns the error of a writer that has failed.
+/// Returns the error of a call to a writer after an earlier call has failed.
 #[cold]
 fn unusable() -> Error {
     Error::invalid_argument("this table file writer has failed before")

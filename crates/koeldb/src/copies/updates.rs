@@ -25,7 +25,7 @@ use self::logs::{
 };
 use crate::api::db::Db;
 use crate::batch::{HEADER_BYTES, WriteBatch, header};
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::commit::two_phase::{self, Piece, Section};
 use crate::tree::Tree;
 use crate::wal::WalSet;
@@ -55,7 +55,7 @@ impl Drop for LogPin {
     }
 }
 
-/// A batch of the change feed.
+/// A write batch from the write-ahead log with its sequence number (RocksDB: `BatchResult`).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UpdateBatch {
@@ -72,7 +72,7 @@ impl UpdateBatch {
     }
 }
 
-/// Options of a change feed.
+/// Options of an [`UpdateIterator`] over the batches of the write-ahead log.
 #[derive(Clone, Copy, Debug)]
 pub struct TailOptions {
     strict: bool,
@@ -85,24 +85,25 @@ impl Default for TailOptions {
 }
 
 impl TailOptions {
-    /// Creates the defaults: strict.
+    /// Creates the defaults: a gap of sequence numbers is an error.
     #[must_use]
     pub const fn new() -> Self {
         TailOptions { strict: true }
     }
 
-    /// Reports sequence numbers that are in no log, once as an error; on by default. Off passes over
-    /// them silently.
+    /// Sets whether a gap of sequence numbers that are in no log is an error; on by default.
     ///
-    /// They are of ingested files, of writes with the log disabled, or of prepared transactions
-    /// whose commit took effect in a resume because its log had failed.
+    /// The error is reported once. When off, gaps are skipped silently.
+    ///
+    /// Such sequence numbers are of ingested files, of writes with the log disabled, or of prepared
+    /// transactions whose commit took effect in a resume because its log had failed.
     pub fn set_strict(&mut self, strict: bool) -> &mut Self {
         self.strict = strict;
         self
     }
 }
 
-/// The batches of the write-ahead log from a sequence number on.
+/// An iterator over the write-ahead log from a sequence number (`TransactionLogIterator`).
 ///
 /// `None` means that all visible batches were returned; a later call goes on. After an error of kind
 /// `Incomplete`, which reports a gap of sequence numbers, the next call goes on behind it.
@@ -205,7 +206,7 @@ impl UpdateIterator {
         self.next_seqno
     }
 
-    /// Reads the next batch that ends at or after the wanted sequence number.
+    /// Reads the next batch of the log that ends at or after the wanted sequence number.
     fn read(&mut self) -> Result<Option<UpdateBatch>> {
         loop {
             let Some(record) = self.reader.next_record()? else {
@@ -225,7 +226,7 @@ impl UpdateIterator {
             let batch = applied(record, &mut self.sections)?;
             // The operations before took fewer numbers than one each.
             if first < self.read_to && !batch.is_empty() {
-                return Err(shares_numbers());
+                return Err(shared_seqnos_error());
             }
             self.read_to = first + SeqNo::from(batch.count());
             if batch.is_empty() || first + SeqNo::from(batch.count()) <= self.next_seqno {
@@ -238,7 +239,7 @@ impl UpdateIterator {
         }
     }
 
-    /// The damage at which the reading of a whole log ended.
+    /// Returns the corruption at which the read of a complete log ended, if there is any.
     fn damage(&mut self) -> Option<Problem> {
         let pinned = &self.db.inner().wals.pinned;
         // The end of an archived log is known, and a failed write may have left a part of a record.
@@ -248,7 +249,7 @@ impl UpdateIterator {
         self.reader.take_problem().or(torn)
     }
 
-    /// Continues at the end of the reader's log: with new records in it, or with the next log.
+    /// At the end of a log, prepares to read new records of it or the next log; `false` if none.
     fn go_on(&mut self) -> Result<bool> {
         let inner = Arc::clone(self.db.inner());
         let next = match self.archived.front() {
@@ -335,15 +336,15 @@ impl UpdateIterator {
     }
 }
 
-/// The error for a log whose sequence numbers do not tell the place of an operation.
-fn shares_numbers() -> Error {
+/// Returns the error for a log whose operations share sequence numbers (WritePrepared).
+fn shared_seqnos_error() -> Error {
     Error::not_supported(
         "the log has batches whose operations share a sequence number, as of transactions under the \
          write policy write-prepared: start over from a checkpoint",
     )
 }
 
-/// Returns the operations that a record applies, including the sections that it commits.
+/// Returns the operations that a log record applies, with the prepared sections it commits.
 ///
 /// Sections that it prepares are added to `sections`, and decided ones removed.
 ///
@@ -353,7 +354,7 @@ fn shares_numbers() -> Error {
 fn applied(record: &[u8], sections: &mut BTreeMap<Box<[u8]>, Section>) -> Result<WriteBatch> {
     let pieces = two_phase::pieces(record)?;
     if pieces.has_applied() {
-        return Err(shares_numbers());
+        return Err(shared_seqnos_error());
     }
     if matches!(pieces.list[..], [] | [Piece::Plain(..)]) {
         return WriteBatch::from_data(record);

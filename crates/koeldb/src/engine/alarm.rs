@@ -19,13 +19,15 @@ const PERIOD: Duration = match cfg!(test) {
 /// The shortest time between two checks: the clock of a database may stand still.
 const PERIOD_MIN: Duration = Duration::from_millis(20);
 
-/// A database that is checked periodically.
+/// A database that a process-wide timer thread visits periodically, even if it is idle.
 pub(crate) trait Watched: Send + Sync {
-    /// Does the due work; returns the time until the next work, `None` if unknown.
+    /// Performs the periodic work that is due, such as TTL compactions and statistics dumps.
+    ///
+    /// Returns the time until the next work is due; `None` if that is unknown.
     fn look(self: Arc<Self>) -> Option<Duration>;
 }
 
-/// The watched databases and the state of the thread that checks them.
+/// The databases registered for periodic work, and the state of the timer thread that visits them.
 struct Watches {
     /// The process of the databases and of the thread: a forked child has neither.
     origin: Option<Origin>,
@@ -45,7 +47,7 @@ static WATCHES: Mutex<Watches> = Mutex::new(Watches {
 /// Notified when a shorter pause is set.
 static SLEEP: Condvar = Condvar::new();
 
-/// Checks `database` periodically while it lives; first after `pause`, if given.
+/// Registers `database` for periodic work until it is dropped; the first is due after `pause`.
 ///
 /// If the thread cannot be started, files are checked when something else happens.
 pub(crate) fn watch(database: Weak<dyn Watched>, pause: Option<Duration>) {
@@ -65,7 +67,7 @@ pub(crate) fn watch(database: Weak<dyn Watched>, pause: Option<Duration>) {
     look_within(pause);
 }
 
-/// Schedules the next check of all databases after at most `pause`.
+/// Moves the next periodic work of all registered databases forward to at most `pause` from now.
 pub(crate) fn look_within(pause: Option<Duration>) {
     let mut watches = lock(&WATCHES);
     if let Some(pause) = pause
@@ -76,7 +78,7 @@ pub(crate) fn look_within(pause: Option<Duration>) {
     }
 }
 
-/// The thread that checks the watched databases; it ends when there are none.
+/// Runs the timer thread, which performs periodic work until no registered database is left.
 fn run() {
     let mut watches = lock(&WATCHES);
     while !watches.databases.is_empty() {

@@ -30,9 +30,9 @@ use koeldb_fs::read_driver::AsyncReads;
 use koeldb_lsm::version::VersionSet;
 
 use crate::background::Background;
-use crate::commit::commit::{CommitPipeline, CommitState, WriteParts};
 use crate::commit::key_locks::KeyLocks;
 use crate::commit::prepared::PreparedTransactions;
+use crate::commit::protocol::{CommitPipeline, CommitState, WriteParts};
 use crate::engine::reads::Reads;
 use crate::engine::resume::Resume;
 use crate::engine::secondary::Secondary;
@@ -51,7 +51,7 @@ use crate::wal::WalSet;
 /// The id of the next database that this process opens ([`Context::id`]).
 pub(crate) static NEXT_DATABASE: AtomicU64 = AtomicU64::new(1);
 
-/// The parts of an open database, which is closed when its last handle drops them.
+/// The shared state of an open database (RocksDB: `DBImpl`); dropping it closes the database.
 ///
 /// Aligned so that the reference count is not on the lines that every read loads.
 #[repr(align(128))]
@@ -75,7 +75,7 @@ pub(crate) struct DbInner {
     file_lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
-/// The components of a `DbInner`, for `open`.
+/// The recovered components from which `open` constructs a [`DbInner`].
 pub(crate) struct Parts {
     pub(crate) context: Context,
     pub(crate) async_reads: AsyncReads,
@@ -143,7 +143,7 @@ impl DbInner {
         }
     }
 
-    /// Closes the database for every handle.
+    /// Closes the database for all handles, also those that still exist (RocksDB: `DB::Close`).
     ///
     /// Later calls fail, running operations end, and the log is made durable. A forked child leaves
     /// the database to its parent.
@@ -205,7 +205,7 @@ impl DbInner {
             .and(self.health.failure().map_or(Ok(()), Err))
     }
 
-    /// Reads the MANIFEST again at close if `verify_manifest_content_on_close` is set.
+    /// Verifies the MANIFEST if `verify_manifest_content_on_close` is set; replaces a damaged one.
     fn verify_manifest(&self) -> Result<()> {
         let is_wanted = self
             .context
@@ -235,7 +235,7 @@ impl Drop for DbInner {
     }
 }
 
-/// A column family, and a reference that keeps its database open.
+/// A column family handle that keeps its database open (RocksDB: `ColumnFamilyHandle`).
 ///
 /// Clones share one reference count: a clone and its drop cost one pair of locked instructions.
 #[derive(Clone)]
@@ -243,7 +243,9 @@ pub(crate) struct OpenColumnFamily {
     parts: Arc<FamilyParts>,
 }
 
-/// The references of [`OpenColumnFamily`], apart from their count, which every cursor changes.
+/// The shared content of an [`OpenColumnFamily`]: its database and its column family data.
+///
+/// Aligned so that the reference count, which every cursor changes, is on a cache line of its own.
 #[repr(align(128))]
 struct FamilyParts {
     inner: Arc<DbInner>,
@@ -263,7 +265,7 @@ impl OpenColumnFamily {
         Self::new(inner, Arc::clone(&inner.default))
     }
 
-    /// Returns a handle to another column family of the same database.
+    /// Returns a handle to the column family `data` of the same database.
     pub(crate) fn sibling(&self, data: Arc<ColumnFamilyData>) -> Self {
         Self::new(self.inner(), data)
     }

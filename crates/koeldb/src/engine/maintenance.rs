@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use koeldb_base::{Error, ErrorKind, Result};
 
-use crate::commit::commit::ColumnFamilyMemtable;
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::ColumnFamilyMemtable;
+use crate::commit::protocol::CommitPipeline;
 use crate::options::{ColumnFamilyOptions, log_lines, mutable, sanitize};
 use crate::report::listener::Event;
 use crate::state::column_family_data::ColumnFamilyData;
@@ -16,7 +16,9 @@ use crate::state::ttl;
 use crate::tree::{NewFamily, add_families};
 
 impl CommitPipeline {
-    /// Creates column families, all or none; all if only the OPTIONS file cannot be written.
+    /// Creates column families atomically: all of them, or none on an error.
+    ///
+    /// If only the OPTIONS file cannot be written, all are created although an error is returned.
     pub(crate) fn create_families(
         &self,
         families: Vec<(String, ColumnFamilyOptions)>,
@@ -56,7 +58,7 @@ impl CommitPipeline {
         Ok(added)
     }
 
-    /// Checks the options of new column families, and adapts them to the database.
+    /// Validates and sanitizes the options of new column families (RocksDB: `SanitizeCfOptions`).
     fn sanitized_families(
         &self,
         families: Vec<(String, ColumnFamilyOptions)>,
@@ -79,7 +81,7 @@ impl CommitPipeline {
         Ok(new)
     }
 
-    /// Logs new column families, with the options of the first ones of the database.
+    /// Reports new column families in LOG, with the options of the first few of the database.
     fn log_created_families(&self, added: &[Arc<ColumnFamilyData>]) {
         let info_log = &self.context.info_log;
         let older = self.families.by_id().len().saturating_sub(added.len());
@@ -99,7 +101,9 @@ impl CommitPipeline {
         }
     }
 
-    /// Drops column families, all or none; all if only the OPTIONS file cannot be written.
+    /// Drops column families atomically: all of them, or none on an error.
+    ///
+    /// If only the OPTIONS file cannot be written, all are dropped although an error is returned.
     pub(crate) fn drop_families(&self, dropped: &[Arc<ColumnFamilyData>]) -> Result<()> {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;

@@ -7,14 +7,14 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::stats::Ticker;
 use koeldb_base::sync::lock_plain as lock;
 
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::engine::alarm::{self, Watched};
 use crate::engine::property::{database_stats, family_stats};
 use crate::report::stats_history::{StatsHistoryEntry, until_due};
 use crate::state::context::Context;
 
 impl Context {
-    /// The periods of reports, in seconds: to LOG, and to the history.
+    /// Returns `stats_dump_period_sec`, and `stats_persist_period_sec` or 0 without statistics.
     fn report_periods(&self) -> (u32, u32) {
         let options = self.mutable_options();
         let persist_secs = match self.statistics {
@@ -24,7 +24,9 @@ impl Context {
         (options.stats_dump_period_sec, persist_secs)
     }
 
-    /// The time until the next report.
+    /// Returns the time until statistics must next be dumped to LOG or persisted to their history.
+    ///
+    /// `None` if both periods are 0.
     fn until_report(&self) -> Option<Duration> {
         let (dump_secs, persist_secs) = self.report_periods();
         let now = self.clock.now();
@@ -34,19 +36,23 @@ impl Context {
         dump.into_iter().chain(persist).min()
     }
 
-    /// The time until the next report or search for due compactions, whichever comes first.
-    fn until_look(&self) -> Option<Duration> {
+    /// Returns the time until the next statistics report or search for due compactions.
+    ///
+    /// The search recurs every `max_compaction_trigger_wakeup_seconds`.
+    fn until_next_check(&self) -> Option<Duration> {
         let secs = self.mutable_options().max_compaction_trigger_wakeup_seconds;
         let search = Duration::from_secs(secs.max(1));
         self.until_report().into_iter().chain([search]).min()
     }
 
-    /// Applies changed periods.
+    /// Reschedules the periodic work after `SetDBOptions` changed its periods.
     pub(crate) fn report_soon(&self) {
-        alarm::look_within(self.until_look());
+        alarm::look_within(self.until_next_check());
     }
 
-    /// Appends the tickers since the last entry to the history, if that is due.
+    /// Appends the changes of all tickers to the statistics history, if that is due.
+    ///
+    /// (RocksDB: `DBImpl::PersistStats`, every `stats_persist_period_sec`.)
     fn persist_statistics(&self, now: Duration) {
         let (_, persist_secs) = self.report_periods();
         let mut reports = lock(&self.periodic.0);
@@ -74,22 +80,25 @@ impl Context {
 }
 
 impl CommitPipeline {
-    /// Registers the database for periodic checks, which report statistics and schedule due work.
+    /// Registers the database with the timer thread for statistics dumps and due compactions.
     pub(crate) fn watch(self: &Arc<Self>) {
         if self.context.env.pool.is_stepped() {
             return;
         }
         let database: Weak<dyn Watched> = Arc::<Self>::downgrade(self);
-        alarm::watch(database, self.until_look());
+        alarm::watch(database, self.until_next_check());
     }
 
-    /// Returns the time until the next periodic check; `None` if none is needed.
-    fn until_look(&self) -> Option<Duration> {
-        let looks = [self.context.until_look(), self.rest.until_look()];
+    /// Returns the time until the timer thread must visit this database again.
+    fn until_next_check(&self) -> Option<Duration> {
+        let looks = [
+            self.context.until_next_check(),
+            self.rest.until_next_check(),
+        ];
         looks.into_iter().flatten().min()
     }
 
-    /// Writes all statistics to LOG, if that is due.
+    /// Dumps all statistics to LOG, if that is due (RocksDB: `DBImpl::DumpStats`).
     fn dump_statistics(&self, now: Duration) {
         let (dump_secs, _) = self.context.report_periods();
         {
@@ -125,7 +134,7 @@ impl Watched for CommitPipeline {
         self.context.persist_statistics(now);
         self.rest
             .look(&self.background, self.visibility.seqno(), now);
-        self.until_look()
+        self.until_next_check()
     }
 }
 
@@ -138,7 +147,7 @@ mod tests {
     #[test]
     fn an_idle_database_is_looked_at_as_often_as_the_option_says() {
         let db = Db::temporary().unwrap();
-        let pause = || db.inner().commit.context.until_look();
+        let pause = || db.inner().commit.context.until_next_check();
         assert!(pause() >= Some(Duration::from_secs(60)));
         for (secs, expected) in [("3", 3), ("0", 1)] {
             db.set_db_options([("max_compaction_trigger_wakeup_seconds", secs)])

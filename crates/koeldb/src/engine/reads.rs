@@ -10,7 +10,7 @@ use crate::state::context::Context;
 use crate::state::health::Health;
 use crate::state::visibility::Visibility;
 
-/// The parts of a database that reads use, and the engines of their device reads.
+/// The components of an open database that the read path uses, with its asynchronous I/O engines.
 ///
 /// The reads themselves are in [`crate::read`].
 pub(crate) struct Reads {
@@ -39,12 +39,12 @@ impl Reads {
         }
     }
 
-    /// Describes the engine for concurrent reads, the reason for its choice, and its fallbacks.
+    /// Describes as text the asynchronous I/O engine, why it was chosen, and its fallbacks so far.
     pub(crate) fn async_io_engine(&self) -> String {
         describe(&self.async_reads)
     }
 
-    /// Logs each change to another engine for asynchronous reads.
+    /// Registers a callback that writes each fallback to another asynchronous I/O engine to LOG.
     pub(crate) fn log_fallbacks(&self) {
         // The engine itself calls this, and must not keep itself alive.
         let engine = Arc::downgrade(&self.scan_engine);
@@ -60,7 +60,7 @@ impl Reads {
     }
 }
 
-/// Returns the engine of asynchronous reads and its counts, as text.
+/// Describes as text the engine of `reads`, the reason for its choice, and its fallback counts.
 fn describe(reads: &AsyncReads) -> String {
     let mut text = format!("{} ({})", reads.engine().name(), reads.reason());
     let counts = reads.counts();

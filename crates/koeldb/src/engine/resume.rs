@@ -15,8 +15,8 @@ use koeldb_base::{Error, ErrorKind, Result};
 
 use crate::background::BACKOFF_MAX;
 use crate::background::Background;
-use crate::commit::commit::CommitPipeline;
 use crate::commit::prepared::PreparedTransactions;
+use crate::commit::protocol::CommitPipeline;
 use crate::env::sst_file_manager::SstFileManager;
 use crate::report::listener::Event;
 use crate::state::context::Context;
@@ -30,7 +30,7 @@ const SPACE_POLL_MAX: Duration = Duration::from_secs(5);
 /// The free space that a resume needs in addition to that for the memtables.
 const SPACE_RESERVE: u64 = 64 << 10;
 
-/// Resumes writes after failures: on request, and automatically.
+/// Recovers from background errors, on request and automatically (RocksDB: `DB::Resume`).
 pub(crate) struct Resume {
     context: Arc<Context>,
     health: Arc<Health>,
@@ -56,9 +56,9 @@ impl Resume {
         }
     }
 
-    /// Repairs the effects of a hard error, so that writes can resume.
+    /// Recovers from a hard error: abandons the failed log and flushes all column families.
     ///
-    /// Every column family is flushed past the failed log, which is no longer written.
+    /// Writes are accepted again after that.
     pub(crate) fn run(&self) -> Result<()> {
         let _foreground = self.commit.slots.enter()?;
         let _only_one = self.turn.try_lock().map_err(|_| {
@@ -101,7 +101,7 @@ impl Resume {
         Ok(())
     }
 
-    /// Starts an automatic resume, if there is a recoverable failure and no resume is running.
+    /// Submits a background job for automatic recovery, if the error allows it and none is running.
     pub(crate) fn begin(self: &Arc<Self>) {
         if self.health.is_beyond_resuming()
             || self.health.is_closing()
@@ -124,7 +124,7 @@ impl Resume {
         });
     }
 
-    /// Retries a resume as a background job, and reports its outcome to listeners.
+    /// Runs the automatic recovery job, and notifies event listeners of its begin and end.
     fn run_automatic(self: &Arc<Self>) {
         // A close waits for this job.
         let slot = self.commit.slots.enter();
@@ -146,7 +146,7 @@ impl Resume {
         }
     }
 
-    /// Retries until writes are accepted; `false` if it gave up.
+    /// Retries the recovery from an error until writes are accepted; `false` if it gave up.
     ///
     /// If there is only one thread, it tries once and returns, since other jobs in that thread may
     /// free space.
@@ -195,7 +195,7 @@ impl Resume {
         false
     }
 
-    /// Logs a failed attempt to resume.
+    /// Reports a failed recovery attempt to LOG and to listeners.
     fn resume_failed(&self, attempts: u32, error: &Error) {
         if matches!(
             error.kind(),
@@ -209,14 +209,14 @@ impl Resume {
         self.context.notify(&Event::ResumeFailed(error));
     }
 
-    /// Whether writes stopped at a limit of space that is still reached.
+    /// Whether `failure` is the limit of an [`SstFileManager`] on space, which is still reached.
     fn is_space_limited(&self, failure: &Error) -> bool {
         let manager = self.context.plugins.sst_file_manager.as_ref();
         failure.detail() == Some(ErrorDetail::SpaceLimit)
             && manager.is_some_and(SstFileManager::is_max_allowed_space_reached)
     }
 
-    /// Whether there is space for the writes of a resume, if the failure was a lack of space.
+    /// Whether there is enough free space for a recovery; `true` if the failure had another cause.
     fn has_space(&self) -> bool {
         let Some(failure) = self.health.failure() else {
             return true;

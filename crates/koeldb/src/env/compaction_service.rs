@@ -19,7 +19,7 @@ pub enum CompactionServiceJobStatus {
     UseLocal,
 }
 
-/// The answer of [`CompactionService::schedule`].
+/// The response to [`CompactionService::schedule`]: the job's id, or why it was not scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompactionServiceScheduleResponse {
     /// The job was scheduled.
@@ -31,7 +31,7 @@ pub enum CompactionServiceScheduleResponse {
     Refused(CompactionServiceJobStatus),
 }
 
-/// The answer of [`CompactionService::wait`].
+/// The response to [`CompactionService::wait`]: the worker's result, or why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompactionServiceWaitResponse {
     /// A worker returned a result.
@@ -48,7 +48,7 @@ pub enum CompactionServiceWaitResponse {
     Ended(CompactionServiceJobStatus),
 }
 
-/// The description of a remote compaction job for its service.
+/// The description of a compaction job that [`CompactionService::schedule`] receives.
 #[derive(Clone, Debug)]
 pub struct CompactionServiceJobInfo {
     /// The directory of the database.
@@ -75,19 +75,19 @@ pub struct CompactionServiceJobInfo {
     pub input_bytes: u64,
 }
 
-/// A carrier of compactions to workers. (RocksDB's `CompactionService`.)
+/// A user-defined service that runs compactions remotely (RocksDB: `CompactionService`).
 ///
 /// [`crate::Options::set_compaction_service`] installs it. Its calls come from background threads,
 /// for several jobs concurrently.
 pub trait CompactionService: Send + Sync + 'static {
-    /// Schedules a job; `input` is the message for [`crate::Db::open_and_compact`].
+    /// Schedules a compaction on a worker, which passes `input` to [`crate::Db::open_and_compact`].
     fn schedule(
         &self,
         info: &CompactionServiceJobInfo,
         input: &[u8],
     ) -> CompactionServiceScheduleResponse;
 
-    /// Waits for the end of a job, and returns the worker's result.
+    /// Blocks until remote compaction `job_id` ends, and returns the worker's result.
     ///
     /// A service decides how long it waits, and returns
     /// [`CompactionServiceJobStatus::UseLocal`] when it gives up. From this call's return on, no
@@ -98,10 +98,10 @@ pub trait CompactionService: Send + Sync + 'static {
     /// offered. All jobs are offered again after any other answer.
     fn wait(&self, job_id: &str) -> CompactionServiceWaitResponse;
 
-    /// Ends all waits, including those that begin later: the database is being closed.
+    /// Makes all current and later calls of `wait` return, because the database is being closed.
     fn cancel_awaiting_jobs(&self) {}
 
-    /// Receives the end of a job at the primary.
+    /// Is called when the primary has installed or given up the result of a remote compaction.
     ///
     /// `Success`: its tables are in the database directory. `UseLocal`: the result was refused.
     /// `Aborted`: the compaction was cancelled. The output directory is no longer needed.

@@ -19,7 +19,9 @@ use koeldb_base::{Error, ErrorKind};
 use trash::Trash;
 pub(crate) use trash::{ObsoleteFile, Removal};
 
-/// A limit on the space of tables and the rate of their deletion, shared by clones and databases.
+/// A limiter of table space and of the deletion rate of obsolete files (RocksDB: `SstFileManager`).
+///
+/// Clones share one state; several databases can use it.
 ///
 /// With [`Options::set_sst_file_manager`](crate::Options::set_sst_file_manager), all databases that
 /// share a manager count towards its limits.
@@ -40,7 +42,7 @@ pub struct SstFileManager {
     shared: Arc<Shared>,
 }
 
-/// The settings of a new [`SstFileManager`].
+/// A builder for an [`SstFileManager`].
 #[derive(Clone, Debug)]
 pub struct SstFileManagerBuilder {
     delete_rate: u64,
@@ -63,23 +65,25 @@ impl Default for SstFileManagerBuilder {
 }
 
 impl SstFileManagerBuilder {
-    /// Sets the bytes of tables deleted per second; 0, the default, deletes them immediately.
+    /// Sets the deletion rate in bytes per second; 0, the default, deletes files immediately.
     #[must_use]
     pub fn delete_rate_bytes_per_second(mut self, bytes: u64) -> Self {
         self.delete_rate = bytes;
         self
     }
 
-    /// Sets the share of the trash in the total size above which files are deleted immediately;
-    /// default: 0.25.
+    /// Sets the ratio of trash to total size above which files are deleted immediately.
+    ///
+    /// The default is 0.25.
     #[must_use]
     pub fn max_trash_db_ratio(mut self, ratio: f64) -> Self {
         self.max_trash_db_ratio = ratio;
         self
     }
 
-    /// Sets the size of the pieces by which a large file is shortened before it is deleted;
-    /// default: 64 MiB, 0 deletes whole files.
+    /// Sets the bytes by which a large trash file is truncated at a time; 0 deletes whole files.
+    ///
+    /// The default is 64 MiB.
     ///
     /// A file with several links is deleted as a whole, and so are all files of a database with
     /// `allow_mmap_reads`.
@@ -89,7 +93,7 @@ impl SstFileManagerBuilder {
         self
     }
 
-    /// Sets the limit of space; see [`SstFileManager::set_max_allowed_space_usage`].
+    /// Sets the limit of total table size; see [`SstFileManager::set_max_allowed_space_usage`].
     #[must_use]
     pub fn max_allowed_space_usage(mut self, bytes: u64) -> Self {
         self.max_space = bytes;
@@ -103,7 +107,7 @@ impl SstFileManagerBuilder {
         self
     }
 
-    /// Creates the manager.
+    /// Creates the [`SstFileManager`] with these settings.
     #[must_use]
     pub fn build(self) -> SstFileManager {
         SstFileManager {
@@ -122,19 +126,19 @@ impl SstFileManagerBuilder {
     }
 }
 
-/// A database whose tables a manager counts.
+/// A database whose tables an [`SstFileManager`] tracks.
 pub(crate) trait TrackedDatabase: Send + Sync + 'static {
-    /// The bytes of all tables, obsolete ones that are still read included.
+    /// Returns the bytes of all tables, obsolete ones that are still read included.
     fn table_bytes(&self) -> u64;
 
-    /// The paths and sizes of all tables, obsolete ones that are still read included.
+    /// Returns the paths and sizes of all tables, obsolete ones that are still read included.
     fn tables(&self) -> Vec<(PathBuf, u64)>;
 
-    /// Resumes compactions and writes that wait for space; called without locks.
+    /// Is called when space may have been freed: resumes compactions and writes that wait for it.
     fn space_changed(self: Arc<Self>);
 }
 
-/// The state that the clones of a manager share.
+/// The state that the clones of an [`SstFileManager`] share.
 struct Shared {
     max_space: AtomicU64,
     compaction_buffer: AtomicU64,
@@ -145,7 +149,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Returns the open databases; forgets closed ones.
+    /// Returns the tracked databases that are still open, and deregisters closed ones.
     fn databases(&self) -> Vec<Arc<dyn TrackedDatabase>> {
         let mut databases = lock(&self.databases);
         databases.retain(|database| database.strong_count() > 0);
@@ -159,7 +163,7 @@ impl Shared {
         tables.sum::<u64>() + self.trash.bytes()
     }
 
-    /// Resumes compactions and writes of all databases that wait for space.
+    /// Notifies all tracked databases that space may have been freed, so that blocked work resumes.
     fn space_changed(&self) {
         for database in self.databases() {
             database.space_changed();
@@ -180,7 +184,7 @@ impl Default for SstFileManager {
 }
 
 impl SstFileManager {
-    /// Returns the settings of a new manager; by default without limits of space and rate.
+    /// Returns a builder, which by default limits neither space nor deletion rate.
     #[must_use]
     pub fn builder() -> SstFileManagerBuilder {
         SstFileManagerBuilder::default()
@@ -203,14 +207,14 @@ impl SstFileManager {
         self.shared.space_changed();
     }
 
-    /// Whether the total size has reached the limit.
+    /// Whether the total size of tables and trash has reached `max_allowed_space_usage`.
     #[must_use]
     pub fn is_max_allowed_space_reached(&self) -> bool {
         let max = self.shared.max_space();
         max.is_some_and(|max| self.shared.total_bytes() >= max)
     }
 
-    /// Whether the total size and the space reserved by running compactions have reached the limit.
+    /// Whether the total size plus the reservations of running compactions have reached the limit.
     #[must_use]
     pub fn is_max_allowed_space_reached_including_compactions(&self) -> bool {
         let reserved = *lock(&self.shared.reserved);
@@ -218,55 +222,55 @@ impl SstFileManager {
         max.is_some_and(|max| self.shared.total_bytes().saturating_add(reserved) >= max)
     }
 
-    /// The bytes of all tables of the databases, with obsolete ones that are not deleted yet.
+    /// Returns the bytes of all tracked tables, with obsolete ones that are not deleted yet.
     #[must_use]
     pub fn get_total_size(&self) -> u64 {
         self.shared.total_bytes()
     }
 
-    /// The paths and sizes of the tables of the databases, without those in the trash.
+    /// Returns the paths and sizes of all tracked tables, without those in the trash.
     #[must_use]
     pub fn get_tracked_files(&self) -> BTreeMap<PathBuf, u64> {
         let databases = self.shared.databases();
         databases.iter().flat_map(|db| db.tables()).collect()
     }
 
-    /// The bytes of tables deleted per second; 0 if they are deleted immediately.
+    /// Returns the deletion rate in bytes per second; 0 if files are deleted immediately.
     #[must_use]
     pub fn get_delete_rate_bytes_per_second(&self) -> u64 {
         self.shared.trash.rate()
     }
 
-    /// Sets the bytes of tables deleted per second; 0 deletes them immediately.
+    /// Sets the deletion rate in bytes per second; 0 deletes files immediately.
     pub fn set_delete_rate_bytes_per_second(&self, bytes: u64) {
         self.shared.trash.set_rate(bytes);
     }
 
-    /// The share of the trash in the total size above which files are deleted immediately.
+    /// Returns the ratio of trash to total size above which files are deleted immediately.
     #[must_use]
     pub fn get_max_trash_db_ratio(&self) -> f64 {
         self.shared.trash.max_ratio()
     }
 
-    /// Sets the share of the trash in the total size above which files are deleted immediately.
+    /// Sets the ratio of trash to total size above which files are deleted immediately.
     pub fn set_max_trash_db_ratio(&self, ratio: f64) {
         self.shared.trash.set_max_ratio(ratio);
     }
 
-    /// The bytes of files that wait for their deletion.
+    /// Returns the bytes of trash files that wait for their deletion.
     #[must_use]
     pub fn get_total_trash_size(&self) -> u64 {
         self.shared.trash.bytes()
     }
 
-    /// Counts the tables of `database` from now on.
+    /// Starts tracking the tables of `database`, until it is closed.
     pub(crate) fn register(&self, database: &Arc<impl TrackedDatabase>) {
         let database: Weak<dyn TrackedDatabase> =
             Arc::downgrade(&(Arc::clone(database) as Arc<dyn TrackedDatabase>));
         lock(&self.shared.databases).push(database);
     }
 
-    /// Reserves the bytes that a compaction may write, if they fit below the limit.
+    /// Reserves the output space of a compaction; an error if that could pass the space limit.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, Error> {
         let mut reserved = lock(&self.shared.reserved);
         let buffer = self.shared.compaction_buffer.load(Ordering::Relaxed);
@@ -290,32 +294,32 @@ impl SstFileManager {
         })
     }
 
-    /// Notes that a database has removed tables.
+    /// Is called after a database removed tables: resumes work that waits for space, if limited.
     pub(crate) fn tables_removed(&self) {
         if self.shared.max_space().is_some() {
             self.shared.space_changed();
         }
     }
 
-    /// Removes an obsolete file, now or at the deletion rate.
+    /// Deletes an obsolete file immediately, or marks it as trash for deletion at the limited rate.
     pub(crate) fn remove(&self, file: ObsoleteFile<'_>) -> koeldb_base::Result<Removal> {
         trash::remove(&self.shared, file)
     }
 
-    /// Deletes a file that an earlier open left in the trash.
+    /// Schedules the deletion of a `*.trash` file that an earlier open left behind.
     pub(crate) fn adopt_trash(&self, file: ObsoleteFile<'_>) {
         trash::adopt(&self.shared, file);
     }
 }
 
-/// The error of writes while the tables have reached the limit.
+/// Returns the error that stops writes when `max_allowed_space_usage` is reached.
 pub(crate) fn space_limit_reached() -> Error {
     Error::with_kind(ErrorKind::IoError, "max_allowed_space_usage is reached")
         .with_detail(ErrorDetail::SpaceLimit)
         .with_severity(Severity::Hard)
 }
 
-/// The bytes that a running compaction may write.
+/// The space reserved for a running compaction's output, released on drop.
 pub(crate) struct Reservation {
     shared: Arc<Shared>,
     bytes: u64,

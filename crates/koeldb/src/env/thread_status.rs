@@ -9,7 +9,7 @@ use koeldb_base::sync::lock_plain as lock;
 
 use crate::env::Env;
 
-/// The operation of a background thread.
+/// The operation that a background thread runs (RocksDB: `ThreadStatus::OperationType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ThreadOperation {
@@ -19,7 +19,9 @@ pub enum ThreadOperation {
     Compaction,
 }
 
-/// A thread that runs a job of a database with `enable_thread_tracking`.
+/// The status of a thread that runs a flush or compaction (RocksDB: `ThreadStatus`).
+///
+/// Only databases with `enable_thread_tracking` report theirs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ThreadStatus {
@@ -35,7 +37,7 @@ pub struct ThreadStatus {
     pub elapsed: Duration,
 }
 
-/// A running job and its status.
+/// A running background job and its reported status.
 #[derive(Debug)]
 struct TrackedJob {
     number: u64,
@@ -43,18 +45,18 @@ struct TrackedJob {
     status: ThreadStatus,
 }
 
-/// The running jobs.
+/// The running background jobs of an environment, guarded by a mutex.
 #[derive(Debug, Default)]
 struct Jobs {
     next: u64,
     running: Vec<TrackedJob>,
 }
 
-/// The running jobs of the databases of an environment.
+/// The shared list of running background jobs behind [`Env::thread_list`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadList(Arc<Mutex<Jobs>>);
 
-/// A job in the list; dropping it removes it.
+/// A job's registration in a [`ThreadList`]; dropping it removes the job from the list.
 pub(crate) struct Tracked {
     list: ThreadList,
     number: u64,
@@ -85,7 +87,7 @@ impl Env {
 }
 
 impl ThreadList {
-    /// Lists a job of the calling thread, which began at `begun`, until the result is dropped.
+    /// Registers a job of the calling thread in the list, until the returned guard is dropped.
     pub(crate) fn track(
         &self,
         operation: ThreadOperation,

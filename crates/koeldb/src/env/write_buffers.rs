@@ -17,7 +17,9 @@ use koeldb_table::source::CachedBlock;
 /// The unit of reservations in a cache, as in RocksDB.
 const RESERVATION_BYTES: u64 = 256 << 10;
 
-/// A limit on the total memory of memtables, shared by clones and databases.
+/// A limiter of the total memory of memtables (RocksDB: `WriteBufferManager`).
+///
+/// Clones share one state; several databases can use it.
 ///
 /// It is not a hard limit: memtables are flushed near it, and with `allow_stall` writes wait while
 /// it is exceeded.
@@ -26,22 +28,24 @@ pub struct WriteBufferManager {
     shared: Arc<Shared>,
 }
 
-/// A database whose memtables a manager counts.
+/// A database whose memtables a [`WriteBufferManager`] counts.
 pub(crate) trait ManagedDatabase: Send + Sync + 'static {
     /// Returns an id of the database that is unique in this process.
     fn id(&self) -> u64;
 
-    /// The maximum memory that sealing one memtable frees; `None` if it accepts no writes.
+    /// Returns the most memory that a flush of one active memtable would free.
+    ///
+    /// `None` if the database accepts no writes.
     fn freeable_bytes_max(&self) -> Option<u64>;
 
-    /// Requests a flush of all sealed memtables, however small; returns whether there are any.
+    /// Requests a flush of all immutable memtables, however small; returns whether there are any.
     fn flush_all_sealed(&self) -> bool;
 
-    /// Seals the largest memtable, in the background, because another database needs the memory.
+    /// Schedules a memtable switch of the largest memtable, since another database needs memory.
     fn seal_largest_later(self: Arc<Self>);
 }
 
-/// The state that the clones of a manager share.
+/// The state that the clones of a [`WriteBufferManager`] share.
 struct Shared {
     limit: AtomicU64,
     allow_stall: AtomicBool,
@@ -55,7 +59,9 @@ struct Shared {
     freed: Condvar,
 }
 
-/// Cache entries that charge the memory of memtables to a block cache.
+/// The dummy cache entries that charge memtable memory to a block cache.
+///
+/// (RocksDB: `CacheReservationManager`.)
 struct Reserved {
     cache: Cache<CachedBlock>,
     file: u64,
@@ -64,7 +70,7 @@ struct Reserved {
 }
 
 impl Reserved {
-    /// Adjusts the charged entries to `used` bytes.
+    /// Adds or removes dummy cache entries until they cover `used` bytes.
     fn follow(&self, used: &AtomicU64) {
         let mut entries = lock(&self.entries);
         // Loaded under the lock, so that the last of concurrent calls knows the last number.
@@ -97,7 +103,7 @@ impl Reserved {
 }
 
 impl WriteBufferManager {
-    /// Creates a manager with a limit in bytes; 0 counts memory without a limit.
+    /// Creates a manager with a limit in bytes; with 0 it counts memory without limiting it.
     ///
     /// With `allow_stall`, writes wait while more is in use.
     #[must_use]
@@ -105,7 +111,7 @@ impl WriteBufferManager {
         Self::charged_to(bytes, allow_stall, None)
     }
 
-    /// Creates a manager whose memory may also be charged to a cache.
+    /// Creates a manager that also charges memtable memory to the block cache `cache`, if given.
     pub(crate) fn charged_to(
         bytes: u64,
         allow_stall: bool,
@@ -129,19 +135,19 @@ impl WriteBufferManager {
         }
     }
 
-    /// The limit in bytes; 0 for none.
+    /// Returns the memory limit in bytes; 0 for none.
     #[must_use]
     pub fn get_buffer_size(&self) -> u64 {
         self.shared.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit.
+    /// Changes the memory limit in bytes; 0 for none.
     pub fn set_buffer_size(&self, bytes: u64) {
         self.shared.limit.store(bytes, Ordering::Relaxed);
         self.shared.notify_freed();
     }
 
-    /// Sets whether writes wait at the limit; waiting writes check again.
+    /// Sets whether writes stall while memory use is at the limit (RocksDB: `SetAllowStall`).
     pub fn set_allow_stall(&self, allow_stall: bool) {
         self.shared
             .allow_stall
@@ -149,33 +155,33 @@ impl WriteBufferManager {
         self.shared.notify_freed();
     }
 
-    /// The memory of all memtables in bytes: active, standby, being flushed and still read.
+    /// Returns the memory of all memtables in bytes: active, standby, immutable and still in use.
     #[must_use]
     pub fn get_usage(&self) -> u64 {
         self.shared.used.load(Ordering::Relaxed)
     }
 
-    /// The memory of all active memtables in bytes.
+    /// Returns the memory of all active memtables in bytes.
     #[must_use]
     pub fn get_mutable_usage(&self) -> u64 {
         self.shared.active.load(Ordering::Relaxed)
     }
 
-    /// Whether a memtable should be sealed (RocksDB: `WriteBufferManager::ShouldFlush`).
+    /// Whether a memtable should be flushed to free memory (RocksDB: `ShouldFlush`).
     pub(crate) fn should_flush(&self) -> bool {
         let limit = self.get_buffer_size();
         let active = self.get_mutable_usage();
         limit > 0 && (active > limit / 8 * 7 || (self.get_usage() >= limit && active >= limit / 2))
     }
 
-    /// Whether writes must wait for memory.
+    /// Whether writes must stall for memory (RocksDB: `WriteBufferManager::ShouldStall`).
     #[inline]
     pub(crate) fn should_stall(&self) -> bool {
         let limit = self.get_buffer_size();
         self.shared.allow_stall.load(Ordering::Relaxed) && limit > 0 && self.get_usage() >= limit
     }
 
-    /// Waits until memory is freed, at most `limit`.
+    /// Blocks a stalled write until memtable memory is freed, at most for `limit`.
     pub(crate) fn wait(&self, limit: Duration) {
         let frees = lock(&self.shared.frees);
         if self.should_stall() {
@@ -183,20 +189,20 @@ impl WriteBufferManager {
         }
     }
 
-    /// Adds an open database; forgets closed ones.
+    /// Registers an open database, and deregisters closed ones.
     pub(crate) fn register(&self, database: &Arc<impl ManagedDatabase>) {
         let mut databases = lock(&self.shared.databases);
         databases.retain(|database| database.strong_count() > 0);
         databases.push(Arc::downgrade(database) as Weak<dyn ManagedDatabase>);
     }
 
-    /// The databases whose memtables are counted.
+    /// Returns the registered databases that are still open.
     pub(crate) fn databases(&self) -> Vec<Arc<dyn ManagedDatabase>> {
         let databases = lock(&self.shared.databases);
         databases.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The growth of a memtable after which its charge is updated.
+    /// Returns the growth in bytes after which the charge of an active memtable must be updated.
     pub(crate) fn step_bytes(&self) -> usize {
         let step = (self.get_buffer_size() / 128).clamp(4 << 10, 1 << 20);
         koeldb_base::coding::to_usize(step)
@@ -204,13 +210,13 @@ impl WriteBufferManager {
 }
 
 impl Shared {
-    /// Wakes the writers that wait for memory.
+    /// Wakes the writers that are stalled for memtable memory.
     fn notify_freed(&self) {
         *lock(&self.frees) += 1;
         self.freed.notify_all();
     }
 
-    /// Adjusts the block cache reservation to the used memory.
+    /// Adjusts the memory charged to the block cache, if any, to the memory of all memtables.
     fn follow(&self) {
         if let Some(reserved) = &self.reserved {
             reserved.follow(&self.used);
@@ -228,7 +234,7 @@ impl fmt::Debug for WriteBufferManager {
     }
 }
 
-/// The memory charge of one memtable, until it is dropped.
+/// The memory that one memtable has charged to a [`WriteBufferManager`]; dropping it releases it.
 pub(crate) struct Charge {
     manager: WriteBufferManager,
     bytes: AtomicU64,
@@ -236,7 +242,7 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Creates the charge of a memtable that is not active yet.
+    /// Creates a charge of `bytes` for a memtable that is not active yet.
     pub(crate) fn new(manager: &WriteBufferManager, bytes: usize) -> Arc<Self> {
         let charge = Charge {
             manager: manager.clone(),
@@ -251,7 +257,7 @@ impl Charge {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets the charge of the memtable.
+    /// Changes the charged memory to `bytes`.
     pub(crate) fn set(&self, bytes: usize) {
         let shared = &self.manager.shared;
         let bytes = bytes as u64;
@@ -268,7 +274,7 @@ impl Charge {
         shared.follow();
     }
 
-    /// Marks the memtable as active. Called by the leader, like [`Charge::seal`].
+    /// Counts the memtable as active. Called by the write group leader, like [`Charge::seal`].
     pub(crate) fn activate(&self) {
         if !self.is_active.swap(true, Ordering::Relaxed) {
             let active = &self.manager.shared.active;
@@ -276,7 +282,7 @@ impl Charge {
         }
     }
 
-    /// Marks the memtable as sealed: it will be flushed.
+    /// Counts the memtable as immutable: its memory will be freed by a flush.
     pub(crate) fn seal(&self) {
         if self.is_active.swap(false, Ordering::Relaxed) {
             let active = &self.manager.shared.active;

@@ -17,7 +17,7 @@ use crate::engine::secondary::{KeepTables, SecondaryOptions};
 use crate::options::{ColumnFamilyOptions, Options};
 use crate::state::ttl::TtlOptions;
 
-/// A builder that opens a database with more choices than [`Db::open`] has.
+/// A builder for opening a database: column families, read-only, secondary, TTL and other modes.
 #[derive(Clone, Debug)]
 pub struct DbBuilder {
     pub(super) options: Options,
@@ -65,20 +65,21 @@ impl DbBuilder {
         self
     }
 
-    /// Opens every existing column family that is not named, with these options.
+    /// Requests to open existing column families that are not named, with these options.
     pub fn other_column_families(&mut self, options: &ColumnFamilyOptions) -> &mut Self {
         self.others = Some(options.clone());
         self
     }
 
-    /// Takes no lock and writes nothing; writes return `NotSupported`. Column families may be
-    /// omitted.
+    /// Requests a read-only open without a lock or any file write (RocksDB: `OpenForReadOnly`).
+    ///
+    /// Writes return `NotSupported`. Column families may be omitted.
     pub fn read_only(&mut self) -> &mut Self {
         self.read_only = true;
         self
     }
 
-    /// Opens a directory from an untrusted source, read-only unless [`DbBuilder::writable`] is set.
+    /// Requests strict checks of files from an untrusted source; read-only without `writable`.
     ///
     /// Every table is read completely before the open returns, and rejected if its keys do not
     /// ascend, if its index does not refer to its blocks in order, or if its properties contradict
@@ -90,13 +91,13 @@ impl DbBuilder {
         self
     }
 
-    /// Opens an untrusted database for writing.
+    /// Permits writes to a database that is opened with [`DbBuilder::untrusted`].
     pub fn writable(&mut self) -> &mut Self {
         self.writable = true;
         self
     }
 
-    /// Opens a TTL database: see [`Db::open_with_ttl`].
+    /// Requests a TTL database with this default time to live: see [`Db::open_with_ttl`].
     ///
     /// `ttl` is that of the column families whose own is not given, except those created later.
     pub fn ttl(&mut self, ttl: Duration) -> &mut Self {
@@ -104,14 +105,14 @@ impl DbBuilder {
         self
     }
 
-    /// Opens a TTL database, in which the column family `name` has this time to live.
+    /// Requests a TTL database, and sets the time to live of the column family `name`.
     pub fn column_family_ttl(&mut self, name: impl Into<String>, ttl: Duration) -> &mut Self {
         let options = self.ttl.get_or_insert_default();
         options.by_name.insert(name.into(), ttl);
         self
     }
 
-    /// Opens a secondary of the database, with its own directory: see [`Db::open_as_secondary`].
+    /// Requests a secondary instance with its own directory: see [`Db::open_as_secondary`].
     ///
     /// [`DbBuilder::other_column_families`] also gives the options of column families that the
     /// primary creates later; without them, these are not opened.
@@ -119,7 +120,7 @@ impl DbBuilder {
         self.secondary_opt(secondary_path, &SecondaryOptions::new())
     }
 
-    /// Like [`DbBuilder::secondary`], with `options`.
+    /// Requests a secondary instance, like [`DbBuilder::secondary`], with `options`.
     pub fn secondary_opt(
         &mut self,
         secondary_path: impl Into<PathBuf>,
@@ -132,7 +133,7 @@ impl DbBuilder {
         self
     }
 
-    /// Opens a follower of the database, with its own directory: see [`Db::open_as_follower`].
+    /// Requests a follower with its own directory: see [`Db::open_as_follower`].
     pub fn follower(&mut self, path: impl Into<PathBuf>) -> &mut Self {
         let db = &self.options.db;
         let mut options = SecondaryOptions::new();
@@ -146,12 +147,12 @@ impl DbBuilder {
         self.secondary_opt(path, &options)
     }
 
-    /// Whether the open writes nothing.
+    /// Whether the database will be opened read-only: also as a secondary, or untrusted.
     pub(super) fn is_read_only(&self) -> bool {
         self.secondary.is_some() || self.read_only || (self.untrusted && !self.writable)
     }
 
-    /// Opens the database at `path`.
+    /// Opens the database at `path` in the requested mode.
     ///
     /// # Errors
     /// See [`Db::open`].
@@ -167,7 +168,7 @@ impl DbBuilder {
         }
     }
 
-    /// Opens the database read-only while a writer may run.
+    /// Opens the database read-only; retries if a concurrent writer changed the MANIFEST meanwhile.
     ///
     /// A writer may remove files that the MANIFEST named when it was read. Only if the MANIFEST is
     /// unchanged afterwards did all named files exist.
@@ -196,14 +197,14 @@ impl DbBuilder {
 /// The number of attempts to open a database read-only while a writer changes the MANIFEST.
 const READ_ONLY_ATTEMPTS: u64 = 100;
 
-/// The number and length of the live MANIFEST: every change of the tree changes one of them.
+/// Returns the number and length of the current MANIFEST, to detect concurrent version edits.
 fn manifest_state(fs: &dyn FileSystem, path: &Path) -> Result<(FileNumber, u64)> {
     let number = read_current(fs, path)?;
     let metadata = fs.metadata(&file_name::manifest(path, number))?;
     Ok((number, metadata.len))
 }
 
-/// Opens every table, so that it stays readable after a writer removes it.
+/// Opens every table of a read-only database, so that it stays readable if a writer deletes it.
 ///
 /// If a table cannot be opened, reads of it report the error.
 fn open_tables(db: &Db) {
@@ -225,9 +226,9 @@ impl Db {
         Self::builder(options).open(path)
     }
 
-    /// Opens the database at `path` with further column families.
+    /// Opens the database at `path` with these column families, and returns their handles.
     ///
-    /// Their handles are returned in the given order.
+    /// The handles are in the given order. The default column family is always opened.
     ///
     /// # Errors
     /// See [`Db::open`].
@@ -258,7 +259,7 @@ impl Db {
         Ok((db, handles))
     }
 
-    /// Returns a builder, which has more choices than [`Db::open`].
+    /// Returns a builder for opening a database in other ways than [`Db::open`].
     #[must_use]
     pub fn builder(options: &Options) -> DbBuilder {
         DbBuilder::new(options)

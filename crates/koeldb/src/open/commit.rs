@@ -14,7 +14,7 @@ use crate::state::table_files::TableFiles;
 use crate::wal::{Wal, new_wal_file, wal_writer};
 
 impl Opening {
-    /// Records the recovered state, with a new log, in a new MANIFEST.
+    /// Creates a new WAL file, and logs the recovered state as version edits in a new MANIFEST.
     pub(super) fn commit_recovery(
         &self,
         versions: &mut VersionSet,
@@ -83,7 +83,7 @@ impl Opening {
         })
     }
 
-    /// Syncs the logs that stay in use, because no later log may be durable before them (O6).
+    /// Syncs the replayed WAL files that stay in use, before a later one can become durable (O6).
     fn sync_kept_logs(&self, recovered: &Recovered) -> Result<()> {
         for &(number, _) in &recovered.kept {
             let path = file_name::wal(&self.wal_dir, number);

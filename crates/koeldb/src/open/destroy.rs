@@ -8,7 +8,7 @@ use koeldb_fs::directory_lock::lock_directory;
 
 use crate::options::Options;
 
-/// Removes the files of the database at `path`, and the directory if it is then empty.
+/// Destroys the database at `path`: removes its files, and the directory if it is then empty.
 pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
     let fs = &*options.plugins.env.fs;
     if !fs.exists(path)? {
@@ -54,7 +54,7 @@ pub(crate) fn destroy(options: &Options, path: &Path) -> Result<()> {
 }
 
 impl crate::Db {
-    /// Removes the files of the database at `path`, and the directory if it is then empty.
+    /// Destroys the database at `path`: removes its files, and the directory if it is then empty.
     ///
     /// # Errors
     /// If it is in use, or a file cannot be removed.

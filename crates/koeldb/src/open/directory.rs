@@ -19,7 +19,7 @@ use crate::report::RecoveryReport;
 use crate::wal::archive::{self, ArchiveLimits};
 
 impl Opening {
-    /// Creates and locks the directory.
+    /// Creates the directories of the database and of its logs if needed, and locks the former.
     pub(super) fn prepare_directory(&self) -> Result<Box<dyn FileLock>> {
         let exists = self.fs.exists(&file_name::current(&self.path))?;
         if !exists {
@@ -69,7 +69,7 @@ impl Opening {
         }
     }
 
-    /// Describes the entries of the directory that belong to no database; `None` if there are none.
+    /// Describes the files of the directory that are no database files; `None` if there are none.
     ///
     /// Hidden ones do not count, nor those that an interrupted creation, a destroyed database or a
     /// new file system leaves.
@@ -98,8 +98,7 @@ impl Opening {
         }))
     }
 
-    /// Creates the database or checks that it exists; returns the identity recorded in the
-    /// directory.
+    /// Checks that the database exists, or creates its first MANIFEST; returns the id in IDENTITY.
     pub(super) fn create_or_check(&self) -> Result<Option<String>> {
         let exists = self.fs.exists(&file_name::current(&self.path))?;
         if exists && self.db.error_if_exists {
@@ -138,7 +137,7 @@ impl Opening {
         Ok(Some(identity))
     }
 
-    /// Checks that the file system can write tables as the options say.
+    /// Checks that the file system supports direct writes if the options require these for tables.
     pub(super) fn check_direct_writes(&self) -> Result<()> {
         if self.read_only || !self.db.use_direct_io_for_flush_and_compaction {
             return Ok(());
@@ -160,14 +159,14 @@ impl Opening {
         })
     }
 
-    /// Checks that the logs are in the directory that is read.
+    /// Checks that the WAL files are in the `wal_dir` of the options, not in another directory.
     pub(super) fn check_logs(&self, versions: &VersionSet) -> Result<()> {
         let oldest = versions.families().map(|family| family.log_number()).min();
         let wal_dir = &self.options.db.wal_dir;
         wal_dir::check_logs(&*self.fs, &self.path, wal_dir, oldest.unwrap_or(0))
     }
 
-    /// The identity of the database: from the MANIFEST, else from the directory, else a new one.
+    /// Determines the DB id: from the MANIFEST, else from `recorded` (IDENTITY), else a new one.
     pub(super) fn resolve_identity(
         &self,
         versions: &mut VersionSet,
@@ -187,7 +186,7 @@ impl Opening {
         Ok(identity)
     }
 
-    /// Checks that all files of an untrusted database are regular files, not links or devices.
+    /// Checks that all database files are regular files, not links or devices (untrusted opens).
     pub(super) fn check_kinds(&self) -> Result<()> {
         for directory in [&self.path, &self.wal_dir] {
             for entry in self.fs.list(directory)? {
@@ -201,7 +200,7 @@ impl Opening {
         Ok(())
     }
 
-    /// Returns the directories with files of the database besides its own: that of the logs.
+    /// Returns the directories with database files besides `path`: the WAL directory, if separate.
     pub(super) fn other_directories(&self) -> Vec<PathBuf> {
         if self.wal_dir == self.path {
             Vec::new()
@@ -210,7 +209,7 @@ impl Opening {
         }
     }
 
-    /// Removes database files that the recovered state does not need; returns their names.
+    /// Removes files that the recovered state does not need, logs included; returns their names.
     ///
     /// A separate directory for logs may contain files of others: only logs are removed there.
     pub(super) fn remove_orphans(
@@ -223,7 +222,7 @@ impl Opening {
         removed
     }
 
-    /// Removes obsolete files but logs from the database directory; returns their names.
+    /// Removes obsolete files, except logs, from the database directory; returns their names.
     fn remove_orphan_files(&self, versions: &mut VersionSet) -> Vec<String> {
         let live = versions.live_files();
         let manifest = versions.manifest_number();
@@ -299,7 +298,7 @@ impl Opening {
         removed
     }
 
-    /// Passes a file of the trash to the manager, to be deleted slowly; `false` without a manager.
+    /// Passes a leftover trash file to the `SstFileManager` to delete it; `false` without one.
     fn adopt_trash(&self, name: &str) -> bool {
         let path = self.path.join(name);
         let (Some(manager), Ok(file)) = (
@@ -320,7 +319,7 @@ impl Opening {
     }
 }
 
-/// Syncs a directory, unless this user may not open the directory.
+/// Syncs a directory; does nothing if this user lacks the permission to open it.
 fn sync_where_permitted(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
     fs.sync_dir(directory).or_else(|error| {
         let code = error.raw_os_error().unwrap_or(0);

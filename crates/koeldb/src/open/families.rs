@@ -38,7 +38,7 @@ pub(super) fn family_list(builder: &DbBuilder) -> Vec<ColumnFamilyToOpen> {
 }
 
 impl Opening {
-    /// Adds the existing column families that were not named, and removes those to be created.
+    /// Completes the list of existing column families to open; returns those to be created.
     pub(super) fn resolve_families(&mut self) -> Result<Vec<ColumnFamilyToOpen>> {
         let existing = VersionSet::list_families(&*self.fs, &self.path)?;
         let most = limits(self.untrusted).family_count;
@@ -73,7 +73,7 @@ impl Opening {
         Ok(missing)
     }
 
-    /// Returns the descriptors of the column families, to recover the version set.
+    /// Returns the specifications of the column families with which the version set is recovered.
     pub(super) fn descriptors(&self) -> Vec<ColumnFamilySpec> {
         self.families
             .iter()
@@ -81,7 +81,7 @@ impl Opening {
             .collect()
     }
 
-    /// Creates the in-memory state of the recovered column families with given options, by id.
+    /// Creates the in-memory state of the recovered column families that are to be opened, by id.
     pub(super) fn open_families(
         &self,
         versions: &VersionSet,
@@ -103,7 +103,7 @@ impl Opening {
         families
     }
 
-    /// Opens every table.
+    /// Opens every table of `families`; with `paranoid_checks`, fails if one is damaged or missing.
     ///
     /// A missing or damaged table is thus an error before anything is written, and no read has to
     /// open a table later.

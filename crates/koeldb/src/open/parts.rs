@@ -23,7 +23,7 @@ use crate::state::memtables::{MemtableMaker, write_buffer_bytes};
 use crate::state::table_files::TableFiles;
 
 impl Opening {
-    /// Creates the maker of table files, which also has the parts that tables are reported to.
+    /// Creates the factory that opens and writes table files, with its listeners and limits.
     pub(super) fn table_files(
         &self,
         identity: String,
@@ -67,7 +67,7 @@ impl Opening {
         }
     }
 
-    /// Creates the context, which is fixed from then on.
+    /// Creates the immutable [`Context`] of the database: paths, options, clock and plug-ins.
     pub(super) fn context(
         &self,
         table_files: TableFiles,
@@ -98,7 +98,7 @@ impl Opening {
         }
     }
 
-    /// Chooses the engine of asynchronous reads by a trial on a file of the database.
+    /// Chooses the asynchronous I/O engine (io_uring for example) by a trial read of CURRENT.
     pub(super) fn async_reads(&self) -> AsyncReads {
         let options = AsyncReadOptions {
             engine: self.db.async_io_engine,
@@ -127,7 +127,7 @@ impl Opening {
         given.or_else(|| (self.db.db_write_buffer_size > 0).then(own))
     }
 
-    /// Returns the maker of memtables.
+    /// Creates the memtable factory, with its write buffer manager and limit for recycled memory.
     ///
     /// It retains as much memory of dropped memtables as may wait for a flush in one column family,
     /// since these are dropped together; or an eighth of the limit of all memtables.

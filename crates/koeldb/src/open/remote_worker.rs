@@ -31,7 +31,7 @@ const OBJECTS: [&str; 6] = [
 ];
 
 impl Db {
-    /// Runs a compaction for the database at `path`, which another process writes.
+    /// Runs a remote compaction job of the primary at `path` in this process; returns its result.
     ///
     /// `input` is the message that the primary gave to its
     /// [`CompactionService`](crate::CompactionService), of KoelDB or of RocksDB 9.8 or newer. The new
@@ -74,7 +74,7 @@ impl Db {
         closed.map(|()| result.encode())
     }
 
-    /// Runs the job of `input` and writes its tables into `directory`; returns the result message.
+    /// Runs the compaction that `input` describes and writes its tables into `directory`.
     fn compact_for_primary(&self, input: &JobInput, directory: &Path) -> Result<JobResult> {
         let inner = self.inner();
         let family = self.cf_handle(&input.family).ok_or_else(|| {
@@ -146,7 +146,7 @@ impl Db {
     }
 }
 
-/// Returns the result message of a job that failed with `error`.
+/// Encodes the result message that tells the primary that its compaction job failed with `error`.
 #[must_use]
 pub fn compaction_failure_result(error: &Error) -> Vec<u8> {
     JobResult {
@@ -156,8 +156,9 @@ pub fn compaction_failure_result(error: &Error) -> Vec<u8> {
     .encode()
 }
 
-/// Loads the options of the primary with the objects of `overrides`, and those of the families that
-/// are opened: the default one, and the one that is compacted.
+/// Loads the primary's OPTIONS file, and adds the objects of `overrides`, such as the comparator.
+///
+/// Also returns the column families to open: the default one, and the one that is compacted.
 fn load_options(
     overrides: &Options,
     path: &Path,
@@ -192,7 +193,7 @@ fn load_options(
     Ok((loaded.options, families))
 }
 
-/// Replaces the objects that the OPTIONS file could only name.
+/// Sets the user-defined objects that an OPTIONS file only names, and checks that the names match.
 fn override_objects(
     family: &mut ColumnFamilyOptions,
     overrides: &ColumnFamilyOptions,

@@ -33,7 +33,7 @@ use crate::state::table_files::TableFiles;
 use flush::memory_max;
 use verdict::{Irregularity, Stop, Verdict};
 
-/// The recovered state, before it is recorded.
+/// The result of the log replay, before the open records it in the MANIFEST.
 #[derive(Default)]
 pub(crate) struct Recovered {
     pub(crate) report: RecoveryReport,
@@ -54,7 +54,7 @@ pub(crate) struct Recovered {
 }
 
 impl Recovered {
-    /// The report of the recovery, including that on the MANIFEST.
+    /// Returns the report of the log replay, completed by what the MANIFEST recovery dropped.
     pub(super) fn report_with(&self, manifest: &ManifestReport) -> RecoveryReport {
         let dropped_tail = manifest.dropped_tail.as_ref();
         let mut report = self.report.clone();
@@ -65,7 +65,7 @@ impl Recovered {
     }
 }
 
-/// The outcome of the replay of one record.
+/// Whether a record was applied, was the end of the log, or lies behind a gap.
 enum RecordOutcome {
     Applied,
     End,
@@ -73,7 +73,7 @@ enum RecordOutcome {
     Gap,
 }
 
-/// The state of log replay.
+/// The state of a log replay in progress, over all logs and column families.
 struct Replay<'a> {
     mode: RecoveryMode,
     /// The size of one read of a log; 0 for the default.
@@ -165,7 +165,7 @@ pub(crate) fn replay_logs(
     recovered
 }
 
-/// Returns the undecided sections of logs that no column family needs.
+/// Returns the prepared sections that are undecided in logs retained only for two-phase commit.
 ///
 /// RocksDB retains the log of a prepared section until the transaction is decided; `retained` are the
 /// logs that the MANIFEST retains for that. All else in them is in tables.
@@ -217,7 +217,7 @@ fn refuse_undecided(directory: &Path, sections: &Sections) -> Result<()> {
 /// A log to be replayed, and its file if it is already open.
 type NeededLog = (FileNumber, Option<Arc<dyn RandomAccessFile>>);
 
-/// Returns the logs from number `oldest`, oldest first; with `read_only`, opened at their length.
+/// Returns the logs from number `oldest` on, oldest first; with `read_only` they are opened too.
 ///
 /// A concurrent writer may continue in the meantime. The youngest log is therefore opened first: if
 /// it has records, the older ones were complete, and if it has none, the contents of the older ones
@@ -250,7 +250,7 @@ fn needed_logs(
 }
 
 impl Replay<'_> {
-    /// Replays the logs of `directory`.
+    /// Replays all needed logs, checks the result, and flushes the memtables or keeps them.
     fn run(
         &mut self,
         fs: &dyn FileSystem,
@@ -299,7 +299,7 @@ impl Replay<'_> {
         })
     }
 
-    /// Replays all logs that may have needed data, oldest first, and reports the damage of each.
+    /// Replays all logs that may have unflushed data, oldest first, and reports the damage of each.
     fn replay_needed_logs(
         &mut self,
         fs: &dyn FileSystem,
@@ -322,14 +322,14 @@ impl Replay<'_> {
             if let Some(offset) = log.problem_offset
                 && self.mode != RecoveryMode::SkipAnyCorruptedRecords
             {
-                log.intact_behind = survey::intact_behind(&*file, number, offset)?;
+                log.intact_records_after = survey::intact_records_after(&*file, number, offset)?;
             }
             reports.push(log);
         }
         Ok(reports)
     }
 
-    /// Replays one log and reports its damage.
+    /// Replays one log file and reports its batches and damage.
     fn replay(
         &mut self,
         file: &Arc<dyn RandomAccessFile>,
@@ -361,7 +361,7 @@ impl Replay<'_> {
         Ok(log)
     }
 
-    /// Replays records until the end of the log or a stop; returns whether it reached the end.
+    /// Replays the records of a log until its end or a stop at damage; `true` at its end.
     fn replay_records(&mut self, reader: &mut RecordReader, log: &mut LogReport) -> Result<bool> {
         let file = Arc::clone(reader.file());
         let mut is_first = true;
@@ -407,8 +407,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Applies the verdict on damage in a log; returns whether replay continues after the damage.
-    ///
+    /// Reacts to damage by the `WALRecoveryMode`: returns whether to continue, or fails.
     fn passes_damage(&mut self, log: &LogReport, error: Error) -> Result<bool> {
         match Verdict::of(Irregularity::Damage, self.mode) {
             Verdict::Continue => Ok(true),
@@ -420,7 +419,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Stops replay in a log, except for later logs that continue there.
+    /// Records that replay stops in this log; a later log that continues exactly there resumes it.
     ///
     /// A log of which nothing was applied does not move the place where replay stopped.
     fn stop_in(&mut self, log: &LogReport, stop: Stop) {
@@ -429,7 +428,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Applies the first batch of a log, unless the verdict on a gap before it prevents that.
+    /// Replays the first record of a log, unless a gap before it stops or fails the replay.
     fn replay_first_record(
         &mut self,
         record: &[u8],
@@ -456,7 +455,7 @@ impl Replay<'_> {
         self.replay_record(record, log)
     }
 
-    /// Returns the log before a gap in front of a log that begins with `record`, if there is a gap.
+    /// Returns the log whose end is missing before a log that begins with `record`; else `None`.
     ///
     /// A log of KoelDB records which log it follows and how that one ended; a log of RocksDB is
     /// assumed to be contiguous unless the log before it is damaged.
@@ -473,12 +472,12 @@ impl Replay<'_> {
         }
     }
 
-    /// The log at which replay stopped, if it did.
+    /// Returns the number of the log in which replay has stopped; `None` if it has not.
     fn stopped_in(&self) -> Option<FileNumber> {
         self.stop.map(Stop::log)
     }
 
-    /// Whether a link of an early version proves that nothing is missing.
+    /// Whether the log that a link of an early KoelDB version names is missing without data loss.
     ///
     /// The linked log is empty, or it was removed without a record because no family needed it.
     fn is_link_of_early_version(&self, link: Link) -> bool {
@@ -486,8 +485,7 @@ impl Replay<'_> {
         link.kind == LinkKind::Early && self.next_seqno.is_none() && is_gone
     }
 
-    /// Fails if there is a gap without damage although this log records that older ones were
-    /// durable.
+    /// Fails at a gap that no crash explains: this log records that its predecessors were synced.
     ///
     /// This is one of the logs after the gap, read from its second record. No crash explains that.
     fn check_gap(&self, reader: &mut RecordReader) -> Result<()> {
@@ -509,7 +507,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Applies a batch.
+    /// Replays the write batch of one record into the memtables.
     fn replay_record(&mut self, record: &[u8], log: &mut LogReport) -> Result<RecordOutcome> {
         let (first, pieces) = self.decode(record).map_err(refused_though_intact)?;
         let takes_numbers = pieces.takes_numbers();
@@ -535,7 +533,7 @@ impl Replay<'_> {
         Ok(RecordOutcome::Applied)
     }
 
-    /// Decodes a batch that can follow the records before; returns its sequence number too.
+    /// Decodes a write batch and its sequence number; fails if that is below the next one due.
     fn decode<'r>(&self, record: &'r [u8]) -> Result<(SeqNo, Pieces<'r>)> {
         let (first, pieces) = two_phase::decode(record)?;
         // Sections and rollbacks take no numbers. A log that replaces a failed one repeats sections
@@ -548,7 +546,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Applies the pieces of a batch; returns their sequence numbers.
+    /// Applies the two-phase commit sections of a batch; returns the sequence numbers it took.
     fn replay_pieces(
         &mut self,
         pieces: Pieces<'_>,
@@ -566,7 +564,7 @@ impl Replay<'_> {
         Ok(numbers)
     }
 
-    /// Inserts the operations of a record into the memtables of families that need log `log`.
+    /// Inserts operations into the memtables of the column families that still need log `log`.
     fn apply<'r>(
         &mut self,
         records: &'r [u8],
@@ -581,8 +579,9 @@ impl Replay<'_> {
         self.flush_full()
     }
 
-    /// Checks that no column family has tables with data from after the point where replay stopped
-    /// (W1).
+    /// Checks that no column family has tables with data from after the point where replay stopped.
+    ///
+    /// (W1 in `docs/reliability.md`.)
     fn check_consistency(&self, versions: &VersionSet) -> Result<()> {
         let stopped_in = match self.stop {
             // Like the end of a file.

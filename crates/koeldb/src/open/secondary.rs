@@ -20,7 +20,7 @@ use crate::open::staging::refuse_inside;
 use crate::options::Options;
 use crate::tree::descriptor;
 
-/// The parameters of a secondary to open.
+/// The directory and options of a secondary that is to be opened.
 #[derive(Clone, Debug)]
 pub(super) struct SecondaryToOpen {
     pub(super) own: PathBuf,
@@ -28,7 +28,7 @@ pub(super) struct SecondaryToOpen {
 }
 
 impl Opening {
-    /// Creates and locks the directory of a secondary.
+    /// Creates, checks, locks and marks the secondary's own directory `own`.
     pub(super) fn prepare_own_directory(&self, own: &Path) -> Result<Box<dyn FileLock>> {
         refuse_inside(&*self.fs, own, &self.path)?;
         create_dir_durably(&*self.fs, own)?;
@@ -42,7 +42,7 @@ impl Opening {
         Ok(locked)
     }
 
-    /// Opens a follower of the MANIFEST of the primary.
+    /// Opens a reader that follows the primary's MANIFEST.
     pub(super) fn tail(&self) -> Result<ManifestTail> {
         let others = self.others.as_ref();
         let specs = ColumnFamilySpecs::new(&self.descriptors())
@@ -50,7 +50,7 @@ impl Opening {
         ManifestTail::open(Arc::clone(&self.fs), &self.path, specs)
     }
 
-    /// Creates the set of hard links that keep tables of the primary, unless open files keep them.
+    /// Creates the set of hard links to the primary's tables; `None` if open files keep the tables.
     pub(super) fn links(&self, secondary: &SecondaryToOpen) -> Result<Option<Arc<Links>>> {
         let own = &secondary.own;
         let links = Links::new(&self.fs, &self.path, own, &self.env.pool)?;
@@ -73,7 +73,7 @@ impl Opening {
         }
     }
 
-    /// Creates the state of a secondary database at the position `tail` of the MANIFEST.
+    /// Creates the catch-up component of a secondary, which starts at `tail` in the MANIFEST.
     pub(super) fn secondary(
         &self,
         secondary: &SecondaryToOpen,
@@ -92,7 +92,7 @@ impl Opening {
 }
 
 impl Recovered {
-    /// The state of a secondary before its first catch-up, which reads the logs.
+    /// Returns an empty replay result for a secondary, whose first catch-up reads the logs.
     pub(super) fn before_logs(versions: &VersionSet) -> Self {
         Recovered {
             last_seqno: 0,
@@ -103,7 +103,9 @@ impl Recovered {
 }
 
 impl Db {
-    /// Opens a read-only view of the database at `primary_path`, which another process may write.
+    /// Opens a read-only secondary instance of the database at `primary_path`.
+    ///
+    /// Another process may write the primary.
     ///
     /// The view is that of the last call of [`Db::try_catch_up_with_primary`], or of this one. Only
     /// the default column family is opened; [`Db::builder`] opens others. `secondary_path` is a
@@ -124,7 +126,7 @@ impl Db {
             .open(primary_path)
     }
 
-    /// Opens a view of the tables of the database at `leader_path`, refreshed in the background.
+    /// Opens a follower of the database at `leader_path`, which catches up in the background.
     ///
     /// A follower reads no logs, so it shows what the leader has flushed. It catches up every
     /// `follower_refresh_catchup_period_ms`. `path` is its own directory. (RocksDB's

@@ -16,7 +16,7 @@ use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::small_file::{create_dir_durably, parent};
 use koeldb_fs::{EntryKind, FileLock, FileSystem};
 
-/// A directory under a temporary name; dropping it before [`Staging::publish`] removes it.
+/// A directory that is filled under a temporary name; dropping it unpublished removes it.
 pub(crate) struct Staging {
     fs: Arc<dyn FileSystem>,
     target: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Creates the staging directory of `target`, which must not exist.
+    /// Creates and locks the temporary directory `<target>.tmp`; `target` must not exist.
     pub(crate) fn create(
         fs: &Arc<dyn FileSystem>,
         target: &Path,
@@ -70,7 +70,7 @@ impl Staging {
         &self.path
     }
 
-    /// Renames the directory to its final name and makes it durable.
+    /// Renames the filled temporary directory to its final name and syncs it.
     ///
     /// After an error of the last step the directory has its name, and a crash may take it away.
     pub(crate) fn publish(mut self) -> Result<()> {
@@ -82,7 +82,7 @@ impl Staging {
         self.fs.sync_dir(parent(&self.target))
     }
 
-    /// Removes the files of this attempt, or those left by an interrupted one.
+    /// Removes all files of the temporary directory; fails without removing any if one is foreign.
     fn remove_files(&self) -> Result<()> {
         let entries = self.fs.list(&self.path)?;
         let is_ours =
@@ -117,7 +117,7 @@ impl Drop for Staging {
     }
 }
 
-/// Locks the staging directory `path` of `target`.
+/// Locks the temporary directory `path`, in which `target` is being created.
 ///
 /// # Errors
 /// `Busy` if another call or process uses it.
@@ -151,7 +151,7 @@ fn lock(fs: &dyn FileSystem, path: &Path, target: &Path) -> Result<Option<Box<dy
     }
 }
 
-/// Fails if `target` would lie in `directory` or below it.
+/// Fails if the new directory `target` would lie in `directory` or below it.
 pub(crate) fn refuse_inside(fs: &dyn FileSystem, target: &Path, directory: &Path) -> Result<()> {
     let identity = fs.metadata(directory)?.identity;
     let mut at = Some(parent(target));

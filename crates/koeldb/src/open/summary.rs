@@ -15,7 +15,7 @@ use crate::state::info_log::{InfoLog, RECOVERY_JOB};
 const TABLES_MAX: usize = 9;
 
 impl Opening {
-    /// Returns the lines of the header.
+    /// Returns the header lines of LOG: session, files, and all options.
     pub(super) fn summary(&self, session_id: &str, versions: &VersionSet) -> Vec<String> {
         let mut lines = vec![
             format!(
@@ -45,7 +45,7 @@ impl Opening {
         lines
     }
 
-    /// The files of the database.
+    /// Returns the LOG lines that list the CURRENT, MANIFEST, table and WAL files.
     fn files(&self, versions: &VersionSet) -> Vec<String> {
         let manifest = versions.manifest_number();
         let mut lines = vec!["CURRENT file:  CURRENT".to_owned()];
@@ -91,7 +91,7 @@ impl Opening {
     }
 }
 
-/// Logs the end of the replay of logs.
+/// Writes to LOG whether recovery succeeded, as text and as an event.
 pub(super) fn log_recovery_end(log: &InfoLog, outcome: Result<(), &koeldb_base::Error>) {
     let (event, status) = match outcome {
         Ok(()) => ("recovery_finished", "OK".to_owned()),

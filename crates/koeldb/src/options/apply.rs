@@ -25,7 +25,7 @@ use super::sanitize;
 use crate::report::SettingWithoutEffect;
 
 impl Options {
-    /// Applies an option string atomically.
+    /// Sets options from a string `name=value;…`, all or none (RocksDB: `GetOptionsFromString`).
     ///
     /// An example is `max_open_files=500;write_buffer_size=64M;compression_opts={level=3;}`.
     ///
@@ -46,7 +46,7 @@ impl Options {
         Ok(self)
     }
 
-    /// Applies names and values, all or nothing.
+    /// Sets options from pairs of name and value text, all or none.
     ///
     /// # Errors
     /// See [`Options::apply_str`].
@@ -70,7 +70,7 @@ impl Options {
         out
     }
 
-    /// Checks the options like `open`: each option and their combinations.
+    /// Checks the options as an open does: each option alone and their combinations.
     ///
     /// # Errors
     /// One error that names every invalid option, its value, and the legal values.
@@ -78,7 +78,7 @@ impl Options {
         sanitize::check(&self.db, [("default", &self.cf)])
     }
 
-    /// Returns the settings other than the default that have no effect.
+    /// Returns the options set to other values than the default that have no effect.
     #[must_use]
     pub fn settings_without_effect(&self) -> Vec<SettingWithoutEffect> {
         let mut out = self.db.settings_without_effect();
@@ -117,12 +117,12 @@ impl Options {
 }
 
 impl DbOptions {
-    /// Returns the names and texts of all options.
+    /// Returns the names and value texts of all database options.
     pub(crate) fn texts(&self) -> Vec<(&'static str, String)> {
         registry::written(self, Style::Full)
     }
 
-    /// Returns the settings without effect.
+    /// Returns the database options set to other values than the default that have no effect.
     pub(crate) fn settings_without_effect(&self) -> Vec<SettingWithoutEffect> {
         settings_without_effect(self, None)
     }
@@ -156,7 +156,7 @@ impl FromStr for Options {
 }
 
 impl ColumnFamilyOptions {
-    /// Applies a string of column-family options atomically; see [`Options::apply_str`].
+    /// Sets column family options from a string, all or none; see [`Options::apply_str`].
     ///
     /// # Errors
     /// See [`Options::apply_str`].
@@ -165,7 +165,7 @@ impl ColumnFamilyOptions {
         Ok(self)
     }
 
-    /// Applies names and values, all or nothing.
+    /// Sets column family options from pairs of name and value text, all or none.
     ///
     /// # Errors
     /// See [`Options::apply_str`].
@@ -179,12 +179,12 @@ impl ColumnFamilyOptions {
         Ok(self)
     }
 
-    /// Returns the names and texts of all options.
+    /// Returns the names and value texts of all options of the column family.
     pub(crate) fn texts(&self) -> Vec<(&'static str, String)> {
         registry::written(self, Style::Full)
     }
 
-    /// Returns the settings without effect of the column family `name`.
+    /// Returns the options of the family `name` with other values than the default but no effect.
     pub(crate) fn settings_without_effect(&self, name: &str) -> Vec<SettingWithoutEffect> {
         settings_without_effect(self, Some(name))
     }
@@ -196,7 +196,7 @@ impl ColumnFamilyOptions {
     }
 }
 
-/// Borrows names and values as `&str` pairs.
+/// Converts option names and values to `&str` pairs.
 pub(crate) fn borrowed(pairs: &[(impl AsRef<str>, impl AsRef<str>)]) -> Vec<(&str, &str)> {
     pairs
         .iter()
@@ -248,7 +248,7 @@ impl Target for Options {
     }
 }
 
-/// Applies all pairs or none, and returns the ignored ones.
+/// Sets all options of `pairs` or none; returns those that were ignored, as `how` permits.
 pub(crate) fn apply<T: Target>(
     target: &mut T,
     pairs: Vec<(&str, &str)>,

@@ -45,7 +45,7 @@ enum_texts!(IndexShortening {
 });
 
 option_enum! {
-    /// The index of data blocks for point reads.
+    /// The kind of index within data blocks that point lookups use.
     pub enum DataBlockIndexType {
         /// Restart points only.
         BinarySearch = "kDataBlockBinarySearch",
@@ -55,7 +55,7 @@ option_enum! {
 }
 
 option_enum! {
-    /// The blocks that enter the block cache when a file is written.
+    /// The jobs whose new blocks are inserted into the block cache (`prepopulate_block_cache`).
     pub enum PrepopulateBlockCache {
         /// Inserts no blocks.
         Disable = "kDisable",
@@ -81,7 +81,7 @@ option_enum! {
 }
 
 option_section! {
-    /// The metadata blocks that are pinned in the block cache.
+    /// The options for pinning metadata blocks (indexes, filters) in the block cache.
     pub struct MetadataCacheOptions, "TableOptions/BlockBasedTable/metadata_cache_options";
     options {
         /// Top level of a partitioned index and filter: when to pin in the cache.

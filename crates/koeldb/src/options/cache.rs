@@ -12,7 +12,7 @@ use super::registry::{self, OptionValue, Reading, Refusal, Settings, Style};
 use super::value::read_scalar;
 
 option_section! {
-    /// An LRU cache as described by a text.
+    /// The options of an LRU cache given as text, as for `block_cache`.
     pub(crate) struct CacheSettings, "cache string (block_cache, blob_cache)";
     options {
         /// The capacity.
@@ -33,7 +33,7 @@ option_section! {
     short_form read_capacity;
 }
 
-/// Reads `8M`, which is short for `{capacity=8M;}`.
+/// Reads the short form of a cache text, the capacity alone (`8M`); `None` for another form.
 fn read_capacity(
     target: &mut CacheSettings,
     name: &str,
@@ -108,7 +108,7 @@ impl Cache {
         self.blocks.pinned_usage()
     }
 
-    /// The engine's block cache, as table readers take it.
+    /// Returns the underlying block cache, for table readers.
     pub(crate) fn blocks(&self) -> &koeldb_cache::Cache<CachedBlock> {
         &self.blocks
     }
@@ -124,7 +124,7 @@ impl fmt::Debug for Cache {
 }
 
 impl CacheSettings {
-    /// Creates an LRU cache; an error names the option `name` and the bad setting.
+    /// Creates the LRU cache; an error names the option `name` and the bad setting.
     fn make(&self, name: &str) -> Result<Cache, Refusal> {
         let refuse = |why: &str| Err(Refusal::invalid(format!("{name}: {why}")));
         let shard_bits = u32::try_from(self.num_shard_bits).ok();

@@ -87,7 +87,7 @@ option_enum! {
 }
 
 option_enum! {
-    /// The file from which a leveled compaction starts.
+    /// The rule by which leveled compaction picks its first input file (RocksDB: `CompactionPri`).
     pub enum CompactionPri {
         /// The file with the smallest overlap with the next level, relative to its size.
         MinOverlappingRatio = "kMinOverlappingRatio",
@@ -103,7 +103,7 @@ option_enum! {
 }
 
 option_enum! {
-    /// The blobs that enter the blob cache when they are written.
+    /// The jobs whose new blobs are inserted into the blob cache (`prepopulate_blob_cache`).
     pub enum PrepopulateBlobCache {
         /// Inserts no blobs.
         Disable = "kDisable",
@@ -449,7 +449,7 @@ macro_rules! family_accessors {
                 self.$($path.)?merge_operator.as_ref()
             }
 
-            /// Applies `filter` to values in compactions: level, key, value.
+            /// Sets `filter` as the compaction filter; its arguments are level, key and value.
             ///
             /// The level is the uppermost of the inputs, not that of the output.
             ///
@@ -556,7 +556,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?compression_per_level
             }
 
-            /// Ends tables below level 0 by key; `None` only by size.
+            /// Sets the partitioner that cuts compaction outputs by key; `None` cuts only by size.
             pub fn set_sst_partitioner_factory(
                 &mut self,
                 partitioner: impl Into<Option<SstPartitioner>>,
@@ -634,7 +634,7 @@ macro_rules! family_accessors {
                 &self.$($path.)?compaction_options_fifo
             }
 
-            /// Sets extra factors of level sizes, one per level, for static level sizes.
+            /// Sets extra factors for the target sizes of levels, used with static level sizes.
             pub fn set_max_bytes_for_level_multiplier_additional(&mut self, factors: &[i32]) -> &mut Self {
                 self.$($path.)?max_bytes_for_level_multiplier_additional = factors.to_vec();
                 self

@@ -8,7 +8,7 @@ use super::registry::Refusal;
 use super::value::{option_enum, read_scalar};
 
 option_section! {
-    /// Settings of a codec.
+    /// The settings of a compression codec (RocksDB: `CompressionOptions`).
     pub struct CompressionOptions, "CFOptions/compression_opts";
     options {
         /// zlib window.
@@ -54,7 +54,9 @@ option_section! {
     short_form read_positional;
 }
 
-/// Reads the form before RocksDB 6.12, `window_bits:level:strategy[:…]`, also in braces.
+/// Reads the positional form of compression options, `window_bits:level:strategy[:…]`.
+///
+/// RocksDB before 6.12 wrote this form, also in braces. `None` for another form.
 fn read_positional(
     target: &mut CompressionOptions,
     name: &str,
@@ -67,7 +69,7 @@ fn read_positional(
     })
 }
 
-/// Parses RocksDB's old form of compression options: 3 to 9 fields separated by colons.
+/// Parses compression options in the positional form: 3 to 9 fields separated by colons.
 fn positional(
     mut options: CompressionOptions,
     name: &str,
@@ -173,7 +175,7 @@ option_enum! {
 }
 
 impl Temperature {
-    /// The byte by which MANIFESTs and file systems know the temperature.
+    /// Returns the byte that stands for the temperature in MANIFESTs and file systems.
     pub(crate) fn to_byte(self) -> u8 {
         match self {
             Temperature::Unknown => 0,
@@ -187,7 +189,7 @@ impl Temperature {
 }
 
 option_section! {
-    /// The temperature of files of an age.
+    /// A temperature and the age from which files of FIFO compaction get it.
     pub struct FileTemperatureAge, "CFOptions/compaction_options_fifo/file_temperature_age_thresholds";
     options {
         /// Temperature to give.
@@ -261,7 +263,7 @@ impl FifoCompactionOptions {
     }
 }
 
-/// Reads a bare number, which is short for the size limit.
+/// Reads the short form of FIFO options, a number for `max_table_files_size`; `None` for others.
 fn read_size(
     target: &mut FifoCompactionOptions,
     name: &str,

@@ -15,7 +15,7 @@ use super::registry::{OptionValue, Reading, Refusal, Style};
 
 type FilterFunction = dyn Fn(u32, &[u8], &[u8]) -> Decision + Send + Sync;
 
-/// A factory of filters that call one function, for functions without state per compaction.
+/// A compaction filter factory for one stateless filter function.
 pub(crate) struct FunctionFilter {
     name: String,
     filter: Arc<FilterFunction>,
@@ -33,7 +33,7 @@ impl FunctionFilter {
     }
 }
 
-/// The filter of one compaction, which calls the shared function.
+/// A compaction filter that calls the filter function of its factory.
 struct Calls(Arc<FilterFunction>);
 
 impl CompactionFilter for Calls {
@@ -52,7 +52,7 @@ impl CompactionFilterFactory for FunctionFilter {
     }
 }
 
-/// The filter of `RemoveEmptyValueCompactionFilter`.
+/// The built-in compaction filter that removes entries with an empty value.
 struct RemoveEmptyValue;
 
 impl CompactionFilter for RemoveEmptyValue {
@@ -70,8 +70,7 @@ impl ColumnFamilyOptions {
         self.compaction_filter.is_some() || self.compaction_filter_factory.is_some()
     }
 
-    /// Returns the filter for one compaction; as in RocksDB, a built-in filter precedes the
-    /// factory.
+    /// Returns the filter for one compaction: the built-in one if set, else one of the factory.
     pub(crate) fn new_compaction_filter(
         &self,
         context: &CompactionFilterContext,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::column_family::ColumnFamilyOptions;
 use super::db::Options;
 
-/// Settings for reading option strings and OPTIONS files.
+/// Settings for how option strings and OPTIONS files are read: which problems are errors.
 ///
 /// All switches are off by default: an option that cannot be applied is an error.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,7 @@ pub struct ConfigOptions {
 }
 
 impl ConfigOptions {
-    /// Creates the strict default.
+    /// Creates the default settings, with which an option that cannot be applied is an error.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -57,7 +57,7 @@ impl ConfigOptions {
     }
 }
 
-/// An option that was not applied.
+/// An option of a string or OPTIONS file that was not applied, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IgnoredOption {
@@ -144,7 +144,7 @@ impl LoadedOptions {
             .map(|(_, options)| options)
     }
 
-    /// The OPTIONS file that was read.
+    /// Returns the path of the OPTIONS file that was read.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file

@@ -33,7 +33,7 @@ use super::rules::database::minutes_of_window;
 use super::table_format::TableFormat;
 
 impl CompressionOptions {
-    /// Returns the settings in the form that codecs use.
+    /// Converts the settings to the form in which compression codecs take them.
     pub(crate) fn codec_options(&self) -> codec::CompressionOptions {
         codec::CompressionOptions {
             level: self.level,
@@ -50,7 +50,7 @@ impl CompressionOptions {
 }
 
 impl FifoCompactionOptions {
-    /// Returns ages in seconds, ascending, with the temperature of tables of at least that age.
+    /// Returns the FIFO age thresholds in seconds, ascending, with the temperatures of older files.
     fn temperature_ages(&self) -> Vec<(u64, u8)> {
         let ages = self.file_temperature_age_thresholds.iter();
         let ages: Vec<_> = ages
@@ -64,7 +64,7 @@ impl FifoCompactionOptions {
 }
 
 impl DbOptions {
-    /// Returns the numbers of concurrent flushes and compactions.
+    /// Returns the maximum numbers of concurrent flushes and compactions.
     pub(crate) fn background_slots(&self) -> (u32, u32) {
         let at_least_one = |count: i32| u32::try_from(count).unwrap_or(1).max(1);
         if self.max_background_flushes == -1 && self.max_background_compactions == -1 {
@@ -81,7 +81,7 @@ impl DbOptions {
 }
 
 impl DbOptions {
-    /// Returns the number of tables that may be open; `None` for all.
+    /// Returns the maximum number of open tables; `None` if it is not limited.
     ///
     /// Ten of the open files are for others.
     pub(crate) fn open_tables_max(&self) -> Option<usize> {
@@ -94,7 +94,7 @@ impl DbOptions {
         not_negative(self.max_manifest_space_amp_pct)
     }
 
-    /// Returns the daily window of compactions by age; `None` without one.
+    /// Returns the daily off-peak window (`daily_offpeak_time_utc`); `None` without one.
     pub(crate) fn offpeak_window(&self) -> Option<OffpeakWindow> {
         let (begin_minute, end_minute) = minutes_of_window(&self.daily_offpeak_time_utc)?;
         Some(OffpeakWindow {
@@ -105,7 +105,7 @@ impl DbOptions {
 }
 
 impl ColumnFamilyOptions {
-    /// Returns the codec of new files at `level`, and its settings.
+    /// Returns the compression codec of new files at `level`, and its settings.
     ///
     /// `base_level` is the output level of level 0; `is_bottommost` means that no level below has
     /// data.
@@ -138,8 +138,7 @@ impl ColumnFamilyOptions {
         (codec, options.codec_options())
     }
 
-    /// Returns the share in percent of the oldest data of a universal tree that is compressed;
-    /// `None` for all.
+    /// Returns `compression_size_percent` of universal compaction; `None` to compress all data.
     pub(crate) fn compressed_percent(&self) -> Option<u32> {
         let percent = self.compaction_options_universal.compression_size_percent;
         let is_universal = self.compaction_style == CompactionStyle::Universal;
@@ -157,7 +156,7 @@ impl ColumnFamilyOptions {
         }
     }
 
-    /// Returns the deletions that mark tables for compaction.
+    /// Returns the triggers by which tables with many deletions are marked for compaction.
     pub(crate) fn deletion_triggers(&self) -> Vec<DeletionTrigger> {
         let collectors = self.table_properties_collectors.iter();
         collectors
@@ -173,14 +172,14 @@ impl ColumnFamilyOptions {
             .collect()
     }
 
-    /// Returns the names of the collectors of a new table, as they are recorded.
+    /// Returns the names of the table properties collectors, as table properties record them.
     pub(crate) fn property_collector_names(&self) -> String {
         let collectors = self.table_properties_collectors.iter();
         let names: Vec<&str> = collectors.map(TablePropertiesCollector::id).collect();
         format!("[{}]", names.join(","))
     }
 
-    /// Returns the number of leading key bytes that do not change within a table below level 0.
+    /// Returns the length of the key prefix at whose change compactions begin a new table.
     pub(crate) fn partition_bytes(&self) -> Option<usize> {
         let partitioner = self.sst_partitioner_factory.as_ref()?;
         Some(to_usize(partitioner.length))
@@ -216,7 +215,7 @@ impl ColumnFamilyOptions {
         }
     }
 
-    /// Returns the write options of block-based tables.
+    /// Returns the table builder options of block-based tables.
     ///
     /// `is_last_level` omits the filter if the options of the column family require it.
     pub(crate) fn block_based_write_options(&self, is_last_level: bool) -> BlockBasedWriteOptions {
@@ -232,7 +231,7 @@ impl ColumnFamilyOptions {
         options
     }
 
-    /// Returns the format of new tables.
+    /// Returns the table format of new files, for the table builder.
     pub(crate) fn write_format(&self) -> WriteFormat {
         match &self.table_factory {
             TableFormat::Cuckoo(table) => WriteFormat::Cuckoo(table.write_options()),
@@ -243,7 +242,7 @@ impl ColumnFamilyOptions {
         }
     }
 
-    /// Returns the read options of plain tables, also if the column family has another format now.
+    /// Returns the read options of plain tables, even if new files have another format.
     pub(crate) fn plain_read_options(&self) -> PlainReadOptions {
         match &self.table_factory {
             TableFormat::Plain(table) => table.read_options(),
@@ -251,7 +250,7 @@ impl ColumnFamilyOptions {
         }
     }
 
-    /// Returns the residency of cuckoo tables, also if the column family has another format now.
+    /// Returns the memory residency of cuckoo tables, even if new files have another format.
     pub(crate) fn cuckoo_residency(&self) -> Residency {
         match &self.table_factory {
             TableFormat::Cuckoo(table) => table.residency,
@@ -381,7 +380,7 @@ impl BlockBasedOptions {
     }
 }
 
-/// Returns the age limits of the files of a leveled column family.
+/// Returns the ages at which leveled files become due for compaction, as by `ttl`.
 pub(crate) fn age_limits(options: &ColumnFamilyOptions) -> AgeLimits {
     AgeLimits {
         ttl_secs: options.ttl,
@@ -390,7 +389,7 @@ pub(crate) fn age_limits(options: &ColumnFamilyOptions) -> AgeLimits {
     }
 }
 
-/// Returns the settings of the compaction pickers.
+/// Converts column family options to the settings that the compaction pickers read.
 pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
     let count = |number: i32| usize::try_from(number).unwrap_or(0);
     let universal = &options.compaction_options_universal;
@@ -448,7 +447,7 @@ pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
     }
 }
 
-/// The resource limits for files.
+/// Returns the resource limits for reading files: those for untrusted files or the normal ones.
 pub(crate) fn limits(untrusted: bool) -> Limits {
     match untrusted {
         true => Limits::UNTRUSTED,

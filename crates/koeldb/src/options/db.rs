@@ -90,7 +90,7 @@ option_enum! {
 }
 
 option_enum! {
-    /// The lowest tier of caches in use.
+    /// The lowest tier of the block cache in use (`lowest_used_cache_tier`).
     pub enum CacheTier {
         /// All tiers.
         NonVolatileBlock = "kNonVolatileBlockTier",
@@ -475,7 +475,7 @@ option_section! {
 }
 
 impl DbOptions {
-    /// Returns the directory of the logs of the database at `path`.
+    /// Returns the directory of the WAL files of the database at `path`.
     pub(crate) fn wal_directory(&self, path: &Path) -> PathBuf {
         if self.wal_dir.is_empty() {
             path.to_owned()
@@ -492,13 +492,13 @@ impl Options {
         Self::default()
     }
 
-    /// The options of column families that have none of their own.
+    /// Returns the default options of column families, for those opened without own options.
     #[must_use]
     pub fn cf_options(&self) -> &ColumnFamilyOptions {
         &self.cf
     }
 
-    /// The options of column families that have none of their own, for modification.
+    /// Returns the default options of column families, for modification.
     pub fn cf_options_mut(&mut self) -> &mut ColumnFamilyOptions {
         &mut self.cf
     }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// A conversion between the stored and the public type of an option.
+/// A conversion between the type of an option's field and that of its setter and getter.
 pub(crate) trait View<Field, Api> {
     /// Converts the public value to the stored one.
     fn store(api: Api) -> Field;
@@ -14,7 +14,7 @@ pub(crate) trait View<Field, Api> {
     fn load(field: &Field) -> Api;
 }
 
-/// A count, stored as RocksDB's `int` and passed as `u32`.
+/// The conversion of counts between `i32` fields, as in RocksDB, and `u32` in setters.
 pub(crate) struct Count;
 
 impl View<i32, u32> for Count {
@@ -27,11 +27,11 @@ impl View<i32, u32> for Count {
     }
 }
 
-/// A duration in whole seconds.
+/// The conversion of durations to fields in whole seconds.
 pub(crate) struct Seconds;
-/// A duration in milliseconds.
+/// The conversion of durations to fields in milliseconds.
 pub(crate) struct Millis;
-/// A duration in microseconds.
+/// The conversion of durations to fields in microseconds.
 pub(crate) struct Micros;
 
 impl View<u64, Duration> for Seconds {

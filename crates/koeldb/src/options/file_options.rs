@@ -12,7 +12,7 @@ use crate::options::DbOptions;
 const LOG_STEP_BYTES: u64 = 4 << 20;
 
 impl DbOptions {
-    /// The settings of a new log.
+    /// Returns the write options of a new WAL file.
     pub(crate) fn wal_file(&self) -> WriteOptions {
         WriteOptions {
             buffer_bytes: to_usize(self.writable_file_max_buffer_size).max(64 << 10),
@@ -23,7 +23,7 @@ impl DbOptions {
         }
     }
 
-    /// The settings of a new MANIFEST.
+    /// Returns the write options of a new MANIFEST file.
     pub(crate) fn manifest_file(&self) -> WriteOptions {
         WriteOptions {
             preallocate_bytes: self.preallocated(self.manifest_preallocation_size),
@@ -32,7 +32,7 @@ impl DbOptions {
         }
     }
 
-    /// The settings of a new table; `bytes_expected` is 0 if its size is unknown.
+    /// Returns the write options of a new table file; `bytes_expected` is 0 if unknown.
     pub(crate) fn table_file(&self, purpose: Purpose, bytes_expected: u64) -> WriteOptions {
         WriteOptions {
             buffer_bytes: table_buffer_bytes(self),
@@ -52,13 +52,13 @@ impl DbOptions {
         }
     }
 
-    /// Returns the bytes to preallocate; 0 without `allow_fallocate`.
+    /// Returns `bytes` as the size to preallocate; 0 if `allow_fallocate` is off.
     fn preallocated(&self, bytes: u64) -> u64 {
         if self.allow_fallocate { bytes } else { 0 }
     }
 }
 
-/// Returns the size of writes to tables, within the limits of the options.
+/// Returns the size of each write to a table file.
 ///
 /// Data copied to the page cache should still be in the L2 cache of the processor, and a system
 /// that allocates page-cache memory in the sizes of writes finds smaller pieces more easily (ext4

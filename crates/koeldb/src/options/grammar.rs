@@ -40,7 +40,7 @@ pub(crate) fn strip_outer_braces(text: &str) -> &str {
     }
 }
 
-/// Returns the text before the brace that matches the one at the start of `text`, and the rest.
+/// Splits `text` behind the brace that closes the one at its start; `None` if none does.
 fn split_braced(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0_usize;
     for (at, byte) in text.bytes().enumerate() {
@@ -81,7 +81,7 @@ pub(crate) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, Refusal> {
     Ok(pairs)
 }
 
-/// Returns the first pair of `text`, and the text after its `;`.
+/// Splits off the first `name=value` pair of an option string; returns name, value and rest.
 fn first_pair(text: &str) -> Result<(&str, &str, &str), Refusal> {
     let Some((name, rest)) = text
         .find(['=', '{', '}', ';'])
@@ -125,7 +125,7 @@ fn first_pair(text: &str) -> Result<(&str, &str, &str), Refusal> {
     }
 }
 
-/// Splits a list at `:`, but not within braces.
+/// Splits the value of the option `name`, a list, at each `:` outside of braces.
 ///
 /// A trailing `:` is valid, an empty element is not.
 pub(crate) fn elements<'a>(name: &str, text: &'a str) -> Result<Vec<&'a str>, Refusal> {
@@ -199,7 +199,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// Escapes the name of an object of the user, which may be any text.
+/// Escapes the name of a user's object, such as a comparator, for option strings.
 ///
 /// The result is one line without a comment, has no blanks at its ends, does not begin with a
 /// brace, and does not mean that there is no object. Usual names stay as they are.

@@ -15,7 +15,7 @@ pub(crate) const NAME_WIDTH: usize = 46;
 /// The number of column families whose options are written, as in RocksDB.
 pub(crate) const FAMILIES_MAX: usize = 10;
 
-/// Returns the lines for the options of the first column families.
+/// Returns the LOG lines that show the options of the first column families.
 pub(crate) fn of_families<'a>(
     families: impl ExactSizeIterator<Item = (&'a str, &'a ColumnFamilyOptions)>,
 ) -> Vec<String> {
@@ -32,7 +32,7 @@ pub(crate) fn of_families<'a>(
     lines
 }
 
-/// Returns the lines for the options of the column family `name`.
+/// Returns the LOG lines that show the options of the column family `name`.
 pub(crate) fn of_family(name: &str, options: &ColumnFamilyOptions) -> Vec<String> {
     let mut lines = vec![format!(
         "--------------- Options for column family [{name}]:"
@@ -50,7 +50,7 @@ pub(crate) fn of_family(name: &str, options: &ColumnFamilyOptions) -> Vec<String
     lines
 }
 
-/// Returns the lines for the codecs and the allocator of this build.
+/// Returns the LOG lines that show the codecs and the allocator of this build.
 pub(crate) fn of_build() -> Vec<String> {
     let mut lines = vec!["Compression algorithms supported:".to_owned()];
     for codec in Compression::ALL {
@@ -74,7 +74,7 @@ fn of_collector(collector: &TablePropertiesCollector) -> String {
     }
 }
 
-/// Appends the lines of an option; each member of a struct has one.
+/// Appends the LOG lines of an option; a struct has one line per member.
 pub(crate) fn push_option(lines: &mut Vec<String>, name: &str, text: &str) {
     let members = match text.starts_with('{') {
         true => grammar::pairs(text).unwrap_or_default(),
@@ -127,7 +127,7 @@ const NUMBERED: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// Returns the message for the block-based table options of one column family.
+/// Returns the LOG message that shows the block-based table options of a column family.
 fn of_tables(options: &BlockBasedOptions) -> String {
     let name = "Options.table_factory";
     let mut lines = vec![format!(
@@ -148,7 +148,7 @@ fn of_tables(options: &BlockBasedOptions) -> String {
     lines.join("\n")
 }
 
-/// Returns RocksDB's number of an enum value, or a fraction with six decimals; `None` for others.
+/// Returns the number by which RocksDB's LOG shows an enum or fraction; `None` for other options.
 fn number(name: &str, text: &str) -> Option<String> {
     if let Some((_, texts)) = NUMBERED.iter().find(|(known, _)| *known == name) {
         let at = texts.iter().position(|known| *known == text)?;

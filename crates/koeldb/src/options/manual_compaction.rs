@@ -32,12 +32,13 @@ impl CancelToken {
         self.flag.load(Ordering::Acquire)
     }
 
+    /// Returns the flag that [`CancelToken::cancel`] sets.
     pub(crate) fn flag(&self) -> &AtomicBool {
         &self.flag
     }
 }
 
-/// Options of a compaction of a range.
+/// Options of a manual compaction of a key range.
 #[derive(Clone, Debug)]
 pub struct CompactRangeOptions {
     pub(crate) exclusive_manual_compaction: bool,
@@ -56,7 +57,7 @@ impl Default for CompactRangeOptions {
 }
 
 impl CompactRangeOptions {
-    /// Creates the defaults: concurrent with other compactions, the last level only for a filter.
+    /// Creates the defaults: not exclusive, the last level rewritten only for a compaction filter.
     #[must_use]
     pub const fn new() -> Self {
         CompactRangeOptions {
@@ -115,7 +116,7 @@ impl CompactRangeOptions {
     }
 }
 
-/// Options of a compaction of named files.
+/// Options of a manual compaction of named files.
 #[derive(Clone, Debug, Default)]
 pub struct CompactionOptions {
     pub(crate) compression: Option<Compression>,

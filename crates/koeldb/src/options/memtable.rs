@@ -9,7 +9,7 @@ use super::registry::{self, OptionValue, Reading, Refusal, Settings, Style};
 use super::value::Scalar as _;
 
 option_section! {
-    /// The settings of the skip list.
+    /// The options of skip list memtables (RocksDB: `SkipListFactory`).
     pub struct SkipListOptions, "memtable factory skip_list | SkipListFactory";
     options {
         /// Entries compared linearly before a seek falls back to the tree.
@@ -25,7 +25,7 @@ option_section! {
 }
 
 option_section! {
-    /// The settings of the vector.
+    /// The options of vector memtables (RocksDB: `VectorRepFactory`).
     pub struct VectorOptions, "memtable factory vector | VectorRepFactory";
     options {
         /// Initial capacity of the vector.
@@ -41,7 +41,7 @@ option_section! {
 }
 
 option_section! {
-    /// The settings of the hash table of skip lists.
+    /// The options of hash skip list memtables (RocksDB: `HashSkipListRepFactory`).
     pub struct HashSkipListOptions, "memtable factory prefix_hash | HashSkipListRepFactory";
     options {
         /// Hash buckets.
@@ -63,7 +63,7 @@ option_section! {
 }
 
 option_section! {
-    /// The settings of the hash table of linked lists.
+    /// The options of hash linked list memtables (RocksDB: `HashLinkListRepFactory`).
     pub struct HashLinkListOptions, "memtable factory hash_linkedlist | HashLinkListRepFactory";
     options {
         /// Hash buckets.
@@ -91,7 +91,7 @@ option_section! {
 }
 
 option_section! {
-    /// The settings of the sorted hash table.
+    /// The options of sorted hash memtables (`HashSpdbRepFactory`).
     pub struct SortedHashOptions, "memtable factory hash_spdb | HashSpdbRepFactory";
     options {
         /// Keys that there are places for in hash buckets, eight in each.
@@ -154,7 +154,7 @@ impl MemtableFactory {
         }
     }
 
-    /// The representation of memtables that the factory selects.
+    /// Returns the memtable representation that the factory creates, with its settings.
     pub(crate) fn rep(&self) -> RepKind {
         match self {
             MemtableFactory::SkipList(options) => RepKind::SkipList {
@@ -177,7 +177,7 @@ impl MemtableFactory {
         }
     }
 
-    /// The factory called `id`, with its defaults.
+    /// Returns the factory with this name or nickname, with default options; `None` if unknown.
     fn by_id(id: &str) -> Option<Self> {
         Some(match id {
             "skip_list" | "SkipListFactory" => MemtableFactory::default(),
@@ -195,8 +195,9 @@ impl MemtableFactory {
         })
     }
 
-    /// Sets the number of the short form `id:number`; for the sorted hash table 0 selects the
-    /// default.
+    /// Sets the option that the number in the short form `id:number` stands for.
+    ///
+    /// For the sorted hash table 0 selects the default.
     fn set_number(&mut self, number: u64) {
         match self {
             MemtableFactory::SkipList(options) => options.lookahead = number,

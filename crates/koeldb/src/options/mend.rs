@@ -16,7 +16,7 @@ use super::rules::{Rule, database, family, tables};
 use super::sanitize::{OpenContext, sanitize_block_based, sanitize_db, sanitize_family};
 use super::table_format::TableFormat;
 
-/// Replaces the values that an open would reject.
+/// Replaces the values of a parsed OPTIONS file that an open would reject, and records them.
 pub(crate) fn mend(file: &mut ParsedFile) {
     let ParsedFile {
         db,
@@ -75,7 +75,7 @@ struct Mender<'m> {
 }
 
 impl Mender<'_> {
-    /// Applies rules to the `options` of a section; they judge the `sanitized` options.
+    /// Replaces the values in a section's `options` that break `rules` even when sanitized.
     fn mend<S, Around>(
         &mut self,
         section: &str,

@@ -15,6 +15,8 @@
 //! - [`presets`]: several settings for a purpose.
 //! - [`read_write`]: options of single calls; [`accessors`]: their setters and getters.
 //! - [`config`]: strictness of reading, and results of loading.
+//!
+//! Options may use `env` and `report`, whose types are values of some of them.
 
 pub(crate) mod accessors;
 mod apply;

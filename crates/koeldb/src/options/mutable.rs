@@ -12,7 +12,7 @@ use super::registry::{Reading, Section};
 use super::sanitize::{sanitize_db_mutable, sanitize_family};
 use super::table_format::TableFormat;
 
-/// Returns the options of a column family after a change.
+/// Returns column family options with mutable options changed by `pairs` (RocksDB: `SetOptions`).
 ///
 /// Table options are changed by `block_based_table_factory={…}` or `table_factory.name`; they apply
 /// to files created or opened afterwards.
@@ -35,7 +35,7 @@ pub(crate) fn changed_family(
     Ok(options)
 }
 
-/// Checks a change of the prefix extractor: plain tables can be opened only with their own.
+/// Returns an error if the prefix extractor of a column family with plain tables changes.
 fn check_prefix_extractor(
     current: &ColumnFamilyOptions,
     changed: &ColumnFamilyOptions,
@@ -55,7 +55,7 @@ fn check_prefix_extractor(
     Ok(())
 }
 
-/// Returns the options of the database after a change.
+/// Returns database options with mutable options changed by `pairs` (RocksDB: `SetDBOptions`).
 ///
 /// # Errors
 /// See [`changed_family`].
@@ -72,7 +72,7 @@ pub(crate) fn changed_db(
     Ok(options)
 }
 
-/// Applies names and values of mutable options to a copy of the current options.
+/// Returns a copy of options with the mutable options in `pairs` changed.
 fn changed<T: Target + Section>(
     current: &T,
     pairs: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<str>)>,

@@ -18,14 +18,14 @@ use super::grammar;
 use super::registry::{self, OptionValue, Reading, Refusal, Style};
 use super::value::read_scalar;
 
-/// The text of an object: its id and its members.
+/// The parsed text of a plug-in object in an option: its id and its members.
 pub(crate) struct Description<'a> {
     pub(crate) id: &'a str,
     pub(crate) members: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Description<'a> {
-    /// Parses a description; `None` means no object.
+    /// Parses the text of an object, `ID` or `{id=ID;name=value;}`; `None` means no object.
     pub(crate) fn parse(name: &str, text: &'a str) -> Result<Option<Self>, Refusal> {
         let text = grammar::trim(text);
         let (id, members) = if text.starts_with('{') {
@@ -46,7 +46,7 @@ impl<'a> Description<'a> {
         Ok((!matches!(id, "" | "nullptr")).then_some(Description { id, members }))
     }
 
-    /// Rejects members, for a known object without any, unless unknown ones are ignored.
+    /// Rejects the members of an object that has none, unless unknown options are ignored.
     ///
     /// The members of an unknown object are not checked: its id decides, and is refused or skipped.
     pub(crate) fn without_members(&self, name: &str, reading: &mut Reading) -> Result<(), Refusal> {
@@ -70,7 +70,7 @@ pub(crate) struct OwnObjects {
 }
 
 impl OwnObjects {
-    /// The objects of these options.
+    /// Returns the comparator, merge operator and prefix extractor of these options.
     pub(crate) fn of(options: &ColumnFamilyOptions) -> Self {
         OwnObjects {
             comparator: options.comparator.clone(),
@@ -81,7 +81,7 @@ impl OwnObjects {
 }
 
 impl Description<'_> {
-    /// Whether this describes an object without members whose own name is `name`.
+    /// Whether the text names a user's object `name`, without members.
     fn is_named(&self, name: &str) -> bool {
         self.members.is_empty() && self.id == grammar::escape_id(name)
     }
@@ -95,7 +95,7 @@ pub(crate) fn unknown_id(class: &str, name: &str, text: &str, known: &str) -> Re
     ))
 }
 
-/// An object in an option of type `Option<Self>`.
+/// A plug-in object that an option text creates by its id, in an option of type `Option<Self>`.
 pub(crate) trait Object: Sized {
     /// The name of the plug-in's kind, in messages and in the registry.
     const CLASS: &'static str;
@@ -137,7 +137,7 @@ impl<T: Object> OptionValue for Option<T> {
     }
 }
 
-/// Returns the text of an object with this id and these members.
+/// Formats the text of an object with this id and these members.
 pub(crate) fn with_members(id: &str, members: &[(&'static str, String)]) -> String {
     if members.is_empty() {
         return id.to_owned();
@@ -149,7 +149,7 @@ pub(crate) fn with_members(id: &str, members: &[(&'static str, String)]) -> Stri
     format!("{{id={id};{members}}}")
 }
 
-/// Sets the members of a description.
+/// Sets the members of an object from its parsed text.
 pub(crate) fn set_members(
     target: &mut dyn OptionValue,
     name: &str,
@@ -345,7 +345,7 @@ impl OptionValue for NoObject {
     }
 }
 
-/// The option `env`: only the default one, whose name is never written.
+/// The option `env`, which accepts only the default environment and is never written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DefaultEnv;
 
@@ -367,7 +367,7 @@ impl OptionValue for DefaultEnv {
     }
 }
 
-/// The option `compression_manager`: only the built-in one, which also has the null name.
+/// The option `compression_manager`, which accepts only the built-in manager or none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BuiltinCompressionManager;
 
@@ -454,13 +454,13 @@ impl OptionValue for Option<Statistics> {
 }
 
 plain_objects! {
-    /// The generator of whole-file checksums.
+    /// The generator of whole-file checksums (RocksDB: `FileChecksumGenFactory`).
     pub enum FileChecksumGenerator, "FileChecksumGenFactory" {
         /// CRC-32C of the whole file.
         Crc32c = "FileChecksumGenCrc32cFactory",
     }
 
-    /// A compaction filter that has an id.
+    /// A built-in compaction filter, which options select by its id.
     pub enum BuiltinCompactionFilter, "CompactionFilter" {
         /// Drops entries with an empty value.
         RemoveEmptyValue = "RemoveEmptyValueCompactionFilter",
@@ -468,7 +468,7 @@ plain_objects! {
 }
 
 plain_objects! {
-    /// The rule that ends a data block.
+    /// The rule by which a table builder ends a data block (RocksDB: `FlushBlockPolicy`).
     #[derive(Default)]
     pub(crate) enum FlushBlockPolicy, "FlushBlockPolicyFactory" {
         /// By size.
@@ -498,8 +498,7 @@ impl OptionValue for FlushBlockPolicy {
 }
 
 option_section! {
-    /// A partitioner that cuts compaction outputs where the given number of leading key bytes
-    /// change.
+    /// A partitioner that begins a new compaction output where a key prefix of this length changes.
     pub struct SstPartitioner, "SST partitioner SstPartitionerFixedPrefixFactory";
     options {
         /// The number of leading key bytes.
@@ -545,7 +544,7 @@ impl Object for SstPartitioner {
 }
 
 option_section! {
-    /// A collector that marks files with many deletions for compaction.
+    /// A table properties collector that marks files with many deletions for compaction.
     pub struct CompactOnDeletion, "collector CompactOnDeletionCollector";
     options {
         /// Entries in the sliding window.
@@ -570,7 +569,7 @@ option_section! {
 }
 
 option_section! {
-    /// A collector that marks files with many entries fit for the last level.
+    /// A table properties collector that marks files with many entries fit for the last level.
     pub struct CompactForTiering, "collector CompactForTieringCollector";
     options {
         /// Share of entries fit for the last level that marks the file.
@@ -585,7 +584,7 @@ option_section! {
     }
 }
 
-/// A collector that inspects every entry of a table that is being written.
+/// A table properties collector, which inspects every entry of a table that is being written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TablePropertiesCollector {
@@ -647,7 +646,7 @@ impl OptionValue for TablePropertiesCollector {
 }
 
 impl TablePropertiesCollector {
-    /// The name under RocksDB.
+    /// Returns RocksDB's name of the collector.
     pub(crate) fn id(&self) -> &'static str {
         match self {
             TablePropertiesCollector::CompactOnDeletion(_) => "CompactOnDeletionCollector",

@@ -12,7 +12,7 @@ use super::registry::{Effect, OptionInfo};
 /// Name, type, default, documentation.
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
-/// The options of one kind of call.
+/// The options of one kind of call, such as a read or write, by their effect.
 struct Call {
     section: &'static str,
     honoured: &'static [Row],
@@ -505,7 +505,7 @@ fn describe(call: &Call, rows: &'static [Row], effect: Effect, out: &mut Vec<Opt
 }
 
 impl Options {
-    /// Returns descriptions of the options of single calls, which have setters but no texts.
+    /// Returns descriptions of the options of single calls, as reads: these have no texts.
     ///
     /// [`Effect::Refused`] marks options of RocksDB without a setter: each call has the default.
     #[must_use]

@@ -4,7 +4,7 @@ use super::declare::option_section;
 use super::value::option_enum;
 
 option_enum! {
-    /// The encoding of keys.
+    /// The encoding of keys in plain tables.
     pub enum EncodingType {
         /// Whole keys.
         Plain = "kPlain",

@@ -16,19 +16,19 @@ use super::db::{LogLevel, Options};
 use super::scrub::ScrubOptions;
 use super::transaction::TransactionDbOptions;
 
-/// A receiver of the lines of the information log, in place of the file.
+/// A receiver of the lines of the information log, in place of the file `LOG`.
 pub trait Logger: Send + Sync + 'static {
-    /// Handles one line.
+    /// Handles one line of the information log.
     fn log(&self, level: LogLevel, message: fmt::Arguments<'_>);
 
-    /// Whether it handles lines of this level. Other lines may be left out before they are formatted.
+    /// Whether the logger handles lines of this level. Other lines need not be formatted.
     fn is_enabled(&self, level: LogLevel) -> bool {
         let _ = level;
         true
     }
 }
 
-/// The plug-ins of a database.
+/// The objects and features that code, not option text, sets for a database, such as listeners.
 #[derive(Clone, Default)]
 pub(crate) struct Plugins {
     pub(crate) env: Env,
@@ -106,8 +106,7 @@ impl Options {
         self
     }
 
-    /// Limits the space of the tables, and the rate of their deletion, of all databases with this
-    /// manager.
+    /// Limits the table space and deletion rate of all databases that share this manager.
     pub fn set_sst_file_manager(&mut self, manager: &SstFileManager) -> &mut Self {
         self.plugins.sst_file_manager = Some(manager.clone());
         self
@@ -133,8 +132,7 @@ impl Options {
 }
 
 impl WriteBufferManager {
-    /// Creates a manager whose memory is also charged to `cache`: memtables and blocks share one
-    /// limit.
+    /// Creates a manager that also charges its memory to `cache`, so that both share one budget.
     #[must_use]
     pub fn with_cache(bytes: u64, cache: &Cache, allow_stall: bool) -> Self {
         Self::charged_to(bytes, allow_stall, Some(cache.blocks()))

@@ -37,8 +37,9 @@ impl ColumnFamilyOptions {
         self
     }
 
-    /// Sets leveled compaction with a memory budget for memtables, in bytes (RocksDB's default: 512
-    /// MiB).
+    /// Configures leveled compaction for a memory budget of the memtables, in bytes.
+    ///
+    /// RocksDB's default budget is 512 MiB.
     pub fn optimize_level_style_compaction(&mut self, memtable_memory_budget: u64) -> &mut Self {
         self.write_buffer_size = memtable_memory_budget / 4;
         self.min_write_buffer_number_to_merge = 2;
@@ -58,7 +59,7 @@ impl ColumnFamilyOptions {
         self
     }
 
-    /// Sets universal compaction with a memory budget for memtables, in bytes.
+    /// Configures universal compaction for a memory budget of the memtables, in bytes.
     ///
     /// RocksDB's default is 512 MiB.
     pub fn optimize_universal_style_compaction(
@@ -73,8 +74,7 @@ impl ColumnFamilyOptions {
         self
     }
 
-    /// Optimizes for databases well below a gigabyte: little memory, indexes and filters in the
-    /// cache.
+    /// Optimizes for databases well below a gigabyte: little memory, metadata blocks in `cache`.
     pub fn optimize_for_small_db(&mut self, cache: &Cache) -> &mut Self {
         self.write_buffer_size = 2 << 20;
         self.target_file_size_base = 2 << 20;
@@ -104,7 +104,7 @@ impl ColumnFamilyOptions {
         self.target_file_size_base = 256 << 20;
     }
 
-    /// Disables `force_consistency_checks`, the expensive checks of the LSM tree's file order.
+    /// Sets `force_consistency_checks` to false, without effect: the checks are always on.
     pub fn disable_extra_checks(&mut self) -> &mut Self {
         self.force_consistency_checks = false;
         self

@@ -10,7 +10,9 @@ use super::accessors::accessors;
 use super::value::option_enum;
 
 option_enum! {
-    /// The sources that a read may use. Data elsewhere is an error of kind `Incomplete`.
+    /// The tiers of data that a read may use (RocksDB: `ReadTier`).
+    ///
+    /// Data elsewhere is an error of kind `Incomplete`.
     pub enum ReadTier {
         /// All sources.
         All = "kReadAllTier",
@@ -25,7 +27,7 @@ option_enum! {
     }
 }
 
-/// A choice that can be left to the engine.
+/// A switch that is on, off, or left to the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Switch {
     /// The engine chooses.
@@ -74,7 +76,7 @@ impl WriteOptions {
         }
     }
 
-    /// Limits the wait of a write in a stall; it then fails with `TimedOut`, not applied.
+    /// Limits the time that a write waits in a stall; then it fails with `TimedOut`, not applied.
     pub fn set_stall_timeout(&mut self, limit: impl Into<Option<Duration>>) -> &mut Self {
         self.stall_timeout = limit.into();
         self

@@ -12,7 +12,7 @@ use super::rules::tables::TableSurroundings;
 use super::rules::{Rule, Verdict, database, family, tables};
 use super::table_format::TableFormat;
 
-/// The errors found so far, which become one error.
+/// The errors that option checks have collected, to be returned as one.
 #[derive(Default)]
 pub(crate) struct Refusals {
     messages: Vec<String>,
@@ -20,7 +20,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Joins the messages into one error: `InvalidArgument` if any is, else `NotSupported`.
+    /// Joins the collected errors into one: `InvalidArgument` if any is, else `NotSupported`.
     pub(crate) fn into_result(self) -> Result<()> {
         if self.messages.is_empty() {
             return Ok(());
@@ -33,22 +33,22 @@ impl Refusals {
         Err(Error::with_kind(kind, self.messages.join("; ")))
     }
 
-    /// Checks the options of a database.
+    /// Adds an error for each rule that the options of a database break.
     pub(crate) fn check_db(&mut self, db: &DbOptions) {
         self.check(database::ALWAYS, db, &(), "");
     }
 
-    /// Checks the options that only matter to a database that is written.
+    /// Adds an error for each rule for databases opened for writing that the options break.
     pub(crate) fn check_db_writes(&mut self, db: &DbOptions) {
         self.check(database::WRITTEN, db, &(), "");
     }
 
-    /// Checks the options of a database with pessimistic transactions.
+    /// Adds an error for each rule for pessimistic transactions that the options break.
     pub(crate) fn check_transactions(&mut self, db: &DbOptions) {
         self.check(database::WITH_TRANSACTIONS, db, &(), "");
     }
 
-    /// Checks the options of a column family and of its tables.
+    /// Adds an error for each rule that the options of a column family or its tables break.
     pub(crate) fn check_family(&mut self, name: &str, cf: &ColumnFamilyOptions, db: &DbOptions) {
         let place = format!(" (column family \"{name}\")");
         self.check(database::WITH_FAMILY, db, cf, &place);
@@ -66,7 +66,7 @@ impl Refusals {
         }
     }
 
-    /// Checks options against rules, and adds a message for each broken rule.
+    /// Adds a message for each of `rules` that the options break.
     fn check<S, Around>(
         &mut self,
         rules: &[Rule<S, Around>],

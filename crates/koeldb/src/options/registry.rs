@@ -11,7 +11,7 @@ use super::grammar;
 use super::object::OwnObjects;
 use super::rules;
 
-/// The effect of setting an option.
+/// The effect of setting an option: whether the engine honours, ignores or refuses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Effect {
@@ -77,6 +77,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
+    /// Creates the error for a text that is not a value of its option.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Refusal {
             kind: RefusalKind::Invalid,
@@ -84,6 +85,7 @@ impl Refusal {
         }
     }
 
+    /// Creates the error for a known option or id that is not supported, or an unknown id.
     pub(crate) fn unsupported(message: impl Into<String>) -> Self {
         Refusal {
             kind: RefusalKind::Unsupported,
@@ -91,6 +93,7 @@ impl Refusal {
         }
     }
 
+    /// Creates the error for an unknown option name.
     pub(crate) fn unknown(message: impl Into<String>) -> Self {
         Refusal {
             kind: RefusalKind::UnknownName,
@@ -109,7 +112,7 @@ impl From<Refusal> for Error {
     }
 }
 
-/// The settings for reading option texts, and the options ignored so far.
+/// The state of reading option texts: settings, the caller's objects, options ignored so far.
 pub(crate) struct Reading {
     pub(crate) ignore_unknown: bool,
     pub(crate) ignore_unsupported: bool,
@@ -134,7 +137,7 @@ impl Reading {
         }
     }
 
-    /// Returns an error, or records it as ignored if the configuration permits that.
+    /// Passes an outcome on; an error that the settings tolerate is recorded and becomes `Ok`.
     pub(crate) fn tolerate(
         &mut self,
         section: &str,
@@ -162,7 +165,7 @@ impl Reading {
     }
 }
 
-/// The choice of options that are written as text.
+/// The choice of options to write as text: all of them, or those that RocksDB 7.8 can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// All option names.
@@ -183,10 +186,10 @@ pub(crate) trait OptionValue {
     where
         Self: Sized;
 
-    /// Sets the value from `text`; a struct changes only the named members. `name` is for messages.
+    /// Sets the value of the option `name` from `text`; a struct changes only the named members.
     fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal>;
 
-    /// Sets the member `member` from `text`.
+    /// Sets one member of the option `name` from `text`.
     fn read_member(
         &mut self,
         name: &str,
@@ -200,17 +203,18 @@ pub(crate) trait OptionValue {
         )))
     }
 
-    /// Returns the text from which [`OptionValue::read`] gets the same value; `None` if there is
-    /// none.
+    /// Returns the text from which [`OptionValue::read`] restores the value.
+    ///
+    /// `None` if there is no such text.
     fn write(&self, style: Style) -> Option<String>;
 
-    /// Appends the members without effect whose values differ from the defaults.
+    /// Appends the members that have other values than the default but no effect.
     fn members_without_effect(&self, path: &str, out: &mut Settings) {
         let _ = (path, out);
     }
 }
 
-/// An option of the section `S`.
+/// The registry entry of an option of the section `S`: its name, effect and access functions.
 pub(crate) struct Row<S: 'static> {
     pub(crate) name: &'static str,
     pub(crate) since: &'static str,
@@ -240,16 +244,16 @@ pub(crate) trait Section: Default + Clone + 'static {
     /// The name, as in the table of options: `DBOptions`, `CFOptions/compression_opts`.
     const NAME: &'static str;
 
-    /// The options in the order they are written.
+    /// Returns the registry entries of all options, in the order in which they are written.
     fn rows() -> &'static [Row<Self>];
 
     /// The options that older releases of RocksDB wrote and 11.9 no longer has.
     fn removed() -> &'static [Removed];
 
-    /// The names and portable texts of the defaults of options that RocksDB 7.8 does not know.
+    /// Returns the names and default texts of the options that RocksDB 7.8 does not know.
     fn default_texts() -> &'static [(&'static str, String)];
 
-    /// Alternative names of options.
+    /// Returns pairs of an alias and the option name that it stands for.
     fn aliases() -> &'static [(&'static str, &'static str)];
 
     /// Reads a short form of the whole struct; `None` if `text` is not a short form.
@@ -259,7 +263,7 @@ pub(crate) trait Section: Default + Clone + 'static {
     }
 }
 
-/// Whether `since` is RocksDB 7.8 or older.
+/// Whether RocksDB 7.8 knows an option that was introduced in release `since`.
 pub(crate) fn is_known_to_7_8(since: &str) -> bool {
     if since.starts_with("KoelDB") {
         return false;
@@ -286,7 +290,7 @@ pub(crate) fn was_removed<S: Section>(name: &str) -> bool {
     S::removed().iter().any(|removed| removed.name == name)
 }
 
-/// Returns the error for a removed option name whose value is not the default of its successor.
+/// Returns the error for the old name of a renamed option if its value is not the default.
 ///
 /// It would have no effect, although the caller asks for one.
 fn refused_renamed<S: Section>(removed: &Removed, text: &str) -> Option<Refusal> {
@@ -308,7 +312,7 @@ pub(crate) fn was_renamed<S: Section>(name: &str) -> bool {
         .any(|removed| removed.name == name && removed.successor.is_some())
 }
 
-/// Sets an option or member by name; `path` precedes the name in messages.
+/// Sets an option or member by name from text; `path` precedes the name in messages.
 pub(crate) fn set<S: Section>(
     target: &mut S,
     path: &str,
@@ -362,7 +366,7 @@ pub(crate) fn set<S: Section>(
     }))
 }
 
-/// Returns the end of a message about an unknown name: the option that may be meant, or nothing.
+/// Returns a hint for an unknown option name, `(did you mean …?)`, or an empty string.
 ///
 /// Options of the section precede equally near ones of others.
 fn suggestion<S: Section>(name: &str) -> String {
@@ -377,7 +381,7 @@ fn suggestion<S: Section>(name: &str) -> String {
     }
 }
 
-/// The names and texts of a section that are to be written.
+/// Returns the names and value texts of the options that `style` writes.
 pub(crate) fn written<S: Section>(source: &S, style: Style) -> Vec<(&'static str, String)> {
     let is_left_out = |row: &Row<S>, text: &str| {
         style == Style::Portable
@@ -394,7 +398,7 @@ pub(crate) fn written<S: Section>(source: &S, style: Style) -> Vec<(&'static str
         .collect()
 }
 
-/// See [`Section::default_texts`].
+/// Returns the names and default texts of the options that RocksDB 7.8 does not know.
 pub(crate) fn portable_defaults<S: Section>() -> Vec<(&'static str, String)> {
     let default = S::default();
     S::rows()
@@ -404,7 +408,7 @@ pub(crate) fn portable_defaults<S: Section>() -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// The names and texts of a section that differ from the defaults.
+/// Returns the names and value texts of the options that differ from their defaults.
 pub(crate) fn differing<S: Section>(source: &S) -> Vec<(&'static str, String)> {
     let defaults = written(&S::default(), Style::Full);
     let mut texts = written(source, Style::Full);
@@ -412,7 +416,7 @@ pub(crate) fn differing<S: Section>(source: &S) -> Vec<(&'static str, String)> {
     texts
 }
 
-/// Appends the options without effect whose values differ from the defaults.
+/// Appends the options that have other values than the default but no effect.
 ///
 /// Members of nested structs are included. `path` precedes the names, if it is not empty.
 pub(crate) fn without_effect<S: Section>(source: &S, path: &str, out: &mut Settings) {
@@ -435,7 +439,7 @@ pub(crate) fn without_effect<S: Section>(source: &S, path: &str, out: &mut Setti
     }
 }
 
-/// Formats a section by names and texts.
+/// Formats a section for `Debug`, by the names and value texts of its options.
 pub(crate) fn debug<S: Section>(
     source: &S,
     type_name: &str,
@@ -448,7 +452,7 @@ pub(crate) fn debug<S: Section>(
     out.finish()
 }
 
-/// Appends descriptions of the options of a section.
+/// Appends the descriptions of all options of a section to the public registry.
 pub(crate) fn describe<S: Section>(out: &mut Vec<OptionInfo>) {
     let default = S::default();
     out.extend(S::rows().iter().map(|row| {
@@ -531,7 +535,7 @@ impl<S: Section> OptionValue for S {
     }
 }
 
-/// Reads an option of which only the default is accepted.
+/// Checks the text of an option that accepts only its default, and rejects other values.
 pub(crate) fn read_declined<T: OptionValue>(
     default: T,
     name: &str,

@@ -25,7 +25,7 @@ const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
 /// The default capacity of the block cache.
 pub(crate) const DEFAULT_CACHE_BYTES: u64 = 32 << 20;
 
-/// The conditions of an open besides the options: path, limits and mode.
+/// The circumstances of an open besides the options: path, open-file limit and mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OpenContext<'a> {
     /// The directory of the database.
@@ -38,7 +38,7 @@ pub(crate) struct OpenContext<'a> {
     pub(crate) locks_keys: bool,
 }
 
-/// Adjusts the options of a database and its column families, and rejects invalid ones.
+/// Sanitizes the options of a database and its column families, and rejects invalid ones.
 ///
 /// # Errors
 /// One error that names every invalid option, its value, and the legal values.
@@ -80,7 +80,7 @@ fn share_default_cache(families: &mut [(&str, &mut ColumnFamilyOptions)]) {
     }
 }
 
-/// Checks whether open would accept the options.
+/// Checks whether an open would accept the options, and returns its error if not.
 ///
 /// # Errors
 /// See [`sanitize`].
@@ -104,7 +104,7 @@ pub(crate) fn check<'a>(
     refusals.into_result()
 }
 
-/// Adjusts the options of a database.
+/// Sanitizes the options of a database: adjusts values that RocksDB would adjust at open.
 pub(crate) fn sanitize_db(db: &mut DbOptions, context: &OpenContext<'_>) {
     if db.max_open_files != -1 {
         let limit = context
@@ -142,7 +142,7 @@ pub(crate) fn sanitize_db(db: &mut DbOptions, context: &OpenContext<'_>) {
     }
 }
 
-/// Adjusts the options that also apply after a change of mutable options.
+/// Sanitizes the database options that can be changed while the database is open.
 pub(crate) fn sanitize_db_mutable(db: &mut DbOptions) {
     if db.max_open_files != -1 {
         db.max_open_files = db.max_open_files.max(20);
@@ -158,7 +158,7 @@ pub(crate) fn sanitize_db_mutable(db: &mut DbOptions) {
     }
 }
 
-/// Adjusts the options of a column family.
+/// Sanitizes the options of a column family: adjusts values as RocksDB does at open.
 pub(crate) fn sanitize_family(cf: &mut ColumnFamilyOptions, db: &DbOptions, read_only: bool) {
     sanitize_memtables(cf, db);
     sanitize_shape(cf, db);
@@ -202,7 +202,7 @@ fn sanitize_memtables(cf: &mut ColumnFamilyOptions, db: &DbOptions) {
     cf.memtable_prefix_bloom_size_ratio = clamp_share(cf.memtable_prefix_bloom_size_ratio, 0.25);
 }
 
-/// Clamps a share to 0 to `max`; NaN becomes 0.
+/// Clamps a fraction to the range from 0 to `max`; NaN becomes 0.
 fn clamp_share(share: f64, max: f64) -> f64 {
     if share > 0.0 { share.min(max) } else { 0.0 }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::db::Options;
 
-/// The interval and the rate of scrubs.
+/// The options of periodic scrubs, which verify the checksums of all tables: interval and rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrubOptions {
     pub(crate) interval: Duration,

@@ -35,7 +35,7 @@ impl TableFormat {
         }
     }
 
-    /// The format called `id`, with its default options.
+    /// Returns the table format with this name, with default options; `None` if unknown.
     pub(crate) fn by_id(id: &str) -> Option<Self> {
         Some(match id {
             "BlockBasedTable" => TableFormat::default(),
@@ -54,7 +54,7 @@ impl TableFormat {
         }
     }
 
-    /// Returns the section of OPTIONS files for the options of the format.
+    /// Returns the name of the section of OPTIONS files for the options of this format.
     pub(crate) fn section(&self) -> &'static str {
         match self {
             TableFormat::BlockBased(_) => BlockBasedOptions::NAME,
@@ -63,7 +63,7 @@ impl TableFormat {
         }
     }
 
-    /// The options of the format.
+    /// Returns the options of the table format, for changes by option texts.
     pub(crate) fn options_mut(&mut self) -> &mut dyn OptionValue {
         match self {
             TableFormat::BlockBased(options) => options,
@@ -72,7 +72,7 @@ impl TableFormat {
         }
     }
 
-    /// The names and texts of the format's options.
+    /// Returns the names and value texts of the table format's options.
     pub(crate) fn written(&self, style: Style) -> Vec<(&'static str, String)> {
         match self {
             TableFormat::BlockBased(options) => registry::written(options, style),
@@ -143,8 +143,7 @@ impl OptionValue for TableFormat {
 }
 
 impl TableFormat {
-    /// Whether `name` is an alias of the current factory; an error if it is an alias of another
-    /// one.
+    /// Whether `name` is an alias of this table factory; an error for the alias of another one.
     fn check_alias(&self, name: &str) -> Result<bool, Refusal> {
         let wanted = match name.rsplit_once('.').map_or(name, |(_, last)| last) {
             "block_based_table_factory" => "BlockBasedTable",

@@ -6,11 +6,11 @@
 use super::grammar;
 use super::registry::{OptionValue, Reading, Refusal, Style};
 
-/// An [`OptionValue`] that is read and written as a whole, without members.
+/// A type of option values without members, which are read and written as a whole.
 pub(crate) trait Scalar: Sized {
     /// The type of the option, for its description in the registry.
     fn kind() -> String;
-    /// Returns `None` if the text is not a valid value.
+    /// Parses a value; returns `None` if the text is not valid.
     fn from_text(text: &str) -> Option<Self>;
     /// Returns the text of the value in option strings and OPTIONS files.
     fn to_text(&self) -> String;
@@ -18,7 +18,7 @@ pub(crate) trait Scalar: Sized {
     fn expected() -> String;
 }
 
-/// Reads a scalar; the error names the expected form.
+/// Parses the value of the option `name`; the error names the expected form.
 pub(crate) fn read_scalar<T: Scalar>(name: &str, text: &str) -> Result<T, Refusal> {
     let text = grammar::strip_braces(text);
     T::from_text(text).ok_or_else(|| {
@@ -79,7 +79,7 @@ impl Scalar for bool {
     }
 }
 
-/// Parses digits with an optional sign and suffix; the number may exceed every option's type.
+/// Parses an integer with an optional sign and size suffix, such as `64M`.
 fn integer(text: &str) -> Option<i128> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -218,8 +218,9 @@ impl Scalar for ReadAmpBytes {
     }
 }
 
-/// The option `rate_limiter_bytes_per_sec`: never written, as RocksDB would create a blocking
-/// limiter.
+/// The option `rate_limiter_bytes_per_sec`, which is never written to OPTIONS files.
+///
+/// RocksDB would create a blocking limiter from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RateLimit(pub(crate) u64);
 

@@ -34,7 +34,7 @@ pub(crate) const WAL_DIR_LINE: &str = "Options.wal_dir: ";
 /// The maximum size of an OPTIONS file; a larger one is ignored.
 const OPTIONS_BYTES_MAX: u64 = 64 << 20;
 
-/// The directory of the WAL files, as far as a load can determine it.
+/// The directory of the WAL files of a database whose OPTIONS file is loaded, if it is known.
 #[derive(Debug)]
 pub(super) enum WalDirectory {
     /// The WAL files are in this directory.
@@ -43,7 +43,7 @@ pub(super) enum WalDirectory {
     Unknown(String),
 }
 
-/// Finds the directory of the WAL files of a database, whose OPTIONS file has `recorded`.
+/// Locates the WAL files of a database whose OPTIONS file records `recorded` as `wal_dir`.
 pub(super) fn locate(fs: &dyn FileSystem, directory: &Path, recorded: &str) -> WalDirectory {
     let recorded = PathBuf::from(recorded);
     if !fs.exists(&file_name::current(directory)).unwrap_or(false) {
@@ -92,7 +92,7 @@ pub(super) fn locate(fs: &dyn FileSystem, directory: &Path, recorded: &str) -> W
     }
 }
 
-/// Returns the new location of the recorded directory if the database was moved with it.
+/// Returns the location below `directory` of a WAL directory that moved with the database.
 ///
 /// It is the longest suffix of its path that exists below `directory` and contains WAL files.
 fn below(fs: &dyn FileSystem, directory: &Path, recorded: &Path) -> Option<PathBuf> {
@@ -110,7 +110,7 @@ fn below(fs: &dyn FileSystem, directory: &Path, recorded: &Path) -> Option<PathB
     })
 }
 
-/// The WAL files in a directory, with their numbers and paths.
+/// Lists the WAL files in a directory, with their numbers and paths.
 fn logs(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -129,7 +129,7 @@ fn holds_logs(fs: &dyn FileSystem, directory: &Path, oldest: FileNumber) -> bool
     logs(fs, directory).any(|(log, path)| log >= oldest && has_bytes(&path))
 }
 
-/// The beginnings of the newest info log (LOG) files of a database.
+/// The beginnings of the newest LOG files, which show where the database was opened.
 struct InfoLogs(Vec<String>);
 
 impl InfoLogs {
@@ -150,14 +150,14 @@ impl InfoLogs {
         InfoLogs(texts.collect())
     }
 
-    /// The directories in which the database was opened, according to its LOG files.
+    /// Returns the directories in which the database was opened, according to its LOG files.
     fn homes(&self) -> impl Iterator<Item = PathBuf> {
         self.0
             .iter()
             .flat_map(|text| text.lines().filter_map(home_of_line))
     }
 
-    /// Whether a LOG file records this `wal_dir`.
+    /// Whether a LOG file records `recorded` as the WAL directory.
     fn name_logs_in(&self, recorded: &Path) -> bool {
         let names = |line: &str| {
             let value = line.split_once(WAL_DIR_LINE);
@@ -180,7 +180,7 @@ fn beginning(fs: &dyn FileSystem, path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the directory in a line of the summary in LOG, of RocksDB or KoelDB.
+/// Parses the database directory from a line of the summary in LOG.
 fn home_of_line(line: &str) -> Option<PathBuf> {
     let between = |from: &str, to: &str| {
         let (_, rest) = line.split_once(from)?;
@@ -207,7 +207,7 @@ fn is_other_database(fs: &dyn FileSystem, home: &Path, directory: &Path) -> bool
         && (home != directory && identity(home) != identity(directory))
 }
 
-/// The `wal_dir` in the newest OPTIONS file; `None` if it is unset or the database directory.
+/// Reads `wal_dir` from the newest OPTIONS file; `None` if unset or the database directory.
 fn recorded(fs: &dyn FileSystem, directory: &Path) -> Option<String> {
     let file = latest(fs, directory).ok()?;
     let bytes = fs.read_all(&file, OPTIONS_BYTES_MAX, Purpose::Open).ok()?;
@@ -222,7 +222,7 @@ fn recorded(fs: &dyn FileSystem, directory: &Path) -> Option<String> {
     (!path.is_empty() && Path::new(&path) != directory).then_some(path)
 }
 
-/// Checks for WAL files with numbers from `oldest` on in directories that the open does not read.
+/// Fails if WAL files numbered from `oldest` on lie in a directory that the open does not read.
 ///
 /// # Errors
 /// `InvalidArgument` if the directory that is read has none, but the directory of the database has
@@ -258,7 +258,7 @@ pub(crate) fn check_logs(
     )))
 }
 
-/// Checks that no WAL files are in the database's directory if the options name another one.
+/// Fails if WAL files lie in the database directory but the options name another `wal_dir`.
 ///
 /// The directory in the OPTIONS file is not checked: a restored database may keep its logs
 /// elsewhere.

@@ -10,7 +10,7 @@ use koeldb_base::{Cursor, Fault, PinnedSlice};
 use koeldb_lsm::cursor::RunsCursor;
 use koeldb_table::block_based::readahead::scan_reads::{ScanReads, ScanSuspended};
 
-/// A cursor that never suspends, over a cursor that may suspend.
+/// A cursor that waits for device reads when the inner cursor suspends for missing blocks.
 pub(super) struct BlockingCursor<C> {
     inner: C,
     /// The recorded needs of suspended sources; `None` if the sources wait themselves.
@@ -22,7 +22,7 @@ impl<C: Cursor<Suspend = ScanSuspended>> BlockingCursor<C> {
         BlockingCursor { inner, reads }
     }
 
-    /// Makes a call; while the call suspends, waits for its reads and repeats it.
+    /// Repeats a suspended cursor call whenever missing blocks have arrived, until it completes.
     #[cold]
     fn wait_and_retry(
         &mut self,
@@ -45,7 +45,7 @@ impl<C: Cursor<Suspend = ScanSuspended>> BlockingCursor<C> {
         }
     }
 
-    /// Runs a call of the inner cursor; if it suspends, waits for its blocks and repeats it.
+    /// Performs a seek or step of the inner cursor, and waits for missing blocks if it suspends.
     #[inline]
     fn run_call(
         &mut self,

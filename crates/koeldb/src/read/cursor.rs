@@ -26,14 +26,16 @@ use crate::state::key_bounds::{IterateBounds, KeyBounds};
 use crate::state::super_version::{Hand, SuperVersion};
 use crate::state::ttl;
 
-/// The scan of a cursor, which borrows from the pinned super-version; `None` before the first seek.
+/// The type tag of a [`DbCursor`]'s scan, which borrows from the pinned super version.
+///
+/// The scan is `None` before the first seek.
 struct CursorScan;
 
 impl Borrowing for CursorScan {
     type Of<'h> = Option<Scan<'h, Runs<'h>>>;
 }
 
-/// The state that a cursor shows: a super-version with the scan of it, and a sequence number.
+/// The point-in-time state that a cursor reads: super version, scan over it, and sequence number.
 struct Pinned {
     state: Tied<Hand, CursorScan>,
     seqno: SeqNo,
@@ -52,7 +54,7 @@ impl Pinned {
     }
 }
 
-/// A position among the entries of a column family, as of one point in time.
+/// An iterator over a column family with seeks, as of one point in time (RocksDB: `Iterator`).
 ///
 /// A cursor is owned and `Send`; it keeps the database open.
 pub struct DbCursor {
@@ -102,7 +104,7 @@ impl DbCursor {
         }
     }
 
-    /// Runs one positioning step; a seek clears an earlier error, a step repeats it.
+    /// Runs one seek or step of the scan; its error is stored, for later steps until the next seek.
     #[inline]
     fn step(
         &mut self,
@@ -125,7 +127,7 @@ impl DbCursor {
         }
     }
 
-    /// Runs one operation of the scan; `true` if the cursor has an entry afterwards.
+    /// Runs one seek or step of the scan; `true` if the cursor is at an entry afterwards.
     #[inline]
     fn try_step(
         &mut self,
@@ -150,7 +152,7 @@ impl DbCursor {
             };
             run(scan)?;
             if scan.take_proposed() {
-                family.data().request_check();
+                family.data().request_switch_check();
             }
             let is_valid = scan.valid();
             if hidden_bytes > 0 && is_valid {
@@ -160,7 +162,7 @@ impl DbCursor {
         })
     }
 
-    /// Builds the scan if there is none.
+    /// Builds the scan over memtables and tables, if it was not built or was dropped.
     fn begin_scan(&mut self) -> Result<()> {
         let pinned = match &mut self.pinned {
             Ok(pinned) => pinned,
@@ -182,7 +184,7 @@ impl DbCursor {
         })
     }
 
-    /// Runs `change` on the scan, if there is one.
+    /// Calls `change` with the scan and returns its result; `None` if there is no scan.
     fn change_scan<R>(
         &mut self,
         change: impl for<'h> FnOnce(&mut Scan<'h, Runs<'h>>) -> R,
@@ -191,7 +193,7 @@ impl DbCursor {
         pinned.state.with_mut(|_, scan| scan.as_mut().map(change))
     }
 
-    /// Runs `read` on the scan, if it is at an entry.
+    /// Calls `read` with the scan and returns its result; `None` unless the scan is at an entry.
     #[inline]
     fn at_entry<'s, R>(
         &'s self,
@@ -204,14 +206,14 @@ impl DbCursor {
         })
     }
 
-    /// Drops the scan.
+    /// Drops the scan, so that the next seek builds a new one.
     fn end_scan(&mut self) {
         if let Ok(pinned) = &mut self.pinned {
             pinned.state.with_mut(|_, scan| *scan = None);
         }
     }
 
-    /// The prefix use that is permitted for a scan from `key`, a key or bound within the bounds.
+    /// Returns which prefix filtering is permitted for a scan from `key`, a key within the bounds.
     fn prefix_use_from(&self, key: &[u8], direction: Direction) -> PrefixUse {
         let Ok(pinned) = &self.pinned else {
             return PrefixUse::None;
@@ -231,7 +233,7 @@ impl DbCursor {
         )
     }
 
-    /// The prefix use that is permitted for a seek to `key`.
+    /// Returns which prefix filtering is permitted for a seek to `key`; none outside the bounds.
     fn prefix_use_at(&self, key: &[u8], direction: Direction) -> PrefixUse {
         let order = &self.family.data().order;
         // From outside of the bounds it moves to the first or last key within, regardless of its
@@ -242,8 +244,7 @@ impl DbCursor {
         self.prefix_use_from(key, direction)
     }
 
-    /// Continues without prefix use from the current key, if a step in this direction may leave the
-    /// prefix.
+    /// Ends prefix filtering before a step in a direction in which the scan may leave the prefix.
     #[inline]
     fn prepare_step(&mut self, direction: Direction) -> Result<()> {
         if self.prefix_use.ends_with(direction) {
@@ -252,7 +253,7 @@ impl DbCursor {
         Ok(())
     }
 
-    /// Rebuilds the scan without prefix filtering, at the current key.
+    /// Rebuilds the scan without prefix filtering, and positions it at the current key.
     #[cold]
     fn leave_prefix(&mut self) -> Result<()> {
         let Some(key) = self.key().map(<[u8]>::to_vec) else {
@@ -270,7 +271,7 @@ impl DbCursor {
         })
     }
 
-    /// Runs a seek on a scan built for `prefix_use`; counts it in the statistics.
+    /// Runs a seek on a scan with this prefix filtering, and counts it in the statistics.
     fn seek_step(
         &mut self,
         prefix_use: PrefixUse,
@@ -319,7 +320,7 @@ impl DbCursor {
         self.seek_step(prefix_use, |scan| scan.seek_for_prev(key))
     }
 
-    /// Moves to the first entry; `true` if there is one.
+    /// Moves to the first entry within the bounds; `true` if there is one.
     ///
     /// # Errors
     /// See [`DbCursor::seek`].
@@ -333,7 +334,7 @@ impl DbCursor {
         self.seek_step(prefix_use, |scan| scan.seek_to_first())
     }
 
-    /// Moves to the last entry; `true` if there is one.
+    /// Moves to the last entry within the bounds; `true` if there is one.
     ///
     /// # Errors
     /// See [`DbCursor::seek`].
@@ -369,7 +370,7 @@ impl DbCursor {
         self.step(false, |scan| scan.next())
     }
 
-    /// Moves to the next entry of the latest state, in a tailing cursor.
+    /// Moves a tailing cursor to the next entry, in the latest state of the database.
     fn next_of_latest(&mut self) -> Result<bool> {
         let latest = self.family.inner().visibility.seqno();
         let is_latest = matches!(&self.pinned, Ok(pinned) if pinned.seqno == latest);
@@ -400,7 +401,7 @@ impl DbCursor {
         self.at_entry(|_| ()).is_some()
     }
 
-    /// The key and value of the current entry.
+    /// Returns the key and value of the current entry; `None` without one.
     #[inline]
     #[must_use]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
@@ -408,14 +409,14 @@ impl DbCursor {
         Some((key, self.shown(value)))
     }
 
-    /// The key of the current entry.
+    /// Returns the key of the current entry; `None` without one.
     #[inline]
     #[must_use]
     pub fn key(&self) -> Option<&[u8]> {
         self.at_entry(|scan| scan.key())
     }
 
-    /// The value of the current entry.
+    /// Returns the value of the current entry; `None` without one.
     #[inline]
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
@@ -425,7 +426,7 @@ impl DbCursor {
         })
     }
 
-    /// An owned key and value of the current entry; a long value is not copied.
+    /// Returns the key and value of the current entry as owned slices; long values are not copied.
     #[must_use]
     pub fn pinned_entry(&self) -> Option<(PinnedSlice, PinnedSlice)> {
         self.at_entry(|scan| {
@@ -442,19 +443,19 @@ impl DbCursor {
         })
     }
 
-    /// The part of a stored value that is shown: in a TTL database, without the appended time.
+    /// Returns a stored value as users see it: in a TTL database, without the appended timestamp.
     #[inline]
     fn shown<'v>(&self, stored: &'v [u8]) -> &'v [u8] {
         let bytes = stored.len().saturating_sub(self.hidden_bytes);
         stored.get(..bytes).unwrap_or_default()
     }
 
-    /// The background threads of the database's environment.
+    /// Returns the background thread pool of the database's environment.
     pub(super) fn pool(&self) -> Pool {
         self.family.inner().reads.context.env.pool.clone()
     }
 
-    /// Returns the error of the last step again.
+    /// Returns the error of the last seek or step, if it failed (RocksDB: `Iterator::status`).
     ///
     /// # Errors
     /// The error of the last step.
@@ -462,7 +463,7 @@ impl DbCursor {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Sets the bounds, narrowed by those of the options, and resets the position.
+    /// Sets the key range, within the bounds of the read options, and drops the position.
     pub fn set_range(&mut self, range: impl IterateBounds) {
         let order = self.family.data().order.clone();
         match range.into_bounds(&order) {
@@ -476,7 +477,7 @@ impl DbCursor {
         }
     }
 
-    /// Creates a cursor with the same state and bounds, but without a position.
+    /// Creates a cursor on the same super version, sequence number and bounds, without a position.
     pub(super) fn unpositioned_copy(&self) -> DbCursor {
         DbCursor {
             family: self.family.clone(),
@@ -494,7 +495,7 @@ impl DbCursor {
         }
     }
 
-    /// Narrows the bounds of a cursor that was not positioned yet.
+    /// Intersects the key range of a cursor that was not positioned yet with `range`.
     pub(super) fn narrow(&mut self, range: impl IterateBounds) {
         debug_assert!(self.change_scan(|_| ()).is_none());
         let order = &self.family.data().order;
@@ -504,7 +505,7 @@ impl DbCursor {
         }
     }
 
-    /// The prefix that the cursor stays in since the last seek.
+    /// Returns the prefix to which `prefix_same_as_start` limits the scan since the last seek.
     pub(super) fn prefix(&self) -> Option<&[u8]> {
         let pinned = self.pinned.as_ref().ok()?;
         let scan = pinned
@@ -523,7 +524,7 @@ impl DbCursor {
         self.family.data().order.compare(a, b)
     }
 
-    /// Moves a tailing cursor to the latest state before a seek.
+    /// Refreshes a tailing cursor to the latest state before a seek; does nothing for others.
     #[inline]
     fn begin_seek(&mut self) -> Result<()> {
         if self.options.tailing {
@@ -534,7 +535,7 @@ impl DbCursor {
         Ok(())
     }
 
-    /// Pins the latest super-version, or that of the snapshot; the cursor loses its position.
+    /// Pins the latest super version and sequence number, or the snapshot's; drops the position.
     fn repin(&mut self) -> Result<()> {
         self.end_scan();
         self.failure = None;
@@ -546,7 +547,7 @@ impl DbCursor {
         }
     }
 
-    /// Moves to the latest state of the database, or that of the snapshot in the options.
+    /// Refreshes the cursor to the latest state, or to that of the snapshot in the options.
     ///
     /// The cursor then has no position.
     ///
@@ -556,7 +557,7 @@ impl DbCursor {
         self.repin()
     }
 
-    /// Moves to the latest state of the database, also from a snapshot in the options.
+    /// Refreshes the cursor to the latest state, and drops a snapshot in the options.
     ///
     /// The cursor then has no position.
     ///
@@ -567,7 +568,9 @@ impl DbCursor {
         self.repin()
     }
 
-    /// Moves to the state of `snapshot`, without position.
+    /// Refreshes the cursor to the state of `snapshot` (RocksDB: `Iterator::Refresh(snapshot)`).
+    ///
+    /// The cursor then has no position.
     ///
     /// # Errors
     /// If the database is closed or the snapshot is of another one.
@@ -577,7 +580,7 @@ impl DbCursor {
     }
 }
 
-/// Pins the state that a cursor with `options` shows.
+/// Pins the super version and sequence number that a cursor with `options` reads.
 ///
 /// The sequence number is read after the super-version. An older number could be one whose entries
 /// a flush or compaction into that super-version has dropped.
@@ -595,7 +598,7 @@ fn pin(family: &OpenColumnFamily, options: &ReadOptions) -> Result<(Arc<Hand>, S
     })
 }
 
-/// Returns the error of a prefix range with a comparator that scatters prefixes.
+/// Returns the error of a prefix range under a comparator that does not keep prefixes adjacent.
 fn no_prefix_range(comparator: &str) -> Error {
     Error::not_supported(format!(
         "comparator {comparator} does not keep keys with one prefix together"

@@ -25,27 +25,27 @@ use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::super_version::SuperVersion;
 use crate::state::ttl;
 
-/// A suspended point read.
+/// A point lookup of one key that waits for device reads.
 struct SuspendedGet {
     super_version: Arc<SuperVersion>,
     lookup: Lookup,
     suspended: SuspendedLookups<ReadSession>,
 }
 
-/// A suspended batch of point reads.
+/// A batch of point lookups that wait for device reads.
 pub(super) struct SuspendedBatch {
     pub(super) super_version: Arc<SuperVersion>,
     pub(super) suspended: SuspendedLookups<ReadSession>,
 }
 
-/// The result of the first poll of a read.
+/// The outcome of starting an asynchronous read: its result, or its suspended state.
 pub(super) enum First<T, S> {
     Done(T),
     Suspended(S),
 }
 
 impl Reads {
-    /// Reads a key as a future.
+    /// Reads the value of a key asynchronously, without blocking the polling thread.
     pub(crate) async fn get_async(
         &self,
         family: &ColumnFamilyData,
@@ -71,7 +71,7 @@ impl Reads {
         Ok(found)
     }
 
-    /// Searches the memtables and cached blocks; suspends the lookup at the first missing block.
+    /// Starts a lookup on memtables and cached blocks; suspends it at the first missing block.
     fn begin_get(
         &self,
         family: &ColumnFamilyData,
@@ -100,7 +100,7 @@ impl Reads {
         })
     }
 
-    /// Polls a suspended lookup.
+    /// Resumes a suspended point lookup if its block has arrived; returns the value once found.
     fn poll_get(
         &self,
         get: &mut SuspendedGet,
@@ -121,7 +121,7 @@ impl Reads {
         Poll::Ready(failure.and_then(|()| lookup.take_answer(super_version.merger())))
     }
 
-    /// Reads `keys` of one column family as a future.
+    /// Reads several keys of one column family asynchronously, without blocking the polling thread.
     pub(crate) async fn multi_get_async<K: AsRef<[u8]>>(
         &self,
         family: &ColumnFamilyData,
@@ -147,7 +147,7 @@ impl Reads {
         values
     }
 
-    /// Searches for `keys` without waiting for devices; returns the batch if it suspends.
+    /// Starts a multi-get on memtables and cached blocks; returns a batch if lookups must wait.
     pub(super) fn begin_multi_get<K: AsRef<[u8]>>(
         &self,
         family: &ColumnFamilyData,
@@ -167,8 +167,9 @@ impl Reads {
         })
     }
 
-    /// Polls the lookups of a batch until all are finished; then takes the values, except after
-    /// errors.
+    /// Resumes the lookups of a batch whose blocks have arrived; ready when none waits any more.
+    ///
+    /// `values` gets the errors of failed lookups; the values of the others are taken afterwards.
     pub(super) fn poll_multi_get(
         &self,
         batch: &mut SuspendedBatch,

@@ -17,8 +17,7 @@ use crate::state::super_version::SuperVersion;
 use crate::state::ttl;
 
 impl Reads {
-    /// Returns the state of a column family that a read with `options` searches, and the latest
-    /// sequence number visible to it.
+    /// Returns the super version and the sequence number at which a read with `options` searches.
     ///
     /// `current` must have been taken before: a newer super-version may lack entries that the number
     /// sees and a later one hides.
@@ -44,7 +43,7 @@ impl Reads {
         }
     }
 
-    /// Reads the value of one key.
+    /// Reads the value of one key as a pinned slice; `None` if the key does not exist.
     #[inline(never)]
     pub(crate) fn get(
         &self,
@@ -61,7 +60,7 @@ impl Reads {
         found
     }
 
-    /// Reads the value of one key and passes it to `read`.
+    /// Reads the value of one key and passes it to `read`, without pinning it.
     #[inline]
     pub(crate) fn get_with<R>(
         &self,
@@ -77,7 +76,7 @@ impl Reads {
         self.read_to(family, key, options, PassTo(read))
     }
 
-    /// Reads the value of one key into a destination.
+    /// Reads the value of one key and hands it to `destination`, a slot or a callback.
     ///
     /// The code is inlined: there is no call on the path of a key in the first window of a cuckoo
     /// table.
@@ -109,7 +108,7 @@ impl Reads {
         )
     }
 
-    /// Searches for one key in memtables and tables.
+    /// Looks up one key in memtables and tables, by the variant for the options and perf level.
     #[inline(never)]
     fn search(
         &self,
@@ -127,7 +126,7 @@ impl Reads {
         self.search_with::<false>(super_version, key, seqno, options)
     }
 
-    /// Searches for one key in a thread that measures.
+    /// Looks up one key in a thread with an enabled perf context, with timers and counters.
     #[cold]
     fn search_measured(
         &self,
@@ -143,7 +142,7 @@ impl Reads {
         Ok(found)
     }
 
-    /// Searches for one key; `MEASURED` tells whether the steps are timed.
+    /// Looks up one key with blocking reads; `MEASURED` tells whether perf timers run.
     #[inline(always)]
     fn search_with<const MEASURED: bool>(
         &self,
@@ -173,7 +172,7 @@ impl Reads {
         lookup.finish(super_version.merger())
     }
 
-    /// Searches with a time limit, so that device reads run in other threads.
+    /// Looks up one key under a deadline or I/O timeout, with device reads in other threads.
     #[cold]
     fn search_bounded(
         &self,
@@ -187,7 +186,7 @@ impl Reads {
         lookup.finish(super_version.merger())
     }
 
-    /// Searches memtables and tables until `lookup` is settled; device reads run in other threads.
+    /// Searches memtables and tables until `lookup` is decided, with device reads in other threads.
     pub(super) fn settle(
         &self,
         super_version: &Arc<SuperVersion>,
@@ -205,7 +204,7 @@ impl Reads {
         outcome
     }
 
-    /// Records a get in the statistics: keys, bytes and elapsed time.
+    /// Records a point read in the statistics: keys, bytes and elapsed time.
     #[cold]
     pub(super) fn record_get(&self, found: Option<&PinnedSlice>, begun: std::time::Duration) {
         self.context.count(Ticker::NumberKeysRead, 1);
@@ -218,18 +217,18 @@ impl Reads {
     }
 }
 
-/// The destination of the value that a point read finds.
+/// The receiver of a point lookup's result: a slot for the value, or a callback.
 trait Destination {
     type Answer;
 
-    /// Reads a key from a cuckoo level.
+    /// Looks up a key in a level of cuckoo tables and delivers the result.
     fn read_level(self, level: &CuckooLevel, key: &[u8], seqno: SeqNo) -> Self::Answer;
 
-    /// Takes the outcome of a search.
+    /// Delivers the result of a lookup in memtables and tables.
     fn take(self, found: Result<Option<PinnedSlice>>) -> Self::Answer;
 }
 
-/// A destination that stores the pinned value in place of `Ok(None)`.
+/// A destination that stores the value, as a pinned slice, in a caller's slot.
 ///
 /// Out-parameter: returning the value by move causes store-forwarding stalls.
 struct Pin<'o>(&'o mut Result<Option<PinnedSlice>>);
@@ -248,7 +247,7 @@ impl Destination for Pin<'_> {
     }
 }
 
-/// A destination that passes the value to a function and returns its result.
+/// A destination that passes the value to a callback and returns its result.
 struct PassTo<F>(F);
 
 impl<R, F: FnOnce(&[u8]) -> R> Destination for PassTo<F> {
@@ -265,14 +264,15 @@ impl<R, F: FnOnce(&[u8]) -> R> Destination for PassTo<F> {
     }
 }
 
-/// Whether a read must skip memtables, as in RocksDB (`DBImpl::has_unpersisted_data_`): it asks for
-/// persisted data, and batches were written with the WAL disabled.
+/// Whether a read with `ReadTier::Persisted` must skip memtables, since they have unlogged writes.
+///
+/// (RocksDB: `DBImpl::has_unpersisted_data_`.)
 #[inline]
 fn skips_memtables(reads: &Reads, options: &ReadOptions) -> bool {
     options.read_tier == ReadTier::Persisted && reads.visibility.has_unlogged()
 }
 
-/// Searches the memtables, newest first.
+/// Looks up one key in the memtables, newest first.
 #[inline(always)]
 pub(crate) fn search_memtables(
     reads: &Reads,
@@ -301,7 +301,7 @@ pub(crate) fn search_memtables(
     Ok(())
 }
 
-/// Counts the memtable hits and misses of a batch of lookups.
+/// Counts the memtable hits and misses of lookups in the statistics.
 #[cold]
 fn count_memtable_search(statistics: &Statistics, lookups: &[Lookup]) {
     let hits = lookups.iter().filter(|lookup| lookup.is_settled()).count();
@@ -311,7 +311,7 @@ fn count_memtable_search(statistics: &Statistics, lookups: &[Lookup]) {
     ]);
 }
 
-/// Searches the memtables, newest first, for a batch of lookups in key order.
+/// Looks up a batch of keys, in key order, in the memtables, newest first.
 ///
 /// Errors are passed to `fail`, with the index of the lookup.
 pub(crate) fn search_memtables_batch(

@@ -6,7 +6,7 @@ use super::cursor::DbCursor;
 use super::stream::DbStream;
 use crate::state::key_bounds::PrefixRange;
 
-/// The start and direction of an iterator.
+/// The start position and direction of a [`DbIterator`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IteratorMode<'a> {
     /// From the first entry forward.
@@ -17,7 +17,7 @@ pub enum IteratorMode<'a> {
     From(&'a [u8], Direction),
 }
 
-/// The direction of an iterator.
+/// The direction of a [`DbIterator`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Ascending keys.
@@ -26,7 +26,7 @@ pub enum Direction {
     Reverse,
 }
 
-/// The state of one end of the iterator.
+/// The progress of a double-ended iterator at its front or its back.
 #[derive(Clone, Debug)]
 enum Side {
     /// No cursor yet: the iterator was not used. Has the start key.
@@ -35,8 +35,9 @@ enum Side {
     Done,
 }
 
-/// An iterator over the entries of a range. After an error, which is yielded once, the iterator
-/// ends.
+/// A double-ended iterator over the entries of a key range, with owned keys and values.
+///
+/// After an error, which is yielded once, the iterator ends.
 #[derive(Debug)]
 pub struct DbIterator {
     front: DbCursor,
@@ -80,7 +81,7 @@ impl DbIterator {
         }
     }
 
-    /// Creates a cursor positioned at the end opposite to the start.
+    /// Creates the cursor for the other end of the iteration, limited to the same prefix.
     ///
     /// With `prefix_same_as_start` it must determine the prefix of the iteration: that of the
     /// start, whichever end is used first.
@@ -109,17 +110,19 @@ impl DbIterator {
         DbStream::new(self, pool)
     }
 
+    /// Ends the iteration at both ends.
     fn end(&mut self) {
         self.front_side = Side::Done;
         self.back_side = Side::Done;
     }
 
+    /// Ends the iteration and returns `error` as its last item.
     fn fail(&mut self, error: Error) -> Option<Result<(PinnedSlice, PinnedSlice)>> {
         self.end();
         Some(Err(error))
     }
 
-    /// Returns the next entry from the front; ends at the position of the back.
+    /// Returns the next entry in ascending order; `None` once it meets the back's last key.
     fn step_front(&mut self) -> Option<Result<(PinnedSlice, PinnedSlice)>> {
         if self.reversed && matches!(self.front_side, Side::Fresh(_)) {
             match self.opposite_end() {
@@ -157,7 +160,7 @@ impl DbIterator {
         Some(Ok(entry))
     }
 
-    /// Returns the next entry from the back; ends at the position of the front.
+    /// Returns the next entry in descending order; `None` once it meets the front's last key.
     fn step_back(&mut self) -> Option<Result<(PinnedSlice, PinnedSlice)>> {
         if matches!(self.back_side, Side::Done) {
             return None;

@@ -1,4 +1,8 @@
-//! The read paths: point reads, batches of them, and scans.
+//! The read paths: point reads, batches of them, and scans; snapshots, cursors and iterators.
+//!
+//! A read searches a super-version up to a sequence number. It may use all storeys below, but needs
+//! little of those above `state`: the device reads and the references that keep a database open
+//! (`engine`), and the end of a snapshot is told to `background`.
 
 mod blocking_cursor;
 mod cursor;

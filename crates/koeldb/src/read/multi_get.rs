@@ -26,7 +26,9 @@ use crate::options::ReadTier;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::ttl;
 
-/// The results of a multi-get, in the order of its keys; a later multi-get reuses the memory.
+/// The results of a multi-get, one for each key in the given order, with pinned values.
+///
+/// A later multi-get reuses the memory.
 #[derive(Debug, Default)]
 pub struct PinnedSlices {
     pub(super) answers: Vec<Result<Option<PinnedSlice>>>,
@@ -37,13 +39,13 @@ pub struct PinnedSlices {
 }
 
 impl PinnedSlices {
-    /// Creates an empty object.
+    /// Creates an empty list of results, to be filled by a multi-get.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates an empty object with capacity for `count` results.
+    /// Creates an empty list of results with capacity for `count` keys.
     #[must_use]
     pub fn with_capacity(count: usize) -> Self {
         PinnedSlices {
@@ -53,7 +55,7 @@ impl PinnedSlices {
         }
     }
 
-    /// The result for key `index`.
+    /// Returns the value of key `index`, borrowed; `None` if the key does not exist.
     ///
     /// # Errors
     /// The error of reading this key.
@@ -64,7 +66,7 @@ impl PinnedSlices {
         borrow(&self.answers[index])
     }
 
-    /// An owned result for key `index`.
+    /// Returns the value of key `index` as a pinned slice; `None` if the key does not exist.
     ///
     /// # Errors
     /// The error of reading this key.
@@ -75,7 +77,7 @@ impl PinnedSlices {
         self.answers[index].clone()
     }
 
-    /// The results in the order of the keys.
+    /// Returns an iterator over the results in the order of the keys.
     #[must_use]
     pub fn iter(&self) -> Answers<'_> {
         Answers {
@@ -83,7 +85,7 @@ impl PinnedSlices {
         }
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.answers.len()
@@ -95,23 +97,23 @@ impl PinnedSlices {
         self.answers.is_empty()
     }
 
-    /// Releases all pinned values; keeps the memory.
+    /// Removes all results and thus releases pinned values; keeps the memory for reuse.
     pub fn clear(&mut self) {
         self.answers.clear();
     }
 
-    /// The total size of all values.
+    /// Returns the total size of all found values in bytes.
     pub(super) fn value_bytes(&self) -> u64 {
         let values = self.iter().flatten().flatten();
         values.map(|value| value.len() as u64).sum()
     }
 
-    /// Sets the result of every key to the error.
+    /// Sets the result of every key to `error`.
     pub(super) fn fail(&mut self, error: &Error) {
         self.answers.fill(Err(error.clone()));
     }
 
-    /// The lookups, and a function that stores the error of a lookup.
+    /// Returns the lookups, and a function that stores a lookup's error as the result of its key.
     pub(super) fn split(&mut self) -> (&mut [Lookup], impl FnMut(usize, Error)) {
         let PinnedSlices {
             answers,
@@ -122,13 +124,13 @@ impl PinnedSlices {
         (lookups, fail)
     }
 
-    /// Resets the results to `count` keys without values.
+    /// Resets the results to `count` times `Ok(None)`.
     fn begin(&mut self, count: usize) {
         self.answers.clear();
         self.answers.resize_with(count, || Ok(None));
     }
 
-    /// Creates a lookup of each key, in key order.
+    /// Prepares a point lookup at `seqno` for each key, sorted in key order.
     fn begin_lookups<K: AsRef<[u8]>>(
         &mut self,
         key_order: &KeyOrder,
@@ -150,7 +152,7 @@ impl PinnedSlices {
         Ok(())
     }
 
-    /// Stores the results of the lookups of all keys that have not failed.
+    /// Takes the values out of the finished lookups, up to the size limit `bytes_limit`.
     pub(super) fn finish(&mut self, merger: Merger<'_>, bytes_limit: u64) {
         let mut value_bytes = 0;
         for (&index, lookup) in self.order.iter().zip(self.lookups.iter_mut()) {
@@ -172,7 +174,7 @@ impl PinnedSlices {
 }
 
 impl PinnedSlices {
-    /// Removes the times from the values of a TTL database.
+    /// Removes the appended timestamps from the values of a TTL database.
     pub(super) fn strip_times(&mut self) {
         for answer in &mut self.answers {
             let found = std::mem::replace(answer, Ok(None));
@@ -181,7 +183,7 @@ impl PinnedSlices {
     }
 }
 
-/// Borrows the value of a result.
+/// Converts an owned result to one that borrows the value.
 #[inline]
 fn borrow(answer: &Result<Option<PinnedSlice>>) -> Result<Option<&[u8]>> {
     match answer {
@@ -229,7 +231,7 @@ impl IntoIterator for PinnedSlices {
     }
 }
 
-/// The visitor of a batch with blocking reads; the function receives each failed key's error.
+/// The callback of a blocking batch search, which passes the error of each failed key on.
 struct InPlace<F>(F);
 
 impl<F: FnMut(usize, Error)> BatchVisitor<BlockingSource> for InPlace<F> {
@@ -238,7 +240,7 @@ impl<F: FnMut(usize, Error)> BatchVisitor<BlockingSource> for InPlace<F> {
     }
 }
 
-/// Returns the `Aborted` error of a key beyond `value_size_soft_limit`.
+/// Returns the `Aborted` error of the keys of a multi-get beyond `value_size_soft_limit`.
 #[cold]
 pub(super) fn too_much(limit: u64) -> Error {
     Error::with_kind(
@@ -248,7 +250,7 @@ pub(super) fn too_much(limit: u64) -> Error {
 }
 
 impl Reads {
-    /// Reads `keys` of one column family into `values`.
+    /// Reads `keys` of one column family, blocking, and stores each key's result in `values`.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
         family: &ColumnFamilyData,
@@ -279,7 +281,7 @@ impl Reads {
         }
     }
 
-    /// Searches memtables for `keys`, and then tables with `search_tables`.
+    /// Performs a multi-get: looks up `keys` in memtables, and then in tables by `search_tables`.
     ///
     /// The values are complete unless `search_tables` returns a suspended batch. If the search
     /// fails, there is a value for each key nevertheless.
@@ -318,7 +320,7 @@ impl Reads {
         })
     }
 
-    /// Searches tables for all lookups; waits for missing blocks.
+    /// Searches the tables for all lookups, blocking, with overlapping device reads if worthwhile.
     fn search_tables(&self, context: &SearchContext<'_>, values: &mut PinnedSlices) {
         let (lookups, mut fail) = values.split();
         // Threads would slow down reads that the system has in its cache.
@@ -347,7 +349,7 @@ impl Reads {
         }
     }
 
-    /// Records a multi-get in the statistics.
+    /// Records a multi-get in the statistics: keys, bytes and elapsed time.
     #[cold]
     pub(super) fn record_multi_get(&self, key_count: usize, value_bytes: u64, begun: Duration) {
         self.context.count(Ticker::NumberMultigetCalls, 1);

@@ -22,7 +22,7 @@ use crate::state::ttl;
 /// The index of a key, and its result.
 type Item = (usize, Result<Option<PinnedSlice>>);
 
-/// The results of a multi-get as a [`Stream`], with the indexes of their keys.
+/// An asynchronous [`Stream`] of the results of a multi-get, each with the index of its key.
 ///
 /// The order is that of completion, and every key has one result. The stream can be polled by any
 /// executor, and dropped at any time. For deadlines, see [`ColumnFamily::get_async_opt`](crate::ColumnFamily::get_async_opt);
@@ -38,7 +38,7 @@ pub struct MultiGetStream {
     begun: Option<Duration>,
 }
 
-/// The progress of the stream.
+/// The progress of a [`MultiGetStream`]: not started, waiting for reads, or ended.
 enum StreamState {
     /// The keys, before the lookups start.
     Fresh(Vec<Vec<u8>>),
@@ -46,7 +46,7 @@ enum StreamState {
     Ended,
 }
 
-/// A batch that waits for device reads.
+/// A multi-get batch that waits for device reads, and which of its results were taken.
 struct RunningBatch {
     batch: SuspendedBatch,
     values: PinnedSlices,
@@ -59,7 +59,7 @@ struct RunningBatch {
 }
 
 impl RunningBatch {
-    /// Takes the results of finished lookups.
+    /// Moves the results of lookups that have finished since the last call to `ready`.
     ///
     /// It checks those that waited before and those probed since, so that a poll does not scan a
     /// long batch again.
@@ -116,7 +116,7 @@ impl MultiGetStream {
         poll_fn(|context| self.poll(context))
     }
 
-    /// Polls for the next result; starts the lookups on the first call.
+    /// Polls for the next result; the first call starts the lookups.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Item>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
@@ -144,7 +144,7 @@ impl MultiGetStream {
         }
     }
 
-    /// Searches for all keys without waiting for devices.
+    /// Starts the lookups of all keys on memtables and cached blocks.
     fn begin(&mut self, keys: &[Vec<u8>]) {
         let reads = &self.family.inner().reads;
         self.begun = reads.context.measures().then(|| reads.context.clock.now());
@@ -168,7 +168,7 @@ impl MultiGetStream {
         self.state = StreamState::Ended;
     }
 
-    /// Returns a result, or an error if the values before it exceed the size limit.
+    /// Replaces a result by an error if the values before it exceed `value_size_soft_limit`.
     fn limited(&mut self, (index, answer): Item) -> Item {
         let limit = self.options.value_size_soft_limit;
         let answer = match answer {

@@ -8,7 +8,9 @@ use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::ttl;
 
 impl Reads {
-    /// Reads the value and the merge operands of one key, oldest first.
+    /// Reads the base value and merge operands of a key, unmerged, oldest first.
+    ///
+    /// (RocksDB: `GetMergeOperands`.)
     pub(crate) fn merge_operands(
         &self,
         family: &ColumnFamilyData,

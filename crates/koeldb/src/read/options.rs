@@ -18,12 +18,12 @@ use crate::report::SstFileProperties;
 use crate::state::key_bounds::KeyBounds;
 use crate::state::table_files::TableFiles;
 
-/// A function that chooses by their properties the tables that a scan reads.
+/// The user's `table_filter`, which chooses the tables that a scan reads by their properties.
 #[derive(Clone)]
 pub(crate) struct TableFilter(Arc<dyn Fn(&SstFileProperties) -> bool + Send + Sync>);
 
 impl TableFilter {
-    /// Whether the scan reads a table; it does so if the properties are damaged.
+    /// Whether the filter accepts a table; it does if the table's properties are damaged.
     pub(crate) fn admits(&self, properties: &TableProperties) -> bool {
         SstFileProperties::of(properties).map_or(true, |properties| (self.0)(&properties))
     }
@@ -35,7 +35,7 @@ impl std::fmt::Debug for TableFilter {
     }
 }
 
-/// Options of a read.
+/// Options of point reads and scans (RocksDB: `ReadOptions`).
 ///
 /// ```
 /// use koeldb::ReadOptions;
@@ -78,7 +78,7 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Creates the defaults; allocates nothing.
+    /// Creates the default read options; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
         ReadOptions {
@@ -109,7 +109,7 @@ impl ReadOptions {
         }
     }
 
-    /// Creates the defaults with `snapshot`.
+    /// Creates the default read options with this snapshot.
     #[must_use]
     pub fn at(snapshot: &Snapshot) -> Self {
         let mut options = Self::new();
@@ -117,25 +117,25 @@ impl ReadOptions {
         options
     }
 
-    /// Reads the state of `snapshot` instead of the latest one.
+    /// Sets the snapshot that is read, instead of the latest state.
     pub fn set_snapshot(&mut self, snapshot: &Snapshot) -> &mut Self {
         self.snapshot = Some(snapshot.clone());
         self
     }
 
-    /// Reads the latest state.
+    /// Clears the snapshot, so that the latest state is read.
     pub fn clear_snapshot(&mut self) -> &mut Self {
         self.snapshot = None;
         self
     }
 
-    /// The snapshot that is read.
+    /// Returns the snapshot that is read; `None` for the latest state.
     #[must_use]
     pub fn get_snapshot(&self) -> Option<&Snapshot> {
         self.snapshot.as_ref()
     }
 
-    /// Whether a multi-get of `count` keys overlaps its device reads.
+    /// Whether a multi-get of `count` keys overlaps its device reads, by the option `async_io`.
     ///
     /// `by_itself`: it does so unasked. A read of one key has nothing to overlap. A read with a time
     /// limit overlaps in any case, because a blocking read cannot be abandoned.
@@ -144,13 +144,13 @@ impl ReadOptions {
         (is_on && count > 1 || self.is_bounded()) && self.read_tier != ReadTier::BlockCache
     }
 
-    /// Whether the read, or each of its device reads, has a time limit.
+    /// Whether the read has a time limit: a `deadline` or an `io_timeout`.
     #[inline]
     pub(crate) const fn is_bounded(&self) -> bool {
         self.deadline.is_some() || self.io_timeout.is_some()
     }
 
-    /// The bounds of scans: the lower one is inclusive, the upper one exclusive.
+    /// Returns the key range of scans: `iterate_lower_bound` (inclusive) to `iterate_upper_bound`.
     pub(crate) fn bounds(&self) -> KeyBounds {
         let lower = self.iterate_lower_bound.clone();
         let upper = self.iterate_upper_bound.clone();
@@ -160,7 +160,7 @@ impl ReadOptions {
         }
     }
 
-    /// Ends the read at this instant with an error of kind `TimedOut`, never with a partial result.
+    /// Sets the instant at which the read fails with an error of kind `TimedOut`.
     ///
     /// A scan ends with this error in the call that waits, or has to wait, for a file; a later seek
     /// succeeds as far as it needs no file.
@@ -173,13 +173,13 @@ impl ReadOptions {
         self
     }
 
-    /// The option `deadline`.
+    /// Returns the option `deadline`.
     #[must_use]
     pub const fn get_deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Limits the time of each read of a file; a slower one fails with an error of kind `TimedOut`.
+    /// Sets the time limit of each file read; a slower one fails with an error of kind `TimedOut`.
     ///
     /// As with deadlines, a scan can be repositioned afterwards.
     pub fn set_io_timeout(&mut self, limit: impl Into<Option<Duration>>) -> &mut Self {
@@ -187,13 +187,13 @@ impl ReadOptions {
         self
     }
 
-    /// The option `io_timeout`.
+    /// Returns the option `io_timeout`.
     #[must_use]
     pub const fn get_io_timeout(&self) -> Option<Duration> {
         self.io_timeout
     }
 
-    /// Charges reads of table blocks to the rate limiter, if it limits reads, at this priority.
+    /// Sets the priority at which block reads are charged to a rate limiter that limits reads.
     ///
     /// The blocks of open tables' indexes and filters, and cuckoo and plain tables, are not charged.
     /// Futures of point reads, which must not block, refuse it. `None`, the default, charges nothing.
@@ -205,13 +205,13 @@ impl ReadOptions {
         self
     }
 
-    /// The option `rate_limiter_priority`.
+    /// Returns the option `rate_limiter_priority`.
     #[must_use]
     pub const fn get_rate_limiter_priority(&self) -> Option<IoPriority> {
         self.rate_limiter_priority
     }
 
-    /// Overlaps the reads of one scan, or of one multi-get.
+    /// Sets whether the device reads of one scan or one multi-get overlap (`async_io`).
     ///
     /// A multi-get waits for all its blocks anyway, so it reads those that are not in memory together,
     /// whatever is set here, if io_uring reads or `use_direct_reads` is set; else threads do so if this
@@ -221,13 +221,13 @@ impl ReadOptions {
         self
     }
 
-    /// The option `async_io`.
+    /// Returns the option `async_io`.
     #[must_use]
     pub const fn get_async_io(&self) -> Switch {
         self.async_io
     }
 
-    /// Sets the function that chooses by their properties the tables that scans read.
+    /// Sets the `table_filter`: scans read only tables whose properties it accepts.
     ///
     /// Memtables are always read, and range deletions of all tables apply.
     pub fn set_table_filter(
@@ -244,7 +244,7 @@ impl ReadOptions {
         self
     }
 
-    /// The option `iterate_lower_bound`.
+    /// Returns the option `iterate_lower_bound`.
     #[must_use]
     pub fn get_iterate_lower_bound(&self) -> Option<&[u8]> {
         self.iterate_lower_bound.as_deref()
@@ -256,7 +256,7 @@ impl ReadOptions {
         self
     }
 
-    /// The option `iterate_upper_bound`.
+    /// Returns the option `iterate_upper_bound`.
     #[must_use]
     pub fn get_iterate_upper_bound(&self) -> Option<&[u8]> {
         self.iterate_upper_bound.as_deref()
@@ -311,7 +311,7 @@ impl ReadOptions {
 }
 
 impl ReadOptions {
-    /// Returns the block read options for a read with these options.
+    /// Returns the options for reading blocks: checksums, cache use, and rate limiter charge.
     #[inline]
     pub(crate) fn block_read_options(&self, tables: &TableFiles) -> BlockReadOptions {
         let charge = match self.rate_limiter_priority {
@@ -327,7 +327,7 @@ impl ReadOptions {
         }
     }
 
-    /// Refuses options that would block, for futures of point reads.
+    /// Checks that asynchronous point reads support these options: they must not block.
     ///
     /// # Errors
     /// `NotSupported` with `rate_limiter_priority`.
@@ -341,13 +341,13 @@ impl ReadOptions {
         }
     }
 
-    /// Whether a scan with these options reads a table.
+    /// Whether the `table_filter`, if any, accepts a table.
     pub(crate) fn reads_table(&self, table: &TableReader) -> bool {
         let filter = self.table_filter.as_ref();
         filter.is_none_or(|filter| filter.admits(table.properties()))
     }
 
-    /// Returns the limits of concurrent reads for a read with these options.
+    /// Returns the settings for concurrent device reads, with the I/O timeout of these options.
     pub(crate) fn gather_options(&self) -> GatherOptions {
         GatherOptions {
             io_timeout: self.io_timeout,

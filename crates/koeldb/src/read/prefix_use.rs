@@ -15,7 +15,7 @@ use koeldb_table::source::Direction;
 use super::options::ReadOptions;
 use crate::state::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 
-/// The use that a scan makes of a prefix since the last seek.
+/// How a scan uses prefix filters and prefix hashes to leave out runs or entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PrefixUse {
     /// No use: the scan may leave the prefix.
@@ -30,7 +30,7 @@ pub(super) enum PrefixUse {
 }
 
 impl PrefixUse {
-    /// Returns the prefix use that is permitted for a seek to `key`, which is within `bounds`.
+    /// Returns which prefix filtering a seek to `key` permits without losing keys within `bounds`.
     pub(super) fn of(
         key: &[u8],
         direction: Direction,
@@ -63,19 +63,19 @@ impl PrefixUse {
         }
     }
 
-    /// Whether runs are left out by their filters.
+    /// Whether runs are left out whose prefix filters deny the prefix.
     pub(super) fn filters(self) -> bool {
         matches!(self, PrefixUse::Filter | PrefixUse::OneWay(_))
     }
 
-    /// Whether a step in this direction may leave the prefix.
+    /// Whether prefix filtering must end before a step in this direction.
     #[inline]
     pub(super) fn ends_with(self, direction: Direction) -> bool {
         matches!(self, PrefixUse::OneWay(way) if way != direction)
     }
 }
 
-/// Returns the opposite direction.
+/// Returns the opposite scan direction.
 const fn opposite(direction: Direction) -> Direction {
     match direction {
         Direction::Forward => Direction::Backward,
@@ -83,7 +83,7 @@ const fn opposite(direction: Direction) -> Direction {
     }
 }
 
-/// Whether the keys with `prefix` are adjacent, and filters contain their prefix.
+/// Whether the comparator keeps keys with `prefix` adjacent, and equal keys have equal bytes.
 fn keeps_together(order: &KeyOrder, prefix: &[u8]) -> bool {
     match order {
         KeyOrder::Bytewise | KeyOrder::ReverseBytewise => true,
@@ -94,7 +94,7 @@ fn keeps_together(order: &KeyOrder, prefix: &[u8]) -> bool {
     }
 }
 
-/// Whether all keys from one with `prefix` up to the bound in this direction have the prefix.
+/// Whether the bound in this direction limits a scan to keys with `prefix`.
 fn ends_in(bounds: &KeyBounds, order: &KeyOrder, prefix: &[u8], direction: Direction) -> bool {
     let bound = match direction {
         Direction::Forward => &bounds.upper,

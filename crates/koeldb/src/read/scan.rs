@@ -27,7 +27,7 @@ use super::scan_tombstones::ScanTombstones;
 use crate::state::deleted_ranges::{DeletedRanges, DeletedRun};
 use crate::state::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 
-/// The position of a scan.
+/// Where a scan is positioned, relative to its inner cursor over internal entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
     /// The scan is at no entry.
@@ -40,7 +40,7 @@ enum Position {
     OwnedBackward,
 }
 
-/// The state and the limits of a scan, which do not change.
+/// The fixed parameters of a scan: sequence number, merge operator, tombstones and limits.
 ///
 /// It borrows from the super-version for `'h`: a scan counts no references to what all scans share.
 pub(crate) struct ScanContext<'h> {
@@ -60,7 +60,7 @@ pub(crate) struct ScanContext<'h> {
 }
 
 impl ScanContext<'_> {
-    /// Counts a reseek over hidden entries.
+    /// Counts a seek that replaces steps over hidden entries (`NUMBER_OF_RESEEKS_IN_ITERATION`).
     #[cold]
     fn count_reseek(&self) {
         if let Some(statistics) = &self.statistics {
@@ -69,7 +69,7 @@ impl ScanContext<'_> {
     }
 }
 
-/// A scan of the merged entries of a column family.
+/// An iterator over visible user entries, from merged internal entries (RocksDB: `DBIter`).
 pub(crate) struct Scan<'h, C> {
     inner: C,
     view: ScanContext<'h>,
@@ -121,14 +121,14 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         scan
     }
 
-    /// Sets the bounds of the scan; it loses its position.
+    /// Sets the key range of the scan, which loses its position.
     pub(crate) fn set_bounds(&mut self, bounds: KeyBounds) {
         self.bounds = bounds;
         self.at = Position::Nowhere;
         self.limit();
     }
 
-    /// Passes the visible range, from the current position, to readahead.
+    /// Informs readahead of the range that the scan may show: the bounds and the prefix.
     fn limit(&self) {
         let order = &self.view.order;
         let extractor = self.view.prefix_extractor;
@@ -168,7 +168,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
     }
 
-    /// Sets the prefix of iteration to that of a sought key; `None` for none yet.
+    /// Sets the prefix that limits a `prefix_same_as_start` scan to that of `key`; `None` for none.
     fn start_prefix(&mut self, key: Option<&[u8]>) {
         let Some(extractor) = &self.view.prefix_extractor else {
             return;
@@ -177,7 +177,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         self.limit();
     }
 
-    /// Whether `key` is outside the prefix of iteration.
+    /// Whether `key` is outside the prefix that limits the scan.
     #[inline]
     fn leaves_prefix(&self, key: &[u8]) -> bool {
         match (&self.prefix, &self.view.prefix_extractor) {
@@ -186,12 +186,12 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
     }
 
-    /// The prefix to which the scan is limited.
+    /// Returns the prefix that limits the scan; `None` if none does.
     pub(crate) fn prefix(&self) -> Option<&[u8]> {
         self.prefix.as_deref()
     }
 
-    /// Moves the inner cursor to the first entry within the bounds.
+    /// Moves the inner cursor to the first internal entry at or after the lower bound.
     fn move_to_first(&mut self) -> Step<C> {
         match &self.bounds.lower {
             Bound::Unbounded => self.inner.seek_to_first(),
@@ -202,7 +202,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
     }
 
-    /// Moves the inner cursor to the last entry within the bounds.
+    /// Moves the inner cursor to the last internal entry within the upper bound.
     fn move_to_last(&mut self) -> Step<C> {
         match &self.bounds.upper {
             Bound::Unbounded => self.inner.seek_to_last(),
@@ -217,7 +217,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
     }
 
-    /// Limits the scan to the prefix of the current entry, unless it is limited already.
+    /// Limits a `prefix_same_as_start` scan to the current key's prefix, if not limited yet.
     fn keep_prefix(&mut self) {
         if self.prefix.is_none() && self.view.prefix_extractor.is_some() && self.valid() {
             let key = std::mem::take(&mut self.key);
@@ -226,7 +226,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
     }
 
-    /// Moves to the first entry; as in RocksDB, a lower bound counts as the key sought.
+    /// Moves to the first visible entry; as in RocksDB, a lower bound counts as the key sought.
     ///
     /// An excluded bound does not: in the order of the comparator, it may be the last key before
     /// those of a prefix.
@@ -310,7 +310,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         self.find_visible_backward()
     }
 
-    /// Advances to the first visible entry at or after the inner cursor.
+    /// Advances to the first visible entry from the inner cursor on; records a run of deleted keys.
     ///
     /// With `skipping`, its key must differ from the current one.
     #[inline(always)]
@@ -323,7 +323,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(())
     }
 
-    /// Advances to the first visible entry, and counts the deleted keys before it.
+    /// Advances to the first visible entry from the inner cursor on; counts deleted keys before.
     #[inline(always)]
     fn walk_forward(&mut self, mut skipping: bool, deleted: &mut u32) -> Step<C> {
         let mut skips = 0;
@@ -421,7 +421,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(())
     }
 
-    /// Advances past an invisible entry, or past the whole range tombstone that hides it.
+    /// Steps past a deleted entry, or seeks past the range tombstone that hides it.
     #[cold]
     #[inline(never)]
     fn pass_hidden(&mut self) -> Step<C> {
@@ -432,7 +432,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         self.inner.next()
     }
 
-    /// Seeks past the range tombstone that hides the current entry, in the run of the entry.
+    /// Seeks past range tombstones over the current entry, in the sorted run of that entry only.
     ///
     /// Returns `false` if it has not moved: a few hidden entries are cheaper to step over, and only
     /// the tombstones of newer runs hide all entries of their ranges.
@@ -453,7 +453,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(is_found)
     }
 
-    /// Moves the target of a skip back to the bound of the scan, if it is beyond.
+    /// Clamps the seek target past a range tombstone to the bounds of the scan.
     ///
     /// The scan then reads no block outside its bounds.
     fn cut_target(&mut self, forward: bool) {
@@ -474,7 +474,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
     }
 
-    /// Counts a skipped entry; an error if there were too many and another entry follows.
+    /// Counts a skipped internal entry; an error beyond `max_skippable_internal_keys`.
     #[inline]
     fn count_skipped(&self, skipped: &mut u64) -> Result<(), Error> {
         *skipped += 1;
@@ -484,7 +484,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(())
     }
 
-    /// Whether the inner cursor is before the end of the bounds and of the prefix.
+    /// Whether the inner cursor is at an entry that is within the upper bound and the prefix.
     #[cold]
     fn is_within(&self) -> bool {
         self.inner.valid() && {
@@ -493,7 +493,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
     }
 
-    /// Merges the operands from the inner cursor with the value below them.
+    /// Merges the operands of the current key from the inner cursor on with their base value.
     fn merge_forward(&mut self) -> Step<C> {
         let mut operands: Vec<Vec<u8>> = Vec::new();
         let mut base = None;
@@ -521,7 +521,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(())
     }
 
-    /// Moves back to the last key with a visible value at or before the inner cursor.
+    /// Moves back to the last visible entry up to the inner cursor; records a run of deleted keys.
     fn find_visible_backward(&mut self) -> Step<C> {
         let mut deleted = 0;
         self.walk_backward(&mut deleted)?;
@@ -531,7 +531,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(())
     }
 
-    /// Moves back to the last visible entry, and counts the deleted keys after it.
+    /// Moves back to the last visible entry up to the inner cursor; counts the deleted keys passed.
     fn walk_backward(&mut self, deleted: &mut u32) -> Step<C> {
         let mut skipped = 0;
         while self.inner.valid() {
@@ -560,7 +560,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(())
     }
 
-    /// Seeks before the range tombstone that hides the current entry, in the run of the entry.
+    /// Seeks before the range tombstone that hides the current entry, if any, in its sorted run.
     #[cold]
     #[inline(never)]
     fn skip_hidden_backward(&mut self) -> Result<bool, Fault<C::Suspend>> {
@@ -571,7 +571,9 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
     }
 
-    /// Steps back over the versions of the key, oldest first, and computes its newest value.
+    /// Computes the newest visible value of the current key while stepping back over its versions.
+    ///
+    /// Returns `false` if the key has no visible value.
     ///
     /// After too many steps, or at versions that the scan does not see, seeks replace the rest.
     fn collect_backward(&mut self, skipped: &mut u64) -> Result<bool, Fault<C::Suspend>> {
@@ -647,7 +649,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(true)
     }
 
-    /// Computes the newest visible value of the key from a seek, and moves before the key.
+    /// Computes the newest visible value of the current key by a seek, then moves before the key.
     #[cold]
     #[inline(never)]
     fn collect_by_seek(&mut self) -> Result<bool, Fault<C::Suspend>> {
@@ -674,7 +676,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         Ok(is_found)
     }
 
-    /// Moves before all versions of the key by a seek, instead of stepping over them.
+    /// Moves the inner cursor before all versions of the current key, and counts the reseek.
     #[cold]
     #[inline(never)]
     fn skip_to_key_before(&mut self) -> Step<C> {
@@ -682,7 +684,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         self.seek_before_key()
     }
 
-    /// Moves the inner cursor before all versions of the key.
+    /// Moves the inner cursor before all versions of the current key.
     fn seek_before_key(&mut self) -> Step<C> {
         encode_into(&mut self.target, &self.key, MAX_SEQNO, ValueType::FOR_SEEK);
         self.inner.seek_for_prev(&self.target)
@@ -698,7 +700,7 @@ fn too_many_skipped() -> Error {
     )
 }
 
-/// Returns the user value of an entry that has one.
+/// Decodes the user value of an internal entry of a value type; an error for other types.
 fn plain_value(value_type: ValueType, value: &PinnedSlice) -> Result<Vec<u8>, Error> {
     match value_type {
         ValueType::Value => Ok(value.to_vec()),

@@ -23,7 +23,7 @@ use crate::options::{ReadTier, Switch};
 use crate::state::key_bounds::KeyBounds;
 use crate::state::super_version::SuperVersion;
 
-/// A cursor over one sorted run of a scan.
+/// A cursor over one sorted run of a scan: a memtable, a level 0 table, or a deeper level.
 #[expect(
     clippy::large_enum_variant,
     reason = "runs are made once a scan, and stepped often"
@@ -107,7 +107,7 @@ impl Cursor for RunCursor<'_> {
     }
 }
 
-/// The fields of a cursor from which its scan is built.
+/// The parameters from which a cursor's scan over a super version is built.
 pub(super) struct ScanPlan<'c> {
     pub(super) family: &'c OpenColumnFamily,
     pub(super) options: &'c ReadOptions,
@@ -117,7 +117,7 @@ pub(super) struct ScanPlan<'c> {
 }
 
 impl ScanPlan<'_> {
-    /// Builds the scan of a super-version as of `seqno`.
+    /// Builds the scan over the memtables and tables of a super version as of `seqno`.
     pub(super) fn build<'h>(
         &self,
         super_version: &'h SuperVersion,
@@ -157,7 +157,7 @@ impl ScanPlan<'_> {
         ))
     }
 
-    /// Adds the memtables, from the newest on.
+    /// Adds cursors and range tombstones of the memtables to the scan, newest first.
     fn add_memtables<'h>(
         &self,
         super_version: &'h SuperVersion,
@@ -183,7 +183,7 @@ impl ScanPlan<'_> {
         }
     }
 
-    /// Adds the tables of level 0, from the newest on, and the other levels.
+    /// Adds cursors and range tombstones of the level 0 tables, newest first, and of deeper levels.
     fn add_tables<'h>(
         &self,
         super_version: &'h SuperVersion,
@@ -237,7 +237,7 @@ impl ScanPlan<'_> {
         Ok(())
     }
 
-    /// The context of a scan.
+    /// Returns the fixed parameters of the scan.
     fn context<'h>(
         &self,
         super_version: &'h SuperVersion,
@@ -267,7 +267,7 @@ impl ScanPlan<'_> {
         }
     }
 
-    /// Whether the options leave out no table, memtable or range tombstone.
+    /// Whether the scan reads all entries: the options leave out no table or range tombstone.
     fn sees_all_entries(&self) -> bool {
         let options = self.options;
         matches!(self.prefix_use, PrefixUse::None)
@@ -276,7 +276,7 @@ impl ScanPlan<'_> {
             && !options.ignore_range_deletions
     }
 
-    /// Returns the engine of a scan that overlaps its device reads, if it does.
+    /// Returns the asynchronous reads of a scan, if `async_io` or a time limit requires them.
     ///
     /// This applies if it is requested, or if the choice is left to the engine and the system does
     /// not cache reads; or if the scan has a time limit, since only reads of other threads can be
@@ -296,13 +296,13 @@ impl ScanPlan<'_> {
     }
 }
 
-/// The memtables of a super-version that have entries, from the newest on.
+/// Returns the non-empty memtables of a super version, newest first.
 fn memtables_of(super_version: &SuperVersion) -> impl Iterator<Item = &Arc<Memtable>> {
     let all = std::iter::once(&super_version.memtable).chain(&super_version.sealed);
     all.filter(|memtable| !memtable.is_empty())
 }
 
-/// The number of runs that a scan of everything merges.
+/// Returns the number of sorted runs that a scan of a super version merges at most.
 fn runs_of(super_version: &SuperVersion) -> usize {
     let levels = &super_version.version.levels;
     let deep = levels.iter().skip(1);

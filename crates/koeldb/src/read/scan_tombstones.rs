@@ -6,20 +6,20 @@
 use koeldb_base::range_del::{Coverage, CoveredRange, RunTombstones};
 use koeldb_base::{KeyOrder, SeqNo};
 
-/// The range tombstones of one run.
+/// The range tombstones of one sorted run, and the index of the next older run.
 struct OfRun {
     tombstones: RunTombstones,
     /// The index of the first run that is older.
     older: usize,
 }
 
-/// A cached answer: the newest visible tombstone, and the keys for which it is the newest.
+/// The cached newest range tombstone at a key, and the key range for which it is the newest.
 struct Known {
     seqno: SeqNo,
     range: CoveredRange,
 }
 
-/// The range tombstones that a scan sees.
+/// The range tombstones of all sorted runs of a scan (RocksDB: `ReadRangeDelAggregator`).
 pub(crate) struct ScanTombstones {
     order: KeyOrder,
     snapshot: SeqNo,
@@ -34,7 +34,7 @@ pub(crate) struct ScanTombstones {
 }
 
 impl ScanTombstones {
-    /// Creates the tombstones of no run, for a scan at `snapshot`.
+    /// Creates an empty set of range tombstones for a scan at sequence number `snapshot`.
     pub(crate) fn new(order: &KeyOrder, snapshot: SeqNo) -> Self {
         ScanTombstones {
             order: order.clone(),
@@ -46,7 +46,7 @@ impl ScanTombstones {
         }
     }
 
-    /// Adds the tombstones of older runs, each with the index of the first run that is older still.
+    /// Adds the range tombstones of sorted runs, newest first, with the index of the next run.
     pub(crate) fn extend(&mut self, runs: impl IntoIterator<Item = (RunTombstones, usize)>) {
         for (tombstones, older) in runs {
             self.seqno_max = self.seqno_max.max(tombstones.seqno_max());
@@ -54,7 +54,7 @@ impl ScanTombstones {
         }
     }
 
-    /// Keeps the scan from seeking past tombstones, in cursors that filter by prefix.
+    /// Disables seeks past range tombstones, for cursors that filter by prefix.
     pub(crate) fn never_seek(&mut self) {
         self.may_seek = false;
     }
@@ -64,7 +64,7 @@ impl ScanTombstones {
         self.runs.is_empty()
     }
 
-    /// Whether a tombstone hides an entry.
+    /// Whether a range tombstone hides the entry (RocksDB: `ShouldDelete`).
     ///
     /// Entries that are newer than all tombstones cost one comparison.
     #[inline]
@@ -72,7 +72,7 @@ impl ScanTombstones {
         seqno < self.seqno_max && self.newest_over(user_key) > seqno
     }
 
-    /// The sequence number of the newest visible tombstone over a key; 0 if there is none.
+    /// Returns the sequence number of the newest visible range tombstone over a key; 0 if none.
     #[inline(never)]
     fn newest_over(&mut self, user_key: &[u8]) -> SeqNo {
         if let Some(known) = &self.known
@@ -91,7 +91,7 @@ impl ScanTombstones {
         known.seqno
     }
 
-    /// Writes the position past the tombstones of a newer run over `user_key` into `target`.
+    /// Computes into `target` where a run can be sought past range tombstones of newer runs.
     ///
     /// All entries of `run` up to there are hidden. Going backward the position is the one before
     /// them. Returns `false` if no tombstone of a newer run covers the key.

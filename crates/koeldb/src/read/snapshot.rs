@@ -10,7 +10,7 @@ use crate::engine::secondary::View;
 use crate::state::super_version::SuperVersion;
 use crate::state::visibility::SnapshotPurpose;
 
-/// The state that the clones of a snapshot share.
+/// The state that the clones of a snapshot share; dropping it releases the snapshot.
 struct Inner {
     db: Arc<DbInner>,
     seqno: SeqNo,
@@ -27,7 +27,9 @@ impl Drop for Inner {
     }
 }
 
-/// A constant view of the database. It is cheap to clone and keeps the database open.
+/// A consistent view of the database at one sequence number (RocksDB: `Snapshot`).
+///
+/// It is cheap to clone and keeps the database open.
 #[derive(Clone)]
 pub struct Snapshot {
     inner: Arc<Inner>,
@@ -56,18 +58,18 @@ impl Snapshot {
         }
     }
 
-    /// The database of the snapshot.
+    /// Returns the database of the snapshot.
     pub(crate) fn inner(&self) -> &Arc<DbInner> {
         &self.inner.db
     }
 
-    /// The state of a column family that the snapshot of a secondary database pins.
+    /// Returns the super version that a snapshot of a secondary pins for a column family.
     #[inline]
     pub(crate) fn pinned(&self, family: u32) -> Option<&Arc<SuperVersion>> {
         self.inner.view.as_ref()?.families.get(&family)
     }
 
-    /// The sequence number of the snapshot.
+    /// Returns the sequence number of the snapshot.
     #[must_use]
     pub fn sequence_number(&self) -> SeqNo {
         self.inner.seqno

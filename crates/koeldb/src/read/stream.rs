@@ -34,7 +34,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 
 type Item = Result<(PinnedSlice, PinnedSlice)>;
 
-/// The entries of a range as a [`Stream`], in the order of the iterator it was made of.
+/// An asynchronous [`Stream`] of the entries of a [`DbIterator`], read on background threads.
 ///
 /// It can be polled by any executor, and dropped at any moment. Yields an error once, then ends.
 ///
@@ -93,14 +93,14 @@ pub struct DbStream {
     pool: Pool,
 }
 
-/// The state of the stream: where its cursor is.
+/// Where the iterator of a stream is: in the stream, with a reading thread, or ended.
 enum StreamState {
     Idle(Box<DbIterator>),
     Reading(Arc<Mutex<PendingChunk>>),
     Ended,
 }
 
-/// A chunk of entries that is being read.
+/// The mailbox between a stream and the thread that reads its next chunk of entries.
 #[derive(Default)]
 struct PendingChunk {
     made: Option<Chunk>,
@@ -108,7 +108,7 @@ struct PendingChunk {
     is_abandoned: bool,
 }
 
-/// A chunk of entries that a job has read.
+/// A chunk of entries that a background thread has read, with the iterator to continue.
 struct Chunk {
     items: VecDeque<Item>,
     /// The iterator after the chunk; `None` at the end of the range.
@@ -134,7 +134,7 @@ impl DbStream {
         poll_fn(|context| self.poll(context))
     }
 
-    /// Returns the next entries, at most `max`: those that have arrived, or at least one.
+    /// Returns up to `max` next entries as a future: those that have arrived, but at least one.
     ///
     /// At the end there are none. A dropped future has taken no entry.
     pub fn next_chunk(
@@ -160,7 +160,7 @@ impl DbStream {
         })
     }
 
-    /// Polls for the next entry; submits a job for the next chunk if none is ready.
+    /// Polls for the next entry; submits a background read of the next chunk if none is ready.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Item>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
@@ -189,7 +189,7 @@ impl DbStream {
         }
     }
 
-    /// Sends the cursor to a thread that reads the next chunk.
+    /// Submits a background job that reads the next chunk with `iterator`.
     fn send(&mut self, iterator: Box<DbIterator>) {
         let pending = Arc::new(Mutex::new(PendingChunk::default()));
         let count = self.chunk;
@@ -215,7 +215,7 @@ fn panicked() -> Error {
         .with_detail(ErrorDetail::PluginPanicked)
 }
 
-/// Reads a chunk of at most `count` entries, unless the stream was dropped.
+/// Reads up to `count` entries of `iterator` into a chunk; stops early if the stream was dropped.
 fn make_chunk(pending: &Mutex<PendingChunk>, mut iterator: Box<DbIterator>, count: usize) -> Chunk {
     let mut items = VecDeque::with_capacity(count);
     let mut bytes = 0;
@@ -240,7 +240,7 @@ fn make_chunk(pending: &Mutex<PendingChunk>, mut iterator: Box<DbIterator>, coun
     }
 }
 
-/// Delivers a chunk and wakes the task; drops it if the stream was dropped.
+/// Passes a chunk to its stream and wakes the polling task; drops it if the stream was dropped.
 fn deliver(pending: &Mutex<PendingChunk>, chunk: Chunk) {
     let mut state = lock(pending);
     if state.is_abandoned {

@@ -37,7 +37,7 @@ const NEEDS_MAX: usize = 1024;
 /// The maximum number of lookups resumed per poll.
 const RESUMED_MAX: usize = 64;
 
-/// The state that lookups search, and the engine and limits of their device reads.
+/// The parameters of a batch of point lookups: super version, read options and I/O engine.
 #[derive(Clone, Copy)]
 pub(super) struct SearchContext<'c> {
     pub(super) super_version: &'c Arc<SuperVersion>,
@@ -61,12 +61,12 @@ impl<'c> SearchContext<'c> {
         }
     }
 
-    /// The time on the clock of the reads, which is that of the database.
+    /// Returns the current time of the clock that measures deadlines.
     fn now(&self) -> Duration {
         self.reads.async_reads.clock().now()
     }
 
-    /// Searches the tables for a lookup, up to `runs_end`.
+    /// Searches the tables for one lookup, before run `runs_end`; suspends at a missing block.
     fn search(&self, lookup: &mut Lookup, source: &mut ProbeSource) -> Result<(), Fault<NeedId>> {
         let runs = self.super_version.runs_above()..self.runs_end;
         let tables = &self.super_version.tables;
@@ -76,7 +76,7 @@ impl<'c> SearchContext<'c> {
     }
 }
 
-/// A lookup that waits for a block.
+/// A point lookup that waits for a missing block.
 #[derive(Debug)]
 struct SuspendedLookup {
     index: usize,
@@ -85,7 +85,7 @@ struct SuspendedLookup {
     rounds: u64,
 }
 
-/// Counts of the reads of a batch, for statistics.
+/// The statistics of a batch's device reads: rounds of dependent reads, and levels.
 #[derive(Debug, Default)]
 struct ReadRounds {
     /// The number of dependent rounds of reads.
@@ -100,7 +100,7 @@ struct ReadRounds {
     levels: u64,
 }
 
-/// The lookups that wait, and their device reads; the missing blocks are in the source.
+/// The suspended lookups of a batch, and their device reads in flight.
 struct Pending<D> {
     waiting: Vec<SuspendedLookup>,
     gather: Option<Gather<D>>,
@@ -109,7 +109,7 @@ struct Pending<D> {
     rounds: ReadRounds,
 }
 
-/// A batch of lookups on one super-version, in key order, that suspend on missing blocks.
+/// A batch of point lookups on one super version that suspend at blocks missing in the cache.
 pub(super) struct SuspendedLookups<D> {
     source: ProbeSource,
     /// The number of lookups that were probed, from the first on.
@@ -118,7 +118,7 @@ pub(super) struct SuspendedLookups<D> {
 }
 
 impl SuspendedLookups<Box<dyn ReadDriver>> {
-    /// Creates the state of a batch that [`SuspendedLookups::wait`] resumes.
+    /// Creates an empty batch whose lookups [`SuspendedLookups::wait`] completes by blocking.
     pub(super) fn blocking(context: &SearchContext<'_>) -> Self {
         // Reads abandoned at a time limit outlive the call.
         Self::new(
@@ -130,7 +130,7 @@ impl SuspendedLookups<Box<dyn ReadDriver>> {
         )
     }
 
-    /// Searches the tables for all lookups, and waits for missing blocks.
+    /// Completes all lookups of the batch: searches the tables, and blocks until blocks are read.
     ///
     /// Errors are passed to `fail`, with the index of the lookup.
     pub(super) fn wait(
@@ -151,7 +151,7 @@ impl SuspendedLookups<Box<dyn ReadDriver>> {
         self.settle(context, lookups, fail);
     }
 
-    /// Waits until no lookup of the batch waits, and releases all blocks.
+    /// Blocks until all probed lookups are complete, and releases the blocks they needed.
     fn settle(
         &mut self,
         context: &SearchContext<'_>,
@@ -165,7 +165,7 @@ impl SuspendedLookups<Box<dyn ReadDriver>> {
         }
     }
 
-    /// Records the statistics of the reads of a multi-get.
+    /// Records the statistics of a multi-get's device reads: batch sizes, rounds and levels.
     pub(super) fn record(&self, statistics: &Statistics) {
         let rounds = &self.pending.rounds;
         if rounds.count == 0 {
@@ -181,12 +181,12 @@ impl SuspendedLookups<Box<dyn ReadDriver>> {
 }
 
 impl SuspendedLookups<ReadSession> {
-    /// Creates the state of a batch that [`SuspendedLookups::poll`] resumes.
+    /// Creates an empty batch whose lookups [`SuspendedLookups::poll`] resumes without blocking.
     pub(super) fn polled(context: &SearchContext<'_>) -> Self {
         Self::new(context, AsyncReads::shared)
     }
 
-    /// Probes the first window of lookups; returns whether that was the whole batch and none waits.
+    /// Searches the tables for the first lookups; returns whether the whole batch is complete.
     pub(super) fn begin(
         &mut self,
         context: &SearchContext<'_>,
@@ -197,7 +197,7 @@ impl SuspendedLookups<ReadSession> {
         self.pending.waiting.is_empty() && self.probed == lookups.len()
     }
 
-    /// Searches the tables for all lookups, as far as blocks have arrived.
+    /// Continues all lookups as far as blocks have arrived; ready when the batch is complete.
     ///
     /// Errors are passed to `fail`, with the index of the lookup. The work of a poll is bounded: it
     /// wakes its task if there is more.
@@ -243,13 +243,13 @@ impl SuspendedLookups<ReadSession> {
         }
     }
 
-    /// The number of probed lookups, and the indexes of those that wait.
+    /// Returns the number of lookups started so far, and the indexes of those that wait.
     pub(super) fn progress(&self) -> (usize, impl Iterator<Item = usize>) {
         let waiting = self.pending.waiting.iter();
         (self.probed, waiting.map(|suspended| suspended.index))
     }
 
-    /// Fails the unfinished ones of `count` lookups, after the deadline.
+    /// Fails all unfinished lookups of a batch of `count`, because its deadline has passed.
     fn give_up(&mut self, count: usize, fail: &mut impl FnMut(usize, Error)) {
         self.pending.give_up(fail);
         for index in std::mem::replace(&mut self.probed, count)..count {
@@ -278,7 +278,7 @@ impl<D: ReadDriver> SuspendedLookups<D> {
         }
     }
 
-    /// Searches the tables for a batch of one lookup; returns whether it finished without waiting.
+    /// Starts a batch of one lookup; returns whether it completed without missing a block.
     ///
     /// # Errors
     /// The error of the lookup.
@@ -298,7 +298,7 @@ impl<D: ReadDriver> SuspendedLookups<D> {
         }
     }
 
-    /// Probes the next window of lookups.
+    /// Starts the next lookups (at most `WINDOW`): searches the tables until blocks are missing.
     ///
     /// With `is_by_level` it waits for missing blocks after each run, so that all lookups finish a
     /// level before the next.
@@ -326,7 +326,7 @@ impl<D: ReadDriver> SuspendedLookups<D> {
         );
     }
 
-    /// Releases the blocks that have arrived; no lookup waits.
+    /// Releases the blocks that lookups needed, once no lookup waits.
     fn release(&mut self) {
         self.source.needs_mut().clear();
         self.pending.rounds.of_needs.clear();
@@ -334,7 +334,7 @@ impl<D: ReadDriver> SuspendedLookups<D> {
 }
 
 impl<D: ReadDriver> Pending<D> {
-    /// Adds a lookup that waits for a block.
+    /// Records that lookup `index` waits for the block `need`.
     fn suspend(&mut self, index: usize, need: NeedId, rounds: u64) {
         self.waiting.push(SuspendedLookup {
             index,
@@ -343,18 +343,18 @@ impl<D: ReadDriver> Pending<D> {
         });
     }
 
-    /// Whether no device read is planned or in flight.
+    /// Whether the batch has no device read planned or in flight.
     fn is_idle(&self) -> bool {
         self.gather.as_ref().is_none_or(Gather::is_idle)
     }
 
-    /// Whether the deadline has passed.
+    /// Whether the deadline of the read has passed.
     fn is_late(&self, context: &SearchContext<'_>) -> bool {
         self.deadline
             .is_some_and(|deadline| context.now() >= deadline)
     }
 
-    /// Fails all waiting lookups, after the deadline.
+    /// Abandons the device reads and fails all waiting lookups, because the deadline has passed.
     fn give_up(&mut self, fail: &mut impl FnMut(usize, Error)) {
         if let Some(gather) = &mut self.gather {
             gather.abandon();
@@ -364,7 +364,7 @@ impl<D: ReadDriver> Pending<D> {
         }
     }
 
-    /// Starts the device reads of missing blocks.
+    /// Submits the device reads of all missing blocks.
     fn start(&mut self, context: &SearchContext<'_>, source: &mut ProbeSource) {
         if !source.needs().has_wanted() {
             return;
@@ -382,7 +382,7 @@ impl<D: ReadDriver> Pending<D> {
         self.rounds.started.push(started);
     }
 
-    /// Resumes the lookups whose blocks have arrived; returns their number.
+    /// Continues the waiting lookups whose blocks have arrived; returns their number.
     ///
     /// `lookups` are those from index `first`.
     fn resume(
@@ -422,7 +422,7 @@ impl<D: ReadDriver> Pending<D> {
         resumed
     }
 
-    /// Waits for missing blocks and resumes lookups until none waits.
+    /// Blocks until all waiting lookups are complete or the deadline has passed.
     ///
     /// `lookups` are those from index `first`.
     #[cold]
@@ -446,7 +446,7 @@ impl<D: ReadDriver> Pending<D> {
         self.rounds.count += std::mem::take(&mut self.rounds.deepest);
     }
 
-    /// Starts the device reads of missing blocks, and returns when some have arrived.
+    /// Submits the device reads of missing blocks, and blocks until some have arrived.
     fn read_some(&mut self, context: &SearchContext<'_>, source: &mut ProbeSource) {
         if self.is_idle() && !context.options.is_bounded() {
             // There is nothing to overlap with.
@@ -460,7 +460,7 @@ impl<D: ReadDriver> Pending<D> {
         }
     }
 
-    /// Counts the levels on which lookups wait.
+    /// Records for statistics the levels on which lookups wait for a block.
     fn count_levels(&mut self, context: &SearchContext<'_>, lookups: &[Lookup], first: usize) {
         let above = context.super_version.runs_above();
         let level0_runs = context.super_version.version.levels[0].files.len();
@@ -472,7 +472,7 @@ impl<D: ReadDriver> Pending<D> {
     }
 }
 
-/// A window of lookups that visit the runs together.
+/// The callback of a batch search that suspends the lookups with missing blocks.
 struct Window<'w, D, F> {
     context: SearchContext<'w>,
     /// The index in the batch of the window's first lookup.

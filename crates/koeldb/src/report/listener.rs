@@ -116,7 +116,7 @@ pub struct CompactionJobInfo {
     pub elapsed: Duration,
 }
 
-/// A part of a compaction, of which one thread has the keys of a range.
+/// A subcompaction: the part of a compaction in one key range, run by one thread.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SubcompactionJobInfo {
@@ -150,7 +150,7 @@ pub enum TableCreationReason {
     Misc,
 }
 
-/// A table file that is begun or written.
+/// A table file whose creation begins or has ended.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TableFileCreationInfo {
@@ -214,7 +214,7 @@ pub struct TableFallbackInfo {
     pub reason: String,
 }
 
-/// An event.
+/// An event of a database that is reported to its listeners.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -285,7 +285,7 @@ pub enum Event<'a> {
     ScrubCompleted(&'a ScrubReport),
 }
 
-/// A receiver of events. Any `Fn(&Event<'_>)` is a listener.
+/// A receiver of database events (RocksDB: `EventListener`). Any `Fn(&Event<'_>)` is a listener.
 pub trait EventListener: Send + Sync + 'static {
     /// Handles an event.
     fn on_event(&self, event: &Event<'_>);

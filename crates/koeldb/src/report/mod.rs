@@ -1,4 +1,6 @@
 //! Reports: values that calls return and events contain, and the listeners that receive events.
+//!
+//! They are plain values, which use no other storey.
 
 pub mod listener;
 mod recovery;

@@ -5,7 +5,7 @@ use std::fmt;
 use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
 
-/// The findings of the replay of a log.
+/// The findings of the replay of a WAL file.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LogReport {
@@ -27,20 +27,20 @@ pub struct LogReport {
     ///
     /// It includes the problematic record if that was complete before the damage. A crash leaves
     /// none; if there are some, acknowledged writes may be lost.
-    pub intact_behind: u64,
+    pub intact_records_after: u64,
     /// Whether the log was not read because it does not continue a damaged earlier one.
     pub ignored: bool,
 }
 
 impl LogReport {
-    /// Records an irregularity, unless an earlier one is recorded.
+    /// Records an irregularity of the WAL, unless an earlier one is recorded.
     pub(crate) fn add_problem(&mut self, offset: u64, what: impl FnOnce() -> String) {
         self.problem_offset.get_or_insert(offset);
         self.problem.get_or_insert_with(what);
     }
 }
 
-/// The findings and actions of an open.
+/// The findings and actions of the recovery at an open.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecoveryReport {
@@ -61,7 +61,7 @@ pub struct RecoveryReport {
 }
 
 impl RecoveryReport {
-    /// Whether any data in a log was dropped.
+    /// Whether the recovery dropped any data of a WAL.
     #[must_use]
     pub fn dropped_anything(&self) -> bool {
         self.logs
@@ -95,11 +95,11 @@ impl fmt::Display for RecoveryReport {
             if let Some(problem) = &log.problem {
                 write!(f, ", {} bytes dropped: {problem}", log.dropped_bytes)?;
             }
-            if log.intact_behind > 0 {
+            if log.intact_records_after > 0 {
                 write!(
                     f,
                     ", {} intact records after it: acknowledged writes may be lost",
-                    log.intact_behind
+                    log.intact_records_after
                 )?;
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use koeldb_base::Error;
 use koeldb_base::file_name::FileNumber;
 
-/// The result of a scrub.
+/// The result of a scrub, which verifies the checksums of all tables.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ScrubReport {

@@ -24,7 +24,7 @@ pub struct SstFileProperties {
 }
 
 impl SstFileProperties {
-    /// Returns the properties; an error if one is malformed.
+    /// Parses table properties; returns an error if one is malformed.
     pub(crate) fn of(properties: &TableProperties) -> Result<Self> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(SstFileProperties {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use koeldb_base::stats::{StatisticsSnapshot, Ticker};
 use koeldb_base::sync::lock_plain as lock;
 
-/// The tickers of one period of `stats_persist_period_sec`.
+/// An entry of the statistics history: the tickers of one `stats_persist_period_sec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StatsHistoryEntry {
@@ -25,10 +25,10 @@ impl StatsHistoryEntry {
     }
 }
 
-/// The times of the last reports, and the history.
+/// The state of the periodic statistics reports, and their history, guarded by a mutex.
 pub(crate) struct PeriodicReports(pub(crate) Mutex<Reports>);
 
-/// The state of the periodic reports, and the history of statistics.
+/// The times of the last periodic reports, and the history of statistics.
 pub(crate) struct Reports {
     pub(crate) dumped: Duration,
     pub(crate) persisted: Duration,
@@ -39,7 +39,7 @@ pub(crate) struct Reports {
 }
 
 impl PeriodicReports {
-    /// Creates an empty history; the first reports are due a period after `now`.
+    /// Creates an empty statistics history; the first reports are due a period after `now`.
     pub(crate) fn beginning_at(now: Duration) -> Self {
         PeriodicReports(Mutex::new(Reports {
             dumped: now,
@@ -74,7 +74,7 @@ impl Reports {
     }
 }
 
-/// The time until `period_secs` after `last`; `None` if there is no period.
+/// Returns the time left until `period_secs` after `last`; `None` if there is no period.
 pub(crate) fn until_due(now: Duration, last: Duration, period_secs: u32) -> Option<Duration> {
     let period = Duration::from_secs(u64::from(period_secs));
     (period_secs > 0).then(|| (last + period).saturating_sub(now))

@@ -31,7 +31,7 @@ use crate::state::ttl::Ttl;
 use crate::state::work_queue::{WorkKind, WorkQueue};
 use crate::state::write_stall::{self, Level0, Pacer, StallContext, StallInputs};
 
-/// The state of a column family that its mutex guards.
+/// The mutable state of a column family, guarded by its mutex: memtables, version, options.
 #[derive(Debug)]
 pub(crate) struct ColumnFamilyState {
     /// The memtable for writes.
@@ -62,7 +62,7 @@ pub(crate) struct ColumnFamilyState {
     pub(crate) announced: StallCondition,
 }
 
-/// An open column family.
+/// An open column family (RocksDB: `ColumnFamilyData`).
 pub(crate) struct ColumnFamilyData {
     pub(crate) id: u32,
     pub(crate) name: Arc<str>,
@@ -92,7 +92,7 @@ pub(crate) struct ColumnFamilyData {
     state: Mutex<ColumnFamilyState>,
 }
 
-/// A guard that holds back the automatic compactions of a column family.
+/// A guard that blocks the automatic compactions of a column family while it lives.
 pub(crate) struct CompactionHold<'f>(&'f ColumnFamilyData);
 
 impl Drop for CompactionHold<'_> {
@@ -102,7 +102,7 @@ impl Drop for CompactionHold<'_> {
     }
 }
 
-/// The urgency of work: whether writes are stopped, then how near they are to a stop, then its age.
+/// The priority of a flush or compaction: stopped writes, nearness to a stop, then the oldest log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Urgency {
     stopped: bool,
@@ -116,13 +116,13 @@ pub(crate) struct Urgency {
 /// The nearness that a column family gains each time it is passed over.
 const PASSED_OVER: u64 = 50;
 
-/// The files on level 0, or the runs, with which a compaction is due.
+/// Returns the number of level-0 files (universal: sorted runs) that triggers a compaction.
 fn level0_trigger(options: &ColumnFamilyOptions) -> usize {
     let trigger = options.level0_file_num_compaction_trigger;
     usize::try_from(trigger).unwrap_or(0).max(1)
 }
 
-/// Returns `part` of `whole` in thousandths.
+/// Returns the ratio of `part` to `whole` in thousandths.
 fn per_mille(part: u64, whole: u64) -> u64 {
     part.saturating_mul(1000) / whole.max(1)
 }
@@ -185,13 +185,13 @@ impl ColumnFamilyData {
         data
     }
 
-    /// Sets the size at which the active memtable is first checked.
+    /// Sets the memtable size at which the write leader first considers a memtable switch.
     fn set_first_check(&self) {
         let (bytes, limit) = self.read(|state| {
             let bytes = state.active.memtable.filled_bytes();
             (bytes, write_buffer_bytes(&state.options))
         });
-        self.set_next_check(bytes, limit);
+        self.set_next_switch_check(bytes, limit);
     }
 
     /// Replaces the active memtable by an empty one, after log replay has written it to a table.
@@ -206,7 +206,7 @@ impl ColumnFamilyData {
         });
     }
 
-    /// Creates the column family with the recovered version and a new log.
+    /// Sets the recovered version and the first WAL of the active memtable, while opening.
     pub(crate) fn restart(&self, version: Arc<Version>, log: FileNumber) {
         self.update_and_install(StallContext::default(), |state| {
             state.version = version;
@@ -219,7 +219,7 @@ impl ColumnFamilyData {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// The error of a job or a call that needs the column family, which was dropped.
+    /// Returns the error of a job or call that needs this dropped column family.
     pub(crate) fn dropped_error(&self) -> Error {
         Error::with_kind(
             ErrorKind::ColumnFamilyDropped,
@@ -235,12 +235,12 @@ impl ColumnFamilyData {
         Arc::clone(&lock(&self.state).version)
     }
 
-    /// Calls `read` with the state.
+    /// Calls `read` with the state, under its lock.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&ColumnFamilyState) -> R) -> R {
         read(&lock(&self.state))
     }
 
-    /// Changes the state and makes the change visible to readers.
+    /// Changes the state under its lock and installs a new super version for readers.
     pub(crate) fn update_and_install<R>(
         &self,
         stall: StallContext,
@@ -269,12 +269,12 @@ impl ColumnFamilyData {
         });
     }
 
-    /// Makes the next state of the primary visible, in a secondary database.
+    /// Installs a state of the primary in a secondary database, as a new super version.
     pub(crate) fn install_view(&self, change: impl FnOnce(&mut ColumnFamilyState)) {
         self.install_after(StallContext::default(), change);
     }
 
-    /// Changes the state, updates the stall condition, and queues the work that is now due.
+    /// Changes the state, updates its stall condition, queues due work, installs a super version.
     fn install_after<R>(
         &self,
         stall: StallContext,
@@ -293,7 +293,7 @@ impl ColumnFamilyData {
         result
     }
 
-    /// Changes parts of the state that readers do not see.
+    /// Changes the state under its lock without installing a new super version.
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut ColumnFamilyState) -> R) -> R {
         change(&mut lock(&self.state))
     }
@@ -340,7 +340,7 @@ impl ColumnFamilyData {
         })
     }
 
-    /// Updates the stall condition from the state.
+    /// Recomputes the stall condition and the pace of writers from the state.
     fn update_stall_condition(&self, state: &mut ColumnFamilyState, stall: StallContext) {
         let inputs = Self::stall_inputs(state, stall.delayed_write_rate);
         let condition = write_stall::condition(&inputs);
@@ -371,21 +371,21 @@ impl ColumnFamilyData {
         }
     }
 
-    /// Announces changes to `work` from now on, and queues the column family for a first check.
+    /// Connects the column family to its work queue, and queues it for a first check.
     pub(crate) fn attach(&self, work: &Arc<WorkQueue>) {
         let _ = self.work.set(Arc::clone(work));
         self.queue(WorkKind::Flush);
         self.queue(WorkKind::Compaction);
     }
 
-    /// Queues the column family after a change that may make work due.
+    /// Queues the column family to be checked for a due flush or compaction, after a change.
     pub(crate) fn queue(&self, kind: WorkKind) {
         if let Some(work) = self.work.get() {
             work.push(kind, self.id);
         }
     }
 
-    /// Requests a flush of the sealed memtables, however few; `false` if there are none.
+    /// Requests a flush of all sealed memtables, whatever their number; `false` if there are none.
     pub(crate) fn request_flush(&self) -> bool {
         let is_any = self.update(|state| {
             state.flush_requested = !state.sealed.is_empty();
@@ -397,13 +397,13 @@ impl ColumnFamilyData {
         is_any
     }
 
-    /// Returns the sealed memtables of a failed flush to the set of those to be flushed.
+    /// Makes the memtables of a failed flush eligible for another flush.
     pub(crate) fn give_up_flush(&self) {
         self.update(|state| state.flushing = 0);
         self.queue(WorkKind::Flush);
     }
 
-    /// Blocks automatic compactions until the guard is dropped.
+    /// Blocks automatic compactions of the column family until the guard is dropped.
     pub(crate) fn hold_compactions(&self) -> CompactionHold<'_> {
         self.manual_compactions.fetch_add(1, Ordering::AcqRel);
         CompactionHold(self)
@@ -430,7 +430,7 @@ impl ColumnFamilyData {
         })
     }
 
-    /// The urgency of a compaction, if one is due.
+    /// Returns the urgency that a compaction of this column family has if one is due.
     pub(crate) fn compaction_urgency(&self) -> Urgency {
         let passed = u64::from(self.passed_compactions.load(Ordering::Relaxed));
         self.read(|state| {
@@ -451,7 +451,7 @@ impl ColumnFamilyData {
         })
     }
 
-    /// The oldest log with data not yet in tables; `current` is the log being written.
+    /// Returns the oldest WAL with unflushed data; `current`, the WAL being written, if none.
     pub(crate) fn oldest_log_needed(&self, current: FileNumber) -> FileNumber {
         let state = lock(&self.state);
         match state.sealed.first() {
@@ -461,7 +461,7 @@ impl ColumnFamilyData {
         }
     }
 
-    /// The first log needed after a flush of the `count` oldest sealed memtables.
+    /// Returns the first WAL still needed after a flush of the `count` oldest sealed memtables.
     pub(crate) fn first_log_behind(&self, count: usize) -> FileNumber {
         let state = lock(&self.state);
         state.sealed.get(count).unwrap_or(&state.active).first_log
@@ -475,7 +475,7 @@ impl ColumnFamilyData {
         self.read(|state| state.ingestions == 0) && self.pick(&version, &options, moment).is_some()
     }
 
-    /// The next automatic compaction, with its inputs marked, if one is due.
+    /// Picks the next automatic compaction and marks its input files; `None` if none is due.
     pub(crate) fn pick_compaction(&self, moment: PickMoment) -> Option<CompactionPlan> {
         let plan = self.pick_marked(|version, options| self.pick(version, options, moment));
         if plan.is_none()
@@ -492,8 +492,7 @@ impl ColumnFamilyData {
         plan
     }
 
-    /// Picks a compaction of the current version and begins its plan; `None` also during an
-    /// ingestion.
+    /// Picks a compaction by `pick` and marks its inputs; `None` without one or during ingestion.
     ///
     /// The leader of the write queue takes the lock of the state to seal a memtable, so that lock is
     /// free during the pick. If the version changed meanwhile, the pick is repeated.
@@ -521,7 +520,7 @@ impl ColumnFamilyData {
         }
     }
 
-    /// Suggests a compaction of level 0, where the options permit it and reads gain by it.
+    /// Marks level 0 for compaction in a database at rest, unless that is useless or too costly.
     pub(crate) fn suggest_level0(&self) -> bool {
         let (version, options) =
             self.read(|state| (Arc::clone(&state.version), Arc::clone(&state.options)));
@@ -530,7 +529,7 @@ impl ColumnFamilyData {
             && leveled::suggest_level0(&version, &pick_settings(&options))
     }
 
-    /// Returns the times at which files that are not due for compaction will become due.
+    /// Returns the time and the snapshot release at which further files become due.
     fn upcoming(&self, moment: PickMoment) -> Upcoming {
         let (version, options) =
             self.read(|state| (Arc::clone(&state.version), Arc::clone(&state.options)));
@@ -567,7 +566,7 @@ impl ColumnFamilyData {
 }
 
 impl ColumnFamilyState {
-    /// Removes the `count` oldest sealed memtables, which are in a table now.
+    /// Moves the `count` oldest sealed memtables, which are flushed, to those held by readers.
     pub(crate) fn take_flushed(&mut self, count: usize) {
         self.held.add(self.sealed.drain(..count));
     }
@@ -584,7 +583,7 @@ impl ColumnFamilyState {
         !self.sealed.is_empty() || !self.active.memtable.is_empty()
     }
 
-    /// Returns the super-version of the state.
+    /// Creates the super version of the state, which reads will use.
     fn super_version(&self, tables: &Arc<TableOpener>, name: &Arc<str>) -> SuperVersion {
         let newest_first = self.sealed.iter().rev();
         SuperVersion {

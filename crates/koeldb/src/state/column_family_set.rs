@@ -35,12 +35,12 @@ type ById = BTreeMap<u32, Arc<ColumnFamilyData>>;
 /// A lock of the map by id for some of the threads, on cache lines of its own.
 type Stripe = Padded<RwLock<Arc<ById>>>;
 
-/// Locks the copy of the map in one stripe for a change.
+/// Locks one stripe of the map of column families for writing.
 fn lock_for_change(stripe: &Stripe) -> RwLockWriteGuard<'_, Arc<ById>> {
     stripe.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The live column families.
+/// The live column families of a database (RocksDB: `ColumnFamilySet`).
 pub(crate) struct ColumnFamilySet {
     /// The family with id 0, which exists as long as the database.
     default: Arc<ColumnFamilyData>,
@@ -71,7 +71,7 @@ impl ColumnFamilySet {
         }
     }
 
-    /// The queues of the column families that may have work.
+    /// Returns the queues of the column families that may have a flush or compaction due.
     pub(crate) fn queue(&self) -> &WorkQueue {
         &self.queue
     }
@@ -82,7 +82,7 @@ impl ColumnFamilySet {
         &self.default
     }
 
-    /// Locks the set for reading, for several lookups.
+    /// Locks the map of column families by id for reading, through the stripe of this thread.
     pub(crate) fn by_id(&self) -> RwLockReadGuard<'_, Arc<ById>> {
         let stripe = &self.stripes[thread_number() % self.stripes.len()];
         stripe.read().unwrap_or_else(PoisonError::into_inner)
@@ -93,7 +93,7 @@ impl ColumnFamilySet {
         self.by_id().values().cloned().collect()
     }
 
-    /// Changes the map while no thread reads it.
+    /// Replaces the map of column families by a changed copy, under the locks of all stripes.
     fn change<R>(&self, change: impl FnOnce(&mut ById) -> R) -> R {
         let mut stripes: Vec<_> = self.stripes.iter().map(lock_for_change).collect();
         let mut by_id = ById::clone(&stripes[0]);
@@ -125,7 +125,7 @@ impl ColumnFamilySet {
         }
     }
 
-    /// The queued column families, with their stamps.
+    /// Returns the column families queued for this kind of work, with their change stamps.
     fn queued(&self, kind: WorkKind) -> Vec<(Arc<ColumnFamilyData>, Stamp)> {
         let queued = self.queue.queued(kind);
         let by_id = self.by_id();
@@ -159,7 +159,7 @@ impl ColumnFamilySet {
         Some(chosen)
     }
 
-    /// Picks the most urgent compaction and marks its inputs.
+    /// Picks the most urgent compaction of all column families and marks its input files.
     pub(crate) fn pick_compaction(
         &self,
         moment: PickMoment,
@@ -181,15 +181,14 @@ impl ColumnFamilySet {
         chosen
     }
 
-    /// Queues all column families again if some of their files have expired by now.
+    /// Queues all column families for compaction if a file has reached the age at which it is due.
     pub(crate) fn queue_expired(&self) {
         if self.queue.take_expiry(self.context.table_files.unix_secs()) {
             self.queue_all();
         }
     }
 
-    /// Queues all column families again if some of their files waited for the release of a
-    /// snapshot.
+    /// Queues all column families for compaction if files waited for this snapshot release.
     ///
     /// Returns whether that is so.
     pub(crate) fn queue_released(&self, oldest_snapshot: SeqNo) -> bool {
@@ -207,8 +206,7 @@ impl ColumnFamilySet {
         }
     }
 
-    /// Returns the column families without unflushed data, each with the first log that it may
-    /// need.
+    /// Returns the column families without unflushed data, each with the first WAL it may need.
     pub(crate) fn without_data(&self) -> Vec<(u32, FileNumber)> {
         let families = self.all();
         let empty = families.iter().filter_map(|family| {
@@ -219,7 +217,7 @@ impl ColumnFamilySet {
         empty.collect()
     }
 
-    /// The maximum memory that sealing one memtable frees.
+    /// Returns the largest memory that sealing one active memtable can free.
     pub(crate) fn freeable_bytes_max(&self) -> u64 {
         let families = self.all();
         let gains = families
@@ -242,7 +240,7 @@ impl ColumnFamilySet {
         self.context.table_files.unix_secs()
     }
 
-    /// Reports changed stall conditions in a background thread: the caller holds locks.
+    /// Reports changed stall conditions in a background thread, for callers that hold locks.
     pub(crate) fn announce_stall_soon(self: &Arc<Self>) {
         let pool = &self.context.env.pool;
         if self.queue.has_stalls() && !pool.is_stepped() {

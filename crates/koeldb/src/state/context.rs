@@ -23,7 +23,7 @@ use crate::state::listeners::Listeners;
 use crate::state::table_files::TableFiles;
 use crate::state::write_stall::StallContext;
 
-/// The parts of an open database that are fixed at open.
+/// The parts of an open database that are fixed at open, such as environment and options.
 pub(crate) struct Context {
     /// The id of the open database, unique in this process.
     pub(crate) id: u64,
@@ -57,7 +57,9 @@ impl Context {
         self.table_files.numbers.next()
     }
 
-    /// Lists a job of the calling thread until the result is dropped; `None` if the option is off.
+    /// Registers a job of this thread in the thread status list until the result is dropped.
+    ///
+    /// `None` if the option `enable_thread_tracking` is off.
     pub(crate) fn track(&self, operation: ThreadOperation, family: &str) -> Option<Tracked> {
         let is_enabled = self.db_options.enable_thread_tracking;
         is_enabled.then(|| {
@@ -66,7 +68,7 @@ impl Context {
         })
     }
 
-    /// Whether clocks and per-operation counters are enabled.
+    /// Whether statistics are enabled, so that operations are timed and counted.
     #[inline]
     pub(crate) fn measures(&self) -> bool {
         self.statistics.is_some()
@@ -101,7 +103,7 @@ impl Context {
         self.listeners.notify(event);
     }
 
-    /// Returns a key for the text of an error; without the key itself, if the options hide it.
+    /// Formats a key for an error message; hides it unless `allow_data_in_errors` is set.
     pub(crate) fn shown_key(&self, key: &[u8]) -> String {
         if self.db_options.allow_data_in_errors {
             format!("key '{}'", key.escape_ascii())
@@ -110,7 +112,7 @@ impl Context {
         }
     }
 
-    /// The current mutable options.
+    /// Returns the current database options, locked for reading; some may change while it is open.
     pub(crate) fn mutable_options(&self) -> RwLockReadGuard<'_, DbOptions> {
         self.mutable.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,7 +125,7 @@ impl Context {
         }
     }
 
-    /// The present inputs of stall conditions and paces.
+    /// Returns the database's inputs of stall conditions: the time and the delayed write rate.
     pub(crate) fn stall(&self) -> StallContext {
         StallContext {
             now: self.clock.now(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::report::{StallCause, StallCondition};
 use koeldb_base::sync::{Padded, lock_plain as lock, stripe_count};
 
-/// Totals of flushes or compactions.
+/// Totals of flushes or compactions: their number, times, bytes and keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JobTotals {
     pub(crate) count: u64,
@@ -89,7 +89,7 @@ pub(crate) struct IngestTotals {
     pub(crate) keys: u64,
 }
 
-/// Totals of one column family.
+/// Statistics totals of one column family: jobs by output level, ingestions and stalls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ColumnFamilyTotals {
     /// Totals of jobs by output level; flushes write level 0.
@@ -105,7 +105,7 @@ pub(crate) struct ColumnFamilyTotals {
 }
 
 impl ColumnFamilyTotals {
-    /// Returns the sum over all levels.
+    /// Returns the totals of flushes and compactions, summed over all levels.
     pub(crate) fn all_jobs(&self) -> JobTotals {
         let mut sum = JobTotals::default();
         for level in &self.levels {
@@ -114,7 +114,7 @@ impl ColumnFamilyTotals {
         sum
     }
 
-    /// Returns the totals of a level, which is added if it is new.
+    /// Returns the totals of jobs with this output level, which is added if it is new.
     fn level(&mut self, level: usize) -> &mut JobTotals {
         if self.levels.len() <= level {
             self.levels.resize(level + 1, JobTotals::default());
@@ -123,7 +123,7 @@ impl ColumnFamilyTotals {
     }
 }
 
-/// Current totals, and those at an earlier report.
+/// Current totals and those at the previous report, for interval statistics.
 #[derive(Clone, Debug)]
 pub(crate) struct SinceLast<T> {
     pub(crate) now: T,
@@ -134,7 +134,7 @@ pub(crate) struct SinceLast<T> {
     pub(crate) interval: Duration,
 }
 
-/// The totals of a column family, now and at the last report.
+/// The totals of a column family at present and at the last report.
 #[derive(Debug, Default)]
 struct ColumnFamilyState {
     now: ColumnFamilyTotals,
@@ -199,7 +199,7 @@ impl ColumnFamilyCounters {
         lock(&self.state).now.clone()
     }
 
-    /// Returns the totals, and those of the previous call, with times on the database clock.
+    /// Returns the totals now and at the previous call, with uptime and interval.
     pub(crate) fn report(&self, opened: Duration, now: Duration) -> SinceLast<ColumnFamilyTotals> {
         let mut state = lock(&self.state);
         let since = SinceLast {
@@ -252,7 +252,7 @@ impl Sub for WriteTotals {
     }
 }
 
-/// A counter that one thread at a time changes: the write leader, or the holder of a slot.
+/// A counter with one writer at a time: the write leader, or the holder of a slot.
 #[derive(Debug, Default)]
 struct OwnedCounter(AtomicU64);
 
@@ -269,19 +269,19 @@ impl OwnedCounter {
     }
 }
 
-/// The counters of the writes without a leader that hold one slot of the gate.
+/// The counters of direct writes, which bypass the write leader, in one writer slot.
 #[derive(Debug, Default)]
 struct SlotCounters {
     writes: OwnedCounter,
     bytes: OwnedCounter,
 }
 
-/// The counters of all slots, created with the first write without a leader.
+/// The counters of direct writes in all writer slots, allocated by the first such write.
 #[derive(Debug, Default)]
 struct DirectCounters(OnceLock<Box<[Padded<SlotCounters>]>>);
 
 impl DirectCounters {
-    /// Returns the counters of a slot.
+    /// Returns the counters of direct writes of one writer slot.
     #[inline]
     fn of(&self, slot: usize) -> &SlotCounters {
         let counters = || (0..stripe_count()).map(|_| Padded::default());
@@ -295,7 +295,7 @@ impl DirectCounters {
     }
 }
 
-/// The counters of writes.
+/// The counters of writes of a database: batches, groups, bytes, WAL syncs and stalls.
 #[derive(Debug, Default)]
 pub(crate) struct WriteCounters {
     writes: OwnedCounter,
@@ -312,7 +312,7 @@ pub(crate) struct WriteCounters {
 }
 
 impl WriteCounters {
-    /// Counts a group of `writes` batches with `bytes` of records; called by the leader.
+    /// Counts a write group of `writes` batches with `bytes` of records; called by its leader.
     #[inline]
     pub(crate) fn committed(&self, writes: u64, bytes: u64, is_logged: bool) {
         self.writes.add(writes);
@@ -325,7 +325,7 @@ impl WriteCounters {
         }
     }
 
-    /// Counts a batch that was written without a leader; called by the holder of `slot`.
+    /// Counts a direct write, which bypassed the write leader; called by the holder of `slot`.
     #[inline]
     pub(crate) fn wrote_directly(&self, slot: usize, bytes: u64) {
         let counters = self.direct.of(slot);
@@ -344,7 +344,7 @@ impl WriteCounters {
         self.stall_nanos.add(nanos);
     }
 
-    /// Counts a wait of writes for the memory limit; called by the leader.
+    /// Counts a stall of writes by the write buffer manager; called by the leader.
     pub(crate) fn stopped_by_memory(&self) {
         self.memory_stops.add(1);
     }
@@ -370,7 +370,7 @@ impl WriteCounters {
         }
     }
 
-    /// Returns the totals, and those of the previous report.
+    /// Returns the totals of writes now and at the previous report, with uptime and interval.
     ///
     /// `keys` were written since the database was opened; each group has `header_bytes` in the log
     /// besides its records.

@@ -30,7 +30,7 @@ const RANGES_MAX: usize = 16;
 /// The value of [`DeletedRange::since`] before a scan confirms the range.
 const UNCONFIRMED: SeqNo = SeqNo::MAX;
 
-/// The user keys from `lower` to before `upper`, all of which are deleted.
+/// A run of consecutively deleted user keys, from `lower` to before `upper`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeletedRun {
     pub(crate) lower: Vec<u8>,
@@ -53,7 +53,7 @@ impl DeletedRun {
     }
 }
 
-/// A range of deleted keys, with which writes compare their keys until one is inside.
+/// A range of deleted keys that scans may skip, until a write inserts a key in it.
 #[derive(Debug)]
 pub(crate) struct DeletedRange {
     run: DeletedRun,
@@ -74,14 +74,17 @@ impl DeletedRange {
         }
     }
 
+    /// Whether a write into the range has made it unusable for all scans.
     fn is_void(&self) -> bool {
         self.is_void.load(Ordering::Acquire)
     }
 
+    /// Makes the range unusable for all scans, for ever.
     fn make_void(&self) {
         self.is_void.store(true, Ordering::Release);
     }
 
+    /// Whether a scan has verified that the range is empty while writes are compared with it.
     fn is_confirmed(&self) -> bool {
         self.since.load(Ordering::Relaxed) != UNCONFIRMED
     }
@@ -99,7 +102,7 @@ impl DeletedRange {
     }
 }
 
-/// The state of the deleted ranges, under its lock.
+/// The watched ranges and the proposed range, guarded by a mutex.
 #[derive(Debug, Default)]
 struct State {
     watched: Vec<Arc<DeletedRange>>,
@@ -107,7 +110,7 @@ struct State {
 }
 
 impl State {
-    /// Drops the ranges that are void, or part of a range that scans can use.
+    /// Drops ranges that are void, or contained in another range that scans can use.
     fn drop_needless(&mut self, order: &KeyOrder) {
         let known = self.watched.clone();
         self.watched.retain(|range| {
@@ -120,14 +123,14 @@ impl State {
     }
 }
 
-/// The deleted ranges of a super-version, for its scans.
+/// The ranges of deleted keys in a super version that its scans skip.
 #[derive(Debug, Default)]
 pub(crate) struct DeletedRanges {
     state: Mutex<State>,
 }
 
 impl DeletedRanges {
-    /// Returns the widest range around `key` that is empty for a scan at `seqno`.
+    /// Returns the widest range around `key` that a scan at `seqno` can skip.
     ///
     /// Widest in the direction of the scan.
     pub(crate) fn find(
@@ -149,7 +152,7 @@ impl DeletedRanges {
         widest.map(|range| range.run.clone())
     }
 
-    /// Records a run of deleted keys found by a scan at `seqno`, and confirms the ranges in it.
+    /// Records a run of deleted keys seen by a scan at `seqno`; confirms known ranges inside it.
     ///
     /// Returns whether the run was proposed, so that the leader must check the family.
     pub(crate) fn record_run(&self, order: &KeyOrder, run: DeletedRun, seqno: SeqNo) -> bool {
@@ -177,7 +180,7 @@ impl DeletedRanges {
         true
     }
 
-    /// Begins to watch the proposed range, if there is one; returns all ranges to watch.
+    /// Adds the proposed range to the watched ones, if there is one; returns all watched ranges.
     ///
     /// All writes up to `unwatched` must be in memtables.
     fn watch_proposed(&self, order: &KeyOrder, unwatched: SeqNo) -> Vec<Arc<DeletedRange>> {
@@ -203,7 +206,7 @@ impl DeletedRanges {
     }
 }
 
-/// The deleted ranges with which the write leader compares the keys of a column family's writes.
+/// The deleted ranges that the write leader compares the keys of writes with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchedRanges {
     set: Arc<DeletedRanges>,
@@ -224,13 +227,13 @@ impl WatchedRanges {
         self.ranges.is_empty()
     }
 
-    /// Whether the set was replaced by `current`, or has a proposed range.
+    /// Whether the watched ranges must be renewed: their set was replaced or has a proposal.
     pub(crate) fn is_outdated(&self, current: &Arc<DeletedRanges>) -> bool {
         let is_replaced = !Arc::ptr_eq(&self.set, current);
         is_replaced && !self.ranges.is_empty() || lock(&current.state).proposal.is_some()
     }
 
-    /// Returns the ranges of `current` to watch from now on, with the proposed one.
+    /// Returns the ranges of `current` to watch, with its proposed one; voids those left out.
     ///
     /// All writes up to `unwatched` must be in memtables.
     pub(crate) fn renewed(

@@ -31,7 +31,7 @@ const CLOSED: u8 = 2;
 /// A function that starts an automatic resume after a failure.
 type BeginResuming = Box<dyn Fn() + Send + Sync>;
 
-/// The life cycle of a database, and its background error.
+/// The life cycle of a database (open, closing, closed) and its background error.
 pub(crate) struct Health {
     life: AtomicU8,
     failures: Failures,
@@ -99,7 +99,7 @@ impl Health {
 
     // Failures.
 
-    /// Whether writes are accepted; the stored error if not.
+    /// Checks that writes are accepted; otherwise returns the error that stopped them.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_open()?;
@@ -157,7 +157,7 @@ impl Health {
         error
     }
 
-    /// Handles a failed change of the MANIFEST.
+    /// Stores the error of a failed MANIFEST write and stops writes, if anything was written.
     ///
     /// A rejection before writing affects only the caller; after that the state on disk is unknown,
     /// and writes stop (O21).
@@ -174,7 +174,7 @@ impl Health {
         )
     }
 
-    /// Handles the failure of a background job.
+    /// Stores the error of a failed background job and stops writes.
     ///
     /// `docs/reliability.md`, background-error states, has the consequences for writes.
     pub(crate) fn job_failed(&self, what: &str, error: Error) {
@@ -197,7 +197,7 @@ impl Health {
         self.error_count.load(Ordering::Relaxed)
     }
 
-    /// Reports an error that does not stop writes.
+    /// Reports a background error to listeners and counts it, without stopping writes.
     pub(crate) fn report_passing(&self, error: &Error) {
         self.error_count.fetch_add(1, Ordering::Relaxed);
         self.context.notify(&Event::BackgroundError(error));
@@ -235,12 +235,12 @@ impl Health {
             .is_none_or(|failure| failure.severity() > Severity::Hard)
     }
 
-    /// Records whether logs are abandoned whose data is not in tables yet.
+    /// Records whether a resume has abandoned WALs whose data is not in tables yet.
     pub(crate) fn set_gave_up_logs(&self, gave_up: bool) {
         self.gave_up_logs.store(gave_up, Ordering::Release);
     }
 
-    /// Whether a resume has abandoned logs whose data is not in tables yet.
+    /// Whether a resume has abandoned WALs whose data is not in tables yet.
     pub(crate) fn gave_up_logs(&self) -> bool {
         self.gave_up_logs.load(Ordering::Acquire)
     }

@@ -23,7 +23,7 @@ use crate::options::{LogLevel, Logger};
 pub(crate) use events::{JobId, JsonObject, RECOVERY_JOB};
 pub(crate) use jobs::CompactionOutcome;
 
-/// The limits of LOG files.
+/// The limits of LOG files: the least severe level, the size, the age and the number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogFileLimits {
     /// The least severe level that is logged.
@@ -36,14 +36,14 @@ pub(crate) struct LogFileLimits {
     pub(crate) files_max: usize,
 }
 
-/// The destination of the lines.
+/// The destination of info log lines: none, the LOG file or a user's logger.
 enum Sink {
     Nowhere,
     File(Mutex<LogFile>),
     Logger(Arc<dyn Logger>),
 }
 
-/// The destination of the lines of the information log.
+/// The information log of a database (RocksDB: `Logger`), usually written to the file `LOG`.
 pub(crate) struct InfoLog {
     sink: Sink,
     clock: Arc<dyn Clock>,
@@ -65,7 +65,7 @@ fn severity(level: LogLevel) -> u8 {
 }
 
 impl InfoLog {
-    /// Logs nothing: for read-only handles.
+    /// Creates an info log that discards its lines, for read-only handles.
     pub(crate) fn nowhere(clock: Arc<dyn Clock>) -> Self {
         InfoLog {
             sink: Sink::Nowhere,
@@ -89,7 +89,7 @@ impl InfoLog {
         }
     }
 
-    /// Begins a new log at `path`; logs nothing if it cannot be created.
+    /// Creates a LOG file at `path`; if that fails, the info log discards its lines.
     pub(crate) fn create(
         fs: &Arc<dyn FileSystem>,
         path: &Path,
@@ -132,7 +132,7 @@ impl InfoLog {
         self.log(LogLevel::Error, message);
     }
 
-    /// Logs a text of several lines; only the first has a time.
+    /// Logs a multi-line text at level Info; only its first line has a time.
     pub(crate) fn text(&self, text: &str) {
         if severity(LogLevel::Info) < severity(self.level) {
             return;
@@ -152,12 +152,12 @@ impl InfoLog {
         }
     }
 
-    /// Returns the number of a new background job.
+    /// Allocates the number of a new background job.
     pub(crate) fn new_job(&self) -> JobId {
         self.jobs.fetch_add(1, Ordering::Relaxed) + RECOVERY_JOB + 1
     }
 
-    /// Begins an event, which [`InfoLog::log_event`] logs.
+    /// Begins the JSON object of an event, to be passed to [`InfoLog::log_event`].
     pub(crate) fn event(&self, job: Option<JobId>, name: &str) -> JsonObject {
         let event = JsonObject::default().number("time_micros", self.clock.unix_micros());
         let event = match job {
@@ -172,7 +172,7 @@ impl InfoLog {
         self.info(format_args!("EVENT_LOG_v1 {}", event.finish()));
     }
 
-    /// Logs lines that describe the database; every later file begins with them too.
+    /// Logs lines that describe the database, which are repeated at the start of later LOG files.
     pub(crate) fn header(&self, messages: impl FnOnce() -> Vec<String>) {
         match &self.sink {
             Sink::Nowhere => {}
@@ -207,7 +207,7 @@ fn line(micros: u64, level: LogLevel, message: fmt::Arguments<'_>) -> String {
     line
 }
 
-/// Returns the start of a line: UTC time, thread number and level.
+/// Returns the prefix of a LOG line: UTC time, thread number and level.
 fn begin_line(micros: u64, level: LogLevel) -> String {
     let level = match level {
         LogLevel::Info | LogLevel::Header => "",

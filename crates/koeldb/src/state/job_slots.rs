@@ -12,7 +12,7 @@ use koeldb_base::{Error, ErrorKind, Result};
 
 use crate::env::Pool;
 
-/// The counts of running work.
+/// The counts of running flushes, compactions and user calls.
 #[derive(Debug, Default)]
 pub(crate) struct RunningJobs {
     pub(crate) flushes: u32,
@@ -22,7 +22,7 @@ pub(crate) struct RunningJobs {
     pub(crate) shut_down: bool,
 }
 
-/// The kinds of jobs with slots of their own.
+/// The kinds of counted work: flushes, compactions, and user calls that change the directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SlotKind {
     Flush,
@@ -30,7 +30,7 @@ pub(crate) enum SlotKind {
     Foreground,
 }
 
-/// A guard that counts a piece of work while it runs, however it ends.
+/// A guard that counts a flush, compaction or user call as running until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot<'s> {
     slots: &'s JobSlots,
@@ -50,7 +50,7 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// The counts of running jobs and calls, and waits for them.
+/// The counts of running background jobs and user calls, and waits for their changes.
 #[derive(Debug)]
 pub(crate) struct JobSlots {
     running: Mutex<RunningJobs>,
@@ -70,17 +70,17 @@ impl JobSlots {
         }
     }
 
-    /// Locks the counts; a waiter checks its condition under this lock.
+    /// Locks the counts of running jobs; a waiter checks its condition under this lock.
     pub(crate) fn running(&self) -> MutexGuard<'_, RunningJobs> {
         lock(&self.running)
     }
 
-    /// Returns the slot of a job that was counted when it was submitted.
+    /// Returns the guard of a job that was already counted when it was submitted.
     pub(crate) fn of_job(&self, kind: SlotKind) -> Slot<'_> {
         Slot { slots: self, kind }
     }
 
-    /// Registers a call that changes the directory; a close waits for it.
+    /// Registers a running user call that changes the directory, for which a close waits.
     pub(crate) fn enter(&self) -> Result<Slot<'_>> {
         let mut running = lock(&self.running);
         if running.shut_down {
@@ -93,13 +93,13 @@ impl JobSlots {
         Ok(self.of_job(SlotKind::Foreground))
     }
 
-    /// Wakes all threads that wait for background work.
+    /// Wakes all threads that wait for background jobs.
     pub(crate) fn notify(&self) {
         drop(lock(&self.running));
         self.changed.notify_all();
     }
 
-    /// Waits for a change, at most `limit`.
+    /// Waits until a job or call ends or [`JobSlots::notify`] is called, at most `limit`.
     pub(crate) fn wait<'a>(
         &'a self,
         mut running: MutexGuard<'a, RunningJobs>,

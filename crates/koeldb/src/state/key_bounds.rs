@@ -89,7 +89,7 @@ pub struct PrefixRange<P>(
 
 /// A range to scan: `..`, `"a".."b"`, `..=key`, a pair of [`Bound`]s, a [`PrefixRange`].
 pub trait IterateBounds {
-    /// The range with `order`; `None` if keys with a prefix are not contiguous in it.
+    /// Converts to key bounds; `None` if the keys with a prefix are not contiguous in `order`.
     fn into_bounds(self, order: &KeyOrder) -> Option<KeyBounds>;
 }
 

@@ -40,7 +40,7 @@ impl Listeners {
         }
     }
 
-    /// Keeps a sealed memtable for [`Listeners::report_sealed`], for callers with locks.
+    /// Stores the event of a sealed memtable, which [`Listeners::report_sealed`] reports later.
     pub(crate) fn memtable_sealed(&self, column_family: &str, memtable: &Memtable) {
         if !self.is_empty() {
             lock(&self.sealed).push(MemtableInfo {

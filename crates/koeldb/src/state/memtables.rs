@@ -18,7 +18,7 @@ use crate::env::write_buffers::{Charge, WriteBufferManager};
 use crate::env::{JobPriority, Pool};
 use crate::options::ColumnFamilyOptions;
 
-/// A memtable, with the first log that has its data, and its memory charge if counted.
+/// A memtable with the first WAL that has its data and its charge to the write buffer manager.
 #[derive(Clone, Debug)]
 pub(crate) struct LoggedMemtable {
     pub(crate) memtable: Arc<Memtable>,
@@ -28,13 +28,13 @@ pub(crate) struct LoggedMemtable {
     pub(crate) memory: Weak<EntryMemory>,
 }
 
-/// The memory of a memtable's entries: exists until that is freed, and holds its charge.
+/// A token that keeps a memtable's memory charged until its entries are freed.
 #[derive(Debug)]
 pub(crate) struct EntryMemory(
     #[expect(dead_code, reason = "held until the memory is freed")] Option<Arc<Charge>>,
 );
 
-/// The memtables that are flushed, and held by readers: super-versions, cursors and long values.
+/// The flushed memtables that readers still hold: super versions, cursors and long values.
 #[derive(Debug, Default)]
 pub(crate) struct HeldMemtables(Vec<(Weak<EntryMemory>, usize)>);
 
@@ -57,21 +57,21 @@ impl HeldMemtables {
 }
 
 impl LoggedMemtable {
-    /// Updates the memory charge.
+    /// Sets the charge to the write buffer manager to the memtable's present memory.
     pub(crate) fn update_charge(&self) {
         if let Some(charge) = &self.charge {
             charge.set(self.memtable.memory_bytes());
         }
     }
 
-    /// Marks the memtable as the active one.
+    /// Marks the memtable as the active one at the write buffer manager.
     pub(crate) fn activate(&self) {
         if let Some(charge) = &self.charge {
             charge.activate();
         }
     }
 
-    /// Marks the memtable as inactive, once its column family was dropped or its database closed.
+    /// Marks the memtable as inactive at the write buffer manager, after a drop or close.
     pub(crate) fn retire(&self) {
         if let Some(charge) = &self.charge {
             charge.set(self.memtable.memory_bytes());
@@ -88,7 +88,7 @@ impl LoggedMemtable {
     }
 }
 
-/// State shared by the memtables of all column families of a database.
+/// The factory of the memtables of all column families of a database.
 #[derive(Clone)]
 pub(crate) struct MemtableMaker {
     pub(crate) write_buffers: Option<WriteBufferManager>,
@@ -102,7 +102,7 @@ pub(crate) struct MemtableMaker {
 }
 
 impl MemtableMaker {
-    /// Creates a maker that retains up to `recycled_bytes_max` bytes of dropped memtables.
+    /// Creates the factory; up to `recycled_bytes_max` bytes of dropped memtables are reused.
     pub(crate) fn new(
         write_buffers: Option<WriteBufferManager>,
         recycled_bytes_max: usize,
@@ -121,13 +121,13 @@ impl MemtableMaker {
         }
     }
 
-    /// Creates the charge of a memtable, before the memtable itself.
+    /// Creates an empty charge to the write buffer manager for a new memtable.
     fn charge(&self) -> Option<Arc<Charge>> {
         let manager = self.write_buffers.as_ref();
         manager.map(|manager| Charge::new(manager, 0))
     }
 
-    /// Returns the options of a new memtable.
+    /// Returns the options of a new memtable, with its recycler, sorter and charge.
     fn options(&self, options: &ColumnFamilyOptions, memory: &Arc<EntryMemory>) -> MemtableOptions {
         MemtableOptions {
             recycler: Some(Arc::clone(&self.recycler)),
@@ -158,7 +158,7 @@ impl MemtableMaker {
         self.logged(memtable, charge, &memory)
     }
 
-    /// Attaches a memory charge to a new memtable.
+    /// Wraps a new memtable with its memory charge.
     fn logged(
         &self,
         memtable: Arc<Memtable>,
@@ -178,7 +178,7 @@ impl MemtableMaker {
         logged
     }
 
-    /// The size of the active memtable at which the leader checks it next.
+    /// Returns the memtable size at which the write leader next checks for a memtable switch.
     pub(crate) fn next_check_bytes(&self, bytes: usize, write_buffer_bytes: usize) -> usize {
         let half = write_buffer_bytes / 2;
         let mark = if bytes < half {
@@ -193,7 +193,7 @@ impl MemtableMaker {
     }
 }
 
-/// The standby memtable, and the size at which the active memtable is checked next.
+/// The standby memtable, which becomes active at the next switch, and the size of the next check.
 #[derive(Debug)]
 pub(crate) struct StandbyMemtable<M = LoggedMemtable> {
     /// The standby memtable, with the options for which it was created.
@@ -213,14 +213,14 @@ impl<M> Default for StandbyMemtable<M> {
 }
 
 impl<M> StandbyMemtable<M> {
-    /// Whether the leader should check the active memtable, whose size is `memory_bytes`.
+    /// Whether the write leader must check the active memtable for a switch, at this memory size.
     #[inline]
-    pub(crate) fn should_check(&self, memory_bytes: usize) -> bool {
+    pub(crate) fn should_check_switch(&self, memory_bytes: usize) -> bool {
         memory_bytes >= self.check_at_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets the size at which the active memtable is checked after `memory_bytes`.
-    pub(crate) fn set_next_check(&self, memory_bytes: usize) {
+    /// Sets the memtable size at which the write leader next checks for a memtable switch.
+    pub(crate) fn set_next_switch_check(&self, memory_bytes: usize) {
         self.check_at_bytes.store(memory_bytes, Ordering::Relaxed);
     }
 

@@ -14,7 +14,7 @@ use crate::options::{ColumnFamilyOptions, PrepopulateBlockCache};
 /// The size of the reads in bytes.
 const READAHEAD_BYTES: u64 = 256 << 10;
 
-/// Inserts the blocks of new tables for `level`, if the options ask for it.
+/// Inserts the blocks of new tables into the block cache (`prepopulate_block_cache`).
 ///
 /// Blocks that cannot be read are left out: a read that needs them reports why.
 pub(crate) fn prepopulate(

@@ -8,7 +8,7 @@ mod recorded {
 
     use crate::state::info_log::JobId;
 
-    /// A span that ends when it is dropped.
+    /// A `tracing` span that ends when it is dropped.
     #[must_use]
     pub(crate) struct Span(#[expect(dead_code, reason = "held until the work ends")] EnteredSpan);
 

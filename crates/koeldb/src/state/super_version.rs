@@ -35,7 +35,7 @@ use koeldb_table::cuckoo::level::CuckooLevel;
 use crate::options::{ColumnFamilyOptions, ReadTier, TableFormat};
 use crate::state::deleted_ranges::DeletedRanges;
 
-/// A consistent state of a column family, from which reads work without a lock.
+/// The memtables and tables of a column family that a read pins (RocksDB: `SuperVersion`).
 ///
 /// Aligned so that its reference count is not on the lines that every read loads.
 #[derive(Debug)]
@@ -73,19 +73,19 @@ impl SuperVersion {
 }
 
 impl SuperVersion {
-    /// The merge operator.
+    /// Returns the merger, which applies the merge operator of these options.
     #[inline]
     pub(crate) fn merger(&self) -> Merger<'_> {
         Merger::new(self.options.merge_operator.as_deref(), &self.family_name)
     }
 
-    /// The number of runs that are memtables, which come before those of the version.
+    /// Returns the number of memtables, whose runs precede those of the version.
     #[inline]
     pub(crate) fn runs_above(&self) -> usize {
         1 + self.sealed.len()
     }
 
-    /// The cuckoo level that alone decides reads with `tier`, if there is one.
+    /// Returns the cuckoo table level if it holds all data that a read with `tier` can see.
     ///
     /// All tables are then cuckoo tables of one level. It has everything that was acknowledged
     /// before the super-version was taken, since the memtables are empty.
@@ -99,7 +99,7 @@ impl SuperVersion {
     }
 }
 
-/// A thread's own counted reference to a super-version, so that threads share no reference count.
+/// A thread's own reference to a super version, so that threads share no reference count.
 ///
 /// The slot of a thread and the cursors that the thread creates share one hand. They may be dropped
 /// by other threads; the last of them drops the reference to the super-version.
@@ -117,14 +117,14 @@ impl Hand {
         Arc::new(Hand { super_version })
     }
 
-    /// The super-version that the hand holds.
+    /// Returns the super version that this reference holds.
     #[inline]
     pub(crate) fn super_version(&self) -> &Arc<SuperVersion> {
         &self.super_version
     }
 }
 
-/// A super-version, the hand for cursors, and the install number they were current at.
+/// A thread's cached super version, with the reference for cursors and its install number.
 #[derive(Clone)]
 struct CachedSuperVersion {
     number: u64,
@@ -164,7 +164,7 @@ pub(crate) struct Replaced {
     _last: Arc<SuperVersion>,
 }
 
-/// The part of a cell that every read loads, on cache lines that change only with an install.
+/// The id and install number of a cell, on cache lines that change only with an install.
 #[repr(align(128))]
 struct Validation {
     id: u64,
@@ -193,7 +193,7 @@ impl SuperVersionCell {
         }
     }
 
-    /// Returns the current super-version, owned, for jobs.
+    /// Returns a counted reference to the current super version, for background jobs.
     pub(crate) fn load(&self) -> Arc<SuperVersion> {
         Arc::clone(&sync::lock(&self.current))
     }
@@ -215,7 +215,7 @@ impl SuperVersionCell {
         }
     }
 
-    /// Empties the slots of threads that are not reading.
+    /// Takes the cached super versions of threads that are not reading, so that they can be freed.
     fn sweep(&self) -> Vec<CachedSuperVersion> {
         let mut slots = sync::lock(&self.slots);
         let held = revoke_idle(&mut slots);
@@ -223,7 +223,7 @@ impl SuperVersionCell {
         held
     }
 
-    /// Runs `read` on the current super-version.
+    /// Calls `read` with the current super version, normally from the cache of this thread.
     ///
     /// Everything must be inlined into the caller, in registers: a value that is stored to memory
     /// in pieces of one size and loaded in another waits until all earlier loads are done, which
@@ -234,13 +234,13 @@ impl SuperVersionCell {
         self.with_cached(|cached| read(&cached.super_version))
     }
 
-    /// Runs `read` on this thread's hand of the current super-version.
+    /// Calls `read` with this thread's reference to the current super version, for cursors.
     #[inline]
     pub(crate) fn with_hand<R>(&self, read: impl FnOnce(&Arc<Hand>) -> R) -> R {
         self.with_cached(|cached| read(&cached.hand))
     }
 
-    /// Runs `read` on the contents of this thread's slot, if they are current.
+    /// Calls `read` with this thread's cached super version, after refreshing it if it is stale.
     #[inline(always)]
     fn with_cached<R>(&self, read: impl FnOnce(&CachedSuperVersion) -> R) -> R {
         if SLOTS.try_with(|_| ()).is_err() {
@@ -279,9 +279,9 @@ impl SuperVersionCell {
         }
     }
 
-    /// Runs `read` on the newest super-version, if the slot of this thread is stale or unavailable.
+    /// Calls `read` with the newest super version if this thread's cache is stale or in use.
     ///
-    /// It is unavailable in a read within a read, and during a sweep.
+    /// The cache is in use in a read within a read, and during a sweep.
     #[cold]
     #[inline(never)]
     fn with_newest<R>(&self, read: impl FnOnce(&CachedSuperVersion) -> R) -> R {
@@ -304,20 +304,19 @@ impl SuperVersionCell {
         read(&newest)
     }
 
-    /// Runs `read` in a thread whose slots are destroyed: in the destructor of a thread-local
-    /// value.
+    /// Calls `read` without the cache, in a thread whose thread-local values are destroyed.
     #[cold]
     #[inline(never)]
     fn with_no_slot<R>(&self, read: impl FnOnce(&CachedSuperVersion) -> R) -> R {
         read(&self.uncached())
     }
 
-    /// Returns the current super-version with a hand that no slot shares.
+    /// Returns the current super version with a reference that no cache slot shares.
     fn uncached(&self) -> CachedSuperVersion {
         CachedSuperVersion::new(0, self.load())
     }
 
-    /// Stores the current super-version in a slot, unless a sweep is revoking the slot.
+    /// Caches the current super version in a slot, unless a sweep is emptying the slot.
     ///
     /// The previous contents may be what the sweep skipped.
     fn refill(&self, slot: &mut Owner<CachedSuperVersion>) -> CachedSuperVersion {
@@ -337,7 +336,7 @@ impl SuperVersionCell {
         newest
     }
 
-    /// Gives this thread a slot if it has none, or lost it to a panic.
+    /// Gives this thread a cache slot for the column family if it has none, or lost it to a panic.
     ///
     /// Drops slots of dropped column families. No read of this thread may be running.
     fn make_slot(&self, slots: &mut Vec<Slot>) {
@@ -368,7 +367,7 @@ impl SuperVersionCell {
         }
     }
 
-    /// Drops a replaced super-version from a slot while no sweep can revoke the slot.
+    /// Drops a stale super version from a cache slot, with sweeps locked out.
     ///
     /// The sweep that turned it away may have skipped the slot.
     #[cold]

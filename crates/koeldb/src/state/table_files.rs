@@ -38,7 +38,7 @@ mod reporter;
 pub(crate) use output_checks::OutputChecks;
 pub(crate) use reporter::TableReporter;
 
-/// The settings and properties that the tables written in one session share.
+/// The shared settings of the table files that a database session writes and opens.
 #[derive(Clone)]
 pub(crate) struct TableFiles {
     pub(crate) fs: Arc<dyn FileSystem>,
@@ -141,21 +141,21 @@ impl TableFiles {
         options.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The charge of a flush or compaction; `None` if it is not limited.
+    /// Returns the rate limiter charge of a flush or compaction; `None` if it is not limited.
     pub(crate) fn charge(&self, priority: IoPriority, kind: IoKind) -> Option<Arc<IoCharge>> {
         let limiter = self.rate_limiter.as_ref()?;
         let charge = IoCharge::new(limiter, priority, kind, self.statistics.as_ref())?;
         Some(Arc::new(charge.raised_by(&self.urgent)))
     }
 
-    /// The charge of a read or write of a user; `None` if it is not limited.
+    /// Returns the rate limiter charge of a user's read or write; `None` if it is not limited.
     #[cold]
     pub(crate) fn user_charge(&self, priority: IoPriority, kind: IoKind) -> Option<Arc<IoCharge>> {
         let limiter = self.rate_limiter.as_ref()?;
         IoCharge::new(limiter, priority, kind, self.statistics.as_ref()).map(Arc::new)
     }
 
-    /// Returns the build context of a table of `family` on `level`.
+    /// Returns the table builder settings of a table of `family` for this destination.
     pub(crate) fn build_context(
         &self,
         family: &ColumnFamilyData,
@@ -264,19 +264,15 @@ impl TableFiles {
             reporter.created(file, properties);
         }
         family.counters.flushed(JobTotals {
-            count: 1,
             elapsed: self.clock.now().saturating_sub(begun),
             cpu: self.clock.thread_cpu().saturating_sub(cpu),
-            written: flush.file.as_ref().map_or(0, |file| file.bytes),
-            raw: flush.raw_bytes,
             keys_in: memtables.iter().map(|table| table.entry_count()).sum(),
-            keys_dropped: flush.drops.total(),
-            ..JobTotals::default()
+            ..flush_totals(&flush)
         });
         Ok(flush)
     }
 
-    /// Returns the settings of the table of a flush.
+    /// Returns the table builder settings of a flush.
     fn flush_context(
         &self,
         family: &ColumnFamilyData,
@@ -300,7 +296,7 @@ impl TableFiles {
         context
     }
 
-    /// Sorts memtables for their flush, and logs their buckets; returns their range tombstones.
+    /// Sorts memtables before a flush and logs hash bucket sizes; returns their range tombstones.
     fn prepare_memtables(
         &self,
         family: &ColumnFamilyData,
@@ -322,7 +318,7 @@ impl TableFiles {
         tombstones
     }
 
-    /// Logs the buckets of a hash table of linked lists before its flush.
+    /// Logs the bucket sizes of a hash-linked-list memtable before its flush.
     fn log_buckets(&self, family: &str, memtable: &Memtable, options: &HashLinkListOptions) {
         let threshold = usize::try_from(options.logging_threshold).unwrap_or(0);
         if !options.log_when_flash && threshold == 0 {
@@ -351,7 +347,18 @@ impl TableFiles {
     }
 }
 
-/// Whether the table of a flush gets a filter in memory if its file has none.
+/// Returns the totals of a flush, except for its elapsed time and the entries read.
+fn flush_totals(flush: &FlushResult) -> JobTotals {
+    JobTotals {
+        count: 1,
+        written: flush.file.as_ref().map_or(0, |file| file.bytes),
+        raw: flush.raw_bytes,
+        keys_dropped: flush.drops.total(),
+        ..JobTotals::default()
+    }
+}
+
+/// Whether a flush keeps a filter of its table in memory if the file itself has none.
 ///
 /// It pays while lookups search other tables too, and lasts until the compaction of the table: a
 /// table that overlaps none would only be moved, and one that is not compacted soon keep its filter.

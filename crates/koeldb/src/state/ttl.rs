@@ -35,7 +35,7 @@ const MERGE_OPERATOR: &str = "TtlMergeOperator";
 /// The name of the compaction filter factory of a TTL database, as in RocksDB.
 const FILTER_FACTORY: &str = "TtlCompactionFilterFactory";
 
-/// The times to live with which a database is opened.
+/// The time to live of each column family of a TTL database (RocksDB: `DBWithTTL`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TtlOptions {
     pub(crate) default: Duration,
@@ -43,7 +43,7 @@ pub(crate) struct TtlOptions {
 }
 
 impl TtlOptions {
-    /// The time to live of a column family.
+    /// Returns the time to live of the column family `name`.
     pub(crate) fn of(&self, name: &str) -> Duration {
         self.by_name.get(name).copied().unwrap_or(self.default)
     }
@@ -58,7 +58,7 @@ pub(crate) struct Ttl {
 }
 
 impl Ttl {
-    /// Creates the time to live of a column family, and adapts `options` to it.
+    /// Creates the TTL of a column family, and wraps its merge operator and compaction filter.
     pub(crate) fn new(
         ttl: Duration,
         clock: &Arc<dyn Clock>,
@@ -98,7 +98,7 @@ impl Ttl {
         now(&*self.clock)
     }
 
-    /// Whether a value has outlived its time.
+    /// Whether a stored value has expired by its timestamp.
     fn is_stale(&self, value: &[u8]) -> bool {
         let secs = self.secs.load(Ordering::Relaxed);
         match split(value) {
@@ -116,13 +116,13 @@ pub(crate) fn now(clock: &dyn Clock) -> u32 {
     u32::try_from(clock.unix_micros() / 1_000_000).unwrap_or(u32::MAX)
 }
 
-/// Splits a stored value into the user's value and its time; `None` if it is too short.
+/// Splits a stored value into the user's value and its timestamp; `None` if it is too short.
 fn split(stored: &[u8]) -> Option<(&[u8], u32)> {
     let (value, time) = stored.split_last_chunk::<TIME_BYTES>()?;
     Some((value, u32::from_le_bytes(*time)))
 }
 
-/// Removes the time from a value that was read.
+/// Removes the timestamp from a value that was read.
 ///
 /// # Errors
 /// `Corruption` if the value has no valid time: it was not written to a TTL database.
@@ -134,7 +134,7 @@ pub(crate) fn strip(found: Result<Option<PinnedSlice>>) -> Result<Option<PinnedS
     Ok(Some(stored.subslice(0..bytes)))
 }
 
-/// The user's part of a stored value, without its time.
+/// Returns the user's part of a stored value, without its timestamp.
 ///
 /// # Errors
 /// See [`strip`].
@@ -147,7 +147,7 @@ pub(crate) fn shown(stored: &[u8]) -> Result<&[u8]> {
     }
 }
 
-/// Appends the time to each value and operand of a batch.
+/// Appends the current timestamp to each value and merge operand of a batch.
 pub(crate) fn stamp(batch: &WriteBatch, clock: &dyn Clock) -> Result<WriteBatch> {
     let time = now(clock).to_le_bytes();
     let mut stamped = WriteBatch::new();
@@ -168,8 +168,7 @@ pub(crate) fn stamp(batch: &WriteBatch, clock: &dyn Clock) -> Result<WriteBatch>
     Ok(stamped)
 }
 
-/// A merge operator that applies the user's to values without times; the result gets the present
-/// time.
+/// The merge operator of a TTL database, which applies the user's to values without timestamps.
 struct TtlMerge {
     ttl: Ttl,
     operator: Arc<dyn MergeOperator>,
@@ -226,7 +225,7 @@ impl MergeOperator for TtlMerge {
     }
 }
 
-/// A factory of filters that remove stale values, and pass others to the filter of the user.
+/// The compaction filter factory of a TTL database, which wraps the filter of the user.
 struct TtlFilters {
     ttl: Ttl,
     users: ColumnFamilyOptions,
@@ -272,7 +271,7 @@ impl CompactionFilter for TtlFilter {
     }
 }
 
-/// Refuses options that a TTL database does not have.
+/// Returns a `NotSupported` error if the options have transactions, which a TTL database lacks.
 pub(crate) fn check_options(options: &Options) -> Result<()> {
     if options.plugins.transactions.is_some() {
         return Err(Error::not_supported("a TTL database has no transactions"));
@@ -280,7 +279,7 @@ pub(crate) fn check_options(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Refuses options of a column family that a TTL database does not have.
+/// Returns a `NotSupported` error if the family has cuckoo tables, which a TTL database lacks.
 pub(crate) fn check_family(name: &str, options: &ColumnFamilyOptions) -> Result<()> {
     if matches!(options.table_factory, TableFormat::Cuckoo(_)) {
         return Err(Error::not_supported(format!(

@@ -12,7 +12,7 @@ pub(crate) use snapshots::SnapshotPurpose;
 
 use snapshots::SnapshotList;
 
-/// The published sequence number and the snapshots of a database.
+/// The last published sequence number and the live snapshots of a database.
 #[derive(Debug)]
 pub(crate) struct Visibility {
     visible: AtomicU64,

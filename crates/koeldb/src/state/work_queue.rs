@@ -15,18 +15,18 @@ use koeldb_base::sync::lock_plain as lock;
 use crate::report::StallCondition;
 use crate::state::write_stall::WriteStall;
 
-/// The kind of work that a column family may have.
+/// The kind of background work of a column family: a flush or a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkKind {
     Flush,
     Compaction,
 }
 
-/// The stamp of the last change of a queued column family.
+/// The number of the change that last queued a column family, to detect later changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp(u64);
 
-/// The column families with due work, under their lock.
+/// The queues of column families to check for flushes and compactions, guarded by a mutex.
 #[derive(Debug, Default)]
 struct Queues {
     changes: u64,
@@ -37,7 +37,7 @@ struct Queues {
 }
 
 impl Queues {
-    /// Returns the queue of one kind of work.
+    /// Returns the queue of the column families to check for this kind of work.
     fn of(&mut self, kind: WorkKind) -> &mut BTreeMap<u32, Stamp> {
         match kind {
             WorkKind::Flush => &mut self.flushes,
@@ -46,7 +46,7 @@ impl Queues {
     }
 }
 
-/// The column families that may have work, and the earliest time at which others will.
+/// The queues of column families that may have background work due, and when others will.
 #[derive(Debug)]
 pub(crate) struct WorkQueue {
     queues: Mutex<Queues>,
@@ -67,7 +67,7 @@ impl WorkQueue {
         }
     }
 
-    /// Queues a column family to be checked for work.
+    /// Queues a column family to be checked for a due flush or compaction.
     pub(crate) fn push(&self, kind: WorkKind, family: u32) {
         let mut queues = lock(&self.queues);
         queues.changes += 1;
@@ -85,7 +85,7 @@ impl WorkQueue {
         lock(&self.queues).of(kind).len() as u64
     }
 
-    /// The queued column families, with the stamps of their last changes.
+    /// Returns the column families queued for this kind of work, with their change stamps.
     pub(crate) fn queued(&self, kind: WorkKind) -> Vec<(u32, Stamp)> {
         let mut queues = lock(&self.queues);
         let queue = queues.of(kind).iter();
@@ -101,17 +101,17 @@ impl WorkQueue {
         }
     }
 
-    /// Removes a column family whose work cannot be done at present.
+    /// Removes a column family from a queue although work is due, because it cannot run now.
     pub(crate) fn leave(&self, kind: WorkKind, family: u32) {
         lock(&self.queues).of(kind).remove(&family);
     }
 
-    /// Records the time at which a file of some column family expires.
+    /// Records the Unix time at which a file becomes due for compaction by its age.
     pub(crate) fn expires_at(&self, unix_secs: u64) {
         self.next_expiry.fetch_min(unix_secs, Ordering::AcqRel);
     }
 
-    /// Whether a file has expired; `true` once for each recorded time.
+    /// Whether a file is due for compaction by its age; `true` once for each recorded time.
     pub(crate) fn take_expiry(&self, unix_secs: u64) -> bool {
         let next = self.next_expiry.load(Ordering::Acquire);
         let is_due = next <= unix_secs;
@@ -136,8 +136,7 @@ impl WorkQueue {
         is_due
     }
 
-    /// Sets the stall condition and the pace of a column family; a new condition is queued to be
-    /// reported to listeners.
+    /// Sets the stall condition and writer pace of a column family; queues a new one for reports.
     ///
     /// Called under the lock of its state, so that an older condition never replaces a newer one.
     pub(crate) fn stalled(
@@ -158,12 +157,12 @@ impl WorkQueue {
         !lock(&self.queues).stalls.is_empty()
     }
 
-    /// Takes the column families with stall conditions to report.
+    /// Removes and returns the column families whose new stall conditions are to be reported.
     pub(crate) fn take_stalls(&self) -> BTreeSet<u32> {
         std::mem::take(&mut lock(&self.queues).stalls)
     }
 
-    /// Forgets a dropped column family.
+    /// Removes a dropped column family from the queues and ends its stall.
     pub(crate) fn forget(&self, family: u32) {
         let mut queues = lock(&self.queues);
         queues.flushes.remove(&family);

@@ -38,8 +38,7 @@ pub(crate) struct StallInputs {
     pub(crate) auto_compactions: bool,
 }
 
-/// Returns the rate at position `at` between the triggers `from` and `to`, interpolated from
-/// `rate`.
+/// Returns the delayed write rate at `at`, linear from slowdown trigger `from` to the stop at `to`.
 fn slowed(rate: u64, at: u64, from: u64, to: u64) -> u64 {
     let span = to.saturating_sub(from).max(1);
     let left = to.saturating_sub(at).min(span);
@@ -49,7 +48,7 @@ fn slowed(rate: u64, at: u64, from: u64, to: u64) -> u64 {
     floor + u64::try_from(scaled).unwrap_or(rate)
 }
 
-/// Returns the condition for the state of one column family.
+/// Computes the stall condition of one column family: normal, delayed or stopped.
 pub(crate) fn condition(inputs: &StallInputs) -> StallCondition {
     let StallInputs {
         sealed_memtables,
@@ -119,7 +118,7 @@ pub(crate) fn compactions_lag(inputs: &StallInputs, level0_trigger: usize) -> bo
             || soft > 0 && inputs.pending_bytes >= soft / 4)
 }
 
-/// The files on level 0 with which its compactions lag.
+/// Returns the number of level-0 files from which compactions are considered to lag.
 fn level0_lag(trigger: usize, slowdown: usize) -> usize {
     let quarter = slowdown.saturating_sub(trigger) / 4;
     trigger.saturating_mul(2).min(trigger + quarter)
@@ -130,7 +129,7 @@ const NORMAL: u64 = u64::MAX;
 /// The rate of a column family whose writes are stopped.
 const STOPPED: u64 = 0;
 
-/// The inputs of stall conditions and paces besides the state of a column family.
+/// The database-wide inputs of stall conditions and paces: the time and `delayed_write_rate`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StallContext {
     /// The time on the clock of the database.
@@ -151,13 +150,13 @@ pub(crate) struct WriteStall {
     urgent: Arc<AtomicBool>,
 }
 
-/// The conditions of the column families that limit writes.
+/// The write rate limits of the column families that are stalled or paced.
 #[derive(Debug, Default)]
 struct Limits {
     by_family: BTreeMap<u32, Limit>,
 }
 
-/// The limit of the writes to one column family.
+/// The write rate limit of one column family, by a stall or a pace.
 #[derive(Debug)]
 struct Limit {
     rate: u64,
@@ -166,29 +165,29 @@ struct Limit {
     account: Account,
 }
 
-/// Returns the least rate of some limits.
+/// Returns the lowest rate of some limits; `NORMAL` if there are none.
 fn least<'l>(limits: impl Iterator<Item = &'l Limit>) -> u64 {
     limits.map(|limit| limit.rate).min().unwrap_or(NORMAL)
 }
 
 impl Limits {
-    /// The limits of some column families.
+    /// Returns the write rate limits of those of `families` that have one.
     fn of(&self, families: &[u32]) -> impl Iterator<Item = &Limit> {
         families.iter().filter_map(|id| self.by_family.get(id))
     }
 
-    /// The least rate of some column families by their stall conditions.
+    /// Returns the lowest stall rate of `families`: `NORMAL` if none of them is stalled.
     fn rate_of(&self, families: &[u32]) -> u64 {
         least(self.of(families).filter(|limit| !limit.is_pace))
     }
 
-    /// The least rate of all column families by their stall conditions.
+    /// Returns the lowest stall rate of all column families: `NORMAL` if none is stalled.
     fn stalled_rate(&self) -> u64 {
         least(self.by_family.values().filter(|limit| !limit.is_pace))
     }
 }
 
-/// Returns the time that bytes take at a rate.
+/// Returns the time that writing `bytes` takes at this rate.
 pub(crate) fn cost(bytes: usize, bytes_per_second: u64) -> Duration {
     Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / bytes_per_second)
 }
@@ -196,7 +195,7 @@ pub(crate) fn cost(bytes: usize, bytes_per_second: u64) -> Duration {
 /// The maximum time by which writes may be ahead of the pace, and for which a write sleeps.
 const AHEAD_MAX: Duration = Duration::from_millis(100);
 
-/// The time account of the delayed writes to a column family.
+/// The schedule of the delayed writes to one column family.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     /// The time at which the writes so far have used up their share of the rate.
@@ -205,7 +204,7 @@ struct Account {
     credit: Duration,
 }
 
-/// The time that a write has booked at a column family.
+/// The time slot that a delayed write has reserved at one column family.
 #[derive(Clone, Copy, Debug)]
 struct Booking {
     family: u32,
@@ -216,7 +215,7 @@ struct Booking {
 }
 
 impl Account {
-    /// Books a write whose bytes take `cost` at the permitted rate.
+    /// Reserves the next time slot for a delayed write, whose bytes take `cost` at its rate.
     fn book(&mut self, family: u32, now: Duration, cost: Duration) -> Booking {
         let begin = self.next_free.max(now);
         let end = begin + cost.saturating_sub(self.credit);
@@ -230,7 +229,7 @@ impl Account {
         }
     }
 
-    /// Books a write that keeps a pace; returns the time at which the next one may begin.
+    /// Reserves time for a paced write; returns the time at which the next one may begin.
     ///
     /// Sleeps last longer than they should: writes may be behind the pace by 2 ms without losing that
     /// time. They may be ahead of it by [`AHEAD_MAX`].
@@ -241,7 +240,7 @@ impl Account {
         self.next_free
     }
 
-    /// Cancels the rest of a booking whose write waited until `now` and gave up.
+    /// Cancels the reservation of a write that gave up at `now`, and credits the time it waited.
     ///
     /// Its wait is credited to the next write: otherwise a write that costs more than the time
     /// limit of its writer would never succeed.
@@ -266,7 +265,7 @@ impl Default for WriteStall {
 }
 
 impl WriteStall {
-    /// Creates the state without a stall; `urgent` is set while there is one.
+    /// Creates the state without a stall; `urgent` is set while writes are delayed or stopped.
     pub(crate) fn new(urgent: &Arc<AtomicBool>) -> Self {
         WriteStall {
             urgent: Arc::clone(urgent),
@@ -274,7 +273,7 @@ impl WriteStall {
         }
     }
 
-    /// Sets the condition of one column family, and the pace of writers where that is normal.
+    /// Sets the stall condition of a column family, and the pace of its writers without a stall.
     ///
     /// Computing and setting it is one step, so that an older result never replaces a newer one.
     pub(crate) fn set(&self, family: u32, condition: StallCondition, pace: Option<u64>) {
@@ -331,17 +330,17 @@ impl WriteStall {
         self.rate.load(Ordering::Acquire) == STOPPED
     }
 
-    /// Whether the writes to one of some column families are stalled.
+    /// Whether the writes to any of `families` are delayed or stopped.
     pub(crate) fn limits(&self, families: &[u32]) -> bool {
         !self.is_normal() && lock(&self.limits).rate_of(families) != NORMAL
     }
 
-    /// Whether the writes to one of some column families are stopped.
+    /// Whether the writes to any of `families` are stopped.
     pub(crate) fn stops(&self, families: &[u32]) -> bool {
         self.is_stopped() && lock(&self.limits).rate_of(families) == STOPPED
     }
 
-    /// The least permitted rate of the column families, if there is one and no stop.
+    /// Returns the lowest delayed write rate of all column families; `None` if none or stopped.
     pub(crate) fn delayed_rate(&self) -> Option<u64> {
         match lock(&self.limits).stalled_rate() {
             NORMAL | STOPPED => None,
@@ -349,7 +348,7 @@ impl WriteStall {
         }
     }
 
-    /// Waits for a change, at most `limit`, while writes to one of `families` are stopped.
+    /// Waits for one change, at most `limit`, if writes to any of `families` are stopped.
     pub(crate) fn wait(&self, families: &[u32], limit: Duration) {
         let seen = lock(&self.limits);
         if seen.rate_of(families) == STOPPED {
@@ -357,7 +356,7 @@ impl WriteStall {
         }
     }
 
-    /// Sleeps for the time that `bytes` take at the permitted rates of `families`, in slices.
+    /// Delays a write by the time that its `bytes` take at the stall rates of `families`.
     ///
     /// `go_on` is called between slices. A write that gives up returns the time that it booked.
     pub(crate) fn delay(
@@ -393,7 +392,7 @@ impl WriteStall {
         }
     }
 
-    /// Sleeps while a write of `bytes` is ahead of the pace of `families`, at most `limit`.
+    /// Sleeps to keep a write of `bytes` within the pace of `families`, for at most `limit`.
     ///
     /// Returns the time slept.
     pub(crate) fn keep_pace(
@@ -425,7 +424,7 @@ impl WriteStall {
         clock.now().saturating_sub(begun)
     }
 
-    /// Books the time that `bytes` take at each of `families` that has a rate.
+    /// Reserves time slots for a delayed write of `bytes` at each of `families` that is delayed.
     fn book(&self, families: &[u32], bytes: usize, now: Duration) -> Vec<Booking> {
         let mut bookings = Vec::new();
         let mut limits = lock(&self.limits);

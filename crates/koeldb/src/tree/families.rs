@@ -14,7 +14,7 @@ use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::table_files::TableFiles;
 use crate::state::ttl::Ttl;
 
-/// Returns the options of a column family that the MANIFEST records.
+/// Returns the specification of a column family for the version set: name, comparator and levels.
 pub(crate) fn descriptor(name: &str, options: &ColumnFamilyOptions) -> ColumnFamilySpec {
     ColumnFamilySpec {
         name: name.to_owned(),
@@ -23,7 +23,7 @@ pub(crate) fn descriptor(name: &str, options: &ColumnFamilyOptions) -> ColumnFam
     }
 }
 
-/// Creates the state in memory of a column family of the tree.
+/// Creates the in-memory state (`ColumnFamilyData`) of a column family from its versions.
 pub(crate) fn new_family(
     family: &ColumnFamilyVersions,
     options: ColumnFamilyOptions,
@@ -34,7 +34,7 @@ pub(crate) fn new_family(
     family_with_ttl(family, options, table_files, log, ttl)
 }
 
-/// Creates the state in memory of a column family whose values may carry times.
+/// Creates the in-memory state of a column family, with this time to live in a TTL database.
 fn family_with_ttl(
     family: &ColumnFamilyVersions,
     mut options: ColumnFamilyOptions,
@@ -48,14 +48,14 @@ fn family_with_ttl(
     ColumnFamilyData::new(family, options, tables, memtables, log, ttl)
 }
 
-/// A column family to create.
+/// The name, options and time to live of a column family to create.
 pub(crate) struct NewFamily {
     pub(crate) name: String,
     pub(crate) options: ColumnFamilyOptions,
     pub(crate) ttl: Option<Duration>,
 }
 
-/// Records new column families and creates their states in memory.
+/// Logs new column families to the MANIFEST, and creates their in-memory state.
 pub(crate) fn add_families(
     versions: &mut VersionSet,
     table_files: &TableFiles,
@@ -82,7 +82,7 @@ pub(crate) fn add_families(
 /// A table to open, with the opener of its column family and its level.
 pub(crate) type TableToOpen = (Arc<TableOpener>, usize, Arc<FileMeta>);
 
-/// Opens tables in up to `threads` threads.
+/// Opens tables in parallel, in about `threads` threads (`max_file_opening_threads`).
 pub(crate) fn open_tables(tables: &[TableToOpen], threads: usize) -> Result<()> {
     let share = tables.len().div_ceil(threads.max(1)).max(16);
     let open = |share: &[TableToOpen]| -> Result<()> {

@@ -7,14 +7,14 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use koeldb_base::sync::lock_plain as lock;
 
-/// The numbers of holds and of removals in progress.
+/// The number of active holds and of file removals in progress.
 #[derive(Debug, Default)]
 struct State {
     holds: usize,
     removals: usize,
 }
 
-/// The counts of holds on obsolete files and of running removals.
+/// The counter of holds that forbid file deletions (RocksDB: `DisableFileDeletions`).
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     state: Mutex<State>,
@@ -22,7 +22,7 @@ pub(crate) struct Holds {
 }
 
 impl Holds {
-    /// Prevents removals from now on, and waits for running ones.
+    /// Forbids file deletions until a matching `release`, and waits for running ones.
     pub(crate) fn hold(&self) {
         let mut state = lock(&self.state);
         state.holds += 1;
@@ -34,14 +34,14 @@ impl Holds {
         }
     }
 
-    /// Ends a hold; returns whether it was the last one.
+    /// Ends one hold; returns whether it was the last, so that file deletions are allowed again.
     pub(crate) fn release(&self) -> bool {
         let mut state = lock(&self.state);
         state.holds -= 1;
         state.holds == 0
     }
 
-    /// Begins a removal, unless there is a hold.
+    /// Begins a deletion of obsolete files; `None` while a hold forbids it.
     pub(crate) fn begin_removal(&self) -> Option<Removal<'_>> {
         let mut state = lock(&self.state);
         if state.holds > 0 {
@@ -51,13 +51,13 @@ impl Holds {
         Some(Removal(self))
     }
 
-    /// The number of holds.
+    /// Returns the number of active holds.
     pub(crate) fn count(&self) -> usize {
         lock(&self.state).holds
     }
 }
 
-/// A running removal.
+/// A guard of a running deletion of obsolete files, which ends when it is dropped.
 pub(crate) struct Removal<'h>(&'h Holds);
 
 impl Drop for Removal<'_> {

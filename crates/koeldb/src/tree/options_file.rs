@@ -18,7 +18,7 @@ use crate::options::options_file::{self, FamilyText};
 /// The number of OPTIONS files that are kept.
 const KEPT: usize = 2;
 
-/// The OPTIONS files of a database.
+/// The known OPTIONS files of a database, and the cached texts of the newest one.
 #[derive(Default)]
 pub(super) struct OptionsFiles {
     /// The number of changes of options that the newest file contains.
@@ -29,14 +29,14 @@ pub(super) struct OptionsFiles {
     texts: HashMap<u32, KnownText>,
 }
 
-/// The text of options. Families with equal options share it.
+/// The cached OPTIONS text of a column family, with the options that it describes.
 struct KnownText {
     options: Arc<ColumnFamilyOptions>,
     text: FamilyText,
 }
 
 impl Tree {
-    /// The number of the newest OPTIONS file; 0 if none was written.
+    /// Returns the number of the newest OPTIONS file; 0 if none was written.
     pub(crate) fn options_file_number(&self) -> FileNumber {
         self.options_number.load(Ordering::Acquire)
     }
@@ -88,7 +88,7 @@ impl Tree {
         Ok(numbers)
     }
 
-    /// Returns the text of the current options.
+    /// Returns the complete text of an OPTIONS file for the current options.
     fn options_text(&self, files: &mut OptionsFiles) -> Result<String> {
         let mut text = options_file::checked_database(&self.context.mutable_options())?;
         let mut known = std::mem::take(&mut files.texts);

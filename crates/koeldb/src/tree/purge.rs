@@ -20,14 +20,14 @@ use crate::report::listener::Event;
 
 use super::{Holds, Tree};
 
-/// A table that left the tree and was not removed yet.
+/// An obsolete table whose file was not deleted yet.
 struct RetiredTable {
     number: FileNumber,
     bytes: u64,
     file: Weak<FileMeta>,
 }
 
-/// Tables that were removed from the tree and may still be read.
+/// The obsolete files that were not deleted yet, for example because readers still use them.
 #[derive(Default)]
 pub(crate) struct Purge {
     pub(crate) holds: Holds,
@@ -39,7 +39,7 @@ pub(crate) struct Purge {
 }
 
 impl Purge {
-    /// Records tables that a durable edit removed from the tree.
+    /// Records tables that a version edit removed, to be deleted after their last reader.
     pub(crate) fn retire<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
         let mut retired = lock(&self.retired);
         retired.extend(files.into_iter().map(|file| RetiredTable {
@@ -49,7 +49,7 @@ impl Purge {
         }));
     }
 
-    /// Removes the retired tables without readers from the list; returns their numbers and sizes.
+    /// Takes the obsolete tables without readers off the list; returns their numbers and sizes.
     ///
     /// Tables still in use get the hook that is called when their last reader is dropped.
     fn take_unused(&self) -> Vec<(FileNumber, u64)> {
@@ -68,7 +68,7 @@ impl Purge {
 }
 
 impl Tree {
-    /// The bytes of tables that left the tree and were not removed yet.
+    /// Returns the bytes of obsolete tables that were not deleted yet.
     pub(crate) fn retired_bytes(&self) -> u64 {
         let retired = lock(&self.purge.retired);
         retired.iter().map(|table| table.bytes).sum()
@@ -101,7 +101,7 @@ impl Tree {
         let _ = self.purge.on_unused.set(Arc::new(on_unused));
     }
 
-    /// Deletes obsolete tables, logs and MANIFESTs.
+    /// Deletes obsolete tables, logs and MANIFESTs, unless a hold forbids file deletions.
     ///
     /// A file that cannot be removed is an orphan that the next open removes.
     pub(crate) fn remove_obsolete_files(&self) {
@@ -123,7 +123,7 @@ impl Tree {
         }
     }
 
-    /// Deletes obsolete files, as no guard keeps them; returns the numbers of the deleted tables.
+    /// Deletes obsolete files without checking for holds; returns the numbers of deleted tables.
     fn remove_unheld_files(&self) -> Vec<FileNumber> {
         let mut removed = Vec::new();
         let (is_uncertain, manifest) = {
@@ -171,7 +171,7 @@ impl Tree {
         removed
     }
 
-    /// Removes an obsolete table, or moves it to the trash.
+    /// Deletes an obsolete table file, or passes it to the `SstFileManager`.
     fn remove_table(&self, path: &Path, bytes: u64) -> Result<()> {
         let context = &self.context;
         let Some(manager) = &context.plugins.sst_file_manager else {
@@ -189,7 +189,7 @@ impl Tree {
         manager.remove(file).map(drop)
     }
 
-    /// The paths and sizes of tables that left the tree and were not removed yet.
+    /// Returns the numbers and sizes of obsolete tables that were not deleted yet.
     pub(crate) fn retired_tables(&self) -> Vec<(FileNumber, u64)> {
         let retired = lock(&self.purge.retired);
         let tables = retired.iter().map(|table| (table.number, table.bytes));
@@ -202,7 +202,7 @@ impl Tree {
         self.wals.remove_before(min_needed);
     }
 
-    /// Deletes obsolete files after the last hold on them has ended.
+    /// Deletes obsolete files after the last hold has ended, unless the database is closed.
     ///
     /// A closed database leaves them to the next open.
     pub(crate) fn remove_after_holds(&self) {
@@ -214,7 +214,7 @@ impl Tree {
         }
     }
 
-    /// The directory of the database.
+    /// Returns the directory of the database.
     pub(crate) fn path(&self) -> &Path {
         &self.context.path
     }

@@ -20,7 +20,7 @@ use koeldb_log::wal::archive_directory;
 use crate::batch::{Link, LinkKind};
 use crate::options::DbOptions;
 
-/// The bounds of the archive; 0 for none.
+/// The limits of the WAL archive: `WAL_ttl_seconds` and `WAL_size_limit_MB`; 0 for none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArchiveLimits {
     seconds_max: u64,
@@ -28,7 +28,7 @@ pub(crate) struct ArchiveLimits {
 }
 
 impl ArchiveLimits {
-    /// Returns the bounds; `None` if obsolete logs are removed immediately.
+    /// Returns the archive limits of the options; `None` if obsolete logs are not archived.
     pub(crate) fn of(options: &DbOptions) -> Option<Self> {
         let limits = ArchiveLimits {
             seconds_max: options.WAL_ttl_seconds,
@@ -38,7 +38,7 @@ impl ArchiveLimits {
     }
 }
 
-/// Moves an obsolete log to the archive.
+/// Moves an obsolete log to the directory `archive`.
 pub(crate) fn keep(fs: &dyn FileSystem, wal_dir: &Path, number: FileNumber) -> Result<()> {
     let archive = archive_directory(wal_dir);
     create_dir_durably(fs, &archive)?;
@@ -51,7 +51,7 @@ pub(crate) fn keep(fs: &dyn FileSystem, wal_dir: &Path, number: FileNumber) -> R
     fs.rename(&log, &kept)
 }
 
-/// The logs that a log in the directory names as its predecessor: all of each took effect.
+/// Returns the logs that the link record of a later log names: all of their batches took effect.
 ///
 /// A log that is replaced because it failed is not named by the next one.
 pub(crate) fn predecessors(fs: &dyn FileSystem, wal_dir: &Path) -> Result<BTreeSet<FileNumber>> {
@@ -71,7 +71,7 @@ pub(crate) fn predecessors(fs: &dyn FileSystem, wal_dir: &Path) -> Result<BTreeS
     Ok(found)
 }
 
-/// Removes archived logs beyond the limits, but none from number `needed_from` on.
+/// Removes archived logs beyond the limits of age and size, but none from `needed_from` on.
 pub(crate) fn purge(
     fs: &dyn FileSystem,
     wal_dir: &Path,

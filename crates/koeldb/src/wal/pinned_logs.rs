@@ -7,13 +7,13 @@ use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
 
-/// Obsolete logs that update iterators need.
+/// The obsolete logs that stay in place because update iterators (`GetUpdatesSince`) need them.
 #[derive(Debug, Default)]
 pub(crate) struct PinnedLogs {
     state: Mutex<PinnedState>,
 }
 
-/// The state of the pinned logs, under their lock.
+/// The state of [`PinnedLogs`], guarded by its mutex.
 #[derive(Debug, Default)]
 struct PinnedState {
     /// The number of update iterators, by the oldest log that each needs.
@@ -25,7 +25,7 @@ struct PinnedState {
 }
 
 impl PinnedLogs {
-    /// Adds obsolete logs, and returns those that no iterator needs.
+    /// Adds obsolete logs; takes out and returns those that no iterator needs, to be removed.
     pub(crate) fn retire(&self, obsolete: Vec<(FileNumber, u64)>) -> Vec<(FileNumber, u64)> {
         let mut state = lock(&self.state);
         state.logs.extend(obsolete);
@@ -36,12 +36,12 @@ impl PinnedLogs {
         unused
     }
 
-    /// The obsolete logs that were not removed yet.
+    /// Returns the obsolete logs that are still in place, with their sizes.
     pub(crate) fn logs(&self) -> Vec<(FileNumber, u64)> {
         lock(&self.state).logs.clone()
     }
 
-    /// Records that batches of log `number` from `seqno` on never took effect.
+    /// Records that the batches of abandoned log `number` from `seqno` on never took effect.
     pub(crate) fn record_abandoned(&self, number: FileNumber, seqno: SeqNo) {
         lock(&self.state).abandoned.insert(number, seqno);
     }
@@ -58,18 +58,18 @@ impl PinnedLogs {
         lock(&self.state).abandoned.contains_key(&number)
     }
 
-    /// The oldest log that an iterator needs; the largest number if there is none.
+    /// Returns the oldest log that an iterator needs; `FileNumber::MAX` if there is none.
     pub(crate) fn oldest_pin(&self) -> FileNumber {
         let state = lock(&self.state);
         state.pins.keys().next().copied().unwrap_or(FileNumber::MAX)
     }
 
-    /// Keeps log `number` and all later ones in place.
+    /// Pins log `number` and all later ones, so that they are not removed.
     pub(crate) fn pin(&self, number: FileNumber) {
         *lock(&self.state).pins.entry(number).or_insert(0) += 1;
     }
 
-    /// Reverts a [`PinnedLogs::pin`].
+    /// Releases one pin of log `number` ([`PinnedLogs::pin`]).
     pub(crate) fn unpin(&self, number: FileNumber) {
         let mut state = lock(&self.state);
         if let Some(count) = state.pins.get_mut(&number) {
@@ -80,7 +80,7 @@ impl PinnedLogs {
         }
     }
 
-    /// Blocks all changes while the guard lives.
+    /// Locks the pinned logs against changes until the guard is dropped, for tests.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Sized + '_ {
         lock(&self.state)

@@ -26,7 +26,7 @@ use koeldb_base::sync::lock_plain as lock;
 use super::WalSet;
 use super::standby_log::EmptyLog;
 
-/// Obsolete logs that are kept for reuse (`recycle_log_file_num`), oldest first.
+/// The spare logs: obsolete log files kept for recycling (`recycle_log_file_num`), oldest first.
 #[derive(Debug)]
 pub(super) struct SpareLogs {
     paths: Mutex<Vec<PathBuf>>,
@@ -44,23 +44,23 @@ impl Default for SpareLogs {
 }
 
 impl SpareLogs {
-    /// Accepts no log before number `first`: older ones are of another open, or may have failed.
+    /// Sets the number of the first log that may be recycled; older ones may have failed.
     pub(super) fn accept_from(&self, first: FileNumber) {
         self.accepts_from.store(first, Ordering::Relaxed);
     }
 
-    /// Whether log `number` is recent enough for a spare, and there are fewer than `count_max`.
+    /// Whether log `number` may be recycled, and there are fewer than `count_max` spare logs.
     fn accepts(&self, number: FileNumber, count_max: u64) -> bool {
         number >= self.accepts_from.load(Ordering::Relaxed)
             && (lock(&self.paths).len() as u64) < count_max
     }
 
-    /// Adds the file of an obsolete log.
+    /// Adds the file of an obsolete log to the spare logs.
     fn add(&self, path: PathBuf) {
         lock(&self.paths).push(path);
     }
 
-    /// Takes the oldest spare; `None` if there is none.
+    /// Removes and returns the oldest spare log; `None` if there is none.
     fn take(&self) -> Option<PathBuf> {
         let mut paths = lock(&self.paths);
         (!paths.is_empty()).then(|| paths.remove(0))
@@ -68,7 +68,7 @@ impl SpareLogs {
 }
 
 impl WalSet {
-    /// Renames an obsolete log, which is in no list, to a spare; `false` if it cannot become one.
+    /// Renames the file of an obsolete log to recycle it later; `false` if it must not be recycled.
     pub(super) fn keep_spare(&self, number: FileNumber, log: &Path) -> Result<bool> {
         let count_max = self.context.db_options.recycle_log_file_num;
         if !self.spares.accepts(number, count_max)
@@ -83,7 +83,7 @@ impl WalSet {
         Ok(true)
     }
 
-    /// Makes a spare the file of a new log; `None` if there is none or if that fails.
+    /// Recycles a spare log as the file of a new log; `None` if there is none or if that fails.
     pub(super) fn reuse_spare(&self) -> Option<EmptyLog> {
         let spare = self.spares.take()?;
         let number = self.context.new_file_number();
@@ -101,7 +101,7 @@ impl WalSet {
         }
     }
 
-    /// Removes the spares.
+    /// Removes the files of all spare logs.
     pub(super) fn remove_spares(&self) {
         while let Some(spare) = self.spares.take() {
             if let Err(error) = self.context.fs.remove_file(&spare) {
@@ -112,7 +112,7 @@ impl WalSet {
     }
 }
 
-/// The name of the spare that log file `log` becomes.
+/// Returns the path of the spare log that log file `log` becomes.
 fn spare_path(log: &Path) -> PathBuf {
     let mut name = log.as_os_str().to_owned();
     name.push(file_name::TRASH_EXTENSION);

@@ -23,14 +23,14 @@ use super::{WalSet, new_wal_file, wal_writer};
 use crate::env::JobPriority;
 use crate::state::health::catch_panics;
 
-/// A log file without records of its own that is not in use yet.
+/// The number and file of a new log that is not in use yet and has no records.
 #[derive(Debug)]
 pub(crate) struct EmptyLog {
     pub(super) number: FileNumber,
     pub(super) file: Box<dyn WritableFile>,
 }
 
-/// The state of the standby log, under its lock.
+/// The creation state of the standby log.
 #[derive(Debug)]
 enum StandbyState<L> {
     Nothing,
@@ -43,7 +43,7 @@ enum StandbyState<L> {
     Ready(L),
 }
 
-/// The state of the standby log.
+/// The slot for the standby log: a log file created in advance of the next log switch.
 #[derive(Debug)]
 pub(crate) struct StandbyLog<L = EmptyLog> {
     state: Mutex<StandbyState<L>>,
@@ -58,7 +58,7 @@ impl<L> Default for StandbyLog<L> {
 }
 
 impl<L> StandbyLog<L> {
-    /// Marks the standby as requested; returns whether the caller, the leader, must create it.
+    /// Marks the standby log as requested; `false` if one exists, is requested or has failed.
     ///
     /// Its number must be allocated afterwards.
     fn request(&self) -> bool {
@@ -70,7 +70,7 @@ impl<L> StandbyLog<L> {
         is_nothing
     }
 
-    /// Stores a created log, or the failure; returns a log that is too late.
+    /// Stores the created standby log, or its failure; returns the log if it came too late.
     fn made(&self, log: Option<L>) -> Option<L> {
         let mut state = lock(&self.state);
         if matches!(*state, StandbyState::TooLate) {
@@ -81,7 +81,7 @@ impl<L> StandbyLog<L> {
         None
     }
 
-    /// Takes the standby for the leader; on `None` the leader allocates a new number afterwards.
+    /// Takes the standby log, if it is ready; marks one that is still being created as too late.
     fn take(&self) -> Option<L> {
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, StandbyState::Nothing) {
@@ -96,7 +96,7 @@ impl<L> StandbyLog<L> {
 }
 
 impl WalSet {
-    /// Requests the standby log in the background, unless there is one; called by the leader.
+    /// Submits a background job that creates the standby log, unless there is one.
     pub(crate) fn request_standby(self: &Arc<Self>) {
         if !self.standby.request() {
             return;
@@ -109,7 +109,7 @@ impl WalSet {
         });
     }
 
-    /// Creates the standby log, as a job; removes it if it is late, and reports a failure.
+    /// Creates and stores the standby log; removes it if it came too late, and reports a failure.
     fn prepare_standby(&self) {
         let made = catch_panics(|| self.new_log_file());
         let (log, failure) = match made {
@@ -132,7 +132,7 @@ impl WalSet {
         self.health.report_passing(&error);
     }
 
-    /// Returns an empty log in a file with a new number: a recycled spare, or a new file.
+    /// Returns an empty log with a new number, in a recycled file or a new one.
     fn new_log_file(&self) -> Result<EmptyLog> {
         match self.reuse_spare() {
             Some(log) => Ok(log),
@@ -140,7 +140,7 @@ impl WalSet {
         }
     }
 
-    /// Creates the file of a log.
+    /// Creates an empty log with a new number, in a new file.
     pub(super) fn create_log(&self) -> Result<EmptyLog> {
         let number = self.context.new_file_number();
         let file = new_wal_file(
@@ -152,7 +152,7 @@ impl WalSet {
         Ok(EmptyLog { number, file })
     }
 
-    /// Returns a log and its number for the write leader: the standby log, or a new one.
+    /// Returns the number and writer of the next log: the standby log, or a newly created one.
     pub(super) fn begin(&self) -> Result<(FileNumber, RecordWriter)> {
         let EmptyLog { number, file } = match self.standby.take() {
             Some(log) => log,
@@ -161,14 +161,14 @@ impl WalSet {
         Ok((number, wal_writer(file, number, &self.context.db_options)?))
     }
 
-    /// Removes the standby log; one that is being created will be removed as too late.
+    /// Removes the standby log, also one that is still being created.
     pub(super) fn forget_standby(&self) {
         if let Some(log) = self.standby.take() {
             self.remove_unused(log);
         }
     }
 
-    /// Whether there is a standby log.
+    /// Whether a standby log is ready.
     #[cfg(test)]
     pub(crate) fn has_standby(&self) -> bool {
         matches!(*lock(&self.standby.state), StandbyState::Ready(_))
@@ -179,7 +179,7 @@ impl WalSet {
         self.remove_empty(log.number, log.file.close());
     }
 
-    /// Removes a closed log without records. If that fails, the next open removes it.
+    /// Removes the file of a log without records, unless its close failed; reports failures in LOG.
     pub(super) fn remove_empty(&self, number: FileNumber, closed: Result<()>) {
         let path = file_name::wal(&self.context.wal_dir, number);
         if let Err(error) = closed.and_then(|()| self.context.fs.remove_file(&path)) {

@@ -13,14 +13,14 @@ use koeldb_log::LogSync;
 
 use super::{Wal, WalSet};
 
-/// The state of one log that the leader and the concurrent syncs share.
+/// The sync state of the current log that its writer and concurrent syncs share.
 pub(crate) struct SyncBeside {
     log: Arc<LogSync>,
     /// Whether the directory entry of the log is durable.
     is_entry_synced: AtomicBool,
 }
 
-/// A sync of the log that was begun under leadership.
+/// A sync of the current log that was begun by the write group leader and is not performed yet.
 #[must_use]
 pub(crate) struct PendingSync {
     beside: Arc<SyncBeside>,
@@ -31,23 +31,23 @@ pub(crate) struct PendingSync {
 }
 
 impl Wal {
-    /// Records the bytes and the directory entry that concurrent syncs have made durable.
+    /// Updates the log's sync state by what concurrent syncs have made durable meanwhile.
     pub(super) fn take_over_syncs(&mut self) {
         if let Some(beside) = &self.beside {
             self.is_entry_synced |= beside.is_entry_synced.load(Ordering::Acquire);
-            self.has_unsynced &= !self.writer.is_synced_beside();
+            self.has_unsynced &= !self.writer.is_synced_concurrently();
         }
     }
 }
 
 impl WalSet {
-    /// Syncs the closed logs, so that the log being written may record that they are durable.
+    /// Syncs the closed logs before a sync of the log being written; a failure stops writes.
     pub(crate) fn sync_before_log(&self) -> Result<()> {
         let synced = self.sync_closed();
         synced.map_err(|error| self.sync_failed(error))
     }
 
-    /// Begins a sync of the log, which [`WalSet::finish_sync`] performs without leadership.
+    /// Begins a sync of the log being written, which [`WalSet::finish_sync`] performs concurrently.
     ///
     /// `None` if the file system cannot sync beside writers: everything is durable then.
     pub(crate) fn begin_sync(&self, wal: &mut Wal) -> Result<Option<PendingSync>> {
@@ -55,7 +55,7 @@ impl WalSet {
         begun.map_err(|error| self.sync_failed(error))
     }
 
-    /// Flushes the log's buffer and returns the sync to perform; leaves a failure to the caller.
+    /// Flushes the log's buffer and returns the sync to perform, without reporting a failure.
     fn begin_sync_of(&self, wal: &mut Wal) -> Result<Option<PendingSync>> {
         wal.take_over_syncs();
         // Otherwise a later sync records it.
@@ -83,7 +83,7 @@ impl WalSet {
         }))
     }
 
-    /// Syncs all closed logs, then the log up to the length at which `pending` began (O6).
+    /// Performs a sync begun before: syncs all closed logs, then the current one (O6).
     ///
     /// Returns `false` if the log was given up in the meantime: the caller begins again.
     pub(crate) fn finish_sync(&self, pending: &PendingSync) -> Result<bool> {
@@ -102,7 +102,7 @@ impl WalSet {
         Ok(true)
     }
 
-    /// Syncs the log up to the pending position and, if needed, its directory entry.
+    /// Syncs the log up to the position of `pending` and, if needed, its directory entry.
     fn sync_pending(&self, pending: &PendingSync) -> Result<()> {
         let SyncBeside {
             log,
@@ -124,7 +124,7 @@ impl WalSet {
         Ok(())
     }
 
-    /// Stops writes after a failed sync of the log; returns the error.
+    /// Stops all writes with a hard error after a failed log sync; returns the error.
     pub(super) fn sync_failed(&self, error: Error) -> Error {
         let error = error.context("syncing the log");
         self.health.fail_writes(error.with_severity(Severity::Hard))

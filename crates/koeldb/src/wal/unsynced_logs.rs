@@ -17,9 +17,9 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use koeldb_log::RecordWriter;
 
-/// A log that is no longer written.
+/// The file of a closed log, which can still be synced.
 pub(crate) trait ClosedLog {
-    /// Cuts the file after the last record and syncs it.
+    /// Truncates the file after the last record and syncs it.
     fn sync(&mut self) -> Result<()>;
     /// Closes the file of the log.
     fn close(self) -> Result<()>;
@@ -35,7 +35,7 @@ impl ClosedLog for RecordWriter {
     }
 }
 
-/// The closed logs that are not durable yet, oldest first.
+/// The closed logs that are not durable yet, and the lock that serializes log syncs.
 pub(crate) struct UnsyncedLogs<L> {
     /// The logs, locked after write leadership was taken, or without it.
     logs: Mutex<Closed<L>>,
@@ -45,7 +45,7 @@ pub(crate) struct UnsyncedLogs<L> {
     given_up: AtomicU64,
 }
 
-/// Closed logs with their numbers, oldest first.
+/// The closed logs that wait for a sync, and the numbers of those being synced.
 struct Closed<L> {
     waiting: Vec<(FileNumber, L)>,
     /// The logs that threads are syncing and closing, without the lock.
@@ -53,7 +53,7 @@ struct Closed<L> {
 }
 
 impl<L> Closed<L> {
-    /// Moves the logs before `end` to `in_hand` and returns them, oldest first.
+    /// Takes the waiting logs before number `end`, oldest first, and records them as being synced.
     fn take(&mut self, end: FileNumber) -> Vec<(FileNumber, L)> {
         let count = self.waiting.partition_point(|(number, _)| *number < end);
         let taken: Vec<_> = self.waiting.drain(..count).collect();
@@ -61,13 +61,13 @@ impl<L> Closed<L> {
         taken
     }
 
-    /// Removes logs from `in_hand`, after their sync and close.
+    /// Records that logs are not being synced any more, after their sync and close.
     fn put_down(&mut self, numbers: &[FileNumber]) {
         self.in_hand.retain(|number| !numbers.contains(number));
     }
 }
 
-/// Returns the numbers of `logs`.
+/// Returns the file numbers of `logs`.
 fn numbers_of<L>(logs: &[(FileNumber, L)]) -> Vec<FileNumber> {
     logs.iter().map(|(number, _)| *number).collect()
 }
@@ -86,12 +86,12 @@ impl<L> Default for UnsyncedLogs<L> {
 }
 
 impl<L: ClosedLog> UnsyncedLogs<L> {
-    /// Adds the log that was closed last.
+    /// Adds a log that was just closed and is not durable yet.
     pub(crate) fn add(&self, number: FileNumber, log: L) {
         lock(&self.logs).waiting.push((number, log));
     }
 
-    /// Closes the logs before `min_needed`, which need no sync: their entries are in tables.
+    /// Closes the obsolete logs, those before `min_needed`, without a sync.
     pub(crate) fn close_before(&self, min_needed: FileNumber) {
         let obsolete = lock(&self.logs).take(min_needed);
         let numbers = numbers_of(&obsolete);
@@ -102,18 +102,18 @@ impl<L: ClosedLog> UnsyncedLogs<L> {
         lock(&self.logs).put_down(&numbers);
     }
 
-    /// Whether a handle of log `number` is open, or being closed.
+    /// Whether the file of log `number` is still open, or being synced or closed.
     pub(crate) fn has(&self, number: FileNumber) -> bool {
         let logs = lock(&self.logs);
         logs.in_hand.contains(&number) || logs.waiting.iter().any(|(of, _)| *of == number)
     }
 
-    /// Syncs all closed logs, and then their directory entries.
+    /// Takes the turn, syncs and closes all closed logs, and syncs their directory entries.
     pub(crate) fn sync(&self, sync_directory: impl FnOnce() -> Result<()>) -> Result<()> {
         self.take_turn().sync(sync_directory)
     }
 
-    /// Waits for the turn to sync logs.
+    /// Waits for the exclusive right to sync logs.
     pub(crate) fn take_turn(&self) -> SyncTurn<'_, L> {
         SyncTurn {
             unsynced: self,
@@ -121,27 +121,27 @@ impl<L: ClosedLog> UnsyncedLogs<L> {
         }
     }
 
-    /// Whether all closed logs are durable; does not wait, so `false` may be out of date.
+    /// Whether all closed logs are durable; `false` also while another thread is syncing logs.
     ///
     /// Called by the leader, so that no log is closed.
     pub(crate) fn are_durable(&self) -> bool {
         self.syncing.try_lock().is_ok() && lock(&self.logs).waiting.is_empty()
     }
 
-    /// The number of times that logs were abandoned; changes under leadership and with the turn.
+    /// Returns how often logs were abandoned after a failure, to detect that during a sync.
     pub(crate) fn given_up(&self) -> u64 {
         self.given_up.load(Ordering::Acquire)
     }
 }
 
-/// The right to sync logs, of one thread at a time.
+/// The exclusive right to sync logs, held by one thread at a time as a lock guard.
 pub(crate) struct SyncTurn<'l, L> {
     unsynced: &'l UnsyncedLogs<L>,
     _only_one: MutexGuard<'l, ()>,
 }
 
 impl<L: ClosedLog> SyncTurn<'_, L> {
-    /// Syncs all closed logs, and then their directory entries.
+    /// Syncs and closes all closed logs, and then syncs their directory entries.
     pub(crate) fn sync(&self, sync_directory: impl FnOnce() -> Result<()>) -> Result<()> {
         let logs = &self.unsynced.logs;
         let mut unsynced = lock(logs).take(FileNumber::MAX);
@@ -165,7 +165,7 @@ impl<L: ClosedLog> SyncTurn<'_, L> {
         closed
     }
 
-    /// Stops tracking all logs, after a failed write or sync; nothing is synced, the files stay.
+    /// Forgets all unsynced logs without syncing them, after a failed write or sync.
     ///
     /// Their entries will be in tables before anything relies on them.
     pub(crate) fn give_up(self) {

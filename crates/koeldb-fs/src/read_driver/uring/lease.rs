@@ -27,7 +27,7 @@ pub(in crate::read_driver) struct Lease {
 }
 
 impl Lease {
-    /// Takes the thread's ring, or creates one.
+    /// Leases the ring that this thread keeps, or a new one.
     pub(super) fn new(flags: RingFlags) -> io::Result<Lease> {
         let kept = KEPT.try_with(Cell::take).ok().flatten();
         let ring = match kept.filter(|ring| !ring.is_inherited()) {

@@ -13,7 +13,7 @@ use crate::file::RandomAccessFile;
 use crate::read_driver::request::{Reply, Request, Shared};
 use crate::read_driver::{OpId, ReadOp};
 
-/// Returns the best flags that work, or the reason why none do.
+/// Returns the best setup flags for rings that can read `file`, or the reason why none work.
 ///
 /// `old` accepts kernels before 5.19, about which many problems were reported.
 pub(super) fn probe(

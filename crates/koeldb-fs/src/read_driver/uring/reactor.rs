@@ -20,7 +20,7 @@ use crate::read_driver::pool::join_all;
 use crate::read_driver::request::Request;
 use crate::read_driver::{OpId, ReadBackend};
 
-/// A thread with a ring, started with the first read.
+/// A background thread with a ring, which executes the reads of sessions; the first read starts it.
 #[derive(Debug)]
 pub(super) struct Reactor {
     flags: RingFlags,
@@ -72,7 +72,7 @@ impl Reactor {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Passes requests to the thread, which it starts first; to the pool if there is no ring.
+    /// Passes requests to the thread, which the first call starts; to the pool if there is no ring.
     pub(super) fn submit(&self, requests: &mut Vec<Request>) {
         let started = self.started.get_or_init(|| {
             let started = self.start();
@@ -153,7 +153,9 @@ struct Worker {
 }
 
 impl Worker {
-    /// The thread's main function. It creates the ring, which belongs to the thread that uses it.
+    /// Runs the reactor thread: creates its ring, and serves requests.
+    ///
+    /// The ring belongs to the thread that uses it.
     fn run(&self, flags: RingFlags) {
         if let Ok(mut ring) = Ring::new(flags) {
             let _ = panic::catch_unwind(AssertUnwindSafe(|| self.serve(&mut ring)));

@@ -71,7 +71,7 @@ struct Slot {
     request: Option<Request>,
 }
 
-/// A pushed entry that the kernel has not consumed.
+/// An entry in the submission queue that the kernel has not consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pushed {
     Read(u32),
@@ -90,7 +90,7 @@ pub(super) enum Wait {
     ForAny,
 }
 
-/// A ring and its reads.
+/// An io_uring of one thread, with the reads that are queued for it and those in the kernel.
 pub(super) struct Ring {
     /// The kernel ring; `None` once it has proved unusable.
     ring: Option<IoUring>,
@@ -144,12 +144,12 @@ impl Ring {
         self.waiting.len() + self.in_slots()
     }
 
-    /// The number of requests in slots.
+    /// The number of slots that hold a request.
     fn in_slots(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether the kernel refused the ring for good.
+    /// Whether the ring proved unusable and was given up.
     pub(super) fn is_broken(&self) -> bool {
         self.ring.is_none()
     }
@@ -194,7 +194,7 @@ impl Ring {
         }
     }
 
-    /// Requests a completion when `descriptor` becomes readable.
+    /// Requests a completion, the wake-up, when `descriptor` becomes readable.
     pub(super) fn await_wake(&mut self, descriptor: BorrowedFd<'_>) {
         if self.awaits_wake {
             return;
@@ -204,7 +204,7 @@ impl Ring {
         self.awaits_wake = self.push_entry(&entry.build().user_data(WAKE), Pushed::Other);
     }
 
-    /// Whether a wake-up was requested and has not arrived.
+    /// Whether a wake-up of [`Ring::await_wake`] was requested and has not arrived.
     pub(super) fn awaits_wake(&self) -> bool {
         self.awaits_wake
     }
@@ -216,8 +216,7 @@ impl Ring {
         self.push_entry(&entry.build().user_data(CANCEL), Pushed::Other);
     }
 
-    /// The user data of the read in a slot: it identifies the read to the kernel and in its
-    /// completion.
+    /// Returns the `user_data` of the read in a slot, which identifies it also in its completion.
     fn user_data(&self, index: usize) -> u64 {
         u64::from(self.slots[index].generation) << 32 | index as u64
     }
@@ -268,7 +267,7 @@ impl Ring {
         self.vacate(at)
     }
 
-    /// Takes the request out of a slot and frees the slot.
+    /// Takes the request out of a slot and marks the slot as free.
     fn vacate(&mut self, at: usize) -> Option<Request> {
         let request = self.slots[at].request.take();
         if request.is_some() {
@@ -295,7 +294,7 @@ impl Ring {
         room
     }
 
-    /// Enters the kernel if there is anything to submit, wait for, or process.
+    /// Calls `io_uring_enter` if there is anything to submit, wait for, or process.
     fn enter(&mut self, wait: Wait, limit: Option<Duration>) -> io::Result<()> {
         let to_come = self.in_slots();
         let awaited = match wait {
@@ -374,7 +373,7 @@ impl Ring {
         }
     }
 
-    /// Handles a failed entry into the kernel, temporary or permanent.
+    /// Handles a failure of `io_uring_enter`: yields if it is temporary, or gives the ring up.
     fn recover(&mut self, error: &io::Error, elsewhere: Elsewhere<'_>) {
         let is_busy = matches!(
             error.raw_os_error(),
@@ -388,8 +387,7 @@ impl Ring {
         }
     }
 
-    /// Stops using the ring. Reads that the kernel has not consumed fall back; the others are
-    /// waited for.
+    /// Gives the ring up: reads that the kernel has not consumed fall back, the others are awaited.
     fn retire(&mut self, elsewhere: Elsewhere<'_>) {
         // The kernel consumes entries only when told how many, and from here on it is told none.
         for pushed in std::mem::take(&mut self.pushed) {
@@ -438,8 +436,7 @@ impl Ring {
         }
     }
 
-    /// Whether the ring belongs to the parent of this process, so that its memory is not mapped
-    /// here.
+    /// Whether the ring belongs to the parent process, so that its memory is not mapped here.
     pub(super) fn is_inherited(&self) -> bool {
         std::process::id() != self.process
     }

@@ -104,7 +104,7 @@ const WAL_TERMINATE: u32 = 1;
 const BLOB_TERMINATE: u32 = 0;
 
 impl VersionEdit {
-    /// Appends the encoded edit, with fields in the order of RocksDB 11.9.
+    /// Appends the encoded edit to `out`, with fields in the order of RocksDB 11.9.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_lp(out, tag::DB_ID, self.db_id.as_deref());
         put_lp(
@@ -156,7 +156,7 @@ impl VersionEdit {
         );
     }
 
-    /// Appends the changes of cursors, tables, blob files and logs.
+    /// Appends the encoded changes of compact cursors, tables, blob files and WALs to `out`.
     fn encode_changes(&self, out: &mut Vec<u8>) {
         for (level, key) in &self.compact_cursors {
             put_varint32(out, tag::COMPACT_CURSOR);
@@ -188,7 +188,7 @@ impl VersionEdit {
         }
     }
 
-    /// Encodes the edit.
+    /// Returns the encoded edit, as one MANIFEST record.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -196,7 +196,7 @@ impl VersionEdit {
         out
     }
 
-    /// Decodes one record of a MANIFEST.
+    /// Decodes a version edit from one record of a MANIFEST.
     ///
     /// # Errors
     /// `Corruption` for bytes that are no edit, or numbers out of their range; `NotSupported` for
@@ -266,7 +266,9 @@ impl VersionEdit {
         Ok(())
     }
 
-    /// Decodes a length-prefixed field. Later releases may append bytes to known payloads.
+    /// Decodes the payload of an ignorable field with `tag`, whose length prefix was consumed.
+    ///
+    /// Later releases may append bytes to known payloads.
     fn decode_prefixed(&mut self, tag: u32, payload: &mut &[u8]) -> Result<()> {
         match tag {
             tag::FULL_HISTORY_TS_LOW if payload.is_empty() => {
@@ -287,7 +289,7 @@ impl VersionEdit {
         Ok(())
     }
 
-    /// Decodes a legacy file entry (kNewFile, 2, 3), which current versions no longer write.
+    /// Decodes a legacy added-file entry (`kNewFile`, `kNewFile2` or `kNewFile3`).
     fn take_old_file(&mut self, tag: u32, input: &mut &[u8]) -> Result<()> {
         let level = take_level(input)?;
         let number = take_file_number(input)?;
@@ -304,7 +306,7 @@ impl VersionEdit {
         Ok(())
     }
 
-    /// Decodes a file entry (kNewFile4), up to its terminating custom tag.
+    /// Decodes an added-file entry (`kNewFile4`) with its custom fields.
     fn take_file(&mut self, input: &mut &[u8]) -> Result<()> {
         let level = take_level(input)?;
         let number = take_file_number(input)?;
@@ -329,7 +331,7 @@ impl VersionEdit {
     }
 }
 
-/// Encodes a field of a varint payload; `None` encodes nothing.
+/// Appends a field: its tag and a varint payload; `None` appends nothing.
 fn put_number(out: &mut Vec<u8>, tag: u32, value: Option<u64>) {
     if let Some(value) = value {
         put_varint32(out, tag);
@@ -337,7 +339,7 @@ fn put_number(out: &mut Vec<u8>, tag: u32, value: Option<u64>) {
     }
 }
 
-/// Encodes a field of a length-prefixed payload; `None` encodes nothing.
+/// Appends a field: its tag and a length-prefixed payload; `None` appends nothing.
 fn put_lp(out: &mut Vec<u8>, tag: u32, value: Option<&[u8]>) {
     if let Some(value) = value {
         put_varint32(out, tag);
@@ -345,7 +347,7 @@ fn put_lp(out: &mut Vec<u8>, tag: u32, value: Option<&[u8]>) {
     }
 }
 
-/// Encodes a field of a varint in a length-prefixed payload; `None` encodes nothing.
+/// Appends a field: its tag and a varint with length prefix; `None` appends nothing.
 fn put_lp_number(out: &mut Vec<u8>, tag: u32, value: Option<u64>) {
     if let Some(value) = value {
         let mut payload = Vec::new();
@@ -379,7 +381,7 @@ fn take_log_number(input: &mut &[u8]) -> Result<FileNumber> {
     checked_log_number(take_varint64(input)?)
 }
 
-/// Checks a file number, which may be 0, against [`FILE_NUMBER_MAX`].
+/// Returns a log number, which may be 0; `Corruption` if it exceeds [`FILE_NUMBER_MAX`].
 fn checked_log_number(number: FileNumber) -> Result<FileNumber> {
     if number > FILE_NUMBER_MAX {
         return Err(Error::corruption(format!(
@@ -408,7 +410,7 @@ fn take_seqno(input: &mut &[u8]) -> Result<SeqNo> {
     Ok(seqno)
 }
 
-/// Decodes a length-prefixed internal key that bounds a file.
+/// Decodes a length-prefixed internal key that is the smallest or largest key of a file.
 fn take_bound(input: &mut &[u8]) -> Result<Vec<u8>> {
     let bound = take_length_prefixed(input)?;
     InternalKey::check_bound(bound)?;
@@ -454,7 +456,7 @@ fn refuse_path(path_id: u32, number: FileNumber) -> Result<()> {
     )))
 }
 
-/// Decodes a custom field of exactly one byte.
+/// Returns the byte of a one-byte custom field; `Corruption` for another length.
 fn one_byte(value: &[u8]) -> Result<u8> {
     match value {
         [byte] => Ok(*byte),
@@ -502,7 +504,7 @@ fn decode_file_field(file: &mut FileMeta, tag: u32, mut value: &[u8]) -> Result<
     Ok(())
 }
 
-/// Encodes a file entry (kNewFile4) without its tag.
+/// Appends an encoded added-file entry (`kNewFile4`) without its tag.
 fn encode_file(
     level: usize,
     file: &FileMeta,
@@ -584,7 +586,7 @@ fn encode_blob_addition(file: &BlobFile, out: &mut Vec<u8>) {
     put_varint32(out, BLOB_TERMINATE);
 }
 
-/// Decodes a blob file addition; unknown custom fields are skipped if that is permitted.
+/// Decodes a blob file addition; skips unknown custom fields that may be ignored.
 fn take_blob_addition(input: &mut &[u8]) -> Result<BlobFile> {
     let file = BlobFile {
         number: take_file_number(input)?,
@@ -607,7 +609,7 @@ fn encode_blob_garbage(garbage: &BlobGarbage, out: &mut Vec<u8>) {
     put_varint32(out, BLOB_TERMINATE);
 }
 
-/// Decodes a blob file garbage entry; unknown custom fields are skipped if that is permitted.
+/// Decodes a blob file garbage entry; skips unknown custom fields that may be ignored.
 fn take_blob_garbage(input: &mut &[u8]) -> Result<BlobGarbage> {
     let garbage = BlobGarbage {
         number: take_file_number(input)?,
@@ -618,7 +620,7 @@ fn take_blob_garbage(input: &mut &[u8]) -> Result<BlobGarbage> {
     Ok(garbage)
 }
 
-/// Skips custom fields up to the terminator; fails for a forward-incompatible one.
+/// Skips custom fields of a blob file entry; fails for one that must not be ignored.
 fn skip_blob_fields(input: &mut &[u8]) -> Result<()> {
     loop {
         match take_varint32(input)? {
@@ -633,14 +635,14 @@ fn skip_blob_fields(input: &mut &[u8]) -> Result<()> {
     }
 }
 
-/// Encodes the addition of a log, with its synced size if known.
+/// Appends an encoded WAL addition: the log number and the synced size if known.
 fn encode_wal_addition(wal: &WalAddition, out: &mut Vec<u8>) {
     put_varint64(out, wal.number);
     put_number(out, WAL_SYNCED_BYTES, wal.synced_bytes);
     put_varint32(out, WAL_TERMINATE);
 }
 
-/// Decodes the addition of a log, up to its terminator.
+/// Decodes a WAL addition, up to its terminator.
 fn take_wal_addition(input: &mut &[u8]) -> Result<WalAddition> {
     let mut wal = WalAddition {
         number: take_log_number(input)?,

@@ -11,7 +11,7 @@ use super::VersionSet;
 use crate::version::column_family::{ColumnFamilyVersions, FileNumbers};
 use crate::version::version::Version;
 
-/// The files that any version in use needs.
+/// The numbers of the files that any version in use refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveFiles {
     /// The numbers of live tables.
@@ -21,7 +21,7 @@ pub struct LiveFiles {
 }
 
 impl LiveFiles {
-    /// Adds the numbers of all files of a version.
+    /// Adds the numbers of all tables and blob files of a version.
     fn add(&mut self, version: &Version) {
         self.tables
             .extend(version.files().map(|(_, file)| file.number));
@@ -36,46 +36,46 @@ impl VersionSet {
         &self.numbers
     }
 
-    /// The id of the database, if the MANIFEST had one or it was set.
+    /// The database id; `None` if the MANIFEST has none and none was set.
     #[must_use]
     pub fn db_id(&self) -> Option<&str> {
         self.db_id.as_deref()
     }
 
-    /// Sets the id of the database; the next MANIFEST records it.
+    /// Sets the database id, which the next new MANIFEST records.
     pub fn set_db_id(&mut self, db_id: impl Into<String>) {
         self.db_id = Some(db_id.into());
     }
 
-    /// The open families, by id.
+    /// The open column families, in the order of their ids.
     pub fn families(&self) -> impl Iterator<Item = &ColumnFamilyVersions> {
         self.families.values()
     }
 
-    /// The family with this id.
+    /// Returns the open column family with this id.
     #[must_use]
     pub fn family(&self, id: u32) -> Option<&ColumnFamilyVersions> {
         self.families.get(&id)
     }
 
-    /// The family with this name.
+    /// Returns the open column family with this name.
     #[must_use]
     pub fn family_named(&self, name: &str) -> Option<&ColumnFamilyVersions> {
         self.families.values().find(|family| family.name == name)
     }
 
-    /// The last recorded or set sequence number.
+    /// The last sequence number, as recovered or raised since.
     #[must_use]
     pub fn last_seqno(&self) -> SeqNo {
         self.last_seqno
     }
 
-    /// Raises the last sequence number that the next edit records.
+    /// Raises the last sequence number, which the next edit records, to at least `seqno`.
     pub fn raise_last_seqno(&mut self, seqno: SeqNo) {
         self.last_seqno = self.last_seqno.max(seqno);
     }
 
-    /// The recorded number below which no family needs a log.
+    /// The recorded WAL number below which no column family needs a WAL.
     ///
     /// Only this number decides which logs may be removed.
     #[must_use]
@@ -83,19 +83,19 @@ impl VersionSet {
         self.min_log_number_to_keep
     }
 
-    /// The largest id that a family ever had.
+    /// The largest column family id that was ever used.
     #[must_use]
     pub fn max_column_family(&self) -> u32 {
         self.max_column_family
     }
 
-    /// The tracked logs, with the bytes known to be durable.
+    /// The WALs tracked in the MANIFEST, each with its synced size if known.
     #[must_use]
     pub fn tracked_wals(&self) -> &BTreeMap<FileNumber, Option<u64>> {
         &self.wals
     }
 
-    /// The number of the live MANIFEST, as far as known.
+    /// The number of the MANIFEST that CURRENT names, unless a failed switch left that uncertain.
     #[must_use]
     pub fn manifest_number(&self) -> FileNumber {
         self.manifest_number
@@ -107,14 +107,15 @@ impl VersionSet {
         self.manifest.as_ref().map_or(0, RecordWriter::len)
     }
 
-    /// The number below which MANIFESTs are obsolete: CURRENT certainly names none of them.
+    /// The smallest number of a MANIFEST that CURRENT may name; files with lower ones are obsolete.
     #[must_use]
     pub fn oldest_manifest(&self) -> FileNumber {
         self.manifest_number
     }
 
-    /// Whether a failed edit left it uncertain which state is on disk. Files must not be deleted
-    /// then.
+    /// Whether a failed MANIFEST write left it unknown which state is on disk.
+    ///
+    /// Files must not be deleted then.
     #[must_use]
     pub fn is_uncertain(&self) -> bool {
         !self.uncertain.is_empty()
@@ -125,7 +126,7 @@ impl VersionSet {
         self.versions.iter().filter_map(Weak::upgrade)
     }
 
-    /// The files needed by versions in use, or by failed edits that may be on disk.
+    /// Returns the files of all versions in use, and of failed edits that may be on disk.
     pub fn live_files(&mut self) -> LiveFiles {
         let mut live = LiveFiles::default();
         self.versions.retain(|version| match version.upgrade() {

@@ -7,7 +7,7 @@ use crate::version::edit::{ColumnFamilyChange, VersionEdit};
 use crate::version::recovery;
 
 impl VersionSet {
-    /// Fills in the smallest needed log when log numbers advance or a family is dropped.
+    /// Adds the new `min_log_number_to_keep` to edits that advance log numbers or drop families.
     ///
     /// COMPAT: the deletion of tracked logs is a separate edit, after the others. RocksDB ignores
     /// the added and deleted files of an edit that deletes logs.
@@ -44,7 +44,7 @@ impl VersionSet {
         }
     }
 
-    /// Fills in the counters of ordinary edits, and the order within a group.
+    /// Sets the file number, sequence number and atomic group fields of edits to be written.
     pub(super) fn fill_counters(&mut self, edits: &mut [VersionEdit], begins_manifest: bool) {
         for edit in &*edits {
             let of_files = edit.added_files.iter().map(|(_, file)| file.largest_seqno);
@@ -73,7 +73,7 @@ impl VersionSet {
         }
     }
 
-    /// Updates the state of the whole database after its edits became durable.
+    /// Applies the WAL changes of durable edits to the state of the version set.
     pub(super) fn note(&mut self, edits: &[VersionEdit]) {
         for edit in edits {
             if let Some(min) = edit.min_log_number_to_keep {

@@ -12,14 +12,14 @@ use crate::manifest::{self, ColumnFamilySnapshot, ManifestReader, ManifestSnapsh
 use crate::version::edit::{VersionEdit, WalAddition};
 use crate::version::version::Version;
 
-/// The error of edits that were not written, and whether they may be on disk nevertheless.
+/// The error of a failed MANIFEST write, and whether its edits may be on disk nevertheless.
 struct Unwritten {
     error: Error,
     uncertain: bool,
 }
 
 impl VersionSet {
-    /// Writes edits and makes them durable.
+    /// Writes edits durably to the MANIFEST, which it replaces if it has grown too large.
     ///
     /// `versions` are the resulting ones; if it stays unknown whether the edits are on disk, their
     /// files stay live.
@@ -56,7 +56,7 @@ impl VersionSet {
         }
     }
 
-    /// Reads the MANIFEST again. If it is damaged, a new one replaces it, and is checked as well.
+    /// Verifies the MANIFEST by reading it; if it is damaged, replaces it with a verified new one.
     ///
     /// Returns the damage that was found; `None` also if no MANIFEST was begun yet.
     ///
@@ -79,7 +79,7 @@ impl VersionSet {
         Ok(Some(damage))
     }
 
-    /// Reads all edits of the MANIFEST.
+    /// Reads all edits of the MANIFEST to verify it; fails also for an incomplete last record.
     fn read_manifest(&self) -> Result<()> {
         let mut reader = ManifestReader::open(&*self.fs, &self.directory, self.manifest_number)?;
         while reader.next_edits()?.is_some() {}
@@ -92,8 +92,9 @@ impl VersionSet {
         }
     }
 
-    /// Changes the size at which the MANIFEST is replaced, the permitted growth, and the settings of
-    /// the next one.
+    /// Changes the size limits at which the MANIFEST is replaced, and its file options.
+    ///
+    /// (`max_manifest_file_size`, `max_manifest_space_amp_pct`)
     pub fn set_manifest_options(
         &mut self,
         bytes_max: u64,
@@ -128,7 +129,7 @@ impl VersionSet {
         }
     }
 
-    /// Begins a new MANIFEST with the current state and the edits, and points CURRENT at it.
+    /// Creates a new MANIFEST with the current state and the edits, and points CURRENT at it.
     fn roll(&mut self, edits: &mut [VersionEdit]) -> Result<RecordWriter, Unwritten> {
         let number = self.numbers.next();
         self.fill_counters(edits, true);
@@ -157,7 +158,7 @@ impl VersionSet {
         Ok(records)
     }
 
-    /// Returns the current state, with which a new MANIFEST begins.
+    /// Returns the current state of the version set, as the start of a new MANIFEST.
     #[must_use]
     pub fn snapshot(&self) -> ManifestSnapshot {
         ManifestSnapshot {

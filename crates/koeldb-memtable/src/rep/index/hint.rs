@@ -6,7 +6,7 @@ use koeldb_base::comparator::first_bytes;
 /// The longest common prefix that hints skip.
 const BASE_BYTES_MAX: usize = 64;
 
-/// The common key prefix that hints skip.
+/// A common prefix of keys, which their hints skip.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::rep) struct Base {
     len: usize,
@@ -20,8 +20,7 @@ impl Base {
         bytes: [0; BASE_BYTES_MAX],
     };
 
-    /// The base for keys between `first` and `last`: their common prefix without its last two
-    /// bytes.
+    /// Returns the base for keys between `first` and `last`: their common prefix less two bytes.
     ///
     /// Keys numbered in sequence thus keep their base as they rise.
     pub(in crate::rep) fn between(order: &KeyOrder, first: &[u8], last: &[u8]) -> Self {
@@ -36,7 +35,7 @@ impl Base {
         base
     }
 
-    /// The hint of a key: a monotonic number; equal numbers are inconclusive.
+    /// Returns the hint of a key, a number in key order; keys with equal hints may still differ.
     #[inline]
     pub(in crate::rep) fn hint(&self, order: &KeyOrder, user_key: &[u8]) -> u64 {
         match order {
@@ -46,7 +45,9 @@ impl Base {
         }
     }
 
-    /// The hint in bytewise order: 0 before all keys with the base, the maximum after them.
+    /// Returns the hint in bytewise order: the bytes after the base, or a bound for other keys.
+    ///
+    /// It is 0 before all keys with the base, and the maximum after them.
     #[inline]
     fn bytewise_hint(&self, user_key: &[u8]) -> u64 {
         let base = &self.bytes[..self.len];

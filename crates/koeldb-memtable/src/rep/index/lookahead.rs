@@ -11,7 +11,7 @@ use super::Guess;
 use super::page::{LINE, Page};
 use crate::rep::prefetch;
 
-/// A position in the index ahead of a scan, which prefetches the scan's next nodes.
+/// A prefetcher for list scans: an index position some nodes ahead of the scan.
 #[derive(Clone, Copy)]
 pub(in crate::rep) struct Lookahead {
     page: *const Page,
@@ -28,7 +28,7 @@ impl Lookahead {
         index: 0,
     };
 
-    /// Starts a lookahead for a scan from the target of `guess`.
+    /// Creates the prefetcher for a scan that starts at a guessed position; prefetches its nodes.
     pub(in crate::rep) fn new(guess: Option<Guess<'_>>) -> Self {
         let Some(Guess { page, position, .. }) = guess else {
             return Self::NONE;
@@ -44,7 +44,7 @@ impl Lookahead {
         ahead
     }
 
-    /// Advances the lookahead; called for each step of the scan.
+    /// Prefetches one more node; called for each step of the scan.
     ///
     /// # Safety
     /// The list that the guess came from must still live.

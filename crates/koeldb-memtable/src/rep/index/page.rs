@@ -13,13 +13,13 @@ use crate::rep::skiplist::{Node, NodeRef};
 pub(super) const SLOTS: usize = 29;
 pub(super) const LINE: usize = 64;
 
-/// A slot of an index page: a key's hint, and the node or child page it leads to.
+/// A slot of an index page: the hint of a key, and the list node or child page of that key.
 pub(super) struct Slot {
     hint: AtomicU64,
     pub(super) item: AtomicPtr<u8>,
 }
 
-/// A page of the tree: a leaf or an inner node, linked to its right neighbour.
+/// A page of the index tree, leaf or inner, which is linked to its right neighbour.
 #[repr(C, align(64))]
 pub(in crate::rep) struct Page {
     pub(super) right: AtomicPtr<Page>,
@@ -72,12 +72,13 @@ impl Page {
         self.slots[index].item.load(Ordering::Acquire)
     }
 
+    /// Loads the hint of a slot, with acquire.
     #[inline]
     pub(super) fn hint(&self, index: usize) -> u64 {
         self.slots[index].hint.load(Ordering::Acquire)
     }
 
-    /// The node in a slot of a leaf page.
+    /// Returns the list node in slot `index` of a leaf page.
     #[inline]
     pub(super) fn node(&self, index: usize) -> Option<NodeRef<'_>> {
         debug_assert!(self.level == 0);
@@ -86,14 +87,14 @@ impl Page {
         unsafe { NodeRef::new(node) }
     }
 
-    /// The low node, which bounds the page's keys from below.
+    /// Returns the low node: the list node that is the lower bound of the page.
     #[inline]
     pub(super) fn low(&self) -> NodeRef<'_> {
         // SAFETY: the low node was stored in the page before it was published (I1).
         unsafe { NodeRef::new(self.low) }.expect("every page has a low node")
     }
 
-    /// Prefetches all cache lines of a page.
+    /// Prefetches all cache lines of an index page.
     #[inline]
     pub(super) fn prefetch(page: *const Page) {
         for line in 0..size_of::<Page>() / LINE {
@@ -101,8 +102,7 @@ impl Page {
         }
     }
 
-    /// Counts the slots before the first one with a hint at or above `hint`; above it, if
-    /// `through`.
+    /// Counts the leading slots with a hint below `hint`, or up to `hint` if `through` is set.
     ///
     /// The first slot of an inner page always counts: it covers everything before the second.
     #[inline]
@@ -122,7 +122,7 @@ impl Page {
         first + usize::from(left == 1 && below(first))
     }
 
-    /// Makes room at `position` and fills it (invariants I2 and I3 of the index).
+    /// Inserts a slot at `position`, shifting later slots (invariants I2 and I3 of the index).
     pub(super) fn put(&self, position: usize, hint: u64, item: *mut u8) {
         let count = self.count();
         debug_assert!(position <= count && count < SLOTS);
@@ -139,7 +139,7 @@ impl Page {
         self.set_count(count + 1);
     }
 
-    /// Locks the page for a writer unless another one holds the lock; returns whether it did.
+    /// Tries to lock the page for writing; returns false if another writer holds the lock.
     pub(super) fn try_lock(&self) -> bool {
         !self.locked.swap(true, Ordering::Acquire)
     }

@@ -52,14 +52,14 @@ const WINDOW: usize = 16;
 /// The growth factor of windows.
 const WINDOW_GROWTH: usize = 8;
 
-/// The direction of a scan.
+/// The direction in which a cursor moves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Forward,
     Backward,
 }
 
-/// The parts of entries that a scan reads, and that are therefore prefetched.
+/// The parts of entries to prefetch for a scan: keys only, or values too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
     Keys,
@@ -70,7 +70,7 @@ enum Reads {
 }
 
 impl Reads {
-    /// The bytes to prefetch after a key.
+    /// The number of bytes to prefetch after a key, for values stored beside their keys.
     #[inline]
     fn near_bytes(self) -> usize {
         match self {
@@ -80,7 +80,7 @@ impl Reads {
     }
 }
 
-/// An input of the merge: a sorted run, or the unsorted tail of the logs.
+/// The position of the merging cursor in one input: a sorted run, or the tail of the logs.
 #[derive(Clone, Copy)]
 struct Source {
     position: usize,
@@ -88,7 +88,9 @@ struct Source {
     head: Option<Item>,
 }
 
-/// A position in the entries that were present when the cursor was created or refreshed.
+/// A merging cursor over the sorted runs and log tail of a sorted hash memtable.
+///
+/// It shows the entries that were present when it was created or refreshed.
 pub(crate) struct SortedHashCursor {
     table: Arc<SortedHash>,
     set: Arc<RunSet>,
@@ -115,7 +117,7 @@ pub(crate) struct SortedHashCursor {
 }
 
 impl SortedHashCursor {
-    /// Creates an unpositioned cursor over the entries present now.
+    /// Creates an unpositioned cursor over the entries inserted so far.
     pub(crate) fn new(table: Arc<SortedHash>) -> Self {
         let (set, appended) = table.capture_for_cursor();
         SortedHashCursor {
@@ -136,26 +138,27 @@ impl SortedHashCursor {
         }
     }
 
-    /// Captures the present entries; the cursor is then not valid.
+    /// Refreshes the cursor to all entries inserted so far; it is then unpositioned.
     pub(crate) fn refresh(&mut self) {
         (self.set, self.appended) = self.table.capture_for_cursor();
         self.is_ready = false;
         self.current = None;
     }
 
-    /// Returns the runs that the cursor shows, after sorting a long tail.
+    /// Returns the set of sorted runs that the cursor reads, after sorting a long tail.
     #[cfg(all(test, not(loom)))]
     pub(super) fn ready_set(&mut self) -> &Arc<RunSet> {
         self.get_ready();
         &self.set
     }
 
+    /// The current entry; `None` if the cursor is not valid.
     #[inline]
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         self.current.map(|item| item.node.entry(self.table.arena()))
     }
 
-    /// Sorts a long tail into runs.
+    /// Sorts the tail of the logs into a run if it is long, before the first search.
     #[inline]
     fn get_ready(&mut self) {
         if self.is_ready {
@@ -168,17 +171,18 @@ impl SortedHashCursor {
         self.is_ready = true;
     }
 
+    /// The order of the items of all inputs.
     fn order(&self) -> ItemOrder<'_> {
         self.table.item_order()
     }
 
-    /// The source index of the tail.
+    /// The index of the log tail among the inputs of the merge, after the runs.
     #[inline]
     fn tail_index(&self) -> usize {
         self.set.runs.len()
     }
 
-    /// The sorted items of an input: a run, or the tail's items in the window.
+    /// The sorted items of input `source`: of a run, or of the tail's sorted window.
     #[inline]
     fn items(&self, source: usize) -> &[Item] {
         match self.set.runs.get(source) {
@@ -197,7 +201,7 @@ impl SortedHashCursor {
         self.order().compare(a, b) == ahead
     }
 
-    /// Sets the position of an input, and its next item in the direction of the cursor.
+    /// Sets the position of input `source`, and loads its next item in the current direction.
     #[inline]
     fn place(&mut self, source: usize, position: usize) {
         let next = match self.direction {
@@ -208,7 +212,7 @@ impl SortedHashCursor {
         self.sources[source] = Source { position, head };
     }
 
-    /// Sets the direction without moving the positions, and updates the heads.
+    /// Sets the direction of the cursor, and reloads the next item of every input for it.
     fn turn(&mut self, direction: Direction) {
         self.direction = direction;
         for source in 0..self.sources.len() {
@@ -216,7 +220,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Resets all inputs to their start for a forward scan, with an empty tail and no heads.
+    /// Resets all inputs for a new search: at their start, going forward, with an empty tail.
     fn begin(&mut self) {
         self.get_ready();
         self.takes_all = false;
@@ -230,7 +234,7 @@ impl SortedHashCursor {
         self.sources.resize(self.tail_index() + 1, source);
     }
 
-    /// Moves the runs to the first items at or after a target, with an empty tail.
+    /// Seeks a target in all runs, whose cache misses overlap; leaves the tail empty.
     fn search(&mut self, target: Target<'_>) {
         self.begin();
         self.set.prefetch_tail(&self.appended);
@@ -251,8 +255,9 @@ impl SortedHashCursor {
         }
     }
 
-    /// Sorts the tail's items in a window: from the prefix `from` over `entries` of the longest
-    /// run.
+    /// Sorts the tail's items in a window of key prefixes, which begins at `from`.
+    ///
+    /// It spans as many as `entries` items of the longest run do.
     fn open_window(&mut self, from: u64, entries: usize) {
         self.until = u64::MAX;
         self.window = entries;
@@ -274,7 +279,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Sorts the tail, the entries in no sorted run yet, and skips those for which `is_before` holds.
+    /// Sorts the whole tail, and positions it after the items for which `is_before` holds.
     fn open_whole(&mut self, is_before: impl Fn(ItemOrder<'_>, Item) -> bool) {
         self.open_window(0, usize::MAX);
         let order = self.order();
@@ -282,7 +287,9 @@ impl SortedHashCursor {
         self.place(self.tail_index(), position);
     }
 
-    /// Finds the input with the next item and the best other item, opening windows until found.
+    /// Selects the next item among all inputs, sorting further windows of the tail if needed.
+    ///
+    /// It also notes the best item of the other inputs.
     fn choose(&mut self) {
         loop {
             let (mut best, mut rival) = (None, None);
@@ -368,7 +375,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Hints that the values of entries are read: prefetches those of the next ones.
+    /// Hints that the scan reads values, so that those of the next entries are prefetched.
     #[inline]
     pub(crate) fn expect_values(&self) {
         if self.reads.get() == Reads::Keys {
@@ -376,7 +383,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Chooses the prefetched parts of entries by the size of the current value.
+    /// Sets how much of each entry is prefetched, by the size of the current value.
     #[inline(never)]
     fn learn_from_entry(&self) {
         let Some(entry) = self.entry() else {
@@ -402,7 +409,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Prefetches the values of the first entries of a forward scan.
+    /// Prefetches the values, stored apart, of the next entries of a forward scan.
     #[inline(never)]
     fn prefetch_values(&self) {
         let from = self.sources[self.winner].position;
@@ -412,7 +419,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Prefetches the value of an entry some steps ahead, which was prefetched before.
+    /// Prefetches `bytes` bytes of the value of the entry `steps` ahead, itself prefetched before.
     #[inline]
     fn prefetch_value(&self, steps: usize, bytes: usize) {
         let soon = self.sources[self.winner].position + steps;
@@ -421,7 +428,7 @@ impl SortedHashCursor {
         }
     }
 
-    /// Prefetches the first entries of a forward scan.
+    /// Prefetches the first entries of a forward scan in all runs.
     fn prefetch_first(&self) {
         let behind = |source: usize| {
             self.items(source)
@@ -449,7 +456,7 @@ impl SortedHashCursor {
         self.step(Direction::Backward);
     }
 
-    /// Moves one entry in a direction, turning the inputs first if it is the other one.
+    /// Moves to the next entry in `direction`, after a change of direction if needed.
     #[inline]
     fn step(&mut self, direction: Direction) {
         let Some(current) = self.current else {
@@ -468,7 +475,7 @@ impl SortedHashCursor {
         self.choose();
     }
 
-    /// Moves past the current entry, in the direction of the cursor.
+    /// Moves to the next entry in the current direction.
     #[inline]
     fn step_over(&mut self) {
         let winner = self.winner;
@@ -499,7 +506,7 @@ impl SortedHashCursor {
 }
 
 impl SortedHash {
-    /// The search target for an internal key.
+    /// Returns the search target for an internal key: the key with its prefix.
     #[inline]
     pub(super) fn target<'k>(&self, internal_key: &'k [u8]) -> Target<'k> {
         Target {

@@ -28,14 +28,14 @@ const LINE_SLOTS: usize = LINE_BYTES / size_of::<Slot>();
 /// The number of last slots that are prefetched.
 const PREFETCHED: u64 = 16;
 
-/// An entry of a log: a node, and the beginning of its key as a monotonic number.
+/// A log item: a pointer to an entry's node, and the key prefix as a number for comparisons.
 #[derive(Clone, Copy)]
 pub(super) struct Item {
     pub(super) prefix: u64,
     pub(super) node: NodePtr,
 }
 
-/// A number of slots for each log. They are inline, so that a cursor allocates nothing for them.
+/// The lengths of all logs of a memtable, in slots, stored inline without allocation.
 #[derive(Clone, Copy)]
 pub(super) struct LogLengths {
     lengths: [u64; STRIPES_MAX],
@@ -43,7 +43,7 @@ pub(super) struct LogLengths {
 }
 
 impl LogLengths {
-    /// Creates the lengths of `log_count` logs with `length`.
+    /// Creates the lengths of `log_count` logs by calling `length` with the index of each.
     #[inline]
     pub(super) fn new(log_count: usize, mut length: impl FnMut(usize) -> u64) -> Self {
         let mut lengths = [0; STRIPES_MAX];
@@ -63,13 +63,13 @@ impl Deref for LogLengths {
     }
 }
 
-/// A slot of a segment, as two atomics; a null node marks an empty slot.
+/// A slot of a log segment: an item as two atomics; a null node marks an empty slot.
 struct Slot {
     prefix: AtomicU64,
     node: AtomicPtr<Node>,
 }
 
-/// A segment: a part of a log.
+/// A log segment: a fixed array of slots, linked to the next segment.
 pub(super) struct Segment {
     /// The number of slots in all preceding segments.
     first: u64,
@@ -79,7 +79,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Creates a segment of `slots` slots after `first` others.
+    /// Creates an empty segment of `slots` slots, after `first` slots in earlier segments.
     pub(super) fn new(first: u64, slots: usize, gauge: &Gauge) -> Arc<Self> {
         let empty = |_| Slot {
             prefix: AtomicU64::new(0),
@@ -100,12 +100,12 @@ impl Segment {
         size_of_val(&*self.slots) + size_of::<Self>() + 16
     }
 
-    /// The position after the last slot of the segment.
+    /// The log position after the last slot of the segment.
     fn end(&self) -> u64 {
         self.first + self.slots.len() as u64
     }
 
-    /// Prefetches the last slots between `start` and `end` that are in this segment.
+    /// Prefetches the last slots of this segment between the log positions `start` and `end`.
     ///
     /// Another core may have appended them.
     #[inline]
@@ -130,7 +130,7 @@ impl Drop for Segment {
     }
 }
 
-/// The end of a log, owned by the holder of the lease.
+/// The writer of one log, which appends to its last segment; used by the shard's borrower.
 pub(super) struct LogWriter {
     segment: Arc<Segment>,
     used: usize,
@@ -142,7 +142,7 @@ impl LogWriter {
         LogWriter { segment, used: 0 }
     }
 
-    /// Appends an item and publishes it through `appended`.
+    /// Appends an item and publishes the new log length in `appended`.
     ///
     /// Returns whether a segment of `limit` slots became full.
     #[inline]
@@ -164,7 +164,7 @@ impl LogWriter {
         self.used == limit && self.segment.slots.len() == limit
     }
 
-    /// Links a new segment, twice as long as the last one's content, up to `limit` slots.
+    /// Links a new segment, twice as long as the last one, up to `limit` slots.
     #[cold]
     fn add_segment(&mut self, limit: usize, gauge: &Gauge) {
         let slots = (2 * self.used).clamp(FIRST_SLOTS.min(limit), limit);
@@ -175,7 +175,7 @@ impl LogWriter {
         self.used = 0;
     }
 
-    /// Releases all segments; nothing will be appended any more.
+    /// Ends the log: replaces its last segment by the empty one `last`, to release memory.
     pub(super) fn close(&mut self, last: &Arc<Segment>) {
         self.segment = Arc::clone(last);
         self.used = 0;
@@ -185,7 +185,7 @@ impl LogWriter {
 /// The range of all key prefixes.
 pub(super) const ALL: RangeInclusive<u64> = 0..=u64::MAX;
 
-/// Reads the published slots from `start` to `end` whose prefixes are in `window`.
+/// Passes the items of a log from `start` to `end` with key prefixes in `window` to `take`.
 ///
 /// The log begins with `segment`, which has the slot `start` or an earlier one. Returns the segment
 /// of the slot `end`, as far as there is one.

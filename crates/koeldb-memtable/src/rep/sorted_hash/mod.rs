@@ -113,7 +113,7 @@ const FAR_FROM: usize = 256;
 /// The receiver of background work: it must neither block nor run the task itself, but may drop it.
 pub type Sorter = Arc<dyn Fn(SortTask) + Send + Sync>;
 
-/// The parameters of a sorted hash memtable.
+/// The parameters for the creation of a sorted hash memtable.
 pub(crate) struct SortedHashParts {
     pub(crate) order: KeyOrder,
     pub(crate) arena: SharedArena,
@@ -128,7 +128,10 @@ pub(crate) struct SortedHashParts {
     pub(crate) hasher: KeyHasher,
 }
 
-/// The sorted hash memtable. Any number of threads may insert and read concurrently.
+/// A memtable representation: a hash table of keys, with entries sorted on demand for cursors.
+///
+/// It takes the place of Speedb's `HashSpdRep`. Any number of threads may insert and read
+/// concurrently.
 pub(crate) struct SortedHash {
     order: KeyOrder,
     arena: SharedArena,
@@ -212,13 +215,13 @@ impl SortedHash {
         KeyHash(hasher.finish())
     }
 
-    /// Returns the 8-byte key prefix by which items are sorted first.
+    /// Returns the prefix of a key as a number, by which log items are sorted first.
     #[inline]
     fn prefix(&self, user_key: &[u8]) -> u64 {
         self.base.hint(&self.order, user_key)
     }
 
-    /// Returns the order of items in runs.
+    /// Returns the order of log items: by key prefix, then by internal key.
     #[inline]
     fn item_order(&self) -> ItemOrder<'_> {
         ItemOrder {
@@ -246,7 +249,7 @@ impl SortedHash {
         Ok(())
     }
 
-    /// Inserts entries until one is refused; returns the number inserted.
+    /// Inserts entries until one is a duplicate; returns the number inserted.
     pub(crate) fn insert_batch(
         self: &Arc<Self>,
         batch: &[EntryParts<'_>],
@@ -283,7 +286,9 @@ impl SortedHash {
         (inserted, outcome)
     }
 
-    /// Inserts at a place that a search has found; returns whether a vector of the log became full.
+    /// Inserts an entry at the searched `place` and in the log; true if it fills a log segment.
+    ///
+    /// Only a segment of the size limit counts, which can then be sorted.
     #[inline]
     fn insert_leased(
         &self,
@@ -308,13 +313,13 @@ impl SortedHash {
         Ok(is_cut)
     }
 
-    /// Returns the versions of an internal key's user key, from that version on to older ones.
+    /// Returns the entries of an internal key's user key, from that sequence number to older ones.
     #[inline]
     pub(crate) fn entries_from(&self, internal_key: &[u8]) -> SortedHashEntries<'_> {
         self.entries_of(self.hash(footer_of(internal_key).0), internal_key)
     }
 
-    /// Returns the versions of a user key from an internal key on, given the hash of the key.
+    /// Returns the same as [`entries_from`](Self::entries_from), given the hash of the user key.
     #[inline]
     fn entries_of(&self, hash: KeyHash, internal_key: &[u8]) -> SortedHashEntries<'_> {
         let (user_key, footer) = footer_of(internal_key);
@@ -329,7 +334,7 @@ impl SortedHash {
         }
     }
 
-    /// Finds the newest version of a key that is not newer than a footer.
+    /// Finds the newest version of a key with a footer, sequence number and type, up to `footer`.
     #[inline]
     fn version<'t>(
         &'t self,
@@ -352,8 +357,9 @@ impl SortedHash {
         }
     }
 
-    /// Finds a closer start for a search of an old version: the oldest version in the sorted
-    /// runs that is newer than a footer.
+    /// Finds a version of a key in the sorted runs that is closer to `footer` than `node` is.
+    ///
+    /// It is the oldest version in the runs that is newer than `footer`.
     ///
     /// Returns `node`, which is a version of the key, if the runs have no older one. The result
     /// leads to all older versions.
@@ -407,7 +413,7 @@ impl SortedHash {
         })
     }
 
-    /// Captures the run set and the log lengths for a cursor, and notes that one exists.
+    /// Captures the run set and the log lengths for a cursor, and marks the memtable as read.
     fn capture_for_cursor(&self) -> (Arc<RunSet>, LogLengths) {
         if !self.was_read.load(Ordering::Relaxed) {
             self.was_read.store(true, Ordering::Relaxed);
@@ -415,7 +421,7 @@ impl SortedHash {
         self.capture()
     }
 
-    /// Captures the run set and then the lengths of the logs.
+    /// Captures the entries inserted so far, as run set and log lengths.
     fn capture(&self) -> (Arc<RunSet>, LogLengths) {
         let set = Arc::clone(&self.lock_set());
         let appended = LogLengths::new(self.appended.len(), |log| {
@@ -424,12 +430,12 @@ impl SortedHash {
         (set, appended)
     }
 
-    /// Locks the current run set.
+    /// Locks the pointer to the current run set.
     fn lock_set(&self) -> impl std::ops::DerefMut<Target = Arc<RunSet>> {
         self.set.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The longest tail that cursors sort for themselves.
+    /// The number of unsorted log items up to which a cursor sorts them on its own.
     ///
     /// It is 0 once inserts have ended: the sorted result then stays valid.
     #[inline]
@@ -441,7 +447,7 @@ impl SortedHash {
         }
     }
 
-    /// Creates the set that also covers the tail of `set` up to `appended`; tries to publish it.
+    /// Sorts the log tail up to `appended` into a new run set, and tries to publish that.
     fn sort_tail(&self, set: &Arc<RunSet>, appended: &LogLengths) -> Arc<RunSet> {
         let merge_max = if self.sorter.is_some() && set.runs.len() < RUNS_MAX {
             SEEK_MERGE_MAX
@@ -454,7 +460,7 @@ impl SortedHash {
         next
     }
 
-    /// Replaces `set` by `next`, if it is still current and its lock is free.
+    /// Publishes the run set `next` if `set` is still current and the lock is free.
     fn replace(&self, set: &Arc<RunSet>, next: &Arc<RunSet>) {
         let old = match self.set.0.try_lock() {
             Ok(mut current) if Arc::ptr_eq(&current, set) => {
@@ -466,14 +472,14 @@ impl SortedHash {
         drop(old);
     }
 
-    /// Marks the end of inserts.
+    /// Marks the memtable as immutable; offers a background sort if it was read by cursors.
     pub(crate) fn seal(self: &Arc<Self>) {
         self.sealed.store(true, Ordering::Release);
         // A memtable that was never read in order is sorted by its flush.
         self.offer_if(self.was_read.load(Ordering::Relaxed));
     }
 
-    /// Offers a task to the background, unless one is pending.
+    /// Offers a sort task to the background if `is_due` and none is pending.
     #[inline]
     fn offer_if(self: &Arc<Self>, is_due: bool) {
         if is_due && let Some(sorter) = &self.sorter {
@@ -481,7 +487,7 @@ impl SortedHash {
         }
     }
 
-    /// Passes a sort task to the background, unless one is pending.
+    /// Passes a sort task to the background function `sorter`, unless one is pending.
     #[cold]
     fn offer(self: &Arc<Self>, sorter: &Sorter) {
         if !self.offered.swap(true, Ordering::AcqRel) {
@@ -491,14 +497,14 @@ impl SortedHash {
         }
     }
 
-    /// Offers a sorting task if long runs should be merged.
+    /// Offers a background sort task if long runs should be merged.
     fn offer_if_overdue(self: &Arc<Self>, set: &RunSet) {
         if self.sorter.is_some() {
             self.offer_if(set.overdue().is_some());
         }
     }
 
-    /// Sorts the content of the logs and merges runs that are due.
+    /// Sorts the log tail into a run, and merges runs as needed: the body of a [`SortTask`].
     fn sort_in_background(&self) {
         if self.sealed.load(Ordering::Acquire) {
             self.finish();
@@ -525,7 +531,7 @@ impl SortedHash {
         }
     }
 
-    /// Merges all entries into one run after the last insert, and releases the logs.
+    /// Sorts all entries of a sealed memtable into one run, and frees the logs.
     pub(crate) fn finish(&self) {
         debug_assert!(self.sealed.load(Ordering::Relaxed));
         let _turn = self
@@ -546,7 +552,7 @@ impl SortedHash {
         }
     }
 
-    /// The suitable hint base for the keys in the table.
+    /// Returns the hint base that suits the keys of this memtable, for its successor.
     pub(in crate::rep) fn learned_base(&self) -> Base {
         let (set, appended) = self.capture();
         let mut some = Vec::new();
@@ -606,7 +612,9 @@ impl<'t> Iterator for SortedHashEntries<'t> {
     }
 }
 
-/// Optional background sorting and merging in a memtable.
+/// A task that sorts and merges entries of a sorted hash memtable in the background.
+///
+/// It is optional.
 ///
 /// A reader that needs the order and does not find it sorts by itself.
 pub struct SortTask {
@@ -614,7 +622,7 @@ pub struct SortTask {
 }
 
 impl SortTask {
-    /// Runs the task. Takes milliseconds in a large memtable.
+    /// Sorts and merges entries. Takes milliseconds in a large memtable.
     pub fn run(self) {
         self.table.sort_in_background();
     }

@@ -53,12 +53,12 @@ const PLACES: usize = 8;
 /// The number of slots of a bucket. In models of tables chains begin with the second key.
 const SLOTS: usize = if cfg!(all(loom, test)) { 1 } else { PLACES - 1 };
 
-/// The hash of a user key, which is split into parts.
+/// The hash of a user key, whose bits give bucket index, filter bit and fingerprint.
 #[derive(Clone, Copy)]
 pub(super) struct KeyHash(pub(super) u64);
 
 impl KeyHash {
-    /// The index of the key's bucket among a power of two of buckets.
+    /// Returns the index of the key's bucket; `bucket_count` is a power of two.
     #[inline]
     fn index(self, bucket_count: usize) -> usize {
         #[expect(
@@ -69,13 +69,13 @@ impl KeyHash {
         low & (bucket_count - 1)
     }
 
-    /// The bit of this hash in the filter of a bucket.
+    /// Returns the bit of this hash in the 16-bit filter of a bucket's overflow chain.
     #[inline]
     fn filter(self) -> u16 {
         1 << (self.0 >> 60)
     }
 
-    /// The fingerprint stored with the address of a head.
+    /// Returns the 16-bit fingerprint of this hash that is stored with the address of a key head.
     ///
     /// It shares no bits with the filter or the index. It is never 0, which marks an empty slot.
     #[inline]
@@ -89,7 +89,7 @@ impl KeyHash {
 struct Tagged(*mut Head);
 
 impl Tagged {
-    /// Packs a head's address and a tag, which is dropped if addresses leave no room.
+    /// Packs the address of a head and a tag, which is omitted where addresses leave no room.
     #[inline]
     fn new(head: *mut Head, tag: u16) -> Self {
         if HAS_TAGS {
@@ -127,13 +127,13 @@ impl Tagged {
     }
 }
 
-/// The link to the next older version, followed by the entry.
+/// A version of a key: the link to the next older version, which the entry follows in memory.
 #[repr(C)]
 pub(super) struct Node {
     older: AtomicPtr<Node>,
 }
 
-/// The first entry of a key, with the anchor of its versions.
+/// The head of a key: the links to the next key and newest version, and the first entry.
 #[repr(C)]
 pub(super) struct Head {
     next: AtomicPtr<Head>,
@@ -165,7 +165,7 @@ unsafe impl Send for NodePtr {}
 unsafe impl Sync for NodePtr {}
 
 impl NodePtr {
-    /// The entry of the node.
+    /// Returns the entry of the node; `arena` must be that of its table.
     #[inline]
     pub(super) fn entry(self, arena: &SharedArena) -> Entry<'_> {
         // SAFETY: the node is complete (N1) and the caller has its table, and so the arena (N3).
@@ -173,7 +173,7 @@ impl NodePtr {
         node.expect("it is not null").entry(arena)
     }
 
-    /// The node, borrowed from the table.
+    /// Returns a reference to the node; the arena must be that of its table.
     #[inline]
     pub(super) fn borrow(self, _arena: &SharedArena) -> NodeRef<'_> {
         // SAFETY: as in `entry`.
@@ -187,7 +187,7 @@ impl NodePtr {
         self.0.as_ptr()
     }
 
-    /// The pointer stored in a slot; `None` if the slot is empty.
+    /// Converts the pointer stored in a log slot; `None` if the slot is empty.
     #[inline]
     pub(super) fn from_slot(node: *mut Node) -> Option<Self> {
         NonNull::new(node).map(NodePtr)
@@ -204,7 +204,7 @@ impl NodePtr {
     }
 }
 
-/// A node of a table that is borrowed for `'t` (invariant N1 of the module).
+/// A reference to a node, a version of a key (invariant N1 of the module).
 #[derive(Clone, Copy)]
 pub(super) struct NodeRef<'t> {
     node: NonNull<Node>,
@@ -212,7 +212,7 @@ pub(super) struct NodeRef<'t> {
 }
 
 impl<'t> NodeRef<'t> {
-    /// Wraps a loaded node pointer.
+    /// Converts a loaded node pointer to a reference; `None` for a null pointer.
     ///
     /// # Safety
     /// `node` must be null, or a node under N1 in an arena that lives for `'t`.
@@ -224,19 +224,20 @@ impl<'t> NodeRef<'t> {
         })
     }
 
+    /// Converts the reference to a pointer for logs and runs.
     #[inline]
     pub(super) fn as_ptr(self) -> NodePtr {
         NodePtr(self.node)
     }
 
-    /// The pointer to the next older version.
+    /// The atomic pointer to the next older version.
     #[inline]
     fn link(self) -> &'t AtomicPtr<Node> {
         // SAFETY: every node begins with its link and lives as long as the arena (N1).
         &unsafe { self.node.as_ref() }.older
     }
 
-    /// The next older version.
+    /// The next older version of the key; `None` if this is the oldest.
     #[inline]
     pub(super) fn older(self) -> Option<NodeRef<'t>> {
         let older = self.link().load(Ordering::Acquire);
@@ -251,6 +252,7 @@ impl<'t> NodeRef<'t> {
         unsafe { self.node.cast::<u8>().add(NODE_BYTES) }
     }
 
+    /// Returns the entry of the node; `arena` must be that of its table.
     #[inline]
     pub(super) fn entry(self, arena: &'t SharedArena) -> Entry<'t> {
         // SAFETY: the entry was written before any link led to the node (N1), in this arena (N3).
@@ -264,7 +266,7 @@ impl<'t> NodeRef<'t> {
     }
 }
 
-/// The head of a key in a table that is borrowed for `'t` (invariant N1 of the module).
+/// A reference to the head of a key (invariant N1 of the module).
 #[derive(Clone, Copy)]
 pub(super) struct HeadRef<'t> {
     head: NonNull<Head>,
@@ -272,7 +274,7 @@ pub(super) struct HeadRef<'t> {
 }
 
 impl<'t> HeadRef<'t> {
-    /// Wraps a loaded head pointer.
+    /// Converts a loaded head pointer to a reference; `None` for a null pointer.
     ///
     /// # Safety
     /// `head` must be null, or a head under N1 in an arena that lives for `'t`.
@@ -284,13 +286,14 @@ impl<'t> HeadRef<'t> {
         })
     }
 
+    /// The head that is referred to.
     #[inline]
     fn get(self) -> &'t Head {
         // SAFETY: heads live as long as the arena and are changed through atomics alone (N1).
         unsafe { self.head.as_ref() }
     }
 
-    /// The node in the head.
+    /// Returns the node of the key's first inserted entry, which is embedded in the key's head.
     #[inline]
     pub(super) fn node(self) -> NodeRef<'t> {
         // SAFETY: a raw projection into a head that lives; it keeps the provenance of the whole
@@ -300,14 +303,14 @@ impl<'t> HeadRef<'t> {
         unsafe { NodeRef::new(node) }.expect("a field of a head is not at null")
     }
 
-    /// The pointer to the next head of the chain, tagged with this head's own fingerprint.
+    /// The pointer to the next head of the overflow chain, tagged with this head's own fingerprint.
     #[inline]
     fn next_and_fingerprint(self) -> Tagged {
         // Written once, before any link led to the head.
         Tagged(self.get().next.load(Ordering::Relaxed))
     }
 
-    /// The next head of the overflow chain.
+    /// The next head of the overflow chain; `None` at its end.
     #[inline]
     fn next(self) -> Option<HeadRef<'t>> {
         // SAFETY: the initial content of a head was visible to its publisher, and so is to every
@@ -323,7 +326,7 @@ impl<'t> HeadRef<'t> {
         unsafe { NodeRef::new(newest) }.unwrap_or_else(|| self.node())
     }
 
-    /// Links a version of the key, already written, newest first.
+    /// Links a written node into the versions of the key, which are ordered newest first.
     ///
     /// Returns `Err` if there is one with the sequence number.
     fn add_version(
@@ -367,7 +370,7 @@ impl<'t> HeadRef<'t> {
     }
 }
 
-/// A bucket: one cache line.
+/// A hash bucket, one cache line: slots for key heads, and an overflow chain of further heads.
 #[repr(C, align(64))]
 pub(super) struct Bucket<const N: usize = SLOTS> {
     slots: [AtomicPtr<Head>; N],
@@ -378,7 +381,7 @@ pub(super) struct Bucket<const N: usize = SLOTS> {
 /// of an address.
 pub(crate) const PLACE_BYTES: usize = size_of::<Bucket>() / PLACES;
 
-/// The slot for an absent key: the first empty slot, or the overflow chain as it was read.
+/// The place in a bucket for a new key: its first empty slot, or the overflow chain as read.
 #[derive(Clone, Copy)]
 pub(super) struct Vacancy {
     slot: usize,
@@ -397,7 +400,7 @@ impl<const N: usize> Bucket<N> {
         }
     }
 
-    /// Loads the overflow chain: its tagged pointer, and the first head in it.
+    /// Loads the overflow chain of the bucket: its tagged pointer, and the first head in it.
     #[inline]
     fn chain<'t>(&'t self) -> (Tagged, Option<HeadRef<'t>>) {
         let word = Tagged(self.chain.load(Ordering::Acquire));
@@ -405,7 +408,7 @@ impl<const N: usize> Bucket<N> {
         (word, unsafe { HeadRef::new(word.address()) })
     }
 
-    /// The heads in slots with the fingerprint of a hash, and a bit mask of the empty slots.
+    /// Returns the heads in slots whose fingerprint matches a hash, and a bit mask of empty slots.
     ///
     /// The matching slots are unknown until the cache line arrives: no branch depends on it before.
     #[inline]
@@ -430,7 +433,7 @@ impl<const N: usize> Bucket<N> {
         (heads, empty)
     }
 
-    /// Finds the head of the key, or the slot where one would be inserted.
+    /// Finds the head of a user key, or the vacant place where it would be inserted.
     #[inline]
     pub(super) fn find<'t>(
         &'t self,
@@ -470,7 +473,7 @@ impl<const N: usize> Bucket<N> {
         Err(Vacancy { slot: N, seen })
     }
 
-    /// Inserts an entry: as the first one of its key, or among its versions.
+    /// Inserts an entry: as the head of a new key, or among the versions of an existing one.
     ///
     /// `place` is the result of an earlier search; it may be outdated.
     #[inline]
@@ -503,8 +506,7 @@ impl<const N: usize> Bucket<N> {
         Ok(own.node().as_ptr())
     }
 
-    /// Links a head, already written, at the place for its key; returns false if the place has
-    /// changed.
+    /// Links a written head into the vacant place for its key; false if the place has changed.
     #[inline]
     fn push(&self, vacancy: Vacancy, head: HeadRef<'_>, hash: KeyHash) -> bool {
         let Vacancy { slot, seen } = vacancy;
@@ -522,7 +524,7 @@ impl<const N: usize> Bucket<N> {
         pushed.is_ok()
     }
 
-    /// The number of keys.
+    /// The number of keys in the bucket.
     #[cfg(all(test, not(loom)))]
     pub(super) fn len(&self) -> usize {
         let chained = std::iter::successors(self.chain().1, |head| head.next());
@@ -530,7 +532,7 @@ impl<const N: usize> Bucket<N> {
         self.slots.iter().filter(filled).count() + chained.count()
     }
 
-    /// Prefetches the bucket.
+    /// Prefetches the cache line of the bucket.
     #[inline]
     pub(super) fn prefetch(&self) {
         super::prefetch(ptr::from_ref(self).cast());
@@ -549,7 +551,7 @@ impl<const N: usize> Bucket<N> {
     }
 }
 
-/// Writes an unlinked head, followed by its entry.
+/// Allocates and writes the head of a new key with its first entry, not linked yet.
 #[inline]
 fn make_head<'t>(
     lease: &mut Lease<'t>,
@@ -567,7 +569,7 @@ fn make_head<'t>(
     unsafe { HeadRef::new(head.as_ptr()) }.expect("memory is not at null")
 }
 
-/// Writes an unlinked node, followed by its entry.
+/// Allocates and writes the node of a version with its entry, not linked yet.
 #[inline]
 fn make_node<'t>(
     lease: &mut Lease<'t>,
@@ -580,7 +582,7 @@ fn make_node<'t>(
     unsafe { NodeRef::new(node.as_ptr()) }.expect("memory is not at null")
 }
 
-/// Writes a head or a node, both of which end in a node, and the entry after it.
+/// Allocates memory for a head or node `front` with an entry after it, and writes both.
 #[inline]
 fn write_behind<T>(
     front: T,
@@ -602,7 +604,7 @@ fn write_behind<T>(
     start.cast()
 }
 
-/// The buckets of a table.
+/// The bucket array of a sorted hash memtable.
 pub(crate) struct BucketArray {
     buckets: NonNull<[Bucket]>,
     /// The huge pages of the buckets; `None` if the allocator provided the memory.
@@ -615,7 +617,7 @@ unsafe impl Send for BucketArray {}
 unsafe impl Sync for BucketArray {}
 
 impl BucketArray {
-    /// Creates empty buckets with a capacity of `count` keys.
+    /// Creates an array of empty buckets with a capacity of `count` keys, eight for each bucket.
     #[cfg(not(all(loom, test)))]
     pub(crate) fn new(count: usize) -> Self {
         let bytes = Self::bytes_of(count);
@@ -655,6 +657,7 @@ impl BucketArray {
         }
     }
 
+    /// All buckets as a slice.
     #[inline]
     fn all(&self) -> &[Bucket] {
         // SAFETY: `new` created as many buckets there, and they live as long as the array.
@@ -670,7 +673,7 @@ impl BucketArray {
         }
     }
 
-    /// Whether the array has the size that [`new`](Self::new) creates for `count` keys.
+    /// Whether the array has as many buckets as a new one with a capacity of `count` keys.
     pub(crate) fn is_for(&self, count: usize) -> bool {
         self.buckets.len() == count.div_ceil(PLACES)
     }
@@ -684,7 +687,7 @@ impl BucketArray {
         count.div_ceil(PLACES) * size_of::<Bucket>()
     }
 
-    /// The bucket of a key.
+    /// Returns the bucket of a key, given its hash.
     #[inline]
     pub(super) fn bucket(&self, hash: KeyHash) -> &Bucket {
         &self.all()[hash.index(self.buckets.len())]

@@ -37,7 +37,7 @@ const SAMPLED: usize = 16;
 /// The sampling interval of the summary over the sample; it stays in the cache for any run.
 const SAMPLED_AGAIN: usize = 32;
 
-/// The order of items: by key prefix, then by internal key.
+/// The order of log items: by key prefix, then by internal key.
 #[derive(Clone, Copy)]
 pub(super) struct ItemOrder<'t> {
     pub(super) keys: &'t KeyOrder,
@@ -45,6 +45,7 @@ pub(super) struct ItemOrder<'t> {
 }
 
 impl<'t> ItemOrder<'t> {
+    /// Returns the internal key of an item.
     #[inline]
     pub(super) fn key(self, item: Item) -> &'t [u8] {
         item.node.entry(self.arena).key()
@@ -58,12 +59,13 @@ impl<'t> ItemOrder<'t> {
             .then_with(|| self.compare_keys(a, b))
     }
 
+    /// Compares the internal keys of two items.
     #[inline(never)]
     fn compare_keys(self, a: Item, b: Item) -> Ordering {
         self.keys.compare_internal(self.key(a), self.key(b))
     }
 
-    /// Sorts items.
+    /// Sorts log items by key prefix and internal key.
     pub(super) fn sort(self, items: &mut [Item]) {
         // By prefix first: without branches that depend on the comparison, and without accessing
         // keys.
@@ -75,7 +77,7 @@ impl<'t> ItemOrder<'t> {
         }
     }
 
-    /// Merges sorted items.
+    /// Merges two sorted slices of items into one sorted vector.
     fn merge(self, many: &[Item], few: &[Item]) -> Vec<Item> {
         let mut merged = vec_for(many.len() + few.len());
         if many.len() > EVEN * few.len() {
@@ -86,7 +88,7 @@ impl<'t> ItemOrder<'t> {
         merged
     }
 
-    /// Merges item by item, without branches on the choice.
+    /// Merges two sorted slices item by item, for slices of similar length.
     fn merge_evenly(self, mut a: &[Item], mut b: &[Item], merged: &mut Vec<Item>) {
         while let (Some(&first), Some(&other)) = (a.first(), b.first()) {
             let is_other = if first.prefix == other.prefix {
@@ -102,7 +104,7 @@ impl<'t> ItemOrder<'t> {
         merged.extend_from_slice(b);
     }
 
-    /// Merges `few` items into `many` by copying the ranges between them.
+    /// Merges a short sorted slice into a long one, by binary search and copies of ranges.
     ///
     /// Their positions are searched in batches, to overlap cache misses.
     fn merge_few(self, many: &[Item], few: &[Item], merged: &mut Vec<Item>) {
@@ -123,7 +125,7 @@ impl<'t> ItemOrder<'t> {
         merged.extend_from_slice(rest);
     }
 
-    /// Counts the sorted items before `item`.
+    /// Returns the number of items in a sorted slice that sort before `item`.
     #[inline]
     fn count_before(self, items: &[Item], item: Item) -> usize {
         let first = items.partition_point(|other| other.prefix < item.prefix);
@@ -137,7 +139,7 @@ impl<'t> ItemOrder<'t> {
         first
     }
 
-    /// Whether an item comes before a target.
+    /// Whether an item sorts before a search target.
     #[inline]
     pub(super) fn is_before(self, item: Item, target: Target<'_>) -> bool {
         match item.prefix.cmp(&target.prefix) {
@@ -149,7 +151,7 @@ impl<'t> ItemOrder<'t> {
         }
     }
 
-    /// Resolves the target's position among items with its prefix, which start at `first`.
+    /// Finds the position of a target among items with an equal prefix, which start at `first`.
     #[inline]
     fn among_ties(self, items: &[Item], first: usize, target: Target<'_>) -> usize {
         match items.get(first) {
@@ -164,14 +166,14 @@ impl<'t> ItemOrder<'t> {
     }
 }
 
-/// The target of a search in a run: a key and its prefix.
+/// The target of a search in a run: an internal key and its prefix.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'k> {
     pub(super) prefix: u64,
     pub(super) key: &'k [u8],
 }
 
-/// A sorted run.
+/// An immutable sorted run of log items, with samples of key prefixes for fast searches.
 ///
 /// A search of a long run goes through three arrays: a part of each leads to a part of the next.
 /// Each part is prefetched before it is needed, so that the cache misses of many runs overlap.
@@ -212,14 +214,16 @@ impl Run {
         arrays + size_of_val(&*self.summary) + size_of::<Self>() + 16
     }
 
-    /// The index of the first item at or after a target.
+    /// Returns the index of the first item of the run at or after a target.
     #[inline]
     pub(super) fn lower_bound(&self, order: ItemOrder<'_>, target: Target<'_>) -> usize {
         let part = self.part(target);
         self.lower_bound_in(self.block(part, target), order, target)
     }
 
-    /// Finds and prefetches the part of the sample that leads to a target.
+    /// Search step 1: finds, by the summary, the part of the prefix sample for a target.
+    ///
+    /// It prefetches that part, and returns its start.
     #[inline]
     pub(super) fn part(&self, target: Target<'_>) -> usize {
         let part = part_of(&self.summary, target) * SAMPLED_AGAIN;
@@ -227,7 +231,9 @@ impl Run {
         part
     }
 
-    /// Finds and prefetches the block of items for a target, from the part of the sample at `part`.
+    /// Search step 2: finds, in the part of the sample at `part`, the block of items for a target.
+    ///
+    /// It prefetches that block, and returns its start.
     #[inline]
     pub(super) fn block(&self, part: usize, target: Target<'_>) -> usize {
         if self.sample.is_empty() {
@@ -239,13 +245,13 @@ impl Run {
         block
     }
 
-    /// Prefetches the items of the block after the one at `block`.
+    /// Prefetches the block of items that follows the one at `block`.
     #[inline]
     pub(super) fn prefetch_behind(&self, block: usize) {
         prefetch_part(&self.items, block + SAMPLED, SAMPLED);
     }
 
-    /// The index of the first item at or after a target whose block is at `block`.
+    /// Search step 3: returns the first item at or after a target, whose block is at `block`.
     #[inline]
     pub(super) fn lower_bound_in(
         &self,
@@ -265,14 +271,14 @@ impl Run {
     }
 }
 
-/// The index of the last sorted prefix below a target, or 0.
+/// Returns the index of the last of the sorted `prefixes` below the target's, or 0.
 #[inline]
 fn part_of(prefixes: &[u64], target: Target<'_>) -> usize {
     let below = prefixes.partition_point(|&prefix| prefix < target.prefix);
     below.saturating_sub(1)
 }
 
-/// Prefetches the cache lines of some elements.
+/// Prefetches the cache lines of `count` elements of a slice from `start`.
 #[inline]
 fn prefetch_part<T>(all: &[T], start: usize, count: usize) {
     let end = (start + count).min(all.len());
@@ -287,7 +293,9 @@ impl Drop for Run {
     }
 }
 
-/// A snapshot of the runs, and the position from which log entries are in no run.
+/// An immutable set of sorted runs, and the log positions up to which they cover the logs.
+///
+/// The log items after these positions, in no run yet, are the tail.
 pub(super) struct RunSet {
     pub(super) runs: Vec<Arc<Run>>,
     /// For each log, the segment of the first slot that is in no run, or an earlier segment.
@@ -298,7 +306,7 @@ pub(super) struct RunSet {
 }
 
 impl RunSet {
-    /// Creates a set without runs, over logs that begin with `tails`.
+    /// Creates a set without runs, over logs whose first segments are `tails`.
     pub(super) fn new(tails: Vec<Arc<Segment>>) -> Self {
         RunSet {
             runs: Vec::new(),
@@ -308,14 +316,14 @@ impl RunSet {
         }
     }
 
-    /// The number of slots up to `appended` that are in no run.
+    /// The length of the log tail: the number of items up to `appended` that are in no run.
     #[inline]
     pub(super) fn tail_len(&self, appended: &LogLengths) -> u64 {
         let slots = appended.iter().zip(&*self.covered);
         slots.map(|(end, start)| end - start).sum()
     }
 
-    /// Prefetches the last slots up to `appended` that are in no run.
+    /// Prefetches the last items of the log tail up to `appended`.
     #[inline]
     pub(super) fn prefetch_tail(&self, appended: &LogLengths) {
         let slots = self.covered.iter().zip(&**appended);
@@ -326,7 +334,7 @@ impl RunSet {
         }
     }
 
-    /// Passes the items of the tail whose prefixes are in `window` to `take`.
+    /// Passes the items of the log tail with key prefixes in `window` to `take`.
     #[inline]
     pub(super) fn read_tail(
         &self,
@@ -342,7 +350,9 @@ impl RunSet {
         }
     }
 
-    /// Creates the set that covers the slots up to `appended`, merging up to `merge_max` entries.
+    /// Creates a set that also covers the log tail up to `appended`, sorted into the last run.
+    ///
+    /// Short runs are merged into it, up to `merge_max` entries.
     pub(super) fn with_tail(
         &self,
         appended: &LogLengths,
@@ -381,7 +391,7 @@ impl RunSet {
         }
     }
 
-    /// The first run to merge with `added` entries, such that at most `merge_max` entries move.
+    /// Returns the index of the first run to merge with `added` entries, within `merge_max`.
     fn suffix_to_merge(&self, added: usize, merge_max: usize) -> usize {
         let mut first = self.runs.len();
         let mut sum = added;
@@ -397,7 +407,7 @@ impl RunSet {
         first
     }
 
-    /// Neighbouring runs that should be merged and that no seek will merge.
+    /// Returns adjacent long runs that the background should merge; `None` if there are none.
     pub(super) fn overdue(&self) -> Option<&[Arc<Run>]> {
         let len = |run: &Arc<Run>| run.items.len();
         // Seeks may merge those at the end; in time the others will not fit with them.
@@ -427,7 +437,7 @@ impl RunSet {
         Run::new(merged, gauge)
     }
 
-    /// Replaces `runs` by `merged`, which has the same entries; `None` if the set no longer has them.
+    /// Returns a set with adjacent `runs` replaced by their merge; `None` if they are not in it.
     pub(super) fn replaced(&self, runs: &[Arc<Run>], merged: Arc<Run>) -> Option<RunSet> {
         let is_there = |window: &[Arc<Run>]| {
             let mut pairs = window.iter().zip(runs);
@@ -444,7 +454,7 @@ impl RunSet {
         })
     }
 
-    /// Creates the final set: one run of all slots up to `appended`, after which the logs end.
+    /// Creates the final set, one run of all log items up to `appended`, which frees the logs.
     pub(super) fn finished(
         &self,
         appended: &LogLengths,

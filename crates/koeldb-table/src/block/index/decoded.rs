@@ -39,7 +39,7 @@ const FEW_KEYS: usize = 8;
 /// The number of bits of the size in a packed handle.
 const SIZE_BITS: u32 = 24;
 
-/// Ascending key numbers, and the packed handles of their blocks.
+/// A cache-line-aligned group of consecutive index entries: key numbers and packed block handles.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Group {
@@ -53,7 +53,7 @@ const BEHIND: Group = Group {
     handles: [0; GROUP],
 };
 
-/// The decoded keys and handles of an index block.
+/// The keys of an index block as integers for fast search, with the handles of the data blocks.
 #[derive(Debug)]
 pub struct DecodedIndex {
     span: KeySpan,
@@ -68,7 +68,7 @@ pub struct DecodedIndex {
 }
 
 impl DecodedIndex {
-    /// Decodes an index block; `None` if that is impossible or not worthwhile.
+    /// Decodes an index block; `None` if it has few keys, a custom comparator, or is damaged.
     pub(crate) fn new(block: &Block, format: &IndexFormat) -> Option<Self> {
         let view = BlockSlices::new(block, format.layout());
         let count = view.restart_key_count();
@@ -121,7 +121,7 @@ impl DecodedIndex {
             .saturating_add(size_of_val(self.samples.as_slice()))
     }
 
-    /// The block that may hold a user key, if the numbers decide.
+    /// Finds the data block that may hold a user key; `Unknown` if key numbers alone do not decide.
     #[inline]
     pub(crate) fn find_block(&self, order: &KeyOrder, user_key: &[u8]) -> IndexSearchResult {
         match self.span.wanted(order, user_key) {
@@ -133,7 +133,7 @@ impl DecodedIndex {
         }
     }
 
-    /// Finds the blocks for ascending user keys, as many as fit into `places`.
+    /// Finds the data blocks for ascending user keys, one result for each place in `places`.
     ///
     /// One pass goes through the samples, and the groups are prefetched during the search for other
     /// keys.
@@ -170,7 +170,7 @@ impl DecodedIndex {
         }
     }
 
-    /// Returns the block of the first key number in a group that is not below `wanted`.
+    /// Returns the block of the first key number in `group` from `wanted` on; `Unknown` if equal.
     #[inline]
     fn block_in(&self, group: usize, wanted: u64) -> IndexSearchResult {
         let Some(group) = self.groups.get(group).filter(|_| self.has_handles) else {
@@ -186,7 +186,7 @@ impl DecodedIndex {
         }
     }
 
-    /// The result for a key before or after all keys of the block.
+    /// Returns the result for a key before (`Less`) or after (`Greater`) all keys of the block.
     fn block_beyond(&self, side: Ordering) -> IndexSearchResult {
         let first = self.groups.first().filter(|_| self.has_handles);
         match first.and_then(|group| group.handles.first()) {
@@ -222,7 +222,7 @@ impl DecodedIndex {
         })
     }
 
-    /// The search result if restart point `first` is the first at or after the target.
+    /// Converts `first`, the first restart point at or after the target, to where a scan starts.
     #[inline]
     fn start(&self, first: usize) -> Start {
         if first == 0 || (self.single && first < self.count) {
@@ -232,7 +232,7 @@ impl DecodedIndex {
         }
     }
 
-    /// The range of numbers equal to `wanted`: the first not below it to the first above it.
+    /// Returns the index range of the key numbers equal to `wanted`; empty at its place if none is.
     fn run_of(&self, wanted: u64) -> (usize, usize) {
         let place = |at: usize, offset: fn(&Group, u64) -> usize| {
             let within = self.groups.get(at).map_or(0, |group| offset(group, wanted));
@@ -255,7 +255,7 @@ impl DecodedIndex {
 }
 
 impl Group {
-    /// The number of entries below `wanted`.
+    /// Returns the position of the first number in the group at or after `wanted`.
     #[inline]
     fn first_not_below(&self, wanted: u64) -> usize {
         // One bisection first: the compiler vectorizes a sum of eight comparisons poorly.
@@ -266,7 +266,7 @@ impl Group {
         half.saturating_add(within)
     }
 
-    /// The number of entries not above `wanted`.
+    /// Returns the position of the first number in the group after `wanted`.
     fn first_above(&self, wanted: u64) -> usize {
         self.numbers
             .iter()
@@ -275,7 +275,7 @@ impl Group {
     }
 }
 
-/// Packs a handle into 64 bits, the offset above the size; `None` if it does not fit.
+/// Packs a block handle into 64 bits, the offset above the size; `None` if it does not fit.
 fn pack(handle: BlockHandle) -> Option<u64> {
     let offset = handle.offset.checked_shl(SIZE_BITS)?;
     let fits =

@@ -31,7 +31,7 @@ const TARGETS: usize = 4096;
 /// A search target: a key of 16 bytes and its footer.
 type Target = [u8; 24];
 
-/// Returns the separators of blocks of 35 keys, and some of the 16-byte keys as targets.
+/// Generates separators of data blocks of 35 keys with a `distribution`, and search targets.
 fn keys(distribution: &str, count: usize) -> (Vec<Vec<u8>>, Vec<Target>) {
     let mut random = Random(301);
     let per_block = 35;
@@ -60,6 +60,7 @@ fn keys(distribution: &str, count: usize) -> (Vec<Vec<u8>>, Vec<Target>) {
     (separators, targets)
 }
 
+/// Builds an index block with these separators.
 fn index_block(keys: &[Vec<u8>]) -> Vec<u8> {
     let mut builder = BlockBuilder::new(1, true);
     let mut before: &[u8] = &[];
@@ -81,6 +82,7 @@ fn index_block(keys: &[Vec<u8>]) -> Vec<u8> {
     builder.finish(false).unwrap()
 }
 
+/// Searches an index block for `target`; returns the file offset of its data block.
 fn locate(block: &Block, format: &IndexFormat, target: &[u8]) -> u64 {
     if let Some(decoded) = block.decoded()
         && let IndexSearchResult::Block(handle) =
@@ -92,7 +94,7 @@ fn locate(block: &Block, format: &IndexFormat, target: &[u8]) -> u64 {
     scan.map_or(0, |scan| scan.handle().offset)
 }
 
-/// Measures the nanoseconds per search: independent, dependent.
+/// Measures the mean nanoseconds per index search: of independent and of dependent searches.
 fn measure(blocks: &[Block], format: &IndexFormat, targets: &[Target]) -> (f64, f64) {
     let mut random = Random(17);
     let mut below = |count: usize| usize::try_from(random.next() % count as u64).unwrap();
@@ -108,7 +110,7 @@ fn measure(blocks: &[Block], format: &IndexFormat, targets: &[Target]) -> (f64, 
     (nanos(best.0), nanos(best.1))
 }
 
-/// Measures the time of one search for each pair of block and target.
+/// Measures the total time of one pass of searches over the pairs of block and target.
 fn pass<const DEPENDENT: bool>(
     blocks: &[Block],
     format: &IndexFormat,

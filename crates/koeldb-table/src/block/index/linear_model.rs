@@ -5,7 +5,7 @@
     clippy::arithmetic_side_effects
 )]
 
-/// A line that estimates the index of a number among ascending ones.
+/// A line that estimates the position of a number in an ascending array, with bounds of its error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinearModel {
     /// The number at index 0.
@@ -21,7 +21,7 @@ pub(super) struct LinearModel {
 }
 
 impl LinearModel {
-    /// Fits two lines through `numbers`, and returns the better one.
+    /// Fits one line to all numbers and one to those not near an end; returns the more precise one.
     pub(super) fn through(numbers: &[u64]) -> Self {
         let last = numbers.len().saturating_sub(1);
         // A few outliers at either end must not distort the line for all others.
@@ -35,7 +35,7 @@ impl LinearModel {
         }
     }
 
-    /// Returns the line through the numbers at two indexes.
+    /// Returns the line through the numbers at indexes `from` and `to`, with its error bounds.
     fn from_to(numbers: &[u64], from: usize, to: usize) -> Self {
         let number = |at: usize| numbers.get(at).copied().unwrap_or_default();
         let (low, high) = (number(from), number(to));
@@ -73,7 +73,7 @@ impl LinearModel {
         model
     }
 
-    /// Returns the entry that the linear model predicts for a key's number, at most the last one.
+    /// Returns the index that the line predicts for `number`, at most the last one.
     #[inline]
     fn guess(&self, number: u64) -> usize {
         let distance = u128::from(number.saturating_sub(self.origin));

@@ -5,7 +5,7 @@ use super::sampled::SampledIndex;
 use super::{IndexFormat, IndexSearch};
 use crate::block::Block;
 
-/// The preparation that a table's index blocks get when they are loaded.
+/// The settings for building search structures of a table's index blocks when they are loaded.
 #[derive(Clone, Debug)]
 pub struct IndexPreparation {
     /// The format of the index entries.
@@ -14,7 +14,7 @@ pub struct IndexPreparation {
     pub decode: bool,
 }
 
-/// A structure that speeds up searches of an index block.
+/// A search structure for an index block, built when the block is loaded.
 #[derive(Debug)]
 pub enum PreparedIndex {
     /// All keys and handles, decoded.
@@ -24,13 +24,13 @@ pub enum PreparedIndex {
 }
 
 impl IndexPreparation {
-    /// Whether any index block may need preparation.
+    /// Whether index blocks may get a search structure, by these settings.
     #[must_use]
     pub fn is_needed(&self) -> bool {
         self.decode || self.format.search != IndexSearch::Binary
     }
 
-    /// Builds the suitable structure for a block, if any.
+    /// Builds the search structure for an index block; `None` if plain binary search is used.
     pub(crate) fn prepared(&self, block: &Block) -> Option<PreparedIndex> {
         if self.decode
             && let Some(decoded) = DecodedIndex::new(block, &self.format)

@@ -35,7 +35,7 @@ const SPACING: usize = 16;
 /// The number of restart points up to which blocks are not sampled: a search takes a step or two.
 const FEW_KEYS: usize = 8;
 
-/// The numbers of a few keys of an index block.
+/// A sample of an index block's keys as integers, which narrows interpolation search.
 #[derive(Debug)]
 pub struct SampledIndex {
     span: KeySpan,
@@ -45,7 +45,7 @@ pub struct SampledIndex {
 }
 
 impl SampledIndex {
-    /// Samples an index block; `None` if that is impossible or not worthwhile.
+    /// Samples the keys of an index block; `None` if they are few or cannot be mapped to integers.
     pub(super) fn new(block: &Block, format: &IndexFormat) -> Option<Self> {
         let view = BlockSlices::new(block, format.layout());
         let count = view.restart_key_count();
@@ -93,7 +93,7 @@ impl SampledIndex {
         }
     }
 
-    /// The nearest samples on either side of a number, as a window.
+    /// Returns the range between the samples before and after a key number; `None` without both.
     #[inline]
     fn window(&self, wanted: u64) -> Option<Window> {
         let mut behind = self.model.first_not_below(&self.samples, wanted);

@@ -43,7 +43,7 @@ const BLOCK_AHEAD_MAX: u64 = 2 << 20;
 /// A range of user keys.
 type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The limits of a scan, which its tables share.
+/// The bounds and the length of a scan, shared by the readahead of all its tables.
 ///
 /// These are the user keys that the scan may see, which change with each seek, and the length of
 /// the scan so far.
@@ -54,34 +54,35 @@ pub struct ScanLimits {
 }
 
 impl ScanLimits {
-    /// Creates limits that exclude nothing.
+    /// Creates limits without key bounds.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Replaces the key range.
+    /// Sets the key bounds (`iterate_lower_bound`, `iterate_upper_bound` or a prefix) of the scan.
     pub fn set(&self, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) {
         *self.range.lock().unwrap_or_else(PoisonError::into_inner) = Some((lower, upper));
     }
 
-    /// Resets the length of the scan after a seek.
+    /// Resets the length of the scan, after a seek.
     pub(super) fn restart(&self) {
         self.passed_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Adds bytes planned for readahead, in any table.
+    /// Adds `bytes`, planned for readahead in any table, to the length of the scan.
     pub(super) fn pass(&self, bytes: u64) {
         self.passed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes planned in all tables since the last seek.
+    /// The bytes planned for readahead in all tables since the last seek.
     pub(super) fn passed_bytes(&self) -> u64 {
         self.passed_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a scan that passes `separator` leaves the limits: after its block forwards, before
-    /// it backwards.
+    /// Whether a scan in `direction` need not go beyond the index entry with this separator.
+    ///
+    /// Forwards its block is still within the key bounds, backwards it is already outside.
     fn end_at(&self, order: &KeyOrder, separator: &[u8], direction: Direction) -> bool {
         let range = self.range.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((lower, upper)) = &*range else {
@@ -102,7 +103,7 @@ impl ScanLimits {
     }
 }
 
-/// A data block ahead of the scan.
+/// A data block that the scan will enter after the current one.
 #[derive(Debug)]
 pub(super) struct Upcoming {
     pub(super) handle: BlockHandle,
@@ -112,7 +113,7 @@ pub(super) struct Upcoming {
     cached: Option<Arc<CachedBlock>>,
 }
 
-/// A walk through the index, ahead of a scan.
+/// An index cursor that runs ahead of a scan and finds the blocks to read ahead.
 pub(super) struct Lookahead {
     table: Arc<BlockBasedReader>,
     /// The level of the table, to continue in the next table.
@@ -129,7 +130,7 @@ pub(super) struct Lookahead {
 }
 
 impl Lookahead {
-    /// Begins a walk at the block that a scan enters.
+    /// Creates the lookahead at the data block that a scan enters.
     pub(super) fn new(place: &ScanPosition<'_>, level: Option<Arc<dyn TableLevel>>) -> Self {
         Lookahead {
             table: Arc::clone(place.table),
@@ -143,19 +144,20 @@ impl Lookahead {
         }
     }
 
-    /// Ends the walk.
+    /// Ends the lookahead: no further block is returned.
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.held = None;
     }
 
-    /// Whether the walk has ended.
+    /// Whether the lookahead has ended, so that no further block will be returned.
     pub(super) fn ended(&self) -> bool {
         self.ended && self.held.is_none()
     }
 
-    /// Returns the next block; `None` at the end of the known or wanted range. Errors are left for
-    /// the scan to meet.
+    /// Returns the next block to read ahead; `None` at the key bounds or an uncached index block.
+    ///
+    /// An error also ends the lookahead; the scan itself meets and reports it.
     fn next<S: BlockSource>(
         &mut self,
         source: &mut S,
@@ -198,13 +200,13 @@ impl Lookahead {
         })
     }
 
-    /// Ends the walk on an error; a walk suspended at an index block resumes later.
+    /// Ends the lookahead if the index move `moved` failed; a suspended move is repeated later.
     fn unless_suspended<S>(&mut self, moved: Result<(), Fault<S>>) -> Option<()> {
         self.ended = !matches!(moved, Err(Fault::Suspend(_)));
         moved.ok()
     }
 
-    /// Moves on to the next table of the level in scan direction; `None` if it cannot.
+    /// Moves the lookahead to the next table of the level; `None` at the key bounds or the end.
     fn cross<S: BlockSource>(&mut self, source: &mut S, limits: Option<&ScanLimits>) -> Option<()> {
         let level = self.level.as_ref()?;
         let (table, edge) = level
@@ -221,8 +223,7 @@ impl Lookahead {
         Some(())
     }
 
-    /// Looks up a data block in the cache, unless the lookup is skipped. A skipped block counts as
-    /// missing.
+    /// Looks up a data block in the block cache; after many misses most blocks count as missing.
     fn cached(&mut self, handle: BlockHandle) -> Option<Arc<CachedBlock>> {
         let file = &self.table.file;
         file.cache.as_ref()?;
@@ -239,7 +240,7 @@ impl Lookahead {
         cached
     }
 
-    /// Plans a piece: the next blocks, with at most `bytes` bytes after the first.
+    /// Plans one read: the next blocks, with at most `bytes` after the first; `None` at the end.
     ///
     /// Cached blocks are pinned instead of read, if they are at an end of the piece or numerous.
     ///
@@ -310,12 +311,12 @@ impl Lookahead {
     }
 }
 
+/// Returns the number of bytes in a file range.
 fn length(range: &Range<u64>) -> u64 {
     range.end.saturating_sub(range.start)
 }
 
-/// Whether a block is adjacent to the previous one in scan direction; blocks may be padded to an
-/// alignment.
+/// Whether `block` is adjacent to the blocks `seen` before it, apart from padding.
 fn follows(seen: &Range<u64>, block: &Range<u64>, direction: Direction) -> bool {
     let gap = match direction {
         Direction::Forward => block.start.checked_sub(seen.end),
@@ -334,7 +335,7 @@ impl fmt::Debug for Lookahead {
     }
 }
 
-/// The state of the bytes of a piece.
+/// The state of the read of a piece: not read, arrived, or in flight.
 #[derive(Debug)]
 pub(super) enum Stored {
     /// Not read yet, or the read has failed.
@@ -345,7 +346,7 @@ pub(super) enum Stored {
     Coming(Arc<PieceRead>),
 }
 
-/// Consecutive blocks of a scan, and the file range that is read for them.
+/// Consecutive data blocks that are read ahead of a scan with one read.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) file: Arc<TableFile>,
@@ -358,7 +359,7 @@ pub(super) struct Piece {
     pub(super) kept: bool,
 }
 
-/// The planned form of a block.
+/// A block taken from a piece: a cached block, the stored bytes, or neither.
 pub(super) enum Planned<'p> {
     /// The cached block.
     Block(Arc<CachedBlock>),
@@ -374,12 +375,12 @@ impl Piece {
         self.blocks.is_empty()
     }
 
-    /// The bytes read for the piece.
+    /// The size of the read for the piece, in bytes; 0 if all blocks are cached.
     pub(super) fn bytes(&self) -> u64 {
         length(&self.range)
     }
 
-    /// The bytes read for blocks that the scan has not entered.
+    /// The bytes of the uncached blocks that the scan has not entered yet.
     pub(super) fn unused_bytes(&self) -> u64 {
         let unused = self.blocks.iter().filter(|block| block.cached.is_none());
         unused
@@ -397,7 +398,7 @@ impl Piece {
         Arc::ptr_eq(&self.file, file) && self.blocks.iter().any(|block| block.handle == handle)
     }
 
-    /// Drops the blocks before this one; returns false if the piece does not hold it.
+    /// Drops the blocks before the given one; returns false if the piece does not contain that.
     pub(super) fn advance_to(&mut self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
         if !Arc::ptr_eq(&self.file, file) {
             return false;
@@ -411,7 +412,7 @@ impl Piece {
         true
     }
 
-    /// The read that must complete before the next block can be taken.
+    /// The in-flight read for which the next block has to wait; `None` if it need not wait.
     pub(super) fn missing(&self) -> Option<&Arc<PieceRead>> {
         match (&self.stored, self.blocks.front()) {
             (Stored::Coming(read), Some(block)) if block.cached.is_none() => {
@@ -421,7 +422,7 @@ impl Piece {
         }
     }
 
-    /// Takes the first remaining block.
+    /// Removes the first remaining block and returns it, with its stored bytes if they were read.
     pub(super) fn take(&mut self) -> Planned<'_> {
         let Some(block) = self.blocks.pop_front() else {
             return Planned::Nothing;
@@ -450,7 +451,7 @@ impl Piece {
         }
     }
 
-    /// Position and length of a block's stored bytes in the buffer of `bytes`, if they are in it.
+    /// Returns offset and length of a block's stored bytes in the buffer; `None` if not in it.
     fn place_of(&self, block: &Upcoming, bytes: &PieceBytes) -> Option<(u64, u32)> {
         let (from, to) = (block.handle.offset, block.end);
         if from < self.range.start || to > self.range.end {

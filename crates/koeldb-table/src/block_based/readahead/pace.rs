@@ -18,7 +18,7 @@ const CALM_PIECES: u64 = 8;
 /// The size of a piece, as a multiple of the bytes consumed during a read.
 const PIECE_WORTH: u64 = 4;
 
-/// The measured speeds of a device and a scan.
+/// Measurements of read latency and scan speed, from which readahead size and depth follow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     /// The latency of a read; 0 until measured.
@@ -32,7 +32,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Records the latency of a read.
+    /// Records the latency of a completed read.
     pub(super) fn arrived(&mut self, latency: Duration) {
         let now = nanos(latency);
         self.latency_nanos = if now > self.latency_nanos {
@@ -62,13 +62,13 @@ impl Pace {
         }
     }
 
-    /// The bytes that the scan consumes during a read; `None` until both were measured.
+    /// Returns the bytes that the scan consumes during one read latency; `None` until measured.
     fn needed_bytes(&self) -> Option<u64> {
         let kib = self.latency_nanos.checked_div(self.nanos_per_kib)?;
         (self.latency_nanos != 0).then(|| kib.saturating_add(1).saturating_mul(1024))
     }
 
-    /// The size of the next piece, at most `bytes`.
+    /// Returns the size of the next readahead piece, at most `bytes`.
     pub(super) fn piece_bytes(&self, bytes: u64) -> u64 {
         match self.needed_bytes() {
             Some(needed) => bytes.min(needed.saturating_mul(PIECE_WORTH).max(PIECE_BYTES_MIN)),
@@ -89,7 +89,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Smooths a measured value: the new value has weight 1/`weight`.
+/// Returns the moving average after the value `now`, whose weight is 1/`weight`.
 fn smoothed(before: u64, now: u64, weight: u64) -> u64 {
     match before {
         0 => now,

@@ -51,11 +51,11 @@ const TABLES_PRESUMED: u64 = 8;
 /// Spin iterations before a thread that waits for a read parks: a few microseconds.
 const SPINS: u32 = 200;
 
-/// The suspension of a scan, which waits for the missing blocks recorded in its [`ScanReads`].
+/// The reason of a suspended scan call: it waits for the missing blocks in its [`ScanReads`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanSuspended;
 
-/// The time limits of a scan, on the clock of its reads.
+/// The time limits of a scan (`deadline`, `io_timeout`), on the clock of its reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimeLimits {
     /// The time at which the scan stops waiting.
@@ -65,12 +65,12 @@ pub struct TimeLimits {
 }
 
 impl TimeLimits {
-    /// Whether waits have no limit.
+    /// Whether neither `deadline` nor `io_timeout` is set.
     fn are_none(&self) -> bool {
         self.deadline.is_none() && self.io_timeout.is_none()
     }
 
-    /// The latest end of a wait that begins at `begun`.
+    /// Returns when a wait that begins at `begun` must end, by both limits; `None` without limits.
     fn end_of(&self, begun: Duration) -> Option<Duration> {
         let expires = self.io_timeout.map(|limit| begun.saturating_add(limit));
         match (self.deadline, expires) {
@@ -80,7 +80,7 @@ impl TimeLimits {
     }
 }
 
-/// A budget of bytes, shared by threads.
+/// A limit of readahead bytes, shared by threads.
 #[derive(Debug)]
 struct Budget {
     limit: u64,
@@ -88,6 +88,7 @@ struct Budget {
 }
 
 impl Budget {
+    /// Creates an unused budget of `limit` bytes.
     fn new(limit: u64) -> Arc<Self> {
         Arc::new(Budget {
             limit,
@@ -95,7 +96,7 @@ impl Budget {
         })
     }
 
-    /// Takes `bytes` from the budget if at least `reserve` then remains.
+    /// Reserves `bytes` of the budget; `None` unless at least `reserve` bytes then remain.
     fn take(self: &Arc<Self>, bytes: u64, reserve: u64) -> Option<BudgetShare> {
         let limit = self.limit.saturating_sub(reserve);
         let more = |used: u64| used.checked_add(bytes).filter(|&used| used <= limit);
@@ -114,7 +115,7 @@ impl Budget {
     }
 }
 
-/// A part of a budget, returned when dropped.
+/// A reservation of budget bytes, which are released when it is dropped.
 #[derive(Debug)]
 struct BudgetShare {
     budget: Arc<Budget>,
@@ -127,7 +128,7 @@ impl Drop for BudgetShare {
     }
 }
 
-/// A range of a file that is read ahead of a scan.
+/// An asynchronous read of a file range ahead of a scan, which several scans may share.
 pub(super) struct PieceRead {
     /// The file number.
     number: u64,
@@ -155,12 +156,12 @@ impl PieceRead {
         self.outcome.get().is_some()
     }
 
-    /// The latency of the device.
+    /// The latency of the completed read; `None` while it is in flight.
     pub(super) fn latency(&self) -> Option<Duration> {
         self.outcome.get().map(|outcome| outcome.latency)
     }
 
-    /// Returns the bytes of `range` for blocks to refer to; `None` unless all of them were read.
+    /// Returns a reference to the read bytes of `range`; `None` unless all of them were read.
     pub(super) fn share(self: &Arc<Self>, range: &Range<u64>) -> Option<PieceBytes> {
         let read = self.outcome.get()?.result.as_ref().ok()?;
         let start = range.start.checked_sub(self.range.start)?;
@@ -171,7 +172,7 @@ impl PieceRead {
         })
     }
 
-    /// Waits for completion or failure, until `until` at most; returns whether either happened.
+    /// Waits until the read completes or fails, or the time `until`; returns whether it is done.
     fn wait(&self, until: Option<Duration>) -> bool {
         for _ in 0..SPINS {
             if self.is_done() {
@@ -202,7 +203,7 @@ impl PieceRead {
     }
 }
 
-/// The memory of a completed read.
+/// The memory of a completed asynchronous read, as a region that blocks refer to.
 struct Arrived(Arc<PieceRead>);
 
 impl Region for Arrived {
@@ -213,7 +214,7 @@ impl Region for Arrived {
     }
 }
 
-/// The memory of a synchronous read.
+/// The memory of a synchronous read, as a region that blocks refer to.
 struct InPlace(ReadBuffer);
 
 impl Region for InPlace {
@@ -222,14 +223,14 @@ impl Region for InPlace {
     }
 }
 
-/// Returns a range of the read bytes; empty if it is outside.
+/// Returns `len` bytes of the read buffer from `start`; empty if out of range.
 fn slice(read: &ReadBuffer, start: u64, len: u32) -> &[u8] {
     let start = to_usize(start);
     read.get(start..start.saturating_add(len as usize))
         .unwrap_or_default()
 }
 
-/// The bytes of a piece, to which blocks refer.
+/// The stored bytes of consecutive blocks that were read together.
 #[derive(Debug)]
 pub(super) struct PieceBytes {
     pub(super) buffer: Arc<Buffer>,
@@ -299,25 +300,25 @@ impl ScanEngine {
         })
     }
 
-    /// The engine and the limits of the reads.
+    /// The asynchronous read engine with its limits.
     #[must_use]
     pub fn reads(&self) -> &AsyncReads {
         &self.reads
     }
 
-    /// Whether the engine can overlap reads.
+    /// Whether reads can be in flight concurrently.
     #[must_use]
     pub fn is_parallel(&self) -> bool {
         self.reads.is_parallel()
     }
 
-    /// The bytes read ahead or in flight that have not been consumed.
+    /// The readahead bytes in use: read or in flight, and not yet released by scans.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.budget.used.load(Ordering::Relaxed)
     }
 
-    /// Finds a read, in flight or held by another scan, that covers `range`.
+    /// Finds a read of `range`, in flight or held by another scan, that this scan can share.
     ///
     /// A device may lose a read: one that began long before `now` is not joined.
     fn joinable(&self, number: u64, range: &Range<u64>, now: Duration) -> Option<Arc<PieceRead>> {
@@ -352,7 +353,7 @@ struct ScanReadsState {
     awaited: Vec<Arc<PieceRead>>,
 }
 
-/// The reads of one scan: of missing blocks, and of pieces ahead of the scan.
+/// The asynchronous reads of one scan: missing blocks, and pieces ahead of the scan.
 #[derive(Debug)]
 pub struct ScanReads {
     engine: Arc<ScanEngine>,
@@ -396,7 +397,7 @@ impl ScanReads {
         self.engine.reads.clock().now()
     }
 
-    /// Returns a block read for the suspended call or cached; otherwise records it as missing.
+    /// Returns a cached block, or one read for the suspended call; otherwise suspends for it.
     pub(super) fn block(
         &self,
         file: &Arc<TableFile>,
@@ -409,7 +410,7 @@ impl ScanReads {
             .map_err(|fault| self.awaited(fault))
     }
 
-    /// Returns a block read for the suspended call, after a cache miss; otherwise records it.
+    /// Returns a block, not cached, that was read for the suspended call; otherwise suspends.
     pub(super) fn missed(
         &self,
         file: &Arc<TableFile>,
@@ -422,7 +423,7 @@ impl ScanReads {
             .map_err(|fault| self.awaited(fault))
     }
 
-    /// Converts a fault of the probe; a suspension marks the call as suspended.
+    /// Converts a fault of block access to one of the scan; a suspension also suspends the scan.
     fn awaited<S>(&self, fault: Fault<S>) -> Fault<ScanSuspended> {
         match fault {
             Fault::Error(error) => Fault::Error(error),
@@ -433,13 +434,13 @@ impl ScanReads {
         }
     }
 
-    /// Whether a call is suspended.
+    /// Whether a call of the scan is suspended until missing blocks are read.
     #[inline]
     pub(super) fn is_suspended(&self) -> bool {
         self.suspended.load(Ordering::Relaxed)
     }
 
-    /// Whether the block is one that the suspended call has missed.
+    /// Whether the suspended call waits for this block.
     pub(super) fn is_needed(&self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
         let state = lock(&self.state);
         let needs = state.probe.needs();
@@ -451,17 +452,17 @@ impl ScanReads {
         !lock(&self.state).awaited.is_empty()
     }
 
-    /// The bytes that may still be read ahead.
+    /// The readahead bytes that are left in both the budget of the scan and that of the engine.
     pub(super) fn bytes_left(&self) -> u64 {
         self.budget.left().min(self.engine.budget.left())
     }
 
-    /// Records that a table of the scan consumed `bytes` bytes.
+    /// Records that the scan consumed `bytes` readahead bytes in one of its tables.
     pub(super) fn use_up(&self, bytes: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The readahead budget of a table that has consumed `used` bytes.
+    /// Returns the readahead budget of a table, by its share `used` of the bytes consumed so far.
     ///
     /// Its share of the scan's budget is its share of the consumption.
     pub(super) fn allotment(&self, used: u64) -> u64 {
@@ -473,8 +474,9 @@ impl ScanReads {
         u64::try_from(part / u128::from(all)).unwrap_or(u64::MAX)
     }
 
-    /// Queues a range of `file` for [`ScanReads::flush`], or joins an existing read; `None` without
-    /// budget.
+    /// Queues the read of a file range, or joins one of another scan; `None` if over budget.
+    ///
+    /// [`ScanReads::flush`] issues it.
     ///
     /// Requests that are not `urgent` leave some budget for urgent ones.
     pub(super) fn push(
@@ -521,12 +523,12 @@ impl ScanReads {
         Some(read)
     }
 
-    /// Issues the queued reads.
+    /// Issues the queued reads to the device.
     pub(super) fn flush(&self) {
         lock(&self.state).session.flush();
     }
 
-    /// Suspends the call until this read, among others, has completed.
+    /// Suspends the scan until `read` has completed.
     pub(super) fn note(&self, read: &Arc<PieceRead>) -> Fault<ScanSuspended> {
         lock(&self.state).awaited.push(Arc::clone(read));
         self.suspended.store(true, Ordering::Relaxed);
@@ -591,7 +593,7 @@ impl ScanReads {
         deadline.is_some_and(|deadline| self.now() >= deadline)
     }
 
-    /// Creates the error of an abandoned read: late, or longer than `io_timeout`.
+    /// Creates the `TimedOut` error of an abandoned read, by `deadline` or by `io_timeout`.
     #[cold]
     fn given_up(&self, read: &PieceRead) -> Error {
         if self.is_late() {
@@ -607,7 +609,7 @@ impl ScanReads {
         )
     }
 
-    /// Releases the blocks that were read for a suspended call, which has ended.
+    /// Releases the blocks read for a suspended call that has completed, and ends the suspension.
     pub fn settle(&self) {
         let mut state = lock(&self.state);
         state.probe.needs_mut().clear();

@@ -59,7 +59,7 @@ impl Default for ReadaheadPolicy {
     }
 }
 
-/// The last block that a scan entered, and the readahead state derived from it.
+/// The recent block accesses of a scan in one table, from which the readahead size follows.
 #[derive(Clone, Copy, Debug, Default)]
 struct AccessPattern {
     cache_id: u64,
@@ -118,8 +118,7 @@ impl AccessPattern {
         self.end = end;
     }
 
-    /// Handles a block that does not follow the last one: a seek, another table, or the
-    /// repetition of a suspended call.
+    /// Begins a new run at a block not adjacent to the last one: after a seek, or in another table.
     ///
     /// A source moves to another table only in a scan that crosses over.
     #[cold]
@@ -148,7 +147,7 @@ impl AccessPattern {
     }
 }
 
-/// The readahead of a scan.
+/// The state of a scan's readahead: the pieces that are read or in flight, and the lookahead.
 #[derive(Debug)]
 struct ReadaheadPlan {
     lookahead: Lookahead,
@@ -164,7 +163,7 @@ struct ReadaheadPlan {
 }
 
 impl ReadaheadPlan {
-    /// The bytes read or in flight from which no block was taken.
+    /// The bytes read or in flight for blocks that the scan has not entered.
     fn unused_bytes(&self) -> u64 {
         let read = self.pieces.iter().filter(|piece| !piece.is_unread());
         read.map(Piece::unused_bytes).sum()
@@ -193,7 +192,7 @@ struct ScanSettings {
     reads: Option<Arc<ScanReads>>,
 }
 
-/// The block source of a scan.
+/// The block source of a scan, which reads ahead (RocksDB: `BlockPrefetcher`).
 pub struct ScanSource {
     settings: Arc<ScanSettings>,
     /// The largest adaptive size; less than that of the policy after much was wasted.
@@ -213,8 +212,7 @@ pub struct ScanSource {
 }
 
 impl ScanSource {
-    /// Creates a source for a scan within `limits`. With `reads` it may suspend, and `reads`
-    /// records its needs.
+    /// Creates a source for a scan within `limits`, which may suspend if `reads` is given.
     #[must_use]
     pub fn new(
         options: BlockReadOptions,
@@ -246,7 +244,7 @@ impl ScanSource {
         }
     }
 
-    /// Adds a block to the block cache, unless the options forbid it.
+    /// Returns a loaded block, after adding it to the block cache if `fill_cache` is set.
     fn publish(
         &self,
         file: &TableFile,
@@ -261,7 +259,7 @@ impl ScanSource {
         block
     }
 
-    /// Loads one block by itself, after a cache miss.
+    /// Reads one block without readahead, after a cache miss; suspends if reads are asynchronous.
     #[cold]
     fn load(
         &mut self,
@@ -281,7 +279,7 @@ impl ScanSource {
         Ok(self.publish(file, handle, kind, block))
     }
 
-    /// Loads a block for a call that was suspended and is repeated.
+    /// Returns a block for a repeated call: one read for that, or cached; otherwise suspends.
     #[cold]
     fn load_again(
         &mut self,
@@ -298,7 +296,7 @@ impl ScanSource {
         }
     }
 
-    /// The number of bytes to read after a missing block.
+    /// Returns the number of bytes to read after a missing block; 0 for no readahead.
     fn bytes_ahead(&mut self, file: &TableFile) -> u64 {
         if file.file.mapped().is_some() || self.settings.options.cache_only {
             return 0;
@@ -314,7 +312,7 @@ impl ScanSource {
         self.next_bytes()
     }
 
-    /// The size of the next piece; increases the size of the one after.
+    /// Returns the readahead size of the next piece; doubles the adaptive size for later ones.
     fn next_bytes(&mut self) -> u64 {
         let policy = &self.settings.policy;
         if policy.fixed_bytes != 0 {
@@ -325,7 +323,7 @@ impl ScanSource {
         bytes.min(self.bytes_max)
     }
 
-    /// Drops a plan that no longer matches the scan, or is consumed.
+    /// Drops the readahead plan, and halves the readahead size limit if too much was read in vain.
     fn drop_plan(&mut self) {
         let Some(plan) = self.plan.take() else { return };
         self.wasted_bytes = self.wasted_bytes.saturating_add(plan.unused_bytes());
@@ -340,13 +338,13 @@ impl ScanSource {
         }
     }
 
-    /// Whether a piece of the plan contains the block.
+    /// Whether the block is among those read ahead.
     fn is_planned(&self, file: &Arc<TableFile>, handle: BlockHandle) -> bool {
         let pieces = self.plan.iter().flat_map(|plan| &plan.pieces);
         pieces.into_iter().any(|piece| piece.holds(file, handle))
     }
 
-    /// Takes the block from the plan if the plan has it; drops a plan that does not match.
+    /// Takes a block from the readahead plan; drops a plan without the block and returns `None`.
     fn planned(
         &mut self,
         file: &Arc<TableFile>,
@@ -399,7 +397,7 @@ impl ScanSource {
         block
     }
 
-    /// Takes the next block of the current piece.
+    /// Returns the next block of the current piece, decoded; loads it separately if that fails.
     fn take_block(
         &mut self,
         plan: &mut ReadaheadPlan,
@@ -439,7 +437,7 @@ impl ScanSource {
         Ok(Some(block))
     }
 
-    /// Records the consumption of the current piece.
+    /// Removes the current piece and records its consumption in the measured pace.
     fn finish_piece(&mut self, plan: &mut ReadaheadPlan) {
         let Some(piece) = plan.pieces.pop_front() else {
             return;
@@ -460,7 +458,7 @@ impl ScanSource {
         }
     }
 
-    /// Plans as many pieces as the scan needs ahead of it, and issues their reads.
+    /// Plans pieces until the scan has enough read ahead of it, and issues their reads.
     fn top_up(&mut self, plan: &mut ReadaheadPlan) {
         let Some(reads) = self.settings.reads.clone() else {
             return;
@@ -508,7 +506,7 @@ impl ScanSource {
         }
     }
 
-    /// Issues the read of a piece, if there is budget.
+    /// Queues the read of a piece; returns false if it needs none or the budget is exhausted.
     fn push(&mut self, reads: &ScanReads, piece: &mut Piece, urgent: bool) -> bool {
         if piece.range.is_empty() {
             return false;
@@ -521,7 +519,7 @@ impl ScanSource {
         true
     }
 
-    /// Counts the bytes of a piece that is read ahead.
+    /// Counts the bytes of a piece in the statistics (`PREFETCH_BYTES`) and for the share of waste.
     fn count_ahead(&mut self, piece: &Piece) {
         self.ahead_bytes = self.ahead_bytes.saturating_add(piece.bytes());
         if let Some(statistics) = &piece.file.statistics {
@@ -529,7 +527,7 @@ impl ScanSource {
         }
     }
 
-    /// Plans the next piece of at most `bytes` bytes; `None` if there is nothing to read ahead.
+    /// Plans the next read-ahead of blocks: at most `bytes` after the first; `None` at an end.
     fn plan_piece(&mut self, lookahead: &mut Lookahead, bytes: u64) -> Option<Piece> {
         let settings = Arc::clone(&self.settings);
         let limits = settings.policy.trimmed.then_some(&*settings.limits);
@@ -543,7 +541,7 @@ impl ScanSource {
         Some(piece)
     }
 
-    /// Whether the blocks of a piece are inserted into the cache.
+    /// Whether to insert the blocks of a piece into the block cache: not those of a long scan.
     ///
     /// Blocks of a long scan do not evict entries in use: they would be evicted before the next
     /// use, which costs more than reading them again.
@@ -560,7 +558,7 @@ impl ScanSource {
         !is_long || cache.admits_passing(&piece.file.cache_key(piece.range.start))
     }
 
-    /// Begins readahead with the block that is entered.
+    /// Starts readahead at the block that the scan enters, by reading the first piece.
     fn begin_plan(&mut self, place: &ScanPosition<'_>, bytes: u64) {
         let mut lookahead = Lookahead::new(place, self.level.clone());
         let room = match &self.settings.reads {
@@ -599,8 +597,7 @@ impl ScanSource {
         self.busy = true;
     }
 
-    /// Advises the operating system to read the bytes after a piece in the meantime, if reads are
-    /// buffered.
+    /// Advises the operating system to prefetch the bytes after a piece, unless reads are direct.
     fn hint(&self, file: &TableFile, range: &Range<u64>, direction: Direction, ended: bool) {
         let next = self
             .pattern
@@ -619,7 +616,7 @@ impl ScanSource {
         file.file.prefetch(from, to.saturating_sub(from));
     }
 
-    /// Returns a data block from the plan or the cache, else starts reading ahead from it.
+    /// Returns a data block that is read ahead or cached; otherwise starts readahead with it.
     #[cold]
     fn fetch(
         &mut self,

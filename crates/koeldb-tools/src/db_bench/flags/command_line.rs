@@ -33,7 +33,7 @@ pub(super) const REMOVED: &[(&str, &str, FlagType)] = &[
     ),
 ];
 
-/// The action that a command line requests.
+/// The action that a command line requests: run benchmarks, print help or print the version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Run the benchmarks.
@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Version,
 }
 
-/// A parsed command line.
+/// A parsed `db_bench` command line: flag values, requested action and notices.
 #[derive(Debug)]
 pub(crate) struct CommandLine {
     pub(crate) flags: Flags,
@@ -55,7 +55,7 @@ pub(crate) struct CommandLine {
     pub(crate) given: BTreeSet<&'static str>,
 }
 
-/// Parses the words of a command line, without the name of the program.
+/// Parses the words of a `db_bench` command line, without the name of the program.
 ///
 /// `read_file` reads the files that `--flagfile` names.
 ///
@@ -82,7 +82,7 @@ pub(crate) fn parse(
     parser.finish()
 }
 
-/// The state of the parser: the result so far, errors, unknown flags and those of `--undefok`.
+/// The state of parsing a command line: the result so far, errors, and unknown flags.
 struct Parser<'a> {
     line: CommandLine,
     errors: Vec<String>,
@@ -92,7 +92,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Parses the words up to `--`; words that are not flags are skipped.
+    /// Parses all words up to `--` as flags; skips words that are not flags.
     fn words(&mut self, words: &[String]) {
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
@@ -110,7 +110,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns the text after the dashes of a flag; `None` if the word is not a flag.
+    /// Removes the leading dashes of a flag; `None` if the word is not a flag.
     fn strip_dashes<'w>(&mut self, word: &'w str) -> Option<&'w str> {
         if let Some(flag) = word.strip_prefix(['\u{2014}', '\u{2013}']) {
             let flag = flag.trim_start_matches(['-', '\u{2014}', '\u{2013}']);
@@ -124,7 +124,7 @@ impl Parser<'_> {
         (!flag.is_empty()).then_some(flag)
     }
 
-    /// Parses one flag, whose value may be the next word of `rest`.
+    /// Parses and applies one flag; without `=value`, the value may be the next word of `rest`.
     fn flag<'w>(
         &mut self,
         name: &str,
@@ -196,7 +196,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses and stores the value of a flag, and checks its range.
+    /// Parses the text of a flag's value, checks its range and stores it.
     fn set(&mut self, info: &'static FlagInfo, value: &str) {
         let FlagInfo {
             name, flag_type, ..
@@ -217,7 +217,7 @@ impl Parser<'_> {
         self.line.given.insert(name);
     }
 
-    /// Reports unknown, ignored and refused flags, and returns the command line or all errors.
+    /// Reports unknown, ignored and refused flags; returns the command line or all errors.
     fn finish(mut self) -> Result<CommandLine, Vec<String>> {
         for name in std::mem::take(&mut self.unknown) {
             if !self.tolerated.contains(&name) {

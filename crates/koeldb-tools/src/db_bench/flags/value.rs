@@ -13,7 +13,7 @@ pub(crate) enum FlagType {
 }
 
 impl FlagType {
-    /// The name of the type in messages, as gflags prints it.
+    /// Returns gflags' name of the type, for messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             FlagType::Bool => "bool",
@@ -27,7 +27,7 @@ impl FlagType {
     }
 }
 
-/// A reference to the value of a flag.
+/// A mutable reference to the value of a flag, tagged with its type.
 pub(super) enum Slot<'a> {
     Bool(&'a mut bool),
     I32(&'a mut i32),
@@ -38,17 +38,17 @@ pub(super) enum Slot<'a> {
     Text(&'a mut String),
 }
 
-/// A type that a flag can have.
+/// A Rust type that the value of a flag can have.
 pub(super) trait FlagValue {
     const TYPE: FlagType;
 
     /// The type of the default in the table.
     type Written;
 
-    /// Converts the default as written in the table.
+    /// Converts the default value from the form in which the flag table has it.
     fn from_written(default: Self::Written) -> Self;
 
-    /// Returns a reference tagged with the type of the flag.
+    /// Returns a mutable reference to the value, tagged with its type.
     fn slot(&mut self) -> Slot<'_>;
 }
 
@@ -81,7 +81,7 @@ flag_values! {
 }
 
 impl Slot<'_> {
-    /// Parses `text` like gflags and stores the value.
+    /// Parses `text` as gflags does and stores the value; `None` if it is invalid.
     pub(super) fn parse(self, text: &str) -> Option<()> {
         match self {
             Slot::Bool(place) => *place = parse_bool(text)?,
@@ -95,7 +95,7 @@ impl Slot<'_> {
         Some(())
     }
 
-    /// Formats the value as text that [`Slot::parse`] accepts.
+    /// Formats the flag's value as text that [`Slot::parse`] accepts.
     pub(super) fn show(&self) -> String {
         match self {
             Slot::Bool(place) => place.to_string(),

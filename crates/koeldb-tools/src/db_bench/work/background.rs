@@ -9,16 +9,17 @@ use crate::db_bench::plan::{Failure, Outcome};
 use crate::db_bench::tally::OpKind;
 use crate::db_bench::worker::Worker;
 
+/// Runs the background thread of the `*whilewriting` benchmarks: writes until the others end.
 pub(crate) fn writer(worker: &mut Worker<'_>) -> Outcome {
     write_or_merge(worker, false)
 }
 
-/// Runs the background thread of `readwhilemerging`: merges until the readers end.
+/// Runs the background thread of the `*whilemerging` benchmarks: merges until the others end.
 pub(crate) fn merger(worker: &mut Worker<'_>) -> Outcome {
     write_or_merge(worker, true)
 }
 
-/// Writes random keys until the other threads are done; the result excludes these operations.
+/// Puts or merges random keys until the other threads are done; the result excludes this thread.
 fn write_or_merge(worker: &mut Worker<'_>, merge: bool) -> Outcome {
     worker.tally.excluded = true;
     let (plan, flags) = (worker.plan(), worker.flags());
@@ -78,7 +79,7 @@ fn write_or_merge(worker: &mut Worker<'_>, merge: bool) -> Outcome {
     Ok(())
 }
 
-/// Deletes the keys of a range from number `begin`, by a range deletion or one by one.
+/// Deletes a range of keys from number `begin`, by a range deletion or one by one.
 fn delete_range(
     worker: &Worker<'_>,
     database: &Database,
@@ -101,7 +102,7 @@ fn delete_range(
     Ok(())
 }
 
-/// Scans all keys repeatedly up to its limit; the result includes these operations.
+/// Runs the background thread of `readwhilescanning`: scans all keys repeatedly up to its limit.
 pub(crate) fn scanner(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
     if worker.databases().are_several() {

@@ -15,27 +15,31 @@ use crate::db_bench::worker::Worker;
 
 const GIB: u64 = 1 << 30;
 
+/// Runs the benchmark `crc32c`: computes CRC-32C checksums of blocks.
 pub(crate) fn checksum_crc32c(worker: &mut Worker<'_>) -> Outcome {
     checksum(worker, OpKind::Crc, |block| crc32c(block).into())
 }
 
+/// Runs the benchmark `xxhash`: computes XXH32 checksums of blocks.
 pub(crate) fn checksum_xxhash(worker: &mut Worker<'_>) -> Outcome {
     checksum(worker, OpKind::Hash, |block| {
         whole_checksum(ChecksumKind::XxHash32, block).into()
     })
 }
 
+/// Runs the benchmark `xxhash64`: computes XXH64 checksums of blocks.
 pub(crate) fn checksum_xxhash64(worker: &mut Worker<'_>) -> Outcome {
     checksum(worker, OpKind::Hash, |block| {
         whole_checksum(ChecksumKind::XxHash64, block).into()
     })
 }
 
+/// Runs the benchmark `xxh3`: computes XXH3 checksums of blocks.
 pub(crate) fn checksum_xxh3(worker: &mut Worker<'_>) -> Outcome {
     checksum(worker, OpKind::Hash, xxh3_64)
 }
 
-/// Measures a checksum function on 5000 MiB of blocks.
+/// Measures the checksum function `sum` on 5000 MiB of blocks, or for the run's duration.
 fn checksum(worker: &mut Worker<'_>, kind: OpKind, sum: fn(&[u8]) -> u64) -> Outcome {
     let block = vec![b'x'; block_bytes(worker.flags())?];
     let label = format!("({} per op)", block.len());
@@ -46,7 +50,7 @@ fn checksum(worker: &mut Worker<'_>, kind: OpKind, sum: fn(&[u8]) -> u64) -> Out
     })
 }
 
-/// Repeats a step on `block` bytes until it has handled `total` bytes.
+/// Repeats `step`, an operation on `block` bytes, for `total` bytes or the run's duration.
 fn repeat(
     worker: &mut Worker<'_>,
     kind: OpKind,
@@ -74,7 +78,7 @@ fn block_bytes(flags: &Flags) -> Outcome<usize> {
     }
 }
 
-/// A compressor and a block to compress; `None`, with a message, without a codec.
+/// Prepares a compressor and a block; `None`, with a message, if the compression is unsupported.
 fn prepare(worker: &mut Worker<'_>) -> Outcome<Option<(Compressor, Vec<u8>)>> {
     let flags = worker.flags();
     let bytes = block_bytes(flags)?;
@@ -94,7 +98,7 @@ fn prepare(worker: &mut Worker<'_>) -> Outcome<Option<(Compressor, Vec<u8>)>> {
     Ok(Some((compressor, block)))
 }
 
-/// Compresses `block` into `out`; whether the result has at most `max` bytes.
+/// Compresses `block` into `out`; returns `false` if the result exceeds `max` bytes.
 fn compress_once(
     compressor: &mut Compressor,
     block: &[u8],
@@ -105,6 +109,7 @@ fn compress_once(
     made.map_err(|error| Failure::of("compression failure", &error))
 }
 
+/// Runs the benchmark `compress`: compresses a block repeatedly.
 pub(crate) fn compress(worker: &mut Worker<'_>) -> Outcome {
     let Some((mut compressor, block)) = prepare(worker)? else {
         return Ok(());
@@ -124,7 +129,7 @@ pub(crate) fn compress(worker: &mut Worker<'_>) -> Outcome {
     })
 }
 
-/// Compresses for an output buffer that is too small, as for data that does not compress.
+/// Runs the benchmark `compressreject`: compresses into an output buffer that is too small.
 pub(crate) fn compress_reject(worker: &mut Worker<'_>) -> Outcome {
     let Some((mut compressor, block)) = prepare(worker)? else {
         return Ok(());
@@ -153,6 +158,7 @@ pub(crate) fn compress_reject(worker: &mut Worker<'_>) -> Outcome {
     )
 }
 
+/// Runs the benchmark `uncompress`: decompresses a block repeatedly.
 pub(crate) fn uncompress(worker: &mut Worker<'_>) -> Outcome {
     let Some((mut compressor, block)) = prepare(worker)? else {
         return Ok(());

@@ -13,10 +13,12 @@ use crate::db_bench::keys::FillOrder;
 use crate::db_bench::plan::{Failure, Outcome};
 use crate::db_bench::worker::Worker;
 
+/// Runs `fillseqdeterministic`: fills the levels, the bottommost with keys in order.
 pub(crate) fn sequential(worker: &mut Worker<'_>) -> Outcome {
     fill_levels(worker, FillOrder::Sequential)
 }
 
+/// Runs `filluniquerandomdeterministic`: fills the levels with keys in random order.
 pub(crate) fn unique_random(worker: &mut Worker<'_>) -> Outcome {
     fill_levels(worker, FillOrder::UniqueRandom)
 }
@@ -24,7 +26,7 @@ pub(crate) fn unique_random(worker: &mut Worker<'_>) -> Outcome {
 /// The files of one phase, newest first, which become one sorted run.
 type Run = Vec<PathBuf>;
 
-/// The runs of one database.
+/// The sorted runs that a deterministic fill has flushed to level 0 of one database.
 #[derive(Debug, Default)]
 struct Runs {
     runs: Vec<Run>,
@@ -32,7 +34,7 @@ struct Runs {
     seen: usize,
 }
 
-/// Fills the databases with automatic compactions off, and prints the resulting levels.
+/// Fills each level by a compaction of its own, automatic compactions off, and prints the levels.
 fn fill_levels(worker: &mut Worker<'_>, order: FillOrder) -> Outcome {
     let flags = worker.flags();
     let databases = worker.databases().all();
@@ -72,6 +74,7 @@ fn fill_levels(worker: &mut Worker<'_>, order: FillOrder) -> Outcome {
     Ok(())
 }
 
+/// Changes mutable options of a column family (`SetOptions`).
 fn set_options<'a>(
     family: &ColumnFamily,
     options: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -80,7 +83,7 @@ fn set_options<'a>(
     result.map_err(|error| Failure::of("set options", &error))
 }
 
-/// Fills and flushes until a phase is too small to create more than one file.
+/// Repeats a fill and a flush, each smaller, until one no longer creates several level 0 files.
 ///
 /// `next` returns the smaller number of writes of the next phase. `full` is the number of runs
 /// after which the last one is cut to two thirds and the fill ends.
@@ -108,7 +111,7 @@ fn fill_phases(
     }
 }
 
-/// Adds a run of the new files of level 0. Returns whether it was the last.
+/// Flushes, and adds the new level 0 files as a sorted run; returns whether it was the last run.
 fn add_run(
     database: &Database,
     runs: &mut Runs,
@@ -137,6 +140,7 @@ fn add_run(
     Ok(is_last || is_full)
 }
 
+/// Fills the databases for leveled compaction: each flushed run goes to a level of its own.
 fn fill_leveled(worker: &mut Worker<'_>, order: FillOrder) -> Outcome {
     let flags = worker.flags();
     let last_level = last_level(flags.num_levels)?;
@@ -154,6 +158,7 @@ fn fill_leveled(worker: &mut Worker<'_>, order: FillOrder) -> Outcome {
     Ok(())
 }
 
+/// Converts a level size multiplier to an integer of at least 1.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -163,6 +168,7 @@ fn whole_multiplier(multiplier: f64) -> u64 {
     (multiplier as u64).max(1)
 }
 
+/// Fills the databases for universal compaction: each flushed run goes to a level of its own.
 fn fill_universal(worker: &mut Worker<'_>, order: FillOrder) -> Outcome {
     let flags = worker.flags();
     let last_level = last_level(flags.num_levels)?;
@@ -214,7 +220,7 @@ fn fill_fifo(worker: &mut Worker<'_>, first: FillOrder) -> Outcome {
     result.map_err(|error| Failure::of("compaction error", &error))
 }
 
-/// Returns the index of the last level; an error with fewer than two levels.
+/// Returns the index of the bottommost level; fails with fewer than two levels.
 fn last_level(level_count: i32) -> Outcome<usize> {
     match usize::try_from(level_count) {
         Ok(count) if count > 1 => Ok(count - 1),
@@ -222,6 +228,7 @@ fn last_level(level_count: i32) -> Outcome<usize> {
     }
 }
 
+/// Creates the failure for a fill with too few keys to fill all levels.
 fn too_small(level_count: i32) -> Failure {
     eprintln!("n is too small to fill {level_count} levels");
     Failure {
@@ -230,7 +237,7 @@ fn too_small(level_count: i32) -> Failure {
     }
 }
 
-/// Compacts the files of a run into `level`.
+/// Compacts the files of a sorted run into `level` (`CompactFiles`).
 fn compact_files(family: &ColumnFamily, run: &[PathBuf], level: usize) -> Outcome {
     let level = u32::try_from(level).unwrap_or(0);
     // A single file that is to stay on level 0 is already there.
@@ -242,7 +249,7 @@ fn compact_files(family: &ColumnFamily, run: &[PathBuf], level: usize) -> Outcom
     Ok(())
 }
 
-/// Prints the files and the bytes of each level.
+/// Prints the files and total bytes of each level of a database.
 fn print_tree(number: usize, database: &Database) {
     println!("---------------------- DB {number} LSM ---------------------");
     for (level, files) in database.tree().iter().enumerate() {

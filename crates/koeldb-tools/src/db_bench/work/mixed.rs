@@ -10,7 +10,7 @@ fn put_error(error: &koeldb::Error) -> Failure {
     Failure::of("put error", error)
 }
 
-/// Repeats a number of reads followed by a number of writes; reads copy the values.
+/// Runs `readrandomwriterandom`: `readwritepercent` reads, then writes, of random keys, repeatedly.
 pub(crate) fn read_random_write_random(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
     let reads_per_cycle = worker.flags().readwritepercent;
@@ -52,7 +52,7 @@ pub(crate) fn read_random_write_random(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// How an update computes the new value from the old one.
+/// The way in which an update makes the new value: replacement, XOR or append.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     Replace,
@@ -60,18 +60,22 @@ enum Change {
     Append,
 }
 
+/// Runs `updaterandom`: reads a random key and writes a new value.
 pub(crate) fn update_random(worker: &mut Worker<'_>) -> Outcome {
     update(worker, Change::Replace)
 }
 
+/// Runs `xorupdaterandom`: reads a random key and writes the XOR of its value and another.
 pub(crate) fn xor_update_random(worker: &mut Worker<'_>) -> Outcome {
     update(worker, Change::Xor)
 }
 
+/// Runs `appendrandom`: reads a random key and writes its value with another appended.
 pub(crate) fn append_random(worker: &mut Worker<'_>) -> Outcome {
     update(worker, Change::Append)
 }
 
+/// Repeats a read of a random key and a write of its changed value (read-modify-write).
 fn update(worker: &mut Worker<'_>, change: Change) -> Outcome {
     let plan = worker.plan();
     let mut limit = worker.limit(plan.duration, plan.reads_and_writes);
@@ -141,6 +145,7 @@ fn merge_error(error: &koeldb::Error) -> Failure {
     Failure::of("merge error", error)
 }
 
+/// Runs `mergerandom`: merges operands into random keys.
 pub(crate) fn merge_random(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
     let mut limit = worker.limit(plan.duration, plan.reads_and_writes);
@@ -164,6 +169,7 @@ pub(crate) fn merge_random(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
+/// Runs `readrandommergerandom`: reads random keys or merges operands into them.
 pub(crate) fn read_random_merge_random(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
     let merge_percent = u64::try_from(worker.flags().mergereadpercent).unwrap_or(0);

@@ -19,7 +19,7 @@ use crate::db_bench::random::Mersenne64;
 use crate::db_bench::tally::OpKind;
 use crate::db_bench::worker::Worker;
 
-/// The kinds of queries in the order of their ratios.
+/// A kind of query of `mixgraph`: get, put or seek, in the order of the ratio flags.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Query {
     Get,
@@ -27,13 +27,14 @@ enum Query {
     Seek,
 }
 
-/// The shares of the kinds of queries, as upper bounds of a number below the last one.
+/// The proportions of gets, puts and seeks, from `mix_get_ratio` and its siblings.
 struct Mix {
     bounds: [u64; 3],
     shares: [f64; 3],
 }
 
 impl Mix {
+    /// Creates the proportions from the flags; fails if they are negative or sum to 0.
     fn new(flags: &Flags) -> Outcome<Self> {
         let ratios = [
             flags.mix_get_ratio,
@@ -55,7 +56,7 @@ impl Mix {
         Ok(Mix { bounds, shares })
     }
 
-    /// Returns the kind of query that a random number selects.
+    /// Returns the kind of query that a random number selects by the proportions.
     fn query(&self, number: u64) -> Query {
         let position = number % self.bounds[2];
         match self.bounds.iter().position(|&bound| position < bound) {
@@ -66,7 +67,7 @@ impl Mix {
     }
 }
 
-/// Converts a floating-point number that is not negative to an integer.
+/// Converts a nonnegative floating-point number to an integer; cuts fractions, saturates.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -76,12 +77,13 @@ fn number(x: f64) -> u64 {
     x as u64
 }
 
+/// Converts an integer to a floating-point number.
 #[expect(clippy::cast_precision_loss, reason = "a share is an approximation")]
 fn real(x: u64) -> f64 {
     x as f64
 }
 
-/// A generalized Pareto distribution of lengths.
+/// A generalized Pareto distribution of value sizes or scan lengths.
 #[derive(Clone, Copy)]
 struct Pareto {
     theta: f64,
@@ -90,7 +92,7 @@ struct Pareto {
 }
 
 impl Pareto {
-    /// The inverse of the cumulative distribution, rounded up; 0 for what is not finite.
+    /// Maps a uniform number `u` to a length by the inverse distribution; 0 if not finite.
     fn length(self, u: f64) -> u64 {
         let length = if self.k == 0.0 {
             self.theta - self.sigma * u.ln()
@@ -105,12 +107,12 @@ impl Pareto {
     }
 }
 
-/// The seed of a key under the power law `a x^b`, whose first random number is the key.
+/// Returns the seed whose first random number is the key, under the key power law `a x^b`.
 fn power_seed(u: f64, a: f64, b: f64) -> u64 {
     number((u / a).powf(1.0 / b).ceil())
 }
 
-/// Ranges of keys that queries hit with different probabilities.
+/// Key ranges with different hit probabilities (`keyrange_dist_a` to `_d`, a two-term exponential).
 struct KeyRanges {
     /// The first random number of each range.
     starts: Vec<u64>,
@@ -120,7 +122,7 @@ struct KeyRanges {
 }
 
 impl KeyRanges {
-    /// Creates the ranges; `None` if all parameters are 0.
+    /// Creates the key ranges; `None` if all distribution parameters are 0.
     fn new(flags: &Flags, key_count: u64) -> Outcome<Option<Self>> {
         let [a, b, c, d] = [
             flags.keyrange_dist_a,
@@ -169,7 +171,7 @@ impl KeyRanges {
         }))
     }
 
-    /// The key of the random number `draw`.
+    /// Returns the key number for a random number: chooses a range, then a key by a power law.
     fn key(&self, draw: u64, a: f64, b: f64) -> u64 {
         let number = draw % self.numbers;
         let after = self.starts.partition_point(|&start| start <= number);
@@ -180,7 +182,7 @@ impl KeyRanges {
     }
 }
 
-/// The rate of all threads as a sine over time, with noise.
+/// A query rate that follows a sine over time, with noise (`--sine_mix_rate`).
 struct SineRate<'a> {
     flags: &'a Flags,
     begun: Duration,
@@ -201,7 +203,7 @@ impl<'a> SineRate<'a> {
         })
     }
 
-    /// Sets the rates of reads and writes if they are due.
+    /// Updates the read and write rate limits from the sine, once per interval.
     fn adjust(&mut self, worker: &Worker<'_>, mix: &Mix) {
         let now = SystemClock.now();
         if now.saturating_sub(self.changed) <= self.interval {
@@ -225,7 +227,7 @@ impl<'a> SineRate<'a> {
         }
     }
 
-    /// Returns the rate with random noise; unchanged if the result would be negative.
+    /// Returns the rate plus random noise; the rate itself if the sum would be negative.
     fn with_noise(&mut self, rate: f64) -> f64 {
         let (ratio, band) = (self.flags.sine_mix_rate_noise, number(self.flags.sine_a));
         if !(0.0..=1.0).contains(&ratio) || band == 0 {
@@ -236,7 +238,7 @@ impl<'a> SineRate<'a> {
     }
 }
 
-/// The counts of a thread.
+/// The counts of queries, found keys and bytes of one thread.
 #[derive(Default)]
 struct Counts {
     gets: u64,
@@ -248,7 +250,7 @@ struct Counts {
     scanned: u64,
 }
 
-/// The lengths of values and scans.
+/// The Pareto distributions of value sizes and scan lengths, with their maxima.
 struct Lengths {
     value: Pareto,
     value_max: u64,
@@ -276,7 +278,7 @@ impl Lengths {
         }
     }
 
-    /// Returns a value size in bytes for a uniform number `u` in 0..1.
+    /// Returns the value size in bytes for a uniform random number `u` in 0..1.
     fn value(&self, u: f64) -> u64 {
         match self.value.length(u).max(10) {
             size if size > self.value_max => size % self.value_max,
@@ -284,12 +286,13 @@ impl Lengths {
         }
     }
 
-    /// Returns a scan length in entries for a uniform number `u` in 0..1.
+    /// Returns the scan length in entries for a uniform random number `u` in 0..1.
     fn scan(&self, u: f64) -> u64 {
         self.scan.length(u) % self.scan_max
     }
 }
 
+/// Runs `mixgraph`: gets, puts and seeks with modelled key skew, value sizes and rates.
 pub(crate) fn mix_graph(worker: &mut Worker<'_>) -> Outcome {
     let (plan, flags) = (worker.plan(), worker.flags());
     let mix = Mix::new(flags)?;
@@ -335,6 +338,7 @@ pub(crate) fn mix_graph(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
+/// Gets a key and counts the query.
 fn get(worker: &mut Worker<'_>, counts: &mut Counts, family: &ColumnFamily, key: &[u8]) -> Outcome {
     counts.gets += 1;
     let found = family.get_with(key, &worker.plan().read_options, <[u8]>::len);
@@ -352,6 +356,7 @@ fn get(worker: &mut Worker<'_>, counts: &mut Counts, family: &ColumnFamily, key:
     Ok(())
 }
 
+/// Puts a key and counts the query.
 fn put(
     worker: &mut Worker<'_>,
     counts: &mut Counts,
@@ -371,6 +376,7 @@ fn put(
     Ok(())
 }
 
+/// Seeks to a key, scans up to `length` entries and counts the query.
 fn scan(
     worker: &mut Worker<'_>,
     counts: &mut Counts,
@@ -393,14 +399,16 @@ fn scan(
     Ok(())
 }
 
-/// The key of a power law: RocksDB's program takes the remainder of a signed number, so that half
-/// of the keys are outside the key space and not found.
+/// Returns the key number for a power law seed; half of them are outside the key space.
+///
+/// RocksDB's program takes the remainder of a signed number, so these are not found.
 fn power_key(seed: u64, key_count: u64) -> u64 {
     let signed = Mersenne64::first(seed).cast_signed();
     let count = i64::try_from(key_count).unwrap_or(i64::MAX);
     (signed % count).cast_unsigned()
 }
 
+/// Adds the counts to the thread's result line and report.
 fn report(worker: &mut Worker<'_>, counts: &Counts) {
     let mean = |sum: u64, count: u64| real(sum) / real(count.max(1));
     worker.tally.bytes += counts.bytes;

@@ -10,7 +10,7 @@ use crate::db_bench::plan::{Failure, Outcome};
 use crate::db_bench::tally::OpKind;
 use crate::db_bench::worker::Worker;
 
-/// Scans key ranges of one family.
+/// A scanner of key ranges of a column family, forwards or with `--reverse_iterator` backwards.
 struct Scanner {
     options: ReadOptions,
     key: KeyBuffer,
@@ -26,7 +26,7 @@ impl Scanner {
         }
     }
 
-    /// Scans the keys of the numbers from `from` to `to`, exclusive; returns their count.
+    /// Scans the keys numbered `from..to` with iterate bounds; returns the number of keys found.
     fn scan(&mut self, family: &ColumnFamily, from: u64, to: u64) -> Outcome<u64> {
         self.options
             .set_iterate_lower_bound(self.key.key(from).to_vec());
@@ -51,13 +51,14 @@ impl Scanner {
     }
 }
 
+/// Prints `text` to standard error, in the first thread only.
 fn announce(worker: &Worker<'_>, text: &str) {
     if worker.is_first() {
         eprintln!("{text}");
     }
 }
 
-/// Scans `multiscan_size` ranges of `seek_nexts` keys, `multiscan_stride` keys apart.
+/// Runs `multiscan`: scans `multiscan_size` ranges of `seek_nexts` keys, a stride apart.
 pub(crate) fn strided(worker: &mut Worker<'_>) -> Outcome {
     let (plan, flags) = (worker.plan(), worker.flags());
     let flag = |value: i64| u64::try_from(value).unwrap_or(0);
@@ -106,7 +107,7 @@ pub(crate) fn strided(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// Scans 1 to 64 random ranges of at most 1 MiB.
+/// Runs `multiscanrandom`: scans 1 to 64 random ranges of at most 1 MiB.
 pub(crate) fn random(worker: &mut Worker<'_>) -> Outcome {
     const RANGES_MAX: u64 = 64;
     const RANGE_BYTES_MAX: u64 = 1 << 20;
@@ -155,7 +156,7 @@ pub(crate) fn random(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// Cuts each range off where the range before it ends; `ranges` are sorted by their starts.
+/// Removes overlaps: moves each start to the end of earlier ranges; `ranges` are sorted by start.
 fn without_overlaps(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut end = 0;
     let cut = ranges.iter().filter_map(|&(from, to)| {

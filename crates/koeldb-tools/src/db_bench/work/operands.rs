@@ -12,7 +12,7 @@ fn read_error(error: &koeldb::Error) -> Failure {
     Failure::of("GetMergeOperands returned an error", error)
 }
 
-/// Reads the operands of random keys.
+/// Runs `readrandomoperands`: reads the unmerged operands of random keys (`GetMergeOperands`).
 pub(crate) fn read_random(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
     let mut limit = worker.limit(plan.duration, plan.reads);
@@ -46,7 +46,7 @@ const ELEMENTS: u32 = 100_000;
 const ELEMENTS_PER_OPERAND: u32 = 100;
 const KEY: &str = "my_key";
 
-/// Merges sorted lists into one key; then searches the merged list, and the lists one by one.
+/// Runs `getmergeoperands`: merges sorted lists into a key, then searches by `Get` and operands.
 ///
 /// Needs an operator that joins lists with commas, such as `stringappend`.
 pub(crate) fn search_lists(worker: &mut Worker<'_>) -> Outcome {
@@ -83,6 +83,7 @@ pub(crate) fn search_lists(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
+/// Searches the merged list that `Get` returns; returns whether 1 was found, and a sample.
 fn search_merged(family: &ColumnFamily) -> Outcome<(bool, String)> {
     let value = family.get(KEY);
     let value = value.map_err(|error| Failure::of("Get returned an error", &error))?;
@@ -90,6 +91,7 @@ fn search_merged(family: &ColumnFamily) -> Outcome<(bool, String)> {
     Ok((contains(list, 1), sample(list)))
 }
 
+/// Searches each list that `GetMergeOperands` returns; returns whether 1 was found, and a sample.
 fn search_operands(family: &ColumnFamily) -> Outcome<(bool, String)> {
     let operands = family.get_merge_operands(KEY);
     let operands = operands.map_err(|error| read_error(&error))?;
@@ -100,11 +102,12 @@ fn search_operands(family: &ColumnFamily) -> Outcome<(bool, String)> {
     ))
 }
 
+/// Returns the first 10 bytes of a list as text.
 fn sample(list: &[u8]) -> String {
     String::from_utf8_lossy(&list[..list.len().min(10)]).into_owned()
 }
 
-/// Whether a sorted list of numbers, separated by commas, contains `wanted`.
+/// Returns whether a sorted, comma-separated list of numbers contains `wanted` (binary search).
 fn contains(list: &[u8], wanted: u32) -> bool {
     let numbers = list.split(|&byte| byte == b',');
     let parsed = numbers.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok());

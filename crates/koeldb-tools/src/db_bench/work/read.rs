@@ -6,13 +6,13 @@ use crate::db_bench::plan::{Failure, Outcome};
 use crate::db_bench::tally::OpKind;
 use crate::db_bench::worker::Worker;
 
-/// Adds the lengths of a key and a value to a byte count.
+/// Adds the lengths of a key and a value to the byte count `sum`.
 #[inline]
 pub(crate) fn add_bytes(sum: &mut u64, key: usize, value: usize) {
     *sum += u64::try_from(key + value).unwrap_or(0);
 }
 
-/// Records the number of keys found in the message and in the JSON report.
+/// Records the numbers of keys found and read, in the result line and the JSON report.
 pub(crate) fn note_found(worker: &mut Worker<'_>, found: u64, read: u64, line_end: &str) {
     let message = format!("({found} of {read} found){line_end}");
     worker.tally.add_message(&message);
@@ -22,13 +22,14 @@ pub(crate) fn note_found(worker: &mut Worker<'_>, found: u64, read: u64, line_en
         .extend([("found", found), ("read", read)]);
 }
 
+/// Runs `readrandom`: gets random keys.
 pub(crate) fn random(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
     let mut limit = worker.limit(plan.duration, plan.reads);
     let mut key = plan.key_buffer();
     let numbers = plan.read_numbers();
     let (mut read, mut found, mut bytes) = (0, 0, 0);
-    let mut walk = Walk::new(worker);
+    let mut walk = StridedKeys::new(worker);
     loop {
         let steps = limit.steps(worker.unwatched_reads());
         if steps == 0 {
@@ -60,10 +61,10 @@ pub(crate) fn random(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// The keys of single reads in strides: a batch of keys a stride apart, then a new start.
+/// A generator of keys for single reads with a stride: batches of keys a stride apart.
 ///
 /// The first walk begins one stride after 0 and is one key short.
-struct Walk {
+struct StridedKeys {
     batch: u64,
     stride: u64,
     key_count: u64,
@@ -71,10 +72,10 @@ struct Walk {
     number: u64,
 }
 
-impl Walk {
+impl StridedKeys {
     fn new(worker: &Worker<'_>) -> Option<Self> {
         let plan = worker.plan();
-        (plan.batch > 1 && plan.stride > 0).then_some(Walk {
+        (plan.batch > 1 && plan.stride > 0).then_some(StridedKeys {
             batch: plan.batch,
             stride: plan.stride,
             key_count: plan.key_count,
@@ -83,7 +84,7 @@ impl Walk {
         })
     }
 
-    /// Returns the next key number; `start` draws the number of a new batch.
+    /// Returns the next key number; `start` draws the first number of a new batch.
     fn next_number(&mut self, start: impl FnOnce() -> u64) -> u64 {
         self.step += 1;
         if self.step == self.batch {
@@ -96,7 +97,7 @@ impl Walk {
     }
 }
 
-/// Returns a start from which `batch` strides stay within the keys.
+/// Limits the start of a batch so that `batch` keys a stride apart are within the key space.
 fn stride_start(start: u64, batch: u64, stride: u64, key_count: u64) -> u64 {
     if start + (batch - 1) * stride >= key_count {
         key_count.saturating_sub(batch * stride)
@@ -105,7 +106,7 @@ fn stride_start(start: u64, batch: u64, stride: u64, key_count: u64) -> u64 {
     }
 }
 
-/// Reads keys of which some do not exist; values are copied, and a sample is a hundred reads.
+/// Runs `readrandomfast`: reads random keys, some missing, and times them by the hundred.
 pub(crate) fn random_fast(worker: &mut Worker<'_>) -> Outcome {
     const STEP: u64 = 100;
     let plan = worker.plan();
@@ -142,7 +143,7 @@ pub(crate) fn random_fast(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// Reads batches of random keys, or of keys a stride apart.
+/// Runs `multireadrandom`: reads batches of random keys, or keys a stride apart, by `MultiGet`.
 pub(crate) fn multi_random(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
     // Keys of common lengths are stored contiguously.
@@ -155,8 +156,9 @@ pub(crate) fn multi_random(worker: &mut Worker<'_>) -> Outcome {
     }
 }
 
-/// A key of a batch; all keys have the same length.
+/// A buffer for one key of a `MultiGet` batch, an array or a vector; all keys have the same length.
 trait BatchKey: AsRef<[u8]> + Clone {
+    /// Copies `key` into the buffer.
     fn set(&mut self, key: &[u8]);
 }
 
@@ -175,7 +177,7 @@ impl BatchKey for Vec<u8> {
     }
 }
 
-/// Reads batches of keys that are held as `K`; `blank` has the length of a key.
+/// Runs `multireadrandom` with keys in buffers of type `K`; `blank` has the length of a key.
 fn multi_random_of<K: BatchKey>(worker: &mut Worker<'_>, blank: K) -> Outcome {
     let plan = worker.plan();
     let mut limit = worker.limit(plan.duration, plan.reads);
@@ -221,7 +223,7 @@ fn multi_random_of<K: BatchKey>(worker: &mut Worker<'_>, blank: K) -> Outcome {
     Ok(())
 }
 
-/// Estimates the sizes of random key ranges.
+/// Runs `approximatesizerandom`: estimates the sizes of random key ranges.
 #[expect(clippy::cast_precision_loss, reason = "a mean is an approximation")]
 pub(crate) fn approximate_sizes(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
@@ -268,7 +270,7 @@ mod tests {
 
     #[test]
     fn the_first_walk_begins_at_a_stride_and_is_one_key_short() {
-        let mut walk = Walk {
+        let mut walk = StridedKeys {
             batch: 3,
             stride: 10,
             key_count: 1000,

@@ -14,7 +14,7 @@ fn failed(error: &koeldb::Error) -> Failure {
     Failure::of("Operation failed", error)
 }
 
-/// Deletes the key of an entry and writes its next key, for entries around the middle one.
+/// Runs `randomreplacekeys`: deletes a key and writes its successor, with normally chosen entries.
 pub(crate) fn random_keys(worker: &mut Worker<'_>) -> Outcome {
     let (plan, flags) = (worker.plan(), worker.flags());
     let database = worker.select();

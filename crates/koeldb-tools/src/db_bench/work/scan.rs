@@ -15,7 +15,7 @@ pub(crate) fn iterator_error(error: &koeldb::Error) -> Failure {
     Failure::of("Iterator error", error)
 }
 
-/// Returns the read options, with a snapshot if requested.
+/// Returns the read options, with a snapshot if `--explicit_snapshot` is set.
 fn options_of(worker: &Worker<'_>, database: &Database) -> ReadOptions {
     let mut options = worker.plan().read_options.clone();
     if worker.flags().explicit_snapshot {
@@ -24,6 +24,7 @@ fn options_of(worker: &Worker<'_>, database: &Database) -> ReadOptions {
     options
 }
 
+/// Runs `readseq`: scans each database forwards.
 pub(crate) fn forwards(worker: &mut Worker<'_>) -> Outcome {
     for database in worker.databases().all() {
         scan(worker, database, DbCursor::seek_to_first, DbCursor::next)?;
@@ -31,6 +32,7 @@ pub(crate) fn forwards(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
+/// Runs `readreverse`: scans each database backwards.
 pub(crate) fn backwards(worker: &mut Worker<'_>) -> Outcome {
     for database in worker.databases().all() {
         scan(worker, database, DbCursor::seek_to_last, DbCursor::prev)?;
@@ -38,6 +40,7 @@ pub(crate) fn backwards(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
+/// Scans up to `reads` entries of a database: calls `first` to position, then `step` repeatedly.
 fn scan(
     worker: &mut Worker<'_>,
     database: &Database,
@@ -67,7 +70,7 @@ fn scan(
     Ok(())
 }
 
-/// Creates and drops iterators.
+/// Runs `newiterator`: creates and drops iterators.
 pub(crate) fn new_iterator(worker: &mut Worker<'_>) -> Outcome {
     let plan = worker.plan();
     let mut limit = worker.limit(plan.duration, plan.reads);
@@ -79,7 +82,7 @@ pub(crate) fn new_iterator(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// Creates an iterator, seeks to a random key and takes some steps, per operation.
+/// Runs `seekrandom`: seeks to a random key and takes `seek_nexts` steps, per operation.
 pub(crate) fn seek_random(worker: &mut Worker<'_>) -> Outcome {
     let (plan, flags) = (worker.plan(), worker.flags());
     let databases = worker.databases();
@@ -120,7 +123,7 @@ pub(crate) fn seek_random(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// The state that seeks share.
+/// The read options, key buffers and counts of the seeks of one thread.
 struct Seeker {
     options: ReadOptions,
     key: KeyBuffer,
@@ -164,7 +167,7 @@ impl Seeker {
         }
     }
 
-    /// Sets the key of `number` and the matching bound.
+    /// Encodes the key of `number` as the seek target, and sets the matching iterate bound.
     #[inline]
     fn aim(&mut self, number: u64) {
         if self.missing_prefix {
@@ -177,7 +180,7 @@ impl Seeker {
         }
     }
 
-    /// Sets the iterate bound: `--max_scan_distance` keys away, or the next prefix.
+    /// Sets the iterate bound: `--max_scan_distance` keys from the target, or its prefix's end.
     fn set_bound(&mut self, number: u64) {
         if self.max_distance > 0 && self.reverse {
             let from = self.bound.key(number.saturating_sub(self.max_distance));
@@ -197,6 +200,7 @@ impl Seeker {
         }
     }
 
+    /// Seeks to the target key and takes the configured steps.
     #[inline]
     fn seek(&mut self, cursor: &mut DbCursor) -> Outcome {
         cursor
@@ -225,7 +229,7 @@ impl Seeker {
     }
 }
 
-/// Seeks to each key, takes some steps and seeks to the key reached.
+/// Runs `fillseekseq`: seeks to each key, takes some steps, and seeks to the key reached.
 ///
 /// A sequential fill, which is not measured, precedes the seeks.
 pub(crate) fn seek_sequential(worker: &mut Worker<'_>) -> Outcome {
@@ -269,6 +273,7 @@ pub(crate) fn seek_sequential(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
+/// Seeks the cursor to the first entry at or after `key`.
 fn seek_to(cursor: &mut DbCursor, key: &[u8]) -> Outcome {
     cursor.seek(key).map_err(|error| iterator_error(&error))?;
     Ok(())

@@ -15,11 +15,12 @@ use crate::db_bench::worker::Worker;
 /// The code of a benchmark without threads.
 pub(crate) type StateFn = fn(&Flags, &Databases) -> Outcome;
 
+/// Returns `--subcompactions`; a negative value becomes the maximum.
 fn subcompactions(flags: &Flags) -> u32 {
     u32::try_from(flags.subcompactions).unwrap_or(u32::MAX)
 }
 
-/// Compacts the whole database, in a benchmark thread.
+/// Runs `compact`: compacts all keys of a database, in a benchmark thread.
 pub(crate) fn compact(worker: &mut Worker<'_>) -> Outcome {
     let mut options = CompactRangeOptions::new();
     options
@@ -30,13 +31,13 @@ pub(crate) fn compact(worker: &mut Worker<'_>) -> Outcome {
     result.map_err(|error| Failure::of("compaction error", &error))
 }
 
-/// Reads every block of every file, in a benchmark thread.
+/// Runs `verifychecksum`: verifies every block of every file, in a benchmark thread.
 pub(crate) fn verify_checksum(worker: &mut Worker<'_>) -> Outcome {
     let result = worker.select().db.verify_checksums();
     result.map_err(|error| Failure::of("VerifyChecksum() failed", &error))
 }
 
-/// Verifies the checksums of whole files, in a benchmark thread.
+/// Runs `verifyfilechecksums`: verifies whole-file checksums, in a benchmark thread.
 pub(crate) fn verify_file_checksums(worker: &mut Worker<'_>) -> Outcome {
     let verified = worker.select().db.verify_file_checksums();
     let verified = verified.map_err(|error| Failure::of("VerifyFileChecksums() failed", &error))?;
@@ -48,6 +49,7 @@ pub(crate) fn verify_file_checksums(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
+/// Runs `compactall`: compacts all keys of each database, without a result line.
 pub(crate) fn compact_all(flags: &Flags, databases: &Databases) -> Outcome {
     let mut options = CompactRangeOptions::new();
     options.set_max_subcompactions(subcompactions(flags));
@@ -58,15 +60,17 @@ pub(crate) fn compact_all(flags: &Flags, databases: &Databases) -> Outcome {
     Ok(())
 }
 
+/// Runs `compact0`: compacts level 0 into the next level that has files.
 pub(crate) fn compact_level_0(_: &Flags, databases: &Databases) -> Outcome {
     compact_level(databases, 0)
 }
 
+/// Runs `compact1`: compacts the first nonempty level below 0 into the next one.
 pub(crate) fn compact_level_1(_: &Flags, databases: &Databases) -> Outcome {
     compact_level(databases, 1)
 }
 
-/// Compacts all files of a level into the next nonempty one.
+/// Compacts all files of one level into the next nonempty level; retries after a conflict.
 ///
 /// The level is 0, or the first nonempty level below it.
 fn compact_level(databases: &Databases, from: usize) -> Outcome {
@@ -78,7 +82,7 @@ fn compact_level(databases: &Databases, from: usize) -> Outcome {
     Ok(())
 }
 
-/// Compacts the files once; `false` if this fails because another compaction has taken a file.
+/// Compacts the level's files once; `false` if `CompactFiles` fails, as when a file is in use.
 fn try_compact_level(database: &Database, from: usize) -> Outcome<bool> {
     let tree = database.tree();
     let filled = tree
@@ -117,10 +121,12 @@ fn try_compact_level(database: &Database, from: usize) -> Outcome<bool> {
     }
 }
 
+/// Runs `waitforcompaction`: waits in each database until no compaction is due.
 pub(crate) fn wait_for_compaction(_: &Flags, databases: &Databases) -> Outcome {
     databases.all().iter().try_for_each(wait_for_database)
 }
 
+/// Waits until no flush or compaction of a database is due, and prints the status.
 fn wait_for_database(database: &Database) -> Outcome {
     // Gives recently requested background work the time to start.
     SystemClock.sleep(Duration::from_secs(5));
@@ -134,6 +140,7 @@ fn wait_for_database(database: &Database) -> Outcome {
     Ok(())
 }
 
+/// Runs `flush`: flushes the memtables of each database.
 pub(crate) fn flush(_: &Flags, databases: &Databases) -> Outcome {
     for database in databases.all() {
         let result = database.db.flush();
@@ -143,23 +150,27 @@ pub(crate) fn flush(_: &Flags, databases: &Databases) -> Outcome {
     Ok(())
 }
 
+/// Runs `stats`: prints the property `rocksdb.stats`.
 pub(crate) fn stats(_: &Flags, databases: &Databases) -> Outcome {
     print_property(databases, "rocksdb.stats")
 }
 
+/// Runs `levelstats`: prints the files and bytes of each level.
 pub(crate) fn level_stats(_: &Flags, databases: &Databases) -> Outcome {
     print_property(databases, "rocksdb.levelstats")
 }
 
+/// Runs `sstables`: prints the table files.
 pub(crate) fn sstables(_: &Flags, databases: &Databases) -> Outcome {
     print_property(databases, "rocksdb.sstables")
 }
 
+/// Runs `block_cache_entry_stats`: prints what the block cache holds.
 pub(crate) fn block_cache_entry_stats(_: &Flags, databases: &Databases) -> Outcome {
     print_property(databases, "rocksdb.block-cache-entry-stats")
 }
 
-/// Prints the counters that changed in each period of `stats_persist_period_sec`.
+/// Runs `stats_history`: prints the tickers that changed in each `stats_persist_period_sec`.
 pub(crate) fn stats_history(_: &Flags, databases: &Databases) -> Outcome {
     for database in databases.all() {
         print_title(databases, database);
@@ -177,6 +188,7 @@ pub(crate) fn stats_history(_: &Flags, databases: &Databases) -> Outcome {
     Ok(())
 }
 
+/// Prints a property of each database.
 fn print_property(databases: &Databases, name: &str) -> Outcome {
     for database in databases.all() {
         print_title(databases, database);
@@ -185,6 +197,7 @@ fn print_property(databases: &Databases, name: &str) -> Outcome {
     Ok(())
 }
 
+/// Runs `memstats`: prints sizes and counts of the memtables.
 pub(crate) fn memory_stats(_: &Flags, databases: &Databases) -> Outcome {
     const NAMES: [&str; 6] = [
         "rocksdb.num-immutable-mem-table",
@@ -203,12 +216,14 @@ pub(crate) fn memory_stats(_: &Flags, databases: &Databases) -> Outcome {
     Ok(())
 }
 
+/// Prints the database's path as a heading, if there are several databases.
 fn print_title(databases: &Databases, database: &Database) {
     if databases.are_several() {
         println!("\n==== DB: {} ===", database.path.display());
     }
 }
 
+/// Returns a property of the default column family as text; `(failed)` if it is unknown.
 fn property(database: &Database, name: &str) -> Outcome<String> {
     let text = database.default_family().property_value(name);
     let text = text.map_err(|error| Failure::of(name, &error))?;

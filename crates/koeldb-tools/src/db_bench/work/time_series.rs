@@ -24,7 +24,7 @@ const TIME_BYTES: usize = 8;
 /// The time of the next entry: the number of entries written.
 static TIME: AtomicU64 = AtomicU64::new(0);
 
-/// How entries expire.
+/// The way in which `timeseries` entries expire: never, by compaction filter or by deletion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expiry {
     Never,
@@ -34,6 +34,7 @@ pub(crate) enum Expiry {
 }
 
 impl Expiry {
+    /// Parses `--expire_style`.
     pub(crate) fn of(flags: &Flags) -> Outcome<Self> {
         match flags.expire_style.as_str() {
             "none" => Ok(Expiry::Never),
@@ -46,7 +47,7 @@ impl Expiry {
     }
 }
 
-/// Removes entries whose time is more than `time_range` ago.
+/// A compaction filter that removes entries whose timestamp is more than `time_range` ago.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpiredFilter {
     pub(crate) time_range: u64,
@@ -71,7 +72,7 @@ impl CompactionFilterFactory for ExpiredFilter {
     }
 }
 
-/// Whether the time in `key` is more than `time_range` ago; keys without time are not.
+/// Returns whether the time in `key` is more than `time_range` ago; `false` for keys without time.
 #[expect(clippy::big_endian_bytes, reason = "keys sort by time")]
 fn is_expired(key: &[u8], time_range: u64) -> bool {
     let time = key.get(ID_BYTES..).and_then(|rest| rest.first_chunk());
@@ -79,6 +80,7 @@ fn is_expired(key: &[u8], time_range: u64) -> bool {
     TIME.load(Ordering::Relaxed).saturating_sub(time) > time_range
 }
 
+/// Runs `timeseries`: thread 0 writes ids with rising times, the others read or expire them.
 pub(crate) fn run(worker: &mut Worker<'_>) -> Outcome {
     let flags = worker.flags();
     if worker.plan().layout.key_bytes < ID_BYTES + TIME_BYTES {
@@ -92,7 +94,7 @@ pub(crate) fn run(worker: &mut Worker<'_>) -> Outcome {
     read_or_delete(worker, deletes)
 }
 
-/// Writes entries of random ids; the result has a line of its own.
+/// Writes entries with random ids and rising times, and prints a result line of its own.
 fn write(worker: &mut Worker<'_>) -> Outcome {
     let (plan, flags) = (worker.plan(), worker.flags());
     TIME.store(0, Ordering::Relaxed);
@@ -135,8 +137,7 @@ fn set_time(key: &mut [u8], time: u64) {
     }
 }
 
-/// Scans the entries of random ids until the writer ends; deletes those that are expired instead
-/// with `deletes`.
+/// Scans the entries of random ids until the writer ends; with `deletes`, deletes expired ones.
 fn read_or_delete(worker: &mut Worker<'_>, deletes: bool) -> Outcome {
     let (plan, flags) = (worker.plan(), worker.flags());
     let ids = u64::try_from(flags.key_id_range).unwrap_or(0).max(1);

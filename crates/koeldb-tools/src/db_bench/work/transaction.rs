@@ -15,7 +15,7 @@ use crate::db_bench::worker::Worker;
 /// The threads of the benchmark that have ended.
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// How the steps write.
+/// The way in which `randomtransaction` writes: write batch, optimistic or pessimistic transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Batch,
@@ -23,6 +23,7 @@ enum Kind {
     Pessimistic,
 }
 
+/// Runs `randomtransaction`: adds a number to a random key of each set, in one transaction.
 pub(crate) fn random_transaction(worker: &mut Worker<'_>) -> Outcome {
     let (flags, plan) = (worker.flags(), worker.plan());
     let kind = match (flags.transaction_db, flags.optimistic_transaction_db) {
@@ -67,7 +68,7 @@ pub(crate) fn random_transaction(worker: &mut Worker<'_>) -> Outcome {
     verify(db, sets.len())
 }
 
-/// Whether an error is a conflict or a lock timeout, after which the step counts as aborted.
+/// Returns whether an error is a conflict or lock timeout, after which the step counts as aborted.
 fn is_conflict(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -75,7 +76,7 @@ fn is_conflict(kind: ErrorKind) -> bool {
     )
 }
 
-/// Returns the key of `number` in a set: four digits of the set, then the number.
+/// Returns a key of a key set: four digits of the set, then the number.
 fn key_of(set: u64, number: u64) -> String {
     format!("{set:04}{number}")
 }
@@ -86,7 +87,7 @@ fn number_of(value: Option<&[u8]>) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Adds `add` to a random key of each set in one write batch, without a transaction.
+/// Adds `add` to the number at a random key of each set, in one write batch, not a transaction.
 fn write_batch(worker: &mut Worker<'_>, db: &Db, sets: &[u64], add: u64) -> Outcome<bool> {
     let plan = worker.plan();
     let mut batch = WriteBatch::new();
@@ -101,7 +102,7 @@ fn write_batch(worker: &mut Worker<'_>, db: &Db, sets: &[u64], add: u64) -> Outc
     Ok(true)
 }
 
-/// Adds `add` to a random key of each set in a transaction, then commits or rolls back.
+/// Adds `add` to the number at a random key of each set, then commits or rolls back.
 fn run(
     worker: &mut Worker<'_>,
     mut transaction: Transaction,
@@ -152,7 +153,7 @@ fn run(
     prepared.commit_with(&batch, &plan.write_options).map(drop)
 }
 
-/// Compares the sums of all sets.
+/// Checks that the sums of the values of all key sets are equal.
 fn verify(db: &Db, sets: usize) -> Outcome {
     let mut sums = vec![0_u64; sets];
     let mut cursor = db.cursor_opt(&ReadOptions::new());

@@ -11,7 +11,7 @@ use crate::db_bench::tally::OpKind;
 use crate::db_bench::values::Values;
 use crate::db_bench::worker::Worker;
 
-/// Writes tables of `num` keys each, and ingests them in batches that are one operation each.
+/// Runs `ingestexternalfile`: writes tables of `num` keys each, and ingests them in batches.
 pub(crate) fn ingest(worker: &mut Worker<'_>) -> Outcome {
     let (plan, flags) = (worker.plan(), worker.flags());
     let database = worker.select();
@@ -48,7 +48,7 @@ pub(crate) fn ingest(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// Writes a table of all keys; returns the bytes of keys and values.
+/// Writes a table file with all keys; returns the bytes of keys and values.
 fn write_table(
     family: &ColumnFamily,
     path: &Path,
@@ -68,7 +68,7 @@ fn write_table(
     Ok(bytes)
 }
 
-/// Replaces the backups in `backup_dir` by one of the database.
+/// Runs `backup`: replaces the backups in `backup_dir` by a new one.
 pub(crate) fn backup(worker: &mut Worker<'_>) -> Outcome {
     let flags = worker.flags();
     let directory = directory("backup_dir", &flags.backup_dir)?;
@@ -82,7 +82,7 @@ pub(crate) fn backup(worker: &mut Worker<'_>) -> Outcome {
     made.map(drop).map_err(failed)
 }
 
-/// Restores the latest backup in `backup_dir` into `restore_dir`.
+/// Runs `restore`: restores the latest backup in `backup_dir` into `restore_dir`.
 pub(crate) fn restore(worker: &mut Worker<'_>) -> Outcome {
     let flags = worker.flags();
     let from = directory("backup_dir", &flags.backup_dir)?;
@@ -95,6 +95,7 @@ pub(crate) fn restore(worker: &mut Worker<'_>) -> Outcome {
     engine.restore_latest(to).map(drop).map_err(failed)
 }
 
+/// Returns the directory that a flag names; fails if it is empty.
 fn directory<'f>(flag: &str, directory: &'f str) -> Outcome<&'f str> {
     match directory {
         "" => Err(Failure::new(format!("--{flag} is not given"))),

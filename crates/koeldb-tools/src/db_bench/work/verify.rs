@@ -9,7 +9,7 @@ use crate::db_bench::plan::{Failure, Outcome};
 use crate::db_bench::tally::OpKind;
 use crate::db_bench::worker::Worker;
 
-/// Writes, deletes and reads three copies of each key, which must agree.
+/// Runs `randomwithverify`: writes, deletes and reads three copies of each key, which must agree.
 ///
 /// Of every hundred operations, first `readwritepercent` read, then others write, and at last
 /// `deletepercent` delete.
@@ -64,12 +64,12 @@ pub(crate) fn random_with_verify(worker: &mut Worker<'_>) -> Outcome {
     Ok(())
 }
 
-/// The keys of the three copies of `key`.
+/// Returns the keys of the three copies of `key`: with the suffix `0`, `1` or `2`.
 fn copies(key: &[u8]) -> [Vec<u8>; 3] {
     [b'0', b'1', b'2'].map(|suffix| [key, &[suffix]].concat())
 }
 
-/// Reads the copies of `key` in one snapshot; whether the last one has a value.
+/// Reads and compares the copies of `key` at one snapshot; returns whether the last one exists.
 ///
 /// The run continues after errors and differences, since more may follow and are of interest.
 fn read_copies(database: &Database, key: &[u8], options: &ReadOptions) -> bool {
@@ -93,7 +93,7 @@ fn read_copies(database: &Database, key: &[u8], options: &ReadOptions) -> bool {
     values[2].is_some()
 }
 
-/// Compares the first database with that of `--truth_db`, in both directions.
+/// Runs `verify`: compares the first database with `--truth_db`, by gets and by full scans.
 pub(crate) fn against_truth(flags: &Flags, databases: &Databases) -> Outcome {
     let truth = database::open_truth(flags)?;
     let family = databases.all()[0].default_family();
@@ -118,7 +118,7 @@ pub(crate) fn against_truth(flags: &Flags, databases: &Databases) -> Outcome {
     Ok(())
 }
 
-/// Compares the entries of two full scans, one by one.
+/// Compares a full scan of `family` with the expected iterator, entry by entry.
 fn compare(family: &ColumnFamily, expected: &mut DbCursor, options: &ReadOptions) -> Outcome {
     let mut cursor = family.cursor_opt(options);
     let mut step = (cursor.seek_to_first(), expected.seek_to_first());
@@ -138,6 +138,7 @@ fn compare(family: &ColumnFamily, expected: &mut DbCursor, options: &ReadOptions
     }
 }
 
+/// Creates the failure for a `key` at which the database differs from `--truth_db`.
 fn differs(what: &str, key: &[u8]) -> Failure {
     let key = crate::text::hex(key);
     Failure::new(format!("verify: {what} differs from truth_db at key {key}"))

@@ -11,22 +11,25 @@ use crate::db_bench::random::{Bernoulli, Mersenne64};
 use crate::db_bench::tally::OpKind;
 use crate::db_bench::worker::Worker;
 
+/// Runs `fillseq`: writes keys in order.
 pub(crate) fn sequential(worker: &mut Worker<'_>) -> Outcome {
     let writes = worker.plan().writes;
     fill(worker, FillOrder::Sequential, writes)
 }
 
+/// Runs `fillrandom` and `overwrite`: writes random keys.
 pub(crate) fn random(worker: &mut Worker<'_>) -> Outcome {
     let writes = worker.plan().writes;
     fill(worker, FillOrder::Random, writes)
 }
 
+/// Runs `filluniquerandom`: writes every key once, in random order.
 pub(crate) fn unique_random(worker: &mut Worker<'_>) -> Outcome {
     let writes = worker.plan().writes;
     fill(worker, FillOrder::UniqueRandom, writes)
 }
 
-/// Writes `writes` entries in batches; 0 means the number of keys.
+/// Writes `writes` entries in batches, in the given key order; 0 writes as many as there are keys.
 pub(crate) fn fill(worker: &mut Worker<'_>, order: FillOrder, writes: u64) -> Outcome {
     let (plan, databases) = (worker.plan(), worker.databases().all());
     let database_count = u64::try_from(databases.len()).unwrap_or(1);
@@ -73,7 +76,7 @@ pub(crate) fn fill(worker: &mut Worker<'_>, order: FillOrder, writes: u64) -> Ou
     Ok(())
 }
 
-/// The state that a fill keeps between batches.
+/// The write batch, key generators and counts of a fill.
 struct Filler {
     batch: WriteBatch,
     batch_bytes: u64,
@@ -119,7 +122,7 @@ impl Filler {
         })
     }
 
-    /// Fills the write batch with the next entries and the range deletions that are due.
+    /// Fills the write batch with the next entries, and the range deletions that are due.
     #[inline]
     fn make_batch(&mut self, worker: &mut Worker<'_>, database: &Database, index: usize) {
         self.batch.clear();
@@ -146,7 +149,7 @@ impl Filler {
         self.bytes += self.batch_bytes;
     }
 
-    /// Adds a range deletion from number `begin`, or a point deletion of each of its keys.
+    /// Adds to the batch a range deletion from number `begin`, or point deletions of its keys.
     #[cold]
     fn delete_range(&mut self, family: &ColumnFamily, begin: u64) {
         let end = begin + self.tombstones.width;
@@ -161,6 +164,7 @@ impl Filler {
         self.tombstones.count += 1;
     }
 
+    /// Prints the numbers of unique keys, overwrites and range deletions.
     fn print_counts(&self) {
         if let Some(repeats) = &self.repeats {
             println!(
@@ -172,7 +176,7 @@ impl Filler {
     }
 }
 
-/// Rewrites recent keys with some probability.
+/// A generator that repeats a recent key number with a fixed probability (`overwrite_probability`).
 struct Repeats {
     decider: Bernoulli,
     chooser: Mersenne64,
@@ -217,7 +221,7 @@ impl Repeats {
     }
 }
 
-/// The schedule and the width of range deletions between writes.
+/// The schedule and the width of the range deletions that a fill intersperses.
 #[derive(Clone, Debug)]
 pub(crate) struct Tombstones {
     /// The number of writes between two range deletions; 0 for none.
@@ -244,7 +248,7 @@ impl Tombstones {
         }
     }
 
-    /// Whether a range deletion is due after `written` writes.
+    /// Returns whether a range deletion is due after `written` writes.
     #[inline]
     pub(crate) fn is_due(&self, written: u64) -> bool {
         if self.every == 0 || written <= self.after {
@@ -254,6 +258,7 @@ impl Tombstones {
         since / self.every <= self.most && since.is_multiple_of(self.every)
     }
 
+    /// Prints the number of range deletions, if there were any.
     pub(crate) fn print_count(&self) {
         if self.count > 0 {
             println!("Number of range deletions: {}", self.count);
@@ -261,14 +266,17 @@ impl Tombstones {
     }
 }
 
+/// Runs `deleteseq`: deletes keys in order.
 pub(crate) fn delete_sequential(worker: &mut Worker<'_>) -> Outcome {
     delete(worker, true)
 }
 
+/// Runs `deleterandom`: deletes random keys.
 pub(crate) fn delete_random(worker: &mut Worker<'_>) -> Outcome {
     delete(worker, false)
 }
 
+/// Deletes keys in batches, in order or at random.
 fn delete(worker: &mut Worker<'_>, sequential: bool) -> Outcome {
     let plan = worker.plan();
     let seconds = if sequential { 0 } else { plan.duration };

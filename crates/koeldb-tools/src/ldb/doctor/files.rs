@@ -26,7 +26,7 @@ const SMALL_BYTES: u64 = 64 << 20;
 
 const DAMAGED: &str = "Restore the table from a backup. Without one, `ldb repair` keeps what is readable, and the rest is lost.";
 
-/// Examines the tables of a column family, and the shape of its levels.
+/// Checks the table files of a column family, and the shape of its levels.
 pub(super) fn examine_tables(tree: &Tree, verify: bool, report: &mut Report) {
     let family = &tree.name;
     let fs = PosixFileSystem::new();
@@ -67,7 +67,7 @@ pub(super) fn examine_tables(tree: &Tree, verify: bool, report: &mut Report) {
     examine_levels(tree, report);
 }
 
-/// Examines the entries and properties of one table.
+/// Checks the entries and properties of one table file.
 fn examine_table(
     table: &TableReader,
     file: &FileMeta,
@@ -97,7 +97,7 @@ fn examine_table(
     }
 }
 
-/// Examines the sizes and file counts of the levels of a column family.
+/// Checks the sizes and file counts of the levels of a column family.
 fn examine_levels(tree: &Tree, report: &mut Report) {
     let family = &tree.name;
     let levels = &tree.version.levels;
@@ -150,7 +150,7 @@ fn examine_levels(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Reads all logs that the database needs.
+/// Reads all WAL files that the next open replays, and reports damaged records.
 pub(super) fn examine_logs(
     directory: &Path,
     settings: Option<&Settings>,
@@ -200,7 +200,7 @@ pub(super) fn examine_logs(
     Ok(())
 }
 
-/// Looks for tables that no column family has.
+/// Reports table files in the directory that belong to no column family.
 pub(super) fn examine_directory(directory: &Path, trees: &[Tree], report: &mut Report) -> Outcome {
     let live = |number: u64| {
         let mut files = trees.iter().flat_map(|tree| tree.version.files());
@@ -224,7 +224,7 @@ pub(super) fn examine_directory(directory: &Path, trees: &[Tree], report: &mut R
     Ok(())
 }
 
-/// Returns a quotient for display; 0 if there is no divisor.
+/// Returns `number / of` for display; 0 if `of` is 0.
 fn ratio(number: u64, of: u64) -> f64 {
     if of == 0 {
         return 0.0;

@@ -11,7 +11,7 @@ const LARGE_BYTES: u64 = 256 << 20;
 /// The capacity of the cache of block-based tables that have none of their own.
 const DEFAULT_CACHE_BYTES: u64 = 32 << 20;
 
-/// Examines the database options.
+/// Checks the database options and reports doubtful ones.
 pub(super) fn examine_database(options: &Options, report: &mut Report) {
     for setting in options.settings_without_effect() {
         report.note(
@@ -40,7 +40,7 @@ pub(super) fn examine_database(options: &Options, report: &mut Report) {
     }
 }
 
-/// Examines the options of a column family, together with the sizes in its tree.
+/// Checks the options of a column family against the sizes in its LSM tree.
 pub(super) fn examine_family(tree: &Tree, options: &ColumnFamilyOptions, report: &mut Report) {
     let family = &tree.name;
     let bytes = tree.version.bytes();

@@ -4,7 +4,7 @@ use super::ColumnFamily;
 use crate::batch::WriteBatch;
 
 impl WriteBatch {
-    /// Binds the batch to the database of a column family; returns the id of the column family.
+    /// Records that the batch belongs to the database of `family`; returns the id of the family.
     fn bind_family(&mut self, family: &ColumnFamily) -> u32 {
         self.bind_database(family.database_id());
         family.id()

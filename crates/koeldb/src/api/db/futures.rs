@@ -63,7 +63,7 @@ impl Db {
         self.in_background(Db::close)
     }
 
-    /// Runs a call on a background thread from the first poll on.
+    /// Returns a future that runs `call` on a background thread, starting at its first poll.
     fn in_background<F: FnOnce(&Db) -> Result<()> + Send + 'static>(
         &self,
         call: F,
@@ -84,7 +84,7 @@ impl Db {
     }
 }
 
-/// The outcome of a call on another thread.
+/// A one-shot channel for the result of a call that runs on another thread.
 #[derive(Default)]
 struct Outcome(Mutex<OutcomeState>);
 
@@ -121,7 +121,7 @@ impl Outcome {
     }
 }
 
-/// A guard that fails a call on drop, in case it panics.
+/// A guard that sets an `Aborted` error on drop if the call set no result, because it panicked.
 struct FinishOnDrop(Arc<Outcome>);
 
 impl Drop for FinishOnDrop {

@@ -13,6 +13,7 @@ impl Snapshot {
         Db::from_inner(self.inner())
     }
 
+    /// Returns read options that read as of this snapshot.
     fn options(&self) -> ReadOptions {
         ReadOptions::at(self)
     }

@@ -15,7 +15,7 @@ use crate::api::column_family::ColumnFamily;
 use crate::batch::{BatchEntry, WriteBatch, entry_at};
 use crate::read::ReadOptions;
 
-/// The state of a key in a batch.
+/// The result of a lookup of a key in an indexed batch alone, without the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchValue {
@@ -29,7 +29,7 @@ pub enum BatchValue {
     Operands(Vec<Vec<u8>>),
 }
 
-/// A write batch whose operations can be read before it is written.
+/// A write batch with an index, so that its operations can be read before it is written.
 ///
 /// A batch has one of two modes, which differ only in [`WriteBatchWithIndex::entries`]: with
 /// `overwrite_key` it shows one operation of each key, otherwise all of them. The serialized batch
@@ -114,12 +114,12 @@ impl WriteBatchWithIndex {
         self.batch.is_empty()
     }
 
-    /// Returns the key order of a column family.
+    /// Returns the key order by which the index compares keys of column family `cf`.
     fn order(&self, cf: u32) -> &KeyOrder {
         self.orders.get(&cf).unwrap_or(&self.default_order)
     }
 
-    /// Keeps the key order of a column family for the index.
+    /// Records the key order of `family`, by which the index compares its keys.
     fn keep_order(&mut self, family: &ColumnFamily) {
         if family.id() != 0 {
             let order = || family.data().order.clone();
@@ -127,13 +127,13 @@ impl WriteBatchWithIndex {
         }
     }
 
-    /// Returns the index hash of a key; one for all keys if equal keys may differ in bytes.
+    /// Returns the index hash of a key, or of `cf` alone if equal keys may differ in bytes.
     fn hash(&self, cf: u32, key: &[u8]) -> u64 {
         let is_exact = self.order(cf).equal_keys_have_equal_bytes();
         self.index.hash(cf, is_exact.then_some(key))
     }
 
-    /// Adds an operation on `key` by `write`, and indexes it unless the batch dropped it.
+    /// Lets `write` add an operation on `key` to the batch, and indexes it if it was added.
     fn add(&mut self, cf: u32, key: &[u8], write: impl FnOnce(&mut WriteBatch)) -> &mut Self {
         let (offset, count) = (self.batch.size_in_bytes(), self.batch.len());
         write(&mut self.batch);
@@ -293,7 +293,7 @@ impl WriteBatchWithIndex {
         )))
     }
 
-    /// Returns the effect of the batch on `key` in `family`, without the database.
+    /// Returns what the batch does to `key` in `family`, without reading the database.
     ///
     /// # Errors
     /// Errors of the merge operator, or `NotSupported` if the batch merges onto its own value and
@@ -393,7 +393,7 @@ impl WriteBatchWithIndex {
         BatchCursor::new(family, options, self.view(family))
     }
 
-    /// Returns the sorted operations on `family`.
+    /// Returns the operations on `family` sorted by key, from a cache while the batch is unchanged.
     pub(super) fn view(&self, family: &ColumnFamily) -> Arc<View> {
         let (cf, rep) = (family.id(), self.batch.data());
         let mut views = lock(&self.views);
@@ -431,7 +431,7 @@ fn is_key_at(rep: &[u8], operation: &Operation, cf: u32, key: &[u8], order: &Key
         .is_some_and(|entry| entry.family() == Some(cf) && order.equal(key_of(&entry), key))
 }
 
-/// Merges operands with the base in the batch, or with the value in the database.
+/// Merges operands onto the batch's base value, or onto the database's `stored` value.
 pub(super) fn merge(
     family: &ColumnFamily,
     key: &[u8],
@@ -449,7 +449,7 @@ pub(super) fn merge(
     merge_values(merger, key, existing, newest_first)
 }
 
-/// Returns the value of a key after the effect of the batch; `stored` reads the database.
+/// Applies the batch's `effect` on a key to its value in the database, which `stored` reads.
 fn resolve(
     family: &ColumnFamily,
     key: &[u8],

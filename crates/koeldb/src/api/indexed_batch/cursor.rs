@@ -20,7 +20,7 @@ use crate::read::ReadOptions;
 use crate::read::{DbCursor, Direction};
 use crate::state::key_bounds::KeyBounds;
 
-/// The source of the current entry.
+/// The source of a cursor's current entry: the database, the batch, both, or none.
 enum At {
     Nowhere,
     Database,
@@ -30,7 +30,7 @@ enum At {
     Merged(Vec<u8>),
 }
 
-/// A position among the entries of a column family, with the operations of a batch applied.
+/// A cursor over a column family as if a batch was written (RocksDB: `BaseDeltaIterator`).
 ///
 /// It is owned and `Send`, and shows the batch as it was when the cursor was created. Keys and
 /// values are lent until the next move.
@@ -74,7 +74,7 @@ impl BatchCursor {
         }
     }
 
-    /// Moves to the present operations of `batch` and the latest state of the database.
+    /// Refreshes the cursor to the present state of `batch` and the latest state of the database.
     ///
     /// The cursor then has no position. A snapshot in its options still limits the database.
     ///
@@ -88,7 +88,7 @@ impl BatchCursor {
         self.database.refresh()
     }
 
-    /// Determines which keys of the batch are within the bounds.
+    /// Restricts the batch's keys that the cursor shows to those within the iterate bounds.
     fn limit(&mut self) {
         let order = &self.family.data().order;
         let (bounds, view) = (&self.bounds, &self.view);
@@ -97,7 +97,7 @@ impl BatchCursor {
         self.visible = first..end.max(first);
     }
 
-    /// Returns the prefix of `key` to which the options limit the cursor, if they do.
+    /// Returns the prefix of `key` if `prefix_same_as_start` limits the cursor to it, else `None`.
     fn prefix_of(&self, key: &[u8]) -> Option<Vec<u8>> {
         if !self.options.prefix_same_as_start {
             return None;
@@ -114,19 +114,21 @@ impl BatchCursor {
         }
     }
 
-    /// Whether `key` is outside the prefix of the seek key.
+    /// Whether `key` is outside of the prefix to which the last seek limited the cursor.
     fn leaves_prefix(&self, key: &[u8]) -> bool {
         self.prefix.is_some() && self.prefix_of(key) != self.prefix
     }
 
-    /// Ends the scan if the current entry is outside of its prefix.
+    /// Invalidates the cursor if its current entry is outside of the prefix of the last seek.
     fn stop_behind_prefix(&mut self) {
         if self.key().is_some_and(|key| self.leaves_prefix(key)) {
             self.at = At::Nowhere;
         }
     }
 
-    /// Runs a move; after an error the cursor has no entry and repeats the error until a seek.
+    /// Runs `step`, which moves the cursor; an error invalidates the cursor until the next seek.
+    ///
+    /// Returns whether the cursor is positioned on an entry.
     fn run(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<bool> {
         match step(self) {
             Ok(()) => Ok(self.valid()),
@@ -138,7 +140,7 @@ impl BatchCursor {
         }
     }
 
-    /// Resets the state before a seek to `sought`, or to an end.
+    /// Resets the cursor before a seek to `sought`, or to the first or last entry if it is `None`.
     fn begin_seek(&mut self, direction: Direction, sought: Option<&[u8]>) {
         self.failure = None;
         self.at = At::Nowhere;
@@ -259,7 +261,7 @@ impl BatchCursor {
         self.family.data().order.compare(a, b)
     }
 
-    /// Moves batch and database to their first entries at or after `key`.
+    /// Seeks the positions in the batch and in the database to the first keys at or after `key`.
     fn place_forward(&mut self, key: &[u8]) -> Result<()> {
         let at = self.view.lower_bound(&self.family.data().order, key);
         self.next = at.clamp(self.visible.start, self.visible.end);
@@ -267,7 +269,7 @@ impl BatchCursor {
         Ok(())
     }
 
-    /// Moves batch and database to their last entries at or before `key`.
+    /// Seeks the positions in the batch and in the database to the last keys at or before `key`.
     fn place_backward(&mut self, key: &[u8]) -> Result<()> {
         let order = &self.family.data().order;
         let at = self
@@ -278,7 +280,7 @@ impl BatchCursor {
         Ok(())
     }
 
-    /// The index of the batch's next key in the direction of the cursor.
+    /// The index of the batch's next key in the cursor's direction; `None` if there is none.
     fn candidate(&self) -> Option<usize> {
         match self.direction {
             Direction::Forward => (self.next < self.visible.end).then_some(self.next),
@@ -286,20 +288,20 @@ impl BatchCursor {
         }
     }
 
-    /// Whether the database cursor is at `key`.
+    /// Whether the cursor over the database is positioned at `key`.
     fn is_database_at(&self, key: &[u8]) -> bool {
         self.database
             .key()
             .is_some_and(|other| self.compare(other, key).is_eq())
     }
 
-    /// Whether the next entry of the batch is at `key`.
+    /// Whether the batch's next key in the cursor's direction equals `key`.
     fn is_batch_at(&self, key: &[u8]) -> bool {
         self.candidate()
             .is_some_and(|index| self.compare(self.view.key(index), key).is_eq())
     }
 
-    /// Moves both cursors forward past `key`.
+    /// Advances the positions in the batch and in the database that are at `key` past it.
     fn leave_forward(&mut self, key: &[u8]) -> Result<()> {
         if self.is_database_at(key) {
             self.database.next()?;
@@ -308,7 +310,7 @@ impl BatchCursor {
         Ok(())
     }
 
-    /// Moves both cursors backward past `key`.
+    /// Steps the positions in the batch and in the database that are at `key` back before it.
     fn leave_backward(&mut self, key: &[u8]) -> Result<()> {
         if self.is_database_at(key) {
             self.database.prev()?;
@@ -317,17 +319,19 @@ impl BatchCursor {
         Ok(())
     }
 
-    /// Finds the entry at the position of a forward scan.
+    /// Determines the current entry from the positions in batch and database, for a forward scan.
     fn settle_forward(&mut self) -> Result<()> {
         self.settle(Ordering::Less, |cursor, key| cursor.leave_forward(key))
     }
 
-    /// Finds the entry at the position of a backward scan.
+    /// Determines the current entry from the positions in batch and database, for a backward scan.
     fn settle_backward(&mut self) -> Result<()> {
         self.settle(Ordering::Greater, |cursor, key| cursor.leave_backward(key))
     }
 
-    /// Finds the entry at the position; `first` is the ordering of keys that come first.
+    /// Determines the current entry; invalidates the cursor if that is outside of the prefix.
+    ///
+    /// `first` is the ordering of keys that come first in the direction of the scan.
     fn settle(
         &mut self,
         first: Ordering,
@@ -338,7 +342,7 @@ impl BatchCursor {
         Ok(())
     }
 
-    /// Merges both cursors into the next entry that the batch does not delete.
+    /// Sets the current entry from the positions in batch and database, past deleted keys.
     fn find_entry(
         &mut self,
         first: Ordering,
@@ -428,7 +432,7 @@ impl BatchCursor {
         }
     }
 
-    /// Returns the error of the last step again.
+    /// Fails with the error that invalidated the cursor, if there is one.
     ///
     /// # Errors
     /// The error of the last step.

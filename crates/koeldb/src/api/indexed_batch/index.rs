@@ -15,7 +15,7 @@ pub(super) struct Operation {
     hash: u64,
 }
 
-/// The index of a batch: its operations in order, and the newest one of each key.
+/// The index of a batch: a hash table of each key's newest operation, linked to the older ones.
 ///
 /// The table uses linear probing; a slot holds an index into the operations, or [`NONE`].
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl Default for Index {
 }
 
 impl Index {
-    /// Hashes a key; `None` hashes only the column family, if equal keys may differ in bytes.
+    /// Hashes a column family id with a key; `key` is `None` if equal keys may differ in bytes.
     pub(super) fn hash(&self, cf: u32, key: Option<&[u8]>) -> u64 {
         let mut hasher = self.seed.build_hasher();
         hasher.write_u32(cf);
@@ -52,7 +52,7 @@ impl Index {
         &self.operations
     }
 
-    /// Returns the slot where the probe for a hash starts.
+    /// Returns the slot of the hash table at which the probe sequence of a hash starts.
     fn start(&self, hash: u64) -> usize {
         // The table has at most 2^32 slots, so that the low half of a hash suffices.
         koeldb_base::coding::to_usize(hash & 0xffff_ffff) & (self.slots.len() - 1)
@@ -74,7 +74,7 @@ impl Index {
         }
     }
 
-    /// Returns the newest operation of a key, or [`NONE`].
+    /// Returns the number of the newest operation on a key, or [`NONE`].
     pub(super) fn newest(&self, hash: u64, is_key: impl Fn(&Operation) -> bool) -> u32 {
         match self.slots.is_empty() {
             true => NONE,
@@ -82,7 +82,7 @@ impl Index {
         }
     }
 
-    /// Adds an operation; returns `false` if there are too many.
+    /// Adds an operation to the index; `false` if there are too many for their numbers.
     pub(super) fn push(
         &mut self,
         offset: usize,
@@ -109,7 +109,7 @@ impl Index {
         true
     }
 
-    /// Doubles the hash table.
+    /// Doubles the slots of the hash table and inserts its entries again.
     fn grow(&mut self) {
         let count = (self.slots.len() * 2).max(16);
         let old = std::mem::replace(&mut self.slots, vec![NONE; count]);
@@ -122,7 +122,7 @@ impl Index {
         }
     }
 
-    /// Removes the operations from `offset` on, newest first.
+    /// Removes the operations whose records are at or after `offset` in the batch, newest first.
     pub(super) fn truncate(&mut self, offset: usize) {
         while let Some(last) = self.operations.last().copied() {
             if last.offset < offset {
@@ -168,7 +168,7 @@ impl Index {
         self.key_count = 0;
     }
 
-    /// The newest operation of each key, in no particular order.
+    /// The numbers of the newest operation of each key, in no particular order.
     pub(super) fn keys(&self) -> impl Iterator<Item = u32> + '_ {
         self.slots.iter().copied().filter(|&newest| newest != NONE)
     }

@@ -5,7 +5,7 @@ use koeldb_base::KeyOrder;
 use super::index::{Index, NONE};
 use crate::batch::{BatchEntry, entry_at};
 
-/// The effect of a batch on one key.
+/// The combined effect of a batch on one key: a value, a deletion, or merge operands.
 #[derive(Debug)]
 pub(super) enum Effect<'a> {
     Value(&'a [u8]),
@@ -14,7 +14,7 @@ pub(super) enum Effect<'a> {
     Operands(Vec<&'a [u8]>, Base<'a>),
 }
 
-/// The value to which the merge operands of a batch apply.
+/// The base value for the merge operands of a batch on one key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Base<'a> {
     /// The value in the database.
@@ -24,7 +24,7 @@ pub(super) enum Base<'a> {
     None,
 }
 
-/// Computes the effect of operations on one key, given newest first.
+/// Combines the operations on one key, given newest first, into their effect on its value.
 pub(super) fn effect<'a>(newest_first: impl Iterator<Item = BatchEntry<'a>>) -> Effect<'a> {
     let mut operands = Vec::new();
     let mut base = Base::Unknown;
@@ -46,7 +46,7 @@ pub(super) fn effect<'a>(newest_first: impl Iterator<Item = BatchEntry<'a>>) -> 
     }
 }
 
-/// Returns the key of an operation on a single key.
+/// Returns the key of an operation; the start of the range for a range deletion.
 pub(super) fn key_of<'a>(entry: &BatchEntry<'a>) -> &'a [u8] {
     match *entry {
         BatchEntry::Put { key, .. }
@@ -59,7 +59,7 @@ pub(super) fn key_of<'a>(entry: &BatchEntry<'a>) -> &'a [u8] {
     }
 }
 
-/// The operations of one column family, by ascending key and newest first.
+/// A sorted copy of a batch's operations on one column family, those of each key newest first.
 #[derive(Debug)]
 pub(super) struct View {
     /// The size of the batch in bytes when the view was created.
@@ -102,7 +102,7 @@ impl View {
         }
     }
 
-    /// The number of keys.
+    /// The number of distinct keys in the view.
     pub(super) fn len(&self) -> usize {
         self.keys.len() - 1
     }
@@ -115,22 +115,22 @@ impl View {
             .filter_map(|&offset| entry_at(&self.rep, offset))
     }
 
-    /// Returns the key at this position of the sorted order.
+    /// Returns the key at position `index` in key order.
     pub(super) fn key(&self, index: usize) -> &[u8] {
         entry_at(&self.rep, self.offsets[self.keys[index]]).map_or(&[], |entry| key_of(&entry))
     }
 
-    /// Returns the combined effect of the operations on the key at this position.
+    /// Returns the combined effect of the operations on the key at position `index`.
     pub(super) fn effect(&self, index: usize) -> Effect<'_> {
         effect(self.operations(index))
     }
 
-    /// The number of keys before `key`.
+    /// The position of the first key at or after `key` in key order.
     pub(super) fn lower_bound(&self, order: &KeyOrder, key: &[u8]) -> usize {
         self.partition_point(|other| order.compare(other, key).is_lt())
     }
 
-    /// The number of leading keys for which `is_before` holds.
+    /// The position of the first key, in key order, for which `is_before` does not hold.
     pub(super) fn partition_point(&self, is_before: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {

@@ -10,7 +10,7 @@ use super::errors;
 use super::tracker::{Tracked, Tracker};
 use super::validation::{Seen, changed_in_memtables, check_unchanged};
 use crate::batch::WriteBatch;
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::commit::queue::CommitCheck;
 use crate::commit::recent_writes::{GroupCheck, key_hash};
 use crate::options::{ValidationTier, WriteOptions};
@@ -18,7 +18,7 @@ use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::column_family_set::ColumnFamilySet;
 use crate::state::context::Context;
 
-/// The column families of the keys of a commit, each held once.
+/// The live column families of a commit's keys, each looked up once.
 struct KeyFamilies<'c> {
     live: &'c ColumnFamilySet,
     /// The default family is borrowed: all threads share the count of its holders.
@@ -26,7 +26,7 @@ struct KeyFamilies<'c> {
 }
 
 impl KeyFamilies<'_> {
-    /// Returns the index of a family, the first time after a lookup.
+    /// Returns the index of column family `cf`, looked up on first use; fails if it was dropped.
     fn index_of(&mut self, cf: u32) -> Result<usize> {
         if let Some(index) = self.held.iter().rposition(|family| family.id == cf) {
             return Ok(index);
@@ -49,7 +49,7 @@ fn live_family(families: &ColumnFamilySet, cf: u32) -> Result<Arc<ColumnFamilyDa
     })
 }
 
-/// A commit whose keys are validated up to a sequence number.
+/// An optimistic commit whose keys are validated up to a sequence number.
 struct Validated<'c> {
     context: &'c Context,
     tier: ValidationTier,
@@ -90,11 +90,11 @@ impl CommitCheck for Validated<'_> {
     }
 }
 
-/// Writes a batch if no tracked key has changed before its place in the order of commits.
+/// Commits an optimistic transaction; fails with a conflict if a tracked key was written since.
 ///
 /// Keys are checked before the queue, against memtables and tables, up to the visible sequence
 /// number. The leader of the commit's group then checks what was written since
-/// (`write::recent_writes`). A transaction that writes nothing takes effect at the visible number.
+/// (`commit::recent_writes`). A transaction that writes nothing takes effect at the visible number.
 pub(super) fn commit_validated(
     commit: &Arc<CommitPipeline>,
     batch: &WriteBatch,

@@ -14,7 +14,7 @@ pub(super) fn conflict(key: &[u8], context: &Context) -> Error {
     not_applied(ErrorKind::Busy, ErrorDetail::WriteConflict, message)
 }
 
-/// Creates the error of a comparator that does not suit locks, which are on the bytes of keys.
+/// Creates the error for key locks if the comparator may equate keys of different bytes.
 pub(super) fn equal_keys_differ(family: &str) -> Error {
     Error::not_supported(format!(
         "locks are on the bytes of keys, and the comparator of column family {family:?} may have \
@@ -24,7 +24,7 @@ pub(super) fn equal_keys_differ(family: &str) -> Error {
     .with_outcome(WriteOutcome::NotApplied)
 }
 
-/// Creates the error of memtables that do not reach back to the snapshot.
+/// Creates the `TryAgain` error of a validation from before the oldest entries in memtables.
 pub(super) fn history_too_short() -> Error {
     Error::with_kind(
         ErrorKind::TryAgain,
@@ -53,7 +53,7 @@ pub(super) fn not_prepared() -> Error {
     )
 }
 
-/// Whether repeating the whole transaction may succeed.
+/// Whether `error` is a conflict or lock timeout, so that repeating the transaction may succeed.
 pub(super) fn is_worth_repeating(error: &Error) -> bool {
     let is_conflict = match error.kind() {
         ErrorKind::Busy | ErrorKind::TryAgain | ErrorKind::Expired => true,

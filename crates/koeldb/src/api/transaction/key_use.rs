@@ -10,18 +10,18 @@ use super::validation::check_unchanged;
 use crate::api::column_family::ColumnFamily;
 use crate::commit::key_locks::errors as lock_errors;
 use crate::commit::key_locks::table::{LockId, LockMode};
-use crate::commit::key_locks::waits::{Acquired, Patience, Wanted};
+use crate::commit::key_locks::waits::{Acquired, LockTimeouts, Wanted};
 use crate::options::ValidationTier;
 use crate::read::ReadOptions;
 
-/// The kind of use of a key by an operation.
+/// The use of a key by an operation of a transaction: a read for update or a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     Read(LockMode),
     Write,
 }
 
-/// An operation on a key of a column family.
+/// A key that an operation of a transaction uses, and how it uses it.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) family: &'a ColumnFamily,
@@ -32,7 +32,7 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Returns the lock mode of the use.
+    /// Returns the lock mode that the use of the key requires.
     fn mode(&self) -> LockMode {
         match self.as_what {
             Use::Read(mode) => mode,
@@ -42,21 +42,24 @@ impl Target<'_> {
 }
 
 impl Transaction {
-    /// The time limits of lock requests.
-    fn patience(&self) -> Patience {
+    /// Returns the timeout and the deadlock detection delay of the transaction's lock requests.
+    fn patience(&self) -> LockTimeouts {
         let database = self.inner().key_locks.options.as_ref();
         let millis = match self.options.lock_timeout {
             negative if negative < 0 => database.map_or(-1, |o| o.transaction_lock_timeout),
             millis => millis,
         };
         let pause = Duration::from_micros(self.options.deadlock_timeout_us);
-        Patience {
+        LockTimeouts {
             timeout: u64::try_from(millis).ok().map(Duration::from_millis),
             detect_after: self.options.deadlock_detect.then_some(pause),
         }
     }
 
-    /// Begins the use of a key: returns its hash, and whether it must be locked.
+    /// Checks that the transaction may use a key and returns the lock id of the key.
+    ///
+    /// `None` if the transaction has no concurrency control, so that the key is neither locked nor
+    /// tracked.
     fn begin_use(&self, target: Target<'_>) -> Result<Option<LockId>> {
         let Target { family, key, .. } = target;
         let inner = self.inner();
@@ -75,7 +78,7 @@ impl Transaction {
         Ok(Some(inner.key_locks.id_of(family.id(), key)))
     }
 
-    /// Whether the tracked key has the lock that an operation needs.
+    /// Whether the tracked key at index `at` is locked in `mode` or exclusively.
     fn is_locked(&mut self, at: Option<usize>, mode: LockMode) -> bool {
         at.is_some_and(|at| {
             let held = self.tracker.at(at).mode;
@@ -83,7 +86,7 @@ impl Transaction {
         })
     }
 
-    /// Prepares the use of a key: locks and validates it, or tracks it for the commit.
+    /// Locks and validates a key (pessimistic), or tracks it for validation at commit (optimistic).
     pub(super) fn use_key(&mut self, target: Target<'_>) -> Result<()> {
         let Some(id) = self.begin_use(target)? else {
             return Ok(());
@@ -101,7 +104,7 @@ impl Transaction {
         self.record_locked(target, id, at, acquired)
     }
 
-    /// [`Transaction::use_key`] as a future.
+    /// Like [`Transaction::use_key`], as a future that blocks no thread while others hold the lock.
     async fn use_key_async(&mut self, target: Target<'_>) -> Result<()> {
         let Some(id) = self.begin_use(target)? else {
             return Ok(());
@@ -123,7 +126,7 @@ impl Transaction {
         self.record_locked(target, id, at, acquired)
     }
 
-    /// Returns the lock to request for a key.
+    /// Builds the lock request for a key.
     fn wanted<'t>(&'t self, target: &Target<'t>, id: LockId) -> Wanted<'t> {
         Wanted {
             owner: &self.owner,
@@ -134,7 +137,7 @@ impl Transaction {
         }
     }
 
-    /// Validates a key after its lock was acquired, and records the key.
+    /// Validates a locked key against the snapshot and tracks it; a conflict undoes the lock.
     fn record_locked(
         &mut self,
         target: Target<'_>,
@@ -167,7 +170,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Checks that a locked key was not written since the snapshot.
+    /// Fails with a conflict if a locked key was written since the transaction's snapshot.
     fn validate_locked(&mut self, target: Target<'_>, at: usize) -> Result<()> {
         let Some(snapshot) = self.snapshot.as_ref().filter(|_| target.validates) else {
             return Ok(());
@@ -189,7 +192,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Tracks a key, to be validated by the commit.
+    /// Adds a key of an optimistic transaction to the keys that its commit validates.
     fn track(&mut self, target: Target<'_>, id: LockId, at: Option<usize>) -> Result<()> {
         if !target.validates {
             return Ok(());
@@ -211,8 +214,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Keeps the traces of writes since the number since which a key is tracked; returns the
-    /// number.
+    /// Returns the sequence number to track a key from, and holds a snapshot at or before it.
+    ///
+    /// The snapshot keeps the entries of later writes, by which the commit detects conflicts.
     fn hold_history(&mut self) -> SeqNo {
         let since = match &self.snapshot {
             Some(snapshot) => snapshot.sequence_number(),
@@ -357,7 +361,7 @@ impl Transaction {
         Ok(self.multi_get(family, keys, options))
     }
 
-    /// Reverts one read for update of `key`, which is unlocked unless it is used otherwise.
+    /// Reverts one read for update of `key`, and unlocks the key if that was its only use.
     pub fn undo_get_for_update(&mut self, family: &ColumnFamily, key: impl AsRef<[u8]>) {
         let (cf, key) = (family.id(), key.as_ref());
         let id = self.inner().key_locks.id_of(cf, key);

@@ -62,8 +62,7 @@ impl PreparedTransaction {
         self.commit_with(&WriteBatch::new(), &self.entry.write)
     }
 
-    /// Like [`PreparedTransaction::commit`]; also applies `batch`, before the transaction's
-    /// operations.
+    /// Commits the transaction with `batch`, which is applied before the transaction's operations.
     ///
     /// The log is written regardless of `disable_wal`. As in RocksDB, the keys of `batch` are not
     /// locked: it replaces values that other transactions have locked and read, without a conflict.
@@ -104,7 +103,7 @@ impl PreparedTransaction {
         Ok(seqno)
     }
 
-    /// Rolls the transaction back: drops its writes.
+    /// Rolls the transaction back: logs that decision, drops its writes and releases its locks.
     ///
     /// Syncs the log under the conditions of [`PreparedTransaction::commit`].
     ///
@@ -141,7 +140,7 @@ impl PreparedTransaction {
     }
 }
 
-/// Returns the error of a call that the decision on the transaction does not permit.
+/// Returns the error of a commit or rollback that contradicts the transaction's `decision`.
 fn standing(decision: &Decision) -> Error {
     let (kind, what) = match decision {
         Decision::Committed(_) => (ErrorKind::InvalidArgument, "was committed"),
@@ -184,7 +183,7 @@ impl Db {
     }
 }
 
-/// The parts of a transaction that [`prepare`] moves into the prepared one.
+/// The parts of a transaction to prepare: the arguments of [`prepare`].
 pub(super) struct ToPrepare<'a> {
     pub(super) db: &'a Db,
     pub(super) name: &'a [u8],
@@ -194,7 +193,9 @@ pub(super) struct ToPrepare<'a> {
     pub(super) locked: Vec<LockId>,
 }
 
-/// Logs the prepared section of a transaction; on failure its locks stay with the caller.
+/// Prepares a transaction: registers it under its name and logs its prepared section.
+///
+/// On failure its locks stay with the caller.
 ///
 /// The entry has the locks from the beginning: as soon as it is logged, others may decide on it.
 pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {

@@ -10,7 +10,7 @@ use koeldb_base::SeqNo;
 
 use crate::commit::key_locks::table::{ById, LockId, LockMode};
 
-/// The numbers of operations on a key.
+/// The numbers of reads for update and of writes of a key by a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Uses {
     reads: u32,
@@ -59,7 +59,7 @@ struct NewUses {
     is_upgraded: bool,
 }
 
-/// The keys of a transaction in the order of their first use.
+/// The tracked keys of a transaction, in the order of first use (RocksDB: `LockTracker`).
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     tracked: Vec<Tracked>,
@@ -71,14 +71,14 @@ pub(super) struct Tracker {
     save_points: Vec<BTreeMap<usize, NewUses>>,
 }
 
-/// A key that was released, or a lock that must become shared again.
+/// The lock that a rollback to a save point releases, or downgrades to a shared lock.
 pub(super) enum Released {
     Lock(Tracked),
     Upgrade(LockId),
 }
 
 impl Tracker {
-    /// Returns the position of a key.
+    /// Returns the index of a tracked key; `None` if the key is not tracked.
     pub(super) fn find(&self, id: LockId, cf: u32, key: &[u8]) -> Option<usize> {
         let is_key = |tracked: &Tracked| tracked.cf == cf && *tracked.key == *key;
         let first = *self.by_id.get(&id)?;
@@ -91,12 +91,12 @@ impl Tracker {
             .position(|tracked| tracked.id == id && is_key(tracked) && !tracked.is_gone)
     }
 
-    /// Returns the key at a position that [`Tracker::find`] or [`Tracker::add`] returned.
+    /// Returns the tracked key at an index from [`Tracker::find`] or [`Tracker::add`].
     pub(super) fn at(&mut self, at: usize) -> &mut Tracked {
         &mut self.tracked[at]
     }
 
-    /// Adds a key without uses; returns its index.
+    /// Adds a tracked key without uses; returns its index.
     pub(super) fn add(&mut self, id: LockId, cf: u32, key: &[u8], mode: LockMode) -> usize {
         let at = self.tracked.len();
         self.has_equal_hashes |= *self.by_id.entry(id).or_insert(at) != at;
@@ -112,7 +112,7 @@ impl Tracker {
         at
     }
 
-    /// Removes the key that was added last.
+    /// Removes the tracked key at index `at`, which must be the one added last.
     pub(super) fn forget(&mut self, at: usize) {
         debug_assert_eq!(at + 1, self.tracked.len());
         if let Some(tracked) = self.tracked.pop()
@@ -122,7 +122,7 @@ impl Tracker {
         }
     }
 
-    /// Records that a lock became exclusive.
+    /// Records that the lock of the key at index `at` was upgraded to exclusive.
     pub(super) fn upgrade(&mut self, at: usize) {
         self.tracked[at].mode = LockMode::Exclusive;
         if let Some(point) = self.save_points.last_mut() {
@@ -147,7 +147,7 @@ impl Tracker {
         self.iter().next().is_none()
     }
 
-    /// Takes all keys, for their release.
+    /// Removes and returns all tracked keys; the caller releases their locks.
     pub(super) fn take(&mut self) -> Vec<Tracked> {
         let taken = std::mem::take(self);
         let mut tracked = taken.tracked;
@@ -159,7 +159,7 @@ impl Tracker {
         self.save_points.push(BTreeMap::new());
     }
 
-    /// Removes the last save point; adds the uses since then to the save point before.
+    /// Removes the last save point; adds the uses since then to the previous save point.
     pub(super) fn pop_save_point(&mut self) {
         let newest = self.save_points.pop().unwrap_or_default();
         if let Some(point) = self.save_points.last_mut() {
@@ -190,8 +190,7 @@ impl Tracker {
         released
     }
 
-    /// Reverts one read for update since the last save point; returns the key if that was its last
-    /// use.
+    /// Reverts one read for update since the last save point; returns the key if its lock ends.
     pub(super) fn undo_read(&mut self, at: usize) -> Option<Tracked> {
         if let Some(point) = self.save_points.last_mut() {
             let new = point.get_mut(&at).filter(|new| new.uses.reads > 0)?;
@@ -210,7 +209,7 @@ impl Tracker {
         removed
     }
 
-    /// Removes a key without uses; returns it unless another key needs its lock.
+    /// Stops tracking a key that has no uses; returns it unless another key shares its lock.
     fn remove(&mut self, at: usize) -> Option<Tracked> {
         let tracked = &mut self.tracked[at];
         tracked.is_gone = true;
@@ -230,7 +229,7 @@ impl Tracker {
         Some(removed)
     }
 
-    /// Drops removed keys at the end.
+    /// Truncates the list of tracked keys while its last one is removed.
     fn trim(&mut self) {
         while self.tracked.last().is_some_and(|last| last.is_gone) {
             self.tracked.pop();

@@ -102,7 +102,7 @@ impl Transaction {
         &self.db
     }
 
-    /// The operations so far.
+    /// The operations of the transaction so far, as an indexed write batch.
     #[must_use]
     pub fn batch(&self) -> &WriteBatchWithIndex {
         &self.batch
@@ -121,7 +121,7 @@ impl Transaction {
         self.is_snapshot_due = true;
     }
 
-    /// Sets the snapshot that the next operation was to set.
+    /// Sets a snapshot if [`Transaction::set_snapshot_on_next_operation`] requested one.
     pub(super) fn set_snapshot_if_due(&mut self) {
         if self.is_snapshot_due {
             self.set_snapshot();
@@ -142,7 +142,7 @@ impl Transaction {
 
     // Reads.
 
-    /// Calls `read` with options that name the snapshot, unless they name one already.
+    /// Calls `read` with `options`, plus the transaction's snapshot unless they have a snapshot.
     pub(super) fn with_options<R>(
         &self,
         options: &ReadOptions,
@@ -232,8 +232,9 @@ impl Transaction {
         self.saved_snapshots.push(snapshot);
     }
 
-    /// Reverts all operations since the last save point, with their locks, and removes the save
-    /// point.
+    /// Reverts the operations since the last save point, and removes the save point.
+    ///
+    /// Locks that were acquired since then are released.
     ///
     /// The snapshot becomes that of the save point, too, or none, or one that is due.
     ///
@@ -294,8 +295,7 @@ impl Transaction {
         written.map(|()| seqno)
     }
 
-    /// Prepares the transaction: makes its writes durable, to be committed or rolled back under
-    /// `name`.
+    /// Prepares the transaction under `name`: logs its writes for a later commit or rollback.
     ///
     /// The name has 1 to 512 bytes and is unique among the undecided transactions. The log is written
     /// regardless of `disable_wal`, and synced if the options of the transaction say so.
@@ -326,8 +326,7 @@ impl Transaction {
         Ok(prepared)
     }
 
-    /// Reverts all operations, with their locks and save points, so that the transaction can begin
-    /// again, as RocksDB's `Rollback` does.
+    /// Reverts all operations, locks and save points, for reuse (RocksDB: `Transaction::Rollback`).
     ///
     /// It keeps its snapshot, id and expiration.
     pub fn clear(&mut self) {
@@ -337,7 +336,7 @@ impl Transaction {
         self.release_all();
     }
 
-    /// Drops all writes and releases all locks.
+    /// Ends the transaction: drops all of its writes and releases all of its locks.
     pub fn rollback(self) {
         drop(self);
     }

@@ -14,7 +14,7 @@ use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::context::Context;
 use crate::state::super_version::SuperVersion;
 
-/// The result of a search in memtables, without tables.
+/// The result of a search of the memtables for a write of a key after a sequence number.
 pub(super) enum Seen {
     /// No entry of the key is above the number.
     Unchanged,
@@ -24,7 +24,7 @@ pub(super) enum Seen {
     NeedsTables,
 }
 
-/// Whether `key` has an entry above `since` in the memtables.
+/// Searches the memtables of a super version for an entry of `key` above `since`.
 fn search_memtables(super_version: &SuperVersion, key: &[u8], since: SeqNo) -> Result<Seen> {
     let mut lookup = Lookup::newest(key);
     for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {

@@ -9,7 +9,7 @@ use crate::api::column_family::ColumnFamily;
 use crate::api::indexed_batch::WriteBatchWithIndex;
 
 impl Transaction {
-    /// Locks or tracks `key`, then applies `write` to the batch unless that gets too large.
+    /// Locks or tracks `key`, then lets `write` add to the batch, up to `max_write_batch_size`.
     fn write(
         &mut self,
         family: &ColumnFamily,

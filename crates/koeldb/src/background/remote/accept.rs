@@ -33,13 +33,13 @@ pub(crate) struct AcceptedTable {
     pub(crate) tombstones: Option<Arc<FragmentedTombstones>>,
 }
 
-/// The tables and figures of a job that have passed all checks.
+/// The tables and statistics of a remote compaction that have passed all checks.
 pub(crate) struct AcceptedJob {
     pub(crate) tables: Vec<AcceptedTable>,
     pub(crate) result: JobResult,
 }
 
-/// The job whose result is checked.
+/// A remote compaction whose result is checked: its plan, column family and output directory.
 pub(crate) struct RemoteJob<'a> {
     pub(crate) files: &'a TableFiles,
     pub(crate) family: &'a ColumnFamilyData,
@@ -53,13 +53,13 @@ fn refused(what: impl std::fmt::Display) -> Error {
     Error::corruption(format!("remote compaction: {what}"))
 }
 
-/// Fails with `what` unless `holds`.
+/// Returns a `Corruption` error with the text `what` unless `holds` is true.
 fn require(holds: bool, what: impl std::fmt::Display) -> Result<()> {
     if holds { Ok(()) } else { Err(refused(what)) }
 }
 
 impl RemoteJob<'_> {
-    /// Checks the result of a worker.
+    /// Checks the result message of a worker and verifies its output tables.
     ///
     /// # Errors
     /// The worker's error; `Corruption` for the first violation; errors of reading tables.
@@ -174,7 +174,7 @@ impl RemoteJob<'_> {
         })
     }
 
-    /// Checks that a table continues the one before it, within the bounds of the inputs.
+    /// Checks that a table follows the previous one and lies within the key bounds of the inputs.
     fn check_bounds(
         &self,
         file: &FileMeta,

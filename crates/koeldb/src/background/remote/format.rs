@@ -27,7 +27,7 @@ const VERSION: u32 = 1;
 /// The longest message that is decoded.
 const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
-/// The compaction that a worker runs.
+/// The description of a compaction for its worker (RocksDB: `CompactionServiceInput`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JobInput {
     pub(crate) family: String,
@@ -44,7 +44,7 @@ pub(crate) struct JobInput {
     pub(crate) options_file: u64,
 }
 
-/// A table that a worker has written.
+/// An output table of a worker (RocksDB: `CompactionServiceOutputFile`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OutputTable {
     pub(crate) name: String,
@@ -68,7 +68,7 @@ pub(crate) struct OutputTable {
     pub(crate) properties: TableProperties,
 }
 
-/// The figures of a job.
+/// The statistics of a remote compaction: times, files, bytes and entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JobFigures {
     pub(crate) elapsed_micros: u64,
@@ -84,7 +84,7 @@ pub(crate) struct JobFigures {
     pub(crate) is_manual: bool,
 }
 
-/// The result of a job.
+/// The result of a remote compaction (RocksDB: `CompactionServiceResult`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobResult {
     /// The error of a job that failed.
@@ -190,7 +190,7 @@ const PROPERTY_TEXTS: [(&str, TextOf); 12] = [
     ("seqno_to_time_mapping", |of| &of.seqno_to_time_mapping),
 ];
 
-/// A record that is being written.
+/// A record of a message under construction, in the option-string syntax `name=value;`.
 #[derive(Default)]
 struct Writer(String);
 
@@ -212,7 +212,7 @@ impl Writer {
         self.put(name, format_args!("{{{}}}", record.0))
     }
 
-    /// Appends a list field, with braces around elements with ':' and around nested lists.
+    /// Appends a list field: elements joined by `:`, those that contain a `:` in braces.
     fn list(&mut self, name: &str, elements: impl IntoIterator<Item = String>) -> &mut Self {
         let in_braces = |element: String| match element.contains(':') {
             true => format!("{{{element}}}"),
@@ -235,7 +235,7 @@ impl Writer {
     }
 }
 
-/// The fields of a record that is being read.
+/// The parsed fields of a record of a message: pairs of name and value text.
 struct Fields<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Fields<'a> {
@@ -313,7 +313,7 @@ fn refused(name: &str, value: &str) -> Error {
     Error::corruption(format!("remote compaction: {name} cannot be {value:?}"))
 }
 
-/// Decodes the hexadecimal digits of field `name`.
+/// Decodes the value of the field `name` from hexadecimal digits.
 fn decoded(name: &str, text: &str) -> Result<Vec<u8>> {
     unhex(text).ok_or_else(|| refused(name, text))
 }
@@ -323,12 +323,12 @@ fn utf8(name: &str, bytes: Vec<u8>) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| refused(name, "a text that is not UTF-8"))
 }
 
-/// Returns the name of a table in messages.
+/// Returns the file name of a table, by which messages refer to it: `000012.sst`.
 pub(crate) fn table_name(number: FileNumber) -> String {
     format!("{number:06}.sst")
 }
 
-/// Parses the name of a table in a message.
+/// Parses the file number from the file name of a table in a message.
 pub(crate) fn table_number(name: &str) -> Result<FileNumber> {
     match file_name::parse(name) {
         Some(FileKind::Table(number)) if name == table_name(number) => Ok(number),

@@ -30,7 +30,7 @@ use timer::LockTimer;
 /// The number of ids that a thread takes together.
 const IDS_TAKEN: u64 = 64;
 
-/// The ids that this thread has taken and not used, of the database of its last transaction.
+/// A thread's reserve of unused owner ids, of the database of its last transaction.
 #[derive(Clone, Copy)]
 struct TakenIds {
     database: u64,
@@ -82,7 +82,7 @@ impl KeyLocks {
         }
     }
 
-    /// Returns the hash under which a key is locked and tracked.
+    /// Returns the lock id of a key: the hash under which it is locked and tracked.
     pub(crate) fn id_of(&self, cf: u32, key: &[u8]) -> LockId {
         let mut hasher = self.seed.build_hasher();
         hasher.write_u32(cf);

@@ -38,7 +38,7 @@ pub enum LockMode {
 /// The hash of a column family and a key.
 pub(crate) type LockId = u64;
 
-/// A hasher for keys that are hashes already.
+/// An identity hasher, for map keys that are hashes already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unchanged(u64);
 
@@ -70,7 +70,7 @@ const CLAIMED: u8 = 2;
 /// The state of an expired owner that has lost its locks, or may lose them to any request.
 const ROBBED: u8 = 3;
 
-/// A holder of locks: a transaction or a direct write.
+/// An owner of key locks: a transaction, or a write outside of transactions.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) id: u64,
@@ -95,7 +95,7 @@ impl Owner {
         self.expires.is_some_and(|expires| expires <= now)
     }
 
-    /// Makes the owner keep its locks until it releases them; `false` if it expired or lost them.
+    /// Protects an owner's locks from expiration, for its commit or prepare; `false` if too late.
     pub(crate) fn decide(&self, now: Duration) -> bool {
         let target = if self.is_expired(now) {
             ROBBED
@@ -111,19 +111,19 @@ impl Owner {
         }
     }
 
-    /// Replaces state `from` by `to`; fails with another current state.
+    /// Replaces the owner's state `from` by `to`; fails with the current state if it is another.
     fn exchange(&self, from: u8, to: u8) -> Result<u8, u8> {
         self.state
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
     }
 
-    /// The time from which the owner's locks may be taken by others; `None` for never.
+    /// The time from which other requests may steal the owner's locks; `None` for never.
     fn may_be_robbed_at(&self) -> Option<Duration> {
         let is_decided = self.state.load(Ordering::Acquire) == DECIDING;
         self.expires.filter(|_| !is_decided)
     }
 
-    /// Claims an expired owner, to take its locks.
+    /// Claims an owner before its locks are stolen; `false` if it has not expired, or commits.
     fn claim(&self, now: Duration) -> bool {
         if !self.is_expired(now) {
             return false;
@@ -132,14 +132,14 @@ impl Owner {
     }
 }
 
-/// A locked key, as its waiter names it, for reports.
+/// The column family and key of a queued lock request, for reports of locks and deadlocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LockKey {
     pub(crate) cf: u32,
     pub(crate) key: Box<[u8]>,
 }
 
-/// The thread or task of a waiter.
+/// The thread or async task to wake when a lock request ends.
 #[derive(Debug)]
 enum Sleeper {
     Thread(Thread),
@@ -176,7 +176,7 @@ impl Wait {
         self.is_upgrade
     }
 
-    /// Whether the wait has neither been granted nor ended.
+    /// Whether the request is still queued: neither granted nor given up.
     fn is_waiting(&self) -> bool {
         self.state.load(Ordering::Acquire) == WAITING
     }
@@ -191,7 +191,7 @@ impl Wait {
         self.sleep(|| Sleeper::Task(waker.clone()))
     }
 
-    /// Stores the thread or task to wake at the end of the wait; `false` if it is over.
+    /// Stores the thread or task to wake when the wait ends; `false` if it has ended.
     fn sleep(&self, sleeper: impl FnOnce() -> Sleeper) -> bool {
         let mut place = lock(&self.sleeper);
         let is_waiting = self.is_waiting();
@@ -201,7 +201,7 @@ impl Wait {
         is_waiting
     }
 
-    /// Wakes the waiter, which then checks its request again.
+    /// Wakes the thread or task of the waiter, which then checks its request again.
     pub(crate) fn wake(&self) {
         match lock(&self.sleeper).take() {
             Some(Sleeper::Thread(thread)) => thread.unpark(),
@@ -338,7 +338,7 @@ impl LockTable {
         }
     }
 
-    /// Locks a key for `owner`, or queues the request if `key` names it for a wait.
+    /// Requests lock `id` for `owner`: grants it, or queues the request if `key` is given.
     ///
     /// The time is asked for only if others hold the lock.
     pub(crate) fn request(
@@ -376,7 +376,7 @@ impl LockTable {
         answer
     }
 
-    /// Answers a request for an existing lock; collects the waits to wake in `woken`.
+    /// Answers a request for a lock that has holders; collects the waits to wake in `woken`.
     #[expect(clippy::too_many_arguments, reason = "one step of a request")]
     fn request_taken(
         &self,
@@ -428,7 +428,7 @@ impl LockTable {
         Answer::Queued(wait)
     }
 
-    /// Takes the lock from all holders except `except`, if all of them have expired.
+    /// Steals a lock from all holders except `except`, if all of them have expired.
     fn rob(&self, entry: &mut Entry, except: Option<&Arc<Owner>>, mode: LockMode, now: Duration) {
         let is_shared = mode == LockMode::Shared && entry.mode == LockMode::Shared;
         let is_victim =
@@ -489,7 +489,7 @@ impl LockTable {
         }
     }
 
-    /// Changes the lock of a key, grants queued requests, and removes the lock if it has no holder.
+    /// Lets `change` modify a lock, grants queued requests, and removes it if it has no holder.
     fn change<R>(&self, id: LockId, change: impl FnOnce(&mut Entry) -> R) -> Option<R> {
         let mut woken = Vec::new();
         let result = {
@@ -506,7 +506,7 @@ impl LockTable {
         Some(result)
     }
 
-    /// Releases a lock, unless it was taken away.
+    /// Releases a lock that `owner` holds; does nothing if the lock was stolen.
     pub(crate) fn release(&self, owner: &Arc<Owner>, id: LockId) {
         self.change(id, |entry| {
             if entry.holders.remove(owner) {
@@ -524,7 +524,7 @@ impl LockTable {
         });
     }
 
-    /// Adds `owner` to the holders of an exclusive lock, regardless of its other holders.
+    /// Adds `owner` to the holders of an exclusive lock, as recovered transactions may share one.
     pub(crate) fn share(&self, owner: &Arc<Owner>, id: LockId) {
         self.change(id, |entry| {
             if !entry.holders.contains(owner) {
@@ -535,7 +535,7 @@ impl LockTable {
         });
     }
 
-    /// Ends a wait; `true` if the request had been granted (K2).
+    /// Removes a waiting request from its queue; `true` if the lock was granted before (K2).
     pub(crate) fn give_up(&self, wait: &Arc<Wait>) -> bool {
         self.change(wait.id, |entry| {
             if wait.is_waiting() {
@@ -547,9 +547,10 @@ impl LockTable {
         wait.is_granted()
     }
 
-    /// Takes the lock for a queued request from expired holders; returns when the next holder
-    /// expires.
-    pub(crate) fn rob_for(&self, wait: &Arc<Wait>, now: Duration) -> Option<Duration> {
+    /// Steals a lock from its holders for a queued request, if they have expired.
+    ///
+    /// Returns the time at which all remaining holders have expired; `None` if one never expires.
+    pub(crate) fn steal_expired_for(&self, wait: &Arc<Wait>, now: Duration) -> Option<Duration> {
         self.change(wait.id, |entry| {
             // All who wait profit: the head of the queue gets the lock.
             let head = entry.queue.front().cloned()?;
@@ -611,7 +612,7 @@ impl LockTable {
         (is_real() && !self.give_up(wait)).then_some(cycle)
     }
 
-    /// Searches the waits-for graph depth first; each owner is visited once.
+    /// Searches the waits-for graph depth first for a cycle through `wait`, and returns the cycle.
     fn cycle_through(&self, wait: &Arc<Wait>) -> Option<Vec<Arc<Wait>>> {
         let mut visited = vec![Arc::as_ptr(&wait.owner)];
         let mut path = vec![(Arc::clone(wait), self.blockers(wait))];
@@ -649,7 +650,7 @@ impl LockTable {
     }
 }
 
-/// Spins for a moment; `true` if the request was granted.
+/// Spins at most `count` times until the request is granted; returns whether it was.
 pub(crate) fn spin(wait: &Wait, count: u32) -> bool {
     for _ in 0..count {
         if wait.is_granted() {
@@ -660,7 +661,7 @@ pub(crate) fn spin(wait: &Wait, count: u32) -> bool {
     wait.is_granted()
 }
 
-/// Wakes the owners of ended waits; called without the lock of a shard.
+/// Wakes the owners of granted waits; called without the lock of a shard.
 fn wake_all(woken: Vec<Arc<Wait>>) {
     for wait in woken {
         wait.wake();

@@ -16,7 +16,7 @@ use super::table::Wait;
 /// The time after which an idle timer thread ends.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// A time, and the lock request to wake then; ordered by time.
+/// An entry of the timer: a time, and the lock request to wake then; ordered by time.
 struct Alarm(Duration, Weak<Wait>);
 
 impl PartialEq for Alarm {
@@ -39,7 +39,7 @@ impl Ord for Alarm {
     }
 }
 
-/// The alarms of the timer, under their lock.
+/// The pending alarms of the timer, and whether its thread runs.
 #[derive(Default)]
 struct State {
     alarms: BinaryHeap<Reverse<Alarm>>,
@@ -53,14 +53,14 @@ struct Shared {
     changed: Condvar,
 }
 
-/// The timer of the lock requests of a database.
+/// A timer, with a thread of its own, that wakes lock requests at given times.
 #[derive(Default)]
 pub(super) struct LockTimer {
     shared: Arc<Shared>,
 }
 
 impl LockTimer {
-    /// Wakes the task of `wait` at a time of `clock`.
+    /// Schedules a wake of the task that waits by `wait`, for time `at` of `clock`.
     pub(super) fn wake_at(&self, at: Duration, wait: &Arc<Wait>, clock: &Arc<dyn Clock>) {
         let mut state = lock(&self.shared.state);
         state.alarms.push(Reverse(Alarm(at, Arc::downgrade(wait))));
@@ -75,7 +75,7 @@ impl LockTimer {
 }
 
 impl Shared {
-    /// The thread of the timer: wakes the waits that are due.
+    /// Runs the timer thread, which wakes the lock requests that are due.
     fn run(&self, clock: &dyn Clock) {
         let mut state = lock(&self.state);
         loop {

@@ -23,7 +23,7 @@ const SPINS: u32 = 2_000;
 /// The longest park of a waiter, which bounds the effect of an unlikely missed wake.
 const PARK_MAX: Duration = Duration::from_millis(100);
 
-/// A requested lock: its key, owner and mode.
+/// A lock request: its owner, key and mode.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) owner: &'a Arc<Owner>,
@@ -35,14 +35,14 @@ pub(crate) struct Wanted<'a> {
 
 /// The time limits of a wait for a lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct LockTimeouts {
     /// The time after which the wait fails; `None` for no limit.
     pub(crate) timeout: Option<Duration>,
     /// The pause before a search for deadlocks; `None` for no search.
     pub(crate) detect_after: Option<Duration>,
 }
 
-/// The result of a successful lock request.
+/// How a lock was acquired: newly, by an upgrade from shared, or held before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
     New,
@@ -60,7 +60,7 @@ struct Queued<'t> {
 }
 
 impl Queued<'_> {
-    /// Ends the wait with the granted lock.
+    /// Marks the granted lock as passed to the caller, so that a drop does not give it up.
     fn granted(&mut self) -> Acquired {
         self.is_settled = true;
         match self.is_upgrade {
@@ -69,7 +69,7 @@ impl Queued<'_> {
         }
     }
 
-    /// Ends the wait; success if the lock was granted in the meantime.
+    /// Leaves the queue and returns `error`; success if the lock was granted in the meantime.
     fn give_up(&mut self, error: Error) -> Result<Acquired> {
         match self.locks.give_up(&self.wait) {
             true => Ok(self.granted()),
@@ -99,8 +99,13 @@ enum Asked<'t> {
 }
 
 impl KeyLocks {
-    /// Requests a lock; a conflict is queued as a wait unless the timeout is zero.
-    fn ask<'t>(&self, locks: &'t LockTable, wanted: Wanted<'_>, patience: Patience) -> Asked<'t> {
+    /// Requests a lock; on a conflict the request is queued, or fails if the timeout is zero.
+    fn ask<'t>(
+        &self,
+        locks: &'t LockTable,
+        wanted: Wanted<'_>,
+        patience: LockTimeouts,
+    ) -> Asked<'t> {
         let key = || LockKey {
             cf: wanted.cf,
             key: wanted.key.into(),
@@ -128,7 +133,7 @@ impl KeyLocks {
         })
     }
 
-    /// Searches for a deadlock; the error ends the wait.
+    /// Fails, and ends the wait, if the wait closes a cycle in the waits-for graph.
     fn look_for_deadlock(&self, locks: &LockTable, wait: &Arc<Wait>) -> Result<()> {
         let Some(cycle) = locks.detect(wait) else {
             return Ok(());
@@ -139,12 +144,12 @@ impl KeyLocks {
         Err(error)
     }
 
-    /// Takes a lock, blocking the thread while others hold it.
+    /// Acquires a lock, blocking the thread while others hold it.
     pub(crate) fn take_lock(
         &self,
         locks: &LockTable,
         wanted: Wanted<'_>,
-        patience: Patience,
+        patience: LockTimeouts,
     ) -> Result<Acquired> {
         let mut queued = match self.ask(locks, wanted, patience) {
             Asked::Done(done) => return done,
@@ -184,7 +189,7 @@ impl KeyLocks {
                     left = left.min(at - now);
                 }
             }
-            if let Some(expires) = locks.rob_for(&queued.wait, now) {
+            if let Some(expires) = locks.steal_expired_for(&queued.wait, now) {
                 left = left.min(expires.saturating_sub(now).max(Duration::from_millis(1)));
             }
             if queued.wait.sleep_as_thread() && !self.context.env.pool.wait(left) {
@@ -193,12 +198,12 @@ impl KeyLocks {
         }
     }
 
-    /// Takes a lock as a future, which blocks no thread and may be dropped at any moment.
+    /// Acquires a lock as a future, which blocks no thread and may be dropped at any moment.
     pub(crate) async fn take_lock_async(
         &self,
         locks: &LockTable,
         wanted: Wanted<'_>,
-        patience: Patience,
+        patience: LockTimeouts,
     ) -> Result<Acquired> {
         let mut queued = match self.ask(locks, wanted, patience) {
             Asked::Done(done) => return done,
@@ -225,7 +230,7 @@ impl KeyLocks {
             if let Err(closed) = self.health.check_open() {
                 return Poll::Ready(queued.give_up(closed));
             }
-            let robbed = locks.rob_for(&queued.wait, now);
+            let robbed = locks.steal_expired_for(&queued.wait, now);
             if !queued.wait.sleep_as_task(context.waker()) {
                 return Poll::Ready(Ok(queued.granted()));
             }

@@ -9,7 +9,7 @@ use koeldb_base::{Error, Result};
 
 use super::KeyLocks;
 use super::table::{LockId, LockMode, LockTable, Owner};
-use super::waits::{Acquired, Patience, Wanted};
+use super::waits::{Acquired, LockTimeouts, Wanted};
 use crate::batch::{BatchEntry, WriteBatch};
 
 /// The locks of a write outside of transactions, held until it is dropped.
@@ -18,7 +18,7 @@ pub(crate) struct WriteLocks<'d> {
     parts: Parts,
 }
 
-/// The owner of a write's locks and those locks, which the thread keeps for its next write.
+/// The lock owner and the locks of a write, whose memory the thread reuses for its next write.
 struct Parts {
     database: u64,
     owner: Arc<Owner>,
@@ -56,7 +56,7 @@ impl Drop for WriteLocks<'_> {
 }
 
 impl KeyLocks {
-    /// Whether transactions are pessimistic.
+    /// Whether the database locks keys, because its transactions are pessimistic.
     #[inline]
     pub(crate) fn are_in_use(&self) -> bool {
         self.table.is_some()
@@ -83,7 +83,7 @@ impl KeyLocks {
             return Ok(None);
         }
         let timeout = u64::try_from(options.default_lock_timeout).ok();
-        let patience = Patience {
+        let patience = LockTimeouts {
             timeout: timeout.map(Duration::from_millis),
             detect_after: None,
         };
@@ -118,7 +118,7 @@ impl KeyLocks {
         &self,
         held: &mut WriteLocks<'_>,
         (id, cf, key): (LockId, u32, &[u8]),
-        patience: Patience,
+        patience: LockTimeouts,
     ) -> Result<()> {
         let Parts { owner, ids, .. } = &mut held.parts;
         let wanted = Wanted {

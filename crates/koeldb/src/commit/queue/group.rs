@@ -19,9 +19,9 @@ use koeldb_base::{Error, ErrorKind, Result, SeqNo, ValueType};
 use super::{Insertion, Leadership, WriteQueue, spins_for};
 use crate::batch::{BatchIter, verify};
 use crate::commit::apply::insert;
-use crate::commit::commit::{ColumnFamilyMemtable, CommitPipeline, CommitState, not_applied};
 use crate::commit::direct::is_small;
 use crate::commit::pipeline::{PipelineEnv, PipelineSlot};
+use crate::commit::protocol::{ColumnFamilyMemtable, CommitPipeline, CommitState, not_applied};
 use crate::commit::recent_writes::{KeyHash, key_hash};
 use crate::commit::writer::{CommitMode, InsertionOrder, Phase, Request, Writer, WriterId};
 use crate::wal::BATCHES_MAX;
@@ -30,7 +30,7 @@ use crate::wal::BATCHES_MAX;
 /// another thread would begin later than the leader ends.
 const SHARED_MIN: u32 = if cfg!(loom) { 2 } else { 8 };
 
-/// The operations on which a write queue relies: log, memtables, publication.
+/// The operations that a write queue needs: log write, memtable insertion and publication.
 pub(crate) trait CommitEnv: Send + Sync + 'static {
     /// Makes room for a group and writes it to the log; called by the leader.
     ///
@@ -44,13 +44,13 @@ pub(crate) trait CommitEnv: Send + Sync + 'static {
         mode: CommitMode,
     ) -> Result<SeqNo>;
 
-    /// Calls `note` with the hash of each key that the records write; `false` for a range deletion.
+    /// Passes the hash of each key that `records` write to `note`; `false` for a range deletion.
     fn hash_keys(&self, records: &[u8], note: &mut dyn FnMut(KeyHash)) -> bool;
 
-    /// Counts a group whose log write is complete, or not required.
+    /// Counts a write group in the statistics after its log write, if it needs one.
     fn count_committed(&self, batches: usize, bytes: usize, mode: CommitMode);
 
-    /// Inserts operations, numbered from `first`, into the memtables of their column families.
+    /// Inserts operations, with sequence numbers from `first` on, into their families' memtables.
     ///
     /// Returns whether a memtable has reached its check size.
     fn insert(
@@ -60,34 +60,36 @@ pub(crate) trait CommitEnv: Send + Sync + 'static {
         first: SeqNo,
     ) -> Result<bool>;
 
-    /// Handles the result of the insertion of a group.
+    /// Requests a check of memtable sizes if `inserted` is true; stops all writes after an error.
     fn handle_insertion(&self, inserted: Result<bool>) -> Result<()>;
 
     /// Makes everything up to `seqno` visible.
     fn publish(&self, seqno: SeqNo);
 
-    /// Returns how long a write may wait before it calls again; an error if it must not wait.
+    /// Returns how long a queued write may sleep before the next call; fails if it must not wait.
     fn remaining_wait(&self, mode: CommitMode) -> Result<Duration>;
 
     /// Returns the monotonic time.
     fn now(&self) -> Duration;
 
-    /// Whether a write without a log needs only sequence numbers from a leader.
+    /// Whether writes are possible and no memtable needs a leader to make room for them.
     fn may_write_directly(&self) -> bool;
 
-    /// Counts a batch of `count` operations that was inserted without a leader, from a slot that no
-    /// other thread has.
+    /// Counts a batch of `count` operations that was inserted without a leader.
+    ///
+    /// The calling thread has the `slot` of the counters for itself.
     fn count_direct(&self, slot: usize, count: u32, bytes: usize);
 }
 
-/// A member of a group. Its request stays locked until it is told to insert, or its entries are
-/// inserted for it.
+/// A member of a write group, with its request locked.
+///
+/// The request stays locked until the member is told to insert, or its entries are inserted for it.
 struct Member<'q> {
     writer: WriterId,
     request: MutexGuard<'q, Request>,
 }
 
-/// The view of the pipeline on a queue and its database.
+/// An adapter that implements [`PipelineEnv`] for a write queue and its database.
 struct Env<'q, E> {
     queue: &'q WriteQueue,
     inner: &'q E,
@@ -107,15 +109,16 @@ impl<E: CommitEnv> PipelineEnv for Env<'_, E> {
     }
 }
 
-/// The members of a group until they are in the pipeline: a guard that fails them on drop, in case
-/// their leader panics.
+/// The members of a write group that is not in the pipeline yet, which fail on drop.
+///
+/// They are dropped with members if their leader panics.
 struct Members<'q> {
     queue: &'q WriteQueue,
     list: Vec<Member<'q>>,
 }
 
 impl Members<'_> {
-    /// Ends the group before it enters the pipeline; the leader is its first member.
+    /// Ends the group with `error` before it enters the pipeline; wakes all members but the leader.
     fn fail(mut self, error: &Error) {
         self.finish(error);
     }
@@ -175,7 +178,7 @@ impl WriteQueue {
         Ok(last)
     }
 
-    /// Inserts a batch that was logged while others wait or earlier groups are in the pipeline.
+    /// Inserts a logged batch through the pipeline, as writers wait or earlier groups still insert.
     #[inline(never)]
     fn insert_alone(
         &self,
@@ -220,7 +223,9 @@ impl WriteQueue {
         writer.take_outcome(records.len())
     }
 
-    /// Commits the group of a leader; all its writers, the leader too, are told when it has ended.
+    /// Commits a write group as its leader: gathers, logs and inserts it.
+    ///
+    /// All its writers, the leader too, are told when it has ended.
     ///
     /// Returns leadership, and does nothing, if the check of the leader's own commit is unsure.
     pub(super) fn lead_group<'q>(
@@ -263,7 +268,7 @@ impl WriteQueue {
         let insertions = members.list.len();
         let slot = self.pipeline.enter(&env, last, insertions, ids);
         let _held = (!self.passes_early()).then_some(leadership);
-        self.insert_members_beside(
+        self.insert_members_concurrently(
             inner,
             slot,
             &families,
@@ -273,7 +278,7 @@ impl WriteQueue {
         None
     }
 
-    /// Takes the writers that wait into the group of a leader.
+    /// Forms a leader's group of waiting writers (RocksDB: `EnterAsBatchGroupLeader`).
     ///
     /// A commit whose check is unsure is told so, and left out; `None` if it is the leader's own.
     fn gather(
@@ -337,7 +342,9 @@ impl WriteQueue {
         Some((members, mode))
     }
 
-    /// Returns the number of bytes of records at which a group accepts no more members.
+    /// Returns the maximum bytes of a group, from those of its first batch.
+    ///
+    /// A group that has as many bytes of records accepts no more members.
     ///
     /// A group that a small batch opened stays small, so that its leader is not delayed much.
     fn bytes_max_of(&self, first: usize) -> usize {
@@ -348,7 +355,7 @@ impl WriteQueue {
         }
     }
 
-    /// Whether writes without a log should pass the gate from now on; called by the leader.
+    /// Whether writes without a log should bypass write groups from now on; called by the leader.
     fn should_open_gate(&self, members: &[Member<'_>], mode: CommitMode) -> bool {
         let is_concurrent = match self.insertion {
             Insertion::Alone | Insertion::Unordered => false,
@@ -362,7 +369,7 @@ impl WriteQueue {
         is_concurrent && self.direct.count_group(mode.disable_wal && may_pass)
     }
 
-    /// Whether the entries of a group may be inserted concurrently with those of other groups.
+    /// Returns whether entries may be inserted concurrently, by writers of one group or several.
     ///
     /// The entries of a family that folds operands are inserted in order.
     pub(super) fn inserts_concurrently(&self, families: &[ColumnFamilyMemtable]) -> bool {
@@ -370,7 +377,7 @@ impl WriteQueue {
             && !families.iter().any(|active| active.folding.is_some())
     }
 
-    /// Writes a group to the log; returns its first sequence number.
+    /// Verifies a group and writes it to the log; returns its first sequence number.
     fn log_group(
         &self,
         inner: &Arc<impl CommitEnv>,
@@ -392,8 +399,8 @@ impl WriteQueue {
         Ok(first)
     }
 
-    /// Inserts the entries of a group, with the help of its members that are awake.
-    fn insert_members_beside(
+    /// Inserts a group's entries: members that are awake insert their own, the leader the others.
+    fn insert_members_concurrently(
         &self,
         inner: &Arc<impl CommitEnv>,
         slot: PipelineSlot,
@@ -438,7 +445,7 @@ impl WriteQueue {
         }
     }
 
-    /// Records the outcome of an insertion into the memtables in the pipeline.
+    /// Tells the pipeline the outcome of an insertion into the memtables.
     pub(super) fn complete(
         &self,
         inner: &impl CommitEnv,
@@ -449,13 +456,13 @@ impl WriteQueue {
         self.pipeline.complete(&self.env(inner), slot, outcome);
     }
 
-    /// Returns the view of the pipeline on this queue and its database.
+    /// Returns the adapter through which the pipeline uses this queue and its database.
     fn env<'e, E>(&'e self, inner: &'e E) -> Env<'e, E> {
         Env { queue: self, inner }
     }
 }
 
-/// Enters the keys of a member numbered after `before`; `false` if its check is not clean.
+/// Admits a member to a group and records its keys; `false` if its check may have a conflict.
 fn admit(
     inner: &impl CommitEnv,
     commit: &mut CommitState,
@@ -477,7 +484,7 @@ fn admit(
     true
 }
 
-/// Enters the keys of a batch that was logged alone.
+/// Records the keys of a batch that was logged alone in the table of recent writes.
 #[cold]
 fn enter_alone(inner: &impl CommitEnv, commit: &mut CommitState, records: &[u8], first: SeqNo) {
     let last = commit.last_seqno;
@@ -487,7 +494,7 @@ fn enter_alone(inner: &impl CommitEnv, commit: &mut CommitState, records: &[u8],
     commit.recent.advance(first, last);
 }
 
-/// Inserts the entries of one writer.
+/// Verifies the records of one group member and inserts them into the memtables.
 pub(super) fn insert_part(
     inner: &impl CommitEnv,
     order: &InsertionOrder,
@@ -498,21 +505,21 @@ pub(super) fn insert_part(
     inner.insert(&order.families, records, order.first)
 }
 
-/// Inserts the entries of a whole group in order.
+/// Verifies the records of all group members and inserts them into the memtables in order.
 fn insert_members(
     inner: &impl CommitEnv,
     families: &[ColumnFamilyMemtable],
     members: &[Member<'_>],
     first: SeqNo,
 ) -> Result<bool> {
-    let (mut next, mut should_check) = (first, false);
+    let (mut next, mut should_check_switch) = (first, false);
     for member in members {
         let request = &*member.request;
         verify(&request.records, request.mode.protection)?;
-        should_check |= inner.insert(families, &request.records, next)?;
+        should_check_switch |= inner.insert(families, &request.records, next)?;
         next += SeqNo::from(request.count);
     }
-    Ok(should_check)
+    Ok(should_check_switch)
 }
 
 impl CommitEnv for CommitPipeline {
@@ -636,7 +643,7 @@ impl CommitEnv for CommitPipeline {
 }
 
 impl CommitPipeline {
-    /// Writes a record to the log.
+    /// Appends a record to the current log, and syncs it if `sync`.
     ///
     /// `counts` are the number of operations in the record and of sequence numbers that it takes,
     /// which differ for two-phase transactions.
@@ -652,7 +659,7 @@ impl CommitPipeline {
             .append(commit.wal()?, first, records, counts, sync)
     }
 
-    /// Counts a group in the statistics.
+    /// Adds a write group to the tickers and histograms of writes.
     fn count_group(&self, count: u32, bytes: usize) {
         let context = &self.context;
         context.count(Ticker::NumberKeysWritten, u64::from(count));

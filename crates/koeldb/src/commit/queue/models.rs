@@ -4,8 +4,8 @@ use koeldb_base::sync::{AtomicBool, AtomicU8, AtomicU64, explore, explore_large,
 use koeldb_base::{Error, ErrorKind};
 
 use super::*;
-use crate::commit::commit::ColumnFamilyMemtable;
 use crate::commit::group_wait::GroupWait;
+use crate::commit::protocol::ColumnFamilyMemtable;
 use crate::commit::recent_writes::{KeyHash, RecentWrites};
 use crate::state::health::failures::Failures;
 

@@ -7,7 +7,7 @@ use koeldb_base::sync::yield_now;
 
 use super::group::CommitEnv;
 use super::{WriteQueue, spins_for};
-use crate::commit::commit::CommitState;
+use crate::commit::protocol::CommitState;
 use crate::commit::writer::{CommitMode, Phase};
 use crate::wal::BATCHES_MAX;
 
@@ -15,7 +15,7 @@ use crate::wal::BATCHES_MAX;
 const YIELDS_MAX: u32 = if cfg!(loom) { 1 } else { 10_000 };
 
 impl WriteQueue {
-    /// Whether others may share the sync of a batch, which is small enough for a group.
+    /// Whether a synced batch is small enough for a group, so that others may share its sync.
     pub(super) fn may_share_sync(&self, records: &[u8], mode: CommitMode) -> bool {
         mode.sync && records.len() < self.group_bytes_max
     }
@@ -48,7 +48,7 @@ impl WriteQueue {
         writer.take_outcome(records.len())
     }
 
-    /// Waits, before a sync, for the writers that there were at the end of the last one.
+    /// Waits before a sync for writers to queue, as many as there were at the end of the last sync.
     pub(super) fn await_others(&self, inner: &impl CommitEnv, commit: &mut CommitState) {
         // Not if writers must not spin, and not on one processor, which the others need.
         let may_wait = self.spinners_max > 0;

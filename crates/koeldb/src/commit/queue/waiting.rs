@@ -19,7 +19,7 @@ const LED: u32 = 1;
 /// The number of the first place in the word `newest`.
 const FIRST_PLACE: u32 = 2;
 
-/// The writers that wait for leadership, linked or unlinked, and their places.
+/// The waiting writers: a lock-free linked list, and a queue to which the leader moves them.
 pub(crate) struct WaitingWriters {
     /// [`EMPTY`], [`LED`], or the writer that was linked last.
     newest: Padded<AtomicU32>,
@@ -30,7 +30,7 @@ pub(crate) struct WaitingWriters {
     pub(super) places: Writers,
 }
 
-/// The unlinked writers, for the leader.
+/// A guard of the locked queue of writers that leaders moved off the linked list.
 pub(super) struct Unlinked<'w> {
     has_unlinked: &'w AtomicBool,
     list: MutexGuard<'w, VecDeque<WriterId>>,
@@ -67,7 +67,7 @@ impl WaitingWriters {
         }
     }
 
-    /// Takes leadership if there is no leader.
+    /// Takes leadership if there is no leader; returns whether it did.
     #[inline]
     pub(super) fn try_lead(&self) -> bool {
         let newest = &self.newest.0;
@@ -76,7 +76,7 @@ impl WaitingWriters {
             .is_ok()
     }
 
-    /// Links a writer to the list; false if it leads since there is no leader.
+    /// Appends a writer to the linked list; `false` if it becomes the leader, as there is none.
     pub(super) fn link(&self, id: WriterId, writer: &Writer) -> bool {
         let newest = &self.newest.0;
         let mut found = newest.load(Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl WaitingWriters {
         next.is_some_and(|&next| !self.places.get(next).is_asleep())
     }
 
-    /// Unlinks all writers of the list; called by the leader.
+    /// Moves all writers of the linked list to `unlinked`, oldest first; called by the leader.
     fn unlink_all(&self, unlinked: &mut VecDeque<WriterId>) {
         let mut place = self.newest.0.swap(LED, Ordering::AcqRel);
         let served = unlinked.len();
@@ -120,7 +120,7 @@ impl WaitingWriters {
         }
     }
 
-    /// Passes leadership to the writer that has waited longest, or gives it up.
+    /// Passes leadership to the writer that has waited longest; ends it if no writer waits.
     #[inline]
     pub(super) fn hand_off(&self) {
         if !self.has_unlinked.load(Ordering::Relaxed) {
@@ -130,12 +130,12 @@ impl WaitingWriters {
                 return;
             }
         }
-        self.hand_on();
+        self.hand_off_slow();
     }
 
-    /// Passes leadership to the oldest waiting writer; gives it up if there is none.
+    /// Passes leadership to the oldest waiting writer; ends it if no writer waits.
     #[inline(never)]
-    fn hand_on(&self) {
+    fn hand_off_slow(&self) {
         let newest = &self.newest.0;
         loop {
             let next = {
@@ -160,7 +160,7 @@ impl WaitingWriters {
         }
     }
 
-    /// Returns the writers that were unlinked before; called by the leader.
+    /// Locks the queue of writers that leaders moved off the linked list; called by the leader.
     fn unlinked(&self) -> Unlinked<'_> {
         Unlinked {
             has_unlinked: &self.has_unlinked,
@@ -168,14 +168,14 @@ impl WaitingWriters {
         }
     }
 
-    /// Unlinks all writers and returns those not served, oldest first; called by the leader.
+    /// Moves all waiting writers off the linked list; returns their locked queue, oldest first.
     pub(super) fn all_unlinked(&self) -> Unlinked<'_> {
         let mut unlinked = self.unlinked();
         self.unlink_all(&mut unlinked);
         unlinked
     }
 
-    /// Unlinks all waiting writers and counts them; called by the leader.
+    /// Moves all waiting writers off the linked list and counts them; called by the leader.
     pub(super) fn unlinked_count(&self) -> usize {
         let mut unlinked = self.unlinked();
         if self.newest.0.load(Ordering::Relaxed) != LED {
@@ -184,7 +184,7 @@ impl WaitingWriters {
         unlinked.len()
     }
 
-    /// The number of queued writers; called by the leader.
+    /// The number of waiting writers; called by the leader.
     #[cfg(test)]
     pub(crate) fn queued_count(&self) -> usize {
         let mut count = lock(&self.unlinked).len();
@@ -197,7 +197,7 @@ impl WaitingWriters {
         count
     }
 
-    /// Gives back the places of writers that gave up; called by a leader that waits.
+    /// Releases the places of writers that gave up waiting; called by a leader that waits.
     pub(crate) fn release_left(&self) {
         let mut unlinked = self.all_unlinked();
         unlinked.retain(|&id| {

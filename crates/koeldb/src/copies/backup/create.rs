@@ -24,7 +24,7 @@ use crate::copies::capture::{Capture, CapturedFile, CapturedTable, FlushPolicy};
 use crate::copies::checkpoint::write_manifest;
 use crate::state::column_family_set::ColumnFamilySet;
 
-/// A file on its way into a backup.
+/// A file to add to a backup: its path in the backup, its source, and its checksum if known.
 struct Item {
     path: BackupPath,
     source: PathBuf,
@@ -98,7 +98,7 @@ impl BackupEngine {
         self.write_meta(id, db, &capture, items, excluded, options)
     }
 
-    /// Returns the files of the backup, and the paths of excluded ones.
+    /// Lists the files for the new backup, and the backup paths of the tables it excludes.
     fn items(
         &self,
         backups: &Backups,
@@ -195,7 +195,7 @@ impl BackupEngine {
         transfer.read(source, bytes, &mut Vec::new(), &mut |_| Ok(()))
     }
 
-    /// Uses a shared file that another backup has, or removes one that no backup names (BK2).
+    /// Skips the copy of a shared file that a backup has; removes one that no backup names (BK2).
     ///
     /// A name in `shared` says nothing of the content: the table is read if its checksum is not
     /// recorded.
@@ -227,7 +227,7 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// Copies files: shared ones under temporary names first.
+    /// Copies those items that the backup lacks; shared files get their names at the end.
     fn copy(&self, db: &Db, items: &mut [Item], options: &CreateBackupOptions) -> Result<()> {
         // Two column families never share a table, but two copies must not share a name.
         let mut targets = BTreeSet::new();
@@ -283,7 +283,7 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// Creates the item of a small file that was written into the private directory.
+    /// Returns the item of a small file that was written directly into the private directory.
     fn made_file(&self, id: BackupId, name: &str) -> Result<Item> {
         let path = BackupPath::private(id, name);
         let source = path.in_directory(&self.directory);

@@ -22,7 +22,7 @@ use crate::background::transfer::{Pace, Transfer};
 /// The name of the file that locks the directory against other engines. RocksDB ignores it.
 const LOCK: &str = ".koeldb-lock";
 
-/// A readable backup.
+/// A valid backup: the content of its meta file and the lengths of its files.
 #[derive(Clone, Debug)]
 pub(super) struct Backup {
     pub(super) meta: BackupMeta,
@@ -30,7 +30,7 @@ pub(super) struct Backup {
     pub(super) bytes: Vec<u64>,
 }
 
-/// The backups of a directory.
+/// The valid and the corrupt backups in the engine's directory, by id.
 #[derive(Default)]
 pub(super) struct Backups {
     pub(super) valid: BTreeMap<BackupId, Backup>,
@@ -45,7 +45,7 @@ impl Backups {
         valid.max(corrupt).unwrap_or(0)
     }
 
-    /// The length and checksum of a shared file, if a valid backup names it.
+    /// Returns the length and checksum of a shared file, if a valid backup lists it.
     pub(super) fn shared(&self, path: &BackupPath) -> Option<(u64, Option<u32>)> {
         self.valid.values().rev().find_map(|backup| {
             let files = backup.meta.files.iter().zip(&backup.bytes);
@@ -100,7 +100,7 @@ pub struct BackupEngine {
     lock: Option<Box<dyn FileLock>>,
 }
 
-/// A guard of a running operation; the first one clears an earlier stop request.
+/// A guard of a running engine operation; the first one clears an earlier stop request.
 pub(super) struct Operation<'e>(&'e BackupEngine);
 
 impl Drop for Operation<'_> {
@@ -147,7 +147,7 @@ impl BackupEngine {
         Self::read(&path, options, None)
     }
 
-    /// Reads the meta files of all backups.
+    /// Creates an engine for the directory at `path`, and reads the meta files of all its backups.
     fn read(
         path: &Path,
         options: &BackupEngineOptions,
@@ -306,7 +306,7 @@ impl BackupEngine {
         Operation(self)
     }
 
-    /// Returns a valid backup; the error of a corrupt one, or `NotFound`.
+    /// Returns the backup with this id; fails if it is corrupt or does not exist.
     pub(super) fn backup(&self, id: BackupId) -> Result<Backup> {
         let backups = lock_backups(self);
         if let Some(error) = backups.corrupt.get(&id) {
@@ -317,7 +317,7 @@ impl BackupEngine {
         })
     }
 
-    /// Returns the settings of a transfer within the directory of backups.
+    /// Returns the parameters of file copies within the directory of the engine.
     pub(super) fn transfer<'t>(
         &'t self,
         pace: &'t Pace,
@@ -373,8 +373,10 @@ impl BackupEngine {
         self.collect(&lock_backups(self), false)
     }
 
-    /// Like [`BackupEngine::garbage_collect`], and removes shared files that only damaged backups
-    /// may need.
+    /// Removes the files that no valid backup needs, though damaged ones may need them.
+    ///
+    /// It removes all that [`BackupEngine::garbage_collect`] does, and shared files that only
+    /// damaged backups may need.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -395,7 +397,7 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// Makes the removal of meta files durable, and then removes the files that no backup needs.
+    /// Makes removals of meta files durable, and then deletes the files that no backup needs.
     ///
     /// These are temporary files, unneeded shared files, and private files of unknown backups.
     fn collect(&self, backups: &Backups, force: bool) -> Result<()> {
@@ -455,7 +457,7 @@ pub(super) fn checksum_mismatch(expected: u32, computed: u32, path: &Path) -> Er
     .in_file(path, None, "verify")
 }
 
-/// Returns the description of a backup.
+/// Returns the public description of a backup.
 pub(super) fn info(id: BackupId, backup: &Backup) -> BackupInfo {
     let meta = &backup.meta;
     let files = meta.files.iter().zip(&backup.bytes);

@@ -25,7 +25,7 @@ pub(super) const SHARED_CHECKSUM: &str = "shared_checksum";
 pub(super) const PRIVATE: &str = "private";
 pub(super) const META: &str = "meta";
 
-/// The naming of tables in the directory `shared_checksum`.
+/// The naming of tables in `shared_checksum` (RocksDB: `ShareFilesNaming`).
 ///
 /// Tables without a session id, and all blob files, are named by checksum and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +38,12 @@ pub enum ShareFilesNaming {
     UseDbSessionIdAndFileSize,
 }
 
-/// The path of a file in the directory of a backup engine.
+/// The path of a file in a backup, relative to the directory of the backup engine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct BackupPath(String);
 
 impl BackupPath {
-    /// Checks the path of a file of backup `id` from a meta file.
+    /// Parses and validates the path of a file of backup `id`, as it is in a meta file.
     ///
     /// # Errors
     /// `Corruption` for a path that is not of the layout, or that leaves its directory.
@@ -63,12 +63,12 @@ impl BackupPath {
         }
     }
 
-    /// The path of file `name`, which only backup `id` has.
+    /// Returns the path in `private/ID` of file `name`, which only backup `id` has.
     pub(super) fn private(id: BackupId, name: &str) -> Self {
         BackupPath(format!("{PRIVATE}/{id}/{name}"))
     }
 
-    /// The path of a table in the directory `shared`.
+    /// Returns the path of a table in the directory `shared`, named by its file number.
     pub(super) fn shared(name: &str) -> Self {
         BackupPath(format!("{SHARED}/{name}"))
     }
@@ -104,12 +104,12 @@ impl BackupPath {
         self.is_shared() && !self.0.starts_with(SHARED_CHECKSUM)
     }
 
-    /// Returns the path of the file in a backup directory.
+    /// Returns the full path of the file, in the engine's directory `engine`.
     pub(super) fn in_directory(&self, engine: &Path) -> PathBuf {
         engine.join(&self.0)
     }
 
-    /// The temporary path of a shared file.
+    /// Returns the path under which a shared file is written before it is renamed.
     pub(super) fn temporary(&self, engine: &Path) -> PathBuf {
         let (directory, name) = self.0.rsplit_once('/').unwrap_or(("", &self.0));
         engine.join(directory).join(format!(".{name}.tmp"))

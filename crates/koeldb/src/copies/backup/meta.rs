@@ -39,7 +39,7 @@ pub(super) const APP_METADATA_BYTES_MAX: usize = 1 << 20;
 const FOOTER: &str = "// FOOTER";
 const FOOTER_CRC: &str = "koeldb.crc32c";
 
-/// The entry of a file in a meta file.
+/// A line of a meta file that lists a backed-up file: path, checksum and length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MetaFile {
     pub(super) path: BackupPath,
@@ -238,7 +238,7 @@ impl<'t> Lines<'t> {
         }
     }
 
-    /// The text before the next line, for the checksum.
+    /// Returns the text of the lines read so far, over which the checksum is computed.
     fn consumed(&self) -> &'t str {
         let bytes = self.text.len().saturating_sub(self.rest.len());
         self.text.get(..bytes).unwrap_or_default()
@@ -299,7 +299,7 @@ fn checksum(text: &str) -> Result<u32> {
     u32::try_from(number).map_err(|_| Error::corruption(format!("checksum {text:?} is too large")))
 }
 
-/// Decodes the metadata that the application gave with a backup.
+/// Decodes the application metadata of a backup, which is hexadecimal.
 fn app_metadata(text: &str) -> Result<Vec<u8>> {
     let bytes = unhex(text).filter(|bytes| bytes.len() <= APP_METADATA_BYTES_MAX);
     bytes.ok_or_else(|| Error::corruption("the application metadata is not hexadecimal"))

@@ -63,8 +63,9 @@ impl BackupEngineOptions {
         self
     }
 
-    /// Sets whether shared tables have unique names, so that several databases may use the
-    /// directory; on by default.
+    /// Sets whether shared tables have unique names; on by default.
+    ///
+    /// Several databases may then use the directory.
     pub fn set_share_files_with_checksum(&mut self, share: bool) -> &mut Self {
         self.share_files_with_checksum = share;
         self
@@ -82,8 +83,9 @@ impl BackupEngineOptions {
         self
     }
 
-    /// Sets the schema of meta files: 1, the default, or 2, which has a checksum of its own and
-    /// needs RocksDB 6.19 or later to be read.
+    /// Sets the schema version of meta files: 1, the default, or 2, which adds a checksum.
+    ///
+    /// RocksDB reads version 2 from release 6.19 on.
     pub fn set_schema_version(&mut self, version: u32) -> &mut Self {
         self.schema_version = version.clamp(1, 2);
         self
@@ -124,9 +126,10 @@ impl CreateBackupOptions {
         Self::default()
     }
 
-    /// Flushes the memtables first, so that the logs are short. Off by default: they are flushed
-    /// only if they have writes with the log disabled, which the logs do not have. (RocksDB leaves
-    /// those out.)
+    /// Sets whether memtables are flushed first, so that the logs are short; off by default.
+    ///
+    /// When off, they are flushed only if they have writes with the log disabled, which the logs do
+    /// not have. (RocksDB leaves those out.)
     pub fn set_flush_before_backup(&mut self, flush: bool) -> &mut Self {
         self.flush = flush;
         self
@@ -171,7 +174,7 @@ impl fmt::Debug for CreateBackupOptions {
     }
 }
 
-/// The choice of the files of the target directory that a restoration keeps.
+/// The choice of the files that a restore keeps in its target directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RestoreMode {
     /// Keeps no file: the database is copied completely.
@@ -206,8 +209,9 @@ impl RestoreOptions {
         self
     }
 
-    /// Sets whether a restore keeps the logs in the target directory and moves archived logs back,
-    /// for backups without logs.
+    /// Sets whether a restore keeps the logs in the target and moves archived ones back.
+    ///
+    /// This is for backups without logs.
     pub fn set_keep_log_files(&mut self, keep: bool) -> &mut Self {
         self.keep_log_files = keep;
         self
@@ -237,7 +241,7 @@ impl fmt::Debug for RestoreOptions {
     }
 }
 
-/// A file of a backup.
+/// The description of a file in a backup (RocksDB: `BackupFileInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupFileInfo {
@@ -249,7 +253,7 @@ pub struct BackupFileInfo {
     pub crc32c: Option<u32>,
 }
 
-/// A backup.
+/// The description of a backup (RocksDB: `BackupInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupInfo {

@@ -136,7 +136,7 @@ impl BackupEngine {
         Ok(report)
     }
 
-    /// Returns the files to restore, except CURRENT, with the locations of excluded ones.
+    /// Lists the files to restore, except CURRENT; finds excluded ones in alternate directories.
     fn sources(&self, backup: &Backup, options: &RestoreOptions) -> Result<Vec<Source>> {
         let mut sources = Vec::new();
         for (file, &bytes) in backup.meta.files.iter().zip(&backup.bytes) {
@@ -195,7 +195,7 @@ impl BackupEngine {
         }
     }
 
-    /// Returns the files of the target directory that are kept, by name.
+    /// Returns the files in the target that match those of the backup and need no copy, by name.
     fn kept<'s>(
         &self,
         target: &Target<'_>,
@@ -288,7 +288,7 @@ fn remove_current(target: &Target<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Removes the files of a database in the target that are not kept.
+/// Deletes the database files in the target directories, except those to keep.
 fn clear(
     target: &Target<'_>,
     kept: &BTreeMap<&str, &Source>,
@@ -331,7 +331,7 @@ fn clear(
     Ok(())
 }
 
-/// Moves archived logs back to where they are replayed.
+/// Moves archived logs back into the WAL directory, where an open replays them.
 fn bring_back_logs(target: &Target<'_>, archive: &Path) -> Result<()> {
     if !target.fs.exists(archive)? {
         return Ok(());

@@ -14,7 +14,7 @@ use koeldb_lsm::version::{FileNumbers, VersionEdit, apply_edit};
 use koeldb_table::builder::TableReason;
 
 use super::{CheckpointOptions, CheckpointReport, report_transfers, transfer_files};
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::copies::capture::{CapturedFile, CapturedTable, captured_table};
 use crate::engine::secondary::Secondary;
 use crate::open::staging::Staging;
@@ -31,34 +31,13 @@ pub(super) fn create(
 ) -> Result<CheckpointReport> {
     let held = secondary.hold_view(&commit.visibility)?;
     let seqno = commit.visibility.seqno();
-    let mut snapshot = commit.tree.versions().snapshot();
+    let mut snapshot = selected_families(commit, options)?;
     snapshot.last_seqno = seqno;
-    snapshot.wals.clear();
-    if let Some(names) = &options.families {
-        check_names(&snapshot, names)?;
-        snapshot
-            .families
-            .retain(|family| family.id == 0 || names.contains(&family.name));
-    }
     let staging = Staging::create(&commit.context.fs, target, &[])?;
-    let mut files = Vec::new();
-    for family in &snapshot.families {
-        for (level, meta) in family.version.files() {
-            files.push(captured_table(
-                &commit.context,
-                CapturedTable {
-                    family: family.id,
-                    level,
-                    meta: Arc::clone(meta),
-                },
-            )?);
-        }
-    }
-    files.extend(options_file(commit)?);
+    let files = captured_files(commit, &snapshot)?;
     let outcomes = transfer_files(&commit.context, &files, staging.path(), options)?;
     let numbers = FileNumbers::starting_at(commit.tree.versions().file_numbers().peek());
     let manifest_number = numbers.next();
-    snapshot.min_log_number_to_keep = 0;
     let tables = TableFiles {
         directory: staging.path().to_owned(),
         numbers: numbers.clone(),
@@ -93,6 +72,43 @@ pub(super) fn create(
         .info_log
         .info(format_args!("checkpoint {}: {report:?}", target.display()));
     Ok(report)
+}
+
+/// Returns the MANIFEST state, without logs, of the column families in the checkpoint.
+fn selected_families(
+    commit: &CommitPipeline,
+    options: &CheckpointOptions,
+) -> Result<ManifestSnapshot> {
+    let mut snapshot = commit.tree.versions().snapshot();
+    snapshot.wals.clear();
+    snapshot.min_log_number_to_keep = 0;
+    if let Some(names) = &options.families {
+        check_names(&snapshot, names)?;
+        snapshot
+            .families
+            .retain(|family| family.id == 0 || names.contains(&family.name));
+    }
+    Ok(snapshot)
+}
+
+/// Returns the table files of a MANIFEST state, and the newest OPTIONS file.
+fn captured_files(
+    commit: &CommitPipeline,
+    snapshot: &ManifestSnapshot,
+) -> Result<Vec<CapturedFile>> {
+    let mut files = Vec::new();
+    for family in &snapshot.families {
+        for (level, meta) in family.version.files() {
+            let table = CapturedTable {
+                family: family.id,
+                level,
+                meta: Arc::clone(meta),
+            };
+            files.push(captured_table(&commit.context, table)?);
+        }
+    }
+    files.extend(options_file(commit)?);
+    Ok(files)
 }
 
 /// Fails with `InvalidArgument` if a column family of `names` is not in the MANIFEST.

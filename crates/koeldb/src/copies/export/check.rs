@@ -19,7 +19,7 @@ pub(super) struct ImportFile<'e> {
     pub(super) file: &'e ExportedFile,
 }
 
-/// Checks all that can be checked before any change; returns the files, oldest first.
+/// Validates exports before an import changes anything; returns their files, oldest first.
 pub(super) fn check_exports<'e>(
     fs: &dyn FileSystem,
     options: &ColumnFamilyOptions,
@@ -107,8 +107,7 @@ fn check_levels(order: &KeyOrder, export: &ExportedColumnFamily) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the entries of a table are within its bounds, and that the newest one has its
-/// largest sequence number.
+/// Verifies the recorded key bounds and largest sequence number of a table by its entries.
 fn check_entries(reader: &Arc<TableReader>, order: &KeyOrder, file: &ExportedFile) -> Result<()> {
     let refused = |text: String| Err(Error::corruption(text));
     let tombstones = reader.tombstones();

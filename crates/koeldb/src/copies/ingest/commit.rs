@@ -20,7 +20,7 @@ use koeldb_memtable::Memtable;
 use super::place::{PlaceRules, TablePlace, overlaps, place};
 use super::prepare::{PreparedFamily, PreparedFile, PreparedIngest, TableBounds};
 use super::replace::{dropped_tables, memtable_reaches};
-use crate::commit::commit::CommitState;
+use crate::commit::protocol::CommitState;
 use crate::options::FlushOptions;
 use crate::options::pick_settings;
 use crate::report::listener::{Event, ExternalFileIngestionInfo, FlushReason};
@@ -32,7 +32,7 @@ use crate::state::work_queue::WorkKind;
 const FLUSHES_MAX: usize = 3;
 
 impl PreparedIngest {
-    /// Makes the tables part of the database, atomically.
+    /// Installs the prepared tables in the database atomically, and makes them visible.
     ///
     /// # Errors
     /// `InvalidArgument` if a table needs a sequence number, a flush, or a level that the options
@@ -61,8 +61,9 @@ impl PreparedIngest {
         Ok(())
     }
 
-    /// Counts the tables, and reports them to LOG and to listeners, with the level and the sequence
-    /// number of each.
+    /// Reports the ingested tables to statistics, LOG and listeners.
+    ///
+    /// `places` has the level and the sequence number of each table.
     fn report(&self, places: &[(usize, SeqNo)]) {
         let context = &self.commit.context;
         let mut places = places.iter();
@@ -138,7 +139,7 @@ impl PreparedIngest {
         installed
     }
 
-    /// Blocks the picking of compactions of the column families, or allows it again.
+    /// Adds `change` to the count of ingestions that block compactions of the column families.
     ///
     /// Only the leader may stop it: a leader before it may wait for a compaction.
     fn mark_families(&self, change: i32) {
@@ -151,7 +152,7 @@ impl PreparedIngest {
         }
     }
 
-    /// The column families with memtables that overlap a table.
+    /// Returns the column families whose memtables overlap a table to ingest.
     fn overlapped(&self) -> Result<Vec<Arc<ColumnFamilyData>>> {
         let mut overlapped = Vec::new();
         for prepared in &self.families {
@@ -180,7 +181,7 @@ impl PreparedIngest {
         Ok(overlapped)
     }
 
-    /// Places the tables, records them, and makes them visible.
+    /// Assigns levels and sequence numbers to the tables, records them and makes them visible.
     ///
     /// Returns the level and the sequence number of each.
     fn install(&mut self, commit: &mut CommitState) -> Result<Vec<(usize, SeqNo)>> {
@@ -233,7 +234,7 @@ impl PreparedIngest {
         Ok(places)
     }
 
-    /// Returns the edit that adds the files of a column family, at their levels.
+    /// Returns the version edit that adds the tables of a column family at their levels.
     fn edit_of(
         &self,
         prepared: &PreparedFamily,
@@ -279,7 +280,7 @@ impl PreparedIngest {
         Ok(edit)
     }
 
-    /// Checks that the options and the file allow its level and sequence number.
+    /// Fails if the options or the file do not allow the level or sequence number chosen for it.
     fn check_place(&self, file: &PreparedFile, place: TablePlace, last: usize) -> Result<()> {
         let refused =
             |text: &str| Err(Error::invalid_argument(text).in_file(&file.source, None, "ingest"));
@@ -325,7 +326,7 @@ impl PreparedIngest {
         meta
     }
 
-    /// Removes the original files, which the database has now.
+    /// Deletes the original files of the ingested tables.
     fn remove_sources(&self) {
         for file in self.families.iter().flat_map(|family| &family.files) {
             if let Err(error) = self.commit.context.fs.remove_file(&file.source) {
@@ -338,7 +339,7 @@ impl PreparedIngest {
     }
 }
 
-/// A table's bound with the table's sequence number; the end of a range tombstone keeps its own.
+/// Returns a key bound with `seqno`, or unchanged if it is the exclusive end of a tombstone.
 fn with_seqno(bound: &[u8], seqno: SeqNo) -> Vec<u8> {
     let (key, footer) = footer_of(bound);
     if footer == RANGE_DELETION_SENTINEL {

@@ -116,8 +116,9 @@ impl IngestExternalFileArg {
         self
     }
 
-    /// Lets the files replace all entries of the column family in `range`, atomically with the
-    /// ingestion. `..` replaces the whole column family.
+    /// Sets the range whose entries the files replace, atomically with the ingestion.
+    ///
+    /// `..` replaces the whole column family.
     ///
     /// Tables are dropped, not read: the ingestion fails with `Aborted` if a table is only partly in
     /// the range, or is being compacted. All keys of the files must be in the range. Snapshots do

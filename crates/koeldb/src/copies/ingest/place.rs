@@ -32,7 +32,7 @@ pub(super) struct TablePlace {
     pub(super) needs_seqno: bool,
 }
 
-/// Chooses the level of `table` in `version`, to which the tables of `placed` will be added too.
+/// Chooses the level for `table` in `version`, to which the tables of `placed` are added, too.
 pub(super) fn place(
     version: &Version,
     placed: &[(TablePlace, TableBounds)],
@@ -95,7 +95,7 @@ pub(super) fn overlaps(
     reaches(order, &table.largest, smallest) && reaches(order, largest, &table.smallest)
 }
 
-/// Whether a range that ends with `largest` includes keys from `smallest` on.
+/// Whether a key range that ends with bound `largest` reaches the user key of `smallest`.
 fn reaches(order: &KeyOrder, largest: &[u8], smallest: &[u8]) -> bool {
     match order.compare(user_key(largest), user_key(smallest)) {
         Ordering::Less => false,

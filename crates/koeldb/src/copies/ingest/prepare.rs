@@ -18,7 +18,7 @@ use super::replace::contains;
 use crate::api::column_family::ColumnFamily;
 use crate::api::db::Db;
 use crate::background::transfer::{Pace, Transfer, TransferFile};
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::copies::sst_file_reader::{open_table, point_cursor};
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::context::Context;
@@ -31,7 +31,7 @@ pub(super) struct TableBounds {
     pub(super) largest: Vec<u8>,
 }
 
-/// A table in the directory that belongs to no version yet.
+/// A checked external table that has a file number in the database, but is in no version yet.
 pub(super) struct PreparedFile {
     pub(super) source: PathBuf,
     pub(super) number: FileNumber,
@@ -48,7 +48,7 @@ pub(super) struct PreparedFile {
     pub(super) crc32c: Option<u32>,
 }
 
-/// The tables of one column family.
+/// The external tables to ingest into one column family.
 pub(super) struct PreparedFamily {
     pub(super) family: Arc<ColumnFamilyData>,
     pub(super) files: Vec<PreparedFile>,
@@ -113,8 +113,9 @@ impl Db {
         self.prepare_ingest(args, options)?.commit()
     }
 
-    /// Checks external files and brings them into the directory, without effect on readers and
-    /// writers.
+    /// Checks external files and links or copies them into the database, for a later commit.
+    ///
+    /// Readers and writers are not affected.
     ///
     /// # Errors
     /// `InvalidArgument` for a table that no [`SstFileWriter`](crate::SstFileWriter) wrote, that
@@ -187,7 +188,7 @@ fn prepare(
     Ok(prepared)
 }
 
-/// Checks one argument of an ingestion against its options.
+/// Validates the argument of an ingestion for one column family against the options.
 fn check_argument(
     context: &Context,
     arg: &IngestExternalFileArg,
@@ -215,7 +216,7 @@ fn check_argument(
     Ok(())
 }
 
-/// Reads footer, properties and bounds of an external table.
+/// Opens and validates an external table; returns its properties and key bounds.
 fn check_table(
     context: &Context,
     family: &ColumnFamilyData,
@@ -312,7 +313,7 @@ fn bounds_of(reader: &Arc<TableReader>, order: &KeyOrder) -> Result<Option<Table
     Ok(bounds)
 }
 
-/// A key of an external table, which has sequence number 0.
+/// Copies an internal key of an external table; fails unless its sequence number is 0.
 fn external_key(key: &[u8]) -> Result<Vec<u8>> {
     match InternalKey::parse(key)?.seqno {
         0 => Ok(key.to_vec()),
@@ -328,7 +329,7 @@ fn has_seqno(seqno: u64) -> Error {
 }
 
 impl PreparedIngest {
-    /// Links or copies all files, and makes them durable.
+    /// Links or copies the external tables into the database directory, and makes them durable.
     fn transfer(&mut self) -> Result<()> {
         let context = Arc::clone(&self.commit.context);
         let directory = context.table_files.directory();
@@ -377,7 +378,7 @@ impl PreparedIngest {
         context.fs.sync_dir(directory)
     }
 
-    /// The paths of the tables in the directory.
+    /// The paths that the external tables have in the database directory.
     pub(super) fn targets(&self) -> Vec<PathBuf> {
         let directory = self.commit.context.table_files.directory();
         let files = self.families.iter().flat_map(|family| &family.files);
@@ -387,7 +388,7 @@ impl PreparedIngest {
     }
 }
 
-/// Makes the bytes of a linked file durable, and compares or computes its checksum.
+/// Syncs a linked file, and verifies or computes its checksum after the link.
 ///
 /// The owner may have changed the file since it was checked: what counts is what is linked.
 fn settle_link(context: &Context, file: &mut PreparedFile, target: &Path) -> Result<()> {

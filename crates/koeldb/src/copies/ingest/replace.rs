@@ -12,7 +12,7 @@ use koeldb_memtable::Memtable;
 use super::prepare::TableBounds;
 use crate::state::key_bounds::KeyBounds;
 
-/// The position of keys relative to a range.
+/// The relation of a span of keys to a range: apart, inside, or partly inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Apart,
@@ -20,8 +20,9 @@ enum Relation {
     Partly,
 }
 
-/// Compares the user keys from `smallest` to `largest` with a range; `is_open` if `largest` itself
-/// is not one of them.
+/// Compares the span of user keys from `smallest` to `largest` with a range.
+///
+/// `is_open` says that `largest` itself is not in the span.
 fn relation(
     range: &KeyBounds,
     order: &KeyOrder,
@@ -51,7 +52,7 @@ pub(super) fn contains(range: &KeyBounds, order: &KeyOrder, table: &TableBounds)
     relation(range, order, user_key(&table.smallest), largest, is_open) == Relation::Inside
 }
 
-/// The tables that a replacement of the range drops, with their levels.
+/// Returns the tables, with their levels, that a replacement of the range drops.
 ///
 /// # Errors
 /// `Aborted` if a table is partly in the range, or is in it and being compacted.

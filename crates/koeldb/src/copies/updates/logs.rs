@@ -16,11 +16,11 @@ use koeldb_log::{RecordReader, RecoveryMode};
 
 use crate::batch::Link;
 use crate::batch::header;
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::commit::two_phase;
 use crate::state::context::Context;
 
-/// An archived log.
+/// An archived log, and the sequence number after its last operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArchivedLog {
     pub(super) number: FileNumber,
@@ -28,7 +28,7 @@ pub(super) struct ArchivedLog {
     pub(super) end: SeqNo,
 }
 
-/// The log in which a feed begins.
+/// The log at which an update iterator starts, and the archived logs after it.
 pub(super) struct Start {
     pub(super) number: FileNumber,
     pub(super) reader: RecordReader,
@@ -53,7 +53,7 @@ pub(super) fn live_logs(commit: &CommitPipeline) -> Vec<FileNumber> {
     numbers
 }
 
-/// Opens a log where it is: a log moves to the archive, and never back.
+/// Opens a log in the WAL directory or, if it has been archived, in the archive.
 pub(super) fn open_log(context: &Context, number: FileNumber) -> Result<Arc<dyn RandomAccessFile>> {
     let options = OpenOptions {
         purpose: Purpose::Wal,
@@ -77,13 +77,13 @@ pub(super) fn open_log(context: &Context, number: FileNumber) -> Result<Arc<dyn 
     }
 }
 
-/// Opens a log for reading; a damaged tail ends it.
+/// Opens a log for reading; a corrupted tail counts as its end.
 pub(super) fn log_reader(context: &Context, number: FileNumber) -> Result<RecordReader> {
     let mode = RecoveryMode::TolerateCorruptedTailRecords;
     Ok(RecordReader::new(open_log(context, number)?, number, mode))
 }
 
-/// Returns the reader of a log that was seen before; the archive may have been purged since.
+/// Opens a log that was found earlier; `NotFound` if it was purged from the archive since.
 pub(super) fn next_log_reader(context: &Context, number: FileNumber) -> Result<RecordReader> {
     log_reader(context, number).map_err(|error| match error.is_path_not_found() {
         true => gone(format!("the log {number:06} was removed")),
@@ -91,7 +91,7 @@ pub(super) fn next_log_reader(context: &Context, number: FileNumber) -> Result<R
     })
 }
 
-/// Opens the log that contains sequence number `wanted`.
+/// Finds and opens the log that contains sequence number `wanted`.
 pub(super) fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<Start> {
     let start = |number, reader| Start {
         number,
@@ -149,7 +149,7 @@ pub(super) fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<Start> 
     )))
 }
 
-/// The error for updates that are in no log any more.
+/// Returns the `NotFound` error for updates that are in no log any more.
 pub(super) fn gone(what: impl std::fmt::Display) -> Error {
     Error::with_kind(
         ErrorKind::NotFound,
@@ -170,7 +170,7 @@ fn first_seqno(context: &Context, number: FileNumber) -> Result<Option<SeqNo>> {
     Ok(None)
 }
 
-/// The log before log `later`, if it is known where it ends.
+/// Returns the archived log before log `later`; `None` if the end of it is not known.
 fn archived_before(
     commit: &CommitPipeline,
     later: Option<FileNumber>,
@@ -204,7 +204,7 @@ fn archived_before(
     }
 }
 
-/// The last log that the open replayed, unless it dropped something of any.
+/// Returns the last log that recovery replayed; `None` if it dropped records of any log.
 fn replayed_last(commit: &CommitPipeline) -> Option<ArchivedLog> {
     let report = &commit.context.recovery_report;
     let is_whole = |log: &crate::LogReport| log.problem.is_none() && !log.ignored;

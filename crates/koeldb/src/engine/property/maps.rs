@@ -9,14 +9,14 @@ use koeldb_table::TableProperties;
 use super::blocks_by_role;
 use super::stats_text::{LEVEL_COLUMNS, level_figures};
 use crate::batch;
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::counters::{ColumnFamilyTotals, StallTotals};
 
 /// The names and texts of a map property.
 pub(crate) type PropertyMap = BTreeMap<String, String>;
 
-/// Returns the map of the property `short`, a name without its prefix; `None` if it has no map.
+/// Returns the map property `short`, a name without the prefix `rocksdb.`; `None` if it is no map.
 pub(super) fn property_map(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
@@ -44,7 +44,7 @@ pub(super) fn property_map(
     }))
 }
 
-/// The text of a map of stalls: `Write Stall (count): name: count, …`.
+/// Formats a map of write stall counts as one line: `Write Stall (count): name: count, …`.
 pub(crate) fn stall_text(map: &PropertyMap) -> String {
     let pairs: Vec<String> = map
         .iter()
@@ -132,7 +132,9 @@ fn database_map(commit: &CommitPipeline) -> PropertyMap {
     map
 }
 
-/// Returns the block cache statistics by role; `None` without a block cache.
+/// Returns the block cache statistics by entry role (`rocksdb.block-cache-entry-stats`).
+///
+/// `None` without a block cache.
 fn cache_map(commit: &CommitPipeline, family: &ColumnFamilyData) -> Option<PropertyMap> {
     let cache = family.tables.context().cache.as_ref()?;
     let begun = commit.context.clock.now();
@@ -198,7 +200,7 @@ const AGGREGATED: &[(
     }
 };
 
-/// Adds the properties of all tables, or of those on `level`; `None` if there is no such level.
+/// Sums the table properties of all tables, or of those on `level`; `None` without such a level.
 pub(super) fn aggregate(
     family: &ColumnFamilyData,
     level: Option<usize>,
@@ -219,7 +221,7 @@ pub(super) fn aggregate(
     Ok(Some(sum))
 }
 
-/// Returns the aggregated table properties by name.
+/// Converts aggregated table properties to a map from property name to value.
 fn table_map(sum: &TableProperties) -> PropertyMap {
     let figures = AGGREGATED.iter();
     figures
@@ -227,7 +229,9 @@ fn table_map(sum: &TableProperties) -> PropertyMap {
         .collect()
 }
 
-/// The text of aggregated properties: those of `TableProperties::ToString` that can be added.
+/// Formats aggregated table properties as text, without the properties that cannot be summed.
+///
+/// (RocksDB: `TableProperties::ToString`.)
 pub(super) fn table_text(sum: &TableProperties) -> String {
     let average = |bytes: u64| bytes as f64 / sum.entry_count.max(1) as f64;
     let mut text = String::new();

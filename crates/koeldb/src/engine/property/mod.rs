@@ -21,7 +21,7 @@ use koeldb_lsm::{Level, Version};
 use koeldb_table::cuckoo::residency::EffectiveResidency;
 use koeldb_table::source::{BlockKind, CachedBlock};
 
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::engine::reads::Reads;
 use crate::options::{CompactionStyle, pick_settings};
 use crate::state::column_family_data::{ColumnFamilyData, ColumnFamilyState};
@@ -35,7 +35,7 @@ use maps::{stall_map, stall_text};
 use stats_text::size;
 pub(crate) use stats_text::{database_stats, family_stats};
 
-/// Returns the map of property `name` of `family`; `None` if it has no map.
+/// Returns the map property `name` of `family` (RocksDB: `GetMapProperty`); `None` if it is no map.
 pub(crate) fn property_map(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
@@ -47,7 +47,7 @@ pub(crate) fn property_map(
     }
 }
 
-/// Returns the value of property `name` of `family`.
+/// Returns property `name` of `family` as text (RocksDB: `GetProperty`); `None` if it is unknown.
 pub(crate) fn property_value(
     commit: &CommitPipeline,
     reads: &Reads,
@@ -117,7 +117,7 @@ pub(crate) fn property_value(
     Ok(number.map(|number| number.to_string()))
 }
 
-/// Returns a numeric property by its name without the prefix; `None` if it is unknown.
+/// Returns an integer property by its name without the prefix `rocksdb.`; `None` if it is unknown.
 fn numeric_property(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
@@ -128,7 +128,7 @@ fn numeric_property(
         .or_else(|| database_property(commit, family, short))
 }
 
-/// A property of the memtables of a column family.
+/// Returns an integer property that memtables answer; `None` if `short` names no such property.
 fn memtable_property(family: &ColumnFamilyData, short: &str) -> Option<u64> {
     let read = |read: fn(&ColumnFamilyState) -> u64| family.read(read);
     Some(match short {
@@ -154,7 +154,7 @@ fn memtable_property(family: &ColumnFamilyData, short: &str) -> Option<u64> {
     })
 }
 
-/// A property of the tables and blob files of a column family.
+/// Returns an integer property that versions answer; `None` if `short` names no such property.
 fn version_property(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
@@ -192,7 +192,7 @@ fn version_property(
     })
 }
 
-/// A property of the database or of the block cache.
+/// Returns an integer property of the whole database or the block cache; `None` for other names.
 fn database_property(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
@@ -230,7 +230,7 @@ fn database_property(
     })
 }
 
-/// The versions of a column family that are current or being read.
+/// Returns the live versions of a column family: the current one and those that are still read.
 fn live_versions(commit: &CommitPipeline, family: &ColumnFamilyData) -> Vec<Arc<Version>> {
     let current = family.version();
     let versions = commit.tree.versions();
@@ -240,7 +240,9 @@ fn live_versions(commit: &CommitPipeline, family: &ColumnFamilyData) -> Vec<Arc<
         .collect()
 }
 
-/// The number of sorted runs of which files are being compacted.
+/// Returns the number of sorted runs in compaction (`rocksdb.num-running-compaction-sorted-runs`).
+///
+/// Each level 0 file counts as a run, each other level as one.
 fn runs_being_compacted(version: &Version) -> u64 {
     let count = |(number, level): (usize, &Level)| {
         let files = level.files.iter();
@@ -250,8 +252,10 @@ fn runs_being_compacted(version: &Version) -> u64 {
     version.levels.iter().enumerate().map(count).sum::<usize>() as u64
 }
 
-/// Estimates the size of live data: the files, from the last level up, that overlap no file taken
-/// before them (`VersionStorageInfo::EstimateLiveDataSize`).
+/// Estimates the bytes of live data (RocksDB: `VersionStorageInfo::EstimateLiveDataSize`).
+///
+/// Counts the files, from the last level up, that overlap no file counted before, and the live
+/// bytes of blob files.
 fn live_bytes(version: &Version) -> u64 {
     let order = &version.order;
     // Taken files as smallest and largest key, in key order.
@@ -278,7 +282,9 @@ fn live_bytes(version: &Version) -> u64 {
             .sum::<u64>()
 }
 
-/// The write time of the oldest key; only FIFO compaction without merges keeps it.
+/// Returns the oldest key's write time (`rocksdb.estimate-oldest-key-time`).
+///
+/// `None` except for FIFO compaction without `allow_compaction`, as in RocksDB.
 fn oldest_key_time(family: &ColumnFamilyData) -> Option<u64> {
     let options = family.options();
     if options.compaction_style != CompactionStyle::Fifo
@@ -294,7 +300,10 @@ fn oldest_key_time(family: &ColumnFamilyData) -> Option<u64> {
     times.min().filter(|time| *time > 0)
 }
 
-/// The ratio of keys and values to files, of the open files of a level; -1 if there is none.
+/// Returns the compression ratio of a level (`rocksdb.compression-ratio-at-levelN`).
+///
+/// It is the bytes of raw keys and values divided by the bytes of the files; -1 if no file of the
+/// level has known sizes. `None` if there is no such level.
 fn compression_ratio(version: &Version, level: &str) -> Option<String> {
     let level = version.levels.get(level.parse::<usize>().ok()?)?;
     let (mut raw, mut stored) = (0, 0);
@@ -313,7 +322,7 @@ fn compression_ratio(version: &Version, level: &str) -> Option<String> {
     })
 }
 
-/// Returns the total size of the tables at a temperature, in bytes.
+/// Returns the bytes of the tables at a temperature (`rocksdb.live-sst-files-size-at-temperature`).
 fn bytes_at_temperature(version: &Version, temperature: &str) -> Option<String> {
     let temperature: u64 = temperature.parse().ok()?;
     let files = version.files();
@@ -321,14 +330,14 @@ fn bytes_at_temperature(version: &Version, temperature: &str) -> Option<String> 
     Some(at.map(|(_, file)| file.bytes).sum::<u64>().to_string())
 }
 
-/// Returns the size of the blob files of `versions`, each counted once, in bytes.
+/// Returns the total bytes of the blob files of `versions`, each file counted once.
 fn blob_bytes(versions: &[Arc<Version>]) -> u64 {
     let files = versions.iter().flat_map(|version| &version.blob_files);
     let bytes: BTreeMap<_, _> = files.map(|(number, file)| (number, file.bytes)).collect();
     bytes.values().sum()
 }
 
-/// Returns the text of `rocksdb.blob-stats`.
+/// Returns the value of the property `rocksdb.blob-stats`: number, sizes and garbage of blob files.
 fn blob_text(version: &Version) -> String {
     let files = version.blob_files.values();
     let bytes: u64 = files.clone().map(|file| file.bytes).sum();
@@ -344,7 +353,7 @@ fn blob_text(version: &Version) -> String {
     )
 }
 
-/// The kind of a cached block, in RocksDB's names.
+/// The spellings of one RocksDB `CacheEntryRole`: `DataBlock` and `data-block`.
 #[derive(Clone, Copy)]
 struct CacheRole {
     joined: &'static str,
@@ -378,7 +387,7 @@ const CACHE_ROLES: [CacheRole; 6] = [
     },
 ];
 
-/// The number and the bytes of the blocks of each role. Visits every entry.
+/// Returns the number and the bytes of the cached blocks by role; scans the whole block cache.
 fn blocks_by_role(cache: &Cache<CachedBlock>) -> [(CacheRole, u64, u64); CACHE_ROLES.len()] {
     let mut roles = CACHE_ROLES.map(|role| (role, 0, 0));
     cache.for_each(|block, charge| {
@@ -399,7 +408,9 @@ fn blocks_by_role(cache: &Cache<CachedBlock>) -> [(CacheRole, u64, u64); CACHE_R
     roles
 }
 
-/// Returns a name for a cache that is unique on this host.
+/// Returns a name for a block cache that is unique on this host.
+///
+/// (RocksDB: `Customizable::GenerateIndividualId`.)
 fn cache_id(cache: &Cache<CachedBlock>) -> String {
     format!("BlockCache@{:#x}#{}", cache.address(), std::process::id())
 }
@@ -409,7 +420,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole.max(1) as f64
 }
 
-/// Returns the block cache statistics by role as text; `None` without a block cache.
+/// Returns the property `rocksdb.block-cache-entry-stats` as text; `None` without a block cache.
 fn cache_text(commit: &CommitPipeline, family: &ColumnFamilyData) -> Option<String> {
     let cache = family.tables.context().cache.as_ref()?;
     let begun = commit.context.clock.now();
@@ -437,7 +448,7 @@ fn cache_text(commit: &CommitPipeline, family: &ColumnFamilyData) -> Option<Stri
     Some(text)
 }
 
-/// Properties that require open tables.
+/// Returns an integer property that needs table readers; `Ok(None)` for names of other properties.
 fn table_property(family: &ColumnFamilyData, short: &str) -> Result<Option<u64>> {
     let version = family.version();
     match short {
@@ -468,7 +479,7 @@ fn table_property(family: &ColumnFamilyData, short: &str) -> Result<Option<u64>>
     }
 }
 
-/// Estimates the bytes of tables between two keys.
+/// Estimates the bytes of the tables' data within a key range (RocksDB: `GetApproximateSizes`).
 pub(crate) fn approximate_size(
     family: &ColumnFamilyData,
     version: &Version,
@@ -493,7 +504,7 @@ pub(crate) fn approximate_size(
     Ok(to.saturating_sub(from))
 }
 
-/// Describes the residency of the open cuckoo tables of a version: a line for each kind.
+/// Describes how the open cuckoo tables are held in memory, mapped or copied for example, as text.
 fn cuckoo_residency(version: &Version) -> String {
     let pages = HugePages::of_this_process();
     let mut places: BTreeMap<EffectiveResidency, (u64, u64, u64)> = BTreeMap::new();
@@ -519,7 +530,7 @@ fn cuckoo_residency(version: &Version) -> String {
     text
 }
 
-/// Returns the text of `rocksdb.levelstats`.
+/// Returns the value of the property `rocksdb.levelstats`: the files and megabytes of each level.
 fn level_stats(version: &Version) -> String {
     let mut text = String::from("Level Files Size(MB)\n--------------------\n");
     for (number, level) in version.levels.iter().enumerate() {
@@ -533,7 +544,7 @@ fn level_stats(version: &Version) -> String {
     text
 }
 
-/// Returns the text of `rocksdb.sstables`.
+/// Returns the value of the property `rocksdb.sstables`: all tables by level with their bounds.
 fn tables(version: &Version) -> String {
     let mut text = String::new();
     for (number, level) in version.levels.iter().enumerate() {

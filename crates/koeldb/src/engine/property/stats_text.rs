@@ -11,7 +11,7 @@ use koeldb_lsm::pick::leveled;
 
 use super::maps::{database_stall_map, stall_map, stall_text};
 use crate::batch;
-use crate::commit::commit::CommitPipeline;
+use crate::commit::protocol::CommitPipeline;
 use crate::options::pick_settings;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::context::Context;
@@ -42,7 +42,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
-/// Formats a count in at most five characters.
+/// Formats a count briefly, with the suffix K, M or G from 10000 on.
 fn count(number: u64) -> String {
     match number {
         0..10_000 => number.to_string(),
@@ -52,7 +52,7 @@ fn count(number: u64) -> String {
     }
 }
 
-/// Formats bytes with a unit, KB or larger.
+/// Formats a size in KB, MB, GB or TB.
 pub(crate) fn size(bytes: u64) -> String {
     let bytes = bytes as f64;
     let (unit, name) = match bytes {
@@ -97,7 +97,7 @@ pub(crate) const LEVEL_COLUMNS: [&str; 22] = [
     "WblobGB",
 ];
 
-/// One row of the table.
+/// One row of the compaction statistics table (`** Compaction Stats **`): a level or the sum.
 struct Row {
     name: String,
     files: usize,
@@ -109,7 +109,7 @@ struct Row {
 }
 
 impl Row {
-    /// The figures, in the order of [`LEVEL_COLUMNS`].
+    /// Returns the row's numbers in the order of [`LEVEL_COLUMNS`].
     fn figures(&self) -> [f64; 22] {
         let jobs = &self.jobs;
         let seconds = jobs.elapsed.as_secs_f64();
@@ -139,7 +139,7 @@ impl Row {
         ]
     }
 
-    /// Appends the row of the compaction statistics.
+    /// Appends this row, formatted, to the compaction statistics table in `text`.
     fn write(&self, text: &mut String) {
         let jobs = &self.jobs;
         let seconds = jobs.elapsed.as_secs_f64();
@@ -178,7 +178,7 @@ impl Row {
     }
 }
 
-/// Appends the heading and the column names of a table of compaction statistics.
+/// Appends the title and the column names of a compaction statistics table.
 fn header(text: &mut String, family: &str, first_column: &str) {
     let line = format!("{first_column}{COLUMNS}");
     let _ = writeln!(text, "\n** Compaction Stats [{family}] **");
@@ -186,7 +186,7 @@ fn header(text: &mut String, family: &str, first_column: &str) {
     let _ = writeln!(text, "{}", "-".repeat(line.len()));
 }
 
-/// Returns the number of files of a level that are being compacted.
+/// Returns the number of files of a level that are in a running compaction.
 fn busy(version: &Version, level: usize) -> usize {
     let files = &version.levels[level].files;
     files
@@ -195,7 +195,7 @@ fn busy(version: &Version, level: usize) -> usize {
         .count()
 }
 
-/// Returns the rows of the levels in use, and their sum.
+/// Returns the compaction statistics rows of the levels in use, and the row of their sum.
 fn level_rows(family: &ColumnFamilyData, now: &ColumnFamilyTotals) -> Vec<Row> {
     let version = family.version();
     let settings = pick_settings(&family.options());
@@ -236,7 +236,7 @@ fn level_rows(family: &ColumnFamilyData, now: &ColumnFamilyTotals) -> Vec<Row> {
     rows
 }
 
-/// Returns the names and the figures of the levels in use, and of their sum.
+/// Returns the names and numbers of the compaction statistics rows: levels in use, and their sum.
 pub(crate) fn level_figures(
     family: &ColumnFamilyData,
     now: &ColumnFamilyTotals,
@@ -247,7 +247,7 @@ pub(crate) fn level_figures(
         .collect()
 }
 
-/// Appends the compaction statistics by level.
+/// Appends the compaction statistics table of a column family: a row for each level, and sums.
 fn levels(text: &mut String, family: &ColumnFamilyData, since: &SinceLast<ColumnFamilyTotals>) {
     let (now, then) = (&since.now, &since.then);
     header(text, &family.name, "Level");
@@ -270,7 +270,7 @@ fn levels(text: &mut String, family: &ColumnFamilyData, since: &SinceLast<Column
     .write(text);
 }
 
-/// Appends the compaction statistics by priority: compactions as low, flushes as high.
+/// Appends the compaction statistics table by priority: compactions in `Low`, flushes in `High`.
 fn priorities(text: &mut String, family: &str, totals: &ColumnFamilyTotals) {
     header(text, family, "Priority");
     for (name, jobs) in [("Low", totals.compactions), ("High", totals.flushes)] {
@@ -289,7 +289,7 @@ fn priorities(text: &mut String, family: &str, totals: &ColumnFamilyTotals) {
     }
 }
 
-/// Appends the number and sizes of blob files.
+/// Appends the line of the blob file statistics: count, size, garbage, space amplification.
 fn blob_files(text: &mut String, version: &Version) {
     let files = version.blob_files.values();
     let bytes: u64 = files.clone().map(|file| file.bytes).sum();
@@ -304,7 +304,7 @@ fn blob_files(text: &mut String, version: &Version) {
     );
 }
 
-/// Appends the uptime and the length of the interval in seconds.
+/// Appends the line `Uptime(secs)`: seconds since the open and since the last report.
 fn uptime<T>(text: &mut String, since: &SinceLast<T>) {
     let _ = writeln!(
         text,
@@ -314,7 +314,7 @@ fn uptime<T>(text: &mut String, since: &SinceLast<T>) {
     );
 }
 
-/// Appends the bytes and rates of compactions.
+/// Appends a line of compaction totals, headed `name`: bytes written and read, with rates.
 fn compactions(text: &mut String, name: &str, jobs: &JobTotals, time: Duration) {
     let _ = writeln!(
         text,
@@ -327,7 +327,7 @@ fn compactions(text: &mut String, name: &str, jobs: &JobTotals, time: Duration) 
     );
 }
 
-/// Appends the numbers of write stalls by cause.
+/// Appends the write stall counts by cause, and the total since the last report.
 fn stall_counts(text: &mut String, since: &SinceLast<ColumnFamilyTotals>) {
     let all = |totals: &ColumnFamilyTotals| {
         let mut sum = StallTotals::default();
@@ -349,7 +349,7 @@ fn stall_counts(text: &mut String, since: &SinceLast<ColumnFamilyTotals>) {
     }
 }
 
-/// Returns the part of the text for one column family.
+/// Returns the statistics text of one column family (`rocksdb.cfstats`).
 pub(crate) fn family_stats(context: &Context, family: &ColumnFamilyData) -> String {
     let since = family.counters.report(context.opened, context.clock.now());
     let mut text = String::new();
@@ -393,7 +393,7 @@ pub(crate) fn family_stats(context: &Context, family: &ColumnFamilyData) -> Stri
     text
 }
 
-/// Returns the part of the text for the database.
+/// Returns the statistics text of the database (`rocksdb.dbstats`).
 pub(crate) fn database_stats(commit: &CommitPipeline) -> String {
     let keys = commit
         .visibility

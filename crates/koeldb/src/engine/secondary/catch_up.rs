@@ -13,12 +13,12 @@ use koeldb_lsm::version::{ColumnFamilyVersions, TailedState};
 
 use super::logs::{OpenedLog, Target, are_removed, oldest_needed, open_logs};
 use super::{CatchUpReport, Secondary, State};
-use crate::commit::commit::CommitPipeline;
 use crate::commit::prepared::PreparedTransactions;
+use crate::commit::protocol::CommitPipeline;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::tree::{TableToOpen, new_family, open_tables};
 
-/// A state of the primary whose files are open, before its batches are applied.
+/// A state of the primary whose tables and logs are open, but whose logs are not yet replayed.
 struct Staged {
     state: TailedState,
     families: BTreeMap<u32, Target>,
@@ -26,7 +26,7 @@ struct Staged {
 }
 
 impl Secondary {
-    /// Catches up with the primary: applies new version edits, then log records.
+    /// Catches up with the primary: applies new version edits, then replays new log records.
     pub(super) fn follow(
         &self,
         owners: &CommitPipeline,
@@ -92,7 +92,7 @@ impl Secondary {
         })
     }
 
-    /// Opens the tables and logs of the state that was read from the MANIFEST.
+    /// Opens the tables and logs that the state last read from the primary's MANIFEST needs.
     fn stage(&self, owners: &CommitPipeline, state: &mut State) -> Result<Staged> {
         let recorded = state.tail.state()?;
         let mut families = BTreeMap::new();
@@ -127,7 +127,7 @@ impl Secondary {
         })
     }
 
-    /// Returns the column family, created if it is new; `None` if the secondary does not open it.
+    /// Returns or creates the column family of a MANIFEST entry; `None` if it is not to be opened.
     fn family(
         &self,
         owners: &CommitPipeline,
@@ -148,7 +148,7 @@ impl Secondary {
         Some(data)
     }
 
-    /// Links and opens the tables of a state that are not open yet.
+    /// Hard-links and opens those tables of a MANIFEST state that are not open yet.
     fn open_tables(
         &self,
         owners: &CommitPipeline,
@@ -190,7 +190,7 @@ impl Secondary {
         Ok(())
     }
 
-    /// Installs the staged state in all column families and publishes `seqno`.
+    /// Installs the staged versions and memtables in all column families, and publishes `seqno`.
     fn install(
         &self,
         owners: &CommitPipeline,
@@ -221,7 +221,9 @@ impl Secondary {
     }
 }
 
-/// Finds a table number that another table of the view has: no primary uses a number twice.
+/// Returns a file number of `tables` that the current view has for another table, if any.
+///
+/// That reveals a replaced primary, since a primary uses no number twice.
 fn reused_number(state: &State, tables: &[TableToOpen]) -> Option<FileNumber> {
     if tables.is_empty() {
         return None;
@@ -237,8 +239,9 @@ fn reused_number(state: &State, tables: &[TableToOpen]) -> Option<FileNumber> {
     files.find(is_other).map(|file| file.number)
 }
 
-/// Applies the batches of the staged logs, if they continue the view; returns its new sequence
-/// number.
+/// Replays the staged logs into memtables, and returns the last sequence number of the new view.
+///
+/// Fails with `Aborted` if the logs do not continue the current view.
 fn apply(owners: &CommitPipeline, state: &mut State, staged: &Staged) -> Result<SeqNo> {
     let published = owners.visibility.seqno();
     let recorded = staged.state.last_seqno;
@@ -261,7 +264,7 @@ fn apply(owners: &CommitPipeline, state: &mut State, staged: &Staged) -> Result<
     Ok(recorded.max(state.logs.last_seqno).max(published))
 }
 
-/// Installs a version, with the memtables whose data it does not have, as one state.
+/// Installs the primary's current version, and drops memtables that it covers, in one step.
 fn install_family(data: &ColumnFamilyData, family: &ColumnFamilyVersions, seqno: SeqNo) {
     let log = family.log_number();
     data.install_view(|state| {
@@ -278,7 +281,9 @@ fn install_family(data: &ColumnFamilyData, family: &ColumnFamilyVersions, seqno:
 }
 
 impl State {
-    /// Stores the error of a replaced primary: a later catch-up would mix two histories.
+    /// Records that the primary was replaced by another database, which fails all later catch-ups.
+    ///
+    /// Returns the error for this one.
     fn replaced(&mut self, owners: &CommitPipeline, found: &str) -> Error {
         let message = format!(
             "{}: another database, or an earlier state of it, is there now: {found}; open the \

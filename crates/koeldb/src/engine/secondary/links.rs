@@ -20,7 +20,7 @@ use crate::env::{JobPriority, Pool};
 /// The name of the file that marks the directory of a secondary.
 const MARK: &str = "PRIMARY";
 
-/// Checks that no tables of others are in the directory of a secondary.
+/// Checks that the secondary's directory `own` has no tables, unless a secondary marked it before.
 ///
 /// # Errors
 /// `InvalidArgument` if it has tables and no secondary marked it.
@@ -37,7 +37,7 @@ pub(crate) fn check_own(fs: &dyn FileSystem, own: &Path) -> Result<()> {
     }
 }
 
-/// Marks the directory of a secondary, durably, so that its tables count as links.
+/// Writes the file `PRIMARY`, which marks `own` as a secondary's directory of hard links.
 pub(crate) fn mark_own(fs: &dyn FileSystem, primary: &Path, own: &Path) -> Result<()> {
     let mut path = primary.display().to_string();
     path.push('\n');
@@ -51,7 +51,7 @@ pub(crate) fn mark_own(fs: &dyn FileSystem, primary: &Path, own: &Path) -> Resul
     )
 }
 
-/// The hard links of a secondary, by the number of their table.
+/// The reference-counted hard links to the primary's tables in the directory of a secondary.
 pub(crate) struct Links {
     fs: Arc<dyn FileSystem>,
     primary: PathBuf,
@@ -62,7 +62,7 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Creates the set of links in the marked directory `own`, and removes links that are there.
+    /// Creates an empty set of hard links in the marked directory `own`, and removes leftover ones.
     pub(crate) fn new(
         fs: &Arc<dyn FileSystem>,
         primary: &Path,
@@ -83,7 +83,7 @@ impl Links {
         }))
     }
 
-    /// Links the table of `file`, until its metadata is dropped.
+    /// Creates a hard link to the table of `file`, which is removed when the `FileMeta` is dropped.
     ///
     /// # Errors
     /// With detail `PathNotFound` if the primary has removed it; otherwise errors of the file system.
@@ -109,7 +109,7 @@ impl Links {
         Ok(())
     }
 
-    /// Links a table of the primary into the directory of the secondary.
+    /// Creates the hard link to table `number` of the primary in the secondary's directory.
     fn make(&self, number: FileNumber) -> Result<()> {
         let source = file_name::table(&self.primary, number);
         let target = file_name::table(&self.own, number);
@@ -123,7 +123,7 @@ impl Links {
         }
     }
 
-    /// Ends one use of a link; removes the link after the last one.
+    /// Decrements the reference count of a hard link, and removes the link at zero.
     fn release(&self, number: FileNumber) {
         let mut counts = lock(&self.counts);
         let Some(count) = counts.get_mut(&number) else {
@@ -138,7 +138,7 @@ impl Links {
         }
     }
 
-    /// Removes the link of a table.
+    /// Removes the hard link to table `number` from the secondary's directory.
     fn remove(&self, number: FileNumber) {
         let path = file_name::table(&self.own, number);
         if self.fs.remove_file(&path).is_err() {
@@ -146,7 +146,7 @@ impl Links {
         }
     }
 
-    /// Removes all links, when the database is closed.
+    /// Removes all hard links, when the secondary is closed.
     pub(crate) fn remove_all(&self) {
         for (number, _) in lock(&self.counts).drain() {
             self.remove(number);
@@ -154,7 +154,7 @@ impl Links {
     }
 }
 
-/// Whether files of `primary` can be linked into `own`.
+/// Checks that files of `primary` can be hard-linked into `own`; returns the error if not.
 pub(crate) fn can_link(fs: &dyn FileSystem, primary: &Path, own: &Path) -> Result<()> {
     let probe = file_name::temporary(own, 0);
     let _ = fs.remove_file(&probe);

@@ -18,13 +18,13 @@ use crate::commit::sections::Sections;
 use crate::commit::two_phase::{self, Numbering, refused_undecided};
 use crate::state::column_family_data::ColumnFamilyData;
 
-/// A log of the primary, opened at its present length.
+/// A WAL file of the primary, opened for reading up to its length at that time.
 pub(crate) struct OpenedLog {
     pub(crate) number: FileNumber,
     file: Arc<dyn RandomAccessFile>,
 }
 
-/// Opens the logs from `oldest` on, oldest first.
+/// Opens the primary's WAL files from number `oldest` on, and returns them oldest first.
 ///
 /// The youngest is opened first: if it has records, the older ones are complete when they are opened.
 /// A log that is gone is left out.
@@ -50,7 +50,7 @@ pub(crate) fn open_logs(
     Ok(logs)
 }
 
-/// Whether the primary has removed or renamed one of the logs since.
+/// Whether the primary has removed or renamed one of `logs` since they were opened.
 pub(crate) fn are_removed(fs: &dyn FileSystem, logs: &[OpenedLog]) -> Result<bool> {
     for log in logs {
         if !fs.exists(log.file.path())? {
@@ -60,14 +60,14 @@ pub(crate) fn are_removed(fs: &dyn FileSystem, logs: &[OpenedLog]) -> Result<boo
     Ok(false)
 }
 
-/// A column family to which batches are applied.
+/// A column family into which the primary's logs are replayed, with its log number.
 pub(crate) struct Target {
     pub(crate) data: Arc<ColumnFamilyData>,
     /// The log number below which all data of the column family is in its tables.
     pub(crate) log_number: FileNumber,
 }
 
-/// The position in the logs of a primary.
+/// The replay position of a secondary in its primary's logs.
 #[derive(Default)]
 pub(crate) struct LogTail {
     /// The log being read, with a reader after the last record that was applied.
@@ -84,12 +84,12 @@ pub(crate) struct LogTail {
 }
 
 impl LogTail {
-    /// The undecided prepared transactions.
+    /// Returns the prepared transactions that were read and are neither committed nor rolled back.
     pub(crate) fn undecided(&self) -> &Sections {
         &self.sections
     }
 
-    /// Whether a second reading may succeed where a log seemed damaged.
+    /// Whether `error` may be due to a concurrent write of the primary, so that a retry may help.
     ///
     /// A record that the primary writes during the reading, or a recycled log that it truncates,
     /// cannot be told from damage.
@@ -97,17 +97,17 @@ impl LogTail {
         error.kind() == ErrorKind::Corruption && self.failure.is_none()
     }
 
-    /// The number of the log being read.
+    /// Returns the number of the log being read; `None` before the first log.
     pub(crate) fn current(&self) -> Option<FileNumber> {
         self.current.as_ref().map(|(number, _)| *number)
     }
 
-    /// The number of the first log that may have new records.
+    /// Returns the number of the first log from which the replay continues.
     pub(crate) fn read_from(&self, oldest_needed: FileNumber) -> FileNumber {
         oldest_needed.max(self.current().unwrap_or(0))
     }
 
-    /// Applies all new batches of `logs`.
+    /// Replays the write batches of `logs` behind the current position into memtables.
     ///
     /// The sequence numbers of new batches must be above the last applied one and above `view`, that
     /// of the installed view; `None` if no view was installed yet.
@@ -169,13 +169,14 @@ impl LogTail {
         }
     }
 
-    /// Stores an error after which the position in the logs is unknown.
+    /// Stores and returns an error that leaves the replay position unknown: later calls fail too.
     fn fail(&mut self, error: Error) -> Error {
         self.failure.insert(error).clone()
     }
 
-    /// Applies the remaining batches of `reader`, and keeps the reader unless the log has no
-    /// records.
+    /// Replays the remaining write batches of one log, and keeps its reader for later records.
+    ///
+    /// The reader of a log without records is not kept if an earlier log is still being read.
     fn apply_log(
         &mut self,
         number: FileNumber,
@@ -212,7 +213,7 @@ impl LogTail {
         applied.and(damage.map_or(Ok(()), Err))
     }
 
-    /// Checks and applies one log record.
+    /// Checks the sequence number of one log record, and applies its write batch to the memtables.
     fn apply_record(&mut self, record: &[u8], log: &mut Log<'_>) -> Result<()> {
         let (first, pieces) = two_phase::decode(record).map_err(refused_though_intact)?;
         // Checked before anything is applied, as in recovery.
@@ -238,7 +239,7 @@ impl LogTail {
     }
 }
 
-/// A log of the primary whose batches are being applied.
+/// The context for replaying one log of the primary: its number, column families and memtables.
 struct Log<'f> {
     number: FileNumber,
     /// The sequence number of the view that the log continues.
@@ -249,7 +250,7 @@ struct Log<'f> {
 }
 
 impl Log<'_> {
-    /// Inserts operations into the memtables of the log's column families.
+    /// Inserts the operations of a write batch into the memtables, by column family.
     fn apply<'r>(&mut self, records: &'r [u8], numbering: &mut Numbering<'r>) -> Result<()> {
         let (number, families) = (self.number, self.families);
         insert_operations(records, numbering, |cf, _| {
@@ -261,7 +262,7 @@ impl Log<'_> {
     }
 }
 
-/// Returns the memtable for the entries that a column family needs of log `number`, if any.
+/// Returns the memtable for replaying log `number`, created if needed; `None` if tables cover it.
 ///
 /// Each memtable has the entries of one log, so that it can be dropped when a version covers that.
 fn memtable_of(target: &Target, number: FileNumber) -> Option<Arc<Memtable>> {
@@ -287,7 +288,9 @@ fn memtable_of(target: &Target, number: FileNumber) -> Option<Arc<Memtable>> {
     Some(family.read(|state| Arc::clone(&state.active.memtable)))
 }
 
-/// The number of the first log that a state in a MANIFEST needs.
+/// Returns the number of the oldest log that the state of a MANIFEST needs.
+///
+/// (RocksDB: `VersionSet::min_log_number_to_keep`.)
 pub(crate) fn oldest_needed(
     kept_from: FileNumber,
     log_numbers: impl Iterator<Item = FileNumber>,

@@ -34,8 +34,8 @@ use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_lsm::Version;
 use koeldb_lsm::version::ManifestTail;
 
-use crate::commit::commit::CommitPipeline;
 use crate::commit::prepared::PreparedTransactions;
+use crate::commit::protocol::CommitPipeline;
 use crate::options::ColumnFamilyOptions;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::column_family_set::ColumnFamilySet;
@@ -46,7 +46,7 @@ pub(crate) use links::{Links, can_link, check_own, mark_own};
 use logs::LogTail;
 pub use options::{CatchUpReport, KeepTables, SecondaryOptions};
 
-/// The part of a secondary database that follows its primary.
+/// The component of a secondary or follower database that catches up with its primary.
 pub(crate) struct Secondary {
     pub(crate) options: SecondaryOptions,
     /// The hard links that keep tables; `None` if open files alone keep them.
@@ -60,7 +60,7 @@ pub(crate) struct Secondary {
     view: Mutex<()>,
 }
 
-/// The position in the files of the primary; locked during a catch-up.
+/// The progress of a secondary in the MANIFEST and logs of its primary; locked during a catch-up.
 pub(crate) struct State {
     tail: ManifestTail,
     logs: LogTail,
@@ -74,7 +74,7 @@ pub(crate) struct State {
     replaced: Option<Error>,
 }
 
-/// A position in the files of the primary.
+/// A position in the primary's MANIFEST and logs, compared to see whether anything was read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Position {
     manifest: FileNumber,
@@ -85,7 +85,7 @@ struct Position {
 }
 
 impl State {
-    /// Returns the position in the MANIFEST and the logs.
+    /// Returns the position up to which the primary's MANIFEST and logs were read.
     fn position(&self) -> Position {
         Position {
             manifest: self.tail.manifest_number(),
@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-/// A view of a database: the states of all column families at one sequence number.
+/// A view of a secondary: the super versions of all column families, and one sequence number.
 pub(crate) struct View {
     pub(crate) seqno: SeqNo,
     pub(crate) families: BTreeMap<u32, Arc<SuperVersion>>,
@@ -126,14 +126,14 @@ impl Secondary {
         }
     }
 
-    /// Removes the hard links of tables; open tables stay readable.
+    /// Removes the hard links to the primary's tables; open tables stay readable.
     pub(crate) fn close(&self) {
         if let Some(links) = &self.links {
             links.remove_all();
         }
     }
 
-    /// Blocks catch-ups while the guard lives.
+    /// Locks the secondary's view against catch-ups, for copies of it, until the guard is dropped.
     ///
     /// # Errors
     /// `TryAgain` if the last catch-up failed halfway; `NotSupported` if prepared transactions are
@@ -154,7 +154,7 @@ impl Secondary {
         Ok(state)
     }
 
-    /// Pins the current view, as a snapshot.
+    /// Takes a snapshot that pins the super versions of all column families of the secondary.
     pub(crate) fn pin_view(
         &self,
         purpose: SnapshotPurpose,
@@ -174,7 +174,7 @@ impl Secondary {
 }
 
 impl Secondary {
-    /// Catches up with the primary: see [`crate::Db::try_catch_up_with_primary`].
+    /// Catches up with the primary, for [`crate::Db::try_catch_up_with_primary`].
     pub(crate) fn catch_up(
         &self,
         commit: &CommitPipeline,
@@ -185,7 +185,7 @@ impl Secondary {
         self.follow(commit, prepared)
     }
 
-    /// Refreshes the view periodically, if asked for, until the database is closed.
+    /// Starts the background job that catches up every `refresh` period, if one is set.
     pub(crate) fn begin_following(
         self: &Arc<Self>,
         commit: &Arc<CommitPipeline>,

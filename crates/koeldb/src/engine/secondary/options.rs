@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use koeldb_base::SeqNo;
 
-/// The way in which a secondary keeps tables readable that its primary removes.
+/// How a secondary keeps tables readable that its primary deletes: by hard links or open files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepTables {
     /// By links where the file system permits them, else by open files.
@@ -19,7 +19,7 @@ pub enum KeepTables {
     Descriptors,
 }
 
-/// Options of a secondary database.
+/// Options of a secondary or follower database, beside the usual [`Options`](crate::Options).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecondaryOptions {
     pub(crate) keep: KeepTables,
@@ -36,7 +36,7 @@ impl Default for SecondaryOptions {
 }
 
 impl SecondaryOptions {
-    /// Creates the defaults: links where possible, with logs, no refresh, 100 retries.
+    /// Creates the default options: hard links where possible, logs read, no refresh, 100 retries.
     #[must_use]
     pub const fn new() -> Self {
         SecondaryOptions {
@@ -48,25 +48,25 @@ impl SecondaryOptions {
         }
     }
 
-    /// Sets how the secondary keeps tables that its primary removes.
+    /// Sets how the secondary keeps tables readable that its primary deletes.
     pub fn set_keep(&mut self, keep: KeepTables) -> &mut Self {
         self.keep = keep;
         self
     }
 
-    /// Sets whether logs are read; on by default. Off shows only what the primary has flushed.
+    /// Sets whether the primary's WAL files are read (default); else only flushed data is visible.
     pub fn set_logs(&mut self, logs: bool) -> &mut Self {
         self.logs = logs;
         self
     }
 
-    /// Catches up in the background every `period`; `None`, the default, only on request.
+    /// Sets the period of catch-ups in the background; `None`, the default, disables them.
     pub fn set_refresh(&mut self, period: impl Into<Option<Duration>>) -> &mut Self {
         self.refresh = period.into();
         self
     }
 
-    /// Sets the number of retries of a catch-up during which the primary removed or changed a file.
+    /// Sets how often a catch-up is retried if the primary removed or changed a file meanwhile.
     ///
     /// With 0, a record that is read while it is written can look like damage.
     pub fn set_retries(&mut self, retries: u64) -> &mut Self {
@@ -74,14 +74,14 @@ impl SecondaryOptions {
         self
     }
 
-    /// Sets the pause before a catch-up begins again; 1 ms by default.
+    /// Sets the pause before each retry of a catch-up; 1 ms by default.
     pub fn set_retry_wait(&mut self, wait: Duration) -> &mut Self {
         self.retry_wait = wait;
         self
     }
 }
 
-/// The result of a catch-up.
+/// What a catch-up with the primary applied: version edits and batches, and the sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CatchUpReport {

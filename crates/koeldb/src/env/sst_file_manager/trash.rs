@@ -23,7 +23,7 @@ use crate::env::Env;
 /// The maximum sleep after which the deletion job checks whether the manager still exists.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// An obsolete file, with its environment and statistics.
+/// An obsolete file to delete, with its environment and statistics.
 #[derive(Clone, Copy)]
 pub(crate) struct ObsoleteFile<'f> {
     pub(crate) env: &'f Env,
@@ -34,14 +34,14 @@ pub(crate) struct ObsoleteFile<'f> {
     pub(crate) statistics: Option<&'f Statistics>,
 }
 
-/// The outcome of removing an obsolete file.
+/// Whether an obsolete file was deleted immediately or marked as trash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     Deleted,
     MarkedTrash,
 }
 
-/// A file in the trash.
+/// A `*.trash` file in the queue for rate-limited deletion.
 struct TrashFile {
     fs: Arc<dyn FileSystem>,
     clock: Arc<dyn Clock>,
@@ -51,7 +51,7 @@ struct TrashFile {
     statistics: Option<Statistics>,
 }
 
-/// The queue of files to delete, under its lock.
+/// The queue of trash files, and whether a job is deleting them; guarded by a mutex.
 #[derive(Default)]
 struct TrashState {
     files: VecDeque<TrashFile>,
@@ -59,7 +59,7 @@ struct TrashState {
     has_job: bool,
 }
 
-/// The trash: obsolete files that are deleted at a limited rate.
+/// The queue of obsolete files that are deleted at a limited rate (RocksDB: `DeleteScheduler`).
 pub(super) struct Trash {
     rate: AtomicU64,
     /// The ratio, as the bits of an `f64`.
@@ -89,7 +89,7 @@ impl Trash {
         self.rate.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the maximum ratio of trash to tables.
+    /// Returns the maximum ratio of trash to total size; above it, files are deleted immediately.
     pub(super) fn max_ratio(&self) -> f64 {
         f64::from_bits(self.max_ratio.load(Ordering::Relaxed))
     }
@@ -103,7 +103,7 @@ impl Trash {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The time that the deletion of `bytes` takes at the rate.
+    /// Returns how long the deletion of `bytes` has to take at the deletion rate.
     fn time_of(&self, bytes: u64) -> Duration {
         match self.rate() {
             0 => Duration::ZERO,
@@ -115,7 +115,9 @@ impl Trash {
     }
 }
 
-/// Removes `file`, or moves it to the trash if the rate requires that.
+/// Deletes `file` immediately, or renames it to `*.trash` and queues it if a deletion rate is set.
+///
+/// Files are deleted immediately while the trash exceeds `max_trash_db_ratio`.
 pub(super) fn remove(shared: &Arc<Shared>, file: ObsoleteFile<'_>) -> Result<Removal> {
     let trash = &shared.trash;
     let is_crowded = || {
@@ -142,7 +144,7 @@ pub(super) fn remove(shared: &Arc<Shared>, file: ObsoleteFile<'_>) -> Result<Rem
     Ok(Removal::Deleted)
 }
 
-/// Adds a file that is already named `*.trash`.
+/// Queues a file that is already named `*.trash` for deletion at the limited rate.
 pub(super) fn adopt(shared: &Arc<Shared>, file: ObsoleteFile<'_>) {
     let trash = &shared.trash;
     trash.bytes.fetch_add(file.bytes, Ordering::Relaxed);
@@ -167,7 +169,7 @@ pub(super) fn adopt(shared: &Arc<Shared>, file: ObsoleteFile<'_>) {
     file.env.pool.submit_waiting(move || turn.delete_all());
 }
 
-/// The right of one job to delete the files of the trash.
+/// A background job that deletes trash files; at most one exists for each manager.
 ///
 /// Its drop permits another job: at the end of this one, or if the environment never runs it.
 struct JobTurn {
@@ -176,7 +178,7 @@ struct JobTurn {
 }
 
 impl JobTurn {
-    /// Deletes the files in the trash until there are none or the manager is dropped.
+    /// Deletes trash files at the limited rate until the queue is empty or the manager is dropped.
     fn delete_all(mut self) {
         while let Some(file) = self.next() {
             if delete(&self.shared, &file).is_none() {
@@ -185,7 +187,7 @@ impl JobTurn {
         }
     }
 
-    /// Takes the next file; without one the turn ends, so that a file added now gets another job.
+    /// Dequeues the next trash file; if there is none, ends the job and returns `None`.
     fn next(&mut self) -> Option<TrashFile> {
         let shared = self.shared.upgrade()?;
         let mut state = lock(&shared.trash.state);
@@ -208,7 +210,7 @@ impl Drop for JobTurn {
     }
 }
 
-/// Deletes a file at the rate; `None` if the manager was dropped meanwhile.
+/// Deletes a trash file in chunks at the limited rate; `None` if the manager was dropped meanwhile.
 fn delete(shared: &Weak<Shared>, file: &TrashFile) -> Option<()> {
     let mut left = file.bytes;
     loop {
@@ -238,7 +240,9 @@ fn delete(shared: &Weak<Shared>, file: &TrashFile) -> Option<()> {
 }
 
 impl TrashFile {
-    /// Shortens the file to `len` bytes; `false` if something else may use its content.
+    /// Truncates the file to `len` bytes, unless a reader or another hard link may use its content.
+    ///
+    /// Returns whether it was truncated.
     fn shorten(&self, len: u64) -> bool {
         let is_alone = || {
             self.fs
@@ -248,7 +252,7 @@ impl TrashFile {
         !self.may_be_mapped && is_alone() && self.fs.truncate(&self.path, len).is_ok()
     }
 
-    /// Sleeps in slices; `None` if the manager was dropped.
+    /// Sleeps for `left` to keep the deletion rate; `None` if the manager was dropped meanwhile.
     fn sleep(&self, shared: &Weak<Shared>, mut left: Duration) -> Option<()> {
         while !left.is_zero() {
             // The rate was switched off in the meantime.
@@ -263,6 +267,7 @@ impl TrashFile {
     }
 }
 
+/// Increments `ticker`, if there are statistics.
 fn count(statistics: Option<&Statistics>, ticker: Ticker) {
     if let Some(statistics) = statistics {
         statistics.add(ticker, 1);

@@ -22,7 +22,7 @@ use crate::options::Options;
 
 const DEFAULT_FAMILY: &str = "default";
 
-/// A column family with the tables and logs that the repair found.
+/// A column family as the repair rebuilds it: its tables, their levels, and the logs it needs.
 struct RebuiltColumnFamily {
     name: String,
     order: KeyOrder,
@@ -37,14 +37,14 @@ struct RebuiltColumnFamily {
     is_as_recorded: bool,
 }
 
-/// The column families of the repaired database, by id.
+/// The column families of the database that the repair rebuilds, by id.
 pub(super) struct RebuiltColumnFamilies {
     families: BTreeMap<u32, RebuiltColumnFamily>,
     level_count: usize,
 }
 
 impl RebuiltColumnFamilies {
-    /// Assigns every table to its column family; tables without one are lost.
+    /// Determines the column families, and assigns every table to one or else moves it to `lost`.
     pub(super) fn from_evidence(
         mut tables: Vec<FoundTable>,
         history: &History,
@@ -103,7 +103,7 @@ impl RebuiltColumnFamilies {
         Ok(families)
     }
 
-    /// Adds a column family without tables.
+    /// Adds a column family, without tables at first.
     fn add(&mut self, id: u32, name: String, order: &KeyOrder) {
         let family = RebuiltColumnFamily {
             name,
@@ -117,8 +117,7 @@ impl RebuiltColumnFamilies {
         self.families.insert(id, family);
     }
 
-    /// Returns the id, possibly new, of the column family of `table`, or the reason why it has
-    /// none.
+    /// Returns the id, possibly new, of the column family of `table`; else why it has none.
     fn family_of(
         &self,
         table: &FoundTable,
@@ -162,7 +161,7 @@ impl RebuiltColumnFamilies {
         }
     }
 
-    /// Returns the column families that are known only from logs.
+    /// Returns the ids of column families that only logs mention, whose names are thus unknown.
     pub(super) fn unknown_in(&self, logs: &Logs, history: &History) -> Vec<u32> {
         let unknown: BTreeSet<u32> = logs
             .families()
@@ -171,7 +170,7 @@ impl RebuiltColumnFamilies {
         unknown.into_iter().collect()
     }
 
-    /// Determines the logs that the next open has to replay.
+    /// Determines for each column family the logs that the next open has to replay.
     ///
     /// Entries of a log that has others too, which are in tables, are written into new tables.
     pub(super) fn find_needed_logs(&mut self, logs: &Logs, merger: &Merger<'_>) -> Result<()> {
@@ -200,8 +199,9 @@ impl RebuiltColumnFamilies {
         Ok(())
     }
 
-    /// Determines the levels of all tables; merges tables of uncertain order, and sets the
-    /// originals aside.
+    /// Determines the levels of all tables, and merges tables whose order of age is uncertain.
+    ///
+    /// The merged originals are moved to `lost`.
     pub(super) fn arrange(
         &mut self,
         history: &History,
@@ -230,7 +230,7 @@ impl RebuiltColumnFamilies {
         Ok(())
     }
 
-    /// Adds the column families to the state with which the MANIFEST begins.
+    /// Adds the rebuilt column families to the snapshot for the new MANIFEST and to `report`.
     pub(super) fn describe(
         self,
         snapshot: &mut ManifestSnapshot,
@@ -274,7 +274,7 @@ impl RebuiltColumnFamilies {
 }
 
 impl RebuiltColumnFamily {
-    /// The largest sequence number up to which all entries of a log are in tables.
+    /// Returns the largest sequence number up to which all entries of `log` are in tables.
     ///
     /// Only tables written after the log have entries of it: a repair that did not know what was
     /// flushed, such as RocksDB's, may have let sequence numbers begin again.
@@ -283,7 +283,7 @@ impl RebuiltColumnFamily {
         later.filter_map(|table| table.flushed).max().unwrap_or(0)
     }
 
-    /// Applies the last state of the column family in a MANIFEST.
+    /// Drops tables and logs that are obsolete by the column family's last state in a MANIFEST.
     ///
     /// If all its tables exist, tables that had left the tree earlier are obsolete, and so are the
     /// logs before its log number; otherwise they may hold the only copy. If there are no others,
@@ -321,7 +321,7 @@ impl RebuiltColumnFamily {
     }
 }
 
-/// Returns the key order that a MANIFEST names, if it is built in or set in the options.
+/// Returns the comparator that a MANIFEST names, if it is built in or set in the options.
 fn known_order(past: &ColumnFamilyHistory, options: &Options) -> Option<KeyOrder> {
     let name = past.comparator.as_deref()?;
     if options.cf.comparator.name() == name {

@@ -18,7 +18,7 @@ use koeldb_lsm::version::edit::ColumnFamilyChange;
 
 use super::tables::FoundTable;
 
-/// A column family at the end of the readable part of a MANIFEST.
+/// The last state of a column family in the readable parts of the old MANIFESTs.
 #[derive(Debug, Default)]
 pub(super) struct ColumnFamilyHistory {
     pub(super) name: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct ColumnFamilyHistory {
     removed: BTreeSet<FileNumber>,
 }
 
-/// The contents of all MANIFESTs of a directory.
+/// The accumulated state of all old MANIFESTs of a directory, as far as they are readable.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) families: BTreeMap<u32, ColumnFamilyHistory>,
@@ -45,7 +45,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Reads `manifests`, the oldest first.
+    /// Reads all version edits of `manifests`, oldest first, up to the first damage of each.
     pub(super) fn read(fs: &dyn FileSystem, path: &Path, manifests: &[FileNumber]) -> Self {
         let mut history = History::default();
         for &number in manifests {
@@ -62,7 +62,7 @@ impl History {
         history
     }
 
-    /// Completes the description of a table from its record in the MANIFESTs.
+    /// Sets the file metadata and column family of a table that the MANIFESTs recorded.
     ///
     /// An ingested table names no column family, and an imported one the family it was exported
     /// from.
@@ -82,7 +82,7 @@ impl History {
         }
     }
 
-    /// Applies a version edit to the history.
+    /// Applies a version edit to the accumulated state.
     fn take(&mut self, edit: &VersionEdit) {
         if let Some(id) = &edit.db_id {
             self.db_id = String::from_utf8(id.clone()).ok();
@@ -124,7 +124,7 @@ impl History {
 }
 
 impl ColumnFamilyHistory {
-    /// Whether the table was removed from the tree.
+    /// Whether a version edit deleted table `number` and none added it again.
     pub(super) fn has_removed(&self, number: FileNumber) -> bool {
         self.removed.contains(&number)
     }

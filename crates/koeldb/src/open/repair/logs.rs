@@ -21,7 +21,7 @@ use crate::commit::logged::{insert_operations, refused_though_intact};
 use crate::commit::sections::Sections;
 use crate::commit::two_phase::{self, refused_undecided};
 
-/// A log and the sequence numbers of its entries.
+/// The sequence numbers of the entries of one log, by column family.
 #[derive(Debug, Default)]
 struct Log {
     number: FileNumber,
@@ -31,7 +31,7 @@ struct Log {
     is_damaged: bool,
 }
 
-/// One or more sequence numbers, as ascending ranges: the first and the last number of each.
+/// A set of sequence numbers, stored as ascending ranges of a first and a last number.
 #[derive(Debug)]
 struct Seqnos(Vec<(SeqNo, SeqNo)>);
 
@@ -49,7 +49,7 @@ impl Seqnos {
         behind > 0 && self.0[behind - 1].1 >= seqno
     }
 
-    /// Adds a sequence number; extends the last range if it follows that.
+    /// Adds a sequence number to the set.
     fn add(&mut self, seqno: SeqNo) {
         if self.contain(seqno) {
             return;
@@ -64,14 +64,14 @@ impl Seqnos {
     }
 }
 
-/// The logs of a database, the oldest first.
+/// The sequence numbers in all logs of a database, oldest log first.
 #[derive(Debug, Default)]
 pub(super) struct Logs {
     directory: PathBuf,
     logs: Vec<Log>,
 }
 
-/// The logs that a column family needs.
+/// The logs with entries of a column family that are in no table.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct NeededLogs {
     /// A log of which only some entries are needed.
@@ -81,7 +81,7 @@ pub(super) struct NeededLogs {
 }
 
 impl Logs {
-    /// Reads all logs of a directory.
+    /// Reads all logs of a directory, and collects the sequence numbers of their entries.
     ///
     /// # Errors
     /// `NotSupported` for an intact record that cannot be replayed.
@@ -115,8 +115,7 @@ impl Logs {
         Ok(logs)
     }
 
-    /// Returns the logs with entries of a column family that are not in tables, from log `first`
-    /// on.
+    /// Returns the logs from `first` on with entries of a column family that are in no table.
     ///
     /// `flushed_of` returns the sequence number up to which all entries of a log are in tables.
     pub(super) fn needed(
@@ -142,7 +141,7 @@ impl Logs {
         needed
     }
 
-    /// Returns the entries of a column family in a log after the sequence number `flushed`.
+    /// Returns a memtable with the entries after `flushed` of one column family in one log.
     ///
     /// A damaged log is kept in the archive, as the next open does not read it for them.
     pub(super) fn entries_after(
@@ -172,7 +171,7 @@ impl Logs {
         Ok(memtable)
     }
 
-    /// Whether the logs from `first` on are intact and have all entries of a table.
+    /// Whether the logs from `first` on are intact and contain all entries of a table.
     pub(super) fn have_all(
         &self,
         family: u32,
@@ -192,8 +191,9 @@ impl Logs {
         Ok(have_all)
     }
 
-    /// Returns the sequence number up to which a table that does not record it shows that all
-    /// entries of its column family are in tables.
+    /// Infers from a table's entries up to which sequence number the column family was flushed.
+    ///
+    /// Used for a table whose properties do not record that number.
     ///
     /// Of its sequence numbers, that of an ingestion is in no log and shows nothing.
     pub(super) fn flushed_by(
@@ -224,7 +224,7 @@ impl Logs {
         logs.find(may_have).map(|log| log.number)
     }
 
-    /// The logs from `first` on.
+    /// Returns the numbers of the logs from `first` on.
     pub(super) fn logs_from(&self, first: FileNumber) -> Vec<FileNumber> {
         self.logs
             .iter()
@@ -233,12 +233,12 @@ impl Logs {
             .collect()
     }
 
-    /// Returns all column families that have entries.
+    /// Returns the ids of the column families with entries in any log; ids can repeat.
     pub(super) fn families(&self) -> impl Iterator<Item = u32> {
         self.logs.iter().flat_map(|log| log.seqnos.keys().copied())
     }
 
-    /// Returns the logs with entries of one of these column families.
+    /// Returns the numbers of the logs with entries of any of these column families.
     pub(super) fn with_any_of(&self, families: &[u32]) -> Vec<FileNumber> {
         let has_any = |log: &&Log| {
             families
@@ -253,7 +253,7 @@ impl Logs {
     }
 }
 
-/// Inserts the operations that take effect in a log; returns whether the log is damaged.
+/// Replays a log into the memtables of `memtable_of`; returns whether the log is damaged.
 ///
 /// `memtable_of` returns the memtable for an operation, by its column family and sequence number.
 fn read_log(

@@ -10,12 +10,12 @@ use koeldb_base::Result;
 use koeldb_fs::FileSystem;
 use koeldb_fs::small_file::{create_dir_durably, second_name};
 
-/// Returns the directory for the files of the database at `path` that a repair cannot use.
+/// Returns the path of the directory `lost`, to which a repair moves files that it cannot use.
 pub(super) fn directory(path: &Path) -> PathBuf {
     path.join("lost")
 }
 
-/// A file that is being moved to `lost`.
+/// A file that is being moved to the directory `lost`, and its new path.
 struct MovedFile {
     file: PathBuf,
     target: PathBuf,
@@ -23,7 +23,7 @@ struct MovedFile {
     is_linked: bool,
 }
 
-/// The files that a repair cannot use.
+/// The files that a repair cannot use and moves to the directory `lost`.
 pub(super) struct LostFiles<'a> {
     fs: &'a dyn FileSystem,
     path: &'a Path,
@@ -41,7 +41,7 @@ impl<'a> LostFiles<'a> {
         }
     }
 
-    /// Gives `file` a second name in `lost`; the first one is removed at the end.
+    /// Creates a hard link to `file` in `lost`; [`LostFiles::finish`] removes the original name.
     pub(super) fn set_aside(&mut self, file: &Path, why: impl Display) -> Result<()> {
         let lost = directory(self.path);
         create_dir_durably(self.fs, &lost)?;
@@ -56,7 +56,7 @@ impl<'a> LostFiles<'a> {
         Ok(())
     }
 
-    /// Makes the second names in `lost` durable.
+    /// Syncs the directory `lost`, so that its new links are durable.
     pub(super) fn make_durable(&self) -> Result<()> {
         if self.files.is_empty() {
             return Ok(());
@@ -64,7 +64,7 @@ impl<'a> LostFiles<'a> {
         self.fs.sync_dir(&directory(self.path))
     }
 
-    /// Removes the first names, and returns the contents of `lost`.
+    /// Removes the original names of the files, and returns the moved files with the reasons.
     pub(super) fn finish(self) -> Result<Vec<(String, String)>> {
         for aside in &self.files {
             if aside.is_linked {

@@ -23,7 +23,7 @@ use koeldb_table::source::{BlockReadOptions, BlockingSource};
 use super::tables::{self, FoundTable};
 use crate::options::Options;
 
-/// A merger of tables, with the destination of merged tables.
+/// A writer of new tables during a repair, from tables to merge or from memtables.
 pub(super) struct Merger<'a> {
     pub(super) fs: &'a dyn FileSystem,
     pub(super) path: &'a Path,
@@ -35,7 +35,7 @@ pub(super) struct Merger<'a> {
 }
 
 impl Merger<'_> {
-    /// Merges tables of one column family into new ones. The new ones share no keys.
+    /// Merges tables of one column family into new level 0 tables, which share no keys.
     pub(super) fn merge(
         &self,
         order: &KeyOrder,
@@ -60,7 +60,7 @@ impl Merger<'_> {
         self.write(order, family, cursor, &tombstones, flushed.unwrap_or(0))
     }
 
-    /// Writes all entries of a column family in a memtable into tables.
+    /// Writes all entries of a memtable into new level 0 tables.
     pub(super) fn write_memtable(
         &self,
         order: &KeyOrder,
@@ -72,12 +72,12 @@ impl Merger<'_> {
         self.write(order, family, memtable.cursor(), &tombstones, flushed)
     }
 
-    /// Passes the sequence number of each entry of a table to `take`.
+    /// Calls `take` with the sequence number of each entry of a table.
     pub(super) fn each_seqno(&self, table: &FoundTable, take: impl FnMut(SeqNo)) -> Result<()> {
         tables::each_seqno(self.fs, table, self.options, take)
     }
 
-    /// Writes the entries of `cursor` and the tombstones into new level-0 tables.
+    /// Writes the entries of `cursor` and the range tombstones into new level 0 tables.
     fn write(
         &self,
         order: &KeyOrder,

@@ -37,7 +37,7 @@ use lost::LostFiles;
 use merge::Merger;
 use tables::FoundTable;
 
-/// The files that a repair used and set aside.
+/// The result of a repair: the files that are part of the new database, and those moved to `lost`.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RepairReport {
@@ -58,7 +58,7 @@ pub struct RepairReport {
     pub unknown_families: Vec<u32>,
 }
 
-/// Repairs the database at `path`.
+/// Rebuilds the MANIFEST of the database at `path` from its tables, logs and old MANIFESTs.
 pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     let fs = &*options.plugins.env.fs;
     let wal_dir = options.db.wal_directory(path);
@@ -128,7 +128,7 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     Ok(report)
 }
 
-/// Lists the database files in a directory.
+/// Returns the names of the database files in a directory; other files are ignored.
 fn names_of_ours(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<String>> {
     let entries = fs.list(directory)?.into_iter().map(|entry| entry.name);
     Ok(entries
@@ -136,12 +136,12 @@ fn names_of_ours(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Returns the kinds of the database files among `names`.
+/// Parses file names, and returns the kinds of those that are names of database files.
 fn kinds(names: &[String]) -> impl Iterator<Item = FileKind> {
     names.iter().filter_map(|name| file_name::parse(name))
 }
 
-/// The largest file number that any file or record shows to be in use (O13).
+/// Returns the largest file number in the name of any file in the database's directories (O13).
 fn largest_number(fs: &dyn FileSystem, path: &Path, wal_dir: &Path) -> Result<FileNumber> {
     let directories = [
         path.to_owned(),
@@ -161,7 +161,7 @@ fn largest_number(fs: &dyn FileSystem, path: &Path, wal_dir: &Path) -> Result<Fi
     Ok(largest)
 }
 
-/// Returns the id of the database that wrote the newest table under the number that it has.
+/// Returns the DB id from the newest table whose properties record the file number it has.
 fn identity_in_tables(
     fs: &dyn FileSystem,
     path: &Path,
@@ -179,7 +179,7 @@ fn identity_in_tables(
     numbers.into_iter().find_map(identity)
 }
 
-/// Reads every table completely.
+/// Reads every table completely; moves unreadable ones to `lost`.
 ///
 /// A table in a format that this build or these options do not support is an error, since it is not
 /// damaged; any other failure sets the table aside.
@@ -208,7 +208,7 @@ fn read_tables(
     Ok(found)
 }
 
-/// Syncs a table: a crash may leave one that is readable but not durable (O1).
+/// Syncs a table file, since a table found after a crash may be readable but not durable (O1).
 fn make_durable(fs: &dyn FileSystem, table: &Path) -> Result<()> {
     let mut file = fs.append(table, &WriteOptions::new(Purpose::Other))?;
     file.sync_all()?;

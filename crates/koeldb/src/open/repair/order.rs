@@ -17,7 +17,7 @@ use koeldb_base::{KeyOrder, Result, SeqNo};
 
 use super::tables::FoundTable;
 
-/// The tables of a column family, arranged by level and age.
+/// The placement of a column family's tables: level 0 by age, and deeper levels.
 #[derive(Debug, Default)]
 pub(super) struct Arrangement {
     /// Tables of level 0, the oldest first.
@@ -27,7 +27,7 @@ pub(super) struct Arrangement {
 }
 
 impl Arrangement {
-    /// Iterates over all tables, so that among tables that share keys older ones come first.
+    /// Returns all tables with their levels, ordered so that older versions of a key come first.
     pub(super) fn oldest_first(self) -> impl Iterator<Item = (usize, FoundTable)> {
         let mut deeper = self.deeper;
         deeper.sort_by_key(|(level, table)| (std::cmp::Reverse(*level), table.file.number));
@@ -36,7 +36,7 @@ impl Arrangement {
     }
 }
 
-/// Arranges `tables` so that reads cannot return stale values.
+/// Places `tables` on levels so that reads find the newest version of every key first.
 ///
 /// `levels` are those in a MANIFEST; `merge` replaces tangled tables by ones that share no keys.
 pub(super) fn arrange(
@@ -78,13 +78,13 @@ pub(super) fn arrange(
     Ok(arrangement)
 }
 
-/// The sort key by age of tables whose sequence numbers do not interleave.
+/// Returns the sort key by which tables of disjoint sequence numbers are ordered by age.
 fn age(table: &FoundTable) -> (SeqNo, SeqNo, FileNumber) {
     let file = &table.file;
     (file.largest_seqno, file.smallest_seqno, file.number)
 }
 
-/// The ranges of keys and sequence numbers of the entries of a table or group.
+/// The key range and sequence number range of a table or of a group of tables.
 #[derive(Clone, Debug)]
 struct Extent {
     first_key: Vec<u8>,
@@ -94,7 +94,7 @@ struct Extent {
 }
 
 impl Extent {
-    /// Returns the extent of a table.
+    /// Returns the key range and sequence number range of a table.
     fn of(table: &FoundTable) -> Self {
         let file = &table.file;
         Extent {
@@ -105,23 +105,23 @@ impl Extent {
         }
     }
 
-    /// Whether the key ranges of the extents overlap.
+    /// Whether the key ranges overlap.
     fn shares_keys(&self, other: &Extent, order: &KeyOrder) -> bool {
         order.compare(&self.first_key, &other.last_key).is_le()
             && order.compare(&other.first_key, &self.last_key).is_le()
     }
 
-    /// Whether all sequence numbers are below those of `other`.
+    /// Whether all sequence numbers of this range are below those of `other`.
     fn is_older(&self, other: &Extent) -> bool {
         self.last_seqno < other.first_seqno
     }
 
-    /// Whether the extents overlap in both keys and sequence numbers.
+    /// Whether both the key ranges and the sequence number ranges overlap.
     fn interleaves(&self, other: &Extent, order: &KeyOrder) -> bool {
         !self.is_older(other) && !other.is_older(self) && self.shares_keys(other, order)
     }
 
-    /// Extends the extent to cover `other`.
+    /// Extends both ranges to cover those of `other`.
     fn include(&mut self, other: Extent, order: &KeyOrder) {
         if order.compare(&other.first_key, &self.first_key).is_lt() {
             self.first_key = other.first_key;
@@ -134,7 +134,7 @@ impl Extent {
     }
 }
 
-/// Groups tables that share keys and whose sequence numbers interleave.
+/// Partitions tables into groups that must be merged: overlapping in keys and sequence numbers.
 ///
 /// The merged table of a group interleaves with no other group, either.
 fn interleaving_groups(order: &KeyOrder, tables: Vec<FoundTable>) -> Vec<Vec<FoundTable>> {

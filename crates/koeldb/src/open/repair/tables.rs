@@ -16,7 +16,7 @@ use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
 use crate::options::Options;
 
-/// A readable table.
+/// A table that the repair has read completely, with its metadata and column family.
 #[derive(Debug)]
 pub(super) struct FoundTable {
     pub(super) path: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct FoundTable {
     pub(super) is_recorded: bool,
 }
 
-/// Opens a table with the key order in which it was written.
+/// Opens a table with the comparator of the options or, if that fails, a built-in one.
 fn open(
     file: &Arc<dyn RandomAccessFile>,
     number: FileNumber,
@@ -87,7 +87,7 @@ fn open_file(fs: &dyn FileSystem, path: &Path) -> Result<Arc<dyn RandomAccessFil
     fs.open(path, &options)
 }
 
-/// Opens an examined table with its metadata from a MANIFEST.
+/// Opens a table again that was examined before, with its MANIFEST metadata if there is any.
 pub(super) fn reopen(
     fs: &dyn FileSystem,
     table: &FoundTable,
@@ -99,7 +99,7 @@ pub(super) fn reopen(
     Ok(reader)
 }
 
-/// Passes the sequence number of each entry of a table to `take`.
+/// Calls `take` with the sequence number of each entry and range tombstone of a table.
 pub(super) fn each_seqno(
     fs: &dyn FileSystem,
     table: &FoundTable,
@@ -122,7 +122,7 @@ pub(super) fn each_seqno(
     Ok(())
 }
 
-/// Returns the id of the database that wrote a table under this number, if it is readable.
+/// Returns the DB id in a table's properties, if the table was written under this file number.
 pub(super) fn identity(
     fs: &dyn FileSystem,
     path: &Path,
@@ -137,7 +137,7 @@ pub(super) fn identity(
     is_own.then(id).flatten()
 }
 
-/// Reads table `number` of the database `db_id` completely and returns its metadata.
+/// Reads table `number` completely, and derives its file metadata from its entries.
 pub(super) fn examine(
     fs: &dyn FileSystem,
     path: &Path,
@@ -191,7 +191,7 @@ pub(super) fn examine(
     })
 }
 
-/// The bounds of the entries that were read so far.
+/// The accumulated key and sequence number bounds of the table entries read so far.
 struct Bounds {
     file: FileMeta,
     entries: u64,
@@ -204,7 +204,7 @@ impl Bounds {
         Bounds { file, entries: 0 }
     }
 
-    /// Adds an entry from `first` to `last`, with the sequence number of `first`.
+    /// Extends the bounds by an entry or range tombstone from `first` to `last`.
     fn take(&mut self, order: &KeyOrder, first: &[u8], last: &[u8]) -> Result<()> {
         let seqno = InternalKey::parse(first)?.seqno;
         let file = &mut self.file;

@@ -17,7 +17,7 @@ use crate::state::info_log::RECOVERY_JOB;
 use crate::state::table_files::TableFiles;
 
 impl Replay<'_> {
-    /// Writes full memtables to tables, between batches.
+    /// Flushes memtables that are full, between two replayed batches.
     pub(super) fn flush_full(&mut self) -> Result<()> {
         if self.read_only {
             return Ok(());
@@ -33,7 +33,7 @@ impl Replay<'_> {
         self.flush_beyond_memory()
     }
 
-    /// Writes the largest memtable to a table if all together are near the limit of their memory.
+    /// Flushes the largest memtable if all together are near the limit of the write buffer manager.
     pub(super) fn flush_beyond_memory(&mut self) -> Result<()> {
         let Some(memory_max) = self.memory_max else {
             return Ok(());
@@ -55,7 +55,9 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether the logs can stay in use: all of them are whole, and no data of them is in tables.
+    /// Whether memtables may stay unflushed (`avoid_flush_during_recovery`) and the logs in use.
+    ///
+    /// All logs must be whole, and no data of them may be in tables.
     ///
     /// Otherwise the next replay could stop at the damage, before later logs, or meet data twice.
     pub(super) fn may_keep_memtables(&self, report: &RecoveryReport) -> bool {
@@ -71,7 +73,7 @@ impl Replay<'_> {
             && self.sections.first_prepared().is_none()
     }
 
-    /// The column families with data in memtables, and the first log that may have some of it.
+    /// Returns the column families with non-empty memtables, with the first log that each needs.
     pub(super) fn unflushed(&self) -> BTreeMap<u32, FileNumber> {
         let families = self.families.values();
         let filled =
@@ -90,7 +92,7 @@ impl Replay<'_> {
     }
 }
 
-/// Returns the limit of the memory of recovered memtables.
+/// Returns the write buffer manager's limit, if recovery has to keep it.
 pub(super) fn memory_max(db: &DbOptions, table_files: &TableFiles) -> Option<u64> {
     if !db.enforce_write_buffer_manager_during_recovery {
         return None;

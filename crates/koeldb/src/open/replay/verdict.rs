@@ -3,7 +3,7 @@
 use koeldb_base::file_name::FileNumber;
 use koeldb_log::RecoveryMode;
 
-/// An irregularity in the logs that replay found.
+/// A kind of data loss that replay found in the logs: a damaged record, or a gap between logs.
 ///
 /// A record with a matching checksum is not among them: if its content cannot be replayed, the open
 /// fails.
@@ -15,7 +15,7 @@ pub(super) enum Irregularity {
     Gap,
 }
 
-/// The reaction of replay to an irregularity.
+/// The reaction of replay to damage or a gap: fail the open, stop, or continue.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verdict {
     /// The open fails.
@@ -27,7 +27,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the reaction to an irregularity in a recovery mode (`WALRecoveryMode`).
+    /// Returns the reaction to damage or a gap in a recovery mode (RocksDB: `WALRecoveryMode`).
     pub(super) fn of(what: Irregularity, mode: RecoveryMode) -> Verdict {
         use Irregularity::{Damage, Gap};
         use RecoveryMode::{
@@ -43,7 +43,7 @@ impl Verdict {
     }
 }
 
-/// The position in the logs where replay stopped.
+/// The log and the reason at which replay stopped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stop {
     /// At damage in this log.
@@ -58,7 +58,7 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    /// The log at which replay stopped.
+    /// Returns the number of the log in which replay stopped; at a gap, of the log before it.
     pub(super) fn log(self) -> FileNumber {
         match self {
             Stop::Damage { log } | Stop::Remains { log } => log,

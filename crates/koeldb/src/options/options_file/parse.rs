@@ -30,7 +30,7 @@ pub(crate) struct ParsedFile {
     pub(crate) mended: Vec<MendedOption>,
 }
 
-/// The kind of the section whose lines are being read.
+/// The kind of the section of an OPTIONS file that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Version,
@@ -80,7 +80,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses lines; an error names the line by its number, from 1.
+    /// Parses the lines of an OPTIONS file; an error names the line by its number, from 1.
     pub(super) fn lines(&mut self, text: &str) -> Result<()> {
         for (index, line) in text.split('\n').enumerate() {
             self.line(line).map_err(|refusal| {
@@ -199,7 +199,7 @@ impl<'a> Parser<'a> {
         Ok(Part::Skipped)
     }
 
-    /// The index of the column family with this name among those read.
+    /// Returns the index of the column family `name` among those read so far.
     fn find_family(&self, name: &str) -> Option<usize> {
         self.file
             .families
@@ -274,7 +274,7 @@ impl<'a> Parser<'a> {
         self.reading.tolerate(&section, name, value, outcome)
     }
 
-    /// Checks a statement of the `Version` section, and compares releases with this engine's.
+    /// Reads a statement of the `Version` section, and notes if a newer release wrote the file.
     fn version(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
         match name {
             "rocksdb_version" => {
@@ -314,7 +314,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Returns the line up to an unescaped `#`.
+/// Returns the line without its comment, which begins at an unescaped `#`.
 fn without_comment(line: &str) -> &str {
     let mut escaped = false;
     for (at, byte) in line.bytes().enumerate() {

@@ -23,7 +23,7 @@ const NAMES: [&str; 4] = [
     "prefix_extractor",
 ];
 
-/// Returns the sections that precede those of column families.
+/// Returns the sections of an OPTIONS file that precede those of column families.
 fn print_database(db: &DbOptions) -> String {
     let [major, minor, patch] = ROCKSDB_VERSION;
     let mut out = format!(
@@ -44,7 +44,7 @@ fn print_database(db: &DbOptions) -> String {
     out
 }
 
-/// The sections of a column family, without its name. Clones share the text.
+/// The text of a column family's sections in an OPTIONS file, without its name. Clones share it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct FamilyText {
     statements: Arc<str>,

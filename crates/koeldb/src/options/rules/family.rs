@@ -134,7 +134,7 @@ fn missing_codec<'c>(codecs: impl IntoIterator<Item = &'c Compression>) -> Optio
     codecs.find(|codec| !codec.is_available())
 }
 
-/// Says how a build gets a missing codec.
+/// Returns the advice for a missing codec: the build feature to enable, or another codec.
 fn build_with(codec: Option<Compression>) -> String {
     match codec.and_then(Compression::feature) {
         Some(feature) => {

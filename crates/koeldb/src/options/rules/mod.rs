@@ -24,7 +24,7 @@ pub(super) enum Verdict {
     Unsupported,
 }
 
-/// A rule for an option of `S`; `Around` holds the options elsewhere that rules consult.
+/// A rule that an option of the section `S` must obey; `Around` is other options it depends on.
 pub(super) struct Rule<S, Around = ()> {
     /// The option that an error names; members of nested structs are dotted.
     pub(super) option: &'static str,
@@ -72,7 +72,7 @@ macro_rules! rule {
 use rule;
 
 impl<S, Around> Rule<S, Around> {
-    /// The value of the option in a message; an object is named by its id.
+    /// Returns the value of the option as messages show it; of an object, its id.
     pub(super) fn shown(&self, options: &S) -> String {
         let text = (self.value)(options).unwrap_or_default();
         let id = text
@@ -88,7 +88,7 @@ impl<S, Around> Rule<S, Around> {
     }
 }
 
-/// Returns the texts of the rules for the option `name` of `section`.
+/// Returns the descriptions of the rules for the option `name` of `section`.
 pub(super) fn texts_of(section: &str, name: &str) -> Vec<&'static str> {
     let mut out = Vec::new();
     let mut collect = |rule_section: &str, option: &str, text| {
@@ -115,7 +115,7 @@ pub(super) fn texts_of(section: &str, name: &str) -> Vec<&'static str> {
     out
 }
 
-/// Calls `collect` with section, option and text of each rule.
+/// Calls `collect` with the section, option and description of each rule.
 fn visit<S: Section, Around>(
     rules: &[Rule<S, Around>],
     collect: &mut impl FnMut(&str, &str, &'static str),

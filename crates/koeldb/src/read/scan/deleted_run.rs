@@ -13,7 +13,9 @@ pub(super) const DELETED_STEPS: u32 = 16;
 pub(super) const DELETED_RUN: u32 = 128;
 
 impl<C: RunsCursor> Scan<'_, C> {
-    /// Seeks past the known deleted range around the current key; `false` if there is none.
+    /// Seeks past a range around the current key in which all keys are known to be deleted.
+    ///
+    /// Returns `false` if no such range is known.
     #[cold]
     #[inline(never)]
     pub(super) fn skip_deleted(
@@ -71,14 +73,13 @@ impl<C: RunsCursor> Scan<'_, C> {
         self.has_proposed |= ranges.record_run(&self.view.order, run, self.view.seqno);
     }
 
-    /// Whether the scan has found a run of deleted keys for later scans to skip; resets the flag.
+    /// Returns whether the scan has proposed a deleted range since the last call.
     #[inline]
     pub(crate) fn take_proposed(&mut self) -> bool {
         self.has_proposed && std::mem::take(&mut self.has_proposed)
     }
 
-    /// Adds the current deleted key to the run of a backward scan, and seeks before a range without
-    /// keys around it.
+    /// Adds the current deleted key to the run of a backward scan, and skips known deleted ranges.
     #[cold]
     #[inline(never)]
     pub(super) fn pass_deleted_backward(&mut self, deleted: u32) -> Step<C> {

@@ -9,33 +9,32 @@ use crate::state::job_slots::JobSlots;
 use crate::state::memtables::LoggedMemtable;
 
 impl ColumnFamilyData {
-    /// Whether the leader should check the active memtable, whose size is `memory_bytes`.
+    /// Whether the write leader must check the active memtable for a switch, at this memory size.
     #[inline]
-    pub(crate) fn should_check(&self, memory_bytes: usize) -> bool {
-        self.standby.should_check(memory_bytes)
+    pub(crate) fn should_check_switch(&self, memory_bytes: usize) -> bool {
+        self.standby.should_check_switch(memory_bytes)
     }
 
-    /// Sets the size at which the active memtable is checked after `memory_bytes`.
-    pub(crate) fn set_next_check(&self, memory_bytes: usize, write_buffer_bytes: usize) {
+    /// Sets the memtable size of the leader's next check for a switch, after one at `memory_bytes`.
+    pub(crate) fn set_next_switch_check(&self, memory_bytes: usize, write_buffer_bytes: usize) {
         let mark = self
             .maker
             .next_check_bytes(memory_bytes, write_buffer_bytes);
-        self.standby.set_next_check(mark);
+        self.standby.set_next_switch_check(mark);
     }
 
-    /// Makes the leader check the active memtable after the next insertion.
-    pub(crate) fn request_check(&self) {
-        self.standby.set_next_check(0);
+    /// Makes the write leader check the active memtable for a switch after the next insertion.
+    pub(crate) fn request_switch_check(&self) {
+        self.standby.set_next_switch_check(0);
     }
 
-    /// Returns the successor of the active memtable: the standby if its options match, or a new
-    /// one.
+    /// Returns the next active memtable: the standby one if its options match, else a new one.
     pub(crate) fn take_successor(&self, options: &Arc<ColumnFamilyOptions>) -> LoggedMemtable {
         let next = self.standby.take(options);
         next.unwrap_or_else(|| self.maker.make(&self.order, options))
     }
 
-    /// Requests the creation of the standby memtable in the background.
+    /// Submits a background job that creates the standby memtable, unless one was requested.
     pub(crate) fn request_successor(self: &Arc<Self>, pool: &Pool, slots: &Arc<JobSlots>) {
         if !self.standby.begin_request() {
             return;
@@ -48,7 +47,7 @@ impl ColumnFamilyData {
         });
     }
 
-    /// Creates the standby memtable, unless there is one.
+    /// Creates the standby memtable, which becomes active at the next switch, unless there is one.
     fn prepare_successor(&self) {
         self.standby.prepare(
             self.options(),

@@ -8,7 +8,7 @@
 use koeldb_base::sync::{AtomicBool, Mutex, Ordering, lock};
 use koeldb_base::{Error, Result};
 
-/// The stored errors, under their lock.
+/// The stored background errors, guarded by a mutex.
 #[derive(Default)]
 struct Stored {
     /// The first stored error of the highest severity.
@@ -19,7 +19,7 @@ struct Stored {
     unreported: Vec<Error>,
 }
 
-/// The errors that stop writes. Any number of threads may store one.
+/// The background errors that stop writes. Any number of threads may store one.
 #[derive(Default)]
 pub(crate) struct Failures {
     /// Whether an error is stored, for checks by writers without a lock.
@@ -28,13 +28,13 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Whether writes are refused.
+    /// Whether a background error is stored, so that writes are refused.
     #[inline]
     pub(crate) fn is_any(&self) -> bool {
         self.is_any.load(Ordering::Acquire)
     }
 
-    /// The error that stopped writes, if one did.
+    /// Returns the stored error, which stopped writes; `None` if there is none.
     pub(crate) fn first(&self) -> Option<Error> {
         lock(&self.stored).first.clone()
     }
@@ -44,7 +44,7 @@ impl Failures {
         lock(&self.stored).count
     }
 
-    /// Stores an error, unless an equally severe one is stored.
+    /// Counts an error and keeps it for reports; replaces the stored error if that is less severe.
     pub(crate) fn store(&self, error: &Error) {
         let mut stored = lock(&self.stored);
         let is_worse = stored
@@ -59,7 +59,7 @@ impl Failures {
         self.is_any.store(true, Ordering::Release);
     }
 
-    /// Takes the errors to report to listeners.
+    /// Removes and returns the errors that are not yet reported to listeners.
     pub(crate) fn take_unreported(&self) -> Vec<Error> {
         std::mem::take(&mut lock(&self.stored).unreported)
     }

@@ -68,7 +68,7 @@ impl JsonObject {
         self
     }
 
-    /// The number of tables on each level.
+    /// Adds the array `lsm_state`: the number of tables on each level.
     pub(crate) fn lsm_state(self, version: &Version) -> Self {
         self.numbers(
             "lsm_state",
@@ -101,7 +101,7 @@ fn quote(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Returns the fields of `table_file_creation` after the job.
+/// Appends the members that describe the table to a `table_file_creation` event.
 pub(crate) fn created_table(
     event: JsonObject,
     file: &FileMeta,

@@ -21,7 +21,7 @@ use crate::state::counters::JobTotals;
 
 const MIB: f64 = (1_u64 << 20) as f64;
 
-/// The figures of a compaction that rewrote tables.
+/// The statistics of a compaction that rewrote tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CompactionOutcome {
     pub(crate) totals: JobTotals,
@@ -40,7 +40,7 @@ fn mib_a_second(bytes: u64, time: Duration) -> f64 {
     bytes as f64 / MIB / (time.as_secs_f64() + 1e-6)
 }
 
-/// The name of a codec in the properties of a table, or RocksDB's name of none.
+/// Returns the codec name in the properties of a table, or RocksDB's name of no compression.
 fn codec_of(properties: Option<&TableProperties>) -> String {
     let name = properties.map(|properties| String::from_utf8_lossy(&properties.compression_name));
     match name {
@@ -49,13 +49,13 @@ fn codec_of(properties: Option<&TableProperties>) -> String {
     }
 }
 
-/// RocksDB's name of a reason.
+/// Returns RocksDB's name of a compaction reason.
 fn reason_name(reason: CompactionReason) -> String {
     // Only the capitals of FIFO differ from the names of the variants.
     format!("{reason:?}").replacen("Fifo", "FIFO", 1)
 }
 
-/// The number of files on each level: `files[4 0 1]`.
+/// Formats the number of files on each level as in LOG: `files[4 0 1]`.
 fn level_summary(version: &Version) -> String {
     let counts: Vec<String> = version
         .levels
@@ -228,7 +228,7 @@ impl InfoLog {
         );
     }
 
-    /// Logs tables that a compaction moved to another level unread.
+    /// Logs a trivial move: tables that a compaction moved to another level without reading them.
     pub(crate) fn tables_moved(
         &self,
         job: JobId,
@@ -257,7 +257,7 @@ impl InfoLog {
         );
     }
 
-    /// Logs tables that a compaction dropped unread.
+    /// Logs tables that a compaction deleted without reading them.
     pub(crate) fn tables_dropped(&self, family: &str, plan: &CompactionPlan) {
         self.info(format_args!(
             "[{family}] Deleted {} files, {} bytes: {}",
@@ -336,7 +336,7 @@ impl InfoLog {
 }
 
 impl CompactionOutcome {
-    /// Describes the written tables.
+    /// Creates the statistics of a compaction from the properties of its output tables.
     pub(crate) fn new(
         totals: JobTotals,
         subcompactions: usize,

@@ -33,13 +33,13 @@ pub(crate) struct OutputChecks {
     pub(crate) entries: bool,
 }
 
-/// Whether tables keep their entries as they are; cuckoo tables, for one, drop sequence numbers.
+/// Whether tables are block-based; other formats may drop parts of entries, as sequence numbers.
 fn is_block_based(options: &ColumnFamilyOptions) -> bool {
     options.table_factory.block_based().is_some()
 }
 
 impl OutputChecks {
-    /// Returns the checks of a flush.
+    /// Returns the checks of the table of a flush.
     pub(crate) fn of_flush(options: &ColumnFamilyOptions) -> Self {
         OutputChecks {
             blocks: false,
@@ -48,7 +48,7 @@ impl OutputChecks {
         }
     }
 
-    /// Returns the checks of a local compaction.
+    /// Returns the checks of the output tables of a local compaction.
     pub(crate) fn of_compaction(options: &ColumnFamilyOptions) -> Self {
         let flags = options.verify_output_flags;
         let has = |flag| flags & flag != 0 && flags & flags::LOCAL_COMPACTIONS != 0;
@@ -60,7 +60,7 @@ impl OutputChecks {
         }
     }
 
-    /// Verifies tables for `level`; after an error they are removed.
+    /// Verifies the output tables of a job, and removes all of them if one fails.
     pub(crate) fn verify(
         self,
         outputs: (&[FileMeta], &[EntryHash]),

@@ -15,7 +15,7 @@ use crate::report::SstFileProperties;
 use crate::report::listener::{Event, TableCreationReason, TableFileCreationInfo};
 use crate::state::info_log::JobId;
 
-/// The tables that a job has begun and not reported as created.
+/// The reporter of the table file creation events of one job.
 pub(crate) struct TableReporter<'a> {
     tables: &'a TableFiles,
     job: JobId,
@@ -45,7 +45,7 @@ impl<'a> TableReporter<'a> {
         }
     }
 
-    /// Returns the number of a table that is begun.
+    /// Allocates the file number of a new table and reports that its creation begins.
     pub(crate) fn begin(&self) -> FileNumber {
         let number = self.tables.numbers.next();
         if !self.tables.listeners.is_empty() {
@@ -74,7 +74,7 @@ impl<'a> TableReporter<'a> {
         self.tables.listeners.notify(&event);
     }
 
-    /// Logs that merges failed, and that their operands were kept.
+    /// Logs a warning that the merges of `count` keys failed and that their operands were kept.
     pub(crate) fn kept_unmerged(&self, count: u64) {
         if count > 0 {
             self.tables.info_log.warn(format_args!(
@@ -85,7 +85,7 @@ impl<'a> TableReporter<'a> {
         }
     }
 
-    /// Reports the tables that were begun and not created, if the job failed.
+    /// Passes `outcome` on; if it is an error, reports the tables not yet created as failed.
     pub(crate) fn check<T>(&self, outcome: Result<T>) -> Result<T> {
         if let Err(error) = &outcome {
             for number in std::mem::take(&mut *lock(&self.begun)) {

@@ -21,7 +21,7 @@ pub(crate) struct SnapshotList {
     listed: Mutex<Listed>,
 }
 
-/// The use of a snapshot.
+/// The use of a snapshot: reads only, or also the write-conflict checks of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SnapshotPurpose {
     /// Reads alone.
@@ -30,7 +30,7 @@ pub(crate) enum SnapshotPurpose {
     Conflicts,
 }
 
-/// The snapshots at one sequence number.
+/// The entry of one sequence number in the snapshot list, with the number of its snapshots.
 #[derive(Debug)]
 struct AtNumber {
     seqno: SeqNo,
@@ -41,7 +41,7 @@ struct AtNumber {
     unix_secs: u64,
 }
 
-/// The snapshots by ascending sequence number; the first and the last number have live ones.
+/// The snapshots by ascending sequence number; only inner entries may have no live snapshot.
 #[derive(Debug, Default)]
 struct Listed {
     numbers: VecDeque<AtNumber>,
@@ -96,7 +96,7 @@ impl Listed {
         }
     }
 
-    /// Removes the numbers without snapshots from both ends; all of them if they are many.
+    /// Removes entries without live snapshots from both ends, or all such entries if many.
     fn trim(&mut self) {
         while self.numbers.front().is_some_and(|at| at.count == 0) {
             self.numbers.pop_front();
@@ -117,8 +117,7 @@ impl Listed {
 }
 
 impl SnapshotList {
-    /// Registers a snapshot at the number that `current` returns, while no compaction can read the
-    /// list.
+    /// Registers a snapshot at the number that `current` returns, with the list locked meanwhile.
     pub(crate) fn acquire(
         &self,
         purpose: SnapshotPurpose,
@@ -131,14 +130,14 @@ impl SnapshotList {
         seqno
     }
 
-    /// Ends a snapshot; returns the oldest of the others, or the largest sequence number.
+    /// Releases a snapshot; returns the oldest live one, or the largest sequence number if none.
     pub(crate) fn release(&self, seqno: SeqNo, purpose: SnapshotPurpose) -> SeqNo {
         let mut listed = lock(&self.listed);
         listed.remove(seqno, purpose);
         listed.numbers.front().map_or(MAX_SEQNO, |at| at.seqno)
     }
 
-    /// Returns all live snapshots.
+    /// Returns the sequence numbers of all live snapshots.
     pub(crate) fn all(&self) -> LiveSnapshots {
         let listed = lock(&self.listed);
         let mut of_transactions = listed.live().filter(|at| at.conflict_count > 0);
@@ -153,7 +152,7 @@ impl SnapshotList {
         lock(&self.listed).numbers.front().map(|at| at.seqno)
     }
 
-    /// Blocks new snapshots while the guard lives.
+    /// Blocks new snapshots until the guard is dropped.
     pub(crate) fn hold(&self) -> SnapshotsHeld<'_> {
         SnapshotsHeld {
             listed: lock(&self.listed),
@@ -178,7 +177,7 @@ pub(crate) struct SnapshotsHeld<'l> {
 }
 
 impl SnapshotsHeld<'_> {
-    /// Whether there are live snapshots.
+    /// Whether there is any live snapshot.
     pub(crate) fn is_any(&self) -> bool {
         !self.listed.numbers.is_empty()
     }

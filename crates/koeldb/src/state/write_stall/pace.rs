@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::level0_lag;
 
-/// The inputs of the pace of writers: level 0, or the runs of universal compaction, and triggers.
+/// The inputs of the pace of writers: level-0 runs, their triggers and the sealed bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level0 {
     pub(crate) runs: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Level0 {
     pub(crate) sealed_bytes: u64,
 }
 
-/// The measured rate at which compactions drain level 0 of a column family.
+/// The estimator of the rate at which compactions drain level 0, by which writers are paced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacer {
     runs: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Pacer {
     taken_per_second: u64,
 }
 
-/// Moves an estimate a quarter of the way to a measured value; 0 becomes the measured value.
+/// Updates a moving average: moves it a quarter of the way to `measured`; 0 becomes `measured`.
 fn follow(value: &mut u64, measured: u64) {
     *value = match *value {
         0 => measured,
@@ -44,7 +44,7 @@ fn follow(value: &mut u64, measured: u64) {
 }
 
 impl Pacer {
-    /// Updates the estimates after a change of level 0 or of the memtables; compactions may run.
+    /// Updates the rate estimates after a change of level 0 or of the memtables.
     pub(crate) fn observe(&mut self, now: Duration, level0: Level0) {
         let before = std::mem::replace(&mut self.runs, level0.runs);
         if let Some(added @ 1..) = level0.runs.checked_sub(before) {
@@ -71,12 +71,12 @@ impl Pacer {
         };
     }
 
-    /// Interrupts the measurement of compactions, because they do not run.
+    /// Interrupts the rate measurement while automatic compactions do not run.
     pub(crate) fn pause(&mut self) {
         self.busy_since = None;
     }
 
-    /// Returns the permitted bytes a second; `None` without a limit.
+    /// Returns the write rate limit in bytes per second; `None` if writers need no pacing.
     ///
     /// Where compactions begin to lag, the limit is half as much again as they take; it falls steadily
     /// to half of what they take at the slowdown trigger, but not below `rate_min`. Fewer runs would

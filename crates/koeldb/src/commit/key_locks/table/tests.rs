@@ -116,7 +116,7 @@ fn an_owner_that_decides_is_not_robbed() {
     ));
     assert!(holder.decide(Duration::ZERO));
     let wait = queue(&locks, &owner(2), 1, Exclusive);
-    assert_eq!(locks.rob_for(&wait, NOW), None);
+    assert_eq!(locks.steal_expired_for(&wait, NOW), None);
     assert!(!wait.is_granted());
 }
 

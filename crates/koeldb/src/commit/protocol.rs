@@ -44,7 +44,7 @@ use crate::state::write_stall::WriteStall;
 use crate::tree::{Tree, TreeParts};
 use crate::wal::{Wal, WalSet};
 
-/// The writes of a database: their queue, their stalls, and the memory of the memtables they fill.
+/// The write path of a database: write queue, stalls, write-ahead log, and memtable switches.
 ///
 /// It stands on all other parts that change a database: a step that excludes writes leads its queue.
 pub(crate) struct CommitPipeline {
@@ -72,13 +72,13 @@ pub(crate) struct CommitPipeline {
     pub(crate) carried: Arc<dyn CarriedRecords>,
 }
 
-/// A source of records that each new log repeats: those of undecided prepared transactions.
+/// A source of records to repeat in each new log: the undecided prepared transactions.
 pub(crate) trait CarriedRecords: Send + Sync {
-    /// The records, and the number of operations in each.
+    /// Returns the records to repeat in a new log, each with its number of operations.
     fn carried(&self) -> Vec<(Vec<u8>, u32)>;
 }
 
-/// The parts of a database that a [`CommitPipeline`] uses besides the owners of its tree.
+/// The components from which a [`CommitPipeline`] is built, besides the [`TreeParts`].
 pub(crate) struct WriteParts<'d> {
     pub(crate) tree: &'d Arc<Tree>,
     pub(crate) background: &'d Arc<Background>,
@@ -87,7 +87,7 @@ pub(crate) struct WriteParts<'d> {
     pub(crate) carried: Arc<dyn CarriedRecords>,
 }
 
-/// A column family and its current memtable, as the leader keeps them.
+/// A column family with its active memtable, into which the members of a write group insert.
 #[derive(Clone)]
 pub(crate) struct ColumnFamilyMemtable {
     pub(crate) family: Arc<ColumnFamilyData>,
@@ -116,14 +116,14 @@ impl ColumnFamilyMemtable {
         })
     }
 
-    /// Whether the memtable has so many range tombstones that it is sealed.
+    /// Whether the memtable has `memtable_max_range_deletions`, so that it must be switched.
     #[inline]
     pub(super) fn has_many_range_deletions(&self) -> bool {
         self.range_deletions_max != 0
             && self.memtable.range_deletion_count() >= self.range_deletions_max
     }
 
-    /// The memory that sealing the memtable can free.
+    /// The bytes that a flush of the memtable would free; 0 if it is empty or has no memory charge.
     pub(super) fn freeable_bytes(&self) -> u64 {
         match &self.charge {
             Some(charge) if !self.memtable.is_empty() => charge.bytes(),
@@ -132,7 +132,7 @@ impl ColumnFamilyMemtable {
     }
 }
 
-/// The state that only the leader of the write queue accesses.
+/// The log, last sequence number and memtables, which only the write leader accesses.
 pub(crate) struct CommitState {
     pub(crate) wal: Option<Wal>,
     pub(crate) last_seqno: SeqNo,
@@ -152,7 +152,7 @@ impl CommitState {
         position_of(&self.families, id)
     }
 
-    /// Whether the logs must be compared with `max_total_wal_size`.
+    /// Whether the log has grown so far that the leader must check `max_total_wal_size`.
     #[inline]
     pub(super) fn is_wal_check_due(&self) -> bool {
         let wal = self.wal.as_ref();
@@ -202,12 +202,12 @@ impl CommitPipeline {
         }
     }
 
-    /// Makes the next leader check all memtables.
+    /// Makes the next write leader check all memtables and switch those that are full.
     pub(crate) fn check_memtables_soon(&self) {
         self.check_due.store(true, Ordering::Relaxed);
     }
 
-    /// Writes a batch, alone or as a member of a group.
+    /// Writes a batch: validates it, and commits it alone or as a member of a write group.
     ///
     /// Its keys are locked, if transactions need that.
     #[inline]
@@ -229,8 +229,10 @@ impl CommitPipeline {
         Ok(())
     }
 
-    /// Rejects a batch that must not reach the log, and contradictory options; waits as the write
-    /// must: for the rate limiter, for compactions at low priority, and in a stall of its families.
+    /// Validates a batch and its write options, and delays the write as stalls and limits require.
+    ///
+    /// It waits for the rate limiter, for compactions at low priority, and in a stall of its column
+    /// families.
     // Inlined, it makes `write` so large that its locks are called instead.
     #[inline(never)]
     pub(crate) fn check_write(
@@ -320,8 +322,7 @@ impl CommitPipeline {
         )
     }
 
-    /// Rejects batches that must not reach the log: unknown column families, keys no table can
-    /// hold.
+    /// Rejects a batch that names unknown column families, or has entries that no table can hold.
     ///
     /// The insertion skips the entries of families that do not exist, as does a recovery.
     fn check_batch(&self, batch: &WriteBatch, ignore_missing: bool) -> Result<()> {
@@ -371,7 +372,7 @@ impl CommitPipeline {
 }
 
 impl CommitPipeline {
-    /// Returns how long a write may still wait; an error if it must not wait and is stalled.
+    /// Returns how long a write may wait in a stall; fails by `no_slowdown` or `stall_timeout`.
     pub(super) fn remaining_of(
         &self,
         mode: CommitMode,
@@ -411,12 +412,12 @@ fn refused_protection(bytes: u64) -> Error {
     )))
 }
 
-/// Marks the error of a write that was not applied.
+/// Adds to an error the outcome that the write was not applied.
 pub(super) fn not_applied(error: Error) -> Error {
     error.with_outcome(WriteOutcome::NotApplied)
 }
 
-/// Checks for entries that a format cannot hold, before anything is written.
+/// Rejects an entry that is too large, or whose key has a length the comparator does not take.
 pub(crate) fn check_entry(order: &KeyOrder, key: &[u8], value: &[u8]) -> Result<()> {
     let bytes = key.len().saturating_add(value.len());
     if bytes > ENTRY_BYTES_MAX {
