@@ -294,12 +294,6 @@ impl Block {
         self.sections.uniform
     }
 
-    /// Whether the block has a hash index from user keys to restart points.
-    #[must_use]
-    pub fn has_hash_index(&self) -> bool {
-        self.sections.bucket_count != 0
-    }
-
     /// Returns whether values are interleaved or separated; index blocks may instead have handles.
     #[must_use]
     pub fn layout(&self) -> EntryLayout {

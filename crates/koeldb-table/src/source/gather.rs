@@ -114,11 +114,6 @@ impl<D: ReadDriver> Gather<D> {
         self.counts
     }
 
-    /// The driver that issues the reads.
-    pub fn driver_mut(&mut self) -> &mut D {
-        &mut self.driver
-    }
-
     /// Begins to read all missing blocks in `needs`; returns the number of reads begun.
     ///
     /// `now` is the time on the driver's clock, for reads with a time limit.

@@ -15,6 +15,7 @@ const CONVERSIONS: &[&str] = &[
     "memtable.rs",
     "cache.rs",
     "compaction_filter.rs",
+    "file_options.rs",
 ];
 
 /// Accepted options whose names are also those of other fields.

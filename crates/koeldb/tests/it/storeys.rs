@@ -102,12 +102,6 @@ fn imports_go_down() {
     for (own, folder) in STOREYS.iter().enumerate() {
         let mut found = Vec::new();
         imports(&source().join(folder), &mut found);
-        let head = source().join(format!("{folder}.rs"));
-        if head.exists() {
-            let code = code(&head);
-            let names = code.split("crate::").skip(1).map(identifier);
-            found.extend(names.map(|name| (name.to_owned(), head.display().to_string())));
-        }
         count += found.len();
         for (name, file) in found {
             let storey = exports.get(&name).map_or(&*name, |storey| storey);
