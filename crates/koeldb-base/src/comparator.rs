@@ -21,12 +21,12 @@ pub trait Comparator: Send + Sync + 'static {
     /// Compares two user keys.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
 
-    /// May replace `start` by a shorter `s`, `start <= s < limit` (`FindShortestSeparator`).
+    /// May replace `start` by a short `s`, `start <= s < limit` (`FindShortestSeparator`).
     fn shorten_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let _ = (start, limit);
     }
 
-    /// May replace `key` by a shorter `s`, `key <= s` (`FindShortSuccessor`).
+    /// May replace `key` by a short `s`, `key <= s` (`FindShortSuccessor`).
     fn shorten_successor(&self, key: &mut Vec<u8>) {
         let _ = key;
     }
@@ -290,7 +290,7 @@ impl KeyOrder {
         }
     }
 
-    /// Returns a fixed-width prefix of a user key: prefixes that differ sort like their keys.
+    /// Returns a number for a user key: if the numbers of two keys differ, they sort like the keys.
     #[inline]
     #[must_use]
     pub fn head(&self, key: &[u8]) -> u64 {

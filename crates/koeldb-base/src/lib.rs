@@ -1,9 +1,9 @@
 //! Types that all layers of KoelDB share: keys, cursors, lookups, coding, checksums, codecs,
 //! errors, counters.
 //!
-//! The crate opens no file and starts no thread. Its only global state is the numbers of threads, and
-//! in each thread the perf context and the contexts of codecs. All types are `Send`, and
-//! `Sync` where they are shared.
+//! The crate opens no file and starts no thread. Its only global state is thread numbers and cached
+//! answers of the system, and in each thread the perf context, counters of statistics and contexts
+//! of codecs. All types are `Send`, and `Sync` where they are shared.
 //!
 //! - [`error`]: the error type. [`pinned`]: values that outlive their read.
 //! - [`key`], [`comparator`], [`prefix`], [`range_del`]: internal keys, their order, and range

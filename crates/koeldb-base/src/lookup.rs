@@ -312,7 +312,7 @@ impl Lookup {
         matches!(self.state, LookupState::FoundColumn(_))
     }
 
-    /// Marks the current sorted run as fully searched; a range tombstone over the key settles it.
+    /// Marks the current sorted run as searched; a range tombstone over the key settles the lookup.
     ///
     /// The tombstone hides all entries of older runs. Those of its own run may be newer.
     #[inline]

@@ -30,7 +30,7 @@ pub trait MergeOperator: Send + Sync + 'static {
         result: &mut Vec<u8>,
     ) -> Result<(), BoxError>;
 
-    /// Merges `operands` into one in `result`; false keeps them separate (RocksDB: `PartialMerge`).
+    /// Merges `operands` into one in `result`; false keeps them separate (`PartialMergeMulti`).
     ///
     /// # Errors
     /// Any reason: the operands stay separate.
@@ -405,8 +405,9 @@ macro_rules! operator {
 }
 
 operator! {
-    /// `UInt64AddOperator`: adds little-endian 64-bit numbers, wrapping; values of other lengths
-    /// count as 0.
+    /// `UInt64AddOperator`: adds little-endian 64-bit numbers, wrapping.
+    ///
+    /// Values of other lengths count as 0.
     Uint64Add, "UInt64AddOperator", add
 }
 

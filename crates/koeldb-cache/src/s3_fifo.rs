@@ -56,7 +56,9 @@ impl S3Fifo {
         self.ghosts.resize(bucket_count);
     }
 
-    /// Adds an entry: to the main queue if of high priority or a ghost, else to the small queue.
+    /// Adds a new entry to the main or the small queue, by its priority and the ghost table.
+    ///
+    /// The main queue gets entries of high priority, and ghosts of low priority.
     pub(crate) fn insert<T>(&mut self, entries: &mut Entries<T>, slot: SlotIndex) {
         let window = (self.main.len() + self.small.len()) / GHOST_DIVISOR;
         let entry = &entries[slot];

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use koeldb_base::Result;
 use koeldb_fs::{FileSystem, MemoryFileSystem, Purpose, RandomAccessFile, WriteOptions};
 
-/// A read-only file of bytes in memory, which lists the reads of it.
+/// A read-only file of bytes in memory, which lists the first 10,000 reads of it.
 pub struct BytesFile {
     path: PathBuf,
     bytes: Vec<u8>,
@@ -25,7 +25,7 @@ impl BytesFile {
         })
     }
 
-    /// The offsets and lengths of all reads so far.
+    /// The offsets and lengths of the reads so far, at most the first 10,000.
     #[must_use]
     pub fn reads(&self) -> Vec<(u64, usize)> {
         let reads = self.reads.lock();

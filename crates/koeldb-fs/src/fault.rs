@@ -79,7 +79,7 @@ pub struct Faults {
 impl FaultFileSystem {
     /// Creates a file system over `below` that injects faults once rules are added.
     ///
-    /// `seed` decides probabilities, bits and torn ends.
+    /// `seed` decides all random choices: strikes, bits, lengths and offsets.
     pub fn new(below: Arc<dyn FileSystem>, seed: u64) -> Self {
         Self::with_clock(below, seed, Arc::new(SystemClock))
     }
@@ -147,7 +147,7 @@ impl FaultFileSystem {
 }
 
 impl RuleSet {
-    /// Returns and logs the faults to inject into a call: delays and functions, then one other.
+    /// Returns and logs the faults of a call: delays and functions, then at most one other.
     fn inject(&mut self, call: &Call<'_>) -> Vec<Injection> {
         let mut struck = Vec::new();
         for (&id, active) in &mut self.rules {

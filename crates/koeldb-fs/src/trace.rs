@@ -245,7 +245,7 @@ impl Layer for Trace {
     }
 }
 
-/// Repeats the recorded changes that succeeded on another file system.
+/// Repeats on another file system the recorded changes that succeeded.
 ///
 /// The record must have the appended bytes ([`TraceDetail::Bytes`]).
 ///

@@ -27,7 +27,7 @@ pub(crate) trait Sink: Send + std::fmt::Debug {
         false
     }
 
-    /// Cuts the file to the bytes written and releases unused space; the last call.
+    /// Cuts the file to the bytes written and releases unused space; no write may follow.
     fn finish(&mut self) -> Result<()>;
 }
 

@@ -279,7 +279,7 @@ impl RecordWriter {
 
     /// Flushes the log, and returns a handle that syncs it concurrently with this writer.
     ///
-    /// `None` if the file has no such handle.
+    /// `None` if the file has no such handle; nothing is flushed then.
     ///
     /// # Errors
     /// If the file fails, now or earlier.

@@ -81,14 +81,14 @@ pub fn set(meta: &mut FileMeta, crc32c: u32) {
     meta.checksum = stored(crc32c).to_vec();
 }
 
-/// Returns the file checksum in the metadata of a table; `None` if it is not a CRC-32C.
+/// Returns the CRC-32C in the metadata of a table; `None` without one.
 #[must_use]
 pub fn recorded(meta: &FileMeta) -> Option<u32> {
     let bytes = <[u8; 4]>::try_from(&*meta.checksum).ok()?;
     (meta.checksum_name == NAME.as_bytes()).then(|| u32::from_le_bytes(bytes).swap_bytes())
 }
 
-/// Verifies a table file against its recorded checksum (RocksDB: `VerifyFileChecksums`).
+/// Verifies a table file against its recorded checksum (RocksDB: `VerifyFullFileChecksum`).
 ///
 /// Returns `false` if none is recorded, or one of another function. `progress` receives the size of
 /// each piece.

@@ -188,7 +188,7 @@ pub struct ColumnFamilySnapshot {
 impl ManifestSnapshot {
     /// Returns the version edits that recreate this state (RocksDB: `WriteCurrentStateToManifest`).
     ///
-    /// They lack the counters that every ordinary edit has.
+    /// They lack the next file number, which every ordinary edit has.
     #[must_use]
     pub fn edits(&self) -> Vec<VersionEdit> {
         let mut edits = Vec::new();

@@ -88,7 +88,7 @@ impl OpenTables {
         }
     }
 
-    /// Records that the database is closed, after which another process may remove its tables.
+    /// Records that the database is closed, after which another opener of it may remove its tables.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
     }

@@ -327,7 +327,7 @@ impl GroupLog {
         self.meta(Meta::Vote)
     }
 
-    /// Reads the committed position last saved that survived a crash; `None` if there is none.
+    /// Reads the saved committed position, which a crash may have set back; `None` if none exists.
     ///
     /// # Errors
     /// If a write has failed, or the read fails.

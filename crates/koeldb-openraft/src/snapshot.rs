@@ -122,7 +122,7 @@ impl SnapshotDir {
 
     /// Copies the snapshot's files to the directory `target` in `fs`; links tables where possible.
     ///
-    /// Checks every checksum, and syncs files and directory.
+    /// Checks every checksum, and syncs the copied files and the directory.
     ///
     /// # Errors
     /// `Corruption` if a file has other bytes than it should; errors of the file systems.

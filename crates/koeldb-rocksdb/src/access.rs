@@ -204,7 +204,7 @@ macro_rules! read_opt_forms {
 }
 pub(crate) use read_opt_forms;
 
-/// A marker for what can be read in generic code: databases, transaction databases, transactions.
+/// The reads with options of databases, transaction databases and transactions, for generic code.
 ///
 /// The original's four unsafe methods return C++ objects and do not exist here.
 pub trait DBAccess: Source + Sized {

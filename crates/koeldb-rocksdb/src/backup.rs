@@ -46,7 +46,9 @@ impl BackupEngine {
         Ok(BackupEngine { inner })
     }
 
-    /// Creates a backup of `db` without a flush: unflushed entries are backed up as WAL files.
+    /// Creates a backup of `db`; unflushed entries are backed up as WAL files.
+    ///
+    /// If there are entries that were written without WAL, memtables are flushed first.
     pub fn create_new_backup<T: ThreadMode, D: DBInner>(
         &mut self,
         db: &DBCommon<T, D>,

@@ -31,7 +31,9 @@ macro_rules! checkpoints {
                 self.create_checkpoint_with_log_size(path, 0)
             }
 
-            /// Creates a checkpoint; flushes first if the WAL has `log_size_for_flush` bytes.
+            /// Creates a checkpoint; flushes first if the WAL has over `log_size_for_flush` bytes.
+            ///
+            /// 0 always flushes.
             pub fn create_checkpoint_with_log_size<P: AsRef<Path>>(
                 &self,
                 path: P,

@@ -32,7 +32,7 @@ pub trait CompactionFilter: Send {
     /// The uppermost input of the compaction is on `level`.
     fn filter(&mut self, level: u32, key: &[u8], value: &[u8]) -> Decision;
 
-    /// Returns the filter's name, for log messages.
+    /// Returns the filter's name, which the engine does not use.
     fn name(&self) -> &CStr;
 }
 

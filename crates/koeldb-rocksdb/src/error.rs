@@ -60,7 +60,7 @@ kinds! {
     ColumnFamilyDropped = "Column family dropped",
 }
 
-/// The error of all operations: a message that begins with RocksDB's status text of its kind.
+/// The error of all operations: a message that begins with RocksDB's text of its kind, if known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     message: String,
@@ -134,7 +134,7 @@ fn without_addition(text: &str) -> &str {
     }
 }
 
-/// Returns RocksDB's error for a LOCK file held by another database; `None` for other errors.
+/// Returns RocksDB's error for a LOCK file that another holder has; `None` for other errors.
 fn lock_held(error: &koeldb::Error) -> Option<Error> {
     let file = error.file()?;
     if error.detail() != Some(ErrorDetail::LockHeld) {

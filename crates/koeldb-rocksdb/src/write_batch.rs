@@ -17,7 +17,7 @@ pub struct WriteBatchWithTransaction<const TRANSACTION: bool> {
     failure: Option<Error>,
 }
 
-/// A handler of the operations on the default column family in a write batch.
+/// A handler of the puts and deletions of the default column family in a write batch.
 pub trait WriteBatchIterator {
     /// Handles a put.
     fn put(&mut self, key: &[u8], value: &[u8]);
@@ -25,7 +25,7 @@ pub trait WriteBatchIterator {
     fn delete(&mut self, key: &[u8]);
 }
 
-/// A handler of all operations in a write batch, with column family ids.
+/// A handler of puts, deletions and merge operands in a write batch, with column family ids.
 pub trait WriteBatchIteratorCf {
     /// Handles a put.
     fn put_cf(&mut self, cf_id: u32, key: &[u8], value: &[u8]);

@@ -118,7 +118,7 @@ impl TableBuilder {
         self.entry_count() == 0
     }
 
-    /// Writes the sections after the data, syncs and closes the file.
+    /// Writes what remains of the table, syncs and closes the file.
     ///
     /// The caller syncs the directory.
     ///

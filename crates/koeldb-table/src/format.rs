@@ -192,7 +192,7 @@ impl BlockHandle {
     /// Returns the offset after the block's trailer; `Corruption` if it is beyond `limit`.
     ///
     /// # Errors
-    /// `Corruption` if it is not.
+    /// `Corruption` if the block ends after `limit`.
     #[inline]
     pub fn end_within(self, limit: u64) -> Result<u64> {
         self.offset

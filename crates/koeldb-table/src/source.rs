@@ -63,7 +63,7 @@ pub struct TableFile {
 }
 
 impl TableFile {
-    /// Creates the table file; its blocks end before file offset `blocks_end`.
+    /// Creates the table file; its blocks end at or before file offset `blocks_end`.
     ///
     /// It is uncompressed, has no index to prepare, and its metadata has the priority of data.
     pub(crate) fn new(

@@ -280,7 +280,7 @@ impl SpanChecksums {
     }
 }
 
-/// Returns the size of the block of span checksums, which must end before `blocks_end`.
+/// Returns the size of the block of span checksums; `Corruption` if it ends after `blocks_end`.
 fn block_bytes_in(handle: BlockHandle, blocks_end: u64) -> Result<usize> {
     let end = handle.offset.checked_add(handle.size);
     match end.filter(|&end| end <= blocks_end) {

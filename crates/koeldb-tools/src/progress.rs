@@ -28,7 +28,7 @@ pub(crate) fn spinner(what: &'static str) -> ProgressBar {
     bar
 }
 
-/// Creates a spinner that is not drawn until [`show`] is called.
+/// Creates a spinner that does not tick by itself until [`show`] is called.
 pub(crate) fn idle_spinner(what: &'static str) -> ProgressBar {
     let template = "{prefix}: {elapsed} {msg}";
     with_template(ProgressBar::new_spinner(), template, what)

@@ -156,7 +156,7 @@ fn checked_size(declared: u64, stored: usize, ratio: u64, max_bytes: usize) -> R
     }
 }
 
-/// Allocates an empty vector with room for exactly `bytes` bytes; `MemoryLimit` if that fails.
+/// Allocates an empty vector for `bytes` bytes; a failure from 1 MiB on is `MemoryLimit`.
 pub(super) fn reserved(bytes: usize) -> Result<Vec<u8>> {
     let mut vec = Vec::new();
     if bytes < FALLIBLE_BYTES {
@@ -172,7 +172,7 @@ pub(super) fn reserved(bytes: usize) -> Result<Vec<u8>> {
     Ok(vec)
 }
 
-/// Allocates a vector of `bytes` zeros; `MemoryLimit` if that fails.
+/// Allocates a vector of `bytes` zeros; a failure from 1 MiB on is `MemoryLimit`.
 #[cfg(any(feature = "snappy", feature = "zlib", feature = "lz4"))]
 pub(super) fn zeroed(bytes: usize) -> Result<Vec<u8>> {
     if bytes < FALLIBLE_BYTES {

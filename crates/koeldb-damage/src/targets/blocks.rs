@@ -114,7 +114,7 @@ pub(super) const METADATA: Target = Target {
     },
 };
 
-/// Returns keys to search for: those in the block, and others near them.
+/// Returns keys to search for: some of `keys`, others near them, and two extremes.
 fn targets(keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut targets = vec![
         encode(b"", 0, ValueType::Value),

@@ -68,7 +68,7 @@ impl Cursor for ListCursor {
     }
 }
 
-/// The first byte of a part selects the run of its key; the second is its unique sequence number.
+/// The first byte of a part selects the run of its key; its position is the sequence number.
 pub(super) const MERGING: Target = Target {
     name: "merging",
     run: merging_run,

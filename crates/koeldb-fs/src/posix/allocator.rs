@@ -4,7 +4,7 @@
 //! - **M1** `mallinfo2` takes no arguments, locks what it reads, and returns a value.
 #![expect(unsafe_code, reason = "only the C library knows its allocator")]
 
-/// Returns the figures of the C library's allocator as lines of text; `None` if it keeps none.
+/// Returns the figures of glibc's allocator as lines of text; `None` with other C libraries.
 ///
 /// Memory that another allocator manages is not included.
 #[must_use]

@@ -91,7 +91,7 @@ impl IoCharge {
     }
 }
 
-/// A file that requests its appended bytes from a rate limiter before they are written.
+/// A file that requests its appended bytes from a rate limiter: every 64 KiB, and at flush or sync.
 #[derive(Debug)]
 pub struct LimitedFile {
     file: Box<dyn WritableFile>,

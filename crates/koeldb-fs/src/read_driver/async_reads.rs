@@ -132,7 +132,7 @@ struct Fallbacks {
 }
 
 impl Fallbacks {
-    /// Calls the listener for `count` fallback reads so far, unless it was called recently.
+    /// Calls the listener for `count` fallbacks so far, unless it was called in the last minute.
     #[cold]
     fn tell(&self, count: u64, now: Duration) {
         let Some(listener) = self.listener.get() else {
@@ -151,7 +151,7 @@ impl Fallbacks {
 }
 
 impl AsyncReads {
-    /// Chooses the engine for parallel reads of files of `fs`, and tests io_uring with a read.
+    /// Chooses the engine for parallel reads of files of `fs`; io_uring must pass a test read.
     ///
     /// `probe` is an existing file, of which at least a part can be read, for a test read.
     #[must_use]

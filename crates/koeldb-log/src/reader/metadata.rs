@@ -17,7 +17,7 @@ use crate::format::{self, PredecessorInfo, ZSTD};
 const ZSTD_FRAME: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 
 impl RecordReader {
-    /// Enables zstd if damage destroyed the compression record and the payload is a zstd frame.
+    /// Enables zstd if damage may have hit the compression record and the payload is a zstd frame.
     ///
     /// The compressed bytes would pass for a record with a matching checksum otherwise.
     pub(super) fn restore_compression(&mut self, payload: &Range<usize>) -> Result<()> {

@@ -306,7 +306,7 @@ impl CompactionJob<'_> {
         })
     }
 
-    /// Fails if the number of entries read differs from the properties of the input tables.
+    /// Fails if `verify_record_count` is on and the inputs' properties state another entry count.
     fn check_record_count(&self, read: u64) -> Result<()> {
         match input_entry_count(self.plan, self.tables) {
             Some(expected) if self.verify_record_count && expected != read => {

@@ -7,7 +7,7 @@
 /// The number of buckets of a window.
 const BUCKETS: usize = 128;
 
-/// The number or ratio of deletions in a table above which it is marked for compaction.
+/// The number or ratio of deletions at which a table is marked for compaction.
 ///
 /// (RocksDB: `CompactOnDeletionCollector`.)
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -291,7 +291,7 @@ impl<'a> TableOutputs<'a> {
         kept
     }
 
-    /// Estimates the bytes of older tables that range tombstones delete; 0 on the bottom level.
+    /// Estimates the bytes of older tables that range tombstones delete; 0 if none or unknown.
     fn freed_by(&self, tombstones: &[RangeTombstone]) -> u64 {
         match self.spec.hidden {
             Some(hidden) if !self.spec.bottommost => {

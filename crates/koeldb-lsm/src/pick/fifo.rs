@@ -34,7 +34,7 @@ impl Default for FifoSettings {
     }
 }
 
-/// Picks the most urgent FIFO compaction; `None` if none is due at `unix_secs`.
+/// Picks the most urgent FIFO compaction; `None` if none is due at `unix_secs` or possible now.
 ///
 /// Tables are dropped oldest first. A tree of another compaction style has tables on deeper levels:
 /// those of the deepest level are the oldest, and level 0 loses none before they are dropped.

@@ -344,7 +344,7 @@ fn pick_level0(
     request.plan(version, settings, targets)
 }
 
-/// Picks an intra-L0 compaction of the newest files, as many as keep bytes per removed file low.
+/// Picks an intra-L0 compaction of the newest files while bytes per removed file do not rise.
 fn pick_within_level0(version: &Version, settings: &PickSettings) -> Option<CompactionPlan> {
     let files = &version.levels[0].files;
     if files.len() < settings.level0_file_num_compaction_trigger + LEVEL0_EXCESS {

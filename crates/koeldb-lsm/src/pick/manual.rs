@@ -104,7 +104,9 @@ pub fn pick(
     ManualPick::Part(plan, last)
 }
 
-/// Returns the output level of a manual compaction of `level`: the next with files, or base level.
+/// Returns the output level of a manual compaction of `level`: the next one that is not skipped.
+///
+/// Empty levels above the base level are skipped.
 fn output_below(version: &Version, targets: &LevelTargets, level: usize) -> usize {
     let last = version.levels.len().saturating_sub(1);
     (level + 1..last)
@@ -113,6 +115,8 @@ fn output_below(version: &Version, targets: &LevelTargets, level: usize) -> usiz
 }
 
 /// Returns how many leading `files` one manual compaction may take within the size limit.
+///
+/// The first file may exceed the limit.
 fn part_len(
     version: &Version,
     settings: &PickSettings,

@@ -214,7 +214,7 @@ pub fn stays_uncompressed(
     !older.is_empty() && bytes(older) * 100 >= bytes(&runs) * u128::from(compressed_percent)
 }
 
-/// Picks a merge into the oldest run if size amplification exceeds its limit.
+/// Picks a merge into the oldest run if size amplification reaches its limit.
 ///
 /// That is the size of the newer runs relative to the oldest one.
 fn pick_by_amplification(

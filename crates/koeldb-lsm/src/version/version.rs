@@ -182,7 +182,7 @@ impl Version {
         }
     }
 
-    /// Estimates the average size of a value as stored in tables; 0 if no statistics are known.
+    /// Estimates the average size of a value as stored in tables; 0 if no known table has values.
     fn stored_value_bytes(&self) -> u64 {
         let (mut values, mut value_bytes, mut raw_bytes, mut bytes) = (0, 0, 0, 0_u128);
         for (_, file) in self.files() {

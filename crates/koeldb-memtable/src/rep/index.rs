@@ -322,7 +322,7 @@ impl Tree {
         }
     }
 
-    /// Inserts a list node into a leaf page whose lock is held, splitting the page if it is full.
+    /// Inserts a list node into a locked leaf page; splits a full one unless a split is running.
     fn insert_locked(
         &self,
         guess: Guess<'_>,

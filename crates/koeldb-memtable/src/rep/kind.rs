@@ -82,13 +82,13 @@ impl RepKind {
     /// The default vector limit of [`RepKind::SortedHash`].
     pub const SORTED_VECTOR_LIMIT: usize = 10_000;
 
-    /// Fails if the representation does not support this key order, or needs a prefix extractor.
+    /// Fails if the kind does not support this key order or lacks the prefix extractor it needs.
     ///
     /// A memtable falls back to a skip list if it does not.
     ///
     /// # Errors
     /// `InvalidArgument` if it hashes keys and the order may find different bytes equal, or if it
-    /// needs a prefix extractor.
+    /// needs a prefix extractor and has none.
     pub fn check(&self, order: &KeyOrder, has_prefixes: bool) -> Result<()> {
         let (hashes, needs_prefixes) = match self {
             RepKind::SkipList { .. } | RepKind::Vector { .. } => (false, false),

@@ -31,7 +31,7 @@ use crate::snapshot::{PIECE_BYTES, SnapshotDir};
 /// openraft's `RaftNetworkFactory`, which makes a [`Connection`] for each other node.
 pub(super) struct Connections<A>(pub(super) PhantomData<fn() -> A>);
 
-/// A client connection to another node, opened on demand and dropped after a failed call.
+/// A client connection to another node, opened on demand and dropped if a call gets no answer.
 pub(super) struct Connection<A> {
     address: String,
     stream: Option<TcpStream>,
@@ -62,7 +62,7 @@ impl<A> Connection<A>
 where
     A: Application<Request: AppData, Response: AppDataResponse>,
 {
-    /// Takes the open TCP stream out of `self`, or opens a new one; a successful call puts it back.
+    /// Takes the open TCP stream out of `self`, or opens a new one; an answered call puts it back.
     async fn connect(&mut self) -> Result<TcpStream, RPCError<Types<A>>> {
         if let Some(stream) = self.stream.take() {
             return Ok(stream);

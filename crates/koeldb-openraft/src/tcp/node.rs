@@ -228,7 +228,7 @@ where
         Ok(())
     }
 
-    /// Proposes a request to the Raft group; replies with the response or with the known leader.
+    /// Proposes a request to the Raft group; replies with its response, the leader, or the failure.
     async fn write(&self, request: A::Request) -> Reply<A::Response> {
         match self.raft.client_write(request).await {
             Ok(written) => Reply::Done(written.data),

@@ -42,7 +42,7 @@ pub struct LiveFile {
     pub num_deletions: u64,
 }
 
-/// Returns a property of a column family as text; `None` for an unknown name.
+/// Returns a property of a column family as text; `None` if it is unknown or has no value.
 pub(crate) fn property(
     family: &koeldb::ColumnFamily,
     name: impl CStrLike,

@@ -26,7 +26,9 @@ impl Cache {
         Cache::new_lru_cache(opts.capacity)
     }
 
-    /// Creates a `HyperClockCache` of `capacity` bytes, which long scans do not empty.
+    /// Creates an S3-FIFO cache of `capacity` bytes in place of a `HyperClockCache`.
+    ///
+    /// Long scans do not empty it.
     ///
     /// The estimated entry charge is not needed.
     #[must_use]
@@ -43,7 +45,7 @@ impl Cache {
         size(self.inner.get_usage())
     }
 
-    /// Returns the bytes of the cached blocks that readers have pinned.
+    /// Returns the bytes of the pinned cache entries, such as blocks in use by readers.
     #[must_use]
     pub fn get_pinned_usage(&self) -> usize {
         size(self.inner.get_pinned_usage())

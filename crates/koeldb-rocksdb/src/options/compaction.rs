@@ -72,7 +72,7 @@ impl CompactOptions {
         self.inner.set_bottommost_level_compaction(lvl.engine());
     }
 
-    /// Sets the level to which the output is moved; negative is the lowest level that can hold it.
+    /// Sets the level to which the output is moved; negative is the uppermost that can hold it.
     pub fn set_target_level(&mut self, lvl: i32) {
         self.inner.set_target_level(u32::try_from(lvl).ok());
     }

@@ -107,7 +107,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Sets the number of background threads (`IncreaseParallelism`).
+    /// Sets the number of concurrent flushes and compactions (`IncreaseParallelism`).
     pub fn increase_parallelism(&mut self, parallelism: i32) {
         let threads = u32::try_from(parallelism).unwrap_or(0);
         self.inner.increase_parallelism(threads);
@@ -461,7 +461,7 @@ impl Options {
             .set_rate_limiter(&limiter.auto_tuned(true).build());
     }
 
-    /// Adds a `CompactOnDeletionCollector`, which marks tables with many deletions for compaction.
+    /// Sets a `CompactOnDeletionCollector`, which marks tables with many deletions for compaction.
     pub fn add_compact_on_deletion_collector_factory(
         &mut self,
         window_size: usize,
@@ -508,7 +508,7 @@ impl Options {
     }
 }
 
-/// Builds a rate limiter from the settings; negative values become 0.
+/// Returns a rate limiter builder with these settings; negative values become 0.
 fn rate_limiter(bytes: i64, refill_period_us: i64, fairness: i32) -> koeldb::RateLimiterBuilder {
     let period = Duration::from_micros(u64::try_from(refill_period_us).unwrap_or(0));
     koeldb::RateLimiter::builder(u64::try_from(bytes).unwrap_or(0))

@@ -59,7 +59,7 @@ impl BlockBasedReader {
         }
     }
 
-    /// Queries a full whole-key filter for all lookups at once; `None` if there is no such filter.
+    /// Queries a full whole-key filter for all lookups; `None` if there is none or a legacy one.
     fn filter_batch<S: BlockSource>(
         &self,
         lookups: &[&mut Lookup],

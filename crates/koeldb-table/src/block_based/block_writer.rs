@@ -166,7 +166,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Returns the first write error as an error, if there was one.
+    /// Returns the first failure of the file as an error, if there was one.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.failure {
             Some(failure) => Err(failure.clone()),

@@ -215,7 +215,7 @@ impl<'c> Opening<'c> {
         zeroed.is_ok().then_some(block)
     }
 
-    /// Checks that the table fits its reader: comparator, index type, codec and unique ID.
+    /// Checks that the table fits its reader: comparator, index search, codecs and unique ID.
     fn check_properties(&self, footer: &Footer, properties: &TableProperties) -> Result<()> {
         let name = String::from_utf8_lossy(&properties.comparator_name);
         let order = &self.context.order;

@@ -621,7 +621,9 @@ impl BlockBasedReader {
         Ok(())
     }
 
-    /// Removes the table's blocks from the block cache; stops at `misses_max` consecutive misses.
+    /// Removes the table's blocks from the block cache.
+    ///
+    /// It stops with the data blocks at `misses_max` consecutive misses.
     pub(crate) fn uncache(&self, misses_max: u32) -> Result<()> {
         let Some(cache) = &self.file.cache else {
             return Ok(());
@@ -696,7 +698,7 @@ impl BlockBasedReader {
         Ok(partitions)
     }
 
-    /// Reads all blocks and verifies their checksums; `progress` receives each block's size.
+    /// Verifies the checksums of all blocks but the properties; `progress` receives their sizes.
     pub(crate) fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut verify = |handle: BlockHandle, kind| -> Result<()> {
             self.file.read(handle, kind, true)?;

@@ -531,7 +531,7 @@ fn write_data(
     records.heap().map_or(Ok(()), append)
 }
 
-/// Creates the table properties, the same ones as RocksDB's cuckoo table builder.
+/// Creates the table properties: those of RocksDB's cuckoo table builder, and any of the versions.
 fn properties(
     context: &TableBuildContext,
     records: &dyn SlotEntries,

@@ -136,7 +136,7 @@ impl CuckooReader {
         }
     }
 
-    /// Implements [`CuckooReader::look`] for keys of other lengths than 8 bytes.
+    /// Implements [`CuckooReader::look`] for tables without word search: compares keys as bytes.
     #[inline(never)]
     fn look_bytes(&self, start: u64, key: &[u8]) -> Found<(&[u8], u64)> {
         match self.layout.user_key_bytes {

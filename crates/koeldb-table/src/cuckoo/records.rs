@@ -71,7 +71,7 @@ impl fmt::Display for FallbackReason {
 }
 
 impl FallbackReason {
-    /// Whether this entry would fit a table with versions (one slot per key, any values).
+    /// Whether the reason does not hold for a table with versions (one slot per key, any values).
     pub(super) fn is_lifted_by_versions(&self) -> bool {
         matches!(
             self,

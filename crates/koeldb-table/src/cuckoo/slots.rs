@@ -94,7 +94,7 @@ impl Slots {
         (bytes, to_usize(start & (SEGMENT_BYTES - 1)))
     }
 
-    /// Returns the `len` bytes at offset `start`; empty if they are not all in the table.
+    /// Returns the `len` bytes at `start`, at most a window; empty if not all are in the table.
     #[inline]
     pub(super) fn bytes(&self, start: u64, len: usize) -> &[u8] {
         let (bytes, at) = self.segment(start);
@@ -102,7 +102,7 @@ impl Slots {
         behind.get(..len).unwrap_or_default()
     }
 
-    /// Returns the `LEN` bytes at offset `start`; `None` if they are not all in the table.
+    /// Returns the `LEN` bytes at `start`, at most a window; `None` if not all are in the table.
     #[inline(always)]
     pub(super) fn window<const LEN: usize>(&self, start: u64) -> Option<&[u8; LEN]> {
         let (bytes, at) = self.segment(start);

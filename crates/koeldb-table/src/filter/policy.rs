@@ -122,7 +122,7 @@ impl FilterPolicy {
         }
     }
 
-    /// The policy's name, for the property `rocksdb.filter.policy`; empty for no filter.
+    /// The policy's name, for the property `rocksdb.filter.policy`; empty for `FilterPolicy::None`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -27,9 +27,9 @@ const LAST_POWER: u32 = 17;
 /// The increase of the ratio of slots to keys for each doubling of a large number of slots.
 const OVERHEAD_PER_POWER: f64 = 0.0038;
 
-/// Builds a Ribbon filter of key hashes; a Bloom filter if that is smaller or no seed works.
+/// Builds a Ribbon filter of key hashes, or a Bloom filter if no size or no seed is suitable.
 ///
-/// The result includes the metadata.
+/// A small filter is a Bloom filter if that is smaller. The result includes the metadata.
 pub(crate) fn build(hashes: &[u64], millibits: u32, one_in_false_positives: f64) -> Vec<u8> {
     if hashes.is_empty() {
         return Vec::new();

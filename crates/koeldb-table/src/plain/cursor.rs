@@ -85,7 +85,7 @@ impl PlainCursor {
         }
     }
 
-    /// Decodes the marked row (one in 16); `None` at the end of the rows.
+    /// Decodes the row at `mark`; `None` at the end of the rows.
     #[inline]
     fn read(&mut self, mark: Mark) -> Result<Option<RowPosition>> {
         let rows = self.reader.rows();

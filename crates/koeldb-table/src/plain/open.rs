@@ -147,7 +147,7 @@ impl Opening<'_> {
         self.context.check_unique_id(properties)
     }
 
-    /// Returns the prefix extractor of the table's index and filter; `None` if they use whole keys.
+    /// Returns the prefix extractor of index and filter; `None` for whole keys or scans without it.
     fn prefix_extractor(
         &self,
         properties: &TableProperties,

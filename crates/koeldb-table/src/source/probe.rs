@@ -252,7 +252,7 @@ impl ProbeSource {
         })
     }
 
-    /// Returns a block after a cache miss, if it was read for the operation; otherwise suspends.
+    /// Returns a block after a cache miss, if it was read already or the file is mapped.
     ///
     /// Otherwise it records a need and suspends.
     ///

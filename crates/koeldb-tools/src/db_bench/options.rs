@@ -139,7 +139,7 @@ fn mib(count: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("{count} MiB are more than can be counted"))
 }
 
-/// Adds the universal compaction options that have a flag; values of 0 or -1 keep the default.
+/// Adds `stop_style`, and the universal compaction options whose unset flags keep the default.
 fn universal_choices(flags: &Flags, universal: &mut Members) -> Result<(), String> {
     let unless_zero = [
         ("size_ratio", flags.universal_size_ratio),
@@ -290,7 +290,7 @@ fn memtable_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds the database options that do not simply copy the value of one flag.
+/// Adds the database options that no row of the flag table sets by itself.
 fn database_choices(
     flags: &Flags,
     database: &mut Members,
@@ -448,7 +448,7 @@ fn block_cache(flags: &Flags) -> Option<String> {
     (flags.cache_size > 0).then(|| cache.braced())
 }
 
-/// Returns the bytes of the block cache if `--cache_type` is a clock cache; `None` otherwise.
+/// Returns the bytes of a clock cache; `None` for an LRU cache, or if the size is not positive.
 ///
 /// # Errors
 ///

@@ -118,14 +118,14 @@ impl Page<'_> {
     }
 }
 
-/// Renders a command line as HTML, so that lines break between words only.
+/// Renders a command line as HTML; a word is broken only if it does not fit on a line.
 fn command(line: &str) -> String {
     let words = line.split(' ').map(escape_xml);
     let words: Vec<_> = words.map(|word| format!("<span>{word}</span>")).collect();
     words.join(" ")
 }
 
-/// Returns whether a run has several samples with operations, so that a chart can be drawn.
+/// Returns whether a run has several samples, and operations in any, to draw a chart of.
 fn has_course(run: &Run) -> bool {
     run.samples.len() > 1 && run.samples.iter().any(|(_, ops)| *ops > 0)
 }

@@ -146,7 +146,7 @@ impl Outcome {
         recorded.collect()
     }
 
-    /// Formats the result line, the resource use and the histograms, as RocksDB's program does.
+    /// Formats result line and histograms in RocksDB's format, with the resource use between them.
     pub(crate) fn text(&self) -> String {
         let mut extra = String::new();
         if let Some(rate) = self.mib_per_second() {

@@ -41,7 +41,9 @@ pub(crate) struct Session<'a> {
 /// The interval of the samples of the report page.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Formats the progress bar's operations, rate and remaining time; nothing without a total.
+/// Formats the progress bar's operations and rate, and without `duration` the remaining time.
+///
+/// Nothing is written if there is neither a duration nor a total.
 fn write_amount(state: &ProgressState, duration: u64, out: &mut dyn fmt::Write) -> fmt::Result {
     let (done, rate) = (state.pos(), state.per_sec());
     if duration > 0 {
@@ -338,7 +340,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Creates the progress bar; `None` with interval lines or if standard error is not a terminal.
+    /// Creates the progress bar; `None` if it is off, with interval lines, or without a terminal.
     fn progress_bar(&self, name: &str, duration: u64) -> Option<ProgressBar> {
         let flags = &self.line.flags;
         let wanted = flags.progress_reports && self.stats_interval() == 0;

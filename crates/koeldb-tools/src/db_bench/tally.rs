@@ -262,7 +262,7 @@ impl Tally {
         printed
     }
 
-    /// Records the latency since the last operation, and prints it if it is above the slow limit.
+    /// Records the latency since the last operation and prints it if slow, not with interval lines.
     fn sample(&mut self, kind: OpKind) {
         let now = SystemClock.now();
         let took = now.saturating_sub(self.last_op_finish);

@@ -137,7 +137,7 @@ impl Expected {
         self.version(key, OWED)
     }
 
-    /// Returns the version that the key has in its thread's own column family.
+    /// Returns the version with which the key was imported into its thread's own column family.
     pub(crate) fn imported(&self, key: u64) -> Version {
         self.version(key, IMPORTED)
     }

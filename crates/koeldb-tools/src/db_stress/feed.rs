@@ -89,7 +89,7 @@ impl Life {
         Ok(true)
     }
 
-    /// Opens a change feed after the latest sequence number; `None` if that WAL is already deleted.
+    /// Opens a change feed after the latest write; `None` if its WAL is gone or a fault occurred.
     fn begin_feed(&self, thread: u64) -> Result<Option<Feed>, String> {
         let mut how = TailOptions::new();
         how.set_strict(false);

@@ -163,7 +163,7 @@ struct Content {
 }
 
 impl Life {
-    /// Reads a thread's own column family; the outer error is a wrong value.
+    /// Reads a thread's own column family; the outer error is a wrong key or value.
     fn own_content(
         &self,
         family: &ColumnFamily,

@@ -549,7 +549,7 @@ impl Life {
         self.write(&batch, &changes, is_logged, random)
     }
 
-    /// Writes a batch that gives keys new versions; `false` if only a restart shows its outcome.
+    /// Writes a batch of new versions of keys; `false` if an injected fault requires a restart.
     fn write(
         &self,
         batch: &WriteBatch,

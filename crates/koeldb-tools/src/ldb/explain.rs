@@ -186,7 +186,7 @@ impl Read {
         Ok(())
     }
 
-    /// Records a step about a level that needed no blocks.
+    /// Records a step about a level, without blocks and entries.
     fn note(&mut self, level: usize, reason: String) {
         self.steps.push(Step {
             place: format!("level {level}"),
@@ -196,7 +196,7 @@ impl Read {
         });
     }
 
-    /// Records a step about a table that needed no blocks.
+    /// Records a step about a table; the caller may add blocks and entries.
     fn note_table(&mut self, level: usize, file: &FileMeta, reason: String) {
         self.note(level, reason);
         if let Some(step) = self.steps.last_mut() {

@@ -107,7 +107,7 @@ impl<W: Write> Dump<'_, W> {
         Ok(())
     }
 
-    /// Prints a block's place, compression type, and checksum without its offset-dependent part.
+    /// Writes a block's place, compression type, and checksum without its offset-dependent part.
     fn write_trailer(&mut self, what: &str, handle: BlockHandle) -> Result<(), Trouble> {
         let end = handle.offset.saturating_add(handle.size);
         let trailer = self.reader.file().read_bytes(end, 5)?;

@@ -58,7 +58,7 @@ impl ColumnFamily {
         inner.background.compact_outside(family, from, to)
     }
 
-    /// Whether a scan of the latest state finds a key outside of `from..to`; `true` if it fails.
+    /// Whether seeks in the latest state find a key outside of `from..to`; `true` if they fail.
     fn shows_key_outside(&self, from: &[u8], to: &[u8]) -> bool {
         let order = &self.data().order;
         let mut options = ReadOptions::new();

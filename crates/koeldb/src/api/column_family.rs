@@ -549,9 +549,9 @@ impl ColumnFamily {
             .compact_files(self.data(), files, output_level as usize, options)
     }
 
-    /// Marks the tables in `range` for compaction (RocksDB's `SuggestCompactRange`).
+    /// Marks tables of `range` above the last level to be compacted (`SuggestCompactRange`).
     ///
-    /// Those above the last level are compacted when no level is over its target.
+    /// They are compacted when no level is over its target.
     ///
     /// Leveled style only; the suggestion is not recorded and ends with a close.
     ///

@@ -328,7 +328,7 @@ impl Db {
         self.flush()
     }
 
-    /// Flushes several column families and waits until the tables are durable.
+    /// Flushes several column families; waits until the tables are durable if `options` say so.
     ///
     /// Column families that were dropped are skipped.
     ///
@@ -344,7 +344,7 @@ impl Db {
         self.inner().commit.flush_families(&all, options)
     }
 
-    /// Compacts all data of every column family to its last level in use.
+    /// Compacts all data of every column family: see [`ColumnFamily::compact_range_opt`].
     ///
     /// # Errors
     /// Errors of the compactions.

@@ -43,9 +43,9 @@ impl Drop for FlushHold<'_> {
 }
 
 impl Background {
-    /// Flushes all sealed memtables of `family`; `false` if it has none or they are being flushed.
+    /// Flushes all sealed memtables of `family`; `false` if it has none or a flush of it runs.
     ///
-    /// Also `false` while a resume runs.
+    /// Also `false` while a resume runs, and while logs are given up whose data is not in tables.
     pub(crate) fn flush_sealed(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<bool> {
         let taken = family.update(|state| {
             // A family that is flushed alone past a given-up log would be ahead of the others.
@@ -317,7 +317,9 @@ impl Background {
         Ok(())
     }
 
-    /// Writes one table per family of an atomic flush into `flushed`; stops at the first error.
+    /// Writes the tables of an atomic flush, at most one per family; stops at the first error.
+    ///
+    /// Adds each finished family to `flushed`.
     fn write_tables_of(
         &self,
         taken: &[TakenMemtables],

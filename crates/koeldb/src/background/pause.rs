@@ -15,7 +15,7 @@ impl Background {
         self.slots.notify();
     }
 
-    /// Sleeps for `time` in a background job; returns `false` at once if the database closes.
+    /// Sleeps for `time`; ends early and returns `false` if the database closes.
     pub(crate) fn pause(&self, time: Duration) -> bool {
         self.pause_before_retry(time, None)
     }

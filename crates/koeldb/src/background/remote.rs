@@ -51,7 +51,7 @@ pub(crate) struct WorkerJob {
     pub(crate) range: PartRange,
 }
 
-/// The tables imported from a worker, which are removed unless the compaction succeeds.
+/// The tables imported from a worker, which are removed if the import fails.
 struct TakenTables<'a> {
     background: &'a Background,
     paths: Vec<PathBuf>,

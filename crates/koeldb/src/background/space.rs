@@ -39,7 +39,7 @@ impl Background {
         }
     }
 
-    /// Stops writes if the tables have reached `max_allowed_space` of the `SstFileManager`.
+    /// Stops writes if the `SstFileManager` has reached its `max_allowed_space_usage`.
     pub(super) fn check_space(&self) {
         if let Some(manager) = &self.context.plugins.sst_file_manager
             && manager.is_max_allowed_space_reached()

@@ -173,7 +173,7 @@ impl DirectWrites {
         self.groups.store(0, Ordering::Relaxed);
     }
 
-    /// Writes a batch through the gate, without a write group; `None` if the gate is closed.
+    /// Writes a batch through the gate, without a write group; `None` if it needs a leader instead.
     pub(super) fn write(
         &self,
         env: &impl CommitEnv,

@@ -114,6 +114,8 @@ impl CommitPipeline {
     }
 
     /// Flushes all memtables at close if data was written with `disable_wal`.
+    ///
+    /// Does nothing with `avoid_flush_during_shutdown`.
     pub(crate) fn flush_unlogged(&self) -> Result<()> {
         if self.context.mutable_options().avoid_flush_during_shutdown {
             return Ok(());

@@ -4,10 +4,11 @@
 //! place of `writer`, `queue::group` commits the group. For that it calls `room`, the log
 //! ([`crate::wal`]), `apply` for the memtables, and `pipeline` for the publication.
 //!
-//! One writer at a time is the leader. It writes the records of its group to the log as one record, and
-//! syncs it if any member requires it. The members insert their entries into the memtables, or the leader
-//! does it for them; the thread that inserts last publishes the sequence number. Other operations that exclude writes (sealing a memtable, switching the log, creating a
-//! column family) take the same leadership.
+//! One writer at a time is the leader. It writes the records of its group to the log as one record,
+//! and syncs it if any member requires it. The members insert their entries into the memtables, or
+//! the leader does it for them; the thread that inserts last publishes the sequence number. Other
+//! operations that exclude writes (sealing a memtable, switching the log, creating a column family)
+//! take the same leadership.
 //!
 //! With spare processors, and with pipelined or unordered writes, the next leader starts while a group is
 //! being inserted (`pipeline`); sealing a memtable waits for the groups in flight first.

@@ -271,7 +271,7 @@ impl Pipeline {
         is_finished.then_some(number)
     }
 
-    /// Removes the oldest group: publishes its sequence numbers, if in order, and ends its writers.
+    /// Removes the oldest group; if in order, publishes its numbers first and tells its writers.
     fn let_leave(&self, env: &impl PipelineEnv, number: u64, asleep: &mut Vec<WriterId>) {
         let group = self.slot(number);
         if self.is_ordered {

@@ -57,7 +57,7 @@ pub(crate) trait CommitCheck {
     /// Returns the check for a group leader; `None` if equal keys may have different hashes.
     fn in_group(&self) -> Option<GroupCheck>;
 
-    /// Searches the memtables for conflicting writes after the validated sequence number.
+    /// Searches memtables, and tables if needed, for conflicts after the validated number.
     ///
     /// # Errors
     /// A conflict, and errors of the search.
@@ -93,7 +93,7 @@ impl Insertion {
     }
 }
 
-/// The outcome of a queued write: its group has committed it, or its writer became the leader.
+/// The outcome of a queued write: its group has ended, or its writer became the leader.
 enum Queued<'q> {
     /// Its group has ended, with the answer to its check.
     Ended(Option<GroupCheck>),

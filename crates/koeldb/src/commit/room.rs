@@ -199,6 +199,8 @@ impl CommitPipeline {
     }
 
     /// Switches the memtables that keep the oldest log if the logs exceed `max_total_wal_size`.
+    ///
+    /// As in RocksDB, it does nothing in a database with a single column family.
     fn check_wal_size(self: &Arc<Self>, commit: &mut CommitState) -> Result<()> {
         commit.wal_check_bytes = u64::MAX;
         if commit.families.len() < 2 || commit.wal.is_none() {

@@ -241,14 +241,14 @@ impl<'a> Numbering<'a> {
         Some(self.next)
     }
 
-    /// Ends the current sub-batch at a no-op, unless it has no operations yet.
+    /// Ends the current sub-batch at a no-op or a mark, unless it has no operations yet.
     pub(crate) fn end_batch(&mut self) {
         if self.is_per_batch && !self.is_empty {
             self.advance();
         }
     }
 
-    /// Ends the sub-batch at a WritePrepared commit or rollback mark, which takes a number itself.
+    /// Ends the sub-batch at a mark of a WritePrepared section; an empty one takes a number, too.
     pub(crate) fn end_decision(&mut self) {
         if self.is_per_batch {
             self.advance();
@@ -271,7 +271,7 @@ impl<'a> Numbering<'a> {
     }
 }
 
-/// Splits a serialized batch at its marks; validates all of it except the count in its header.
+/// Splits a serialized batch at its marks; validates all of it except its header.
 ///
 /// # Errors
 /// `Corruption` if the bytes are not a batch; `NotSupported` for commits with timestamps.

@@ -285,7 +285,7 @@ impl Writer {
         self.signal.state.load(Ordering::Relaxed) & ASLEEP != 0
     }
 
-    /// Takes a writer that gives up out of the queue; `false` if a leader took it first.
+    /// Marks a queued writer as having given up; `false` if a leader took it first.
     ///
     /// The place no longer belongs to the writer then, so its request is freed under the lock, which
     /// the next owner takes before it fills the place.

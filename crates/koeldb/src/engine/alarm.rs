@@ -47,7 +47,7 @@ static WATCHES: Mutex<Watches> = Mutex::new(Watches {
 /// Notified when a shorter pause is set.
 static SLEEP: Condvar = Condvar::new();
 
-/// Registers `database` for periodic work until it is dropped; the first is due after `pause`.
+/// Registers `database` for periodic work until it is dropped; the first is due within `pause`.
 ///
 /// If the thread cannot be started, files are checked when something else happens.
 pub(crate) fn watch(database: Weak<dyn Watched>, pause: Option<Duration>) {

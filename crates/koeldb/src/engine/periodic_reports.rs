@@ -38,7 +38,7 @@ impl Context {
 
     /// Returns the time until the next statistics report or search for due compactions.
     ///
-    /// The search recurs every `max_compaction_trigger_wakeup_seconds`.
+    /// The search recurs at least every `max_compaction_trigger_wakeup_seconds`.
     fn until_next_check(&self) -> Option<Duration> {
         let secs = self.mutable_options().max_compaction_trigger_wakeup_seconds;
         let search = Duration::from_secs(secs.max(1));
@@ -50,7 +50,7 @@ impl Context {
         alarm::look_within(self.until_next_check());
     }
 
-    /// Appends the changes of all tickers to the statistics history, if that is due.
+    /// Appends the tickers that have increased to the statistics history, if that is due.
     ///
     /// (RocksDB: `DBImpl::PersistStats`, every `stats_persist_period_sec`.)
     fn persist_statistics(&self, now: Duration) {

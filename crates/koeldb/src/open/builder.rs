@@ -147,7 +147,7 @@ impl DbBuilder {
         self.secondary_opt(path, &options)
     }
 
-    /// Whether the database will be opened read-only: also as a secondary, or untrusted.
+    /// Whether the open is read-only: also as a secondary, or untrusted without `writable`.
     pub(super) fn is_read_only(&self) -> bool {
         self.secondary.is_some() || self.read_only || (self.untrusted && !self.writable)
     }

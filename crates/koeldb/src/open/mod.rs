@@ -272,7 +272,7 @@ impl Opening {
         )
     }
 
-    /// Completes an open: writes the OPTIONS file, starts background work, and returns the `Db`.
+    /// Completes an open: writes OPTIONS if writable, starts background work, returns the `Db`.
     fn finish(&self, inner: &Arc<DbInner>) -> Result<Db> {
         for mended in &self.options.mended {
             inner
@@ -345,7 +345,9 @@ impl Opening {
         file_name::info_log_in(&log_dir, absolute.as_deref().unwrap_or(directory))
     }
 
-    /// Creates the info log: the file `LOG` or the user's logger; a read-only open writes none.
+    /// Creates the info log: the file `LOG` or the user's logger.
+    ///
+    /// A read-only open has none, except that of a secondary.
     fn info_log(&self) -> InfoLog {
         let clock = Arc::clone(&self.env.clock);
         if self.read_only && self.secondary.is_none() {

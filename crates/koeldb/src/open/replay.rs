@@ -361,7 +361,7 @@ impl Replay<'_> {
         Ok(log)
     }
 
-    /// Replays the records of a log until its end or a stop at damage; `true` at its end.
+    /// Replays the records of a log until its end or a stop, at damage or a gap; `true` at its end.
     fn replay_records(&mut self, reader: &mut RecordReader, log: &mut LogReport) -> Result<bool> {
         let file = Arc::clone(reader.file());
         let mut is_first = true;
@@ -546,7 +546,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Applies the two-phase commit sections of a batch; returns the sequence numbers it took.
+    /// Applies the operations and two-phase commit sections of a batch; returns its numbers.
     fn replay_pieces(
         &mut self,
         pieces: Pieces<'_>,

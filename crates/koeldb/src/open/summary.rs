@@ -91,7 +91,7 @@ impl Opening {
     }
 }
 
-/// Writes to LOG whether recovery succeeded, as text and as an event.
+/// Writes the event that ends recovery to LOG; if it failed, also the error as text.
 pub(super) fn log_recovery_end(log: &InfoLog, outcome: Result<(), &koeldb_base::Error>) {
     let (event, status) = match outcome {
         Ok(()) => ("recovery_finished", "OK".to_owned()),

@@ -103,7 +103,7 @@ option_enum! {
 }
 
 option_enum! {
-    /// The jobs whose new blobs are inserted into the blob cache (`prepopulate_blob_cache`).
+    /// The values of `prepopulate_blob_cache`, an option that is accepted without effect.
     pub enum PrepopulateBlobCache {
         /// Inserts no blobs.
         Disable = "kDisable",

@@ -15,7 +15,7 @@ use super::registry::{OptionValue, Reading, Refusal, Style};
 
 type FilterFunction = dyn Fn(u32, &[u8], &[u8]) -> Decision + Send + Sync;
 
-/// A compaction filter factory for one stateless filter function.
+/// A compaction filter factory for one filter function, which all compactions share.
 pub(crate) struct FunctionFilter {
     name: String,
     filter: Arc<FilterFunction>,

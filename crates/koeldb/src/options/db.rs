@@ -90,7 +90,7 @@ option_enum! {
 }
 
 option_enum! {
-    /// The lowest tier of the block cache in use (`lowest_used_cache_tier`).
+    /// The values of `lowest_used_cache_tier`, an option that is accepted without effect.
     pub enum CacheTier {
         /// All tiers.
         NonVolatileBlock = "kNonVolatileBlockTier",

@@ -16,7 +16,9 @@ use super::rules::{Rule, database, family, tables};
 use super::sanitize::{OpenContext, sanitize_block_based, sanitize_db, sanitize_family};
 use super::table_format::TableFormat;
 
-/// Replaces the values of a parsed OPTIONS file that an open would reject, and records them.
+/// Replaces values of a parsed OPTIONS file that an open would reject, and records them.
+///
+/// A value whose rule has no replacement is kept.
 pub(crate) fn mend(file: &mut ParsedFile) {
     let ParsedFile {
         db,
@@ -75,7 +77,7 @@ struct Mender<'m> {
 }
 
 impl Mender<'_> {
-    /// Replaces the values in a section's `options` that break `rules` even when sanitized.
+    /// Replaces values in a section's `options` that break `rules` even when sanitized.
     fn mend<S, Around>(
         &mut self,
         section: &str,

@@ -569,7 +569,7 @@ option_section! {
 }
 
 option_section! {
-    /// A table properties collector that marks files with many entries fit for the last level.
+    /// RocksDB's collector of entries fit for the last level; tables only record its name.
     pub struct CompactForTiering, "collector CompactForTieringCollector";
     options {
         /// Share of entries fit for the last level that marks the file.

@@ -18,10 +18,10 @@ use super::transaction::TransactionDbOptions;
 
 /// A receiver of the lines of the information log, in place of the file `LOG`.
 pub trait Logger: Send + Sync + 'static {
-    /// Handles one line of the information log.
+    /// Handles a message of the information log, which may have several lines.
     fn log(&self, level: LogLevel, message: fmt::Arguments<'_>);
 
-    /// Whether the logger handles lines of this level. Other lines need not be formatted.
+    /// Whether the logger handles lines of this level; others may be passed to it all the same.
     fn is_enabled(&self, level: LogLevel) -> bool {
         let _ = level;
         true

@@ -12,7 +12,8 @@ use super::value::option_enum;
 option_enum! {
     /// The tiers of data that a read may use (RocksDB: `ReadTier`).
     ///
-    /// Data elsewhere is an error of kind `Incomplete`.
+    /// A read that needs data elsewhere fails with `Incomplete`. Reads with `Persisted` and scans
+    /// with `Memtable` do not see such data.
     pub enum ReadTier {
         /// All sources.
         All = "kReadAllTier",

@@ -165,7 +165,7 @@ impl Reading {
     }
 }
 
-/// The choice of options to write as text: all of them, or those that RocksDB 7.8 can read.
+/// The choice of options to write as text: all, or all but defaults unknown to RocksDB 7.8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// All option names.

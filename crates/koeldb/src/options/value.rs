@@ -79,7 +79,7 @@ impl Scalar for bool {
     }
 }
 
-/// Parses an integer with an optional sign and size suffix, such as `64M`.
+/// Parses an integer with an optional minus sign and size suffix, such as `64M`.
 fn integer(text: &str) -> Option<i128> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),

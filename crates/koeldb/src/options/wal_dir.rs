@@ -258,7 +258,7 @@ pub(crate) fn check_logs(
     )))
 }
 
-/// Fails if WAL files lie in the database directory but the options name another `wal_dir`.
+/// Fails if the named WAL directory has no WAL files, but the database directory has some.
 ///
 /// The directory in the OPTIONS file is not checked: a restored database may keep its logs
 /// elsewhere.

@@ -426,7 +426,7 @@ impl DbCursor {
         })
     }
 
-    /// Returns the key and value of the current entry as owned slices; long values are not copied.
+    /// Returns the current key and value as owned slices, the value pinned in memory if possible.
     #[must_use]
     pub fn pinned_entry(&self) -> Option<(PinnedSlice, PinnedSlice)> {
         self.at_entry(|scan| {

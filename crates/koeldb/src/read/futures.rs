@@ -100,7 +100,7 @@ impl Reads {
         })
     }
 
-    /// Resumes a suspended point lookup if its block has arrived; returns the value once found.
+    /// Resumes a suspended point lookup if its block has arrived; returns the result once complete.
     fn poll_get(
         &self,
         get: &mut SuspendedGet,

@@ -60,7 +60,7 @@ impl Reads {
         found
     }
 
-    /// Reads the value of one key and passes it to `read`, without pinning it.
+    /// Reads the value of one key and passes it to `read`; `None` if the key does not exist.
     #[inline]
     pub(crate) fn get_with<R>(
         &self,

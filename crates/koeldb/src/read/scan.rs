@@ -474,7 +474,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
     }
 
-    /// Counts a skipped internal entry; an error beyond `max_skippable_internal_keys`.
+    /// Counts a skipped internal entry; an error if there were too many and another one follows.
     #[inline]
     fn count_skipped(&self, skipped: &mut u64) -> Result<(), Error> {
         *skipped += 1;

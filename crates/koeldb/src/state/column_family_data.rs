@@ -475,7 +475,7 @@ impl ColumnFamilyData {
         self.read(|state| state.ingestions == 0) && self.pick(&version, &options, moment).is_some()
     }
 
-    /// Picks the next automatic compaction and marks its input files; `None` if none is due.
+    /// Picks the next automatic compaction and marks its inputs; `None` if none is due or allowed.
     pub(crate) fn pick_compaction(&self, moment: PickMoment) -> Option<CompactionPlan> {
         let plan = self.pick_marked(|version, options| self.pick(version, options, moment));
         if plan.is_none()

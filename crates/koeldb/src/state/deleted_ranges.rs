@@ -74,7 +74,7 @@ impl DeletedRange {
         }
     }
 
-    /// Whether a write into the range has made it unusable for all scans.
+    /// Whether scans must not use the range: a write came into it, or it is no longer watched.
     fn is_void(&self) -> bool {
         self.is_void.load(Ordering::Acquire)
     }
@@ -180,7 +180,7 @@ impl DeletedRanges {
         true
     }
 
-    /// Adds the proposed range to the watched ones, if there is one; returns all watched ranges.
+    /// Adds the proposed range, unless enough longer ones are watched; returns all watched ranges.
     ///
     /// All writes up to `unwatched` must be in memtables.
     fn watch_proposed(&self, order: &KeyOrder, unwatched: SeqNo) -> Vec<Arc<DeletedRange>> {

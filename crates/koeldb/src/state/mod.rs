@@ -2,8 +2,8 @@
 //!
 //! What is fixed after open ([`context`]), the life cycle ([`health`]), the column families with
 //! their memtables, versions and queues of work, the published sequence number ([`visibility`]), and
-//! the log of events. A module here knows its own state and rules, and no job that changes it. It may use
-//! the values below: `options`, `env`, `report` and `batch`.
+//! the log of events. A module here knows its own state and rules, and no job that changes it. It
+//! may use the values below: `options`, `env`, `report` and `batch`.
 
 pub(crate) mod column_family_data;
 pub(crate) mod column_family_set;

@@ -347,7 +347,7 @@ impl TableFiles {
     }
 }
 
-/// Returns the totals of a flush, except for its elapsed time and the entries read.
+/// Returns the totals of a flush, except for its times and the number of entries read.
 fn flush_totals(flush: &FlushResult) -> JobTotals {
     JobTotals {
         count: 1,

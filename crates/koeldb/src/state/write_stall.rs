@@ -195,7 +195,7 @@ pub(crate) fn cost(bytes: usize, bytes_per_second: u64) -> Duration {
 /// The maximum time by which writes may be ahead of the pace, and for which a write sleeps.
 const AHEAD_MAX: Duration = Duration::from_millis(100);
 
-/// The schedule of the delayed writes to one column family.
+/// The schedule of the delayed or paced writes to one column family.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     /// The time at which the writes so far have used up their share of the rate.

@@ -82,7 +82,7 @@ pub(crate) fn add_families(
 /// A table to open, with the opener of its column family and its level.
 pub(crate) type TableToOpen = (Arc<TableOpener>, usize, Arc<FileMeta>);
 
-/// Opens tables in parallel, in about `threads` threads (`max_file_opening_threads`).
+/// Opens tables in parallel, in at most `threads` threads (`max_file_opening_threads`).
 pub(crate) fn open_tables(tables: &[TableToOpen], threads: usize) -> Result<()> {
     let share = tables.len().div_ceil(threads.max(1)).max(16);
     let open = |share: &[TableToOpen]| -> Result<()> {

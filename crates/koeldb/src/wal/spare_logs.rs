@@ -44,7 +44,7 @@ impl Default for SpareLogs {
 }
 
 impl SpareLogs {
-    /// Sets the number of the first log that may be recycled; older ones may have failed.
+    /// Sets the first log that may be recycled: older ones are of another open, or may have failed.
     pub(super) fn accept_from(&self, first: FileNumber) {
         self.accepts_from.store(first, Ordering::Relaxed);
     }

@@ -251,7 +251,7 @@ impl Run {
         prefetch_part(&self.items, block + SAMPLED, SAMPLED);
     }
 
-    /// Search step 3: returns the first item at or after a target, whose block is at `block`.
+    /// Search step 3: the index of the first item at or after a target whose block is at `block`.
     #[inline]
     pub(super) fn lower_bound_in(
         &self,

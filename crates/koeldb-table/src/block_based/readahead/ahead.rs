@@ -155,7 +155,7 @@ impl Lookahead {
         self.ended && self.held.is_none()
     }
 
-    /// Returns the next block to read ahead; `None` at the key bounds or an uncached index block.
+    /// Returns the next block to read ahead; `None` at the end of the scan or if `source` suspends.
     ///
     /// An error also ends the lookahead; the scan itself meets and reports it.
     fn next<S: BlockSource>(

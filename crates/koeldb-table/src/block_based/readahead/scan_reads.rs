@@ -410,7 +410,7 @@ impl ScanReads {
             .map_err(|fault| self.awaited(fault))
     }
 
-    /// Returns a block, not cached, that was read for the suspended call; otherwise suspends.
+    /// Returns a block after a cache miss: read for the suspended call, or mapped; or suspends.
     pub(super) fn missed(
         &self,
         file: &Arc<TableFile>,
@@ -474,7 +474,7 @@ impl ScanReads {
         u64::try_from(part / u128::from(all)).unwrap_or(u64::MAX)
     }
 
-    /// Queues the read of a file range, or joins one of another scan; `None` if over budget.
+    /// Queues the read of a file range, or joins an existing one; `None` if over budget or late.
     ///
     /// [`ScanReads::flush`] issues it.
     ///

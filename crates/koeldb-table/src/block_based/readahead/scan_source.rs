@@ -59,7 +59,7 @@ impl Default for ReadaheadPolicy {
     }
 }
 
-/// The recent block accesses of a scan in one table, from which the readahead size follows.
+/// The last block that a scan entered, its run of blocks, and the readahead size for that run.
 #[derive(Clone, Copy, Debug, Default)]
 struct AccessPattern {
     cache_id: u64,
@@ -118,7 +118,10 @@ impl AccessPattern {
         self.end = end;
     }
 
-    /// Begins a new run at a block not adjacent to the last one: after a seek, or in another table.
+    /// Handles a block that does not follow the last one: a seek begins a new run of blocks.
+    ///
+    /// An adaptive scan that crosses over to another table continues its run. The repetition of a
+    /// suspended call changes nothing.
     ///
     /// A source moves to another table only in a scan that crosses over.
     #[cold]
@@ -506,7 +509,7 @@ impl ScanSource {
         }
     }
 
-    /// Queues the read of a piece; returns false if it needs none or the budget is exhausted.
+    /// Queues the read of a piece; false if it needs none, or the scan is over budget or too late.
     fn push(&mut self, reads: &ScanReads, piece: &mut Piece, urgent: bool) -> bool {
         if piece.range.is_empty() {
             return false;
@@ -541,10 +544,12 @@ impl ScanSource {
         Some(piece)
     }
 
-    /// Whether to insert the blocks of a piece into the block cache: not those of a long scan.
+    /// Whether to insert a piece's blocks into the block cache; rarely once a long scan filled it.
     ///
-    /// Blocks of a long scan do not evict entries in use: they would be evicted before the next
-    /// use, which costs more than reading them again.
+    /// A long scan inserts blocks while the cache has room, and then one piece in 64.
+    ///
+    /// Most blocks of a long scan do not evict others: they would be evicted before the next use,
+    /// which costs more than reading them again.
     fn keeps(&self, piece: &Piece) -> bool {
         let Some(cache) = piece
             .file

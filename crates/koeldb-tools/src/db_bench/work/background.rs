@@ -20,6 +20,8 @@ pub(crate) fn merger(worker: &mut Worker<'_>) -> Outcome {
 }
 
 /// Puts or merges random keys until the other threads are done; the result excludes this thread.
+///
+/// With `--finish_after_writes`, it ends after `writes` entries instead.
 fn write_or_merge(worker: &mut Worker<'_>, merge: bool) -> Outcome {
     worker.tally.excluded = true;
     let (plan, flags) = (worker.plan(), worker.flags());

@@ -169,6 +169,8 @@ fn whole_multiplier(multiplier: f64) -> u64 {
 }
 
 /// Fills the databases for universal compaction: each flushed run goes to a level of its own.
+///
+/// Runs for which no level is left share level 0.
 fn fill_universal(worker: &mut Worker<'_>, order: FillOrder) -> Outcome {
     let flags = worker.flags();
     let last_level = last_level(flags.num_levels)?;

@@ -156,7 +156,7 @@ pub(crate) fn multi_random(worker: &mut Worker<'_>) -> Outcome {
     }
 }
 
-/// A buffer for one key of a `MultiGet` batch, an array or a vector; all keys have the same length.
+/// A buffer for one key of a `MultiGet` batch: a vector, or an array if all keys have its length.
 trait BatchKey: AsRef<[u8]> + Clone {
     /// Copies `key` into the buffer.
     fn set(&mut self, key: &[u8]);
@@ -177,7 +177,7 @@ impl BatchKey for Vec<u8> {
     }
 }
 
-/// Runs `multireadrandom` with keys in buffers of type `K`; `blank` has the length of a key.
+/// Runs `multireadrandom` with keys in buffers of type `K`, which begin as copies of `blank`.
 fn multi_random_of<K: BatchKey>(worker: &mut Worker<'_>, blank: K) -> Outcome {
     let plan = worker.plan();
     let mut limit = worker.limit(plan.duration, plan.reads);

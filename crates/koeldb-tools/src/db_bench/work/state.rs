@@ -70,7 +70,7 @@ pub(crate) fn compact_level_1(_: &Flags, databases: &Databases) -> Outcome {
     compact_level(databases, 1)
 }
 
-/// Compacts all files of one level into the next nonempty level; retries after a conflict.
+/// Compacts all files of one level into the next nonempty level; retries until it succeeds.
 ///
 /// The level is 0, or the first nonempty level below it.
 fn compact_level(databases: &Databases, from: usize) -> Outcome {

@@ -29,7 +29,7 @@ pub(crate) fn unique_random(worker: &mut Worker<'_>) -> Outcome {
     fill(worker, FillOrder::UniqueRandom, writes)
 }
 
-/// Writes `writes` entries in batches, in the given key order; 0 writes as many as there are keys.
+/// Writes `writes` entries per database, in batches in this order; 0 is the number of keys.
 pub(crate) fn fill(worker: &mut Worker<'_>, order: FillOrder, writes: u64) -> Outcome {
     let (plan, databases) = (worker.plan(), worker.databases().all());
     let database_count = u64::try_from(databases.len()).unwrap_or(1);

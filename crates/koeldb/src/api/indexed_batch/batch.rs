@@ -119,7 +119,7 @@ impl WriteBatchWithIndex {
         self.orders.get(&cf).unwrap_or(&self.default_order)
     }
 
-    /// Records the key order of `family`, by which the index compares its keys.
+    /// Records the key order of `family` for the index, unless it is the default column family.
     fn keep_order(&mut self, family: &ColumnFamily) {
         if family.id() != 0 {
             let order = || family.data().order.clone();

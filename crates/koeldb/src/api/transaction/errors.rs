@@ -53,7 +53,7 @@ pub(super) fn not_prepared() -> Error {
     )
 }
 
-/// Whether `error` is a conflict or lock timeout, so that repeating the transaction may succeed.
+/// Whether `error` is a conflict, deadlock, expiry or lock timeout: a repetition may succeed.
 pub(super) fn is_worth_repeating(error: &Error) -> bool {
     let is_conflict = match error.kind() {
         ErrorKind::Busy | ErrorKind::TryAgain | ErrorKind::Expired => true,

@@ -549,7 +549,8 @@ impl LockTable {
 
     /// Steals a lock from its holders for a queued request, if they have expired.
     ///
-    /// Returns the time at which all remaining holders have expired; `None` if one never expires.
+    /// Returns the time at which all remaining holders have expired; `None` if one never does, or
+    /// none remains.
     pub(crate) fn steal_expired_for(&self, wait: &Arc<Wait>, now: Duration) -> Option<Duration> {
         self.change(wait.id, |entry| {
             // All who wait profit: the head of the queue gets the lock.

@@ -399,7 +399,7 @@ impl WriteQueue {
         Ok(first)
     }
 
-    /// Inserts a group's entries: members that are awake insert their own, the leader the others.
+    /// Inserts a group's entries: awake members insert their own if that pays, the leader the rest.
     fn insert_members_concurrently(
         &self,
         inner: &Arc<impl CommitEnv>,

@@ -317,7 +317,7 @@ impl BackupEngine {
         })
     }
 
-    /// Returns the parameters of file copies within the directory of the engine.
+    /// Returns the parameters of file copies within the file system of the engine.
     pub(super) fn transfer<'t>(
         &'t self,
         pace: &'t Pace,
@@ -373,7 +373,7 @@ impl BackupEngine {
         self.collect(&lock_backups(self), false)
     }
 
-    /// Removes the files that no valid backup needs, though damaged ones may need them.
+    /// Removes unneeded files, also shared ones that only damaged backups may need.
     ///
     /// It removes all that [`BackupEngine::garbage_collect`] does, and shared files that only
     /// damaged backups may need.

@@ -152,7 +152,7 @@ impl PreparedIngest {
         }
     }
 
-    /// Returns the column families whose memtables overlap a table to ingest.
+    /// Returns the column families whose memtables overlap a table to ingest or a replaced range.
     fn overlapped(&self) -> Result<Vec<Arc<ColumnFamilyData>>> {
         let mut overlapped = Vec::new();
         for prepared in &self.families {

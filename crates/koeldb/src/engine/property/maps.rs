@@ -16,7 +16,7 @@ use crate::state::counters::{ColumnFamilyTotals, StallTotals};
 /// The names and texts of a map property.
 pub(crate) type PropertyMap = BTreeMap<String, String>;
 
-/// Returns the map property `short`, a name without the prefix `rocksdb.`; `None` if it is no map.
+/// Returns the map property `short`, a name without the prefix `rocksdb.`; `None` without a map.
 pub(super) fn property_map(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,

@@ -35,7 +35,7 @@ use maps::{stall_map, stall_text};
 use stats_text::size;
 pub(crate) use stats_text::{database_stats, family_stats};
 
-/// Returns the map property `name` of `family` (RocksDB: `GetMapProperty`); `None` if it is no map.
+/// Returns the map property `name` of `family` (RocksDB: `GetMapProperty`); `None` without a map.
 pub(crate) fn property_map(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
@@ -47,7 +47,7 @@ pub(crate) fn property_map(
     }
 }
 
-/// Returns property `name` of `family` as text (RocksDB: `GetProperty`); `None` if it is unknown.
+/// Returns property `name` of `family` as text (RocksDB: `GetProperty`); `None` without a value.
 pub(crate) fn property_value(
     commit: &CommitPipeline,
     reads: &Reads,
@@ -117,7 +117,9 @@ pub(crate) fn property_value(
     Ok(number.map(|number| number.to_string()))
 }
 
-/// Returns an integer property by its name without the prefix `rocksdb.`; `None` if it is unknown.
+/// Returns an integer property that needs no table reader, by its name without `rocksdb.`.
+///
+/// `None` for other names, and if the property has no value.
 fn numeric_property(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
@@ -154,7 +156,7 @@ fn memtable_property(family: &ColumnFamilyData, short: &str) -> Option<u64> {
     })
 }
 
-/// Returns an integer property that versions answer; `None` if `short` names no such property.
+/// Returns an integer property that versions answer; `None` for other names or without a value.
 fn version_property(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
@@ -192,7 +194,9 @@ fn version_property(
     })
 }
 
-/// Returns an integer property of the whole database or the block cache; `None` for other names.
+/// Returns an integer property of the whole database or the block cache.
+///
+/// `None` for other names, and for properties of the block cache without one.
 fn database_property(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
@@ -284,7 +288,7 @@ fn live_bytes(version: &Version) -> u64 {
 
 /// Returns the oldest key's write time (`rocksdb.estimate-oldest-key-time`).
 ///
-/// `None` except for FIFO compaction without `allow_compaction`, as in RocksDB.
+/// `None` if unknown, and except for FIFO compaction without `allow_compaction`, as in RocksDB.
 fn oldest_key_time(family: &ColumnFamilyData) -> Option<u64> {
     let options = family.options();
     if options.compaction_style != CompactionStyle::Fifo

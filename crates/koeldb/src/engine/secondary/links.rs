@@ -83,7 +83,7 @@ impl Links {
         }))
     }
 
-    /// Creates a hard link to the table of `file`, which is removed when the `FileMeta` is dropped.
+    /// Hard-links the table of `file`; the link stays at least until the `FileMeta` is dropped.
     ///
     /// # Errors
     /// With detail `PathNotFound` if the primary has removed it; otherwise errors of the file system.

@@ -283,7 +283,7 @@ impl RebuiltColumnFamily {
         later.filter_map(|table| table.flushed).max().unwrap_or(0)
     }
 
-    /// Drops tables and logs that are obsolete by the column family's last state in a MANIFEST.
+    /// Moves to `lost` the tables that the column family's last state in a MANIFEST makes obsolete.
     ///
     /// If all its tables exist, tables that had left the tree earlier are obsolete, and so are the
     /// logs before its log number; otherwise they may hold the only copy. If there are no others,

@@ -41,7 +41,7 @@ impl<'a> LostFiles<'a> {
         }
     }
 
-    /// Creates a hard link to `file` in `lost`; [`LostFiles::finish`] removes the original name.
+    /// Hard-links `file` into `lost` if possible; [`LostFiles::finish`] removes the original name.
     pub(super) fn set_aside(&mut self, file: &Path, why: impl Display) -> Result<()> {
         let lost = directory(self.path);
         create_dir_durably(self.fs, &lost)?;

@@ -76,7 +76,7 @@ impl Pacer {
         self.busy_since = None;
     }
 
-    /// Returns the write rate limit in bytes per second; `None` if writers need no pacing.
+    /// Returns the write rate limit in bytes per second; `None` for no limit.
     ///
     /// Where compactions begin to lag, the limit is half as much again as they take; it falls steadily
     /// to half of what they take at the slowdown trigger, but not below `rate_min`. Fewer runs would
