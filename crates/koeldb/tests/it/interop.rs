@@ -518,6 +518,16 @@ fn a_directory_with_blob_files_is_refused_for_writing_and_left_alone() {
     assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
     drop((large, db));
 
+    let (own, copies) = (ScratchDir::new(), ScratchDir::new());
+    let mut following = Db::builder(&options);
+    following.column_family("large").secondary(own.path());
+    let secondary = open(&following).unwrap();
+    let copy = copies.join("checkpoint");
+    let error = secondary.create_checkpoint(&copy).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+    assert!(!copy.exists(), "{error}");
+    drop(secondary);
+
     let mut expected = Expected::default();
     expected
         .family("default")

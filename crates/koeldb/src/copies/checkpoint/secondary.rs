@@ -10,7 +10,7 @@ use koeldb_base::file_name;
 use koeldb_base::{Error, Result};
 use koeldb_lsm::job::LiveSnapshots;
 use koeldb_lsm::manifest::{self, ColumnFamilySnapshot, ManifestSnapshot};
-use koeldb_lsm::version::{FileNumbers, VersionEdit, apply_edit};
+use koeldb_lsm::version::{FileNumbers, VersionEdit, apply_edit, blob_files_not_supported};
 use koeldb_table::builder::TableReason;
 
 use super::{CheckpointOptions, CheckpointReport, report_transfers, transfer_files};
@@ -80,6 +80,15 @@ fn selected_families(
     options: &CheckpointOptions,
 ) -> Result<ManifestSnapshot> {
     let mut snapshot = commit.tree.versions().snapshot();
+    let versions = snapshot.families.iter().map(|family| &family.version);
+    if let Some(number) = versions
+        .flat_map(|version| version.blob_files.keys())
+        .next()
+    {
+        return Err(blob_files_not_supported(&format!(
+            "a checkpoint of a secondary has no blob files, and its primary has {number:06}.blob"
+        )));
+    }
     snapshot.wals.clear();
     snapshot.min_log_number_to_keep = 0;
     if let Some(names) = &options.families {
