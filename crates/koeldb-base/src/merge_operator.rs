@@ -434,8 +434,8 @@ fn add<'a>(values: impl Iterator<Item = &'a [u8]>, result: &mut Vec<u8>) {
 }
 
 /// Appends the newest value, which is the last, to `result`.
-fn put_newest<'a>(values: impl Iterator<Item = &'a [u8]>, result: &mut Vec<u8>) {
-    result.extend_from_slice(values.last().unwrap_or_default());
+fn put_newest<'a>(mut values: impl DoubleEndedIterator<Item = &'a [u8]>, result: &mut Vec<u8>) {
+    result.extend_from_slice(values.next_back().unwrap_or_default());
 }
 
 /// Appends the largest value in bytewise order to `result`.

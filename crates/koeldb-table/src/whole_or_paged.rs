@@ -8,7 +8,7 @@ use crate::metaindex::Metaindex;
 use crate::properties::TableProperties;
 use crate::source::{BlockSource, search_each};
 
-/// What is known of an open table, whether it is in memory or not.
+/// The properties and metadata of an open table, which are in memory in any case.
 pub trait TableParts {
     /// The table's properties.
     fn properties(&self) -> &TableProperties;

@@ -1,5 +1,7 @@
 //! A seeded pseudo-random number generator.
 
+use koeldb_base::coding::to_usize;
+
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
 pub struct Random {
@@ -34,12 +36,9 @@ impl Random {
         self.draw().checked_rem(bound).unwrap_or(0)
     }
 
-    /// Draws an index of a sequence of `count` items.
-    ///
-    /// # Panics
-    /// Never: the index is below `count`, or 0.
+    /// Draws an index of a sequence of `count` items, or 0 if it has none.
     pub fn index(&mut self, count: usize) -> usize {
-        usize::try_from(self.below(count as u64)).expect("it is below a usize")
+        to_usize(self.below(count as u64))
     }
 
     /// Returns true with probability `parts` / `whole`.

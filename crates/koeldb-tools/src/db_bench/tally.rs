@@ -197,7 +197,7 @@ impl Tally {
         self.done >= self.next_look && self.look(ops, kind)
     }
 
-    /// Returns how many operations, at least 1, may be counted at once until the next check.
+    /// Returns the number of operations to count before the next check, at least 1.
     ///
     /// None of them reaches the slow path of [`Tally::finished`].
     #[inline]

@@ -226,20 +226,7 @@ impl Capture {
 
     /// Returns the table files of all captured column families.
     pub(crate) fn tables(&self, context: &Context) -> Result<Vec<CapturedFile>> {
-        let mut files = Vec::new();
-        for family in &self.state.families {
-            for (level, meta) in family.version.files() {
-                files.push(captured_table(
-                    context,
-                    CapturedTable {
-                        family: family.id,
-                        level,
-                        meta: Arc::clone(meta),
-                    },
-                )?);
-            }
-        }
-        Ok(files)
+        captured_tables(context, &self.state)
     }
 
     /// Returns the logs and the OPTIONS file of the captured state.
@@ -268,8 +255,27 @@ impl Capture {
     }
 }
 
+/// Returns the table files of all column families in a MANIFEST state.
+pub(crate) fn captured_tables(
+    context: &Context,
+    state: &ManifestSnapshot,
+) -> Result<Vec<CapturedFile>> {
+    let mut files = Vec::new();
+    for family in &state.families {
+        for (level, meta) in family.version.files() {
+            let table = CapturedTable {
+                family: family.id,
+                level,
+                meta: Arc::clone(meta),
+            };
+            files.push(captured_table(context, table)?);
+        }
+    }
+    Ok(files)
+}
+
 /// Returns the name and path of a captured table; the extension is `ldb` for a LevelDB table.
-pub(crate) fn captured_table(context: &Context, table: CapturedTable) -> Result<CapturedFile> {
+fn captured_table(context: &Context, table: CapturedTable) -> Result<CapturedFile> {
     let file = &table.meta;
     let mut source = file_name::table(context.table_files.directory(), file.number);
     let mut name = format!("{:06}.sst", file.number);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use koeldb_base::{Error, Result, SeqNo};
 use koeldb_fs::{FileSystem, Purpose};
-use koeldb_lsm::manifest;
+use koeldb_lsm::manifest::{self, ManifestSnapshot};
 
 use crate::api::db::Db;
 use crate::background::transfer::{Pace, Transfer, TransferFile, Transferred};
@@ -168,7 +168,7 @@ fn create(
     let staging = Staging::create(&context.fs, target, &[])?;
     let mut capture = commit.capture(options.flush)?;
     if let Some(names) = &options.families {
-        check_names(&capture, names)?;
+        check_names(&capture.state, names)?;
         capture.retain_families(|name| names.iter().any(|kept| kept == name));
     }
     let mut files = capture.tables(context)?;
@@ -220,10 +220,9 @@ fn transfer_files(
 }
 
 /// Fails with `InvalidArgument` if a column family of `names` does not exist.
-fn check_names(capture: &Capture, names: &[String]) -> Result<()> {
-    let families = &capture.state.families;
+fn check_names(state: &ManifestSnapshot, names: &[String]) -> Result<()> {
     for name in names {
-        if !families.iter().any(|family| &family.name == name) {
+        if !state.families.iter().any(|family| &family.name == name) {
             return Err(Error::invalid_argument(format!(
                 "there is no column family {name:?}"
             )));

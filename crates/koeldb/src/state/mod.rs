@@ -1,6 +1,6 @@
 //! The state that the parts of an open database share.
 //!
-//! What is fixed after open ([`context`]), the life cycle ([`health`]), the column families with
+//! The parts fixed at open ([`context`]), the life cycle ([`health`]), the column families with
 //! their memtables, versions and queues of work, the published sequence number ([`visibility`]), and
 //! the log of events. A module here knows its own state and rules, and no job that changes it. It
 //! may use the values below: `options`, `env`, `report` and `batch`.

@@ -1,4 +1,4 @@
-//! What a close waits for, and what it makes durable.
+//! Closes wait for calls that change the directory, and make the log durable.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use koeldb::fs::{
     FaultAction, FaultFileSystem, FaultRule, Operation, PosixFileSystem, Purpose, SystemClock,
@@ -225,12 +225,8 @@ fn without_waiting() -> FlushOptions {
     options
 }
 
-/// The flush of a column family that was dropped meanwhile stopped all writes.
-///
-/// It counted as a failed change of the MANIFEST.
-#[test]
-fn a_family_dropped_during_its_flush_concerns_that_flush_alone() {
-    let dir = ScratchDir::new();
+/// A database with a column family; a flush stands still before it syncs the log.
+fn with_standing_flush(dir: &ScratchDir) -> (Db, ColumnFamily, Receiver<()>, Sender<()>) {
     let (gate, stands_there, open) = gate();
     let faults = FaultFileSystem::new(Arc::new(PosixFileSystem::new()), 1);
     let rule = FaultRule::new(FaultAction::Call(Arc::new(move |_| gate.pass())));
@@ -242,6 +238,16 @@ fn a_family_dropped_during_its_flush_concerns_that_flush_alone() {
     let env = Env::new(Arc::new(faults), Arc::new(SystemClock));
     let (db, [family]) =
         Db::open_cf(creating().set_env(&env), dir.path(), ["short-lived"]).unwrap();
+    (db, family, stands_there, open)
+}
+
+/// The flush of a column family that was dropped meanwhile stopped all writes.
+///
+/// It counted as a failed change of the MANIFEST.
+#[test]
+fn a_family_dropped_during_its_flush_concerns_that_flush_alone() {
+    let dir = ScratchDir::new();
+    let (db, family, stands_there, open) = with_standing_flush(&dir);
     family.put("key", "value").unwrap();
     family.flush_opt(&without_waiting()).unwrap();
     // The table is written; the flush syncs the log before it is recorded.
@@ -263,17 +269,7 @@ fn a_family_dropped_during_its_flush_concerns_that_flush_alone() {
 #[test]
 fn a_family_dropped_during_its_flush_stays_readable_through_its_handles() {
     let dir = ScratchDir::new();
-    let (gate, stands_there, open) = gate();
-    let faults = FaultFileSystem::new(Arc::new(PosixFileSystem::new()), 1);
-    let rule = FaultRule::new(FaultAction::Call(Arc::new(move |_| gate.pass())));
-    faults.add_rule(
-        rule.on(&[Operation::SyncData, Operation::SyncAll])
-            .purpose(Purpose::Wal)
-            .nth(1),
-    );
-    let env = Env::new(Arc::new(faults), Arc::new(SystemClock));
-    let (db, [family]) =
-        Db::open_cf(creating().set_env(&env), dir.path(), ["short-lived"]).unwrap();
+    let (db, family, stands_there, open) = with_standing_flush(&dir);
     family.put("key", "value").unwrap();
     let snapshot = db.snapshot();
     family.flush_opt(&without_waiting()).unwrap();

@@ -11,7 +11,7 @@ use koeldb::{
 
 use crate::async_reads::block_on;
 use crate::golden::{expected, golden};
-use crate::prelude::creating;
+use crate::prelude::{creating, with_three_tables};
 use crate::scratch::{ScratchDir, data_files, files};
 use crate::wait::until;
 
@@ -430,13 +430,7 @@ fn a_forked_child_uses_inherited_readers_and_objects_of_its_own_beside_them() {
 #[test]
 fn the_inputs_of_a_compaction_go_when_it_ends() {
     let dir = ScratchDir::new();
-    let mut options = creating();
-    options.set_disable_auto_compactions(true);
-    let db = Db::open(&options, dir.path()).unwrap();
-    for value in ["1", "2", "3"] {
-        db.put("key", value).unwrap();
-        db.flush().unwrap();
-    }
+    let db = with_three_tables(&mut creating(), &dir);
     db.compact_all(&CompactRangeOptions::new()).unwrap();
     assert_eq!(db.live_files().len(), 1);
     // A flush that has answered may still hold a version.

@@ -6,20 +6,14 @@ use koeldb::{
     CompactRangeOptions, CompactionStyle, Compression, Db, FifoCompactionOptions, IteratorMode,
 };
 
-use crate::prelude::{creating, value};
+use crate::prelude::{creating, value, with_three_tables};
 use crate::scratch::ScratchDir;
 
 /// `compact_files` moved the newest table of level 0 below older ones, which then hid it.
 #[test]
 fn compacting_the_newest_table_alone_hides_nothing_of_it() {
     let dir = ScratchDir::new();
-    let mut options = creating();
-    options.set_disable_auto_compactions(true);
-    let db = Db::open(&options, dir.path()).unwrap();
-    for value in ["1", "2", "3"] {
-        db.put("key", value).unwrap();
-        db.flush().unwrap();
-    }
+    let db = with_three_tables(&mut creating(), &dir);
     let files = db.live_files();
     let newest = files.iter().max_by_key(|file| file.largest_seqno).unwrap();
     db.default_cf()

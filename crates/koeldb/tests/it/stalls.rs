@@ -16,7 +16,7 @@ use koeldb::{
 };
 
 use crate::gate::without_flushes;
-use crate::prelude::{LIMIT, creating, in_time, value};
+use crate::prelude::{LIMIT, creating, in_time, value, with_three_tables};
 use crate::scratch::ScratchDir;
 use crate::storage::{HERE, Storage};
 use crate::wait::until;
@@ -362,12 +362,7 @@ fn a_stalled_writer_never_waits_for_a_flush_that_waits_for_it() {
 fn a_database_that_has_to_slow_writes_down_opens() {
     let dir = ScratchDir::new();
     let mut options = creating();
-    options.set_disable_auto_compactions(true);
-    let db = Db::open(&options, dir.path()).unwrap();
-    for value in ["1", "2", "3"] {
-        db.put("key", value).unwrap();
-        db.flush().unwrap();
-    }
+    let db = with_three_tables(&mut options, &dir);
     drop(db);
     options
         .set_disable_auto_compactions(false)

@@ -6,16 +6,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use koeldb_base::Result;
 use koeldb_base::file_name;
-use koeldb_base::{Error, Result};
 use koeldb_lsm::job::LiveSnapshots;
 use koeldb_lsm::manifest::{self, ColumnFamilySnapshot, ManifestSnapshot};
 use koeldb_lsm::version::{FileNumbers, VersionEdit, apply_edit, blob_files_not_supported};
 use koeldb_table::builder::TableReason;
 
-use super::{CheckpointOptions, CheckpointReport, report_transfers, transfer_files};
+use super::{CheckpointOptions, CheckpointReport, check_names, report_transfers, transfer_files};
 use crate::commit::protocol::CommitPipeline;
-use crate::copies::capture::{CapturedFile, CapturedTable, captured_table};
+use crate::copies::capture::{CapturedFile, captured_tables};
 use crate::engine::secondary::Secondary;
 use crate::open::staging::Staging;
 use crate::state::column_family_data::ColumnFamilyData;
@@ -34,7 +34,8 @@ pub(super) fn create(
     let mut snapshot = selected_families(commit, options)?;
     snapshot.last_seqno = seqno;
     let staging = Staging::create(&commit.context.fs, target, &[])?;
-    let files = captured_files(commit, &snapshot)?;
+    let mut files = captured_tables(&commit.context, &snapshot)?;
+    files.extend(options_file(commit)?);
     let outcomes = transfer_files(&commit.context, &files, staging.path(), options)?;
     let numbers = FileNumbers::starting_at(commit.tree.versions().file_numbers().peek());
     let manifest_number = numbers.next();
@@ -98,37 +99,6 @@ fn selected_families(
             .retain(|family| family.id == 0 || names.contains(&family.name));
     }
     Ok(snapshot)
-}
-
-/// Returns the table files of a MANIFEST state, and the newest OPTIONS file.
-fn captured_files(
-    commit: &CommitPipeline,
-    snapshot: &ManifestSnapshot,
-) -> Result<Vec<CapturedFile>> {
-    let mut files = Vec::new();
-    for family in &snapshot.families {
-        for (level, meta) in family.version.files() {
-            let table = CapturedTable {
-                family: family.id,
-                level,
-                meta: Arc::clone(meta),
-            };
-            files.push(captured_table(&commit.context, table)?);
-        }
-    }
-    files.extend(options_file(commit)?);
-    Ok(files)
-}
-
-/// Fails with `InvalidArgument` if a column family of `names` is not in the MANIFEST.
-fn check_names(snapshot: &ManifestSnapshot, names: &[String]) -> Result<()> {
-    let is_there = |name: &&String| snapshot.families.iter().any(|family| family.name == **name);
-    match names.iter().find(|name| !is_there(name)) {
-        Some(name) => Err(Error::invalid_argument(format!(
-            "there is no column family {name:?}"
-        ))),
-        None => Ok(()),
-    }
 }
 
 /// The newest OPTIONS file of the primary, if it is still there.

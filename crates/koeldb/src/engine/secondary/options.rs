@@ -81,7 +81,7 @@ impl SecondaryOptions {
     }
 }
 
-/// What a catch-up with the primary applied: version edits and batches, and the sequence number.
+/// The result of a catch-up: version edits and batches applied, and the sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CatchUpReport {

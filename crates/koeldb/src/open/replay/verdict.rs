@@ -1,4 +1,4 @@
-//! What replay does about damage and gaps in the logs, and where it stopped.
+//! The reaction of log replay to damage and gaps, and the place where it stopped.
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_log::RecoveryMode;

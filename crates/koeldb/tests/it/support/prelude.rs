@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use koeldb::{Db, Env, Options};
 
-/// Anything that takes longer counts as hanging.
+use super::scratch::ScratchDir;
+
+/// Anything that takes longer counts as hanging, even on a machine with other work.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// Options that create the database and its column families.
@@ -40,4 +42,15 @@ pub(crate) fn in_time<T: Send + 'static>(
 pub(crate) fn value(db: &Db, key: &str) -> Option<String> {
     let value = db.get(key).unwrap()?;
     Some(String::from_utf8(value.to_vec()).unwrap())
+}
+
+/// A database without automatic compactions, and three versions of `key` in a table of level 0 each.
+pub(crate) fn with_three_tables(options: &mut Options, dir: &ScratchDir) -> Db {
+    options.set_disable_auto_compactions(true);
+    let db = Db::open(options, dir.path()).unwrap();
+    for value in ["1", "2", "3"] {
+        db.put("key", value).unwrap();
+        db.flush().unwrap();
+    }
+    db
 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use koeldb::fs::{Clock, SystemClock};
 
-/// Anything that takes longer counts as hanging, even on a machine with other work.
-const LIMIT: Duration = Duration::from_secs(120);
+use super::prelude::LIMIT;
 
 /// Waits until `condition` holds.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
