@@ -137,6 +137,12 @@ pub fn table(directory: &Path, number: FileNumber) -> PathBuf {
     directory.join(format!("{number:06}.sst"))
 }
 
+/// Returns the path of the blob file with this number: `NNNNNN.blob`.
+#[must_use]
+pub fn blob(directory: &Path, number: FileNumber) -> PathBuf {
+    directory.join(format!("{number:06}.blob"))
+}
+
 /// The path of write-ahead log `number` in `directory`.
 #[must_use]
 pub fn wal(directory: &Path, number: FileNumber) -> PathBuf {

@@ -101,6 +101,8 @@ enum LookupState {
     Found(PinnedSlice),
     /// The default column of an entity ends the search.
     FoundColumn(PinnedSlice),
+    /// A reference to a value in a blob file ends the search.
+    FoundBlob(PinnedSlice),
     /// A deletion ends the search.
     Deleted,
     /// An entry with this sequence number ends the search, hidden by a range tombstone.
@@ -108,13 +110,30 @@ enum LookupState {
 }
 
 impl LookupState {
-    /// Returns the value that ended the search, if a value did.
+    /// Returns the value that ended the search, if a value of the table did.
     #[inline]
     fn value(self) -> Option<PinnedSlice> {
         match self {
             LookupState::Found(value) | LookupState::FoundColumn(value) => Some(value),
-            LookupState::Deleted | LookupState::Searching | LookupState::Hidden(_) => None,
+            LookupState::Deleted
+            | LookupState::Searching
+            | LookupState::Hidden(_)
+            | LookupState::FoundBlob(_) => None,
         }
+    }
+
+    /// Returns the value that ended the search, fetched if it is in a blob file.
+    fn fetched(self, key: &SeekKey, merger: Merger<'_>) -> Result<Option<PinnedSlice>> {
+        match self {
+            LookupState::FoundBlob(reference) => merger.fetch(key.user(), &reference).map(Some),
+            state => Ok(state.value()),
+        }
+    }
+
+    /// Whether the answer is the value of the table, or none.
+    #[inline]
+    fn is_in_table(&self) -> bool {
+        !matches!(self, LookupState::FoundBlob(_))
     }
 }
 
@@ -276,9 +295,7 @@ impl Lookup {
             ValueType::ValuePreferredSeqno => {
                 self.state = LookupState::Found(without_preferred_seqno(&pin())?);
             }
-            ValueType::BlobIndex => {
-                return Err(blob_not_supported());
-            }
+            ValueType::BlobIndex => self.state = LookupState::FoundBlob(pin()),
             ValueType::RangeDeletion => {
                 return Err(Error::corruption("range tombstone among point entries"));
             }
@@ -368,19 +385,22 @@ impl Lookup {
             operands,
             ..
         } = self;
-        if operands.is_empty() {
+        if operands.is_empty() && state.is_in_table() {
             return Ok(state.value());
         }
         merged(key, state, operands, merger)
     }
 
-    /// Returns the base value and the merge operands found, oldest first and not merged.
-    #[must_use]
-    pub fn into_operands(self) -> Vec<PinnedSlice> {
-        let base = self.state.value();
-        base.into_iter()
+    /// Returns the value and the merge operands found, oldest first and not merged.
+    ///
+    /// # Errors
+    /// If the value is in a blob file and cannot be fetched.
+    pub fn into_operands(self, merger: Merger<'_>) -> Result<Vec<PinnedSlice>> {
+        let base = self.state.fetched(&self.key, merger)?;
+        Ok(base
+            .into_iter()
             .chain(self.operands.into_iter().rev())
-            .collect()
+            .collect())
     }
 
     /// Returns the value like [`Lookup::finish`], but leaves the lookup, which can be restarted.
@@ -390,7 +410,7 @@ impl Lookup {
     #[inline]
     pub fn take_answer(&mut self, merger: Merger<'_>) -> Result<Option<PinnedSlice>> {
         let state = std::mem::replace(&mut self.state, LookupState::Searching);
-        if self.operands.is_empty() {
+        if self.operands.is_empty() && state.is_in_table() {
             return Ok(state.value());
         }
         let operands = std::mem::take(&mut self.operands);
@@ -410,7 +430,10 @@ fn merged(
     operands: Vec<PinnedSlice>,
     merger: Merger<'_>,
 ) -> Result<Option<PinnedSlice>> {
-    let base = state.value();
+    let base = state.fetched(&key, merger)?;
+    if operands.is_empty() {
+        return Ok(base);
+    }
     let newest_first: Vec<&[u8]> = operands.iter().map(PinnedSlice::as_slice).collect();
     let merged = merge_values(merger, key.user(), base.as_deref(), &newest_first)?;
     Ok(Some(PinnedSlice::from(merged)))
@@ -427,13 +450,6 @@ pub fn without_preferred_seqno(value: &PinnedSlice) -> Result<PinnedSlice> {
             "value with a preferred sequence number is shorter than 8 bytes",
         )),
     }
-}
-
-/// Creates the error for an entry of type [`ValueType::BlobIndex`].
-#[cold]
-#[must_use]
-pub fn blob_not_supported() -> Error {
-    Error::not_supported("the value lives in a blob file, which this release does not read")
 }
 
 #[cfg(test)]

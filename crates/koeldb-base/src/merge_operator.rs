@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::error::{BoxError, Error, ErrorDetail, ErrorKind, Result};
 use crate::limits::ENTRY_BYTES_MAX;
+use crate::pinned::PinnedSlice;
 
 /// An operator that combines an existing value and operands into a new value.
 pub trait MergeOperator: Send + Sync + 'static {
@@ -179,11 +180,24 @@ where
     }
 }
 
-/// A merge operator, and the name of its column family for errors.
+/// Reads values that are outside of their table, in blob files (RocksDB: `BlobFetcher`).
+pub trait FetchBlob: Sync {
+    /// Returns the value of `user_key` to which an entry of type `BlobIndex` refers.
+    ///
+    /// # Errors
+    /// `Corruption` if the reference or the record is damaged; `Incomplete` if nothing may be read;
+    /// otherwise if the system fails.
+    fn fetch(&self, user_key: &[u8], reference: &[u8]) -> Result<PinnedSlice>;
+}
+
+/// What makes a value of the entries of a key: the merge operator, and the values in blob files.
+///
+/// It has the name of the column family, for errors.
 #[derive(Clone, Copy, Default)]
 pub struct Merger<'a> {
     operator: Option<&'a dyn MergeOperator>,
     family: &'a str,
+    blobs: Option<&'a dyn FetchBlob>,
 }
 
 impl<'a> Merger<'a> {
@@ -191,7 +205,33 @@ impl<'a> Merger<'a> {
     #[inline]
     #[must_use]
     pub fn new(operator: Option<&'a dyn MergeOperator>, family: &'a str) -> Self {
-        Merger { operator, family }
+        Merger {
+            operator,
+            family,
+            blobs: None,
+        }
+    }
+
+    /// Sets the source of values in blob files.
+    #[inline]
+    #[must_use]
+    pub fn with_blobs(mut self, blobs: &'a dyn FetchBlob) -> Self {
+        self.blobs = Some(blobs);
+        self
+    }
+
+    /// Returns the value to which an entry of type `BlobIndex` refers.
+    ///
+    /// # Errors
+    /// See [`FetchBlob::fetch`]; `NotSupported` without a source of such values.
+    #[cold]
+    pub fn fetch(&self, user_key: &[u8], reference: &[u8]) -> Result<PinnedSlice> {
+        match self.blobs {
+            Some(blobs) => blobs.fetch(user_key, reference),
+            None => Err(Error::not_supported(
+                "the value is in a blob file, which only an open database reads",
+            )),
+        }
     }
 }
 

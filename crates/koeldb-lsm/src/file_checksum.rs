@@ -1,4 +1,4 @@
-//! Whole-file checksums of tables, which the MANIFEST can record.
+//! Whole-file checksums of tables and blob files, which the MANIFEST can record.
 //!
 //! They are CRC-32C, big-endian, as in RocksDB's `FileChecksumGenCrc32cFactory`. Checksums of other
 //! functions are kept but not verified.
@@ -12,6 +12,7 @@ use koeldb_base::{Error, Result};
 use koeldb_fs::{RandomAccessFile, WritableFile};
 use koeldb_table::file_read::read_bytes;
 
+use crate::blob_file_meta::BlobFileMeta;
 use crate::file_meta::FileMeta;
 
 /// The name of the checksum function, as in the MANIFEST.
@@ -73,6 +74,12 @@ fn stored(sum: u32) -> [u8; 4] {
 /// Stores the file checksum of a written table in its metadata.
 pub(crate) fn record(meta: &mut FileMeta, sum: &AtomicU32) {
     set(meta, sum.load(Ordering::Relaxed));
+}
+
+/// Stores the file checksum of a written blob file in its metadata.
+pub(crate) fn record_blob(meta: &mut BlobFileMeta, sum: &AtomicU32) {
+    meta.checksum_name = NAME.as_bytes().to_vec();
+    meta.checksum = stored(sum.load(Ordering::Relaxed)).to_vec();
 }
 
 /// Stores `crc32c` as the file checksum in the metadata of a table.

@@ -8,6 +8,7 @@
 #[cfg(koeldb_counts)]
 extern crate koeldb_counts as std;
 
+pub mod blob_file_meta;
 pub mod current;
 pub mod cursor;
 pub mod file_checksum;

@@ -11,9 +11,11 @@ use std::sync::Arc;
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::{ArcRef, Error, ErrorKind, Fault, KeyOrder, Lookup, Result, file_name};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
+use koeldb_table::blob::{BlobFile, BlobFileContext};
 use koeldb_table::reader::{TableReadContext, TableReader};
 use koeldb_table::source::BlockSource;
 
+use crate::blob_file_meta::BlobFileMeta;
 use crate::file_checksum;
 use crate::file_meta::FileMeta;
 use crate::open_tables::{OpenTables, ReaderSlot};
@@ -206,6 +208,34 @@ impl TableOpener {
         progress: &mut dyn FnMut(u64),
     ) -> Result<bool> {
         file_checksum::compare(&*self.open_file(file)?, file, progress)
+    }
+
+    /// Opens a blob file, without caching it.
+    ///
+    /// # Errors
+    /// If the file is missing, or differs from its record in the MANIFEST.
+    pub(crate) fn open_blob_file(&self, file: &BlobFileMeta) -> Result<BlobFile> {
+        let path = file_name::blob(&self.directory, file.number);
+        let options = OpenOptions {
+            purpose: Purpose::Read,
+            ..self.open_options
+        };
+        let context = BlobFileContext {
+            number: file.number,
+            count: file.count,
+            record_bytes: file.bytes,
+            limits: self.context.limits,
+        };
+        BlobFile::open(self.fs.open(&path, &options)?, &context)
+    }
+
+    /// Opens a blob file that is not open yet, so that it stays readable when it is deleted.
+    ///
+    /// # Errors
+    /// If the file is missing, or differs from its record in the MANIFEST.
+    pub fn keep_blob_file(&self, file: &BlobFileMeta) -> Result<()> {
+        let open = || self.open_blob_file(file);
+        file.reader.get_or_open(open).map(drop)
     }
 
     /// Opens the table file, named `NNNNNN.sst`, or `NNNNNN.ldb` if LevelDB wrote it.

@@ -168,10 +168,33 @@ impl fmt::Display for VersionEdit {
             fmt::Display::fmt(&Quoted(&file.smallest), f)?;
             f.write_str(" .. ")?;
             fmt::Display::fmt(&Quoted(&file.largest), f)?;
+            if file.oldest_blob_file != 0 {
+                write!(f, " blob_file:{}", file.oldest_blob_file)?;
+            }
             writeln!(
                 f,
                 " oldest_ancester_time:{} file_creation_time:{} epoch_number:{} tail size: {}",
                 file.oldest_ancestor_time, file.creation_time, file.epoch, file.tail_bytes
+            )?;
+        }
+        for file in &self.added_blob_files {
+            let (number, count, bytes) = (file.number, file.count, file.bytes);
+            let checksum_name = file.checksum_name.escape_ascii();
+            write!(
+                f,
+                "  BlobFileAddition: blob_file_number: {number} total_blob_count: {count} \
+                 total_blob_bytes: {bytes} checksum_method: {checksum_name} checksum_value: "
+            )?;
+            for byte in &file.checksum {
+                write!(f, "{byte:02X}")?;
+            }
+            writeln!(f)?;
+        }
+        for garbage in &self.blob_garbage {
+            writeln!(
+                f,
+                "  BlobFileGarbage: blob_file_number: {} garbage_blob_count: {} garbage_blob_bytes: {}",
+                garbage.number, garbage.count, garbage.bytes
             )?;
         }
         for wal in &self.wal_additions {

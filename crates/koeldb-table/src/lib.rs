@@ -11,6 +11,7 @@
 //! - [`cuckoo`]: RocksDB's cuckoo tables. [`plain`]: its plain tables. `fallback`: a block-based table
 //!   in place of one of these. [`block_based`]: its block-based format.
 //! - [`whole_or_paged`]: tables of formats without blocks, in memory or read piece by piece.
+//! - [`blob`]: blob files, which hold large values outside of tables.
 //! - [`source`]: open files, block sources, and the suspension of reads on missing blocks.
 //! - `read_context`, `build_context`: the settings of tables that are read or written.
 //! - `span_checksums`: checksums for formats without any. [`properties`]: table properties.
@@ -27,6 +28,7 @@
 #[cfg(koeldb_counts)]
 extern crate koeldb_counts as std;
 
+pub mod blob;
 pub mod block;
 pub mod block_based;
 mod block_builder;

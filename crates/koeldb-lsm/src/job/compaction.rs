@@ -16,6 +16,7 @@ use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result}
 use koeldb_table::reader::{Anchor, TableCursor, TableCursorOptions};
 use koeldb_table::source::BlockingSource;
 
+use super::blob_flow::{BlobFlow, CountingCursor};
 use super::compaction_cursor::{CompactionCursor, CompactionRules, DropCounts};
 use super::filter::CompactionFilter;
 use super::output::{OutputSpec, Outputs, TableOutputs};
@@ -84,6 +85,8 @@ struct Finished<'a> {
     entries_read: u64,
     drops: DropCounts,
     merge_failures: u64,
+    /// The references to blob files that were read.
+    references: BlobFlow,
 }
 
 /// The error or panic that ended a subcompaction.
@@ -249,13 +252,19 @@ impl CompactionJob<'_> {
             parts: finished.len(),
         };
         let mut outputs = Vec::with_capacity(finished.len());
+        let mut references = BlobFlow::default();
         for part in finished {
             result.entries_read += part.entries_read;
             result.drops += part.drops;
             result.merge_failures += part.merge_failures;
+            references.extend(part.references);
             outputs.push(part.outputs);
         }
+        // Before the directory is synced: an error removes the tables.
+        let written = TableOutputs::references(&outputs);
+        let garbage = references.garbage(&written, self.version)?;
         result.output = TableOutputs::finish_all(outputs)?;
+        result.output.blob_garbage = garbage;
         Ok(result)
     }
 
@@ -294,7 +303,8 @@ impl CompactionJob<'_> {
             }),
         };
         let merged = MergingCursor::new(order.clone(), self.open_inputs()?);
-        let mut entries = CompactionCursor::new(PartCursor::new(merged, order, range), rules)?;
+        let input = CountingCursor::new(PartCursor::new(merged, order, range));
+        let mut entries = CompactionCursor::new(input, rules)?;
         let mut outputs = TableOutputs::new(self.output.clone());
         entries.write_to(&mut outputs, cancelled)?;
         outputs.end(entries.tombstones())?;
@@ -303,6 +313,7 @@ impl CompactionJob<'_> {
             entries_read: entries.entries_read(),
             drops: entries.drops(),
             merge_failures: entries.merge_failures(),
+            references: entries.into_input().read,
         })
     }
 

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use koeldb_base::entity::{default_column, with_default_column};
 use koeldb_base::key::{InternalKey, encode_into};
-use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
+use koeldb_base::lookup::without_preferred_seqno;
 use koeldb_base::merge_operator::{Merger, merge_operands, merge_values};
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{
@@ -39,7 +39,6 @@ use koeldb_base::{
 use super::filter::{CompactionFilter, Decision};
 use super::output::TableOutputs;
 use super::snapshots::{LiveSnapshots, stripe_of};
-use crate::version::blob_files_not_supported;
 
 /// A function: whether a user key may exist below the output; called with ascending keys.
 pub type ExistsBelow<'a> = Box<dyn FnMut(&[u8]) -> bool + 'a>;
@@ -117,13 +116,12 @@ enum MergeBase {
 }
 
 impl MergeBase {
-    /// Creates the base value of merge operands from an entry that is not an operand.
+    /// Wraps the entry below the merge operands as their base value.
     ///
     /// # Errors
-    /// `NotSupported` for a value in a blob file; `Corruption` for an entry that is no base.
+    /// `Corruption` for an entry that is no base.
     fn of(seqno: SeqNo, value_type: ValueType, value: PinnedSlice) -> Result<Self> {
         match value_type {
-            ValueType::BlobIndex => Err(blob_not_supported()),
             ValueType::Merge | ValueType::RangeDeletion => Err(Error::corruption(format!(
                 "entry of type {value_type:?} below merge operands"
             ))),
@@ -138,8 +136,8 @@ impl MergeBase {
     /// Returns the existing value for the merge operator; `None` if the key is deleted.
     ///
     /// # Errors
-    /// `Corruption` for a malformed value.
-    fn value(&self) -> Result<Option<PinnedSlice>> {
+    /// `Corruption` for a malformed value; those of reading a value in a blob file.
+    fn value(&self, merger: Merger<'_>, user_key: &[u8]) -> Result<Option<PinnedSlice>> {
         let MergeBase::Entry {
             value_type, value, ..
         } = self
@@ -149,6 +147,7 @@ impl MergeBase {
         match value_type {
             ValueType::WideColumnEntity => default_column(value).map(Some),
             ValueType::ValuePreferredSeqno => without_preferred_seqno(value).map(Some),
+            ValueType::BlobIndex => merger.fetch(user_key, value).map(Some),
             value_type if value_type.is_deletion() => Ok(None),
             _ => Ok(Some(value.clone())),
         }
@@ -220,6 +219,11 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             drops: DropCounts::default(),
             merge_failures: 0,
         })
+    }
+
+    /// Ends the walk, and returns the cursor over the input.
+    pub(crate) fn into_input(self) -> C {
+        self.input
     }
 
     /// The internal key of the current entry.
@@ -392,9 +396,6 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                 self.out = OutputEntry::Input;
                 Ok(true)
             }
-            ValueType::BlobIndex => Err(blob_files_not_supported(
-                "a compaction found a value in a blob file, which is not supported",
-            )),
             _ => self.keep_value(is_first, seqno, value_type),
         }
     }
@@ -488,10 +489,19 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     fn keep_value(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
         self.out = OutputEntry::Input;
         let mut kept_type = value_type;
-        if is_first && value_type == ValueType::Value && self.is_filterable(seqno) {
+        let is_value = matches!(value_type, ValueType::Value | ValueType::BlobIndex);
+        if is_first && is_value && self.is_filterable(seqno) {
+            let user_key = &self.key[..self.user_len];
+            let fetched = match value_type {
+                ValueType::BlobIndex => {
+                    Some(self.rules.merger.fetch(user_key, self.input.value())?)
+                }
+                _ => None,
+            };
+            let value = fetched.as_deref().unwrap_or(self.input.value());
             let level = self.rules.start_level;
             if let Some(filter) = &mut self.rules.filter {
-                match filter.filter(level, &self.key[..self.user_len], self.input.value()) {
+                match filter.filter(level, user_key, value) {
                     Decision::Keep => {}
                     Decision::Remove => {
                         self.drops.filtered += 1;
@@ -501,7 +511,10 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                         kept_type = ValueType::Deletion;
                         self.out = OutputEntry::Owned(Vec::new());
                     }
-                    Decision::Change(value) => self.out = OutputEntry::Owned(value),
+                    Decision::Change(value) => {
+                        kept_type = ValueType::Value;
+                        self.out = OutputEntry::Owned(value);
+                    }
                 }
             }
         }
@@ -534,7 +547,8 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             None if !is_whole_history => self.queue_operands(run.operands),
             base => {
                 let base = base.unwrap_or(MergeBase::Covered);
-                match self.merged(&base, &run.operands) {
+                let existing = base.value(self.rules.merger, self.user_key())?;
+                match self.merged(&base, existing.as_deref(), &run.operands) {
                     Ok(merged) => self.queue.push_back(merged),
                     Err(_) => self.queue_unmerged(base, run.operands),
                 }
@@ -588,11 +602,15 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     }
 
     /// Returns the full merge of `base` and all operands, at the newest operand's sequence number.
-    fn merged(&self, base: &MergeBase, operands: &[(SeqNo, Vec<u8>)]) -> Result<QueuedEntry> {
+    fn merged(
+        &self,
+        base: &MergeBase,
+        existing: Option<&[u8]>,
+        operands: &[(SeqNo, Vec<u8>)],
+    ) -> Result<QueuedEntry> {
         let newest = operands.first().map_or(0, |&(seqno, _)| seqno);
-        let existing = base.value()?;
         let (merger, operands) = (self.rules.merger, values(operands));
-        let merged = merge_values(merger, self.user_key(), existing.as_deref(), &operands)?;
+        let merged = merge_values(merger, self.user_key(), existing, &operands)?;
         let (value_type, merged) = base.with_value(merged)?;
         let is_zeroed = self.rules.bottommost && self.is_visible_to_all(newest);
         let seqno = if is_zeroed { 0 } else { newest };

@@ -10,13 +10,15 @@ use super::entry_hash::EntryHash;
 use super::output::{Fallback, OutputSpec, TableOutputs};
 use super::snapshots::LiveSnapshots;
 use crate::cursor::MergingCursor;
-use crate::version::FileMeta;
+use crate::version::{BlobFileMeta, FileMeta};
 
 /// The output table and the entry counts of a finished flush.
 #[derive(Debug)]
 pub struct FlushResult {
     /// The new table; `None` if no entry remained.
     pub file: Option<FileMeta>,
+    /// The new blob files, to which the table refers.
+    pub blob_files: Vec<BlobFileMeta>,
     /// The properties of the table.
     pub properties: Option<TableProperties>,
     /// The hash of the entries of the table, if it was requested.
@@ -81,6 +83,7 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
         let mut output = outputs.finish(entries.tombstones())?;
         Ok(FlushResult {
             file: output.files.pop(),
+            blob_files: output.blob_files,
             properties: output.properties.pop(),
             entry_hash: output.entry_hashes.pop().unwrap_or_default(),
             fallback: output.fallbacks.pop(),

@@ -4,6 +4,8 @@
 //! holds no lock. The database turns the result into an edit, logs it, and installs the next
 //! version.
 
+mod blob_flow;
+mod blob_output;
 mod compaction;
 mod compaction_cursor;
 mod deletion_trigger;
@@ -16,6 +18,8 @@ mod output;
 mod part;
 mod snapshots;
 
+pub use blob_flow::BlobFlow;
+pub use blob_output::BlobSpec;
 pub use compaction::{CompactionJob, CompactionResult, NewFilter, RunParts, input_entry_count};
 pub use compaction_cursor::{CompactionCursor, CompactionRules, DropCounts, ExistsBelow};
 pub use deletion_trigger::DeletionTrigger;

@@ -11,21 +11,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::key::{MAX_SEQNO, encode, footer_of, seqno, user_key};
+use koeldb_base::key::{FOOTER_BYTES, MAX_SEQNO, encode, footer_of, seqno, user_key};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
-use koeldb_base::{KeyOrder, Result, SeqNo, ValueType};
+use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo, ValueType};
 use koeldb_fs::rate_limit::{IoCharge, LimitedFile};
 use koeldb_fs::{FileSystem, WriteOptions};
 use koeldb_table::TableProperties;
+use koeldb_table::blob::BlobReference;
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 
+use super::blob_flow::{BlobFlow, is_reference};
+use super::blob_output::{BlobOutput, BlobSpec, FileMaker};
 use super::deletion_trigger::{DeletionCounter, DeletionTrigger};
 use super::entry_hash::EntryHash;
 use super::grandparents::{Crossing, Grandparents, TableSizes};
 use super::hidden_tables::HiddenTables;
 use super::snapshots::stripe_of;
 use crate::file_checksum::{self, SummedFile};
-use crate::version::FileMeta;
+use crate::version::{BlobFileMeta, BlobGarbage, FileMeta};
 
 /// The settings of a job's output tables.
 #[derive(Clone)]
@@ -71,6 +74,8 @@ pub struct OutputSpec<'a> {
     pub deletion_triggers: &'a [DeletionTrigger],
     /// Whether to hash the entries of each table.
     pub hash_entries: bool,
+    /// The settings of blob files.
+    pub blobs: BlobSpec<'a>,
 }
 
 /// The report of a table written as block-based, as its entries do not fit another format.
@@ -95,6 +100,12 @@ pub struct Outputs {
     pub fallbacks: Vec<Fallback>,
     /// The uncompressed size of all keys and values in them.
     pub raw_bytes: u64,
+    /// The new blob files.
+    pub blob_files: Vec<BlobFileMeta>,
+    /// The references to blob files in the tables.
+    pub references: BlobFlow,
+    /// The blobs to which no table refers any more.
+    pub blob_garbage: Vec<BlobGarbage>,
 }
 
 /// A table being written, and the statistics of its entries for its metadata.
@@ -109,6 +120,26 @@ struct OpenOutput {
     seqno_max: SeqNo,
     deletions: Vec<DeletionCounter>,
     entry_hash: EntryHash,
+    /// The number of the oldest blob file that the table refers to; 0 for none.
+    oldest_blob_file: FileNumber,
+}
+
+/// Where the value of an entry is put.
+enum Placed {
+    /// It stays where it is.
+    Unchanged,
+    /// It goes to a blob file.
+    Blob(BlobReference),
+    /// It goes from a blob file to the table.
+    Table(PinnedSlice),
+}
+
+/// Returns an internal key with another value type.
+fn with_type(key: &[u8], value_type: ValueType) -> Vec<u8> {
+    let mut key = key.to_vec();
+    let at = key.len() - FOOTER_BYTES;
+    key[at] = value_type as u8;
+    key
 }
 
 /// Returns the first `bytes` bytes of a key, or all of a shorter one.
@@ -126,6 +157,7 @@ pub struct TableOutputs<'a> {
     part_from: Option<Vec<u8>>,
     grandparents: Grandparents<'a>,
     made: Vec<FileNumber>,
+    blobs: BlobOutput,
 }
 
 impl<'a> TableOutputs<'a> {
@@ -141,6 +173,7 @@ impl<'a> TableOutputs<'a> {
             finished: Outputs::default(),
             part_from: None,
             made: Vec::new(),
+            blobs: BlobOutput::default(),
         }
     }
 
@@ -153,6 +186,69 @@ impl<'a> TableOutputs<'a> {
     /// # Errors
     /// Those of the file system or the builder.
     pub fn add(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        starts_key: bool,
+        tombstones: Option<&FragmentedTombstones>,
+    ) -> Result<()> {
+        match self.placed(key, value)? {
+            Placed::Unchanged => self.add_entry(key, value, starts_key, tombstones),
+            Placed::Blob(reference) => {
+                let key = with_type(key, ValueType::BlobIndex);
+                self.add_entry(&key, &reference.encode(), starts_key, tombstones)
+            }
+            Placed::Table(value) => {
+                let key = with_type(key, ValueType::Value);
+                self.add_entry(&key, &value, starts_key, tombstones)
+            }
+        }
+    }
+
+    /// Appends a value to a blob file, moves it from an old one, or leaves it where it is.
+    #[inline]
+    fn placed(&mut self, key: &[u8], value: &[u8]) -> Result<Placed> {
+        let spec = &self.spec.blobs;
+        let is_large = |value: &[u8]| {
+            let min = spec.min_bytes;
+            min.is_some_and(|min| value.len() as u64 >= min && !value.is_empty())
+        };
+        match footer_of(key).1.to_le_bytes()[0] {
+            value_type if value_type == ValueType::Value as u8 && is_large(value) => {
+                self.separate(key, value).map(Placed::Blob)
+            }
+            value_type if value_type == ValueType::BlobIndex as u8 && spec.relocates_below > 0 => {
+                let file = BlobReference::decode(value)?.file;
+                let source = spec.source.filter(|_| file < spec.relocates_below);
+                let Some(source) = source else {
+                    return Ok(Placed::Unchanged);
+                };
+                let moved = source.fetch(user_key(key), value)?;
+                match is_large(&moved) {
+                    true => self.separate(key, &moved).map(Placed::Blob),
+                    false => Ok(Placed::Table(moved)),
+                }
+            }
+            _ => Ok(Placed::Unchanged),
+        }
+    }
+
+    /// Appends a value to the current blob file.
+    fn separate(&mut self, key: &[u8], value: &[u8]) -> Result<BlobReference> {
+        let spec = &self.spec;
+        let maker = FileMaker {
+            fs: spec.fs,
+            directory: spec.directory,
+            write_options: &spec.write_options,
+            charge: spec.charge.as_ref(),
+            file_checksums: spec.file_checksums,
+            next_file_number: spec.next_file_number,
+        };
+        self.blobs.add(&spec.blobs, &maker, user_key(key), value)
+    }
+
+    /// Appends an entry to the current table.
+    fn add_entry(
         &mut self,
         key: &[u8],
         value: &[u8],
@@ -175,6 +271,13 @@ impl<'a> TableOutputs<'a> {
                 self.current.insert(opened)
             }
         };
+        if is_reference(key) {
+            let file = self.finished.references.add(key, value)?;
+            current.oldest_blob_file = match current.oldest_blob_file {
+                0 => file,
+                oldest => oldest.min(file),
+            };
+        }
         current.builder.add(key, value)?;
         if !starts_key {
             current.builder.count_older_version();
@@ -257,6 +360,7 @@ impl<'a> TableOutputs<'a> {
                 .map(DeletionCounter::new)
                 .collect(),
             entry_hash: EntryHash::default(),
+            oldest_blob_file: 0,
         })
     }
 
@@ -349,6 +453,7 @@ impl<'a> TableOutputs<'a> {
         file.compensated_range_deletion_bytes = freed_bytes;
         file.entry_stats.record(&table.properties);
         file.unique_id = table.unique_id;
+        file.oldest_blob_file = current.oldest_blob_file;
         file.tail_bytes = table.tail_bytes;
         file.memory_filter = table.memory_filter;
         if let Some(sum) = &current.sum {
@@ -371,6 +476,8 @@ impl<'a> TableOutputs<'a> {
     /// # Errors
     /// The errors of the file system.
     pub fn end(&mut self, tombstones: Option<&FragmentedTombstones>) -> Result<()> {
+        self.blobs.finish_file()?;
+        self.finished.blob_files.extend(self.blobs.take_finished());
         self.finish_table(None, tombstones)
     }
 
@@ -385,24 +492,38 @@ impl<'a> TableOutputs<'a> {
         Self::finish_all(vec![self])
     }
 
+    /// Returns the references to blob files in all tables of the writers `parts`.
+    pub(crate) fn references(parts: &[Self]) -> BlobFlow {
+        let mut all = BlobFlow::default();
+        for part in parts {
+            all.extend(part.finished.references.clone());
+        }
+        all
+    }
+
     /// Syncs the directory of the finished writers `parts`, in key order; returns all their tables.
     ///
     /// # Errors
     /// The errors of the file system; every file is removed then.
     pub fn finish_all(mut parts: Vec<Self>) -> Result<Outputs> {
-        let with_files = parts.iter().find(|part| !part.finished.files.is_empty());
+        let has_files =
+            |part: &&Self| !part.finished.files.is_empty() || !part.finished.blob_files.is_empty();
+        let with_files = parts.iter().find(has_files);
         if let Some(part) = with_files {
             part.spec.fs.sync_dir(part.spec.directory)?;
         }
         let mut all = Outputs::default();
         for part in &mut parts {
             part.made.clear();
+            part.blobs.made.clear();
             let finished = std::mem::take(&mut part.finished);
             all.files.extend(finished.files);
+            all.blob_files.extend(finished.blob_files);
             all.entry_hashes.extend(finished.entry_hashes);
             all.properties.extend(finished.properties);
             all.fallbacks.extend(finished.fallbacks);
             all.raw_bytes += finished.raw_bytes;
+            all.references.extend(finished.references);
         }
         Ok(all)
     }
@@ -411,9 +532,16 @@ impl<'a> TableOutputs<'a> {
 impl Drop for TableOutputs<'_> {
     fn drop(&mut self) {
         self.current = None;
-        for &number in &self.made {
+        self.blobs.abandon();
+        let directory = self.spec.directory;
+        let tables = self
+            .made
+            .iter()
+            .map(|&number| file_name::table(directory, number));
+        let blob_files = self.blobs.made.iter();
+        let blob_files = blob_files.map(|&number| file_name::blob(directory, number));
+        for path in tables.chain(blob_files) {
             // A file that cannot be removed now is obsolete, and the next open removes it.
-            let path = file_name::table(self.spec.directory, number);
             let _ = self.spec.fs.remove_file(&path);
         }
     }

@@ -4,7 +4,7 @@ use koeldb_fs::MemoryFileSystem;
 
 use super::*;
 use crate::version::builder::{MissingEpochs, VersionBuilder};
-use crate::version::{BlobFile, ColumnFamilySpec, FileMeta, VersionSet, VersionSetOptions};
+use crate::version::{BlobFileMeta, ColumnFamilySpec, FileMeta, VersionSet, VersionSetOptions};
 
 fn directory() -> &'static Path {
     Path::new("/db")
@@ -20,7 +20,7 @@ fn version(order: KeyOrder) -> Arc<Version> {
         file.oldest_blob_file = blob_file;
         Arc::new(file)
     };
-    let blob_file = BlobFile {
+    let blob_file = BlobFileMeta {
         number: 9,
         count: 5,
         bytes: 500,
@@ -28,6 +28,7 @@ fn version(order: KeyOrder) -> Arc<Version> {
         checksum: Vec::new(),
         garbage_count: 2,
         garbage_bytes: 200,
+        reader: Default::default(),
     };
     let mut empty = Version::empty(order, 7);
     empty.blob_files.insert(9, blob_file);

@@ -160,8 +160,8 @@ pub fn pick(
         })
 }
 
-/// Plans the age-based compaction of a file to a lower level, or in place below level 0.
-fn plan(
+/// Plans the compaction of a file to a lower level, or in place below level 0.
+pub(super) fn plan(
     version: &Version,
     settings: &PickSettings,
     targets: &LevelTargets,
@@ -182,7 +182,7 @@ fn plan(
         files: inputs,
     };
     let mut plan = request.plan(version, settings, targets).ok()?;
-    // A file that is rewritten for its age must not stay as it is.
+    // A file that is rewritten in place must not stay as it is.
     plan.trivial_move &= moves_down;
     Some(plan)
 }

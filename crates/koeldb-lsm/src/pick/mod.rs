@@ -6,6 +6,7 @@
 //! ([`RunningCompactions`](crate::version::running::RunningCompactions)).
 
 pub mod aged;
+pub mod blob_garbage;
 pub mod fifo;
 mod level_plan;
 pub mod leveled;
@@ -55,6 +56,8 @@ pub enum CompactionReason {
     Ttl,
     /// Files older than `periodic_compaction_seconds`.
     PeriodicCompaction,
+    /// Tables that refer to the oldest blob files, which have much garbage.
+    ForcedBlobGc,
 }
 
 /// The input files of a compaction on one level (RocksDB: `CompactionInputFiles`).

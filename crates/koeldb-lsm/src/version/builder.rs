@@ -18,7 +18,8 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::{Error, KeyOrder, Result};
 
 use super::edit::{BlobGarbage, VersionEdit};
-use super::version::{BlobFile, Level, Version};
+use super::version::{Level, Version};
+use crate::blob_file_meta::BlobFileMeta;
 use crate::file_meta::FileMeta;
 
 /// The treatment of table files without an epoch number: assign new ones or fail.
@@ -49,7 +50,7 @@ pub struct VersionBuilder {
     added: BTreeMap<usize, Vec<FileNumber>>,
     /// For each level of the base, whether it lost a file or has another one with the same number.
     touched: Vec<bool>,
-    blob_files: BTreeMap<FileNumber, BlobFile>,
+    blob_files: BTreeMap<FileNumber, BlobFileMeta>,
     compact_cursors: BTreeMap<usize, Vec<u8>>,
 }
 
@@ -353,9 +354,9 @@ fn overlap(order: &KeyOrder, a: &FileMeta, b: &FileMeta) -> bool {
 /// A table names only the oldest blob file it refers to, so a file is kept while an older one is
 /// named, unless all of it is garbage.
 fn keep_linked(
-    blob_files: BTreeMap<FileNumber, BlobFile>,
+    blob_files: BTreeMap<FileNumber, BlobFileMeta>,
     levels: &[Level],
-) -> Result<BTreeMap<FileNumber, BlobFile>> {
+) -> Result<BTreeMap<FileNumber, BlobFileMeta>> {
     let files = levels.iter().flat_map(|level| &level.files);
     let mut linked = BTreeMap::new();
     for file in files.filter(|file| file.oldest_blob_file != 0) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
 
-use super::version::BlobFile;
+use crate::blob_file_meta::BlobFileMeta;
 use crate::file_meta::FileMeta;
 
 /// The largest valid level.
@@ -77,7 +77,7 @@ pub struct VersionEdit {
     /// Added tables, with their levels.
     pub added_files: Vec<(usize, Arc<FileMeta>)>,
     /// Added blob files.
-    pub added_blob_files: Vec<BlobFile>,
+    pub added_blob_files: Vec<BlobFileMeta>,
     /// Blobs that became garbage.
     pub blob_garbage: Vec<BlobGarbage>,
     /// Logs that the MANIFEST tracks from now on.

@@ -20,12 +20,14 @@ pub mod version;
 
 pub use builder::apply_edit;
 pub use column_family::{ColumnFamilySpec, ColumnFamilyVersions, Epochs, FileNumbers};
-pub use edit::VersionEdit;
+pub use edit::{BlobGarbage, VersionEdit};
 pub use recovery::ColumnFamilySpecs;
 pub use search::BatchVisitor;
 pub use set::{LiveFiles, ManifestReport, VersionSet, VersionSetOptions, blob_files_not_supported};
 pub use tail::{ManifestTail, TailedState};
-pub use version::{BlobFile, Level, Version};
+pub use version::{BlobRead, Level, Version, VersionBlobs};
+
+pub use crate::blob_file_meta::{BlobFileMeta, SharedReader, WeakReader};
 
 pub use crate::file_meta::{EntryStats, FileMeta};
 

@@ -140,8 +140,7 @@ impl VersionSet {
     /// # Errors
     /// With detail `PathNotFound` if there is no CURRENT; `Corruption` for damage;
     /// `InvalidArgument` if a comparator differs, a family has fewer levels than its files need, or
-    /// families exist that were not requested (unless read-only); `NotSupported` if there are blob
-    /// files (unless read-only).
+    /// families exist that were not requested (unless read-only).
     pub fn recover(
         fs: Arc<dyn FileSystem>,
         directory: &Path,
@@ -151,9 +150,6 @@ impl VersionSet {
         let number = read_current(&*fs, directory)?;
         let (recovered, report) = recovery::read(&*fs, directory, number, families, &options)?;
         let set = Self::with_state(fs, directory, options, number, recovered)?;
-        if !set.options.read_only {
-            set.refuse_blob_files()?;
-        }
         Ok((set, report))
     }
 
@@ -262,33 +258,6 @@ impl VersionSet {
                 next - 1
             ))
             .in_file(&self.directory, None, "list"));
-        }
-        Ok(())
-    }
-
-    /// Fails with `NotSupported` if the database has blob files.
-    ///
-    /// The tables and MANIFESTs written here would not name them, and RocksDB would remove them.
-    /// Blob files that the MANIFEST does not list count too, since their links may have been lost.
-    fn refuse_blob_files(&self) -> Result<()> {
-        for family in self.families.values() {
-            let mut files = family.current.files().map(|(_, file)| file);
-            if let Some(file) = files.find(|file| file.oldest_blob_file != 0) {
-                return Err(blob_files_not_supported(&format!(
-                    "values of column family '{}' are in blob files: table {:06} refers to {:06}.blob",
-                    family.name, file.number, file.oldest_blob_file
-                )));
-            }
-        }
-        for entry in self.fs.list(&self.directory)? {
-            if let Some(FileKind::Blob(_)) = file_name::parse(&entry.name) {
-                let found = format!("there is a blob file, {}", entry.name);
-                return Err(blob_files_not_supported(&found).in_file(
-                    &self.directory,
-                    None,
-                    "open",
-                ));
-            }
         }
         Ok(())
     }

@@ -11,13 +11,17 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-use koeldb_base::KeyOrder;
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::merge_operator::FetchBlob;
 use koeldb_base::range_del::RunTombstones;
+use koeldb_base::{Error, KeyOrder, PinnedSlice, Result};
+use koeldb_table::blob::{BlobReadahead, BlobReference};
 use koeldb_table::cuckoo::level::CuckooLevel;
 
 use super::running::RunningCompactions;
+use crate::blob_file_meta::BlobFileMeta;
 use crate::file_meta::FileMeta;
+use crate::table_opener::TableOpener;
 
 /// The tables of one level.
 #[derive(Clone, Debug, Default)]
@@ -54,25 +58,6 @@ impl Level {
     }
 }
 
-/// The metadata of a blob file: its MANIFEST fields and its garbage totals.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlobFile {
-    /// The number in the name of the blob file.
-    pub number: FileNumber,
-    /// The number of blobs.
-    pub count: u64,
-    /// The size of all blobs.
-    pub bytes: u64,
-    /// The name of the checksum function, empty for none.
-    pub checksum_name: Vec<u8>,
-    /// The checksum of the whole blob file.
-    pub checksum: Vec<u8>,
-    /// The number of unreferenced blobs.
-    pub garbage_count: u64,
-    /// The size of the unreferenced blobs.
-    pub garbage_bytes: u64,
-}
-
 /// An immutable state of a column family's LSM tree: its tables on each level.
 #[derive(Debug)]
 pub struct Version {
@@ -81,7 +66,7 @@ pub struct Version {
     /// All levels, as many as configured.
     pub levels: Vec<Level>,
     /// The blob files that tables may refer to.
-    pub blob_files: BTreeMap<FileNumber, BlobFile>,
+    pub blob_files: BTreeMap<FileNumber, BlobFileMeta>,
     /// The keys at which the next round-robin compaction of a level begins, by level.
     pub compact_cursors: BTreeMap<usize, Vec<u8>>,
     /// The output ranges of running compactions, shared by the versions of a column family.
@@ -110,6 +95,39 @@ impl Version {
             running: Arc::default(),
             tombstones: OnceLock::new(),
             cuckoo: OnceLock::new(),
+        }
+    }
+
+    /// Reads the value of `user_key` to which an entry of type `BlobIndex` refers.
+    ///
+    /// # Errors
+    /// `Corruption` if the reference or the record is damaged, or the version does not have the blob
+    /// file; otherwise if the system fails.
+    pub fn blob_value(
+        &self,
+        tables: &TableOpener,
+        user_key: &[u8],
+        reference: &[u8],
+        how: BlobRead<'_>,
+    ) -> Result<PinnedSlice> {
+        let reference = BlobReference::decode(reference)?;
+        if reference.file == 0 {
+            return Err(Error::not_supported(
+                "the value is in a blob of its own table, which is not supported",
+            ));
+        }
+        let file = self.blob_files.get(&reference.file).ok_or_else(|| {
+            Error::corruption(format!(
+                "an entry refers to blob file {:06}, which the database does not have",
+                reference.file
+            ))
+        })?;
+        let reader = file.reader.get_or_open(|| tables.open_blob_file(file))?;
+        // The record may have other bytes of an equal key, and where it begins depends on them.
+        let verifies = how.verifies && self.order.equal_keys_have_equal_bytes();
+        match how.ahead {
+            Some(ahead) => ahead.value(reader, &reference, user_key, verifies),
+            None => reader.value(&reference, user_key, verifies),
         }
     }
 
@@ -208,5 +226,60 @@ impl Version {
             .iter()
             .rposition(|level| !level.files.is_empty())
             .unwrap_or(0)
+    }
+}
+
+/// How a value in a blob file is read.
+#[derive(Clone, Copy, Debug)]
+pub struct BlobRead<'a> {
+    /// Whether to compare the value with its checksum.
+    pub verifies: bool,
+    /// The windows of a scan or a job; `None` to read the value alone.
+    pub ahead: Option<&'a BlobReadahead>,
+}
+
+impl BlobRead<'_> {
+    /// Reads a value alone, and verifies it.
+    pub const ALONE: Self = BlobRead {
+        verifies: true,
+        ahead: None,
+    };
+}
+
+/// The values in the blob files of a version, for a scan or a job that reads many of them.
+#[derive(Debug)]
+pub struct VersionBlobs<'v> {
+    version: &'v Version,
+    tables: &'v TableOpener,
+    verifies: bool,
+    ahead: BlobReadahead,
+}
+
+impl<'v> VersionBlobs<'v> {
+    /// Creates the source, which reads windows of at most `readahead_bytes` bytes; 0 for none.
+    #[must_use]
+    pub fn new(
+        version: &'v Version,
+        tables: &'v TableOpener,
+        verifies: bool,
+        readahead_bytes: u64,
+    ) -> Self {
+        VersionBlobs {
+            version,
+            tables,
+            verifies,
+            ahead: BlobReadahead::new(readahead_bytes),
+        }
+    }
+}
+
+impl FetchBlob for VersionBlobs<'_> {
+    fn fetch(&self, user_key: &[u8], reference: &[u8]) -> Result<PinnedSlice> {
+        let how = BlobRead {
+            verifies: self.verifies,
+            ahead: Some(&self.ahead),
+        };
+        self.version
+            .blob_value(self.tables, user_key, reference, how)
     }
 }

@@ -8,7 +8,7 @@ use koeldb_base::codec::Compression;
 use koeldb_base::range_del::RangeTombstone;
 use koeldb_fs::{FileSystem, MemoryFileSystem, OpenOptions, Purpose, WriteOptions};
 use koeldb_lsm::TableOpener;
-use koeldb_lsm::job::{OutputSpec, TableOutputs};
+use koeldb_lsm::job::{BlobSpec, OutputSpec, TableOutputs};
 use koeldb_lsm::version::FileMeta;
 use koeldb_table::builder::TableBuildContext;
 use koeldb_table::reader::TableReadContext;
@@ -52,6 +52,7 @@ pub(crate) fn output_spec<'a>(
         partition_bytes: None,
         deletion_triggers: &[],
         hash_entries: false,
+        blobs: BlobSpec::unchanged(),
     }
 }
 

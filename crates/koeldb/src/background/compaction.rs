@@ -10,11 +10,12 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::job::Fallback;
 use koeldb_lsm::pick::{CompactionPlan, CompactionReason};
-use koeldb_lsm::version::VersionEdit;
+use koeldb_lsm::version::{BlobFileMeta, BlobGarbage, VersionEdit};
 
 use super::remote::WorkerJob;
 use super::{Background, is_given_up};
 use crate::env::thread_status::ThreadOperation;
+use crate::options::BlobGarbageCollectionPolicy;
 use crate::report::listener::{CompactionJobInfo, Event};
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::counters::JobTotals;
@@ -34,6 +35,10 @@ pub(super) struct CompactionRequest<'a> {
     pub(super) compression: Option<Compression>,
     /// The size at which an output table is cut; `None` for that of the output level.
     pub(super) target_file_bytes: Option<u64>,
+    /// Whether values are moved out of old blob files.
+    pub(super) blob_policy: BlobGarbageCollectionPolicy,
+    /// The share of the oldest blob files that is emptied; `None` for that of the options.
+    pub(super) blob_age_cutoff: Option<f64>,
     /// The job of another process that this one runs.
     pub(super) worker: Option<&'a WorkerJob>,
 }
@@ -54,6 +59,10 @@ struct CarriedOut {
     fallbacks: Vec<Fallback>,
     /// The figures of a merge; `None` if the tables were only moved or dropped.
     merge: Option<CompactionOutcome>,
+    /// The blobs to which no table refers any more.
+    blob_garbage: Vec<BlobGarbage>,
+    /// The new blob files.
+    blob_files: Vec<BlobFileMeta>,
 }
 
 impl Background {
@@ -148,7 +157,7 @@ impl Background {
             true => family.dropped_error(),
             false => error,
         })?;
-        self.install_compaction(family, plan, &done.files)?;
+        self.install_compaction(family, plan, &done)?;
         self.notify_fallbacks(family, done.fallbacks);
         self.count_compaction(family, plan, done.merge.as_ref());
         self.context
@@ -189,6 +198,8 @@ impl Background {
         Ok(CarriedOut {
             files: output.files.into_iter().map(Arc::new).collect(),
             fallbacks: output.fallbacks,
+            blob_garbage: output.blob_garbage,
+            blob_files: output.blob_files,
             merge: Some(merge),
         })
     }
@@ -201,8 +212,9 @@ impl Background {
         &self,
         family: &Arc<ColumnFamilyData>,
         plan: &CompactionPlan,
-        files: &[Arc<FileMeta>],
+        done: &CarriedOut,
     ) -> Result<()> {
+        let files = &*done.files;
         if plan.reason == CompactionReason::BottommostFiles {
             for file in files {
                 file.entry_stats.is_settled.store(true, Ordering::Relaxed);
@@ -214,6 +226,8 @@ impl Background {
             .map(|(level, file)| (level, file.number))
             .collect();
         edit.compact_cursors.extend(plan.next_cursor.clone());
+        edit.blob_garbage.clone_from(&done.blob_garbage);
+        edit.added_blob_files.clone_from(&done.blob_files);
         let added = files.iter().map(Arc::clone);
         edit.added_files = added.map(|file| (plan.output_level, file)).collect();
         let is_installed = {
@@ -229,6 +243,7 @@ impl Background {
             (false, is_move) => {
                 if !is_move {
                     self.tree.discard(files);
+                    self.tree.discard_blob_files(&done.blob_files);
                 }
                 return Err(family.dropped_error());
             }

@@ -8,7 +8,7 @@ use koeldb_base::Result;
 use koeldb_base::error::Severity;
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_lsm::FileMeta;
-use koeldb_lsm::version::VersionEdit;
+use koeldb_lsm::version::{BlobFileMeta, VersionEdit};
 use koeldb_memtable::Memtable;
 use koeldb_table::TableProperties;
 use koeldb_table::builder::TableReason;
@@ -124,13 +124,15 @@ impl Background {
             TableReason::Flush,
         )?;
         let file = flush.file.map(Arc::new);
-        let is_installed = self.install_flush(family, taken.len(), file.as_ref())?;
+        let is_installed =
+            self.install_flush(family, taken.len(), file.as_ref(), &flush.blob_files)?;
         if !is_installed {
             // Handles of a dropped family read its memtables, as no table has what is in them.
             family.update_and_install(self.context.stall(), |state| {
                 state.flushing = 0;
             });
             self.tree.discard(file.iter());
+            self.tree.discard_blob_files(&flush.blob_files);
             return Ok(());
         }
         self.notify_fallbacks(family, flush.fallback);
@@ -150,6 +152,7 @@ impl Background {
         family: &Arc<ColumnFamilyData>,
         taken: usize,
         file: Option<&Arc<FileMeta>>,
+        blob_files: &[BlobFileMeta],
     ) -> Result<bool> {
         // If several column families share logs, the logs after the flushed memtables are synced
         // before the flush is recorded: otherwise a power cut could leave one column family ahead
@@ -170,6 +173,7 @@ impl Background {
         edit.log_number = Some(behind);
         edit.added_files
             .extend(file.map(|file| (0, Arc::clone(file))));
+        edit.added_blob_files = blob_files.to_vec();
         for (empty, first) in empty {
             versions.set_needed_from(empty, first);
         }

@@ -104,6 +104,8 @@ impl Background {
             request: CompactionRequest {
                 canceled: &flags,
                 max_subcompactions: options.max_subcompactions,
+                blob_policy: options.blob_garbage_collection_policy,
+                blob_age_cutoff: options.blob_garbage_collection_age_cutoff,
                 ..CompactionRequest::default()
             },
             is_exclusive: options.exclusive_manual_compaction,
@@ -552,7 +554,7 @@ impl Background {
                 max_subcompactions: options.max_subcompactions,
                 compression: options.compression,
                 target_file_bytes: options.output_file_size_limit,
-                worker: None,
+                ..CompactionRequest::default()
             },
             is_exclusive: false,
         };

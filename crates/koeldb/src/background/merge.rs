@@ -11,24 +11,27 @@ use koeldb_base::{Result, SeqNo};
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_lsm::job::{
-    CompactionFilterContext, CompactionJob, CompactionResult, DeletionTrigger, HiddenTables,
-    LiveSnapshots, OutputSpec, Outputs,
+    BlobSpec, CompactionFilterContext, CompactionJob, CompactionResult, DeletionTrigger,
+    HiddenTables, LiveSnapshots, OutputSpec, Outputs,
 };
-use koeldb_lsm::pick::{CompactionPlan, CompactionReason, leveled, universal};
-use koeldb_lsm::version::Version;
+use koeldb_lsm::pick::{CompactionPlan, CompactionReason, blob_garbage, leveled, universal};
+use koeldb_lsm::version::{Version, VersionBlobs};
+use koeldb_table::blob::BlobReadahead;
 use koeldb_table::builder::{TableBuildContext, TableReason};
 use koeldb_table::properties::names;
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
 use super::Background;
 use super::compaction::CompactionRequest;
-use crate::options::{ColumnFamilyOptions, Compression, pick_settings};
+use crate::options::{
+    BlobGarbageCollectionPolicy, ColumnFamilyOptions, Compression, pick_settings,
+};
 use crate::report::listener::{CompactionJobInfo, Event, SubcompactionJobInfo};
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::counters::JobTotals;
 use crate::state::info_log::CompactionOutcome;
 use crate::state::prepopulate::prepopulate;
-use crate::state::table_files::{OutputChecks, TableDestination, TableReporter};
+use crate::state::table_files::{OutputChecks, TableDestination, TableReporter, blob_spec};
 
 impl Background {
     /// Merges the inputs of a plan into new tables, verifies them, and updates the tickers.
@@ -153,6 +156,12 @@ impl<'a> Merge<'a> {
             jobs.run_parts(count, &|number| self.run_part(number, part));
         };
         let requested_parts = self.request.max_subcompactions;
+        let readahead_bytes = match self.options.blob_compaction_readahead_size {
+            0 => BlobReadahead::BYTES_MAX,
+            bytes => bytes,
+        };
+        let blobs = VersionBlobs::new(&self.version, &self.family.tables, true, readahead_bytes);
+        let blob_files = self.blob_spec(&blobs);
         let job = CompactionJob {
             plan,
             version: &self.version,
@@ -160,9 +169,10 @@ impl<'a> Merge<'a> {
             tables: &self.family.tables,
             source: self.source(),
             snapshots: self.snapshots.clone(),
-            merger: Merger::new(self.options.merge_operator.as_deref(), &self.family.name),
+            merger: Merger::new(self.options.merge_operator.as_deref(), &self.family.name)
+                .with_blobs(&blobs),
             new_filter: &new_filter,
-            output: self.output(next_file_number, checks.entries)?,
+            output: self.output(next_file_number, checks.entries, blob_files)?,
             cancelled: &cancelled,
             parts_max: jobs.parts_max(&self.options, plan, requested_parts),
             run_parts: &run_parts,
@@ -185,6 +195,30 @@ impl<'a> Merge<'a> {
         Ok(result)
     }
 
+    /// Returns the settings of blob files: which values go to new ones, and which old ones are emptied.
+    ///
+    /// The oldest files are emptied, as many as `blob_garbage_collection_age_cutoff` says.
+    fn blob_spec<'o>(&self, blobs: &'o VersionBlobs<'o>) -> BlobSpec<'o> {
+        let mut spec = blob_spec(&self.options, self.family.id, self.plan.output_level);
+        let is_on = match self.request.blob_policy {
+            BlobGarbageCollectionPolicy::UseDefault => self.options.enable_blob_garbage_collection,
+            BlobGarbageCollectionPolicy::Force => true,
+            BlobGarbageCollectionPolicy::Disable => false,
+        };
+        if is_on {
+            let files = &self.version.blob_files;
+            let cutoff = (self.request.blob_age_cutoff)
+                .unwrap_or(self.options.blob_garbage_collection_age_cutoff);
+            let emptied = blob_garbage::emptied_files(cutoff, files.len());
+            spec.relocates_below = match files.keys().nth(emptied) {
+                Some(&number) => number,
+                None => u64::MAX,
+            };
+            spec.source = Some(blobs);
+        }
+        spec
+    }
+
     /// Returns the reader of input blocks: with readahead, without filling the block cache.
     fn source(&self) -> BlockingSource {
         let context = &self.jobs.context;
@@ -201,6 +235,7 @@ impl<'a> Merge<'a> {
         &'o self,
         next_file_number: &'o (dyn Fn() -> FileNumber + Sync),
         hash_entries: bool,
+        blobs: BlobSpec<'o>,
     ) -> Result<OutputSpec<'o>> {
         let (context, plan) = (&self.jobs.context, self.plan);
         // To the next boundary below, but not beyond what the format or the caller permits.
@@ -254,6 +289,7 @@ impl<'a> Merge<'a> {
                 .filter(|_| plan.output_level > 0),
             deletion_triggers: &self.deletion_triggers,
             hash_entries,
+            blobs,
         })
     }
 

@@ -91,11 +91,12 @@ impl Background {
         request: &CompactionRequest<'_>,
     ) -> Option<&dyn CompactionService> {
         let service = self.context.plugins.compaction_service.as_deref()?;
-        // The input cannot carry the settings of one call, or the clock of a TTL database.
+        // The input cannot carry the settings of one call, the clock of a TTL database, or blob files.
         let is_plain = request.compression.is_none()
             && request.target_file_bytes.is_none()
             && request.worker.is_none()
-            && self.context.table_files.ttl.is_none();
+            && self.context.table_files.ttl.is_none()
+            && !plan.files().any(|(_, file)| file.oldest_blob_file != 0);
         (is_plain && !plan.inputs.is_empty()).then_some(service)
     }
 

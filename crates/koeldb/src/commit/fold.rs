@@ -11,7 +11,7 @@ use koeldb_base::{Lookup, SeqNo};
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
 use super::protocol::ColumnFamilyMemtable;
-use crate::options::ColumnFamilyOptions;
+use crate::options::{ColumnFamilyOptions, ReadTier};
 
 /// The rule by which a write merges the operands of a key (RocksDB: `max_successive_merges`).
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,10 @@ impl ColumnFamilyMemtable {
             if lookup.is_of_entity() {
                 return None;
             }
-            let merger = current.merger();
+            let merger = current.merger(match rule.reads_files {
+                true => ReadTier::All,
+                false => ReadTier::BlockCache,
+            });
             let existing = lookup.finish(merger).ok()??;
             merge_values(merger, key, Some(&existing), &[operand]).ok()
         })

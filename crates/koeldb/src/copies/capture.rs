@@ -229,9 +229,9 @@ impl Capture {
         captured_tables(context, &self.state)
     }
 
-    /// Returns the logs and the OPTIONS file of the captured state.
+    /// Returns the blob files, the logs and the OPTIONS file of the captured state.
     pub(crate) fn other_files(&self, context: &Context) -> Result<Vec<CapturedFile>> {
-        let mut files = Vec::new();
+        let mut files = captured_blob_files(context, &self.state);
         for log in &self.logs {
             files.push(CapturedFile {
                 name: format!("{:06}.log", log.number),
@@ -272,6 +272,24 @@ pub(crate) fn captured_tables(
         }
     }
     Ok(files)
+}
+
+/// Returns the blob files of all column families in a MANIFEST state.
+pub(crate) fn captured_blob_files(
+    context: &Context,
+    state: &ManifestSnapshot,
+) -> Vec<CapturedFile> {
+    let families = state.families.iter();
+    let blob_files = families.flat_map(|family| family.version.blob_files.values());
+    blob_files
+        .map(|file| CapturedFile {
+            name: format!("{:06}.blob", file.number),
+            source: file_name::blob(context.table_files.directory(), file.number),
+            bytes: file.file_bytes(),
+            is_constant: true,
+            table: None,
+        })
+        .collect()
 }
 
 /// Returns the name and path of a captured table; the extension is `ldb` for a LevelDB table.

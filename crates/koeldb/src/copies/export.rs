@@ -251,8 +251,15 @@ fn export_family(
     let staging = Staging::create(&context.fs, target, &[DESCRIPTION])?;
     let capture = commit.capture(FlushPolicy::Always)?;
     let mut captured = capture.state.families.iter();
-    if !captured.any(|captured| captured.id == family.id) {
+    let Some(captured) = captured.find(|captured| captured.id == family.id) else {
         return Err(family.dropped_error());
+    };
+    if let Some(number) = captured.version.blob_files.keys().next() {
+        return Err(Error::not_supported(format!(
+            "column family {:?} has values in blob files ({number:06}.blob), which an export has not: \
+             create a checkpoint or a backup",
+            family.name
+        )));
     }
     let mut export = ExportedColumnFamily {
         directory: context.fs.absolute(target)?,

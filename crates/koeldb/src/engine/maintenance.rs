@@ -141,6 +141,7 @@ impl CommitPipeline {
         for family in dropped {
             self.tree
                 .retire(family.version().files().map(|(_, file)| file));
+            self.tree.retire_blob_files(&family.version());
             self.context
                 .info_log
                 .info(format_args!("dropped column family {:?}", family.name));

@@ -238,6 +238,7 @@ impl Opening {
         let oldest_options = options.iter().rev().nth(1).copied().unwrap_or(0);
         let is_orphan = |kind: FileKind| match kind {
             FileKind::Table(number) => !live.tables.contains(&number),
+            FileKind::Blob(number) => !live.blob_files.contains(&number),
             FileKind::Manifest(number) => number < manifest,
             FileKind::Temporary(_) => true,
             FileKind::Options(number) => number < oldest_options,

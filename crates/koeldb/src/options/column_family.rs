@@ -235,33 +235,33 @@ option_section! {
         [honoured mutable "9.1"] default_write_temperature: Temperature = Temperature::Unknown, "",
             set_default_write_temperature(value: Temperature), get_default_write_temperature;
         /// Store large values in blob files.
-        [accepted mutable "6.13"] enable_blob_files: bool = false, "",
+        [honoured mutable "6.13"] enable_blob_files: bool = false, "",
             set_enable_blob_files(on: bool), get_enable_blob_files;
         /// Smallest value that goes to a blob file.
-        [accepted mutable "6.13"] min_blob_size: u64 = 0, "Bytes.",
+        [honoured mutable "6.13"] min_blob_size: u64 = 0, "Bytes.",
             set_min_blob_size(bytes: u64), get_min_blob_size;
         /// Size at which a blob file is finished.
-        [accepted mutable "6.13"] blob_file_size: u64 = 256 << 20, "Bytes.",
+        [honoured mutable "6.13"] blob_file_size: u64 = 256 << 20, "Bytes.",
             set_blob_file_size(bytes: u64), get_blob_file_size;
         /// Codec of blob files.
-        [accepted mutable "6.13"] blob_compression_type: Compression = Compression::None, "",
+        [honoured mutable "6.13"] blob_compression_type: Compression = Compression::None, "",
             set_blob_compression_type(value: Compression), get_blob_compression_type;
         /// Codec settings of blob files.
-        [accepted mutable "11.2"] blob_compression_opts: CompressionOptions = CompressionOptions::default(), "As compression_opts.";
+        [honoured mutable "11.2"] blob_compression_opts: CompressionOptions = CompressionOptions::default(), "As compression_opts.";
         /// Relocate live blobs during compaction.
-        [accepted mutable "6.15"] enable_blob_garbage_collection: bool = false, "",
+        [honoured mutable "6.15"] enable_blob_garbage_collection: bool = false, "",
             set_enable_blob_gc(on: bool), get_enable_blob_gc;
         /// Share of the oldest blob files subject to relocation.
-        [accepted mutable "6.15"] blob_garbage_collection_age_cutoff: f64 = 0.25, "0..1.",
+        [honoured mutable "6.15"] blob_garbage_collection_age_cutoff: f64 = 0.25, "0..1.",
             set_blob_gc_age_cutoff(ratio: f64), get_blob_gc_age_cutoff;
         /// Garbage share of the oldest blob files that forces compactions.
-        [accepted mutable "6.26"] blob_garbage_collection_force_threshold: f64 = 1.0, "0..1.",
+        [honoured mutable "6.26"] blob_garbage_collection_force_threshold: f64 = 1.0, "0..1; 1 = never. Leveled style.",
             set_blob_gc_force_threshold(ratio: f64), get_blob_gc_force_threshold;
         /// Readahead on blob files in compactions.
-        [accepted mutable "6.27"] blob_compaction_readahead_size: u64 = 0, "Bytes; 0 = off.",
+        [honoured mutable "6.27"] blob_compaction_readahead_size: u64 = 0, "Bytes; 0 = up to 1 MiB.",
             set_blob_compaction_read_ahead_size(bytes: u64), get_blob_compaction_read_ahead_size;
         /// First level whose output may create blob files.
-        [accepted mutable "7.4"] blob_file_starting_level: i32 = 0, "Level.",
+        [honoured mutable "7.4"] blob_file_starting_level: i32 = 0, "Level.",
             set_blob_file_starting_level(count: u32 as Count), get_blob_file_starting_level;
         /// Insert blobs into the blob cache when flushed.
         [accepted mutable "7.6"] prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, "",

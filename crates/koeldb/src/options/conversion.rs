@@ -6,6 +6,7 @@ use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
 use koeldb_lsm::job::DeletionTrigger;
 use koeldb_lsm::pick::aged::AgeLimits;
+use koeldb_lsm::pick::blob_garbage::BlobGarbageRule;
 use koeldb_lsm::pick::offpeak::OffpeakWindow;
 use koeldb_lsm::pick::universal::RunLimit;
 use koeldb_lsm::pick::{FileOrder, PickSettings, fifo, universal};
@@ -387,6 +388,16 @@ pub(crate) fn age_limits(options: &ColumnFamilyOptions) -> AgeLimits {
         periodic_secs: options.periodic_compaction_seconds,
         bottommost_delay_secs: u64::from(options.bottommost_file_compaction_delay),
     }
+}
+
+/// Returns when garbage in blob files forces a compaction; `None` for never.
+pub(crate) fn blob_garbage_rule(options: &ColumnFamilyOptions) -> Option<BlobGarbageRule> {
+    let is_on = options.enable_blob_garbage_collection
+        && options.blob_garbage_collection_force_threshold < 1.0;
+    is_on.then_some(BlobGarbageRule {
+        age_cutoff: options.blob_garbage_collection_age_cutoff,
+        threshold: options.blob_garbage_collection_force_threshold,
+    })
 }
 
 /// Converts column family options to the settings that the compaction pickers read.

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use koeldb_base::codec::Compression;
 
-use super::BottommostLevelCompaction;
 use super::accessors::accessors;
+use super::{BlobGarbageCollectionPolicy, BottommostLevelCompaction};
 
 /// A token that cancels the compactions whose options hold a clone of it.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +48,8 @@ pub struct CompactRangeOptions {
     pub(crate) allow_write_stall: bool,
     pub(crate) max_subcompactions: u32,
     pub(crate) canceled: Option<CancelToken>,
+    pub(crate) blob_garbage_collection_policy: BlobGarbageCollectionPolicy,
+    pub(crate) blob_garbage_collection_age_cutoff: Option<f64>,
 }
 
 impl Default for CompactRangeOptions {
@@ -68,7 +70,26 @@ impl CompactRangeOptions {
             allow_write_stall: false,
             max_subcompactions: 0,
             canceled: None,
+            blob_garbage_collection_policy: BlobGarbageCollectionPolicy::UseDefault,
+            blob_garbage_collection_age_cutoff: None,
         }
+    }
+
+    /// Sets the share of the oldest blob files that the compaction empties, from 0 to 1.
+    ///
+    /// `None` is the option of the column family. Other values are limited to that range.
+    pub fn set_blob_garbage_collection_age_cutoff(
+        &mut self,
+        share: impl Into<Option<f64>>,
+    ) -> &mut Self {
+        self.blob_garbage_collection_age_cutoff = share.into();
+        self
+    }
+
+    /// The option `blob_garbage_collection_age_cutoff`.
+    #[must_use]
+    pub const fn get_blob_garbage_collection_age_cutoff(&self) -> Option<f64> {
+        self.blob_garbage_collection_age_cutoff
     }
 
     /// Sets the level to which `change_level` moves the result; `None` for the lowest that fits.
@@ -113,6 +134,10 @@ impl CompactRangeOptions {
         allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
         /// Sets the number of threads that share the work; 0 for that of the database options.
         max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;
+        /// Sets whether values in old blob files are moved to new ones, so that the old ones become
+        /// obsolete.
+        blob_garbage_collection_policy: BlobGarbageCollectionPolicy,
+            set_blob_garbage_collection_policy, get_blob_garbage_collection_policy;
     }
 }
 

@@ -78,7 +78,7 @@ pub use compaction::{
     Temperature, UniversalCompactionOptions,
 };
 pub use config::{ConfigOptions, IgnoredOption, LoadedOptions, MendedOption};
-pub(crate) use conversion::{age_limits, limits, pick_settings};
+pub(crate) use conversion::{age_limits, blob_garbage_rule, limits, pick_settings};
 pub use cuckoo::CuckooTableOptions;
 pub(crate) use db::DbOptions;
 pub use db::{CacheTier, LogLevel, Options};
@@ -94,7 +94,10 @@ pub use object::{
 pub use plain::{EncodingType, PlainTableOptions};
 pub use plugins::Logger;
 pub(crate) use plugins::Plugins;
-pub use read_write::{BottommostLevelCompaction, FlushOptions, ReadTier, Switch, WriteOptions};
+pub use read_write::{
+    BlobGarbageCollectionPolicy, BottommostLevelCompaction, FlushOptions, ReadTier, Switch,
+    WriteOptions,
+};
 pub use registry::{Effect, OptionInfo};
 pub use scrub::ScrubOptions;
 pub use table_format::TableFormat;

@@ -315,16 +315,6 @@ const CALLS: &[Call] = &[
                 "Threads; 0: the option of the database.",
             ),
             ("canceled", "token", "none", "Cancels the compaction."),
-        ],
-        accepted: &[],
-        refused: &[
-            ("target_path_id", "u32", "0", "An index into db_paths."),
-            (
-                "full_history_ts_low",
-                "bytes",
-                "none",
-                "Drops history with older user timestamps.",
-            ),
             (
                 "blob_garbage_collection_policy",
                 "enum",
@@ -336,6 +326,16 @@ const CALLS: &[Call] = &[
                 "f64",
                 "-1",
                 "Overrides the age cutoff.",
+            ),
+        ],
+        accepted: &[],
+        refused: &[
+            ("target_path_id", "u32", "0", "An index into db_paths."),
+            (
+                "full_history_ts_low",
+                "bytes",
+                "none",
+                "Drops history with older user timestamps.",
             ),
         ],
     },

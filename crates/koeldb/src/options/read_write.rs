@@ -183,3 +183,15 @@ option_enum! {
         ForceOptimized = "kForceOptimized",
     }
 }
+
+option_enum! {
+    /// Whether a manual compaction moves values out of old blob files.
+    pub enum BlobGarbageCollectionPolicy {
+        /// As the option `enable_blob_garbage_collection` of the column family says.
+        UseDefault = "kUseDefault",
+        /// It does.
+        Force = "kForce",
+        /// It does not.
+        Disable = "kDisable",
+    }
+}

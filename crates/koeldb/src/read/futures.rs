@@ -90,7 +90,9 @@ impl Reads {
             let context = SearchContext::new(super_version, options, self);
             let mut suspended = SuspendedLookups::polled(&context);
             if lookup.is_settled() || suspended.begin_one(&context, &mut lookup)? {
-                return Ok(First::Done(lookup.finish(super_version.merger())?));
+                return Ok(First::Done(
+                    lookup.finish(super_version.merger(options.read_tier))?,
+                ));
             }
             Ok(First::Suspended(Box::new(SuspendedGet {
                 super_version: Arc::clone(super_version),
@@ -118,7 +120,9 @@ impl Reads {
         ready!(suspended.poll(&context, lookups, task, &mut |_, error| {
             failure = Err(error);
         }));
-        Poll::Ready(failure.and_then(|()| lookup.take_answer(super_version.merger())))
+        Poll::Ready(
+            failure.and_then(|()| lookup.take_answer(super_version.merger(options.read_tier))),
+        )
     }
 
     /// Reads several keys of one column family asynchronously, without blocking the polling thread.
@@ -135,7 +139,10 @@ impl Reads {
             Ok(None) => {}
             Ok(Some(mut batch)) => {
                 poll_fn(|task| self.poll_multi_get(&mut batch, &mut values, options, task)).await;
-                values.finish(batch.super_version.merger(), options.value_size_soft_limit);
+                values.finish(
+                    batch.super_version.merger(options.read_tier),
+                    options.value_size_soft_limit,
+                );
                 if family.ttl.is_some() {
                     values.strip_times();
                 }

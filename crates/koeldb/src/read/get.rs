@@ -169,7 +169,7 @@ impl Reads {
             version.search(tables, &mut lookup, &mut source, runs)?;
         }
         let _timer = timed(PerfMetric::GetPostProcessTime);
-        lookup.finish(super_version.merger())
+        lookup.finish(super_version.merger(options.read_tier))
     }
 
     /// Looks up one key under a deadline or I/O timeout, with device reads in other threads.
@@ -183,7 +183,7 @@ impl Reads {
     ) -> Result<Option<PinnedSlice>> {
         let mut lookup = Lookup::new(key, seqno);
         self.settle(super_version, &mut lookup, options)?;
-        lookup.finish(super_version.merger())
+        lookup.finish(super_version.merger(options.read_tier))
     }
 
     /// Searches memtables and tables until `lookup` is decided, with device reads in other threads.

@@ -312,7 +312,10 @@ impl Reads {
                     return Ok(Some(suspended));
                 }
             }
-            values.finish(super_version.merger(), options.value_size_soft_limit);
+            values.finish(
+                super_version.merger(options.read_tier),
+                options.value_size_soft_limit,
+            );
             if family.ttl.is_some() {
                 values.strip_times();
             }

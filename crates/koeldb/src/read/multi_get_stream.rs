@@ -17,6 +17,7 @@ use super::futures::SuspendedBatch;
 use super::multi_get::{PinnedSlices, too_much};
 use super::options::ReadOptions;
 use crate::engine::inner::OpenColumnFamily;
+use crate::options::ReadTier;
 use crate::state::ttl;
 
 /// The index of a key, and its result.
@@ -63,7 +64,7 @@ impl RunningBatch {
     ///
     /// It checks those that waited before and those probed since, so that a poll does not scan a
     /// long batch again.
-    fn take_done(&mut self, has_times: bool, ready: &mut VecDeque<Item>) {
+    fn take_done(&mut self, has_times: bool, tier: ReadTier, ready: &mut VecDeque<Item>) {
         let RunningBatch {
             batch,
             values,
@@ -71,7 +72,7 @@ impl RunningBatch {
             waited,
             waits,
         } = self;
-        let merger = batch.super_version.merger();
+        let merger = batch.super_version.merger(tier);
         let (probed_now, waiting) = batch.suspended.progress();
         let waited_before = std::mem::replace(waited, waiting.collect());
         waited.iter().for_each(|&at| waits[at] = true);
@@ -133,7 +134,7 @@ impl MultiGetStream {
                     let reads = &self.family.inner().reads;
                     let polled = reads.poll_multi_get(batch, values, &self.options, context);
                     let has_times = self.family.data().ttl.is_some();
-                    running.take_done(has_times, &mut self.ready);
+                    running.take_done(has_times, self.options.read_tier, &mut self.ready);
                     if polled.is_ready() {
                         self.state = StreamState::Ended;
                     } else if self.ready.is_empty() {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use koeldb_base::entity::default_column;
 use koeldb_base::key::{MAX_SEQNO, encode_into, user_key};
-use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
+use koeldb_base::lookup::without_preferred_seqno;
 use koeldb_base::merge_operator::{Merger, merge_values};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::stats::{Statistics, Ticker};
@@ -20,6 +20,7 @@ use koeldb_base::{
     Cursor, Error, ErrorKind, Fault, InternalKey, KeyOrder, PinnedSlice, SeqNo, ValueType,
 };
 use koeldb_lsm::cursor::RunsCursor;
+use koeldb_lsm::version::VersionBlobs;
 use koeldb_table::block_based::readahead::ahead::ScanLimits;
 
 use self::deleted_run::{DELETED_RUN, DELETED_STEPS};
@@ -46,7 +47,10 @@ enum Position {
 pub(crate) struct ScanContext<'h> {
     pub(crate) order: KeyOrder,
     pub(crate) seqno: SeqNo,
+    /// What makes values of entries, but for the values in blob files that are read ahead.
     pub(crate) merger: Merger<'h>,
+    /// The values in blob files; `None` if none may be read.
+    pub(crate) blobs: Option<VersionBlobs<'h>>,
     pub(crate) tombstones: ScanTombstones,
     /// The prefix extractor of a scan that ends when the prefix changes.
     pub(crate) prefix_extractor: Option<&'h dyn PrefixExtractor>,
@@ -60,6 +64,14 @@ pub(crate) struct ScanContext<'h> {
 }
 
 impl ScanContext<'_> {
+    /// Returns what makes values of entries.
+    fn merger(&self) -> Merger<'_> {
+        match &self.blobs {
+            Some(blobs) => self.merger.with_blobs(blobs),
+            None => self.merger,
+        }
+    }
+
     /// Counts a seek that replaces steps over hidden entries (`NUMBER_OF_RESEEKS_IN_ITERATION`).
     #[cold]
     fn count_reseek(&self) {
@@ -412,7 +424,12 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                     Ok(())
                 }
                 value_type => {
-                    self.value = plain_value(value_type, &self.inner.pinned_value())?;
+                    self.value = plain_value(
+                        self.view.merger(),
+                        &self.key,
+                        value_type,
+                        &self.inner.pinned_value(),
+                    )?;
                     self.at = Position::OwnedForward;
                     Ok(())
                 }
@@ -513,11 +530,21 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                 self.inner.next()?;
                 continue;
             }
-            base = Some(plain_value(entry.value_type, &self.inner.pinned_value())?);
+            base = Some(plain_value(
+                self.view.merger(),
+                &self.key,
+                entry.value_type,
+                &self.inner.pinned_value(),
+            )?);
             break;
         }
         let newest_first: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
-        self.value = merge_values(self.view.merger, &self.key, base.as_deref(), &newest_first)?;
+        self.value = merge_values(
+            self.view.merger(),
+            &self.key,
+            base.as_deref(),
+            &newest_first,
+        )?;
         Ok(())
     }
 
@@ -580,6 +607,8 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         let mut has_base = false;
         // The error of an older version does not matter if a newer one hides it.
         let mut unreadable = None;
+        // The value of the newest version alone is read from its blob file.
+        let mut blob: Option<PinnedSlice> = None;
         let mut oldest_first: Vec<Vec<u8>> = Vec::new();
         let mut skips = 0;
         let skippable = self.view.skippable_max.saturating_add(1);
@@ -620,14 +649,22 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                 }
                 oldest_first.clear();
                 unreadable = None;
+                blob = None;
                 has_base = !entry.value_type.is_deletion()
                     && !self.view.tombstones.hides(entry.user_key, entry.seqno);
                 if has_base {
                     self.value.clear();
                     if entry.value_type == ValueType::Value {
                         self.value.extend_from_slice(self.inner.value());
+                    } else if entry.value_type == ValueType::BlobIndex {
+                        blob = Some(self.inner.pinned_value());
                     } else {
-                        match plain_value(entry.value_type, &self.inner.pinned_value()) {
+                        match plain_value(
+                            self.view.merger(),
+                            &self.key,
+                            entry.value_type,
+                            &self.inner.pinned_value(),
+                        ) {
                             Ok(value) => self.value = value,
                             Err(error) => unreadable = Some(error),
                         }
@@ -640,12 +677,15 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         if let Some(error) = unreadable {
             return Err(error.into());
         }
+        if let Some(reference) = blob {
+            self.value = self.view.merger().fetch(&self.key, &reference)?.to_vec();
+        }
         if oldest_first.is_empty() {
             return Ok(has_base);
         }
         let newest_first: Vec<&[u8]> = oldest_first.iter().rev().map(Vec::as_slice).collect();
         let base = has_base.then_some(self.value.as_slice());
-        self.value = merge_values(self.view.merger, &self.key, base, &newest_first)?;
+        self.value = merge_values(self.view.merger(), &self.key, base, &newest_first)?;
         Ok(true)
     }
 
@@ -668,7 +708,12 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                 if is_found && entry.value_type == ValueType::Merge {
                     self.merge_forward()?;
                 } else if is_found {
-                    self.value = plain_value(entry.value_type, &self.inner.pinned_value())?;
+                    self.value = plain_value(
+                        self.view.merger(),
+                        &self.key,
+                        entry.value_type,
+                        &self.inner.pinned_value(),
+                    )?;
                 }
             }
         }
@@ -700,13 +745,20 @@ fn too_many_skipped() -> Error {
     )
 }
 
-/// Decodes the user value of an internal entry of a value type; an error for other types.
-fn plain_value(value_type: ValueType, value: &PinnedSlice) -> Result<Vec<u8>, Error> {
+/// Returns the user value of an internal entry of a value type; an error for other types.
+///
+/// A value in a blob file is read.
+fn plain_value(
+    merger: Merger<'_>,
+    user_key: &[u8],
+    value_type: ValueType,
+    value: &PinnedSlice,
+) -> Result<Vec<u8>, Error> {
     match value_type {
         ValueType::Value => Ok(value.to_vec()),
         ValueType::WideColumnEntity => Ok(default_column(value)?.to_vec()),
         ValueType::ValuePreferredSeqno => Ok(without_preferred_seqno(value)?.to_vec()),
-        ValueType::BlobIndex => Err(blob_not_supported()),
+        ValueType::BlobIndex => Ok(merger.fetch(user_key, value)?.to_vec()),
         _ => Err(Error::corruption(format!(
             "entry of type {value_type:?} in a scan"
         ))),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use koeldb_base::range_del::RunTombstones;
 use koeldb_base::{ArcRef, Cursor, Error, Fault, PinnedSlice, Result, SeqNo};
 use koeldb_lsm::cursor::{LevelCursor, MergingCursor};
+use koeldb_lsm::version::VersionBlobs;
 use koeldb_memtable::{Memtable, MemtableCursor};
+use koeldb_table::blob::BlobReadahead;
 use koeldb_table::block_based::readahead::ahead::ScanLimits;
 use koeldb_table::block_based::readahead::scan_reads::{
     SCAN_BYTES, ScanReads, ScanSuspended, TimeLimits,
@@ -249,7 +251,15 @@ impl ScanPlan<'_> {
         ScanContext {
             order: self.family.data().order.clone(),
             seqno,
-            merger: super_version.merger(),
+            merger: super_version.merger(options.read_tier),
+            blobs: (options.read_tier != ReadTier::BlockCache).then(|| {
+                VersionBlobs::new(
+                    &super_version.version,
+                    &super_version.tables,
+                    options.verify_checksums,
+                    BlobReadahead::BYTES_MAX,
+                )
+            }),
             tombstones,
             prefix_extractor: match options.prefix_same_as_start {
                 true => extractor.map(|extractor| &**extractor),

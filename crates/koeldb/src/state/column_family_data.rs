@@ -15,11 +15,14 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, KeyOrder, SeqNo};
 use koeldb_lsm::pick::aged::{self, PickMoment, Upcoming};
+use koeldb_lsm::pick::blob_garbage;
 use koeldb_lsm::pick::{CompactionPlan, fifo, leveled, universal};
 use koeldb_lsm::version::Epochs;
 use koeldb_lsm::{TableOpener, Version};
 
-use crate::options::{ColumnFamilyOptions, CompactionStyle, age_limits, pick_settings};
+use crate::options::{
+    ColumnFamilyOptions, CompactionStyle, age_limits, blob_garbage_rule, pick_settings,
+};
 use crate::report::listener::FlushReason;
 use crate::report::{StallCause, StallCondition};
 use crate::state::counters::ColumnFamilyCounters;
@@ -557,7 +560,11 @@ impl ColumnFamilyData {
         let settings = pick_settings(options);
         match options.compaction_style {
             CompactionStyle::Level => leveled::pick(version, &settings)
-                .or_else(|| aged::pick(version, &settings, &age_limits(options), moment)),
+                .or_else(|| aged::pick(version, &settings, &age_limits(options), moment))
+                .or_else(|| {
+                    let rule = blob_garbage_rule(options)?;
+                    blob_garbage::pick(version, &settings, rule)
+                }),
             CompactionStyle::Universal => universal::pick(version, &settings),
             CompactionStyle::Fifo => fifo::pick(version, &settings, moment.unix_secs),
             CompactionStyle::None => None,

@@ -24,10 +24,11 @@
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock};
 
-use koeldb_base::SeqNo;
 use koeldb_base::biased::{self, Owner, Revoker, biased, revoke_idle};
-use koeldb_base::merge_operator::Merger;
+use koeldb_base::merge_operator::{FetchBlob, Merger};
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
+use koeldb_base::{Error, ErrorKind, PinnedSlice, Result, SeqNo};
+use koeldb_lsm::version::BlobRead;
 use koeldb_lsm::{TableOpener, Version};
 use koeldb_memtable::Memtable;
 use koeldb_table::cuckoo::level::CuckooLevel;
@@ -62,6 +63,25 @@ pub(crate) struct SuperVersion {
     pub(crate) deleted_ranges: Arc<DeletedRanges>,
 }
 
+/// The source of values in blob files of reads that exclude I/O.
+struct Unread;
+
+impl FetchBlob for Unread {
+    fn fetch(&self, _: &[u8], _: &[u8]) -> Result<PinnedSlice> {
+        Err(Error::with_kind(
+            ErrorKind::Incomplete,
+            "the value is in a blob file, and the read tier excludes I/O",
+        ))
+    }
+}
+
+impl FetchBlob for SuperVersion {
+    fn fetch(&self, user_key: &[u8], reference: &[u8]) -> Result<PinnedSlice> {
+        self.version
+            .blob_value(&self.tables, user_key, reference, BlobRead::ALONE)
+    }
+}
+
 impl SuperVersion {
     /// The largest sequence number in the tables.
     pub(crate) fn newest_in_tables(&self) -> SeqNo {
@@ -73,10 +93,14 @@ impl SuperVersion {
 }
 
 impl SuperVersion {
-    /// Returns the merger, which applies the merge operator of these options.
+    /// Returns what makes values of entries: the merge operator of these options, and blob files.
     #[inline]
-    pub(crate) fn merger(&self) -> Merger<'_> {
-        Merger::new(self.options.merge_operator.as_deref(), &self.family_name)
+    pub(crate) fn merger(&self, tier: ReadTier) -> Merger<'_> {
+        let merger = Merger::new(self.options.merge_operator.as_deref(), &self.family_name);
+        match tier {
+            ReadTier::BlockCache => merger.with_blobs(&Unread),
+            _ => merger.with_blobs(self),
+        }
     }
 
     /// Returns the number of memtables, whose runs precede those of the version.

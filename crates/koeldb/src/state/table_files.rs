@@ -12,7 +12,7 @@ use koeldb_base::stats::Statistics;
 use koeldb_base::{Cursor, KeyOrder, Result};
 use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority, RateLimiter};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
-use koeldb_lsm::job::{FlushJob, FlushResult, HiddenTables, LiveSnapshots, OutputSpec};
+use koeldb_lsm::job::{BlobSpec, FlushJob, FlushResult, HiddenTables, LiveSnapshots, OutputSpec};
 use koeldb_lsm::version::FileNumbers;
 use koeldb_lsm::{FileMeta, OpenTables, TableOpener, Version};
 use koeldb_memtable::Memtable;
@@ -246,6 +246,11 @@ impl TableFiles {
                 partition_bytes: None,
                 deletion_triggers: &options.deletion_triggers(),
                 hash_entries: checks.entries,
+                // What recovery and checkpoints of secondaries write stays in its table.
+                blobs: match reason {
+                    TableReason::Flush => blob_spec(&options, family.id, 0),
+                    _ => BlobSpec::unchanged(),
+                },
             },
         };
         let (begun, cpu) = (self.clock.now(), self.clock.thread_cpu());
@@ -344,6 +349,24 @@ impl TableFiles {
 
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
+    }
+}
+
+/// Returns the settings of the blob files of a job that writes tables of `level`.
+pub(crate) fn blob_spec(
+    options: &ColumnFamilyOptions,
+    family: u32,
+    level: usize,
+) -> BlobSpec<'static> {
+    let starts = usize::try_from(options.blob_file_starting_level).unwrap_or(0);
+    let is_separated = options.enable_blob_files && level >= starts;
+    BlobSpec {
+        column_family_id: family,
+        min_bytes: is_separated.then_some(options.min_blob_size),
+        file_bytes: options.blob_file_size,
+        compression: options.blob_compression_type,
+        compression_options: options.blob_compression_opts.codec_options(),
+        ..BlobSpec::unchanged()
     }
 }
 

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use koeldb_base::Result;
 use koeldb_base::file_name;
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_lsm::FileMeta;
-use koeldb_lsm::version::{VersionEdit, VersionSet};
+use koeldb_lsm::version::{BlobFileMeta, VersionEdit, VersionSet};
+use koeldb_lsm::{FileMeta, Version};
 
 use crate::state::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::state::column_family_set::ColumnFamilySet;
@@ -106,7 +106,11 @@ impl Tree {
         family.update_and_install(self.context.stall(), |state| {
             // An edit without files creates no version.
             if let Some((_, version)) = installed.into_iter().next() {
-                state.version = version;
+                let before = std::mem::replace(&mut state.version, version);
+                let files = before.blob_files.values();
+                let gone =
+                    files.filter(|file| !state.version.blob_files.contains_key(&file.number));
+                self.purge.retire_blob_files(gone);
             }
             change(state);
         });
@@ -139,6 +143,20 @@ impl Tree {
             let path = file_name::table(self.context.table_files.directory(), file.number);
             let _ = self.context.fs.remove_file(&path);
         }
+    }
+
+    /// Deletes blob files immediately that never became part of a version.
+    pub(crate) fn discard_blob_files(&self, files: &[BlobFileMeta]) {
+        for file in files {
+            // A file that cannot be removed now is an orphan that the next open removes.
+            let path = file_name::blob(self.context.table_files.directory(), file.number);
+            let _ = self.context.fs.remove_file(&path);
+        }
+    }
+
+    /// Records blob files that no version has any more, to be deleted.
+    pub(crate) fn retire_blob_files(&self, version: &Version) {
+        self.purge.retire_blob_files(version.blob_files.values());
     }
 
     /// Returns the counter of holds that forbid the deletion of obsolete files.

@@ -13,12 +13,21 @@ use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::stats::Ticker;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
+use koeldb_lsm::version::{BlobFileMeta, WeakReader};
 
 use crate::env::JobPriority;
 use crate::env::sst_file_manager::ObsoleteFile;
 use crate::report::listener::Event;
 
 use super::{Holds, Tree};
+
+/// An obsolete blob file that was not deleted yet.
+struct RetiredBlobFile {
+    number: FileNumber,
+    bytes: u64,
+    /// Alive while a version has the file.
+    reader: WeakReader,
+}
 
 /// An obsolete table whose file was not deleted yet.
 struct RetiredTable {
@@ -32,6 +41,7 @@ struct RetiredTable {
 pub(crate) struct Purge {
     pub(crate) holds: Holds,
     retired: Mutex<Vec<RetiredTable>>,
+    blob_files: Mutex<Vec<RetiredBlobFile>>,
     /// Logs and MANIFESTs that were still needed at the last check.
     manifests: Mutex<Vec<FileNumber>>,
     /// The function called when the last reader of an obsolete table is dropped.
@@ -47,6 +57,32 @@ impl Purge {
             bytes: file.bytes,
             file: Arc::downgrade(file),
         }));
+    }
+
+    /// Records blob files that the newest version does not have, to be deleted after the last one.
+    pub(crate) fn retire_blob_files<'f>(&self, files: impl IntoIterator<Item = &'f BlobFileMeta>) {
+        lock(&self.blob_files).extend(files.into_iter().map(|file| RetiredBlobFile {
+            number: file.number,
+            bytes: file.file_bytes(),
+            reader: file.reader.downgrade(),
+        }));
+    }
+
+    /// Takes the obsolete blob files that no version has off the list; returns numbers and sizes.
+    ///
+    /// Others get the hook that is called when the last version is dropped.
+    fn take_unused_blob_files(&self) -> Vec<(FileNumber, u64)> {
+        let mut unused = Vec::new();
+        lock(&self.blob_files).retain(|file| {
+            let used = file.reader.upgrade();
+            match (&used, self.on_unused.get()) {
+                (Some(reader), Some(on_unused)) => reader.drop_hook().set(Arc::clone(on_unused)),
+                (Some(_), None) => {}
+                (None, _) => unused.push((file.number, file.bytes)),
+            }
+            used.is_some()
+        });
+        unused
     }
 
     /// Takes the obsolete tables without readers off the list; returns their numbers and sizes.
@@ -149,6 +185,13 @@ impl Tree {
                     .context
                     .info_log
                     .warn(format_args!("removing {}: {error}", path.display())),
+            }
+        }
+        for (number, bytes) in self.purge.take_unused_blob_files() {
+            let path = file_name::blob(self.context.table_files.directory(), number);
+            if let Err(error) = self.remove_table(&path, bytes) {
+                let log = &self.context.info_log;
+                log.warn(format_args!("removing {}: {error}", path.display()));
             }
         }
         self.remove_obsolete_logs();

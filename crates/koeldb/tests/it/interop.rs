@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use koeldb::{
     BlockBasedOptions, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions,
     CompactRangeOptions, Compression, Db, DbBuilder, EncodingType, ErrorDetail, ErrorKind,
-    FilterPolicy, FixedPrefix, Options, PlainTableOptions, ReverseBytewiseComparator, Uint64Add,
+    FilterPolicy, FixedPrefix, IteratorMode, Options, PlainTableOptions, ReadOptions, ReadTier,
+    ReverseBytewiseComparator, Uint64Add,
 };
 
 use crate::expected::Expected;
@@ -514,8 +515,31 @@ fn a_directory_with_blob_files_is_refused_for_writing_and_left_alone() {
         Some(&b"value 1"[..])
     );
     let large = db.cf_handle("large").unwrap();
-    let error = large.get("java00001").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+    let mut written = Expected::default();
+    written_by_java(&mut written, "large");
+    let written = written.family("large").clone();
+    for (key, value) in &written {
+        let found = large.get(key).unwrap();
+        assert_eq!(found.as_deref(), Some(&value[..]), "{}", key.escape_ascii());
+    }
+    let keys: Vec<&Vec<u8>> = written.keys().collect();
+    let answers = large.multi_get(&keys);
+    assert!(
+        answers
+            .iter()
+            .zip(written.values())
+            .all(|(found, value)| { found.unwrap() == Some(&value[..]) })
+    );
+    let entries = |mode| {
+        let entries = large.iterator(mode).map(Result::unwrap);
+        entries.map(|(key, value)| (key.to_vec(), value.to_vec()))
+    };
+    assert!(entries(IteratorMode::Start).eq(written.clone()));
+    assert!(entries(IteratorMode::End).eq(written.into_iter().rev()));
+    let mut cached = ReadOptions::new();
+    cached.set_read_tier(ReadTier::BlockCache);
+    let error = large.get_opt("java00001", &cached).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Incomplete, "{error}");
     drop((large, db));
 
     let (own, copies) = (ScratchDir::new(), ScratchDir::new());

@@ -17,6 +17,7 @@ mod async_reads;
 mod async_scan;
 mod async_writes;
 mod backup;
+mod blob_files;
 mod call_options;
 mod change_feed;
 mod checked_outputs;

@@ -201,7 +201,7 @@ fn missing_epochs_are_assigned_to_the_whole_tree() {
 
 #[test]
 fn blob_files_live_as_long_as_tables_may_refer_to_them() {
-    let blob_file = |number| BlobFile {
+    let blob_file = |number| BlobFileMeta {
         number,
         count: 10,
         bytes: 1000,
@@ -209,6 +209,7 @@ fn blob_files_live_as_long_as_tables_may_refer_to_them() {
         checksum: Vec::new(),
         garbage_count: 0,
         garbage_bytes: 0,
+        reader: Default::default(),
     };
     let garbage = |number, count, bytes| VersionEdit {
         blob_garbage: vec![BlobGarbage {

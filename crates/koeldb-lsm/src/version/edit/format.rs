@@ -29,8 +29,8 @@ use super::{
     BlobGarbage, ColumnFamilyChange, FAMILY_NAME_BYTES_MAX, FILE_NUMBER_MAX, LEVEL_MAX,
     VersionEdit, WalAddition,
 };
+use crate::blob_file_meta::BlobFileMeta;
 use crate::file_meta::FileMeta;
-use crate::version::version::BlobFile;
 
 mod tag {
     pub(super) const COMPARATOR: u32 = 1;
@@ -577,7 +577,7 @@ fn encode_file(
 }
 
 /// Encodes a blob file addition without its tag, and without custom fields.
-fn encode_blob_addition(file: &BlobFile, out: &mut Vec<u8>) {
+fn encode_blob_addition(file: &BlobFileMeta, out: &mut Vec<u8>) {
     put_varint64(out, file.number);
     put_varint64(out, file.count);
     put_varint64(out, file.bytes);
@@ -587,8 +587,8 @@ fn encode_blob_addition(file: &BlobFile, out: &mut Vec<u8>) {
 }
 
 /// Decodes a blob file addition; skips unknown custom fields that may be ignored.
-fn take_blob_addition(input: &mut &[u8]) -> Result<BlobFile> {
-    let file = BlobFile {
+fn take_blob_addition(input: &mut &[u8]) -> Result<BlobFileMeta> {
+    let file = BlobFileMeta {
         number: take_file_number(input)?,
         count: take_varint64(input)?,
         bytes: take_varint64(input)?,
@@ -596,6 +596,7 @@ fn take_blob_addition(input: &mut &[u8]) -> Result<BlobFile> {
         checksum: take_length_prefixed(input)?.to_vec(),
         garbage_count: 0,
         garbage_bytes: 0,
+        reader: Default::default(),
     };
     skip_blob_fields(input)?;
     Ok(file)

@@ -327,32 +327,13 @@ fn comparators_are_compared_for_the_families_that_survive() {
 }
 
 #[test]
-fn blob_files_are_refused_by_name_unless_read_only() {
-    let open = |fs: &Arc<MemoryFileSystem>, read_only| {
-        let options = VersionSetOptions {
-            read_only,
-            ..VersionSetOptions::default()
-        };
-        let families = specs(&["default", "large"]);
-        VersionSet::recover(fs.clone(), directory(), &families, options).map(|(set, _)| set)
-    };
+fn a_blob_file_is_kept_while_a_table_refers_to_it() {
     let fs = created();
     let mut set = recover(fs.clone(), &["default"]).unwrap();
     let large = set.add_family(&ColumnFamilySpec::new("large"), 3).unwrap();
-    let stray = directory().join("000077.blob");
-    let unlisted = fs.create(&stray, &koeldb_fs::WriteOptions::default());
-    unlisted.unwrap().close().unwrap();
-    let error = open(&fs, false).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotSupported);
-    assert!(error.to_string().contains("000077.blob"), "{error}");
-    open(&fs, true).unwrap();
-    fs.remove_file(&stray).unwrap();
-    open(&fs, false).unwrap();
-
-    // A table that refers to a blob file, wherever that is.
     let mut file = table(&set, large, "a").with_epoch(1);
     file.oldest_blob_file = 12;
-    let blob_file = crate::version::BlobFile {
+    let blob_file = crate::version::BlobFileMeta {
         number: 12,
         count: 5,
         bytes: 500,
@@ -360,19 +341,26 @@ fn blob_files_are_refused_by_name_unless_read_only() {
         checksum: Vec::new(),
         garbage_count: 0,
         garbage_bytes: 0,
+        reader: Default::default(),
     };
+    let number = file.number;
     let edit = VersionEdit {
         added_blob_files: vec![blob_file],
         added_files: vec![(0, Arc::new(file))],
         ..VersionEdit::of(large)
     };
     set.log_and_apply(vec![edit]).unwrap();
-    let error = open(&fs, false).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotSupported);
-    for word in ["'large'", "000012.blob", "read-only"] {
-        assert!(error.message().contains(word), "{error}");
-    }
-    open(&fs, true).unwrap();
+    let open = || recover(fs.clone(), &["default", "large"]).unwrap();
+    let blob_files = |set: &mut VersionSet| set.live_files().blob_files;
+    let mut set = open();
+    assert_eq!(blob_files(&mut set).into_iter().collect::<Vec<_>>(), [12]);
+    let edit = VersionEdit {
+        deleted_files: vec![(0, number)],
+        ..VersionEdit::of(large)
+    };
+    set.log_and_apply(vec![edit]).unwrap();
+    assert!(blob_files(&mut set).is_empty());
+    assert!(blob_files(&mut open()).is_empty());
 }
 
 #[test]

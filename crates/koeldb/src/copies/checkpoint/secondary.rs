@@ -10,12 +10,12 @@ use koeldb_base::Result;
 use koeldb_base::file_name;
 use koeldb_lsm::job::LiveSnapshots;
 use koeldb_lsm::manifest::{self, ColumnFamilySnapshot, ManifestSnapshot};
-use koeldb_lsm::version::{FileNumbers, VersionEdit, apply_edit, blob_files_not_supported};
+use koeldb_lsm::version::{FileNumbers, VersionEdit, apply_edit};
 use koeldb_table::builder::TableReason;
 
 use super::{CheckpointOptions, CheckpointReport, check_names, report_transfers, transfer_files};
 use crate::commit::protocol::CommitPipeline;
-use crate::copies::capture::{CapturedFile, captured_tables};
+use crate::copies::capture::{CapturedFile, captured_blob_files, captured_tables};
 use crate::engine::secondary::Secondary;
 use crate::open::staging::Staging;
 use crate::state::column_family_data::ColumnFamilyData;
@@ -35,6 +35,7 @@ pub(super) fn create(
     snapshot.last_seqno = seqno;
     let staging = Staging::create(&commit.context.fs, target, &[])?;
     let mut files = captured_tables(&commit.context, &snapshot)?;
+    files.extend(captured_blob_files(&commit.context, &snapshot));
     files.extend(options_file(commit)?);
     let outcomes = transfer_files(&commit.context, &files, staging.path(), options)?;
     let numbers = FileNumbers::starting_at(commit.tree.versions().file_numbers().peek());
@@ -81,15 +82,6 @@ fn selected_families(
     options: &CheckpointOptions,
 ) -> Result<ManifestSnapshot> {
     let mut snapshot = commit.tree.versions().snapshot();
-    let versions = snapshot.families.iter().map(|family| &family.version);
-    if let Some(number) = versions
-        .flat_map(|version| version.blob_files.keys())
-        .next()
-    {
-        return Err(blob_files_not_supported(&format!(
-            "a checkpoint of a secondary has no blob files, and its primary has {number:06}.blob"
-        )));
-    }
     snapshot.wals.clear();
     snapshot.min_log_number_to_keep = 0;
     if let Some(names) = &options.families {
@@ -158,6 +150,7 @@ fn flush(
     if let Some(file) = flushed.file {
         let edit = VersionEdit {
             added_files: vec![(0, Arc::new(file))],
+            added_blob_files: flushed.blob_files,
             ..VersionEdit::of(family.id)
         };
         family.version = Arc::new(apply_edit(&family.version, &edit)?);

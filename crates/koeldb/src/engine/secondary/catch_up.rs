@@ -148,7 +148,7 @@ impl Secondary {
         Some(data)
     }
 
-    /// Hard-links and opens those tables of a MANIFEST state that are not open yet.
+    /// Hard-links and opens those files of a MANIFEST state that are not open yet.
     fn open_tables(
         &self,
         owners: &CommitPipeline,
@@ -157,6 +157,7 @@ impl Secondary {
         families: &BTreeMap<u32, Target>,
     ) -> Result<()> {
         let mut tables: Vec<TableToOpen> = Vec::new();
+        let mut blob_files = Vec::new();
         for (id, target) in families {
             let Some(version) = recorded.families.get(id).map(ColumnFamilyVersions::current) else {
                 continue;
@@ -171,6 +172,8 @@ impl Secondary {
             for (level, file) in version.files() {
                 tables.push((Arc::clone(&target.data.tables), level, Arc::clone(file)));
             }
+            let of_family = version.blob_files.values();
+            blob_files.extend(of_family.map(|file| (&target.data.tables, file)));
         }
         if let Some(number) = reused_number(state, &tables) {
             let found = format!("table {number:06} is another one");
@@ -178,7 +181,14 @@ impl Secondary {
         }
         if let Some(links) = &self.links {
             for (_, _, file) in &tables {
-                links.link(file)?;
+                links.link(file.number, &file.drop_hook)?;
+            }
+            for (_, file) in &blob_files {
+                links.link(file.number, file.reader.drop_hook())?;
+            }
+        } else {
+            for (opener, file) in &blob_files {
+                opener.keep_blob_file(file)?;
             }
         }
         tables.retain(|(_, _, file)| !file.was_opened());

@@ -1,8 +1,8 @@
-//! Hard links of the primary's tables in the directory of a secondary.
+//! Hard links of the primary's tables and blob files in the directory of a secondary.
 //!
-//! A link is removed when no version of the secondary has the table any more: the metadata of the
-//! table has a hook for that. Links that a crash left are removed when the directory is opened: the
-//! file `PRIMARY` marks a directory whose tables are links, and has the path of the primary.
+//! A link is removed when no version of the secondary has the file any more: its metadata has a
+//! hook for that. Links that a crash left are removed when the directory is opened: the
+//! file `PRIMARY` marks a directory whose files are links, and has the path of the primary.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,30 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, Result};
 use koeldb_fs::small_file::write_atomically;
 use koeldb_fs::{FileSystem, Purpose};
-use koeldb_lsm::FileMeta;
+use koeldb_lsm::file_meta::DropHook;
 
 use crate::env::{JobPriority, Pool};
 
 /// The name of the file that marks the directory of a secondary.
 const MARK: &str = "PRIMARY";
 
+/// Whether a file of this name is a table or a blob file.
+fn is_linked(name: &str) -> bool {
+    let kind = file_name::parse(name);
+    matches!(kind, Some(FileKind::Table(_) | FileKind::Blob(_)))
+}
+
+/// The extensions of files that are not named as RocksDB's tables: LevelDB's tables, and blob files.
+const OTHER_EXTENSIONS: [&str; 2] = ["ldb", "blob"];
+
 /// Checks that the secondary's directory `own` has no tables, unless a secondary marked it before.
 ///
 /// # Errors
-/// `InvalidArgument` if it has tables and no secondary marked it.
+/// `InvalidArgument` if it has tables or blob files and no secondary marked it.
 pub(crate) fn check_own(fs: &dyn FileSystem, own: &Path) -> Result<()> {
     let entries = fs.list(own)?;
     let is_marked = entries.iter().any(|entry| entry.name == MARK);
-    let is_table = |name: &str| matches!(file_name::parse(name), Some(FileKind::Table(_)));
-    match entries.iter().find(|entry| is_table(&entry.name)) {
+    match entries.iter().find(|entry| is_linked(&entry.name)) {
         Some(table) if !is_marked => {
             let message = "a secondary needs a directory of its own, without tables of others";
             Err(Error::invalid_argument(message).in_file(&own.join(&table.name), None, "open"))
@@ -51,13 +59,13 @@ pub(crate) fn mark_own(fs: &dyn FileSystem, primary: &Path, own: &Path) -> Resul
     )
 }
 
-/// The reference-counted hard links to the primary's tables in the directory of a secondary.
+/// The reference-counted hard links to the primary's files in the directory of a secondary.
 pub(crate) struct Links {
     fs: Arc<dyn FileSystem>,
     primary: PathBuf,
     own: PathBuf,
     pool: Pool,
-    /// The number of table metadata in use for each link.
+    /// The number of metadata in use for each link; tables and blob files share their numbers.
     counts: Mutex<HashMap<FileNumber, usize>>,
 }
 
@@ -70,7 +78,7 @@ impl Links {
         pool: &Pool,
     ) -> Result<Arc<Self>> {
         for entry in fs.list(own)? {
-            if let Some(FileKind::Table(_)) = file_name::parse(&entry.name) {
+            if is_linked(&entry.name) {
                 fs.remove_file(&own.join(&entry.name))?;
             }
         }
@@ -83,15 +91,14 @@ impl Links {
         }))
     }
 
-    /// Hard-links the table of `file`; the link stays at least until the `FileMeta` is dropped.
+    /// Hard-links file `number`; the link stays at least until the metadata of `drop_hook` is dropped.
     ///
     /// # Errors
     /// With detail `PathNotFound` if the primary has removed it; otherwise errors of the file system.
-    pub(crate) fn link(self: &Arc<Self>, file: &FileMeta) -> Result<()> {
-        if file.drop_hook.is_set() {
+    pub(crate) fn link(self: &Arc<Self>, number: FileNumber, drop_hook: &DropHook) -> Result<()> {
+        if drop_hook.is_set() {
             return Ok(());
         }
-        let number = file.number;
         let mut counts = lock(&self.counts);
         if !counts.contains_key(&number) {
             self.make(number)?;
@@ -100,7 +107,7 @@ impl Links {
         drop(counts);
         let links = Arc::clone(self);
         // The hook may run under locks and must not wait.
-        file.drop_hook.set(Arc::new(move || {
+        drop_hook.set(Arc::new(move || {
             let on_drop = Arc::clone(&links);
             links
                 .pool
@@ -109,18 +116,27 @@ impl Links {
         Ok(())
     }
 
-    /// Creates the hard link to table `number` of the primary in the secondary's directory.
+    /// Creates the hard link to file `number` of the primary in the secondary's directory.
     fn make(&self, number: FileNumber) -> Result<()> {
         let source = file_name::table(&self.primary, number);
         let target = file_name::table(&self.own, number);
-        match self.fs.link(&source, &target) {
-            // LevelDB named its tables so.
-            Err(error) if error.is_path_not_found() => {
-                let (source, target) = (source.with_extension("ldb"), target.with_extension("ldb"));
-                self.fs.link(&source, &target).map_err(|_| error)
-            }
-            made => made,
+        let made = self.fs.link(&source, &target);
+        let Err(error) = made else {
+            return Ok(());
+        };
+        if !error.is_path_not_found() {
+            return Err(error);
         }
+        let link_as = |extension| {
+            let (source, target) = (
+                source.with_extension(extension),
+                target.with_extension(extension),
+            );
+            self.fs.link(&source, &target)
+        };
+        let others = OTHER_EXTENSIONS.into_iter();
+        let made = others.map(link_as).any(|made| made.is_ok());
+        if made { Ok(()) } else { Err(error) }
     }
 
     /// Decrements the reference count of a hard link, and removes the link at zero.
@@ -138,11 +154,13 @@ impl Links {
         }
     }
 
-    /// Removes the hard link to table `number` from the secondary's directory.
+    /// Removes the hard link to file `number` from the secondary's directory.
     fn remove(&self, number: FileNumber) {
         let path = file_name::table(&self.own, number);
         if self.fs.remove_file(&path).is_err() {
-            let _ = self.fs.remove_file(&path.with_extension("ldb"));
+            for extension in OTHER_EXTENSIONS {
+                let _ = self.fs.remove_file(&path.with_extension(extension));
+            }
         }
     }
 

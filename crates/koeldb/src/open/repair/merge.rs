@@ -14,7 +14,7 @@ use koeldb_base::range_del::{FragmentedTombstones, union_of};
 use koeldb_base::{Blocking, Cursor, KeyOrder, Result, SeqNo};
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_lsm::cursor::MergingCursor;
-use koeldb_lsm::job::{OutputSpec, TableOutputs};
+use koeldb_lsm::job::{BlobSpec, OutputSpec, TableOutputs};
 use koeldb_memtable::Memtable;
 use koeldb_table::builder::TableBuildContext;
 use koeldb_table::reader::TableCursorOptions;
@@ -123,6 +123,7 @@ impl Merger<'_> {
             partition_bytes: None,
             deletion_triggers: &[],
             hash_entries: false,
+            blobs: BlobSpec::unchanged(),
         });
         cursor.seek_to_first()?;
         let mut last = Vec::new();

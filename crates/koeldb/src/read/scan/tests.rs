@@ -80,6 +80,7 @@ fn begin(case: &mut TestCase, text: &str) -> Scan<'static, Entries> {
     let view = ScanContext {
         seqno,
         merger: Merger::new(operator, "default"),
+        blobs: None,
         tombstones,
         prefix_extractor: prefix_bytes.map(extractor),
         skips_before_seek: case.try_take_arg("skips").unwrap().unwrap_or(8),

@@ -30,7 +30,7 @@ impl History<'_> {
     ///
     /// Copies by KoelDB are read by RocksDB, too, at the end of the turn.
     pub(super) fn copy(&mut self, engine: &mut Engine<'_>) -> Result<(), String> {
-        if self.fixed.contains("atomic_flush") || !self.fixed_of_families.is_empty() {
+        if self.fixed.contains("atomic_flush") {
             // KoelDB does not open these.
             return Ok(());
         }
@@ -139,10 +139,7 @@ impl History<'_> {
         let Engine::Theirs(rocks) = engine else {
             return Ok(());
         };
-        if self.may_lose
-            || self.fixed.contains("atomic_flush")
-            || !self.fixed_of_families.is_empty()
-        {
+        if self.may_lose || self.fixed.contains("atomic_flush") {
             return Ok(());
         }
         rocks.execute(&["flush_wal", "0"])?;
@@ -194,7 +191,9 @@ impl History<'_> {
         ours: &Ours,
         rocks: &mut RocksDb,
     ) -> Result<(), String> {
-        if self.may_lose {
+        // RocksDB's secondaries take a removed blob file without any live value for a lost one if
+        // tables refer to older ones, whoever removed it, and keep the state before it.
+        if self.may_lose || self.has_blobs {
             return Ok(());
         }
         ours.flush_wal(false)?;

@@ -41,18 +41,19 @@ impl History<'_> {
             order,
             merge,
             format,
-            fixed: format!(
-                "{operator}{}{}",
-                options::style(&mut self.random),
-                self.fixed_of_families
-            ),
+            fixed: format!("{operator}{}", options::style(&mut self.random)),
             entries: Default::default(),
         }
     }
 
     pub(super) fn family_text(&mut self, family: &Family) -> String {
         let drawn = options::family(&mut self.random, family);
-        format!("{drawn}{}", family.fixed)
+        let blobs = match self.has_blobs && family.order != Order::NoCase {
+            // RocksDB compares the key of a lookup with that of the record bytewise.
+            true => options::blobs(&mut self.random),
+            false => String::new(),
+        };
+        format!("{drawn}{blobs}{}", family.fixed)
     }
 
     pub(super) fn key(&mut self, order: Order, format: Format) -> Vec<u8> {
@@ -148,7 +149,7 @@ impl History<'_> {
                 }
                 Change::DeleteRange(from, to)
             }
-            92..96 => {
+            92..96 if !self.has_blobs => {
                 let mut columns = vec![(Vec::new(), self.value(merge, format))];
                 for name in ["color", "song"] {
                     if self.random.chance(2, 3) {

@@ -194,8 +194,32 @@ const STYLES: &[&str] = &[
 /// The option of databases whose families have several table formats: RocksDB maps cuckoo tables.
 pub(super) const FORMATS: &str = "allow_mmap_reads=true;";
 
-/// Values of more than a few bytes go into blob files.
-pub(super) const BLOBS: &str = "enable_blob_files=true;min_blob_size=30;blob_file_size=10000;enable_blob_garbage_collection=true;";
+/// Options of blob files, drawn at every open.
+const BLOBS: &[Choice] = &[
+    ("enable_blob_files", &["true", "true", "true", "false"]),
+    ("min_blob_size", &["0", "10", "30", "100"]),
+    ("blob_file_size", &["1000", "10000", "1000000"]),
+    (
+        "blob_compression_type",
+        &[
+            "kNoCompression",
+            "kSnappyCompression",
+            "kLZ4Compression",
+            "kZSTD",
+        ],
+    ),
+    ("enable_blob_garbage_collection", &["false", "true"]),
+    (
+        "blob_garbage_collection_age_cutoff",
+        &["0", "0.25", "0.8", "1"],
+    ),
+    (
+        "blob_garbage_collection_force_threshold",
+        &["1", "0.5", "0.2"],
+    ),
+    ("blob_file_starting_level", &["0", "0", "1", "2"]),
+    ("blob_compaction_readahead_size", &["0", "4096"]),
+];
 
 fn pick<'c>(random: &mut Random, values: &[&'c str]) -> &'c str {
     values[usize::try_from(random.below(values.len() as u64)).unwrap()]
@@ -210,6 +234,11 @@ fn some(random: &mut Random, choices: &[Choice]) -> String {
         }
     }
     text
+}
+
+/// Returns options of the blob files of a column family.
+pub(super) fn blobs(random: &mut Random) -> String {
+    some(random, BLOBS)
 }
 
 /// Returns options of a database, followed by its constant ones.

@@ -17,7 +17,6 @@ use super::{Engine, History, options};
 /// Parts of the messages of permitted open failures in KoelDB.
 const REFUSALS: &[&str] = &[
     "atomic_flush=true: families are not flushed together yet",
-    "Blob files can only be kept by RocksDB",
     "is prepared and neither committed nor rolled back",
     "the batch belongs to a two-phase transaction",
 ];
@@ -154,18 +153,7 @@ impl History<'_> {
         };
         let ours = self.open_ours(&how)?;
         let dump = ours.map(|ours| Engine::Ours(ours).dump_all(&self.families));
-        match dump.transpose() {
-            // A read-only open reads around them, and entities have them from version 2 on.
-            Err(error)
-                if !self.fixed_of_families.is_empty()
-                    && (error.contains("blob file") || error.contains("unknown version 2")) =>
-            {
-                self.note(&format!("  {error}"));
-                self.figures.refusals.fetch_add(1, Ordering::Relaxed);
-                Ok(None)
-            }
-            other => other,
-        }
+        dump.transpose()
     }
 
     /// Whether RocksDB rejected an open because of a recreated column family.

@@ -77,7 +77,7 @@ fn every_field_survives_and_stands_in_rocksdbs_order() {
         compact_cursors: vec![(1, encode(b"c", 1, ValueType::Value))],
         deleted_files: vec![(6, 300)],
         added_files: vec![(0, Arc::new(full_file()))],
-        added_blob_files: vec![BlobFile {
+        added_blob_files: vec![BlobFileMeta {
             number: 5,
             count: 10,
             bytes: 1000,
@@ -85,6 +85,7 @@ fn every_field_survives_and_stands_in_rocksdbs_order() {
             checksum: b"v".to_vec(),
             garbage_count: 0,
             garbage_bytes: 0,
+            reader: Default::default(),
         }],
         blob_garbage: vec![BlobGarbage {
             number: 5,

@@ -1,0 +1,148 @@
+//! The references to blob files that pass through a compaction: what it reads and does not write
+//! again is garbage (RocksDB: `BlobGarbageMeter`).
+
+use std::collections::BTreeMap;
+
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::key::{footer_of, user_key};
+use koeldb_base::{Blocking, Cursor, Error, Fault, PinnedSlice, Result, ValueType};
+use koeldb_table::blob::BlobReference;
+
+use crate::version::{BlobGarbage, Version};
+
+/// The references to each blob file among some entries: their number and the size of the records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlobFlow(BTreeMap<FileNumber, (u64, u64)>);
+
+/// Whether an internal key is of an entry that refers to a blob file.
+#[inline]
+pub(crate) fn is_reference(key: &[u8]) -> bool {
+    footer_of(key).1.to_le_bytes()[0] == ValueType::BlobIndex as u8
+}
+
+impl BlobFlow {
+    /// Counts the reference of an entry of type `BlobIndex`; returns the number of the blob file.
+    ///
+    /// # Errors
+    /// `Corruption` if the reference is malformed.
+    pub(crate) fn add(&mut self, key: &[u8], reference: &[u8]) -> Result<FileNumber> {
+        let reference = BlobReference::decode(reference)?;
+        let (count, bytes) = self.0.entry(reference.file).or_default();
+        *count += 1;
+        *bytes += reference.record_bytes(user_key(key).len());
+        Ok(reference.file)
+    }
+
+    /// Adds the references of other entries.
+    pub(crate) fn extend(&mut self, other: BlobFlow) {
+        for (file, (more, more_bytes)) in other.0 {
+            let (count, bytes) = self.0.entry(file).or_default();
+            *count += more;
+            *bytes += more_bytes;
+        }
+    }
+
+    /// Returns what a job turns into garbage that read these references and wrote those of
+    /// `written`.
+    ///
+    /// # Errors
+    /// `Corruption` if the version does not have a file, or more was written than read.
+    pub(crate) fn garbage(self, written: &BlobFlow, version: &Version) -> Result<Vec<BlobGarbage>> {
+        let mut garbage = Vec::new();
+        for (file, (count, bytes)) in self.0 {
+            let (kept, kept_bytes) = written.0.get(&file).copied().unwrap_or_default();
+            let left = count.checked_sub(kept).zip(bytes.checked_sub(kept_bytes));
+            match left {
+                Some(_) if !version.blob_files.contains_key(&file) => {
+                    return Err(Error::corruption(format!(
+                        "entries refer to blob file {file:06}, which the database does not have"
+                    )));
+                }
+                Some((0, _)) => {}
+                Some((count, bytes)) => garbage.push(BlobGarbage {
+                    number: file,
+                    count,
+                    bytes,
+                }),
+                None => {
+                    return Err(Error::corruption(format!(
+                        "a compaction read {count} references to blob file {file:06} and wrote {kept}"
+                    )));
+                }
+            }
+        }
+        Ok(garbage)
+    }
+}
+
+/// A cursor that counts the references among the entries that it passes.
+pub(crate) struct CountingCursor<C> {
+    inner: C,
+    /// The references of all entries so far.
+    pub(crate) read: BlobFlow,
+}
+
+impl<C: Cursor<Suspend = Blocking>> CountingCursor<C> {
+    /// Wraps a cursor that will move forward only.
+    pub(crate) fn new(inner: C) -> Self {
+        CountingCursor {
+            inner,
+            read: BlobFlow::default(),
+        }
+    }
+
+    /// Counts the current entry, if it is a reference.
+    #[inline]
+    fn count(&mut self) -> Result<(), Fault<Blocking>> {
+        if self.inner.valid() && is_reference(self.inner.key()) {
+            self.read.add(self.inner.key(), self.inner.value())?;
+        }
+        Ok(())
+    }
+}
+
+impl<C: Cursor<Suspend = Blocking>> Cursor for CountingCursor<C> {
+    type Suspend = Blocking;
+
+    fn valid(&self) -> bool {
+        self.inner.valid()
+    }
+
+    fn seek_to_first(&mut self) -> Result<(), Fault<Blocking>> {
+        self.inner.seek_to_first()?;
+        self.count()
+    }
+
+    fn seek_to_last(&mut self) -> Result<(), Fault<Blocking>> {
+        self.inner.seek_to_last()
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
+        self.inner.seek(target)
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<Blocking>> {
+        self.inner.seek_for_prev(target)
+    }
+
+    fn next(&mut self) -> Result<(), Fault<Blocking>> {
+        self.inner.next()?;
+        self.count()
+    }
+
+    fn prev(&mut self) -> Result<(), Fault<Blocking>> {
+        self.inner.prev()
+    }
+
+    fn key(&self) -> &[u8] {
+        self.inner.key()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.inner.value()
+    }
+
+    fn pinned_value(&self) -> PinnedSlice {
+        self.inner.pinned_value()
+    }
+}

@@ -1,0 +1,148 @@
+//! Reads of values that follow each other in their blob files.
+//!
+//! Flushes and compactions write values in the order of their keys, so a scan meets the values of a
+//! file in ascending order. After the second such value of a file, a read takes a window of the file
+//! along, which doubles while it is used.
+#![deny(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use koeldb_base::coding::to_usize;
+use koeldb_base::file_name::FileNumber;
+use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{PinnedSlice, Result};
+
+use super::file::BlobFile;
+use super::reference::BlobReference;
+
+/// The size of the first window.
+const WINDOW_BYTES_MIN: u64 = 16 << 10;
+
+/// The number of windows: one for each sorted run whose values are read, and for each thread.
+const WINDOWS_MAX: usize = 16;
+
+/// The largest gap between two values that follow each other.
+const GAP_BYTES_MAX: u64 = 16 << 10;
+
+/// The part of a file that was read, and where the next value should be.
+#[derive(Debug)]
+struct Window {
+    file: FileNumber,
+    /// The offset of the first byte of `bytes`.
+    begin: u64,
+    bytes: Vec<u8>,
+    /// The end of the last value.
+    last_end: u64,
+    /// The size of the next window.
+    next_bytes: u64,
+}
+
+impl Window {
+    /// The empty window behind a value that ends at `last_end`.
+    fn behind(file: FileNumber, last_end: u64) -> Self {
+        Window {
+            file,
+            begin: last_end,
+            bytes: Vec::new(),
+            last_end,
+            next_bytes: WINDOW_BYTES_MIN,
+        }
+    }
+
+    /// Whether a value at `begin` is in the window or follows the last value.
+    fn leads_to(&self, file: FileNumber, begin: u64) -> bool {
+        let end = (self.begin.saturating_add(self.bytes.len() as u64)).max(self.last_end);
+        self.file == file && begin >= self.last_end && begin <= end.saturating_add(GAP_BYTES_MAX)
+    }
+
+    /// Returns the part of the file from `begin` to `end`, if the window has it.
+    fn part(&self, begin: u64, end: u64) -> Option<&[u8]> {
+        let from = begin.checked_sub(self.begin)?;
+        let to = end.checked_sub(self.begin)?;
+        self.bytes.get(to_usize(from)..to_usize(to))
+    }
+}
+
+/// The windows of a scan or a compaction over the blob files that it reads, shared by its threads.
+#[derive(Debug)]
+pub struct BlobReadahead {
+    /// The last used window comes last.
+    windows: Mutex<VecDeque<Window>>,
+    /// The largest size of a window; 0 for single reads.
+    bytes_max: u64,
+}
+
+impl BlobReadahead {
+    /// The largest size of a window, unless another one is set.
+    pub const BYTES_MAX: u64 = 1 << 20;
+
+    /// Creates the windows, of at most `bytes_max` bytes each; 0 turns read-ahead off.
+    #[must_use]
+    pub fn new(bytes_max: u64) -> Self {
+        BlobReadahead {
+            windows: Mutex::default(),
+            bytes_max,
+        }
+    }
+
+    /// Reads the value of a key like [`BlobFile::value`], with those that follow it in the file.
+    ///
+    /// # Errors
+    /// See [`BlobFile::value`].
+    pub fn value(
+        &self,
+        file: &BlobFile,
+        reference: &BlobReference,
+        user_key: &[u8],
+        verifies: bool,
+    ) -> Result<PinnedSlice> {
+        let (begin, end) = file.checked_range(reference, user_key, verifies)?;
+        let record = end.saturating_sub(begin);
+        if record.saturating_mul(2) > self.bytes_max {
+            return file.value(reference, user_key, verifies);
+        }
+        let mut window = match self.take(reference.file, begin) {
+            Some(window) => window,
+            None => {
+                self.put(Window::behind(reference.file, end));
+                return file.value(reference, user_key, verifies);
+            }
+        };
+        window.last_end = end;
+        if window.part(begin, end).is_none() {
+            let bytes = window.next_bytes.min(self.bytes_max).max(record);
+            window.next_bytes = window.next_bytes.saturating_mul(2).min(self.bytes_max);
+            (window.begin, window.bytes) = (begin, file.read_part(begin, bytes)?);
+            if bytes == self.bytes_max {
+                file.prefetch(begin.saturating_add(bytes), bytes);
+            }
+        }
+        let value = match window.part(begin, end) {
+            Some(record) => file.value_in(record, reference, user_key, verifies),
+            // The system returned less than the file has: the single read says so.
+            None => file.value(reference, user_key, verifies),
+        };
+        self.put(window);
+        value
+    }
+
+    /// Takes the window that has or precedes the offset `begin` of `file`.
+    fn take(&self, file: FileNumber, begin: u64) -> Option<Window> {
+        let mut windows = lock(&self.windows);
+        let at = (windows.iter()).position(|window| window.leads_to(file, begin))?;
+        windows.remove(at)
+    }
+
+    fn put(&self, window: Window) {
+        let mut windows = lock(&self.windows);
+        windows.push_back(window);
+        if windows.len() > WINDOWS_MAX {
+            windows.pop_front();
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Values in blob files: they change no answer, and a file goes when nothing refers to it.
+
+use koeldb::{
+    BlobGarbageCollectionPolicy, BottommostLevelCompaction, CompactRangeOptions, ConfigOptions, Db,
+    IteratorMode, Options, StringAppend,
+};
+use koeldb_testkit::Floors;
+
+use crate::model::{self, base_options};
+use crate::prelude::creating;
+use crate::scratch::ScratchDir;
+
+/// Settings under which all, large or few values are separated, and old files are emptied or not.
+const SETTINGS: [&str; 6] = [
+    "min_blob_size=0;blob_file_size=1000;enable_blob_garbage_collection=true;",
+    "min_blob_size=20;blob_file_size=3000;enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=1.0;",
+    "min_blob_size=10;blob_file_size=100000;",
+    "min_blob_size=5;blob_file_size=500;blob_compression_type=kSnappyCompression;blob_file_starting_level=1;enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=0.5;",
+    "min_blob_size=1;compaction_style=kCompactionStyleUniversal;enable_blob_garbage_collection=true;",
+    "min_blob_size=0;blob_file_size=2000;enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=0.8;blob_garbage_collection_force_threshold=0;",
+];
+
+#[test]
+fn blob_files_change_no_answer() {
+    for seed in 0..Floors::chosen().of(2, 4, 40) {
+        for (number, settings) in (0..).zip(SETTINGS) {
+            let mut options = base_options();
+            let text = format!("enable_blob_files=true;{settings}");
+            options.apply_str(&text, &ConfigOptions::new()).unwrap();
+            model::run(seed * 10 + number, &options, 1200);
+        }
+    }
+}
+
+fn options(settings: &str) -> Options {
+    let mut options = creating();
+    options
+        .set_disable_auto_compactions(true)
+        .set_merge_operator(StringAppend::default());
+    let text = format!("enable_blob_files=true;min_blob_size=100;{settings}");
+    options.apply_str(&text, &ConfigOptions::new()).unwrap();
+    options
+}
+
+fn value(key: u32, round: u32) -> Vec<u8> {
+    format!("{key} of {round} ").repeat(40).into_bytes()
+}
+
+fn fill(db: &Db, round: u32) {
+    for key in 0..100 {
+        db.put(format!("{key:03}"), value(key, round)).unwrap();
+    }
+    db.flush().unwrap();
+}
+
+fn check(db: &Db, round: u32) {
+    let found = db.iterator(IteratorMode::Start).map(Result::unwrap);
+    let found: Vec<_> = found
+        .map(|(key, value)| (key.to_vec(), value.to_vec()))
+        .collect();
+    let expected = (0..100).map(|key| (format!("{key:03}").into_bytes(), value(key, round)));
+    assert!(found.into_iter().eq(expected), "round {round}");
+}
+
+#[test]
+fn a_file_of_garbage_alone_goes() {
+    let dir = ScratchDir::new();
+    let options = options("");
+    let db = Db::open(&options, dir.path()).unwrap();
+    for round in 0..4 {
+        fill(&db, round);
+        assert_eq!(dir.all("blob").len(), round as usize + 1);
+    }
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    check(&db, 3);
+    assert_eq!(
+        dir.all("blob").len(),
+        1,
+        "three have only what was overwritten"
+    );
+    drop(db);
+    let db = Db::open(&options, dir.path()).unwrap();
+    check(&db, 3);
+    for key in 0..100 {
+        db.delete(format!("{key:03}")).unwrap();
+    }
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    assert_eq!(db.iterator(IteratorMode::Start).count(), 0);
+    assert_eq!(dir.all("blob").len(), 0);
+}
+
+#[test]
+fn old_files_are_emptied_by_compactions() {
+    let dir = ScratchDir::new();
+    let options =
+        options("enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=1.0;");
+    let db = Db::open(&options, dir.path()).unwrap();
+    fill(&db, 0);
+    let first = dir.all("blob");
+    db.put("000", value(0, 1)).unwrap();
+    db.flush().unwrap();
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    let left = dir.all("blob");
+    assert!(!left.contains(&first[0]), "{left:?}");
+    assert_eq!(db.get("000").unwrap().unwrap(), *value(0, 1));
+    assert_eq!(db.get("099").unwrap().unwrap(), *value(99, 0));
+}
+
+#[test]
+fn copies_have_the_blob_files() {
+    let (dir, copies) = (ScratchDir::new(), ScratchDir::new());
+    let options = options("");
+    let db = Db::open(&options, dir.path()).unwrap();
+    fill(&db, 0);
+    let copy = copies.join("checkpoint");
+    db.create_checkpoint(&copy).unwrap();
+    fill(&db, 1);
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    check(&Db::open(&options, &copy).unwrap(), 0);
+    check(&db, 1);
+    let refused = db.default_cf().export(copies.join("export")).unwrap_err();
+    assert!(refused.message().contains("checkpoint"), "{refused}");
+}
+
+#[test]
+fn garbage_in_the_oldest_files_forces_a_compaction() {
+    let dir = ScratchDir::new();
+    let mut options = options("blob_garbage_collection_age_cutoff=1;");
+    options.set_disable_auto_compactions(false);
+    let db = Db::open(&options, dir.path()).unwrap();
+    fill(&db, 0);
+    let first = dir.all("blob");
+    for key in 0..90 {
+        db.put(format!("{key:03}"), value(key, 1)).unwrap();
+    }
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    assert_eq!(dir.all("blob").len(), 2);
+    let cf = db.default_cf();
+    let set = |threshold: &str| {
+        cf.set_options([
+            ("enable_blob_garbage_collection", "true"),
+            ("blob_garbage_collection_force_threshold", threshold),
+        ])
+        .unwrap();
+        db.wait_for_compact(None).unwrap();
+    };
+    // Of 190 values in two files, 90 are garbage; one table refers to both.
+    set("0.5");
+    assert!(dir.all("blob").contains(&first[0]));
+    set("0.4");
+    assert!(!dir.all("blob").contains(&first[0]));
+    assert_eq!(db.get("099").unwrap().unwrap(), *value(99, 0));
+    assert_eq!(db.get("000").unwrap().unwrap(), *value(0, 1));
+}
+
+#[test]
+fn a_manual_compaction_has_a_policy_of_its_own() {
+    let dir = ScratchDir::new();
+    let options = options("blob_compression_type=kZSTD;blob_compression_opts={level=9;};");
+    let db = Db::open(&options, dir.path()).unwrap();
+    fill(&db, 0);
+    let first = dir.all("blob");
+    let mut compaction = CompactRangeOptions::new();
+    compaction.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+    db.compact_all(&compaction).unwrap();
+    assert_eq!(dir.all("blob"), first, "it is off");
+    compaction
+        .set_blob_garbage_collection_policy(BlobGarbageCollectionPolicy::Force)
+        .set_blob_garbage_collection_age_cutoff(1.0);
+    db.compact_all(&compaction).unwrap();
+    let second = dir.all("blob");
+    assert!(second != first && second.len() == 1, "{second:?}");
+    check(&db, 0);
+}
