@@ -206,7 +206,6 @@ proptest::proptest! {
 
 #[test]
 fn values_read_ahead_are_those_read_alone() {
-    let fs = MemoryFileSystem::new();
     let values: Vec<(&[u8], Vec<u8>)> = (0..3000_u32)
         .map(|number| {
             (
@@ -216,6 +215,7 @@ fn values_read_ahead_are_those_read_alone() {
         })
         .collect();
     for compression in [Compression::None, Compression::Lz4] {
+        let fs = MemoryFileSystem::new();
         let (finished, references) = written(&fs, compression, &values);
         let file = open(&fs, &finished).unwrap();
         let ahead = BlobReadahead::new(64 << 10);
