@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 
-use crate::entity::default_column;
+use crate::entity::{WideColumns, default_column, with_default_column};
 use crate::error::{Error, Result};
 use crate::key::{FOOTER_BYTES, MAX_SEQNO, SeqNo, ValueType, pack};
 use crate::merge_operator::{Merger, merge_values};
@@ -99,8 +99,8 @@ enum LookupState {
     Searching,
     /// A value ends the search.
     Found(PinnedSlice),
-    /// The default column of an entity ends the search.
-    FoundColumn(PinnedSlice),
+    /// A wide-column entity ends the search.
+    FoundEntity(PinnedSlice),
     /// A deletion ends the search.
     Deleted,
     /// An entry with this sequence number ends the search, hidden by a range tombstone.
@@ -108,12 +108,21 @@ enum LookupState {
 }
 
 impl LookupState {
-    /// Returns the value that ended the search, if a value did.
+    /// Returns the value that ended the search, if a value did: the default column of an entity.
     #[inline]
-    fn value(self) -> Option<PinnedSlice> {
+    fn value(self) -> Result<Option<PinnedSlice>> {
         match self {
-            LookupState::Found(value) | LookupState::FoundColumn(value) => Some(value),
-            LookupState::Deleted | LookupState::Searching | LookupState::Hidden(_) => None,
+            LookupState::Found(value) => Ok(Some(value)),
+            LookupState::FoundEntity(entity) => default_of(&entity),
+            LookupState::Deleted | LookupState::Searching | LookupState::Hidden(_) => Ok(None),
+        }
+    }
+
+    /// Returns the columns that ended the search, if a value or an entity did.
+    fn columns(self) -> Result<Option<WideColumns>> {
+        match self {
+            LookupState::FoundEntity(entity) => WideColumns::from_entity(entity).map(Some),
+            state => Ok(state.value()?.map(WideColumns::from_value)),
         }
     }
 }
@@ -271,7 +280,7 @@ impl Lookup {
                 self.state = LookupState::Deleted;
             }
             ValueType::WideColumnEntity => {
-                self.state = LookupState::FoundColumn(default_column(&pin())?);
+                self.state = LookupState::FoundEntity(pin());
             }
             ValueType::ValuePreferredSeqno => {
                 self.state = LookupState::Found(without_preferred_seqno(&pin())?);
@@ -306,10 +315,10 @@ impl Lookup {
         self.operands.len()
     }
 
-    /// Whether the value found is the default column of a wide-column entity.
+    /// Whether a wide-column entity was found.
     #[must_use]
     pub fn is_of_entity(&self) -> bool {
-        matches!(self.state, LookupState::FoundColumn(_))
+        matches!(self.state, LookupState::FoundEntity(_))
     }
 
     /// Marks the current sorted run as searched; a range tombstone over the key settles the lookup.
@@ -369,18 +378,49 @@ impl Lookup {
             ..
         } = self;
         if operands.is_empty() {
-            return Ok(state.value());
+            return state.value();
         }
         merged(key, state, operands, merger)
     }
 
     /// Returns the base value and the merge operands found, oldest first and not merged.
-    #[must_use]
-    pub fn into_operands(self) -> Vec<PinnedSlice> {
-        let base = self.state.value();
-        base.into_iter()
-            .chain(self.operands.into_iter().rev())
-            .collect()
+    ///
+    /// The base value of an entity is its default column.
+    ///
+    /// # Errors
+    /// `Corruption` for a malformed entity.
+    pub fn into_operands(self) -> Result<Vec<PinnedSlice>> {
+        let base = self.state.value()?;
+        let operands = self.operands.into_iter().rev();
+        Ok(base.into_iter().chain(operands).collect())
+    }
+
+    /// Returns the columns of the key like [`Lookup::take_answer`]; a plain value is one column.
+    ///
+    /// Operands change the default column of an entity and keep the others.
+    ///
+    /// # Errors
+    /// See [`Lookup::finish`].
+    pub fn take_columns(&mut self, merger: Merger<'_>) -> Result<Option<WideColumns>> {
+        let state = std::mem::replace(&mut self.state, LookupState::Searching);
+        if self.operands.is_empty() {
+            return state.columns();
+        }
+        let entity = match &state {
+            LookupState::FoundEntity(entity) => Some(entity.clone()),
+            _ => None,
+        };
+        let operands = std::mem::take(&mut self.operands);
+        let Some(merged) = merged(self.key.clone(), state, operands, merger)? else {
+            return Ok(None);
+        };
+        match entity {
+            None => Ok(Some(WideColumns::from_value(merged))),
+            Some(entity) => {
+                let entity = with_default_column(&entity, &merged)?;
+                WideColumns::from_entity(PinnedSlice::from(entity)).map(Some)
+            }
+        }
     }
 
     /// Returns the value like [`Lookup::finish`], but leaves the lookup, which can be restarted.
@@ -391,7 +431,7 @@ impl Lookup {
     pub fn take_answer(&mut self, merger: Merger<'_>) -> Result<Option<PinnedSlice>> {
         let state = std::mem::replace(&mut self.state, LookupState::Searching);
         if self.operands.is_empty() {
-            return Ok(state.value());
+            return state.value();
         }
         let operands = std::mem::take(&mut self.operands);
         merged(self.key.clone(), state, operands, merger)
@@ -410,10 +450,16 @@ fn merged(
     operands: Vec<PinnedSlice>,
     merger: Merger<'_>,
 ) -> Result<Option<PinnedSlice>> {
-    let base = state.value();
+    let base = state.value()?;
     let newest_first: Vec<&[u8]> = operands.iter().map(PinnedSlice::as_slice).collect();
     let merged = merge_values(merger, key.user(), base.as_deref(), &newest_first)?;
     Ok(Some(PinnedSlice::from(merged)))
+}
+
+/// Returns the default column of an entity that ended a search.
+#[cold]
+fn default_of(entity: &PinnedSlice) -> Result<Option<PinnedSlice>> {
+    default_column(entity).map(Some)
 }
 
 /// Decodes the user's value from an entry of type [`ValueType::ValuePreferredSeqno`].

@@ -53,6 +53,7 @@ mod wal;
 pub use koeldb_base::comparator::{
     BytewiseComparator, Comparator, PrefixBounds, ReverseBytewiseComparator, Uint64Comparator,
 };
+pub use koeldb_base::entity::{Columns, ColumnsIter, DEFAULT_COLUMN, WideColumns};
 pub use koeldb_base::error::{
     BoxError, Error, ErrorDetail, ErrorKind, FileContext, Result, Severity, WriteOutcome,
 };

@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use koeldb_base::entity::{default_column, with_default_column};
+use koeldb_base::entity::{self, Columns, default_column, with_default_column};
 use koeldb_base::key::{InternalKey, encode_into};
 use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
 use koeldb_base::merge_operator::{Merger, merge_operands, merge_values};
@@ -488,10 +488,16 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     fn keep_value(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
         self.out = OutputEntry::Input;
         let mut kept_type = value_type;
-        if is_first && value_type == ValueType::Value && self.is_filterable(seqno) {
+        let is_value = matches!(value_type, ValueType::Value | ValueType::WideColumnEntity);
+        if is_first && is_value && self.is_filterable(seqno) {
             let level = self.rules.start_level;
             if let Some(filter) = &mut self.rules.filter {
-                match filter.filter(level, &self.key[..self.user_len], self.input.value()) {
+                let (key, value) = (&self.key[..self.user_len], self.input.value());
+                let decision = match value_type {
+                    ValueType::Value => filter.filter(level, key, value),
+                    _ => filter.filter_entity(level, key, Columns::of_entity(value)?),
+                };
+                match decision {
                     Decision::Keep => {}
                     Decision::Remove => {
                         self.drops.filtered += 1;
@@ -501,7 +507,14 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                         kept_type = ValueType::Deletion;
                         self.out = OutputEntry::Owned(Vec::new());
                     }
-                    Decision::Change(value) => self.out = OutputEntry::Owned(value),
+                    Decision::Change(value) => {
+                        kept_type = ValueType::Value;
+                        self.out = OutputEntry::Owned(value);
+                    }
+                    Decision::ChangeEntity(columns) => {
+                        kept_type = ValueType::WideColumnEntity;
+                        self.out = OutputEntry::Owned(entity::encode(&columns)?);
+                    }
                 }
             }
         }

@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use koeldb_base::cursor::Blocking;
+use koeldb_base::entity::Columns;
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::tied::{Borrowing, Tied};
@@ -424,6 +425,17 @@ impl DbCursor {
             true => &[],
             false => self.shown(scan.value()),
         })
+    }
+
+    /// Returns the columns of the current entry; `None` without one.
+    ///
+    /// Those of a plain value are the default column, which has the empty name.
+    #[must_use]
+    pub fn columns(&self) -> Option<Columns<'_>> {
+        if self.options.keys_only || self.hidden_bytes > 0 {
+            return self.value().map(Columns::of_value);
+        }
+        self.at_entry(|scan| scan.columns())
     }
 
     /// Returns the current key and value as owned slices, the value pinned in memory if possible.

@@ -10,7 +10,7 @@ mod deleted_run;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use koeldb_base::entity::default_column;
+use koeldb_base::entity::{Columns, WideColumns, with_default_column};
 use koeldb_base::key::{MAX_SEQNO, encode_into, user_key};
 use koeldb_base::lookup::{blob_not_supported, without_preferred_seqno};
 use koeldb_base::merge_operator::{Merger, merge_values};
@@ -79,6 +79,8 @@ pub(crate) struct Scan<'h, C> {
     key: Vec<u8>,
     /// The value of the entry, if the scan owns it.
     value: Vec<u8>,
+    /// The columns of the entry, if the scan owns it and it is a wide-column entity.
+    entity: Option<WideColumns>,
     target: Vec<u8>,
     /// The entries hidden by range tombstones since the last attempt to seek past one.
     hidden_steps: u32,
@@ -111,6 +113,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
             at: Position::Nowhere,
             key: Vec::new(),
             value: Vec::new(),
+            entity: None,
             target: Vec::new(),
             hidden_steps: 0,
             deleted_run: DeletedRun::default(),
@@ -166,6 +169,34 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
             Position::Inner => self.inner.pinned_value(),
             _ => PinnedSlice::copy_of(&self.value),
         }
+    }
+
+    /// Returns the columns of the entry; those of a plain value are the default column.
+    pub(crate) fn columns(&self) -> Columns<'_> {
+        match (self.at, &self.entity) {
+            (Position::OwnedForward | Position::OwnedBackward, Some(entity)) => entity.columns(),
+            _ => Columns::of_value(self.value()),
+        }
+    }
+
+    /// Makes the entry of the inner cursor, which is a value or an entity, that of the scan.
+    fn own_value(&mut self, value_type: ValueType) -> Result<(), Error> {
+        (self.value, self.entity) = owned_value(value_type, &self.inner.pinned_value())?;
+        Ok(())
+    }
+
+    /// Merges operands onto the owned value if `has_base`; in an entity, it is the default column.
+    fn own_merged(&mut self, has_base: bool, newest_first: &[&[u8]]) -> Result<(), Error> {
+        let base = has_base.then_some(self.value.as_slice());
+        self.value = merge_values(self.view.merger, &self.key, base, newest_first)?;
+        self.entity = match self.entity.take().filter(|_| has_base) {
+            Some(entity) => {
+                let merged = with_default_column(entity.stored(), &self.value)?;
+                Some(WideColumns::from_entity(merged.into())?)
+            }
+            None => None,
+        };
+        Ok(())
     }
 
     /// Sets the prefix that limits a `prefix_same_as_start` scan to that of `key`; `None` for none.
@@ -412,7 +443,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                     Ok(())
                 }
                 value_type => {
-                    self.value = plain_value(value_type, &self.inner.pinned_value())?;
+                    self.own_value(value_type)?;
                     self.at = Position::OwnedForward;
                     Ok(())
                 }
@@ -496,7 +527,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
     /// Merges the operands of the current key from the inner cursor on with their base value.
     fn merge_forward(&mut self) -> Step<C> {
         let mut operands: Vec<Vec<u8>> = Vec::new();
-        let mut base = None;
+        let mut has_base = false;
         while self.inner.valid() {
             let order = &self.view.order;
             let entry = InternalKey::parse(self.inner.key())?;
@@ -513,11 +544,12 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                 self.inner.next()?;
                 continue;
             }
-            base = Some(plain_value(entry.value_type, &self.inner.pinned_value())?);
+            self.own_value(entry.value_type)?;
+            has_base = true;
             break;
         }
         let newest_first: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
-        self.value = merge_values(self.view.merger, &self.key, base.as_deref(), &newest_first)?;
+        self.own_merged(has_base, &newest_first)?;
         Ok(())
     }
 
@@ -623,14 +655,13 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                 has_base = !entry.value_type.is_deletion()
                     && !self.view.tombstones.hides(entry.user_key, entry.seqno);
                 if has_base {
+                    let value_type = entry.value_type;
                     self.value.clear();
-                    if entry.value_type == ValueType::Value {
+                    self.entity = None;
+                    if value_type == ValueType::Value {
                         self.value.extend_from_slice(self.inner.value());
                     } else {
-                        match plain_value(entry.value_type, &self.inner.pinned_value()) {
-                            Ok(value) => self.value = value,
-                            Err(error) => unreadable = Some(error),
-                        }
+                        unreadable = self.own_value(value_type).err();
                     }
                 }
             }
@@ -644,8 +675,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
             return Ok(has_base);
         }
         let newest_first: Vec<&[u8]> = oldest_first.iter().rev().map(Vec::as_slice).collect();
-        let base = has_base.then_some(self.value.as_slice());
-        self.value = merge_values(self.view.merger, &self.key, base, &newest_first)?;
+        self.own_merged(has_base, &newest_first)?;
         Ok(true)
     }
 
@@ -668,7 +698,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                 if is_found && entry.value_type == ValueType::Merge {
                     self.merge_forward()?;
                 } else if is_found {
-                    self.value = plain_value(entry.value_type, &self.inner.pinned_value())?;
+                    self.own_value(entry.value_type)?;
                 }
             }
         }
@@ -700,12 +730,18 @@ fn too_many_skipped() -> Error {
     )
 }
 
-/// Decodes the user value of an internal entry of a value type; an error for other types.
-fn plain_value(value_type: ValueType, value: &PinnedSlice) -> Result<Vec<u8>, Error> {
+/// Decodes the user value, and the columns of an entity, of an entry; an error for other types.
+fn owned_value(
+    value_type: ValueType,
+    value: &PinnedSlice,
+) -> Result<(Vec<u8>, Option<WideColumns>), Error> {
     match value_type {
-        ValueType::Value => Ok(value.to_vec()),
-        ValueType::WideColumnEntity => Ok(default_column(value)?.to_vec()),
-        ValueType::ValuePreferredSeqno => Ok(without_preferred_seqno(value)?.to_vec()),
+        ValueType::Value => Ok((value.to_vec(), None)),
+        ValueType::WideColumnEntity => {
+            let entity = WideColumns::from_entity(value.clone())?;
+            Ok((entity.default_value().to_vec(), Some(entity)))
+        }
+        ValueType::ValuePreferredSeqno => Ok((without_preferred_seqno(value)?.to_vec(), None)),
         ValueType::BlobIndex => Err(blob_not_supported()),
         _ => Err(Error::corruption(format!(
             "entry of type {value_type:?} in a scan"

@@ -1,0 +1,419 @@
+//! Wide-column entities: what reads, scans, merges, compactions and reopens show of the columns.
+
+use std::collections::BTreeMap;
+
+use koeldb::{
+    BottommostLevelCompaction, Columns, CompactRangeOptions, CompactionFilter,
+    CompactionFilterContext, CompactionFilterFactory, CompactionStyle, CuckooTableOptions, Db,
+    Decision, ErrorKind, Options, PlainTableOptions, ReadOptions, Snapshot, StringAppend,
+    WideColumns, WriteBatch,
+};
+
+use crate::prelude::{creating, in_memory};
+use crate::scratch::ScratchDir;
+
+/// The columns of a key.
+type Row = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A small generator, so that a printed seed replays a run.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        format!("key{:02}", self.below(30)).into_bytes()
+    }
+
+    /// Draws columns, in any order, with or without the default one.
+    pub(crate) fn columns(&mut self, step: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let names = ["", "a", "b", "long name of a column", "\u{ff}"];
+        let mut columns = Vec::new();
+        let first = self.below(5);
+        for at in 0..5 {
+            let name = names[usize::try_from((at + first) % 5).unwrap()];
+            if self.below(2) == 0 {
+                let bytes = usize::try_from(self.below(4) * self.below(60)).unwrap();
+                let value = format!("{name}{step}").into_bytes().into_iter().cycle();
+                columns.push((name.as_bytes().to_vec(), value.take(bytes).collect()));
+            }
+        }
+        columns
+    }
+}
+
+/// The contents of a database by key.
+#[derive(Clone, Default)]
+struct Model(BTreeMap<Vec<u8>, Row>);
+
+impl Model {
+    fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.0.insert(key, Row::from([(Vec::new(), value)]));
+    }
+
+    fn merge(&mut self, key: Vec<u8>, operand: &[u8]) {
+        match self.0.get_mut(&key) {
+            None => self.put(key, operand.to_vec()),
+            Some(row) => {
+                let value = row.entry(Vec::new()).or_default();
+                value.push(b',');
+                value.extend_from_slice(operand);
+            }
+        }
+    }
+
+    fn remove_range(&mut self, from: &[u8], to: &[u8]) {
+        self.0.retain(|key, _| &key[..] < from || &key[..] >= to);
+    }
+}
+
+fn row(columns: Columns<'_>) -> Row {
+    columns.to_vec().into_iter().collect()
+}
+
+fn rows(columns: &WideColumns) -> Row {
+    row(columns.columns())
+}
+
+fn default_of(row: &Row) -> &[u8] {
+    row.get(&b""[..]).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Compares every kind of read with the model.
+fn check(db: &Db, snapshot: Option<&Snapshot>, model: &Model, what: &str) {
+    let mut options = ReadOptions::new();
+    if let Some(snapshot) = snapshot {
+        options.set_snapshot(snapshot);
+    }
+    let keys: Vec<String> = (0..30).map(|at| format!("key{at:02}")).collect();
+    let values = db.multi_get_opt(&keys, &options);
+    let entities = db.multi_get_entity_opt(&keys, &options);
+    for (at, key) in keys.iter().enumerate() {
+        let what = format!("{what}, {key}");
+        let expected = model.0.get(key.as_bytes());
+        let found = db.get_entity_opt(key, &options).unwrap();
+        assert_eq!(found.as_ref().map(rows).as_ref(), expected, "{what}");
+        assert_eq!(*entities[at].as_ref().unwrap(), found, "{what}");
+        let value = expected.map(default_of);
+        assert_eq!(
+            db.get_opt(key, &options).unwrap().as_deref(),
+            value,
+            "{what}"
+        );
+        assert_eq!(values.get(at).unwrap(), value, "{what}");
+    }
+    let mut cursor = db.cursor_opt(&options);
+    let mut step = cursor.seek_to_first().unwrap();
+    for (key, expected) in &model.0 {
+        assert!(step, "{what}: no entry of {}", key.escape_ascii());
+        assert_eq!(cursor.key(), Some(&key[..]), "{what}");
+        assert_eq!(row(cursor.columns().unwrap()), *expected, "{what}");
+        assert_eq!(cursor.value(), Some(default_of(expected)), "{what}");
+        step = cursor.next().unwrap();
+    }
+    assert!(!step && cursor.columns().is_none(), "{what}");
+    let mut step = cursor.seek_to_last().unwrap();
+    for (key, expected) in model.0.iter().rev() {
+        assert!(step && cursor.key() == Some(&key[..]), "{what}");
+        assert_eq!(row(cursor.columns().unwrap()), *expected, "{what}");
+        step = cursor.prev().unwrap();
+    }
+    assert!(!step, "{what}");
+    // Turns of direction.
+    for key in model.0.keys() {
+        assert!(cursor.seek(key).unwrap());
+        let here = row(cursor.columns().unwrap());
+        if cursor.next().unwrap() {
+            assert!(cursor.prev().unwrap());
+            assert_eq!(row(cursor.columns().unwrap()), here, "{what}");
+            assert_eq!(here, model.0[key], "{what}");
+        }
+    }
+}
+
+fn run(seed: u64, steps: usize, options: &Options) {
+    let dir = ScratchDir::new();
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut db = Db::open(options, dir.path()).unwrap();
+    let mut model = Model::default();
+    let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
+    for step in 0..steps {
+        let what = format!("seed {seed}, step {step}");
+        let key = random.key();
+        match random.below(100) {
+            0..15 => {
+                let value = format!("plain{step}").into_bytes();
+                db.put(&key, &value).unwrap();
+                model.put(key, value);
+            }
+            15..40 => {
+                let columns = random.columns(step);
+                db.put_entity(&key, &columns).unwrap();
+                model.0.insert(key, columns.into_iter().collect());
+            }
+            40..60 => {
+                let operand = format!("m{step}");
+                db.merge(&key, &operand).unwrap();
+                model.merge(key, operand.as_bytes());
+            }
+            60..68 => {
+                db.delete(&key).unwrap();
+                model.0.remove(&key);
+            }
+            68..71 => {
+                let to = random.key();
+                let (from, to) = if key <= to { (key, to) } else { (to, key) };
+                db.delete_range(&from, &to).unwrap();
+                model.remove_range(&from, &to);
+            }
+            71..80 => {
+                let mut batch = WriteBatch::new();
+                for _ in 0..random.below(6) {
+                    let key = random.key();
+                    if random.below(2) == 0 {
+                        let columns = random.columns(step);
+                        batch
+                            .put_entity_cf(db.default_cf(), &key, &columns)
+                            .unwrap();
+                        model.0.insert(key, columns.into_iter().collect());
+                    } else {
+                        batch.merge(&key, "batch");
+                        model.merge(key, b"batch");
+                    }
+                }
+                db.write(&batch).unwrap();
+            }
+            80..88 => db.flush().unwrap(),
+            88..91 => db.compact_range(..).unwrap(),
+            91..94 => {
+                if snapshots.len() > 2 {
+                    snapshots.remove(0);
+                }
+                snapshots.push((db.snapshot(), model.clone()));
+            }
+            94..96 => {
+                snapshots.clear();
+                drop(db);
+                db = Db::open(options, dir.path()).unwrap();
+            }
+            _ => {
+                check(&db, None, &model, &what);
+                for (snapshot, model) in &snapshots {
+                    check(&db, Some(snapshot), model, &what);
+                }
+            }
+        }
+    }
+    check(&db, None, &model, &format!("seed {seed}, at the end"));
+    for (snapshot, model) in &snapshots {
+        check(
+            &db,
+            Some(snapshot),
+            model,
+            &format!("seed {seed}, snapshot"),
+        );
+    }
+}
+
+fn appending() -> Options {
+    let mut options = creating();
+    options.set_merge_operator(StringAppend::new(","));
+    options
+}
+
+#[test]
+fn random_operations_on_columns_agree_with_a_model() {
+    for seed in 0..12 {
+        let mut options = appending();
+        match seed % 4 {
+            1 => {
+                options.set_max_successive_merges(2);
+            }
+            2 => {
+                options.set_compaction_style(CompactionStyle::Universal);
+                options.set_max_sequential_skip_in_iterations(0);
+            }
+            3 => {
+                let mut tables = PlainTableOptions::new();
+                tables.set_hash_table_ratio(0.0);
+                options.set_plain_table_factory(&tables);
+                options.set_allow_mmap_reads(true);
+            }
+            _ => {}
+        }
+        run(seed, 400, &options);
+    }
+}
+
+#[test]
+fn a_name_occurs_once_in_an_entity() {
+    let db = Db::open(&in_memory(), "/db").unwrap();
+    let twice = [("a", "1"), ("b", "2"), ("a", "3")];
+    let before = db.latest_sequence_number();
+    let error = db.put_entity("key", &twice).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("\"a\""), "{error}");
+    assert_eq!(
+        error.write_outcome(),
+        Some(koeldb::WriteOutcome::NotApplied)
+    );
+    let mut batch = WriteBatch::new();
+    batch.put("kept", "1");
+    assert!(batch.put_entity("key", &twice).is_err());
+    assert_eq!(batch.len(), 1);
+    assert_eq!(db.latest_sequence_number(), before);
+    // An entity may have no columns.
+    db.put_entity("key", &[] as &[(&str, &str)]).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b""[..]));
+    assert!(db.get_entity("key").unwrap().unwrap().is_empty());
+    assert_eq!(db.get_entity("none").unwrap(), None);
+}
+
+#[test]
+fn cuckoo_tables_give_way_to_block_based_ones_for_entities() {
+    let mut options = in_memory();
+    options.set_cuckoo_table_factory(&CuckooTableOptions::new());
+    let db = Db::open(&options, "/db").unwrap();
+    let filled = || {
+        for at in 0..50 {
+            db.put(format!("key{at:02}"), "value").unwrap();
+        }
+    };
+    filled();
+    db.put_entity("key07", &[("a", "1")]).unwrap();
+    db.flush().unwrap();
+    let columns = db.get_entity("key07").unwrap().unwrap();
+    assert_eq!(columns.get("a"), Some(&b"1"[..]));
+    db.put("key07", "value").unwrap();
+    db.compact_range(..).unwrap();
+    // Only cuckoo tables of one level.
+    let found = db.multi_get_entity(&["key07", "none"]);
+    let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
+    assert_eq!(found[0].as_ref().unwrap().default_value(), b"value");
+    assert_eq!(found[1], None);
+    assert!(!db.get_entity("key08").unwrap().unwrap().is_entity());
+}
+
+#[test]
+fn a_ttl_database_has_no_entities() {
+    let db = Db::open_with_ttl(&in_memory(), "/db", std::time::Duration::ZERO).unwrap();
+    let error = db.put_entity("key", &[("a", "1")]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported);
+    db.put("key", "value").unwrap();
+    let columns = db.get_entity("key").unwrap().unwrap();
+    assert_eq!(columns.default_value(), b"value");
+    assert_eq!(
+        db.multi_get_entity(&["key"])[0].as_ref().unwrap(),
+        &Some(columns)
+    );
+    let mut cursor = db.cursor();
+    assert!(cursor.seek_to_first().unwrap());
+    assert_eq!(cursor.columns().unwrap().default_value(), b"value");
+}
+
+#[test]
+fn a_malformed_entity_is_corruption_for_its_readers_only() {
+    let db = Db::open(&in_memory(), "/db").unwrap();
+    let mut rep = vec![0; 8];
+    rep.extend_from_slice(b"\x02\0\0\0\x16\x03bad\x04\x01\x02\x00\x09\x16\x04next\x03\x07\x00\x00");
+    db.write(&WriteBatch::from_data(rep).unwrap()).unwrap();
+    db.put("aaa", "good").unwrap();
+    for is_flushed in [false, true] {
+        if is_flushed {
+            db.flush().unwrap();
+        }
+        for key in ["bad", "next"] {
+            let errors = [
+                db.get(key).map(|_| ()),
+                db.get_entity(key).map(|_| ()),
+                db.multi_get(&[key]).get(0).map(|_| ()),
+                db.multi_get_entity(&[key]).remove(0).map(|_| ()),
+                db.get_merge_operands(key).map(|_| ()),
+            ];
+            for error in errors {
+                assert_eq!(error.unwrap_err().kind(), ErrorKind::Corruption);
+            }
+        }
+        assert_eq!(db.get("aaa").unwrap().as_deref(), Some(&b"good"[..]));
+        let mut cursor = db.cursor();
+        assert!(cursor.seek_to_first().unwrap());
+        assert_eq!(cursor.next().unwrap_err().kind(), ErrorKind::Corruption);
+        let error = cursor.seek_to_last().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+    }
+    db.delete("bad").unwrap();
+    db.delete("next").unwrap();
+    db.compact_range(..).unwrap();
+    assert_eq!(db.range(..).map(Result::unwrap).count(), 1);
+}
+
+/// Removes entities that have a column `drop`, and changes others.
+struct ByColumns;
+
+impl CompactionFilter for ByColumns {
+    fn filter(&mut self, _level: u32, key: &[u8], value: &[u8]) -> Decision {
+        match key {
+            b"plain to entity" => {
+                Decision::ChangeEntity(vec![(b"b".to_vec(), value.to_vec()), (vec![], vec![b'd'])])
+            }
+            _ => Decision::Keep,
+        }
+    }
+
+    fn filter_entity(&mut self, _level: u32, key: &[u8], columns: Columns<'_>) -> Decision {
+        if columns.get("drop").is_some() {
+            return Decision::Remove;
+        }
+        match key {
+            b"entity to plain" => Decision::Change(columns.get("a").unwrap().to_vec()),
+            b"entity to entity" => {
+                let mut columns = columns.to_vec();
+                columns.retain(|(name, _)| name != b"a");
+                Decision::ChangeEntity(columns)
+            }
+            _ => Decision::Keep,
+        }
+    }
+}
+
+impl CompactionFilterFactory for ByColumns {
+    fn name(&self) -> &str {
+        "by columns"
+    }
+
+    fn create(&self, _context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>> {
+        Some(Box::new(ByColumns))
+    }
+}
+
+#[test]
+fn compaction_filters_see_columns_and_return_them() {
+    let mut options = in_memory();
+    options.set_compaction_filter_factory(ByColumns);
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("plain to entity", "value").unwrap();
+    db.put_entity("entity to plain", &[("a", "1")]).unwrap();
+    db.put_entity("entity to entity", &[("a", "1"), ("z", "2")])
+        .unwrap();
+    db.put_entity("dropped", &[("drop", "")]).unwrap();
+    db.put_entity("kept", &[("a", "1"), ("", "2")]).unwrap();
+    db.flush().unwrap();
+    let mut how = CompactRangeOptions::new();
+    how.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+    db.compact_range_opt(.., &how).unwrap();
+    let of = |key: &str| db.get_entity(key).unwrap().map(|columns| columns.to_vec());
+    let pairs = |pairs: &[(&str, &str)]| {
+        let pair = |&(a, b): &(&str, &str)| (a.as_bytes().to_vec(), b.as_bytes().to_vec());
+        Some(pairs.iter().map(pair).collect::<Vec<_>>())
+    };
+    assert_eq!(of("plain to entity"), pairs(&[("", "d"), ("b", "value")]));
+    assert_eq!(of("entity to plain"), pairs(&[("", "1")]));
+    assert_eq!(of("entity to entity"), pairs(&[("z", "2")]));
+    assert_eq!(of("dropped"), None);
+    assert_eq!(of("kept"), pairs(&[("", "2"), ("a", "1")]));
+}
