@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use koeldb_base::cursor::Blocking;
-use koeldb_base::entity::Columns;
+use koeldb_base::entity::{Columns, WideColumns};
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::tied::{Borrowing, Tied};
@@ -436,6 +436,16 @@ impl DbCursor {
             return self.value().map(Columns::of_value);
         }
         self.at_entry(|scan| scan.columns())
+    }
+
+    /// Returns the columns of the current entry as an owned value, pinned in memory if possible.
+    #[must_use]
+    pub fn pinned_columns(&self) -> Option<WideColumns> {
+        if self.options.keys_only || self.hidden_bytes > 0 {
+            let (_, value) = self.pinned_entry()?;
+            return Some(WideColumns::from_value(value));
+        }
+        self.at_entry(|scan| scan.pinned_columns())
     }
 
     /// Returns the current key and value as owned slices, the value pinned in memory if possible.

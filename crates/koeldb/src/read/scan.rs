@@ -179,6 +179,14 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
     }
 
+    /// Returns the columns of the entry, pinned in their block or memtable if possible, else copied.
+    pub(crate) fn pinned_columns(&self) -> WideColumns {
+        match (self.at, &self.entity) {
+            (Position::OwnedForward | Position::OwnedBackward, Some(entity)) => entity.clone(),
+            _ => WideColumns::from_value(self.pinned_value()),
+        }
+    }
+
     /// Makes the entry of the inner cursor, which is a value or an entity, that of the scan.
     fn own_value(&mut self, value_type: ValueType) -> Result<(), Error> {
         (self.value, self.entity) = owned_value(value_type, &self.inner.pinned_value())?;

@@ -240,7 +240,7 @@ fn random_operations_on_columns_agree_with_a_model() {
             }
             3 => {
                 let mut tables = PlainTableOptions::new();
-                tables.set_hash_table_ratio(0.0);
+                tables.set_hash_ratio(0.0);
                 options.set_plain_table_factory(&tables);
                 options.set_allow_mmap_reads(true);
             }

@@ -34,8 +34,18 @@ impl WriteBatch {
         columns: &[(N, V)],
     ) -> Result<&mut Self> {
         let entity = entity::encode(columns)?;
+        Ok(self.put_encoded_entity_cf(family, key.as_ref(), &entity))
+    }
+
+    /// Sets the value of `key` in `family` to an encoded wide-column entity.
+    pub(crate) fn put_encoded_entity_cf(
+        &mut self,
+        family: &ColumnFamily,
+        key: &[u8],
+        entity: &[u8],
+    ) -> &mut Self {
         let cf = self.bind_family(family);
-        Ok(self.put_encoded_entity_id(cf, key.as_ref(), &entity))
+        self.put_encoded_entity_id(cf, key, entity)
     }
 
     /// Adds a merge operand to `key` in `family`.
