@@ -72,6 +72,7 @@ pub use koeldb_lsm::job::{
 
 pub use api::column_family::{ColumnFamily, ColumnFamilyDescriptor};
 pub use api::db::{Db, MemoryReport};
+pub use api::families::{AttributeGroupCursor, CoalescingCursor};
 pub use api::indexed_batch::{BatchCursor, BatchValue, WriteBatchWithIndex};
 pub use api::transaction::{PreparedTransaction, Transaction};
 pub use batch::{BatchEntry, WriteBatch};

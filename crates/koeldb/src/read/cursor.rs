@@ -590,6 +590,11 @@ impl DbCursor {
         self.repin()
     }
 
+    /// Drops the snapshot in the options, and keeps the state that the cursor pinned by it.
+    pub(crate) fn forget_snapshot(&mut self) {
+        self.options.snapshot = None;
+    }
+
     /// Refreshes the cursor to the state of `snapshot` (RocksDB: `Iterator::Refresh(snapshot)`).
     ///
     /// The cursor then has no position.

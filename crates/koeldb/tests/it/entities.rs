@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use koeldb::{
-    BottommostLevelCompaction, Columns, CompactRangeOptions, CompactionFilter,
+    BatchValue, BottommostLevelCompaction, Columns, CompactRangeOptions, CompactionFilter,
     CompactionFilterContext, CompactionFilterFactory, CompactionStyle, CuckooTableOptions, Db,
     Decision, ErrorKind, Options, PlainTableOptions, ReadOptions, Snapshot, StringAppend,
-    WideColumns, WriteBatch,
+    TransactionDbOptions, TransactionOptions, WideColumns, WriteBatch, WriteBatchWithIndex,
 };
 
 use crate::prelude::{creating, in_memory};
@@ -84,6 +84,38 @@ fn default_of(row: &Row) -> &[u8] {
     row.get(&b""[..]).map(Vec::as_slice).unwrap_or_default()
 }
 
+/// Compares the entries of a cursor with the model, forward, backward, and after turns.
+macro_rules! check_cursor {
+    ($cursor:ident, $model:ident, $what:ident) => {
+        let mut step = $cursor.seek_to_first().unwrap();
+        for (key, expected) in &$model.0 {
+            assert!(step, "{}: no entry of {}", $what, key.escape_ascii());
+            assert_eq!($cursor.key(), Some(&key[..]), "{}", $what);
+            assert_eq!(row($cursor.columns().unwrap()), *expected, "{}", $what);
+            assert_eq!($cursor.value(), Some(default_of(expected)), "{}", $what);
+            step = $cursor.next().unwrap();
+        }
+        assert!(!step && $cursor.columns().is_none(), "{}", $what);
+        let mut step = $cursor.seek_to_last().unwrap();
+        for (key, expected) in $model.0.iter().rev() {
+            assert!(step && $cursor.key() == Some(&key[..]), "{}", $what);
+            assert_eq!(row($cursor.columns().unwrap()), *expected, "{}", $what);
+            step = $cursor.prev().unwrap();
+        }
+        assert!(!step, "{}", $what);
+        // Turns of direction.
+        for key in $model.0.keys() {
+            assert!($cursor.seek(key).unwrap());
+            let here = row($cursor.columns().unwrap());
+            if $cursor.next().unwrap() {
+                assert!($cursor.prev().unwrap());
+                assert_eq!(row($cursor.columns().unwrap()), here, "{}", $what);
+                assert_eq!(here, $model.0[key], "{}", $what);
+            }
+        }
+    };
+}
+
 /// Compares every kind of read with the model.
 fn check(db: &Db, snapshot: Option<&Snapshot>, model: &Model, what: &str) {
     let mut options = ReadOptions::new();
@@ -108,32 +140,62 @@ fn check(db: &Db, snapshot: Option<&Snapshot>, model: &Model, what: &str) {
         assert_eq!(values.get(at).unwrap(), value, "{what}");
     }
     let mut cursor = db.cursor_opt(&options);
-    let mut step = cursor.seek_to_first().unwrap();
-    for (key, expected) in &model.0 {
-        assert!(step, "{what}: no entry of {}", key.escape_ascii());
-        assert_eq!(cursor.key(), Some(&key[..]), "{what}");
-        assert_eq!(row(cursor.columns().unwrap()), *expected, "{what}");
-        assert_eq!(cursor.value(), Some(default_of(expected)), "{what}");
-        step = cursor.next().unwrap();
-    }
-    assert!(!step && cursor.columns().is_none(), "{what}");
-    let mut step = cursor.seek_to_last().unwrap();
-    for (key, expected) in model.0.iter().rev() {
-        assert!(step && cursor.key() == Some(&key[..]), "{what}");
-        assert_eq!(row(cursor.columns().unwrap()), *expected, "{what}");
-        step = cursor.prev().unwrap();
-    }
-    assert!(!step, "{what}");
-    // Turns of direction.
-    for key in model.0.keys() {
-        assert!(cursor.seek(key).unwrap());
-        let here = row(cursor.columns().unwrap());
-        if cursor.next().unwrap() {
-            assert!(cursor.prev().unwrap());
-            assert_eq!(row(cursor.columns().unwrap()), here, "{what}");
-            assert_eq!(here, model.0[key], "{what}");
+    check_cursor!(cursor, model, what);
+}
+
+/// Compares every kind of read of an indexed batch with the model of the database that has it.
+fn check_batch(batch: &WriteBatchWithIndex, db: &Db, model: &Model, what: &str) {
+    let family = db.default_cf();
+    let options = ReadOptions::new();
+    let keys: Vec<String> = (0..30).map(|at| format!("key{at:02}")).collect();
+    let values = batch.multi_get(family, &keys, &options);
+    let entities = batch.multi_get_entity(family, &keys, &options);
+    for (at, key) in keys.iter().enumerate() {
+        let what = format!("{what}, {key}");
+        let expected = model.0.get(key.as_bytes());
+        let found = batch.get_entity(family, key).unwrap();
+        assert_eq!(found.as_ref().map(rows).as_ref(), expected, "{what}");
+        assert_eq!(*entities[at].as_ref().unwrap(), found, "{what}");
+        let value = expected.map(default_of);
+        let found = batch.get(family, key).unwrap();
+        assert_eq!(found.as_deref(), value, "{what}");
+        assert_eq!(values[at].as_ref().unwrap().as_deref(), value, "{what}");
+        match batch.get_entity_from_batch(family, key).unwrap() {
+            BatchValue::Value(columns) => assert_eq!(Some(&rows(&columns)), expected, "{what}"),
+            BatchValue::Deleted => assert_eq!(None, expected, "{what}"),
+            _ => {}
         }
     }
+    let mut cursor = batch.cursor(family);
+    check_cursor!(cursor, model, what);
+}
+
+/// Adds random operations to a batch or transaction, whose verbs `$put` and so on call.
+macro_rules! operations {
+    ($random:expr, $model:expr, $step:expr, $put:expr, $entity:expr, $merge:expr, $delete:expr) => {
+        for _ in 0..$random.below(8) {
+            let key = $random.key();
+            match $random.below(5) {
+                0 => {
+                    $put(&key, b"plain");
+                    $model.put(key, b"plain".to_vec());
+                }
+                1 | 2 => {
+                    let columns = $random.columns($step);
+                    $entity(&key, &columns);
+                    $model.0.insert(key, columns.into_iter().collect());
+                }
+                3 => {
+                    $merge(&key, b"merged");
+                    $model.merge(key, b"merged");
+                }
+                _ => {
+                    $delete(&key);
+                    $model.0.remove(&key);
+                }
+            }
+        }
+    };
 }
 
 fn run(seed: u64, steps: usize, options: &Options) {
@@ -141,6 +203,7 @@ fn run(seed: u64, steps: usize, options: &Options) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut db = Db::open(options, dir.path()).unwrap();
     let mut model = Model::default();
+    let has_locks = seed % 2 == 0;
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
     for step in 0..steps {
         let what = format!("seed {seed}, step {step}");
@@ -165,28 +228,51 @@ fn run(seed: u64, steps: usize, options: &Options) {
                 db.delete(&key).unwrap();
                 model.0.remove(&key);
             }
-            68..71 => {
+            // It cannot lock its keys.
+            68..71 if !has_locks => {
                 let to = random.key();
                 let (from, to) = if key <= to { (key, to) } else { (to, key) };
                 db.delete_range(&from, &to).unwrap();
                 model.remove_range(&from, &to);
             }
-            71..80 => {
-                let mut batch = WriteBatch::new();
-                for _ in 0..random.below(6) {
-                    let key = random.key();
-                    if random.below(2) == 0 {
-                        let columns = random.columns(step);
-                        batch
-                            .put_entity_cf(db.default_cf(), &key, &columns)
-                            .unwrap();
-                        model.0.insert(key, columns.into_iter().collect());
-                    } else {
-                        batch.merge(&key, "batch");
-                        model.merge(key, b"batch");
-                    }
-                }
-                db.write(&batch).unwrap();
+            71..74 => {
+                let mut batch = WriteBatchWithIndex::new(random.below(2) == 0);
+                let family = db.default_cf();
+                operations!(
+                    random,
+                    model,
+                    step,
+                    |key: &[u8], value: &[u8]| batch.put(key, value).len(),
+                    |key: &[u8], columns: &_| batch
+                        .put_entity_cf(family, key, columns)
+                        .unwrap()
+                        .len(),
+                    |key: &[u8], operand: &[u8]| batch.merge(key, operand).len(),
+                    |key: &[u8]| batch.delete(key).len()
+                );
+                check_batch(&batch, &db, &model, &what);
+                db.write(batch.batch()).unwrap();
+            }
+            74..80 => {
+                let cell = std::cell::RefCell::new(db.transaction());
+                operations!(
+                    random,
+                    model,
+                    step,
+                    |key: &[u8], value: &[u8]| cell.borrow_mut().put(key, value).unwrap(),
+                    |key: &[u8], columns: &_| cell.borrow_mut().put_entity(key, columns).unwrap(),
+                    |key: &[u8], operand: &[u8]| cell.borrow_mut().merge(key, operand).unwrap(),
+                    |key: &[u8]| cell.borrow_mut().delete(key).unwrap()
+                );
+                let mut transaction = cell.into_inner();
+                check_batch(transaction.batch(), &db, &model, &what);
+                let found = transaction.get_entity_for_update(&key).unwrap();
+                assert_eq!(
+                    found.as_ref().map(rows).as_ref(),
+                    model.0.get(&key),
+                    "{what}"
+                );
+                transaction.commit().unwrap();
             }
             80..88 => db.flush().unwrap(),
             88..91 => db.compact_range(..).unwrap(),
@@ -228,7 +314,7 @@ fn appending() -> Options {
 
 #[test]
 fn random_operations_on_columns_agree_with_a_model() {
-    for seed in 0..12 {
+    for seed in 0..8 {
         let mut options = appending();
         match seed % 4 {
             1 => {
@@ -246,7 +332,10 @@ fn random_operations_on_columns_agree_with_a_model() {
             }
             _ => {}
         }
-        run(seed, 400, &options);
+        if seed % 2 == 0 {
+            options.set_transactions(&TransactionDbOptions::new());
+        }
+        run(seed, 300, &options);
     }
 }
 
@@ -416,4 +505,61 @@ fn compaction_filters_see_columns_and_return_them() {
     assert_eq!(of("entity to entity"), pairs(&[("z", "2")]));
     assert_eq!(of("dropped"), None);
     assert_eq!(of("kept"), pairs(&[("", "2"), ("a", "1")]));
+}
+
+#[test]
+fn a_write_of_a_key_conflicts_with_its_columns_read_for_update() {
+    let db = Db::open(&in_memory(), "/db").unwrap();
+    db.put_entity("key", &[("a", "1")]).unwrap();
+    let mut transaction = db.transaction();
+    let columns = transaction.get_entity_for_update("key").unwrap().unwrap();
+    assert_eq!(columns.get("a"), Some(&b"1"[..]));
+    transaction.put_entity("other", &[("b", "2")]).unwrap();
+    db.put_entity("key", &[("a", "3")]).unwrap();
+    assert_eq!(transaction.commit().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(db.get_entity("other").unwrap(), None);
+
+    // Of two transactions that put entities of one key, one commits.
+    let (mut first, mut second) = (db.transaction(), db.transaction());
+    first.put_entity("key", &[("a", "4")]).unwrap();
+    second.put_entity("key", &[("a", "5")]).unwrap();
+    first.commit().unwrap();
+    assert_eq!(second.commit().unwrap_err().kind(), ErrorKind::Busy);
+    let columns = db.get_entity("key").unwrap().unwrap();
+    assert_eq!(columns.get("a"), Some(&b"4"[..]));
+    let mut transaction = db.transaction();
+    let error = transaction
+        .put_entity("key", &[("a", ""), ("a", "")])
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_prepared_transaction_keeps_its_entities_over_a_reopen() {
+    let dir = ScratchDir::new();
+    let mut options = appending();
+    options.set_transactions(&TransactionDbOptions::new());
+    let mut how = TransactionOptions::new();
+    how.set_lock_timeout(0);
+    {
+        let db = Db::open(&options, dir.path()).unwrap();
+        let mut transaction = db.transaction();
+        transaction
+            .put_entity("key", &[("a", "1"), ("", "2")])
+            .unwrap();
+        transaction.merge("key", "3").unwrap();
+        transaction.prepare("name").unwrap();
+        let mut other = db
+            .transaction_opt(&koeldb::WriteOptions::new(), &how)
+            .unwrap();
+        let error = other.get_entity_for_update("key").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        let error = other.put_entity("key", &[("a", "1")]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+    }
+    let db = Db::open(&options, dir.path()).unwrap();
+    db.prepared_transaction("name").unwrap().commit().unwrap();
+    let columns = db.get_entity("key").unwrap().unwrap();
+    assert_eq!(columns.default_value(), b"2,3");
+    assert_eq!(columns.get("a"), Some(&b"1"[..]));
 }

@@ -144,7 +144,7 @@ impl Transaction {
     // Reads.
 
     /// Calls `read` with `options`, plus the transaction's snapshot unless they have a snapshot.
-    pub(super) fn with_options<R>(
+    pub(crate) fn with_options<R>(
         &self,
         options: &ReadOptions,
         read: impl FnOnce(&ReadOptions) -> R,
