@@ -127,8 +127,8 @@ fn check(
     compare(coalescing, by_group, None);
     for start in 0..9 {
         let key = [b'k', b'0' + start];
-        let before = expected.partition_point(|(other, ..)| other[..] < key);
-        let up_to = expected.partition_point(|(other, ..)| other[..] <= key);
+        let before = expected.partition_point(|(other, ..)| other[..] < key[..]);
+        let up_to = expected.partition_point(|(other, ..)| other[..] <= key[..]);
         let is_forward = start % 2 == 0;
         let mut at = match is_forward {
             true => Some(before).filter(|&at| at < expected.len()),
