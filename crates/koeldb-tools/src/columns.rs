@@ -55,10 +55,7 @@ mod tests {
         let raw = text_of_entity(entity, false).unwrap();
         assert_eq!(raw, b":hello attr1:foo attr2:");
         let in_hex = text_of_entity(entity, true).unwrap();
-        assert_eq!(
-            in_hex,
-            b":0x68656C6C6F 0x6174747231:0x666F6F 0x6174747232:"
-        );
+        assert_eq!(in_hex, b":0x68656C6C6F 0x6174747231:0x666F6F 0x6174747232:");
         assert_eq!(text_of_entity(b"\x01\x01", false), None);
         let columns = Columns::of_value(b"v");
         assert!(is_plain(columns) && text(columns, false) == b":v");

@@ -16,6 +16,7 @@ use super::output::Output;
 use super::prefixes::PrefixCounts;
 use super::tree::Tree;
 use super::{Outcome, wal};
+use crate::columns;
 use crate::json::{Json, JsonValue};
 use crate::text::hex;
 

@@ -108,12 +108,7 @@ impl Output {
     }
 
     /// Prints the columns of a key as `:value name:value`, or a JSON object with the key.
-    pub(super) fn columns(
-        &mut self,
-        key: &[u8],
-        columns: Columns<'_>,
-        with_key: bool,
-    ) -> Outcome {
+    pub(super) fn columns(&mut self, key: &[u8], columns: Columns<'_>, with_key: bool) -> Outcome {
         if self.json {
             let mut json = Json::object();
             json.set("key", JsonValue::Hex(key))
@@ -124,7 +119,8 @@ impl Output {
             write_bytes(&mut self.out, key, self.key_hex)?;
             self.out.write_all(b" ==> ")?;
         }
-        self.out.write_all(&columns::text(columns, self.value_hex))?;
+        self.out
+            .write_all(&columns::text(columns, self.value_hex))?;
         writeln!(self.out)?;
         Ok(())
     }

@@ -14,6 +14,7 @@ use koeldb_log::{RecordReader, RecoveryMode};
 use super::args::{DumpWal, Global};
 use super::output::Output;
 use super::{Failure, Outcome};
+use crate::columns;
 use crate::json::{Json, JsonValue};
 use crate::text::hex;
 
