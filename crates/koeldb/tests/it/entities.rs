@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use koeldb::{
     BatchValue, BottommostLevelCompaction, Columns, CompactRangeOptions, CompactionFilter,
     CompactionFilterContext, CompactionFilterFactory, CompactionStyle, CuckooTableOptions, Db,
-    Decision, ErrorKind, Options, PlainTableOptions, ReadOptions, Snapshot, StringAppend,
-    TransactionDbOptions, TransactionOptions, WideColumns, WriteBatch, WriteBatchWithIndex,
+    Decision, ErrorKind, Options, PlainTableOptions, ReadOptions, Snapshot, SstFileWriter,
+    StringAppend, TransactionDbOptions, TransactionOptions, WideColumns, WriteBatch,
+    WriteBatchWithIndex,
 };
 
+use crate::history::model::{Change, encode};
 use crate::prelude::{creating, in_memory};
 use crate::scratch::ScratchDir;
 
@@ -340,6 +342,18 @@ fn random_operations_on_columns_agree_with_a_model() {
 }
 
 #[test]
+fn a_batch_has_the_bytes_that_rocksdb_writes() {
+    let columns = vec![
+        (b"".to_vec(), b"value".to_vec()),
+        (b"name".to_vec(), vec![7; 200]),
+    ];
+    let change = Change::PutEntity(b"key".to_vec(), columns.clone());
+    let mut batch = WriteBatch::new();
+    batch.put_entity("key", &columns).unwrap();
+    assert_eq!(batch.data(), encode(&[(0, change)]));
+}
+
+#[test]
 fn a_name_occurs_once_in_an_entity() {
     let db = Db::open(&in_memory(), "/db").unwrap();
     let twice = [("a", "1"), ("b", "2"), ("a", "3")];
@@ -386,6 +400,29 @@ fn cuckoo_tables_give_way_to_block_based_ones_for_entities() {
     assert_eq!(found[0].as_ref().unwrap().default_value(), b"value");
     assert_eq!(found[1], None);
     assert!(!db.get_entity("key08").unwrap().unwrap().is_entity());
+}
+
+#[test]
+fn a_table_with_entities_is_written_and_ingested() {
+    let dir = ScratchDir::new();
+    let options = appending();
+    let db = Db::open(&options, dir.path().join("db")).unwrap();
+    let path = dir.path().join("entities.sst");
+    let mut writer = SstFileWriter::create(options.cf_options(), &path).unwrap();
+    writer.put_entity("a", &[("x", "1"), ("", "2")]).unwrap();
+    let error = writer
+        .put_entity("b", &[("x", "1"), ("x", "2")])
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    writer.put("b", "plain").unwrap();
+    writer.finish().unwrap();
+    db.default_cf().ingest_external_file(&[&path]).unwrap();
+    db.merge("a", "3").unwrap();
+    db.compact_range(..).unwrap();
+    let columns = db.get_entity("a").unwrap().unwrap();
+    assert_eq!(columns.default_value(), b"2,3");
+    assert_eq!(columns.get("x"), Some(&b"1"[..]));
+    assert!(!db.get_entity("b").unwrap().unwrap().is_entity());
 }
 
 #[test]

@@ -47,6 +47,7 @@ impl History<'_> {
                 self.fixed_of_families
             ),
             entries: Default::default(),
+            named: Default::default(),
         }
     }
 

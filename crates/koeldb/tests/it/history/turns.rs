@@ -156,10 +156,7 @@ impl History<'_> {
         let dump = ours.map(|ours| Engine::Ours(ours).dump_all(&self.families));
         match dump.transpose() {
             // A read-only open reads around them, and entities have them from version 2 on.
-            Err(error)
-                if !self.fixed_of_families.is_empty()
-                    && (error.contains("blob file") || error.contains("unknown version 2")) =>
-            {
+            Err(error) if !self.fixed_of_families.is_empty() && error.contains("blob file") => {
                 self.note(&format!("  {error}"));
                 self.figures.refusals.fetch_add(1, Ordering::Relaxed);
                 Ok(None)
