@@ -11,7 +11,9 @@ use koeldb::{
 };
 
 use crate::history::model::{Change, encode};
+use crate::history::theirs::{RocksDb, hex};
 use crate::prelude::{creating, in_memory};
+use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
 
 /// The columns of a key.
@@ -133,6 +135,9 @@ fn check(db: &Db, snapshot: Option<&Snapshot>, model: &Model, what: &str) {
         let found = db.get_entity_opt(key, &options).unwrap();
         assert_eq!(found.as_ref().map(rows).as_ref(), expected, "{what}");
         assert_eq!(*entities[at].as_ref().unwrap(), found, "{what}");
+        if let Some(snapshot) = snapshot {
+            assert_eq!(snapshot.get_entity(key).unwrap(), found, "{what}");
+        }
         let value = expected.map(default_of);
         assert_eq!(
             db.get_opt(key, &options).unwrap().as_deref(),
@@ -339,6 +344,79 @@ fn random_operations_on_columns_agree_with_a_model() {
         }
         run(seed, 300, &options);
     }
+}
+
+#[test]
+fn rocksdb_and_koeldb_read_and_merge_the_entities_of_each_other() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    let mut rocks = RocksDb::start(java);
+    let dir = ScratchDir::new();
+    let path = dir.path().display().to_string();
+    let family = "merge_operator=stringappend;disable_auto_compactions=true";
+    let open = ["open", "strings", &path, "", "default", "bytewise", family];
+    let options = appending();
+    let mut random = Random(0x5eed);
+    let mut model = Model::default();
+    for round in 0..12 {
+        let batch = |random: &mut Random, model: &mut Model| {
+            let mut batch = WriteBatch::new();
+            operations!(
+                random,
+                model,
+                round,
+                |key: &[u8], value: &[u8]| batch.put(key, value).len(),
+                |key: &[u8], columns: &_| batch.put_entity(key, columns).unwrap().len(),
+                |key: &[u8], operand: &[u8]| batch.merge(key, operand).len(),
+                |key: &[u8]| batch.delete(key).len()
+            );
+            batch
+        };
+        let what = format!("round {round}");
+        let db = Db::open(&options, dir.path()).unwrap();
+        check(&db, None, &model, &what);
+        for part in 0..3 {
+            db.write(&batch(&mut random, &mut model)).unwrap();
+            if (round + part) % 2 == 0 {
+                db.flush().unwrap();
+            }
+        }
+        if round % 5 == 4 {
+            db.compact_range(..).unwrap();
+        }
+        check(&db, None, &model, &what);
+        db.close().unwrap();
+        drop(db);
+
+        rocks.execute(&open).unwrap();
+        let judge = |rocks: &mut RocksDb, model: &Model| {
+            let found = rocks.dump("default", None, true).unwrap();
+            let expected: Vec<(Vec<u8>, Vec<u8>)> = model
+                .0
+                .iter()
+                .map(|(key, row)| (key.clone(), default_of(row).to_vec()))
+                .collect();
+            assert_eq!(found, expected, "{what}, RocksDB");
+        };
+        judge(&mut rocks, &model);
+        for part in 0..3 {
+            let batch = batch(&mut random, &mut model);
+            let write = ["write", "-", &hex(batch.data())];
+            rocks.execute(&write).unwrap();
+            if (round + part) % 3 == 0 {
+                rocks.execute(&["flush", "1", "default"]).unwrap();
+            }
+        }
+        if round % 3 == 1 {
+            let compact = ["compact", "default", "-", "-", "f", "-1"];
+            rocks.execute(&compact).unwrap();
+        }
+        judge(&mut rocks, &model);
+        rocks.execute(&["close"]).unwrap();
+    }
+    let db = Db::open(&options, dir.path()).unwrap();
+    check(&db, None, &model, "at the end");
 }
 
 #[test]
