@@ -73,8 +73,11 @@ fn apply(
     }
 }
 
-/// The keys of all families with their columns: coalesced, and by family.
-fn expected(model: &Model) -> Vec<(Vec<u8>, Row, Vec<(usize, Row)>)> {
+/// A key with its columns: coalesced, and by family.
+type Entry = (Vec<u8>, Row, Vec<(usize, Row)>);
+
+/// The keys of all families with their columns.
+fn expected(model: &Model) -> Vec<Entry> {
     let keys: BTreeSet<&Vec<u8>> = model.iter().flat_map(BTreeMap::keys).collect();
     let of = |key: &Vec<u8>| {
         let families = model.iter().enumerate();

@@ -584,12 +584,12 @@ pub(super) fn merge_columns(
     family: &ColumnFamily,
     key: &[u8],
     base: Base<'_>,
-    stored: Option<WideColumns>,
+    stored: Option<&WideColumns>,
     newest_first: &[&[u8]],
 ) -> Result<WideColumns> {
-    let value = stored.as_ref().map(WideColumns::default_value);
+    let value = stored.map(WideColumns::default_value);
     let merged = merge(family, key, base, value, newest_first)?;
-    let entity = match (base, &stored) {
+    let entity = match (base, stored) {
         (Base::Unknown, Some(columns)) if columns.is_entity() => columns.stored().as_slice(),
         (Base::Entity(entity), _) => entity,
         _ => return Ok(WideColumns::from_value(PinnedSlice::from(merged))),
@@ -614,7 +614,7 @@ fn resolve_columns(
                 Base::Unknown => stored()?,
                 _ => None,
             };
-            merge_columns(family, key, base, stored, &operands)?
+            merge_columns(family, key, base, stored.as_ref(), &operands)?
         }
     };
     Ok(Some(columns))

@@ -378,6 +378,7 @@ impl BatchCursor {
                         true => self.database.pinned_columns(),
                         false => None,
                     };
+                    let stored = stored.as_ref();
                     let merged = merge_columns(&self.family, key, base, stored, &operands)?;
                     self.at = At::Merged(merged);
                 }
