@@ -210,7 +210,7 @@ fn run(seed: u64, steps: usize, options: &Options) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut db = Db::open(options, dir.path()).unwrap();
     let mut model = Model::default();
-    let has_locks = seed % 2 == 0;
+    let has_locks = seed.is_multiple_of(2);
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
     for step in 0..steps {
         let what = format!("seed {seed}, step {step}");
@@ -339,7 +339,7 @@ fn random_operations_on_columns_agree_with_a_model() {
             }
             _ => {}
         }
-        if seed % 2 == 0 {
+        if seed.is_multiple_of(2) {
             options.set_transactions(&TransactionDbOptions::new());
         }
         run(seed, 300, &options);
