@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 
-use crate::entity::default_column;
+use crate::entity::{WideColumns, with_default_column};
 use crate::error::{Error, Result};
 use crate::key::{FOOTER_BYTES, MAX_SEQNO, SeqNo, ValueType, pack};
 use crate::merge_operator::{Merger, merge_values};
@@ -99,8 +99,8 @@ enum LookupState {
     Searching,
     /// A value ends the search.
     Found(PinnedSlice),
-    /// The default column of an entity ends the search.
-    FoundColumn(PinnedSlice),
+    /// A wide-column entity ends the search.
+    FoundEntity(PinnedSlice),
     /// A reference to a value in a blob file ends the search.
     FoundBlob(PinnedSlice),
     /// A deletion ends the search.
@@ -110,30 +110,28 @@ enum LookupState {
 }
 
 impl LookupState {
-    /// Returns the value that ended the search, if a value of the table did.
+    /// Returns the value that ended the search, if a value did: the default column of an entity.
+    ///
+    /// A value in a blob file is fetched.
     #[inline]
-    fn value(self) -> Option<PinnedSlice> {
+    fn value(self, key: &SeekKey, merger: Merger<'_>) -> Result<Option<PinnedSlice>> {
         match self {
-            LookupState::Found(value) | LookupState::FoundColumn(value) => Some(value),
-            LookupState::Deleted
-            | LookupState::Searching
-            | LookupState::Hidden(_)
-            | LookupState::FoundBlob(_) => None,
+            LookupState::Found(value) => Ok(Some(value)),
+            LookupState::Deleted | LookupState::Searching | LookupState::Hidden(_) => Ok(None),
+            LookupState::FoundEntity(entity) => default_of(key, &entity, merger),
+            LookupState::FoundBlob(reference) => fetched(key, &reference, merger),
         }
     }
 
-    /// Returns the value that ended the search, fetched if it is in a blob file.
-    fn fetched(self, key: &SeekKey, merger: Merger<'_>) -> Result<Option<PinnedSlice>> {
+    /// Returns the columns that ended the search, if a value or an entity did.
+    fn columns(self, key: &SeekKey, merger: Merger<'_>) -> Result<Option<WideColumns>> {
         match self {
-            LookupState::FoundBlob(reference) => merger.fetch(key.user(), &reference).map(Some),
-            state => Ok(state.value()),
+            LookupState::FoundEntity(entity) => {
+                let entity = merger.whole_entity(key.user(), entity)?;
+                WideColumns::from_entity(entity).map(Some)
+            }
+            state => Ok(state.value(key, merger)?.map(WideColumns::from_value)),
         }
-    }
-
-    /// Whether the answer is the value of the table, or none.
-    #[inline]
-    fn is_in_table(&self) -> bool {
-        !matches!(self, LookupState::FoundBlob(_))
     }
 }
 
@@ -290,7 +288,7 @@ impl Lookup {
                 self.state = LookupState::Deleted;
             }
             ValueType::WideColumnEntity => {
-                self.state = LookupState::FoundColumn(default_column(&pin())?);
+                self.state = LookupState::FoundEntity(pin());
             }
             ValueType::ValuePreferredSeqno => {
                 self.state = LookupState::Found(without_preferred_seqno(&pin())?);
@@ -323,10 +321,10 @@ impl Lookup {
         self.operands.len()
     }
 
-    /// Whether the value found is the default column of a wide-column entity.
+    /// Whether a wide-column entity was found.
     #[must_use]
     pub fn is_of_entity(&self) -> bool {
-        matches!(self.state, LookupState::FoundColumn(_))
+        matches!(self.state, LookupState::FoundEntity(_))
     }
 
     /// Marks the current sorted run as searched; a range tombstone over the key settles the lookup.
@@ -385,22 +383,52 @@ impl Lookup {
             operands,
             ..
         } = self;
-        if operands.is_empty() && state.is_in_table() {
-            return Ok(state.value());
+        if operands.is_empty() {
+            return state.value(&key, merger);
         }
         merged(key, state, operands, merger)
     }
 
-    /// Returns the value and the merge operands found, oldest first and not merged.
+    /// Returns the base value and the merge operands found, oldest first and not merged.
+    ///
+    /// The base value of an entity is its default column.
     ///
     /// # Errors
-    /// If the value is in a blob file and cannot be fetched.
+    /// `Corruption` for a malformed entity; if the value is in a blob file and cannot be fetched.
     pub fn into_operands(self, merger: Merger<'_>) -> Result<Vec<PinnedSlice>> {
-        let base = self.state.fetched(&self.key, merger)?;
-        Ok(base
-            .into_iter()
-            .chain(self.operands.into_iter().rev())
-            .collect())
+        let base = self.state.value(&self.key, merger)?;
+        let operands = self.operands.into_iter().rev();
+        Ok(base.into_iter().chain(operands).collect())
+    }
+
+    /// Returns the columns of the key like [`Lookup::take_answer`]; a plain value is one column.
+    ///
+    /// Operands change the default column of an entity and keep the others.
+    ///
+    /// # Errors
+    /// See [`Lookup::finish`].
+    pub fn take_columns(&mut self, merger: Merger<'_>) -> Result<Option<WideColumns>> {
+        let mut state = std::mem::replace(&mut self.state, LookupState::Searching);
+        if self.operands.is_empty() {
+            return state.columns(&self.key, merger);
+        }
+        let mut entity = None;
+        if let LookupState::FoundEntity(found) = state {
+            let whole = merger.whole_entity(self.key.user(), found)?;
+            state = LookupState::FoundEntity(whole.clone());
+            entity = Some(whole);
+        }
+        let operands = std::mem::take(&mut self.operands);
+        let Some(merged) = merged(self.key.clone(), state, operands, merger)? else {
+            return Ok(None);
+        };
+        match entity {
+            None => Ok(Some(WideColumns::from_value(merged))),
+            Some(entity) => {
+                let entity = with_default_column(&entity, &merged)?;
+                WideColumns::from_entity(PinnedSlice::from(entity)).map(Some)
+            }
+        }
     }
 
     /// Returns the value like [`Lookup::finish`], but leaves the lookup, which can be restarted.
@@ -410,8 +438,8 @@ impl Lookup {
     #[inline]
     pub fn take_answer(&mut self, merger: Merger<'_>) -> Result<Option<PinnedSlice>> {
         let state = std::mem::replace(&mut self.state, LookupState::Searching);
-        if self.operands.is_empty() && state.is_in_table() {
-            return Ok(state.value());
+        if self.operands.is_empty() {
+            return state.value(&self.key, merger);
         }
         let operands = std::mem::take(&mut self.operands);
         merged(self.key.clone(), state, operands, merger)
@@ -430,13 +458,30 @@ fn merged(
     operands: Vec<PinnedSlice>,
     merger: Merger<'_>,
 ) -> Result<Option<PinnedSlice>> {
-    let base = state.fetched(&key, merger)?;
-    if operands.is_empty() {
-        return Ok(base);
-    }
+    let base = state.value(&key, merger)?;
     let newest_first: Vec<&[u8]> = operands.iter().map(PinnedSlice::as_slice).collect();
     let merged = merge_values(merger, key.user(), base.as_deref(), &newest_first)?;
     Ok(Some(PinnedSlice::from(merged)))
+}
+
+/// Returns the default column of an entity that ended a search.
+#[cold]
+fn default_of(
+    key: &SeekKey,
+    entity: &PinnedSlice,
+    merger: Merger<'_>,
+) -> Result<Option<PinnedSlice>> {
+    merger.default_column(key.user(), entity).map(Some)
+}
+
+/// Returns the value in a blob file to which a reference refers that ended a search.
+#[cold]
+fn fetched(
+    key: &SeekKey,
+    reference: &PinnedSlice,
+    merger: Merger<'_>,
+) -> Result<Option<PinnedSlice>> {
+    merger.fetch(key.user(), reference).map(Some)
 }
 
 /// Decodes the user's value from an entry of type [`ValueType::ValuePreferredSeqno`].

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::entity::{self, ColumnValue, Entity};
 use crate::error::{BoxError, Error, ErrorDetail, ErrorKind, Result};
 use crate::limits::ENTRY_BYTES_MAX;
 use crate::pinned::PinnedSlice;
@@ -232,6 +233,32 @@ impl<'a> Merger<'a> {
                 "the value is in a blob file, which only an open database reads",
             )),
         }
+    }
+}
+
+impl Merger<'_> {
+    /// Returns the value of the default column of an entity; empty if it has none.
+    ///
+    /// # Errors
+    /// `Corruption` if the entity is malformed; see [`Merger::fetch`].
+    pub fn default_column(&self, user_key: &[u8], entity: &PinnedSlice) -> Result<PinnedSlice> {
+        match entity::stored_default(entity)? {
+            None => Ok(PinnedSlice::default()),
+            Some((ColumnValue::BlobIndex(reference), _)) => self.fetch(user_key, reference),
+            Some((ColumnValue::Inline(_), range)) => Ok(entity.subslice(range)),
+        }
+    }
+
+    /// Returns an entity with all values of its columns, which may be in blob files.
+    ///
+    /// # Errors
+    /// See [`Merger::default_column`].
+    pub fn whole_entity(&self, user_key: &[u8], entity: PinnedSlice) -> Result<PinnedSlice> {
+        if !Entity::decode(&entity)?.has_blob_indexes() {
+            return Ok(entity);
+        }
+        let whole = entity::with_values(&entity, &mut |reference| self.fetch(user_key, reference))?;
+        Ok(PinnedSlice::from(whole))
     }
 }
 

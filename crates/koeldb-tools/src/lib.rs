@@ -8,6 +8,7 @@
 //! status; the binaries only call it. Results go to standard output, everything else to standard
 //! error. No thread of a tool outlives its `run`.
 
+mod columns;
 mod command_line;
 pub mod db_bench;
 pub mod db_stress;

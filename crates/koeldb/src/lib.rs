@@ -53,6 +53,7 @@ mod wal;
 pub use koeldb_base::comparator::{
     BytewiseComparator, Comparator, PrefixBounds, ReverseBytewiseComparator, Uint64Comparator,
 };
+pub use koeldb_base::entity::{Columns, ColumnsIter, DEFAULT_COLUMN, WideColumns};
 pub use koeldb_base::error::{
     BoxError, Error, ErrorDetail, ErrorKind, FileContext, Result, Severity, WriteOutcome,
 };
@@ -71,6 +72,7 @@ pub use koeldb_lsm::job::{
 
 pub use api::column_family::{ColumnFamily, ColumnFamilyDescriptor};
 pub use api::db::{Db, MemoryReport};
+pub use api::families::{AttributeGroupCursor, CoalescingCursor};
 pub use api::indexed_batch::{BatchCursor, BatchValue, WriteBatchWithIndex};
 pub use api::transaction::{PreparedTransaction, Transaction};
 pub use batch::{BatchEntry, WriteBatch};

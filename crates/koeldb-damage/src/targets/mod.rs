@@ -25,9 +25,10 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     small::CODING,
     small::KEY,
+    small::ENTITY,
     small::NAMES,
     small::TOMBSTONES,
     small::OPTIONS,

@@ -1,6 +1,7 @@
 //! Decoders of small inputs: numbers, keys, names, tombstones, and the text of options.
 
 use koeldb::{ConfigOptions, Options};
+use koeldb_base::entity::{self, ColumnValue, Entity};
 use koeldb_base::key::InternalKey;
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::{Error, KeyOrder, coding, file_name};
@@ -46,6 +47,46 @@ fn coding_run(data: &[u8]) {
         match coding::take_length_prefixed(&mut rest) {
             Ok(slice) => assert!(slice.len() < before && rest.len() < before),
             Err(error) => return judge(&error),
+        }
+    }
+}
+
+pub(super) const ENTITY: Target = Target {
+    name: "entity",
+    run: entity_run,
+    seeds: || {
+        let columns = [
+            (&b""[..], ColumnValue::Inline(b"value")),
+            (b"a", ColumnValue::BlobIndex(b"index")),
+            (b"name", ColumnValue::Inline(b"")),
+        ];
+        let inline = [("", "value"), ("a", "1"), ("name", "")];
+        let seeds = [
+            entity::encode(&inline),
+            entity::encode_with_references(&columns),
+        ];
+        seeds.into_iter().flatten().collect()
+    },
+};
+
+/// Runs the fuzz target `entity`: decodes an entity, encodes its columns, and merges onto it.
+fn entity_run(data: &[u8]) {
+    let entity = match Entity::decode(data) {
+        Ok(entity) => entity,
+        Err(error) => return judge(&error),
+    };
+    let stored: Vec<_> = entity.stored_columns().collect();
+    assert_eq!(stored.len(), entity.column_count() as usize);
+    let again = entity::encode_with_references(&stored).expect("a part of an entity");
+    let again = Entity::decode(&again).expect("an entity that was encoded");
+    assert!(again.stored_columns().eq(stored.iter().copied()));
+    match entity::with_default_column(data, b"new") {
+        Err(error) => judge(&error),
+        Ok(changed) => {
+            let changed = Entity::decode(&changed).expect("an entity that was encoded");
+            let others = stored.iter().copied().filter(|(name, _)| !name.is_empty());
+            let expected = std::iter::once((&b""[..], ColumnValue::Inline(b"new"))).chain(others);
+            assert!(changed.stored_columns().eq(expected));
         }
     }
 }

@@ -73,7 +73,7 @@ fn suite(name: &'static str, targets: &[&str]) {
     .finish("runs", 100);
 }
 
-const SMALL: [&str; 5] = ["coding", "key", "names", "tombstones", "options"];
+const SMALL: [&str; 6] = ["coding", "key", "entity", "names", "tombstones", "options"];
 const LOGS: [&str; 5] = ["batch", "log_reader", "log_round_trip", "edit", "manifest"];
 const BLOCKS: [&str; 7] = [
     "footer", "metadata", "block", "index", "codec", "filter", "merging",

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use koeldb_base::entity::{ColumnValue, Entity};
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::key::{footer_of, user_key};
+use koeldb_base::key::footer_of;
 use koeldb_base::{Blocking, Cursor, Error, Fault, PinnedSlice, Result, ValueType};
 use koeldb_table::blob::BlobReference;
 
@@ -14,22 +15,45 @@ use crate::version::{BlobGarbage, Version};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlobFlow(BTreeMap<FileNumber, (u64, u64)>);
 
-/// Whether an internal key is of an entry that refers to a blob file.
+/// Whether an internal key is of an entry that may refer to blob files.
 #[inline]
-pub(crate) fn is_reference(key: &[u8]) -> bool {
-    footer_of(key).1.to_le_bytes()[0] == ValueType::BlobIndex as u8
+pub(crate) fn may_refer(key: &[u8]) -> bool {
+    let value_type = footer_of(key).1.to_le_bytes()[0];
+    value_type == ValueType::BlobIndex as u8 || value_type == ValueType::WideColumnEntity as u8
 }
 
 impl BlobFlow {
-    /// Counts the reference of an entry of type `BlobIndex`; returns the number of the blob file.
+    /// Counts the references of an entry; returns the number of the oldest blob file, 0 for none.
+    ///
+    /// The entry is a reference, or an entity, some of whose columns may be.
     ///
     /// # Errors
-    /// `Corruption` if the reference is malformed.
-    pub(crate) fn add(&mut self, key: &[u8], reference: &[u8]) -> Result<FileNumber> {
+    /// `Corruption` if the entity or a reference is malformed.
+    #[cold]
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<FileNumber> {
+        let (user_key, footer) = footer_of(key);
+        if footer.to_le_bytes()[0] == ValueType::BlobIndex as u8 {
+            return self.add_reference(user_key, value);
+        }
+        let entity = Entity::decode(value)?;
+        let mut oldest = 0;
+        if entity.has_blob_indexes() {
+            for (_, column) in entity.stored_columns() {
+                if let ColumnValue::BlobIndex(reference) = column {
+                    let file = self.add_reference(user_key, reference)?;
+                    oldest = if oldest == 0 { file } else { file.min(oldest) };
+                }
+            }
+        }
+        Ok(oldest)
+    }
+
+    /// Counts a reference of a user key; returns the number of the blob file.
+    fn add_reference(&mut self, user_key: &[u8], reference: &[u8]) -> Result<FileNumber> {
         let reference = BlobReference::decode(reference)?;
         let (count, bytes) = self.0.entry(reference.file).or_default();
         *count += 1;
-        *bytes += reference.record_bytes(user_key(key).len());
+        *bytes += reference.record_bytes(user_key.len());
         Ok(reference.file)
     }
 
@@ -94,7 +118,7 @@ impl<C: Cursor<Suspend = Blocking>> CountingCursor<C> {
     /// Counts the current entry, if it is a reference.
     #[inline]
     fn count(&mut self) -> Result<(), Fault<Blocking>> {
-        if self.inner.valid() && is_reference(self.inner.key()) {
+        if self.inner.valid() && may_refer(self.inner.key()) {
             self.read.add(self.inner.key(), self.inner.value())?;
         }
         Ok(())

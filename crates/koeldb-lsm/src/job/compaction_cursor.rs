@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use koeldb_base::entity::{default_column, with_default_column};
+use koeldb_base::entity::{self, Columns, with_default_column};
 use koeldb_base::key::{InternalKey, encode_into};
 use koeldb_base::lookup::without_preferred_seqno;
 use koeldb_base::merge_operator::{Merger, merge_operands, merge_values};
@@ -145,7 +145,7 @@ impl MergeBase {
             return Ok(None);
         };
         match value_type {
-            ValueType::WideColumnEntity => default_column(value).map(Some),
+            ValueType::WideColumnEntity => merger.default_column(user_key, value).map(Some),
             ValueType::ValuePreferredSeqno => without_preferred_seqno(value).map(Some),
             ValueType::BlobIndex => merger.fetch(user_key, value).map(Some),
             value_type if value_type.is_deletion() => Ok(None),
@@ -489,19 +489,29 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     fn keep_value(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
         self.out = OutputEntry::Input;
         let mut kept_type = value_type;
-        let is_value = matches!(value_type, ValueType::Value | ValueType::BlobIndex);
+        let is_value = matches!(
+            value_type,
+            ValueType::Value | ValueType::WideColumnEntity | ValueType::BlobIndex
+        );
         if is_first && is_value && self.is_filterable(seqno) {
-            let user_key = &self.key[..self.user_len];
-            let fetched = match value_type {
-                ValueType::BlobIndex => {
-                    Some(self.rules.merger.fetch(user_key, self.input.value())?)
+            let (user_key, merger) = (&self.key[..self.user_len], self.rules.merger);
+            let whole = match value_type {
+                ValueType::BlobIndex => Some(merger.fetch(user_key, self.input.value())?),
+                ValueType::WideColumnEntity => {
+                    Some(merger.whole_entity(user_key, self.input.pinned_value())?)
                 }
                 _ => None,
             };
-            let value = fetched.as_deref().unwrap_or(self.input.value());
+            let value = whole.as_deref().unwrap_or(self.input.value());
             let level = self.rules.start_level;
             if let Some(filter) = &mut self.rules.filter {
-                match filter.filter(level, user_key, value) {
+                let decision = match value_type {
+                    ValueType::WideColumnEntity => {
+                        filter.filter_entity(level, user_key, Columns::of_entity(value)?)
+                    }
+                    _ => filter.filter(level, user_key, value),
+                };
+                match decision {
                     Decision::Keep => {}
                     Decision::Remove => {
                         self.drops.filtered += 1;
@@ -514,6 +524,10 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                     Decision::Change(value) => {
                         kept_type = ValueType::Value;
                         self.out = OutputEntry::Owned(value);
+                    }
+                    Decision::ChangeEntity(columns) => {
+                        kept_type = ValueType::WideColumnEntity;
+                        self.out = OutputEntry::Owned(entity::encode(&columns)?);
                     }
                 }
             }

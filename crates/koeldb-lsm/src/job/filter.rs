@@ -1,5 +1,7 @@
 //! Compaction filters: user code that removes or changes values during compaction.
 
+use koeldb_base::entity::Columns;
+
 /// The decision of a compaction filter on a value: keep, remove or change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -8,8 +10,10 @@ pub enum Decision {
     Keep,
     /// The key is deleted.
     Remove,
-    /// The value is replaced.
+    /// The value is replaced, also an entity by a plain value.
     Change(Vec<u8>),
+    /// The value is replaced by a wide-column entity with these columns: names and values.
+    ChangeEntity(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
 /// A user-defined filter that removes or changes values in one compaction.
@@ -23,6 +27,14 @@ pub trait CompactionFilter: Send {
     /// The context of the factory has the output level. Values that a snapshot sees are not passed,
     /// unlike in RocksDB.
     fn filter(&mut self, level: u32, key: &[u8], value: &[u8]) -> Decision;
+
+    /// Decides like [`CompactionFilter::filter`] if the value of `key` is a wide-column entity.
+    ///
+    /// By default, entities are kept.
+    fn filter_entity(&mut self, level: u32, key: &[u8], columns: Columns<'_>) -> Decision {
+        let _ = (level, key, columns);
+        Decision::Keep
+    }
 }
 
 /// The description of the compaction for which a filter is created.

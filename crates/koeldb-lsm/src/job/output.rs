@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use koeldb_base::entity::{self, Entity, MovedColumn};
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::{FOOTER_BYTES, MAX_SEQNO, encode, footer_of, seqno, user_key};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
@@ -20,7 +21,7 @@ use koeldb_table::TableProperties;
 use koeldb_table::blob::BlobReference;
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
 
-use super::blob_flow::{BlobFlow, is_reference};
+use super::blob_flow::{BlobFlow, may_refer};
 use super::blob_output::{BlobOutput, BlobSpec, FileMaker};
 use super::deletion_trigger::{DeletionCounter, DeletionTrigger};
 use super::entry_hash::EntryHash;
@@ -129,9 +130,11 @@ enum Placed {
     /// It stays where it is.
     Unchanged,
     /// It goes to a blob file.
-    Blob(BlobReference),
+    Blob(Vec<u8>),
     /// It goes from a blob file to the table.
     Table(PinnedSlice),
+    /// Columns of the entity go to other places.
+    Entity(Vec<u8>),
 }
 
 /// Returns an internal key with another value type.
@@ -196,45 +199,66 @@ impl<'a> TableOutputs<'a> {
             Placed::Unchanged => self.add_entry(key, value, starts_key, tombstones),
             Placed::Blob(reference) => {
                 let key = with_type(key, ValueType::BlobIndex);
-                self.add_entry(&key, &reference.encode(), starts_key, tombstones)
+                self.add_entry(&key, &reference, starts_key, tombstones)
             }
             Placed::Table(value) => {
                 let key = with_type(key, ValueType::Value);
                 self.add_entry(&key, &value, starts_key, tombstones)
             }
+            Placed::Entity(entity) => self.add_entry(key, &entity, starts_key, tombstones),
         }
     }
 
     /// Appends a value to a blob file, moves it from an old one, or leaves it where it is.
     #[inline]
     fn placed(&mut self, key: &[u8], value: &[u8]) -> Result<Placed> {
-        let spec = &self.spec.blobs;
-        let is_large = |value: &[u8]| {
-            let min = spec.min_bytes;
-            min.is_some_and(|min| value.len() as u64 >= min && !value.is_empty())
-        };
         match footer_of(key).1.to_le_bytes()[0] {
-            value_type if value_type == ValueType::Value as u8 && is_large(value) => {
-                self.separate(key, value).map(Placed::Blob)
+            value_type if value_type == ValueType::Value as u8 => match self.is_large(value) {
+                true => self.separate(key, value).map(Placed::Blob),
+                false => Ok(Placed::Unchanged),
+            },
+            _ if self.spec.blobs.relocates_below == 0 => Ok(Placed::Unchanged),
+            value_type if value_type == ValueType::BlobIndex as u8 => {
+                Ok(match self.moved(key, value)? {
+                    MovedColumn::Kept => Placed::Unchanged,
+                    MovedColumn::Inline(value) => Placed::Table(value),
+                    MovedColumn::BlobIndex(reference) => Placed::Blob(reference),
+                })
             }
-            value_type if value_type == ValueType::BlobIndex as u8 && spec.relocates_below > 0 => {
-                let file = BlobReference::decode(value)?.file;
-                let source = spec.source.filter(|_| file < spec.relocates_below);
-                let Some(source) = source else {
+            value_type if value_type == ValueType::WideColumnEntity as u8 => {
+                if !Entity::decode(value)?.has_blob_indexes() {
                     return Ok(Placed::Unchanged);
-                };
-                let moved = source.fetch(user_key(key), value)?;
-                match is_large(&moved) {
-                    true => self.separate(key, &moved).map(Placed::Blob),
-                    false => Ok(Placed::Table(moved)),
                 }
+                let mut moved = |reference: &[u8]| self.moved(key, reference);
+                entity::with_moved_columns(value, &mut moved).map(Placed::Entity)
             }
             _ => Ok(Placed::Unchanged),
         }
     }
 
+    /// Whether a value goes to a blob file.
+    #[inline]
+    fn is_large(&self, value: &[u8]) -> bool {
+        let min = self.spec.blobs.min_bytes;
+        min.is_some_and(|min| value.len() as u64 >= min && !value.is_empty())
+    }
+
+    /// Moves the value to which `reference` refers, if its file is to be emptied.
+    fn moved(&mut self, key: &[u8], reference: &[u8]) -> Result<MovedColumn> {
+        let spec = &self.spec.blobs;
+        let file = BlobReference::decode(reference)?.file;
+        let Some(source) = spec.source.filter(|_| file < spec.relocates_below) else {
+            return Ok(MovedColumn::Kept);
+        };
+        let value = source.fetch(user_key(key), reference)?;
+        match self.is_large(&value) {
+            true => self.separate(key, &value).map(MovedColumn::BlobIndex),
+            false => Ok(MovedColumn::Inline(value)),
+        }
+    }
+
     /// Appends a value to the current blob file.
-    fn separate(&mut self, key: &[u8], value: &[u8]) -> Result<BlobReference> {
+    fn separate(&mut self, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
         let spec = &self.spec;
         let maker = FileMaker {
             fs: spec.fs,
@@ -244,7 +268,8 @@ impl<'a> TableOutputs<'a> {
             file_checksums: spec.file_checksums,
             next_file_number: spec.next_file_number,
         };
-        self.blobs.add(&spec.blobs, &maker, user_key(key), value)
+        let reference = self.blobs.add(&spec.blobs, &maker, user_key(key), value)?;
+        Ok(reference.encode())
     }
 
     /// Appends an entry to the current table.
@@ -271,11 +296,11 @@ impl<'a> TableOutputs<'a> {
                 self.current.insert(opened)
             }
         };
-        if is_reference(key) {
+        if may_refer(key) {
             let file = self.finished.references.add(key, value)?;
-            current.oldest_blob_file = match current.oldest_blob_file {
-                0 => file,
-                oldest => oldest.min(file),
+            current.oldest_blob_file = match (current.oldest_blob_file, file) {
+                (0, file) | (file, 0) => file,
+                (oldest, file) => oldest.min(file),
             };
         }
         current.builder.add(key, value)?;

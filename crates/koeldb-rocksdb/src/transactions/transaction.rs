@@ -275,6 +275,10 @@ impl<'db, DB> Transaction<'db, DB> {
                 BatchEntry::Merge { cf, key, operand } => {
                     transaction.merge_cf(family(cf)?, key, operand)?;
                 }
+                BatchEntry::PutEntity { cf, key, entity } => {
+                    let columns = koeldb::Columns::of_entity(entity)?.to_vec();
+                    transaction.put_entity_cf(family(cf)?, key, &columns)?;
+                }
                 BatchEntry::LogData(note) => transaction.put_log_data(note),
                 other => {
                     return Err(Error::refused(

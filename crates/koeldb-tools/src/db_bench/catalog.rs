@@ -5,8 +5,8 @@ use super::plan::{Failure, Outcome, Plan};
 use super::values::ValueSizes;
 use super::work::state::{self, StateFn};
 use super::work::{
-    background, codec, deterministic, mixed, mixgraph, multi_scan, operands, read, replace, scan,
-    time_series, transaction, transfer, verify, write,
+    background, codec, deterministic, entity, mixed, mixgraph, multi_scan, operands, read, replace,
+    scan, time_series, transaction, transfer, verify, write,
 };
 use super::worker::{ThreadedWork, WorkFn};
 
@@ -243,6 +243,22 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
             "multireadrandom",
             "reads batches of random keys by MultiGet",
             read::multi_random,
+        )
+    },
+    Benchmark {
+        tells_batch: TellsBatch::WithStride,
+        ..threads(
+            "readrandomentity",
+            "reads the columns of random keys",
+            entity::read_random,
+        )
+    },
+    Benchmark {
+        tells_batch: TellsBatch::Always,
+        ..threads(
+            "multireadentity",
+            "reads the columns of batches of random keys",
+            entity::multi_random,
         )
     },
     threads("readseq", "scans from the first key", scan::forwards),
@@ -548,7 +564,6 @@ pub(crate) const ABSENT: &[(&str, &str)] = &[
     ("cache_report_problems", "caches keep no such report"),
     ("fillembeddedblob", "there are no blobs in table files"),
     ("fillembeddedentity", "there are no blobs in table files"),
-    ("multireadentity", "wide columns have no call to read them"),
     (
         "multireadrandomcoroutine",
         "multireadrandom with --async_io reads concurrently",
@@ -558,7 +573,6 @@ pub(crate) const ABSENT: &[(&str, &str)] = &[
         "readrandomcoroutine",
         "multireadrandom with --async_io reads concurrently",
     ),
-    ("readrandomentity", "wide columns have no call to read them"),
     ("readtorowcache", "there is no row cache"),
     ("replay", "there are no traces of calls"),
     (

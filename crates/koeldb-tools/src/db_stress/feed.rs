@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use koeldb::{BatchEntry, ErrorKind, TailOptions, UpdateIterator, WriteBatch};
+use koeldb::{BatchEntry, Columns, ErrorKind, TailOptions, UpdateIterator, WriteBatch};
 
 use super::worker::{Life, key, number_of};
 
@@ -27,6 +27,12 @@ impl Feed {
                 } => {
                     if let Some(number) = number_of(key).filter(|number| own.contains(number)) {
                         self.values.insert((cf, number), value.to_vec());
+                    }
+                }
+                BatchEntry::PutEntity { cf, key, entity } => {
+                    if let Some(number) = number_of(key).filter(|number| own.contains(number)) {
+                        let value = Columns::of_entity(entity)?.default_value().to_vec();
+                        self.values.insert((cf, number), value);
                     }
                 }
                 BatchEntry::Delete { cf, key } | BatchEntry::SingleDelete { cf, key } => {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use koeldb::{
     BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions,
     ConfigOptions, Db, Env, LogLevel, Logger, Options, Severity, Snapshot, SstFileManager,
-    WriteBatch, WriteOptions, WriteOutcome, associative_merge,
+    WideColumns, WriteBatch, WriteOptions, WriteOutcome, associative_merge,
 };
 use koeldb_fs::{
     Clock, Failure, FaultFileSystem, FaultRule, FileSystem, PosixFileSystem, SystemClock,
@@ -33,6 +33,9 @@ pub(super) const GAVE_UP: i32 = 3;
 
 /// The exit status of a worker in which a thread panicked.
 const PANICKED: i32 = 101;
+
+/// The column of entities besides the default one, with the value that the entity was put with.
+const COPY: &[u8] = b"copy";
 
 /// A logger that discards everything.
 struct NoLog;
@@ -473,6 +476,15 @@ impl Life {
         for family in &self.families {
             let found = family.get(key(number)).map_err(|error| error.to_string())?;
             self.compare(number, family, found.as_deref())?;
+            let columns = family.get_entity(key(number));
+            let columns = columns.map_err(|error| format!("get_entity: {error}"))?;
+            let value = columns.as_ref().map(WideColumns::default_value);
+            self.compare(number, family, value)?;
+            // Merges keep the other column.
+            if columns.is_some_and(|columns| columns.is_entity() && columns.get(COPY).is_none()) {
+                let name = family.name();
+                return Err(format!("key {number} of {name:?} has lost a column"));
+            }
         }
         Ok(true)
     }
@@ -500,7 +512,7 @@ impl Life {
         false
     }
 
-    /// Puts, merges or deletes one or several consecutive keys in all column families.
+    /// Puts, as values or entities, merges or deletes one or several consecutive keys in all column families.
     fn change(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let own = self.own(thread);
         let is_logged = self.flags.sync || !self.leaves_out_log || random.chance(1, 2);
@@ -541,6 +553,11 @@ impl Life {
                     None => batch.delete_cf(family, key(*number)),
                     Some(value) if kind.is_multiple_of(5) => {
                         batch.merge_cf(family, key(*number), value)
+                    }
+                    Some(value) if kind.is_multiple_of(7) => {
+                        let columns = [(&b""[..], &value), (COPY, &value)];
+                        let put = batch.put_entity_cf(family, key(*number), &columns);
+                        put.map_err(|error| error.to_string())?
                     }
                     Some(value) => batch.put_cf(family, key(*number), value),
                 };

@@ -33,7 +33,6 @@ Examples:
   ldb --db=/var/lib/app/db lsm --out=levels.svg
 
 Commands of RocksDB's ldb that do not exist here:
-  put_entity, get_entity, multi_get_entity   wide columns can be read, not written
   change_compaction_style                    open with the new options, then run compact
   compaction_progress_dump                   an interrupted compaction starts over; there is no progress file
   update_manifest                            it records temperatures, which have no effect here
@@ -160,6 +159,20 @@ pub(super) enum Command {
     Get { key: String },
     /// Prints the values of several keys.
     MultiGet {
+        #[arg(required = true)]
+        keys: Vec<String>,
+    },
+    /// Writes a key with wide columns; the default column has the empty name.
+    PutEntity {
+        key: String,
+        /// A name, a colon and a value.
+        #[arg(required = true, value_name = "NAME:VALUE")]
+        columns: Vec<String>,
+    },
+    /// Prints the columns of a key.
+    GetEntity { key: String },
+    /// Prints the columns of several keys.
+    MultiGetEntity {
         #[arg(required = true)]
         keys: Vec<String>,
     },

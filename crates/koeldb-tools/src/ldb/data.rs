@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::io::{BufRead, IsTerminal as _};
 use std::ops::Bound;
 
-use koeldb::{CompactRangeOptions, DbCursor, WriteBatch, WriteOptions};
+use koeldb::{Columns, CompactRangeOptions, DbCursor, WriteBatch, WriteOptions};
 use koeldb_base::file_name::{self, FileKind};
 
 use super::args::{Dump, Global, KeyRange, Load, Scan};
@@ -82,6 +82,67 @@ pub(super) fn multi_get(global: &Global, keys: &[String], out: &mut Output) -> O
     Ok(())
 }
 
+pub(super) fn put_entity(
+    global: &Global,
+    key: &str,
+    columns: &[String],
+    out: &mut Output,
+) -> Outcome {
+    let key = out.parse_key(key)?;
+    let mut parsed = Vec::with_capacity(columns.len());
+    for column in columns {
+        let parts = column.split_once(':');
+        let Some((name, value)) = parts.filter(|(_, value)| !value.contains(':')) else {
+            return Err(Failure::Message(
+                "wide column format needs to be <column_name>:<column_value> (did you mean put \
+                 <key> <value>?)"
+                    .to_owned(),
+            ));
+        };
+        // RocksDB's tool has no prefix before an empty name or value.
+        let parse = |text: &str| match text {
+            "" => Ok(Vec::new()),
+            text => out.parse_value(text),
+        };
+        parsed.push((parse(name)?, parse(value)?));
+    }
+    let database = open_to_write(global)?;
+    database.family.put_entity(key, &parsed)?;
+    database.close()?;
+    out.ok()
+}
+
+pub(super) fn get_entity(global: &Global, key: &str, out: &mut Output) -> Outcome {
+    let key = out.parse_key(key)?;
+    let database = open_to_read(global)?;
+    let found = database.family.get_entity(&key)?;
+    match found {
+        Some(found) => out.columns(&key, found.columns(), false),
+        None => Err(Failure::Message("GetEntity failed: NotFound: ".to_owned())),
+    }
+}
+
+pub(super) fn multi_get_entity(global: &Global, keys: &[String], out: &mut Output) -> Outcome {
+    let bytes: Vec<Vec<u8>> = keys
+        .iter()
+        .map(|key| out.parse_key(key))
+        .collect::<Outcome<_>>()?;
+    let database = open_to_read(global)?;
+    let found = database.family.multi_get_entity(&bytes);
+    for ((text, key), found) in keys.iter().zip(&bytes).zip(found) {
+        match found? {
+            Some(found) => out.columns(key, found.columns(), true)?,
+            None if out.json => {
+                let mut json = Json::object();
+                json.set("key", JsonValue::Hex(key)).set("found", false);
+                out.object(json)?;
+            }
+            None => out.line(&format!("Key not found: {text}"))?,
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn delete(global: &Global, key: &str, out: &mut Output) -> Outcome {
     let key = out.parse_key(key)?;
     let database = open_to_write(global)?;
@@ -123,7 +184,7 @@ fn visit(
     global: &Global,
     bounds: Bounds,
     most: Option<u64>,
-    mut visit: impl FnMut(&[u8], &[u8]) -> Outcome,
+    mut visit: impl FnMut(&[u8], Columns<'_>) -> Outcome,
 ) -> Outcome {
     let database = open_to_read(global)?;
     let mut cursor = database.family.cursor();
@@ -131,8 +192,8 @@ fn visit(
     let mut left = most.unwrap_or(u64::MAX);
     let mut step: fn(&mut DbCursor) -> koeldb::Result<bool> = DbCursor::seek_to_first;
     while left > 0 && step(&mut cursor)? {
-        if let Some((key, value)) = cursor.entry() {
-            visit(key, value)?;
+        if let (Some(key), Some(columns)) = (cursor.key(), cursor.columns()) {
+            visit(key, columns)?;
         }
         left -= 1;
         step = DbCursor::next;
@@ -142,11 +203,11 @@ fn visit(
 
 pub(super) fn scan(global: &Global, scan: &Scan, out: &mut Output) -> Outcome {
     let bounds = bounds(&scan.range, out)?;
-    visit(global, bounds, scan.max_keys, |key, value| {
+    visit(global, bounds, scan.max_keys, |key, columns| {
         if scan.no_value {
             out.key(key)
         } else {
-            out.entry(key, value)
+            out.entry_of(key, columns)
         }
     })
 }
@@ -174,8 +235,8 @@ pub(super) fn dump(global: &Global, dump: &Dump, out: &mut Output) -> Outcome {
     let bounds = bounds(&dump.range, out)?;
     if let Some(delimiter) = &dump.count_delim {
         let mut counts = PrefixCounts::new(delimiter);
-        visit(global, bounds, dump.max_keys, |key, value| {
-            counts.add(key, value, out)
+        visit(global, bounds, dump.max_keys, |key, columns| {
+            counts.add(key, columns.default_value(), out)
         })?;
         return counts.print(out);
     }
@@ -183,18 +244,18 @@ pub(super) fn dump(global: &Global, dump: &Dump, out: &mut Output) -> Outcome {
     let spinner = progress::idle_spinner("dump");
     // Entries on a terminal are progress enough.
     let is_shown = dump.count_only || !std::io::stdout().is_terminal();
-    visit(global, bounds, dump.max_keys, |key, value| {
+    visit(global, bounds, dump.max_keys, |key, columns| {
         if is_shown && count.keys == 0 {
             progress::show(&spinner);
         }
-        count.add(value.len());
+        count.add(columns.default_value().len());
         if count.keys.is_multiple_of(1 << 16) {
             spinner.set_message(format!("{} entries", count.keys));
         }
         if dump.count_only {
             Ok(())
         } else {
-            out.entry(key, value)
+            out.entry_of(key, columns)
         }
     })?;
     spinner.finish_and_clear();

@@ -16,6 +16,7 @@ use super::output::Output;
 use super::prefixes::PrefixCounts;
 use super::tree::Tree;
 use super::{Outcome, wal};
+use crate::columns;
 use crate::json::{Json, JsonValue};
 use crate::text::hex;
 
@@ -83,7 +84,14 @@ fn print_entry(key: &InternalKey<'_>, value: &[u8], out: &mut Output) -> Outcome
         }
     };
     let user_key = text(key.user_key, out.key_hex);
-    let value = text(value, out.value_hex);
+    let columns = match key.value_type {
+        ValueType::WideColumnEntity => columns::text_of_entity(value, out.value_hex),
+        _ => None,
+    };
+    let value = match columns {
+        Some(columns) => String::from_utf8_lossy(&columns).into_owned(),
+        None => text(value, out.value_hex),
+    };
     let (seqno, value_type) = (key.seqno, key.value_type as u8);
     out.line(&format!(
         "'{user_key}' seq:{seqno}, type:{value_type} => {value}"

@@ -2,8 +2,11 @@
 
 use std::io::{self, BufWriter, Stdout, Write};
 
+use koeldb::Columns;
+
 use super::args::Global;
 use super::{Failure, Outcome};
+use crate::columns;
 use crate::json::{Json, JsonValue};
 use crate::text::{hex, parse_hex};
 
@@ -91,6 +94,33 @@ impl Output {
         write_bytes(&mut self.out, key, self.key_hex)?;
         self.out.write_all(b" ==> ")?;
         write_bytes(&mut self.out, value, self.value_hex)?;
+        writeln!(self.out)?;
+        Ok(())
+    }
+
+    /// Prints an entry as [`Output::entry`] if it has no column but the default one, or else as
+    /// `key ==> :value name:value`.
+    pub(super) fn entry_of(&mut self, key: &[u8], columns: Columns<'_>) -> Outcome {
+        match columns::is_plain(columns) {
+            true => self.entry(key, columns.default_value()),
+            false => self.columns(key, columns, true),
+        }
+    }
+
+    /// Prints the columns of a key as `:value name:value`, or a JSON object with the key.
+    pub(super) fn columns(&mut self, key: &[u8], columns: Columns<'_>, with_key: bool) -> Outcome {
+        if self.json {
+            let mut json = Json::object();
+            json.set("key", JsonValue::Hex(key))
+                .set("columns", columns::json(columns));
+            return self.object(json);
+        }
+        if with_key {
+            write_bytes(&mut self.out, key, self.key_hex)?;
+            self.out.write_all(b" ==> ")?;
+        }
+        self.out
+            .write_all(&columns::text(columns, self.value_hex))?;
         writeln!(self.out)?;
         Ok(())
     }

@@ -14,6 +14,7 @@ use koeldb_log::{RecordReader, RecoveryMode};
 use super::args::{DumpWal, Global};
 use super::output::Output;
 use super::{Failure, Outcome};
+use crate::columns;
 use crate::json::{Json, JsonValue};
 use crate::text::hex;
 
@@ -203,6 +204,10 @@ fn write_entry(row: &mut String, entry: &BatchEntry<'_>, values: bool) {
     let _ = write!(row, "{name}({cf}) : 0x{} ", hex(key));
     let _ = match (value, name) {
         (Some(to), "DELETE_RANGE") => write!(row, "0x{} ", hex(to)),
+        (Some(entity), "PUT_ENTITY") if values => match columns::text_of_entity(entity, true) {
+            Some(columns) => write!(row, ": {} ", String::from_utf8_lossy(&columns)),
+            None => write!(row, ": 0x{} ", hex(entity)),
+        },
         (Some(value), _) if values => write!(row, ": 0x{} ", hex(value)),
         _ => Ok(()),
     };

@@ -8,6 +8,7 @@ use koeldb_base::{Cursor, Error, KeyOrder};
 
 use super::table::OpenTable;
 use super::{Args, Trouble};
+use crate::columns;
 use crate::json::{Json, JsonValue};
 use crate::text::{hex, parse_hex};
 
@@ -135,7 +136,14 @@ pub(super) fn scan(
             let (seqno, value_type) = (key.seqno, key.value_type as u8);
             write_bytes(out, b"'", key.user_key, args.output_hex)?;
             write!(out, "' seq:{seqno}, type:{value_type} => ")?;
-            write_bytes(out, b"", value, args.output_hex)?;
+            let columns = match key.value_type {
+                ValueType::WideColumnEntity => columns::text_of_entity(value, args.output_hex),
+                _ => None,
+            };
+            match columns {
+                Some(columns) => out.write_all(&columns)?,
+                None => write_bytes(out, b"", value, args.output_hex)?,
+            }
             writeln!(out)?;
         }
         Ok(())

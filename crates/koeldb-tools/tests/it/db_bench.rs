@@ -50,14 +50,14 @@ fn what_was_written_is_read_again_by_a_second_run() {
     let read = [
         "--use_existing_db",
         "--readonly",
-        "--benchmarks=fillseq,readrandom,multireadrandom",
+        "--benchmarks=fillseq,readrandom,multireadrandom,readrandomentity,multireadentity",
     ];
     let out = succeed(
         "db_bench",
         &[&flags[..], &read, &["--batch_size=10"]].concat(),
     );
     assert!(out.contains("fillseq      : skipped (--use_existing_db is true)"));
-    assert_eq!(out.matches("(2000 of 2000 found)").count(), 2, "{out}");
+    assert_eq!(out.matches("(2000 of 2000 found)").count(), 4, "{out}");
 }
 
 #[test]

@@ -58,6 +58,56 @@ fn keys_are_put_read_and_deleted() {
 }
 
 #[test]
+fn columns_are_put_read_and_printed() {
+    let scratch = Scratch::new();
+    let put = [
+        "--create_if_missing",
+        "put_entity",
+        "row",
+        "b:2",
+        ":0",
+        "a:1",
+    ];
+    assert_eq!(ldb(&scratch, &put), "OK\n");
+    assert_eq!(ldb(&scratch, &["put", "plain", "value"]), "OK\n");
+    let put_hex = ["put_entity", "--hex", "0x7a", "0x6e616d65:0xff", "0x65:"];
+    assert_eq!(ldb(&scratch, &put_hex), "OK\n");
+    assert_eq!(ldb(&scratch, &["get", "row"]), "0\n");
+    assert_eq!(ldb(&scratch, &["get_entity", "row"]), ":0 a:1 b:2\n");
+    assert_eq!(ldb(&scratch, &["get_entity", "plain"]), ":value\n");
+    assert_eq!(
+        ldb(&scratch, &["get_entity", "z", "--value_hex"]),
+        "0x65: 0x6E616D65:0xFF\n"
+    );
+    assert_eq!(
+        ldb(&scratch, &["multi_get_entity", "plain", "row", "none"]),
+        "plain ==> :value\nrow ==> :0 a:1 b:2\nKey not found: none\n"
+    );
+    assert_eq!(
+        ldb(&scratch, &["scan", "--to=s"]),
+        "plain ==> value\nrow ==> :0 a:1 b:2\n"
+    );
+    assert_eq!(
+        ldb(&scratch, &["scan", "--hex", "--from=0x72"]),
+        "0x726F77 ==> :0x30 0x61:0x31 0x62:0x32\n0x7A ==> 0x65: 0x6E616D65:0xFF\n"
+    );
+    assert_eq!(
+        ldb(&scratch, &["get_entity", "row", "--json"]),
+        "{\"key\":\"726f77\",\"columns\":[{\"name\":\"\",\"value\":\"30\"},\
+         {\"name\":\"61\",\"value\":\"31\"},{\"name\":\"62\",\"value\":\"32\"}]}\n"
+    );
+    assert_eq!(
+        ldb(&scratch, &["idump", "--from=row", "--to=s"]),
+        "'row' seq:1, type:22 => :0 a:1 b:2\nInternal keys in range: 1\n"
+    );
+    let db = scratch.db();
+    let run = |words: &[&str]| fail("ldb", &[&[db.as_str()][..], words].concat());
+    assert!(run(&["get_entity", "none"]).contains("GetEntity failed: NotFound"));
+    assert!(run(&["put_entity", "row", "value"]).contains("did you mean put"));
+    assert!(run(&["put_entity", "row", "a:1", "a:2"]).contains("two columns"));
+}
+
+#[test]
 fn families_are_created_listed_and_dropped() {
     let scratch = Scratch::new();
     ldb(&scratch, &["--create_if_missing", "put", "a", "1"]);

@@ -1,6 +1,7 @@
 //! The handle for reading and writing a column family.
 
 mod batch;
+mod entity;
 mod operands;
 
 use std::cell::Cell;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use koeldb_base::entity::WideColumns;
 use koeldb_base::{PinnedSlice, Result};
 
 use crate::api::db::Db;
@@ -42,6 +43,27 @@ of_default_family! {
     fn put_opt(
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
+        options: &WriteOptions,
+    ) -> Result<()>;
+
+    /// Sets the value of `key` in the default column family to a wide-column entity.
+    ///
+    /// See [`ColumnFamily::put_entity`](crate::ColumnFamily::put_entity).
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::put_entity`](crate::ColumnFamily::put_entity).
+    fn put_entity[N: AsRef<[u8]>, V: AsRef<[u8]>](
+        key: impl AsRef<[u8]>,
+        columns: &[(N, V)],
+    ) -> Result<()>;
+
+    /// Like [`Db::put_entity`], with `options`.
+    ///
+    /// # Errors
+    /// See [`Db::put_entity`].
+    fn put_entity_opt[N: AsRef<[u8]>, V: AsRef<[u8]>](
+        key: impl AsRef<[u8]>,
+        columns: &[(N, V)],
         options: &WriteOptions,
     ) -> Result<()>;
 
@@ -116,6 +138,32 @@ of_default_family! {
     /// See [`ColumnFamily::get_opt`](crate::ColumnFamily::get_opt).
     #[inline]
     fn get_opt(key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<PinnedSlice>>;
+
+    /// Returns the columns of `key` in the default column family, or `None` if it has no value.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_entity`](crate::ColumnFamily::get_entity).
+    fn get_entity(key: impl AsRef<[u8]>) -> Result<Option<WideColumns>>;
+
+    /// Like [`Db::get_entity`], with `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_entity_opt`](crate::ColumnFamily::get_entity_opt).
+    fn get_entity_opt(
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<WideColumns>>;
+
+    /// Returns the columns of `keys` in the default column family, each with its own result.
+    #[must_use]
+    fn multi_get_entity[K: AsRef<[u8]>](keys: &[K]) -> Vec<Result<Option<WideColumns>>>;
+
+    /// Like [`Db::multi_get_entity`], with `options`.
+    #[must_use]
+    fn multi_get_entity_opt[K: AsRef<[u8]>](
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Vec<Result<Option<WideColumns>>>;
 
     /// See [`ColumnFamily::get_merge_operands`](crate::ColumnFamily::get_merge_operands).
     ///

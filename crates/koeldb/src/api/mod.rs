@@ -8,6 +8,7 @@ pub(crate) mod clip;
 pub(crate) mod column_family;
 pub(crate) mod db;
 pub(crate) mod default_family;
+pub(crate) mod families;
 pub(crate) mod indexed_batch;
 pub(crate) mod prometheus;
 pub(crate) mod read_modify_write;

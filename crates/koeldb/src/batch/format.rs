@@ -83,7 +83,7 @@ pub enum BatchEntry<'a> {
         /// The operand.
         operand: &'a [u8],
     },
-    /// A set of named columns, written by RocksDB.
+    /// Sets a key to a wide-column entity: `Columns::of_entity` decodes it.
     PutEntity {
         /// The id of the column family.
         cf: u32,

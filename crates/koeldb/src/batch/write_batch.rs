@@ -1,6 +1,7 @@
 //! The write batch, which is serialized as its own log record.
 
 use koeldb_base::coding::{put_length_prefixed, put_varint32, to_usize};
+use koeldb_base::entity;
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::limits::{ENTRY_BYTES_MAX, Limits};
 use koeldb_base::{Error, Result, ValueType};
@@ -241,6 +242,37 @@ impl WriteBatch {
         put_length_prefixed(&mut self.rep, from);
         put_length_prefixed(&mut self.rep, to);
         self.protect(cf, ValueType::RangeDeletion, from, to)
+    }
+
+    /// Appends a put of a whole entity (`kTypeWideColumnEntity`, `kTypeColumnFamilyWideColumnEntity`).
+    pub(crate) fn put_encoded_entity_id(
+        &mut self,
+        cf: u32,
+        key: &[u8],
+        entity: &[u8],
+    ) -> &mut Self {
+        if !self.has_room(key, entity) {
+            return self;
+        }
+        self.begin(cf, tag::WIDE_COLUMN_ENTITY, tag::CF_WIDE_COLUMN_ENTITY);
+        put_length_prefixed(&mut self.rep, key);
+        put_length_prefixed(&mut self.rep, entity);
+        self.protect(cf, ValueType::WideColumnEntity, key, entity)
+    }
+
+    /// Sets the value of `key` in the default column family to a wide-column entity.
+    ///
+    /// `columns` are names and values, in any order. Plain reads show the column of the empty name.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if two columns have the same name; the batch is then as before.
+    pub fn put_entity<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        columns: &[(N, V)],
+    ) -> Result<&mut Self> {
+        let entity = entity::encode(columns)?;
+        Ok(self.put_encoded_entity_id(0, key.as_ref(), &entity))
     }
 
     /// Sets the value of `key` in the default column family.

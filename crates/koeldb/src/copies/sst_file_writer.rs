@@ -187,6 +187,19 @@ impl SstFileWriter {
         self.add(ValueType::Value, key.as_ref(), value.as_ref())
     }
 
+    /// Adds a wide-column entity: `columns` are names and values, in any order.
+    ///
+    /// # Errors
+    /// See [`SstFileWriter::put`]; `InvalidArgument` if two columns have the same name.
+    pub fn put_entity<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        columns: &[(N, V)],
+    ) -> Result<()> {
+        let entity = koeldb_base::entity::encode(columns)?;
+        self.add(ValueType::WideColumnEntity, key.as_ref(), &entity)
+    }
+
     /// Adds a merge operand.
     ///
     /// # Errors

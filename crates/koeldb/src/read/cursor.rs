@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use koeldb_base::cursor::Blocking;
+use koeldb_base::entity::{Columns, WideColumns};
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::tied::{Borrowing, Tied};
@@ -426,6 +427,27 @@ impl DbCursor {
         })
     }
 
+    /// Returns the columns of the current entry; `None` without one.
+    ///
+    /// Those of a plain value are the default column, which has the empty name.
+    #[must_use]
+    pub fn columns(&self) -> Option<Columns<'_>> {
+        if self.options.keys_only || self.hidden_bytes > 0 {
+            return self.value().map(Columns::of_value);
+        }
+        self.at_entry(|scan| scan.columns())
+    }
+
+    /// Returns the columns of the current entry as an owned value, pinned in memory if possible.
+    #[must_use]
+    pub fn pinned_columns(&self) -> Option<WideColumns> {
+        if self.options.keys_only || self.hidden_bytes > 0 {
+            let (_, value) = self.pinned_entry()?;
+            return Some(WideColumns::from_value(value));
+        }
+        self.at_entry(|scan| scan.pinned_columns())
+    }
+
     /// Returns the current key and value as owned slices, the value pinned in memory if possible.
     #[must_use]
     pub fn pinned_entry(&self) -> Option<(PinnedSlice, PinnedSlice)> {
@@ -566,6 +588,11 @@ impl DbCursor {
     pub fn refresh_to_latest(&mut self) -> Result<()> {
         self.options.snapshot = None;
         self.repin()
+    }
+
+    /// Drops the snapshot in the options, and keeps the state that the cursor pinned by it.
+    pub(crate) fn forget_snapshot(&mut self) {
+        self.options.snapshot = None;
     }
 
     /// Refreshes the cursor to the state of `snapshot` (RocksDB: `Iterator::Refresh(snapshot)`).

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use koeldb_base::coding::to_u32;
+use koeldb_base::entity::WideColumns;
 use koeldb_base::merge_operator::Merger;
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
@@ -174,6 +175,32 @@ impl PinnedSlices {
 }
 
 impl PinnedSlices {
+    /// Takes the columns out of the finished lookups, in the order of the keys.
+    ///
+    /// Failed keys keep their errors. (RocksDB: `value_size_soft_limit` also counts all columns.)
+    pub(super) fn take_columns(
+        &mut self,
+        merger: Merger<'_>,
+        bytes_limit: u64,
+    ) -> Vec<Result<Option<WideColumns>>> {
+        let mut bytes = 0;
+        let mut all: Vec<Result<Option<WideColumns>>> = Vec::new();
+        all.resize_with(self.answers.len(), || Ok(None));
+        for (&index, lookup) in self.order.iter().zip(self.lookups.iter_mut()) {
+            let found = lookup.take_columns(merger);
+            let answer = &mut all[index as usize];
+            *answer = match &self.answers[index as usize] {
+                Err(error) => Err(error.clone()),
+                Ok(_) if bytes > bytes_limit => Err(too_much(bytes_limit)),
+                Ok(_) => found,
+            };
+            if let Ok(Some(columns)) = answer {
+                bytes += columns.stored().len() as u64;
+            }
+        }
+        all
+    }
+
     /// Removes the appended timestamps from the values of a TTL database.
     pub(super) fn strip_times(&mut self) {
         for answer in &mut self.answers {
@@ -293,6 +320,28 @@ impl Reads {
         values: &mut PinnedSlices,
         search_tables: impl FnOnce(&SearchContext<'_>, &mut PinnedSlices) -> Option<S>,
     ) -> Result<Option<S>> {
+        let finish = |values: &mut PinnedSlices, merger: Merger<'_>| {
+            values.finish(merger, options.value_size_soft_limit);
+            if family.ttl.is_some() {
+                values.strip_times();
+            }
+        };
+        self.search_batch_to(family, keys, options, values, search_tables, finish)
+    }
+
+    /// Performs a multi-get like [`Reads::search_batch`]; `finish` takes the results out of lookups.
+    ///
+    /// If a level of cuckoo tables has the results, they are in `values`, and `finish` is not called.
+    #[inline]
+    pub(super) fn search_batch_to<K: AsRef<[u8]>, S>(
+        &self,
+        family: &ColumnFamilyData,
+        keys: &[K],
+        options: &ReadOptions,
+        values: &mut PinnedSlices,
+        search_tables: impl FnOnce(&SearchContext<'_>, &mut PinnedSlices) -> Option<S>,
+        finish: impl FnOnce(&mut PinnedSlices, Merger<'_>),
+    ) -> Result<Option<S>> {
         values.begin(keys.len());
         self.health.check_open()?;
         family.super_version.with(|super_version| {
@@ -312,19 +361,13 @@ impl Reads {
                     return Ok(Some(suspended));
                 }
             }
-            values.finish(
-                super_version.merger(options.read_tier),
-                options.value_size_soft_limit,
-            );
-            if family.ttl.is_some() {
-                values.strip_times();
-            }
+            finish(values, super_version.merger(options.read_tier));
             Ok(None)
         })
     }
 
     /// Searches the tables for all lookups, blocking, with overlapping device reads if worthwhile.
-    fn search_tables(&self, context: &SearchContext<'_>, values: &mut PinnedSlices) {
+    pub(super) fn search_tables(&self, context: &SearchContext<'_>, values: &mut PinnedSlices) {
         let (lookups, mut fail) = values.split();
         // Threads would slow down reads that the system has in its cache.
         let engine = &context.reads.async_reads;

@@ -10,7 +10,7 @@ mod deleted_run;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use koeldb_base::entity::default_column;
+use koeldb_base::entity::{Columns, WideColumns, with_default_column};
 use koeldb_base::key::{MAX_SEQNO, encode_into, user_key};
 use koeldb_base::lookup::without_preferred_seqno;
 use koeldb_base::merge_operator::{Merger, merge_values};
@@ -91,6 +91,8 @@ pub(crate) struct Scan<'h, C> {
     key: Vec<u8>,
     /// The value of the entry, if the scan owns it.
     value: Vec<u8>,
+    /// The columns of the entry, if the scan owns it and it is a wide-column entity.
+    entity: Option<WideColumns>,
     target: Vec<u8>,
     /// The entries hidden by range tombstones since the last attempt to seek past one.
     hidden_steps: u32,
@@ -123,6 +125,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
             at: Position::Nowhere,
             key: Vec::new(),
             value: Vec::new(),
+            entity: None,
             target: Vec::new(),
             hidden_steps: 0,
             deleted_run: DeletedRun::default(),
@@ -178,6 +181,48 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
             Position::Inner => self.inner.pinned_value(),
             _ => PinnedSlice::copy_of(&self.value),
         }
+    }
+
+    /// Returns the columns of the entry; those of a plain value are the default column.
+    pub(crate) fn columns(&self) -> Columns<'_> {
+        match (self.at, &self.entity) {
+            (Position::OwnedForward | Position::OwnedBackward, Some(entity)) => entity.columns(),
+            _ => Columns::of_value(self.value()),
+        }
+    }
+
+    /// Returns the columns of the entry, pinned in their block or memtable if possible, else copied.
+    pub(crate) fn pinned_columns(&self) -> WideColumns {
+        match (self.at, &self.entity) {
+            (Position::OwnedForward | Position::OwnedBackward, Some(entity)) => entity.clone(),
+            _ => WideColumns::from_value(self.pinned_value()),
+        }
+    }
+
+    /// Makes the entry of the inner cursor, which is a value or an entity, that of the scan.
+    fn own_value(&mut self, value_type: ValueType) -> Result<(), Error> {
+        self.own(value_type, self.inner.pinned_value())
+    }
+
+    /// Makes `value`, a value or an entity of the current key, that of the scan.
+    fn own(&mut self, value_type: ValueType, value: PinnedSlice) -> Result<(), Error> {
+        let merger = self.view.merger();
+        (self.value, self.entity) = owned_value(merger, &self.key, value_type, value)?;
+        Ok(())
+    }
+
+    /// Merges operands onto the owned value if `has_base`; in an entity, it is the default column.
+    fn own_merged(&mut self, has_base: bool, newest_first: &[&[u8]]) -> Result<(), Error> {
+        let base = has_base.then_some(self.value.as_slice());
+        self.value = merge_values(self.view.merger(), &self.key, base, newest_first)?;
+        self.entity = match self.entity.take().filter(|_| has_base) {
+            Some(entity) => {
+                let merged = with_default_column(entity.stored(), &self.value)?;
+                Some(WideColumns::from_entity(merged.into())?)
+            }
+            None => None,
+        };
+        Ok(())
     }
 
     /// Sets the prefix that limits a `prefix_same_as_start` scan to that of `key`; `None` for none.
@@ -424,12 +469,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                     Ok(())
                 }
                 value_type => {
-                    self.value = plain_value(
-                        self.view.merger(),
-                        &self.key,
-                        value_type,
-                        &self.inner.pinned_value(),
-                    )?;
+                    self.own_value(value_type)?;
                     self.at = Position::OwnedForward;
                     Ok(())
                 }
@@ -513,7 +553,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
     /// Merges the operands of the current key from the inner cursor on with their base value.
     fn merge_forward(&mut self) -> Step<C> {
         let mut operands: Vec<Vec<u8>> = Vec::new();
-        let mut base = None;
+        let mut has_base = false;
         while self.inner.valid() {
             let order = &self.view.order;
             let entry = InternalKey::parse(self.inner.key())?;
@@ -530,21 +570,12 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                 self.inner.next()?;
                 continue;
             }
-            base = Some(plain_value(
-                self.view.merger(),
-                &self.key,
-                entry.value_type,
-                &self.inner.pinned_value(),
-            )?);
+            self.own_value(entry.value_type)?;
+            has_base = true;
             break;
         }
         let newest_first: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
-        self.value = merge_values(
-            self.view.merger(),
-            &self.key,
-            base.as_deref(),
-            &newest_first,
-        )?;
+        self.own_merged(has_base, &newest_first)?;
         Ok(())
     }
 
@@ -605,10 +636,9 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
     /// After too many steps, or at versions that the scan does not see, seeks replace the rest.
     fn collect_backward(&mut self, skipped: &mut u64) -> Result<bool, Fault<C::Suspend>> {
         let mut has_base = false;
-        // The error of an older version does not matter if a newer one hides it.
-        let mut unreadable = None;
-        // The value of the newest version alone is read from its blob file.
-        let mut blob: Option<PinnedSlice> = None;
+        // Of the newest version, if that is not a plain value. The values of others are not decoded
+        // or read from their blob files: their errors do not matter.
+        let mut newest: Option<(ValueType, PinnedSlice)> = None;
         let mut oldest_first: Vec<Vec<u8>> = Vec::new();
         let mut skips = 0;
         let skippable = self.view.skippable_max.saturating_add(1);
@@ -648,44 +678,30 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                     continue;
                 }
                 oldest_first.clear();
-                unreadable = None;
-                blob = None;
+                newest = None;
                 has_base = !entry.value_type.is_deletion()
                     && !self.view.tombstones.hides(entry.user_key, entry.seqno);
                 if has_base {
                     self.value.clear();
+                    self.entity = None;
                     if entry.value_type == ValueType::Value {
                         self.value.extend_from_slice(self.inner.value());
-                    } else if entry.value_type == ValueType::BlobIndex {
-                        blob = Some(self.inner.pinned_value());
                     } else {
-                        match plain_value(
-                            self.view.merger(),
-                            &self.key,
-                            entry.value_type,
-                            &self.inner.pinned_value(),
-                        ) {
-                            Ok(value) => self.value = value,
-                            Err(error) => unreadable = Some(error),
-                        }
+                        newest = Some((entry.value_type, self.inner.pinned_value()));
                     }
                 }
             }
             self.inner.prev()?;
         }
         *skipped += skips;
-        if let Some(error) = unreadable {
-            return Err(error.into());
-        }
-        if let Some(reference) = blob {
-            self.value = self.view.merger().fetch(&self.key, &reference)?.to_vec();
+        if let Some((value_type, value)) = newest {
+            self.own(value_type, value)?;
         }
         if oldest_first.is_empty() {
             return Ok(has_base);
         }
         let newest_first: Vec<&[u8]> = oldest_first.iter().rev().map(Vec::as_slice).collect();
-        let base = has_base.then_some(self.value.as_slice());
-        self.value = merge_values(self.view.merger(), &self.key, base, &newest_first)?;
+        self.own_merged(has_base, &newest_first)?;
         Ok(true)
     }
 
@@ -708,12 +724,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                 if is_found && entry.value_type == ValueType::Merge {
                     self.merge_forward()?;
                 } else if is_found {
-                    self.value = plain_value(
-                        self.view.merger(),
-                        &self.key,
-                        entry.value_type,
-                        &self.inner.pinned_value(),
-                    )?;
+                    self.own_value(entry.value_type)?;
                 }
             }
         }
@@ -745,20 +756,23 @@ fn too_many_skipped() -> Error {
     )
 }
 
-/// Returns the user value of an internal entry of a value type; an error for other types.
+/// Decodes the user value, and the columns of an entity, of an entry; an error for other types.
 ///
-/// A value in a blob file is read.
-fn plain_value(
+/// What is in a blob file is read.
+fn owned_value(
     merger: Merger<'_>,
     user_key: &[u8],
     value_type: ValueType,
-    value: &PinnedSlice,
-) -> Result<Vec<u8>, Error> {
+    value: PinnedSlice,
+) -> Result<(Vec<u8>, Option<WideColumns>), Error> {
     match value_type {
-        ValueType::Value => Ok(value.to_vec()),
-        ValueType::WideColumnEntity => Ok(default_column(value)?.to_vec()),
-        ValueType::ValuePreferredSeqno => Ok(without_preferred_seqno(value)?.to_vec()),
-        ValueType::BlobIndex => Ok(merger.fetch(user_key, value)?.to_vec()),
+        ValueType::Value => Ok((value.to_vec(), None)),
+        ValueType::WideColumnEntity => {
+            let entity = WideColumns::from_entity(merger.whole_entity(user_key, value)?)?;
+            Ok((entity.default_value().to_vec(), Some(entity)))
+        }
+        ValueType::ValuePreferredSeqno => Ok((without_preferred_seqno(&value)?.to_vec(), None)),
+        ValueType::BlobIndex => Ok((merger.fetch(user_key, &value)?.to_vec(), None)),
         _ => Err(Error::corruption(format!(
             "entry of type {value_type:?} in a scan"
         ))),

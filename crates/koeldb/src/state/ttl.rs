@@ -266,6 +266,8 @@ impl CompactionFilter for TtlFilter {
                 value.extend_from_slice(&time.to_le_bytes());
                 Decision::Change(value)
             }
+            // A TTL database has no wide columns.
+            Decision::ChangeEntity(_) => Decision::Keep,
             decision => decision,
         }
     }

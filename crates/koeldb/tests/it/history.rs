@@ -100,6 +100,12 @@ impl Engine<'_> {
         for (key, _) in &mut scan {
             *key = family.order.canonical(key);
         }
+        // What differs in its values is judged first.
+        if let Engine::Ours(ours) = self
+            && scan == family.scan()
+        {
+            ours.check_columns(family, snapshot)?;
+        }
         Ok(scan)
     }
 

@@ -31,6 +31,7 @@ mod deleted_ranges;
 mod deleted_space;
 mod disallowed_writes;
 mod dropped_families;
+mod entities;
 mod equal_keys;
 mod errors;
 mod examples;

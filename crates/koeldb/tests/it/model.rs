@@ -1,6 +1,6 @@
 //! Random operations against a plain model, under many options: the answers are the model's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,8 +11,6 @@ use koeldb::{
     CompactRangeOptions, CompactionStyle, Db, DbIterator, Direction, Env, Error, ErrorKind,
     IteratorMode, Options, PinnedSlice, ReadOptions, ReadTier, Snapshot, StringAppend, WriteBatch,
 };
-
-use crate::history::model::{Change, encode};
 
 /// A small generator, so that a printed seed replays a run.
 struct Random(u64);
@@ -37,6 +35,8 @@ struct Model {
     is_reverse: bool,
     /// Keys and values, by bytes that ascend as the keys do.
     entries: BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>,
+    /// The value of the column `other` of entities, by key. Values are those of the default column.
+    others: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Model {
@@ -49,10 +49,12 @@ impl Model {
     }
 
     fn insert(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.others.remove(&key);
         self.entries.insert(self.rank(&key), (key, value));
     }
 
     fn remove(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        self.others.remove(key);
         let (_, value) = self.entries.remove(&self.rank(key))?;
         Some(value)
     }
@@ -65,6 +67,16 @@ impl Model {
     fn remove_range(&mut self, from: &[u8], to: &[u8]) {
         let (from, to) = (self.rank(from), self.rank(to));
         self.entries.retain(|key, _| *key < from || *key >= to);
+        let kept: BTreeSet<&Vec<u8>> = self.entries.values().map(|(key, _)| key).collect();
+        self.others.retain(|key, _| kept.contains(key));
+    }
+
+    /// The columns of a key: names and values.
+    fn columns(&self, key: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let default = self.get(key).map(|value| (Vec::new(), value.to_vec()));
+        let other = self.others.get(key);
+        let other = other.map(|value| (b"other".to_vec(), value.clone()));
+        default.into_iter().chain(other).collect()
     }
 
     /// Returns the keys in the order of the comparator.
@@ -185,6 +197,20 @@ fn check(db: &ColumnFamily, model: &Model, snapshot: Option<&Snapshot>) {
     let mut persisted = read.clone();
     persisted.set_read_tier(ReadTier::Persisted);
     let keys: Vec<Vec<u8>> = (0..60).map(|n| format!("key{n:03}").into_bytes()).collect();
+    let mut cursor = db.cursor_opt(&read);
+    let mut is_valid = cursor.seek_to_last();
+    for (key, _) in expected.iter().rev() {
+        assert!(is_valid.unwrap(), "a scan of columns");
+        let columns = cursor.columns().unwrap().to_vec();
+        assert_eq!(columns, model.columns(key), "columns of a scan");
+        is_valid = cursor.prev();
+    }
+    for (key, found) in keys.iter().zip(db.multi_get_entity_opt(&keys, &read)) {
+        let found = found.unwrap();
+        let columns = found.as_ref().map(|found| found.to_vec());
+        assert_eq!(columns.unwrap_or_default(), model.columns(key), "columns");
+        assert_eq!(db.get_entity_opt(key, &read).unwrap(), found);
+    }
     let many = db.multi_get_opt(&keys, &read);
     for (key, found) in keys.iter().zip(&many) {
         let expected = model.get(key);
@@ -314,24 +340,24 @@ pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Set
             60..67 => {
                 let key = key(&mut random);
                 family.merge(&key, format!("m{step}")).unwrap();
+                let other = model.others.get(&key).cloned();
                 let mut value = model.remove(&key).unwrap_or_default();
                 if !value.is_empty() {
                     value.push(b',');
                 }
                 value.extend_from_slice(format!("m{step}").as_bytes());
-                model.insert(key, value);
+                model.insert(key.clone(), value);
+                // A merge changes the default column and keeps the others.
+                model.others.extend(other.map(|other| (key, other)));
             }
             67..70 => {
                 // Plain reads find the column without a name.
                 let (key, value) = (key(&mut random), format!("entity{step}").into_bytes());
-                let columns = vec![
-                    (Vec::new(), value.clone()),
-                    (b"other".to_vec(), vec![b'o'; random.index(100)]),
-                ];
-                let entity = Change::PutEntity(key.clone(), columns);
-                let batch = WriteBatch::from_data(encode(&[(family.id(), entity)])).unwrap();
-                db.write(&batch).unwrap();
-                model.insert(key, value);
+                let other = vec![b'o'; random.index(100)];
+                let columns = [(&b"other"[..], &other), (b"", &value)];
+                family.put_entity(&key, &columns).unwrap();
+                model.insert(key.clone(), value);
+                model.others.insert(key, other);
             }
             70..74 => {
                 let (from, to) = model.ordered(key(&mut random), key(&mut random));

@@ -6,6 +6,7 @@
 pub(crate) mod background;
 pub(crate) mod codec;
 pub(crate) mod deterministic;
+pub(crate) mod entity;
 pub(crate) mod mixed;
 pub(crate) mod mixgraph;
 pub(crate) mod multi_scan;

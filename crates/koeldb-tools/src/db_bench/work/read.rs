@@ -64,7 +64,7 @@ pub(crate) fn random(worker: &mut Worker<'_>) -> Outcome {
 /// A generator of keys for single reads with a stride: batches of keys a stride apart.
 ///
 /// The first walk begins one stride after 0 and is one key short.
-struct StridedKeys {
+pub(super) struct StridedKeys {
     batch: u64,
     stride: u64,
     key_count: u64,
@@ -73,7 +73,7 @@ struct StridedKeys {
 }
 
 impl StridedKeys {
-    fn new(worker: &Worker<'_>) -> Option<Self> {
+    pub(super) fn new(worker: &Worker<'_>) -> Option<Self> {
         let plan = worker.plan();
         (plan.batch > 1 && plan.stride > 0).then_some(StridedKeys {
             batch: plan.batch,
@@ -85,7 +85,7 @@ impl StridedKeys {
     }
 
     /// Returns the next key number; `start` draws the first number of a new batch.
-    fn next_number(&mut self, start: impl FnOnce() -> u64) -> u64 {
+    pub(super) fn next_number(&mut self, start: impl FnOnce() -> u64) -> u64 {
         self.step += 1;
         if self.step == self.batch {
             self.step = 0;
@@ -98,7 +98,7 @@ impl StridedKeys {
 }
 
 /// Limits the start of a batch so that `batch` keys a stride apart are within the key space.
-fn stride_start(start: u64, batch: u64, stride: u64, key_count: u64) -> u64 {
+pub(super) fn stride_start(start: u64, batch: u64, stride: u64, key_count: u64) -> u64 {
     if start + (batch - 1) * stride >= key_count {
         key_count.saturating_sub(batch * stride)
     } else {

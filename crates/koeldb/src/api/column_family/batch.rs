@@ -1,5 +1,7 @@
 //! Operations of a batch on the column family of a handle.
 
+use koeldb_base::{Result, entity};
+
 use super::ColumnFamily;
 use crate::batch::WriteBatch;
 
@@ -19,6 +21,31 @@ impl WriteBatch {
     ) -> &mut Self {
         let cf = self.bind_family(family);
         self.put_id(cf, key.as_ref(), value.as_ref())
+    }
+
+    /// Sets the value of `key` in `family` to a wide-column entity: see [`WriteBatch::put_entity`].
+    ///
+    /// # Errors
+    /// See [`WriteBatch::put_entity`].
+    pub fn put_entity_cf<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        columns: &[(N, V)],
+    ) -> Result<&mut Self> {
+        let entity = entity::encode(columns)?;
+        Ok(self.put_encoded_entity_cf(family, key.as_ref(), &entity))
+    }
+
+    /// Sets the value of `key` in `family` to an encoded wide-column entity.
+    pub(crate) fn put_encoded_entity_cf(
+        &mut self,
+        family: &ColumnFamily,
+        key: &[u8],
+        entity: &[u8],
+    ) -> &mut Self {
+        let cf = self.bind_family(family);
+        self.put_encoded_entity_id(cf, key, entity)
     }
 
     /// Adds a merge operand to `key` in `family`.

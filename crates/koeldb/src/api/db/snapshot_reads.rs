@@ -1,5 +1,6 @@
 //! Reads of a snapshot.
 
+use koeldb_base::entity::WideColumns;
 use koeldb_base::{PinnedSlice, Result};
 
 use super::Db;
@@ -39,6 +40,26 @@ impl Snapshot {
         key: impl AsRef<[u8]>,
     ) -> Result<Option<PinnedSlice>> {
         family.get_opt(key, &self.options())
+    }
+
+    /// Returns the columns of `key` in the default column family, as of the snapshot.
+    ///
+    /// # Errors
+    /// See [`Db::get_entity`].
+    pub fn get_entity(&self, key: impl AsRef<[u8]>) -> Result<Option<WideColumns>> {
+        self.db().get_entity_opt(key, &self.options())
+    }
+
+    /// Returns the columns of `key` in `family`, as of the snapshot.
+    ///
+    /// # Errors
+    /// See [`Db::get_entity`].
+    pub fn get_entity_cf(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<WideColumns>> {
+        family.get_entity_opt(key, &self.options())
     }
 
     /// Returns the values of `keys` in the default column family, as of the snapshot.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use koeldb_base::entity::{self, Columns, WideColumns, with_default_column};
 use koeldb_base::merge_operator::{Merger, merge_values};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, KeyOrder, PinnedSlice, Result};
@@ -18,9 +19,9 @@ use crate::read::ReadOptions;
 /// The result of a lookup of a key in an indexed batch alone, without the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum BatchValue {
+pub enum BatchValue<V = Vec<u8>> {
     /// The batch sets this value.
-    Value(Vec<u8>),
+    Value(V),
     /// The batch deletes the key.
     Deleted,
     /// The batch does not name the key.
@@ -170,6 +171,48 @@ impl WriteBatchWithIndex {
         })
     }
 
+    /// Sets the value of `key` in the default column family to a wide-column entity.
+    ///
+    /// # Errors
+    /// See [`WriteBatch::put_entity`].
+    pub fn put_entity<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        columns: &[(N, V)],
+    ) -> Result<&mut Self> {
+        let (key, entity) = (key.as_ref(), entity::encode(columns)?);
+        Ok(self.add(0, key, |batch| {
+            batch.put_encoded_entity_id(0, key, &entity);
+        }))
+    }
+
+    /// Sets the value of `key` in `family` to a wide-column entity.
+    ///
+    /// # Errors
+    /// See [`WriteBatch::put_entity`].
+    pub fn put_entity_cf<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        columns: &[(N, V)],
+    ) -> Result<&mut Self> {
+        let entity = entity::encode(columns)?;
+        Ok(self.put_encoded_entity_cf(family, key.as_ref(), &entity))
+    }
+
+    /// Sets the value of `key` in `family` to an encoded wide-column entity.
+    pub(crate) fn put_encoded_entity_cf(
+        &mut self,
+        family: &ColumnFamily,
+        key: &[u8],
+        entity: &[u8],
+    ) -> &mut Self {
+        self.keep_order(family);
+        self.add(family.id(), key, |batch| {
+            batch.put_encoded_entity_cf(family, key, entity);
+        })
+    }
+
     /// Adds a merge operand to `key` in the default column family.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Self {
         let (key, operand) = (key.as_ref(), operand.as_ref());
@@ -309,6 +352,9 @@ impl WriteBatchWithIndex {
             Ok(match effect {
                 None => BatchValue::Absent,
                 Some(Effect::Value(value)) => BatchValue::Value(value.to_vec()),
+                Some(Effect::Entity(entity)) => {
+                    BatchValue::Value(Columns::of_entity(entity)?.default_value().to_vec())
+                }
                 Some(Effect::Deleted) => BatchValue::Deleted,
                 Some(Effect::Operands(operands, Base::Unknown)) => {
                     BatchValue::Operands(owned(&operands))
@@ -318,6 +364,29 @@ impl WriteBatchWithIndex {
                     BatchValue::Value(merged)
                 }
             })
+        })
+    }
+
+    /// Returns the columns that the batch gives to `key` in `family`, without reading the database.
+    ///
+    /// # Errors
+    /// See [`WriteBatchWithIndex::get_from_batch`].
+    pub fn get_entity_from_batch(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+    ) -> Result<BatchValue<WideColumns>> {
+        let (data, key) = (family.data(), key.as_ref());
+        self.with_effect(family.id(), &data.order, key, |effect| match effect {
+            None => Ok(BatchValue::Absent),
+            Some(Effect::Operands(operands, Base::Unknown)) => {
+                let operands = operands.iter().map(|operand| operand.to_vec());
+                Ok(BatchValue::Operands(operands.collect()))
+            }
+            effect => {
+                let columns = resolve_columns(family, key, effect, || Ok(None))?;
+                Ok(columns.map_or(BatchValue::Deleted, BatchValue::Value))
+            }
         })
     }
 
@@ -347,6 +416,71 @@ impl WriteBatchWithIndex {
         })
     }
 
+    /// Returns the columns of `key` in `family` as if the batch was written.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_entity`].
+    pub fn get_entity(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<WideColumns>> {
+        self.get_entity_opt(family, key, &ReadOptions::new())
+    }
+
+    /// Like [`WriteBatchWithIndex::get_entity`], with `options`.
+    ///
+    /// A snapshot in the options limits what is read from the database, not the batch.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_entity_opt`].
+    pub fn get_entity_opt(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<WideColumns>> {
+        let key = key.as_ref();
+        self.with_effect(family.id(), &family.data().order, key, |effect| {
+            let stored = || family.get_entity_opt(key, options);
+            resolve_columns(family, key, effect, stored)
+        })
+    }
+
+    /// Returns the columns of `keys` in `family` as if the batch was written, in their order.
+    ///
+    /// The keys that the batch does not decide are read from the database by one multi-get.
+    #[must_use]
+    pub fn multi_get_entity<K: AsRef<[u8]>>(
+        &self,
+        family: &ColumnFamily,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Vec<Result<Option<WideColumns>>> {
+        let needed = self.undecided(family, keys);
+        let mut found = family.multi_get_entity_opt(&needed, options).into_iter();
+        keys.iter()
+            .map(|key| {
+                let (key, order) = (key.as_ref(), &family.data().order);
+                self.with_effect(family.id(), order, key, |effect| {
+                    let stored = || found.next().unwrap_or(Ok(None));
+                    resolve_columns(family, key, effect, stored)
+                })
+            })
+            .collect()
+    }
+
+    /// Returns those of `keys` whose values depend on the database.
+    fn undecided<'k, K: AsRef<[u8]>>(&self, family: &ColumnFamily, keys: &'k [K]) -> Vec<&'k K> {
+        let order = &family.data().order;
+        let needs_database = |key: &&K| {
+            self.with_effect(family.id(), order, key.as_ref(), |effect| {
+                matches!(effect, None | Some(Effect::Operands(_, Base::Unknown)))
+            })
+        };
+        keys.iter().filter(needs_database).collect()
+    }
+
     /// Returns the values of `keys` in `family` as if the batch was written, in their order.
     ///
     /// The keys that the batch does not decide are read from the database by one multi-get.
@@ -358,12 +492,7 @@ impl WriteBatchWithIndex {
         options: &ReadOptions,
     ) -> Vec<Result<Option<PinnedSlice>>> {
         let order = &family.data().order;
-        let needs_database = |key: &K| {
-            self.with_effect(family.id(), order, key.as_ref(), |effect| {
-                matches!(effect, None | Some(Effect::Operands(_, Base::Unknown)))
-            })
-        };
-        let needed: Vec<&K> = keys.iter().filter(|key| needs_database(key)).collect();
+        let needed = self.undecided(family, keys);
         let found = family.multi_get_opt(&needed, options);
         let mut next = 0;
         keys.iter()
@@ -444,9 +573,51 @@ pub(super) fn merge(
     let existing = match base {
         Base::Unknown => stored,
         Base::Value(value) => Some(value),
+        Base::Entity(entity) => Some(Columns::of_entity(entity)?.default_value()),
         Base::None => None,
     };
     merge_values(merger, key, existing, newest_first)
+}
+
+/// Merges operands like [`merge`]; in an entity they change the default column.
+pub(super) fn merge_columns(
+    family: &ColumnFamily,
+    key: &[u8],
+    base: Base<'_>,
+    stored: Option<&WideColumns>,
+    newest_first: &[&[u8]],
+) -> Result<WideColumns> {
+    let value = stored.map(WideColumns::default_value);
+    let merged = merge(family, key, base, value, newest_first)?;
+    let entity = match (base, stored) {
+        (Base::Unknown, Some(columns)) if columns.is_entity() => columns.stored().as_slice(),
+        (Base::Entity(entity), _) => entity,
+        _ => return Ok(WideColumns::from_value(PinnedSlice::from(merged))),
+    };
+    WideColumns::from_entity(PinnedSlice::from(with_default_column(entity, &merged)?))
+}
+
+/// Applies the batch's `effect` on a key to its columns in the database, which `stored` reads.
+fn resolve_columns(
+    family: &ColumnFamily,
+    key: &[u8],
+    effect: Option<Effect<'_>>,
+    stored: impl FnOnce() -> Result<Option<WideColumns>>,
+) -> Result<Option<WideColumns>> {
+    let columns = match effect {
+        None => return stored(),
+        Some(Effect::Deleted) => return Ok(None),
+        Some(Effect::Value(value)) => WideColumns::from_value(PinnedSlice::copy_of(value)),
+        Some(Effect::Entity(entity)) => WideColumns::from_entity(PinnedSlice::copy_of(entity))?,
+        Some(Effect::Operands(operands, base)) => {
+            let stored = match base {
+                Base::Unknown => stored()?,
+                _ => None,
+            };
+            merge_columns(family, key, base, stored.as_ref(), &operands)?
+        }
+    };
+    Ok(Some(columns))
 }
 
 /// Applies the batch's `effect` on a key to its value in the database, which `stored` reads.
@@ -459,6 +630,10 @@ fn resolve(
     match effect {
         None => stored(),
         Some(Effect::Value(value)) => Ok(Some(PinnedSlice::copy_of(value))),
+        Some(Effect::Entity(entity)) => {
+            let columns = Columns::of_entity(entity)?;
+            Ok(Some(PinnedSlice::copy_of(columns.default_value())))
+        }
         Some(Effect::Deleted) => Ok(None),
         Some(Effect::Operands(operands, base)) => {
             let stored = match base {

@@ -11,9 +11,10 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use koeldb_base::entity::{Columns, WideColumns};
 use koeldb_base::{Error, PinnedSlice, Result};
 
-use super::batch::merge;
+use super::batch::merge_columns;
 use super::view::{Effect, View};
 use crate::api::column_family::ColumnFamily;
 use crate::read::ReadOptions;
@@ -26,8 +27,8 @@ enum At {
     Database,
     /// The batch, which sets the value.
     Batch,
-    /// The batch and the database, whose merged value this is.
-    Merged(Vec<u8>),
+    /// The batch and the database, whose merged value, or columns, this is.
+    Merged(WideColumns),
 }
 
 /// A cursor over a column family as if a batch was written (RocksDB: `BaseDeltaIterator`).
@@ -358,18 +359,27 @@ impl BatchCursor {
                 return Ok(());
             };
             let key = view.key(index);
-            let stored = match self.database.key().map(|other| self.compare(other, key)) {
+            let is_stored = match self.database.key().map(|other| self.compare(other, key)) {
                 Some(order) if order == first => {
                     self.at = At::Database;
                     return Ok(());
                 }
-                Some(Ordering::Equal) => self.database.value(),
-                _ => None,
+                Some(Ordering::Equal) => true,
+                _ => false,
             };
             match view.effect(index) {
                 Effect::Value(_) => self.at = At::Batch,
+                Effect::Entity(entity) => {
+                    Columns::of_entity(entity)?;
+                    self.at = At::Batch;
+                }
                 Effect::Operands(operands, base) => {
-                    let merged = merge(&self.family, key, base, stored, &operands)?;
+                    let stored = match is_stored {
+                        true => self.database.pinned_columns(),
+                        false => None,
+                    };
+                    let stored = stored.as_ref();
+                    let merged = merge_columns(&self.family, key, base, stored, &operands)?;
                     self.at = At::Merged(merged);
                 }
                 Effect::Deleted => {
@@ -406,11 +416,28 @@ impl BatchCursor {
         match &self.at {
             At::Nowhere => None,
             At::Database => self.database.value(),
-            At::Merged(value) => Some(value),
-            At::Batch => match self.view.effect(self.candidate()?) {
-                Effect::Value(value) => Some(value),
-                _ => None,
-            },
+            At::Merged(columns) => Some(columns.default_value()),
+            At::Batch => Some(self.columns_of_batch()?.default_value()),
+        }
+    }
+
+    /// The columns of the current entry; those of a plain value are the default column.
+    #[must_use]
+    pub fn columns(&self) -> Option<Columns<'_>> {
+        match &self.at {
+            At::Nowhere => None,
+            At::Database => self.database.columns(),
+            At::Merged(columns) => Some(columns.columns()),
+            At::Batch => self.columns_of_batch(),
+        }
+    }
+
+    /// The columns that the batch sets at the current entry.
+    fn columns_of_batch(&self) -> Option<Columns<'_>> {
+        match self.view.effect(self.candidate()?) {
+            Effect::Value(value) => Some(Columns::of_value(value)),
+            Effect::Entity(entity) => Columns::of_entity(entity).ok(),
+            Effect::Operands(..) | Effect::Deleted => None,
         }
     }
 

@@ -9,6 +9,8 @@ use crate::batch::{BatchEntry, entry_at};
 #[derive(Debug)]
 pub(super) enum Effect<'a> {
     Value(&'a [u8]),
+    /// A wide-column entity.
+    Entity(&'a [u8]),
     Deleted,
     /// Merge operands, newest first, and the value below them, as far as the batch decides it.
     Operands(Vec<&'a [u8]>, Base<'a>),
@@ -20,6 +22,8 @@ pub(super) enum Base<'a> {
     /// The value in the database.
     Unknown,
     Value(&'a [u8]),
+    /// A wide-column entity, whose default column the operands change.
+    Entity(&'a [u8]),
     /// No value: the batch deletes the key.
     None,
 }
@@ -35,6 +39,7 @@ pub(super) fn effect<'a>(newest_first: impl Iterator<Item = BatchEntry<'a>>) -> 
                 continue;
             }
             BatchEntry::Put { value, .. } => Base::Value(value),
+            BatchEntry::PutEntity { entity, .. } => Base::Entity(entity),
             _ => Base::None,
         };
         break;
@@ -42,6 +47,7 @@ pub(super) fn effect<'a>(newest_first: impl Iterator<Item = BatchEntry<'a>>) -> 
     match base {
         _ if !operands.is_empty() => Effect::Operands(operands, base),
         Base::Value(value) => Effect::Value(value),
+        Base::Entity(entity) => Effect::Entity(entity),
         Base::None | Base::Unknown => Effect::Deleted,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use koeldb_base::entity::WideColumns;
 use koeldb_base::{PinnedSlice, Result, SeqNo};
 
 use super::errors;
@@ -320,6 +321,34 @@ impl Transaction {
         let key = key.as_ref();
         self.lock(family, key, mode)?;
         self.get_opt(family, key, options)
+    }
+
+    /// Returns the columns of `key` in the default column family, and locks it exclusively.
+    ///
+    /// # Errors
+    /// See [`Transaction::get_entity_for_update_opt`].
+    pub fn get_entity_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<WideColumns>> {
+        let family = self.db.default_cf().clone();
+        let mode = LockMode::Exclusive;
+        self.get_entity_for_update_opt(&family, key, &ReadOptions::new(), mode)
+    }
+
+    /// Returns the columns of `key` in `family`, and protects the key until the commit.
+    ///
+    /// See [`Transaction::get_for_update_opt`].
+    ///
+    /// # Errors
+    /// Those of [`Transaction::put`] and of [`ColumnFamily::get_entity_opt`].
+    pub fn get_entity_for_update_opt(
+        &mut self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+        mode: LockMode,
+    ) -> Result<Option<WideColumns>> {
+        let key = key.as_ref();
+        self.lock(family, key, mode)?;
+        self.get_entity_opt(family, key, options)
     }
 
     /// Like [`Transaction::get_for_update_opt`]; waits for the lock as a future.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use koeldb_base::entity::WideColumns;
 use koeldb_base::{Error, PinnedSlice, Result, SeqNo};
 
 use super::commit::commit_validated;
@@ -143,7 +144,7 @@ impl Transaction {
     // Reads.
 
     /// Calls `read` with `options`, plus the transaction's snapshot unless they have a snapshot.
-    pub(super) fn with_options<R>(
+    pub(crate) fn with_options<R>(
         &self,
         options: &ReadOptions,
         read: impl FnOnce(&ReadOptions) -> R,
@@ -201,6 +202,42 @@ impl Transaction {
     ) -> Vec<Result<Option<PinnedSlice>>> {
         self.with_options(options, |options| {
             self.batch.multi_get(family, keys, options)
+        })
+    }
+
+    /// Returns the columns of `key` in the default column family.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_entity`].
+    pub fn get_entity(&self, key: impl AsRef<[u8]>) -> Result<Option<WideColumns>> {
+        self.get_entity_opt(self.db.default_cf(), key, &ReadOptions::new())
+    }
+
+    /// Returns the columns of `key` in `family`, with `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::get_entity_opt`].
+    pub fn get_entity_opt(
+        &self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<WideColumns>> {
+        self.with_options(options, |options| {
+            self.batch.get_entity_opt(family, key, options)
+        })
+    }
+
+    /// Returns the columns of `keys` in `family`, in their order.
+    #[must_use]
+    pub fn multi_get_entity<K: AsRef<[u8]>>(
+        &self,
+        family: &ColumnFamily,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Vec<Result<Option<WideColumns>>> {
+        self.with_options(options, |options| {
+            self.batch.multi_get_entity(family, keys, options)
         })
     }
 

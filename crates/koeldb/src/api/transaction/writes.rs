@@ -1,6 +1,6 @@
 //! The writes of a transaction, which go to its batch.
 
-use koeldb_base::{Error, Result};
+use koeldb_base::{Error, Result, entity};
 
 use super::errors;
 use super::key_use::{Target, Use};
@@ -85,6 +85,55 @@ impl Transaction {
         let key = key.as_ref();
         self.write(family, key, false, |batch| {
             batch.put_cf(family, key, value);
+        })
+    }
+
+    /// Sets the value of `key` in the default column family to a wide-column entity.
+    ///
+    /// See [`ColumnFamily::put_entity`].
+    ///
+    /// # Errors
+    /// See [`Transaction::put`]; `InvalidArgument` if two columns have the same name.
+    pub fn put_entity<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        columns: &[(N, V)],
+    ) -> Result<()> {
+        let family = self.db.default_cf().clone();
+        self.put_entity_cf(&family, key, columns)
+    }
+
+    /// Sets the value of `key` in `family` to a wide-column entity.
+    ///
+    /// # Errors
+    /// See [`Transaction::put_entity`].
+    pub fn put_entity_cf<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        columns: &[(N, V)],
+    ) -> Result<()> {
+        let (key, entity) = (key.as_ref(), entity::encode(columns)?);
+        self.write(family, key, true, |batch| {
+            batch.put_encoded_entity_cf(family, key, &entity);
+        })
+    }
+
+    /// Like [`Transaction::put_entity_cf`], without a check for conflicting writes.
+    ///
+    /// A pessimistic transaction still locks the key.
+    ///
+    /// # Errors
+    /// See [`Transaction::put_entity`].
+    pub fn put_entity_untracked<N: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        family: &ColumnFamily,
+        key: impl AsRef<[u8]>,
+        columns: &[(N, V)],
+    ) -> Result<()> {
+        let (key, entity) = (key.as_ref(), entity::encode(columns)?);
+        self.write(family, key, false, |batch| {
+            batch.put_encoded_entity_cf(family, key, &entity);
         })
     }
 

@@ -43,6 +43,7 @@ impl History<'_> {
             format,
             fixed: format!("{operator}{}", options::style(&mut self.random)),
             entries: Default::default(),
+            named: Default::default(),
         }
     }
 
@@ -149,7 +150,7 @@ impl History<'_> {
                 }
                 Change::DeleteRange(from, to)
             }
-            92..96 if !self.has_blobs => {
+            92..96 => {
                 let mut columns = vec![(Vec::new(), self.value(merge, format))];
                 for name in ["color", "song"] {
                     if self.random.chance(2, 3) {

@@ -98,7 +98,12 @@ pub(super) struct Family {
     pub(super) fixed: String,
     /// By canonical key.
     pub(super) entries: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The columns of entities that have a name, by canonical key.
+    pub(super) named: BTreeMap<Vec<u8>, Columns>,
 }
+
+/// Names and values of columns, by name.
+pub(super) type Columns = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The entries of a column family in the order of a scan.
 pub(super) type Scan = Vec<(Vec<u8>, Vec<u8>)>;
@@ -110,11 +115,14 @@ impl Family {
     pub(super) fn apply(&mut self, change: &Change) {
         match change {
             Change::Put(key, value) => {
-                self.entries
-                    .insert(self.order.canonical(key), value.clone());
+                let key = self.order.canonical(key);
+                self.named.remove(&key);
+                self.entries.insert(key, value.clone());
             }
             Change::Delete(key) | Change::SingleDelete(key) => {
-                self.entries.remove(&self.order.canonical(key));
+                let key = self.order.canonical(key);
+                self.named.remove(&key);
+                self.entries.remove(&key);
             }
             Change::Merge(key, operand) => {
                 let key = self.order.canonical(key);
@@ -134,12 +142,18 @@ impl Family {
                 self.entries.retain(|key, _| {
                     order.compare(key, from).is_lt() || order.compare(key, to).is_ge()
                 });
+                let entries = &self.entries;
+                self.named.retain(|key, _| entries.contains_key(key));
             }
             Change::PutEntity(key, columns) => {
                 // Reads of plain values return the column without a name.
                 let value = columns.iter().find(|(name, _)| name.is_empty());
                 let value = value.map(|(_, value)| value.clone()).unwrap_or_default();
-                self.entries.insert(self.order.canonical(key), value);
+                let key = self.order.canonical(key);
+                let mut named = columns.clone();
+                named.retain(|(name, _)| !name.is_empty());
+                self.named.insert(key.clone(), named);
+                self.entries.insert(key, value);
             }
         }
     }

@@ -11,7 +11,7 @@ use koeldb::{
     RestoreOptions, Snapshot, TransactionDbOptions, WriteBatch, WriteOptions,
 };
 
-use super::model::{Order, Scan};
+use super::model::{Columns, Family, Order, Scan};
 
 /// The comparator of [`Order::NoCase`], also in `History.java`.
 struct IgnoresCase;
@@ -336,6 +336,64 @@ impl Ours {
             }
         }
         Ok(forward)
+    }
+
+    /// Compares the columns of a family, whose values agree with the model, by every kind of read.
+    pub(super) fn check_columns(&self, model: &Family, snapshot: Option<usize>) -> Answer<()> {
+        let family = self.family(&model.name)?;
+        let options = match snapshot {
+            Some(index) => ReadOptions::at(&self.snapshots[index]),
+            None => ReadOptions::new(),
+        };
+        let differ = |what: &str, key: &[u8], found: &Columns| {
+            let (name, key) = (&model.name, key.escape_ascii());
+            Err(format!(
+                "KoelDB, {name}: the columns by {what} at {key}: {found:?}"
+            ))
+        };
+        let none = Columns::new();
+        let named_of = |columns: koeldb::Columns<'_>| {
+            let mut columns = columns.to_vec();
+            columns.retain(|(name, _)| !name.is_empty());
+            columns
+        };
+        let mut cursor = family.cursor_opt(&options);
+        for forward in [true, false] {
+            let mut is_valid = match forward {
+                true => cursor.seek_to_first(),
+                false => cursor.seek_to_last(),
+            };
+            while is_valid.as_ref().map_err(say) == Ok(&true) {
+                let (Some(key), Some(columns)) = (cursor.key(), cursor.columns()) else {
+                    return Err("a valid cursor without an entry".to_owned());
+                };
+                let named = named_of(columns);
+                let expected = model.named.get(&model.order.canonical(key));
+                if named != *expected.unwrap_or(&none) {
+                    return differ("a scan", key, &named);
+                }
+                is_valid = match forward {
+                    true => cursor.next(),
+                    false => cursor.prev(),
+                };
+            }
+            is_valid.map_err(|error| say(&error))?;
+        }
+        let keys: Vec<&Vec<u8>> = model.named.keys().collect();
+        let many = family.multi_get_entity_opt(&keys, &options);
+        for ((key, expected), many) in model.named.iter().zip(many) {
+            let one = family.get_entity_opt(key, &options);
+            for (what, found) in [("get_entity", one), ("multi_get_entity", many)] {
+                let Some(found) = found.map_err(|error| say(&error))? else {
+                    return differ(what, key, &none);
+                };
+                let named = named_of(found.columns());
+                if named != *expected || found.default_value() != model.entries[key] {
+                    return differ(what, key, &named);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
