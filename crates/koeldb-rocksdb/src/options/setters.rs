@@ -166,7 +166,7 @@ setters! {
     set_allow_mmap_reads(bool) = "allow_mmap_reads";
     /// Whether the WAL is buffered until `flush_wal`.
     set_manual_wal_flush(bool) = "manual_wal_flush";
-    /// Flushes all column families together; an open for writing fails with `true`.
+    /// Flushes all column families with data together, by one change of the MANIFEST.
     set_atomic_flush(bool) = "atomic_flush";
     /// The size at which a new LOG file is begun, in bytes; 0 for no limit.
     set_max_log_file_size(usize) = "max_log_file_size";

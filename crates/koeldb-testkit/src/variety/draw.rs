@@ -286,6 +286,9 @@ fn settle_database(values: &mut Values) {
         values.leave_out("enable_pipelined_write");
         values.leave_out("allow_concurrent_memtable_write");
     }
+    if values.is("atomic_flush", "true") {
+        values.leave_out("enable_pipelined_write");
+    }
     if values.is("allow_mmap_reads", "true") {
         values.leave_out("use_direct_reads");
     }

@@ -92,7 +92,8 @@ impl Opening {
 }
 
 impl Recovered {
-    /// Returns an empty replay result for a secondary, whose first catch-up reads the logs.
+    /// Returns an empty replay result: for a secondary, whose first catch-up reads the logs, and
+    /// for an open without logs.
     pub(super) fn before_logs(versions: &VersionSet) -> Self {
         Recovered {
             last_seqno: 0,

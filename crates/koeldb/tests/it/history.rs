@@ -227,9 +227,7 @@ fn run(seed: u64, rocks: &mut RocksDb, figures: &Figures, is_verbose: bool) -> R
         figures,
     };
     std::fs::create_dir_all(&base).unwrap();
-    if history.random.chance(1, 40) {
-        history.fixed.push_str("atomic_flush=true;");
-    } else if history.random.chance(1, 20) {
+    if history.random.chance(1, 20) {
         history.fixed_of_families = options::BLOBS.to_owned();
     } else if history.random.chance(1, 5) {
         history.fixed.push_str(options::FORMATS);

@@ -117,8 +117,7 @@ impl PreparedIngest {
                     "a memtable overlaps a file to ingest, and allow_blocking_flush is off",
                 ));
             }
-            pipeline
-                .flush_families(&overlapped, FlushOptions::new().set_allow_write_stall(true))?;
+            pipeline.flush_first(&overlapped, FlushOptions::new().set_allow_write_stall(true))?;
         }
         let mut leadership = pipeline.queue.lead();
         let commit = &mut *leadership.commit;
@@ -128,7 +127,8 @@ impl PreparedIngest {
             if let Some(index) = commit.position_of(family.id)
                 && !commit.families[index].memtable.is_empty()
             {
-                pipeline.switch_memtable(commit, index, FlushReason::ExternalFileIngestion)?;
+                let reason = FlushReason::ExternalFileIngestion;
+                pipeline.switch_memtables(commit, vec![index], reason)?;
             }
             pipeline.background.flush_until_empty(&family)?;
         }

@@ -30,7 +30,7 @@ impl History<'_> {
     ///
     /// Copies by KoelDB are read by RocksDB, too, at the end of the turn.
     pub(super) fn copy(&mut self, engine: &mut Engine<'_>) -> Result<(), String> {
-        if self.fixed.contains("atomic_flush") || !self.fixed_of_families.is_empty() {
+        if !self.fixed_of_families.is_empty() {
             // KoelDB does not open these.
             return Ok(());
         }
@@ -139,10 +139,7 @@ impl History<'_> {
         let Engine::Theirs(rocks) = engine else {
             return Ok(());
         };
-        if self.may_lose
-            || self.fixed.contains("atomic_flush")
-            || !self.fixed_of_families.is_empty()
-        {
+        if self.may_lose || !self.fixed_of_families.is_empty() {
             return Ok(());
         }
         rocks.execute(&["flush_wal", "0"])?;
