@@ -217,6 +217,11 @@ pub const ROWS: &[Row] = &[
     ),
     row(DATABASE, "enable_thread_tracking", BOOL),
     row(DATABASE, "dump_malloc_stats", BOOL),
+    row(
+        FAMILY,
+        "cf_allow_ingest_behind",
+        &["false", "false", "true"],
+    ),
     row(FAMILY, "default_temperature", TEMPERATURES),
     row(FAMILY, "default_write_temperature", TEMPERATURES),
     row(FAMILY, "last_level_temperature", TEMPERATURES),
@@ -584,6 +589,12 @@ pub const LEFT_OUT: &[LeftOut] = &[
         "error_if_exists",
         &Suite::ALL,
         "belongs to the open: nothing could be opened again",
+    ),
+    left_out(
+        DATABASE,
+        "allow_ingest_behind",
+        &Suite::ALL,
+        "sets cf_allow_ingest_behind of all families, which is drawn instead",
     ),
     left_out(
         DATABASE,

@@ -5,7 +5,7 @@
     clippy::arithmetic_side_effects
 )]
 
-pub mod point_in_time;
+pub(super) mod point_in_time;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -242,10 +242,7 @@ impl Replay {
         Replayed {
             name: name.to_owned(),
             log_number: 0,
-            current: self.spec(name).map(|spec| {
-                let order = spec.order.clone();
-                Arc::new(Version::empty(order, spec.level_count))
-            }),
+            current: self.spec(name).map(|spec| Arc::new(spec.empty_version())),
             builder: None,
             mismatch: None,
         }

@@ -394,7 +394,7 @@ impl VersionSet {
         }
         self.write(edits, &[])?;
         for (id, spec) in ids.clone().zip(specs) {
-            let version = Arc::new(Version::empty(spec.order.clone(), spec.level_count));
+            let version = Arc::new(spec.empty_version());
             let family = ColumnFamilyVersions::new(id, spec.name.clone(), log_number, version);
             self.versions.push(Arc::downgrade(&family.current));
             self.families.insert(id, family);

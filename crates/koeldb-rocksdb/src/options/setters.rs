@@ -202,7 +202,7 @@ setters! {
     set_blob_gc_force_threshold(f64) = "blob_garbage_collection_force_threshold";
     /// The readahead of compactions in blob files. No effect.
     set_blob_compaction_readahead_size(u64) = "blob_compaction_readahead_size";
-    /// Reserves the last level for `ingest_behind`. No effect.
+    /// Prepares for `ingest_behind`: compactions keep tombstones, universal ones the last level free.
     set_allow_ingest_behind(bool) = "allow_ingest_behind";
     /// Closes files in the background. No effect.
     set_avoid_unnecessary_blocking_io(bool) = "avoid_unnecessary_blocking_io";

@@ -323,6 +323,10 @@ fn settle_family(values: &mut Values, style: &Style, database: &Values, needs_pr
             _ => values.set("prefix_extractor", "rocksdb.FixedPrefix.4"),
         }
     }
+    if style.levels == "1" {
+        // It would get two more levels, which later opens do not have.
+        values.leave_out("cf_allow_ingest_behind");
+    }
     if matches!(style.format, Format::Plain("nullptr")) {
         values.set("table_factory.hash_table_ratio", "0");
     }

@@ -20,6 +20,7 @@ pub(crate) fn descriptor(name: &str, options: &ColumnFamilyOptions) -> ColumnFam
         name: name.to_owned(),
         order: options.comparator.clone(),
         level_count: usize::try_from(options.num_levels).unwrap_or(7),
+        ingests_behind: options.cf_allow_ingest_behind,
     }
 }
 

@@ -47,6 +47,7 @@ mod hidden_entries;
 mod history;
 mod info_log;
 mod ingest;
+mod ingest_behind;
 mod interop;
 mod joined_reads;
 mod level0;

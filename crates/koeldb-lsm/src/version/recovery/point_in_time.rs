@@ -336,7 +336,8 @@ impl PointInTime {
             if family.missing.is_empty() && kept.iter().eq(family.files.keys()) {
                 continue;
             }
-            let empty = Version::empty(current.order.clone(), current.levels.len());
+            let mut empty = Version::empty(current.order.clone(), current.levels.len());
+            empty.ingests_behind = current.ingests_behind;
             let mut builder = VersionBuilder::new(Arc::new(empty));
             builder.apply(&VersionEdit {
                 added_files: family.complete.clone(),
