@@ -594,7 +594,7 @@ pub const LEFT_OUT: &[LeftOut] = &[
         DATABASE,
         "allow_ingest_behind",
         &Suite::ALL,
-        "sets cf_allow_ingest_behind of all families, which is drawn instead",
+        "means cf_allow_ingest_behind of all families, which is drawn instead",
     ),
     left_out(
         DATABASE,

@@ -80,7 +80,7 @@ impl Opening {
     pub(super) fn descriptors(&self) -> Vec<ColumnFamilySpec> {
         self.families
             .iter()
-            .map(|(name, options)| descriptor(name, options))
+            .map(|(name, options)| descriptor(name, options, &self.db))
             .collect()
     }
 

@@ -46,7 +46,7 @@ impl Opening {
     pub(super) fn tail(&self) -> Result<ManifestTail> {
         let others = self.others.as_ref();
         let specs = ColumnFamilySpecs::new(&self.descriptors())
-            .with_others(others.map(|options| descriptor("", options)));
+            .with_others(others.map(|options| descriptor("", options, &self.db)));
         ManifestTail::open(Arc::clone(&self.fs), &self.path, specs)
     }
 

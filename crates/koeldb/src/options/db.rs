@@ -352,7 +352,7 @@ option_section! {
         [honoured fixed "11.1"] enforce_write_buffer_manager_during_recovery: bool = true, "",
             set_enforce_write_buffer_manager_during_recovery(on: bool), get_enforce_write_buffer_manager_during_recovery;
         /// Reserve the last level for back-fill ingestion.
-        [honoured fixed "5.5"] allow_ingest_behind: bool = false, "Deprecated: sets cf_allow_ingest_behind of all families.",
+        [honoured fixed "5.5"] allow_ingest_behind: bool = false, "Deprecated: cf_allow_ingest_behind of all families.",
             set_allow_ingest_behind(on: bool), get_allow_ingest_behind;
         /// Second write queue for WAL-only writes (transactions).
         [accepted fixed "5.10"] two_write_queues: bool = false, "",

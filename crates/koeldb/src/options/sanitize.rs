@@ -205,10 +205,9 @@ fn clamp_share(share: f64, max: f64) -> f64 {
 
 /// Sanitizes levels, compaction triggers and stall limits, which shape the LSM tree.
 fn sanitize_shape(cf: &mut ColumnFamilyOptions, db: &DbOptions) {
-    cf.cf_allow_ingest_behind |= db.allow_ingest_behind;
     let levels_min = match cf.compaction_style {
         CompactionStyle::Level => 2,
-        CompactionStyle::Universal if cf.cf_allow_ingest_behind => 3,
+        CompactionStyle::Universal if db.allow_ingest_behind || cf.cf_allow_ingest_behind => 3,
         _ => 1,
     };
     cf.num_levels = cf.num_levels.max(levels_min);

@@ -203,8 +203,8 @@ fn check_argument(
     arg.family.check_database(context.id)?;
     if options.ingest_behind {
         let family = arg.family.data();
-        let families = &family.options();
-        if !families.cf_allow_ingest_behind || families.num_levels < 2 {
+        let version = family.version();
+        if !version.ingests_behind || version.levels.len() < 2 {
             return Err(Error::invalid_argument(format!(
                 "ingest_behind: column family {:?} reserves no level: it needs \
                  cf_allow_ingest_behind=true and two levels",
