@@ -194,6 +194,21 @@ impl TableOpener {
         Ok(reader)
     }
 
+    /// Whether a table exists and is the one that the MANIFEST records; its reader is not kept.
+    ///
+    /// `false` if the file is missing, or is damaged where an open reads it.
+    ///
+    /// # Errors
+    /// Those of the system, and of an incompatible table.
+    pub fn exists(&self, file: &FileMeta, level: usize) -> Result<bool> {
+        match self.open_table(file, level, None) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_path_not_found() => Ok(false),
+            Err(error) if error.kind() == ErrorKind::Corruption => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Verifies a table against its file checksum in the MANIFEST; `false` if it has none to use.
     ///
     /// That is the case without a checksum or with one of an unknown function.

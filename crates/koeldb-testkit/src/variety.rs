@@ -163,6 +163,7 @@ pub const ROWS: &[Row] = &[
     row(DATABASE, "db_write_buffer_size", &["0", "300000"]),
     row(DATABASE, "keep_log_file_num", &["1", "1000"]),
     row(DATABASE, "enable_pipelined_write", BOOL),
+    row(DATABASE, "atomic_flush", BOOL),
     row(DATABASE, "enable_write_thread_adaptive_yield", BOOL),
     row(DATABASE, "unordered_write", BOOL),
     row(DATABASE, "allow_concurrent_memtable_write", BOOL),
@@ -216,6 +217,11 @@ pub const ROWS: &[Row] = &[
     ),
     row(DATABASE, "enable_thread_tracking", BOOL),
     row(DATABASE, "dump_malloc_stats", BOOL),
+    row(
+        FAMILY,
+        "cf_allow_ingest_behind",
+        &["false", "false", "true"],
+    ),
     row(FAMILY, "default_temperature", TEMPERATURES),
     row(FAMILY, "default_write_temperature", TEMPERATURES),
     row(FAMILY, "last_level_temperature", TEMPERATURES),
@@ -583,6 +589,18 @@ pub const LEFT_OUT: &[LeftOut] = &[
         "error_if_exists",
         &Suite::ALL,
         "belongs to the open: nothing could be opened again",
+    ),
+    left_out(
+        DATABASE,
+        "allow_ingest_behind",
+        &Suite::ALL,
+        "means cf_allow_ingest_behind of all families, which is drawn instead",
+    ),
+    left_out(
+        DATABASE,
+        "best_efforts_recovery",
+        &Suite::ALL,
+        "leaves out the logs by design; tests/it/best_efforts.rs has it",
     ),
     left_out(
         DATABASE,

@@ -287,9 +287,10 @@ impl CompactionJob<'_> {
                 .map(|level| (level, 0))
                 .collect(),
         };
-        // On level 0 there may be older files beside the inputs.
-        let is_on_level0 = output_level == 0;
         let bottommost = self.plan.bottommost;
+        // On level 0 there may be older files beside the inputs, and files may be ingested below.
+        let is_anything_possible =
+            self.version.ingests_behind || (output_level == 0 && !bottommost);
         let rules = CompactionRules {
             order: order.clone(),
             snapshots: self.snapshots.clone(),
@@ -299,7 +300,7 @@ impl CompactionJob<'_> {
             merger: self.merger,
             filter: (self.new_filter)(),
             exists_below: Box::new(move |user_key| {
-                (is_on_level0 && !bottommost) || below.may_hold(user_key)
+                is_anything_possible || below.may_hold(user_key)
             }),
         };
         let merged = MergingCursor::new(order.clone(), self.open_inputs()?);

@@ -322,14 +322,15 @@ pub(crate) fn expand_to_clean_cut(
     }
 }
 
-/// Whether no file of a level below `output_level` overlaps the key range.
+/// Whether no file of a level below `output_level` overlaps the key range, and none can.
 pub(crate) fn is_bottommost(version: &Version, output_level: usize, range: &KeyRange) -> bool {
-    (output_level + 1..version.levels.len()).all(|level| {
-        !version.levels[level]
-            .files
-            .iter()
-            .any(|file| range.overlaps(version, file))
-    })
+    !version.ingests_behind
+        && (output_level + 1..version.levels.len()).all(|level| {
+            !version.levels[level]
+                .files
+                .iter()
+                .any(|file| range.overlaps(version, file))
+        })
 }
 
 /// Whether any of the files is an input of a running compaction.

@@ -92,12 +92,22 @@ fn runs(version: &Version) -> Vec<Run> {
         .iter()
         .map(|file| run(0, vec![Arc::clone(file)]))
         .collect();
-    for (level, files) in version.levels.iter().enumerate().skip(1) {
+    let deeper = version.levels.iter().enumerate().skip(1);
+    for (level, files) in deeper.take(last_level(version)) {
         if !files.files.is_empty() {
             runs.push(run(level, files.files.clone()));
         }
     }
     runs
+}
+
+/// Returns the last level that compactions use; one for tables ingested behind is left out.
+fn last_level(version: &Version) -> usize {
+    let last = version.levels.len() - 1;
+    match version.ingests_behind {
+        true => last.saturating_sub(1),
+        false => last,
+    }
 }
 
 /// The number of sorted runs of a version: level-0 files and deeper levels with files.
@@ -108,6 +118,7 @@ pub fn run_count(version: &Version) -> usize {
             .levels
             .iter()
             .skip(1)
+            .take(last_level(version))
             .filter(|level| !level.files.is_empty())
             .count()
 }
@@ -299,9 +310,8 @@ fn plan(
     chosen: std::ops::Range<usize>,
     reason: CompactionReason,
 ) -> Option<CompactionPlan> {
-    let last_level = version.levels.len() - 1;
     let output_level = match runs.get(chosen.end) {
-        None => last_level,
+        None => last_level(version),
         Some(next) => next.level.saturating_sub(1),
     };
     merge(version, settings, &runs[chosen], output_level, reason)
@@ -318,7 +328,7 @@ pub fn pick_all(
     if runs.is_empty() || runs.iter().any(|run| run.being_compacted) {
         return None;
     }
-    merge(version, settings, &runs, version.levels.len() - 1, reason)
+    merge(version, settings, &runs, last_level(version), reason)
 }
 
 /// Plans a merge of `runs` into `output_level`; `None` if a running compaction writes there.

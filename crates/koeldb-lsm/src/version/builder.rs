@@ -236,6 +236,7 @@ impl VersionBuilder {
         let mut version = Version::new(order.clone(), levels);
         version.blob_files = blob_files;
         version.running = Arc::clone(&self.base.running);
+        version.ingests_behind = self.base.ingests_behind;
         version.compact_cursors = self.compact_cursors;
         version
             .compact_cursors

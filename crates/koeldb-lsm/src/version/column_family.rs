@@ -20,6 +20,8 @@ pub struct ColumnFamilySpec {
     pub order: KeyOrder,
     /// The number of levels.
     pub level_count: usize,
+    /// Whether tables may be ingested below all others.
+    pub ingests_behind: bool,
 }
 
 impl ColumnFamilySpec {
@@ -29,7 +31,15 @@ impl ColumnFamilySpec {
             name: name.into(),
             order: KeyOrder::Bytewise,
             level_count: 7,
+            ingests_behind: false,
         }
+    }
+
+    /// Returns a version without files.
+    pub(super) fn empty_version(&self) -> Version {
+        let mut version = Version::empty(self.order.clone(), self.level_count);
+        version.ingests_behind = self.ingests_behind;
+        version
     }
 }
 

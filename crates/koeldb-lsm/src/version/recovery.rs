@@ -5,6 +5,8 @@
     clippy::arithmetic_side_effects
 )]
 
+pub(super) mod point_in_time;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -40,6 +42,19 @@ pub(super) fn read(
     families: &[ColumnFamilySpec],
     options: &VersionSetOptions,
 ) -> Result<(Recovered, ManifestReport)> {
+    let run = |replay: &mut Replay, reader: &mut ManifestReader| replay.run(reader);
+    read_with(fs, directory, number, families, options, run)
+}
+
+/// Recovers the database state from MANIFEST `number`, whose edits `run` applies.
+fn read_with(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    number: FileNumber,
+    families: &[ColumnFamilySpec],
+    options: &VersionSetOptions,
+    run: impl FnOnce(&mut Replay, &mut ManifestReader) -> Result<()>,
+) -> Result<(Recovered, ManifestReport)> {
     if !families.iter().any(|family| family.name == DEFAULT_FAMILY) {
         return Err(Error::invalid_argument(
             "Default column family not specified",
@@ -48,7 +63,7 @@ pub(super) fn read(
     let mut reader = ManifestReader::open(fs, directory, number)?;
     reader.set_readahead_bytes(options.readahead_bytes);
     let mut replay = Replay::new(Some(ColumnFamilySpecs::new(families)));
-    replay.run(&mut reader)?;
+    run(&mut replay, &mut reader)?;
     replay.check_comparators()?;
     let mut report = ManifestReport {
         manifest_number: number,
@@ -57,6 +72,7 @@ pub(super) fn read(
         dropped_group_edits: reader.dropped_group().len(),
         families_not_opened: Vec::new(),
         seqno_decreases: replay.seqno_decreases,
+        missing_tables: std::mem::take(&mut replay.missing_tables),
     };
     for family in replay.families.values() {
         if family.current.is_none() {
@@ -196,6 +212,8 @@ pub(super) struct Replay {
     wals: BTreeMap<FileNumber, Option<u64>>,
     pub(super) edit_count: u64,
     seqno_decreases: u64,
+    /// The tables of the final state that do not exist, where they were looked for.
+    missing_tables: Vec<FileNumber>,
 }
 
 impl Replay {
@@ -212,6 +230,7 @@ impl Replay {
             wals: BTreeMap::new(),
             edit_count: 0,
             seqno_decreases: 0,
+            missing_tables: Vec::new(),
         };
         let default = replay.replayed(DEFAULT_FAMILY);
         replay.families.insert(0, default);
@@ -223,10 +242,7 @@ impl Replay {
         Replayed {
             name: name.to_owned(),
             log_number: 0,
-            current: self.spec(name).map(|spec| {
-                let order = spec.order.clone();
-                Arc::new(Version::empty(order, spec.level_count))
-            }),
+            current: self.spec(name).map(|spec| Arc::new(spec.empty_version())),
             builder: None,
             mismatch: None,
         }

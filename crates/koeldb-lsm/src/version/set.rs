@@ -33,6 +33,7 @@ use koeldb_log::RecordWriter;
 use super::builder::{MissingEpochs, VersionBuilder};
 use super::column_family::{ColumnFamilySpec, ColumnFamilyVersions, FileNumbers};
 use super::edit::{ColumnFamilyChange, FAMILY_NAME_BYTES_MAX, FILE_NUMBER_MAX, VersionEdit};
+use super::recovery::point_in_time::{self, TableCheck};
 use super::recovery::{self, Recovered};
 use super::tail::ManifestTail;
 use super::version::Version;
@@ -90,6 +91,8 @@ pub struct ManifestReport {
     pub families_not_opened: Vec<String>,
     /// The number of times the last sequence number decreased.
     pub seqno_decreases: u64,
+    /// The tables of the newest state that are missing or damaged, if they were looked for.
+    pub missing_tables: Vec<FileNumber>,
 }
 
 /// The column families, versions and counters of a database, which the MANIFEST records.
@@ -151,6 +154,39 @@ impl VersionSet {
         let (recovered, report) = recovery::read(&*fs, directory, number, families, &options)?;
         let set = Self::with_state(fs, directory, options, number, recovered)?;
         Ok((set, report))
+    }
+
+    /// Recovers the newest state whose tables exist, without CURRENT (`best_efforts_recovery`).
+    ///
+    /// See [`point_in_time`].
+    ///
+    /// # Errors
+    /// See [`VersionSet::recover`], and those of `check`.
+    pub fn recover_point_in_time(
+        fs: Arc<dyn FileSystem>,
+        directory: &Path,
+        families: &[ColumnFamilySpec],
+        options: VersionSetOptions,
+        check: &TableCheck<'_>,
+    ) -> Result<(Self, ManifestReport)> {
+        let (recovered, report) = point_in_time::read(&*fs, directory, families, &options, check)?;
+        let number = report.manifest_number;
+        let set = Self::with_state(fs, directory, options, number, recovered)?;
+        if !set.options.read_only {
+            set.refuse_blob_files()?;
+        }
+        Ok((set, report))
+    }
+
+    /// Returns the names of all column families in the newest MANIFEST that can be replayed.
+    ///
+    /// # Errors
+    /// See [`VersionSet::list_families`].
+    pub fn list_families_without_current(
+        fs: &dyn FileSystem,
+        directory: &Path,
+    ) -> Result<Vec<String>> {
+        point_in_time::names(fs, directory)
     }
 
     /// Creates a read-only version set from the state that a MANIFEST follower has read.
@@ -327,7 +363,7 @@ impl VersionSet {
         }
         self.write(edits, &[])?;
         for (id, spec) in ids.clone().zip(specs) {
-            let version = Arc::new(Version::empty(spec.order.clone(), spec.level_count));
+            let version = Arc::new(spec.empty_version());
             let family = ColumnFamilyVersions::new(id, spec.name.clone(), log_number, version);
             self.versions.push(Arc::downgrade(&family.current));
             self.families.insert(id, family);

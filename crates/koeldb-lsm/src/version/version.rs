@@ -69,6 +69,11 @@ pub struct Version {
     pub blob_files: BTreeMap<FileNumber, BlobFileMeta>,
     /// The keys at which the next round-robin compaction of a level begins, by level.
     pub compact_cursors: BTreeMap<usize, Vec<u8>>,
+    /// Whether tables may be ingested below all others (`cf_allow_ingest_behind`).
+    ///
+    /// Compactions then keep tombstones and sequence numbers, and those of universal style leave
+    /// the last level alone.
+    pub ingests_behind: bool,
     /// The output ranges of running compactions, shared by the versions of a column family.
     pub running: Arc<RunningCompactions>,
     /// The range tombstones of the runs that have any, collected on first use.
@@ -92,6 +97,7 @@ impl Version {
             levels,
             blob_files: BTreeMap::new(),
             compact_cursors: BTreeMap::new(),
+            ingests_behind: false,
             running: Arc::default(),
             tombstones: OnceLock::new(),
             cuckoo: OnceLock::new(),

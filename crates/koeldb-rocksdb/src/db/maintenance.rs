@@ -173,7 +173,7 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         ingest_external_file_opts, ingest_external_file_cf_opts<P: AsRef<Path>>(
             opts: &IngestExternalFileOptions, paths: Vec<P>
         ) -> Result<(), Error> {
-            Ok(family.ingest_external_file_opt(&paths, opts.checked()?)?)
+            Ok(family.ingest_external_file_opt(&paths, &opts.inner)?)
         }
 
         /// Returns the size and number of the tables of the default column family.

@@ -166,7 +166,7 @@ setters! {
     set_allow_mmap_reads(bool) = "allow_mmap_reads";
     /// Whether the WAL is buffered until `flush_wal`.
     set_manual_wal_flush(bool) = "manual_wal_flush";
-    /// Flushes all column families together; an open for writing fails with `true`.
+    /// Flushes all column families with data together, by one change of the MANIFEST.
     set_atomic_flush(bool) = "atomic_flush";
     /// The size at which a new LOG file is begun, in bytes; 0 for no limit.
     set_max_log_file_size(usize) = "max_log_file_size";
@@ -202,7 +202,7 @@ setters! {
     set_blob_gc_force_threshold(f64) = "blob_garbage_collection_force_threshold";
     /// The readahead of compactions in blob files. No effect.
     set_blob_compaction_readahead_size(u64) = "blob_compaction_readahead_size";
-    /// Reserves the last level for `ingest_behind`. No effect.
+    /// Prepares for `ingest_behind`: compactions keep tombstones, universal ones the last level free.
     set_allow_ingest_behind(bool) = "allow_ingest_behind";
     /// Closes files in the background. No effect.
     set_avoid_unnecessary_blocking_io(bool) = "avoid_unnecessary_blocking_io";

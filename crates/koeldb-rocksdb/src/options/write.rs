@@ -1,7 +1,5 @@
 //! Options of writes, flushes and ingestions.
 
-use crate::Error;
-
 /// Options of a write.
 #[derive(Default)]
 pub struct WriteOptions {
@@ -49,22 +47,10 @@ impl FlushOptions {
 /// Options of ingesting table files (`IngestExternalFileOptions`).
 #[derive(Default)]
 pub struct IngestExternalFileOptions {
-    inner: koeldb::IngestExternalFileOptions,
-    is_behind: bool,
+    pub(crate) inner: koeldb::IngestExternalFileOptions,
 }
 
 impl IngestExternalFileOptions {
-    /// Returns the engine's options, or the error of a setting that it does not support.
-    pub(crate) fn checked(&self) -> Result<&koeldb::IngestExternalFileOptions, Error> {
-        match self.is_behind {
-            false => Ok(&self.inner),
-            true => Err(Error::refused(
-                "set_ingest_behind",
-                "tables cannot be ingested below the data",
-            )),
-        }
-    }
-
     same! {
         /// Whether files are moved instead of copied.
         set_move_files(bool);
@@ -74,10 +60,7 @@ impl IngestExternalFileOptions {
         set_allow_global_seqno(bool);
         /// Whether memtables with keys of the tables are flushed; true by default.
         set_allow_blocking_flush(bool);
-    }
-
-    /// Sets `ingest_behind`, which is not supported: `true` makes the ingestion fail.
-    pub fn set_ingest_behind(&mut self, v: bool) {
-        self.is_behind = v;
+        /// Whether the tables go below all data, on a level that `set_allow_ingest_behind` reserves.
+        set_ingest_behind(bool);
     }
 }

@@ -122,10 +122,6 @@ fn refusals_name_what_they_refuse() {
         assert_text(&error, ErrorKind::NotSupported, "Not implemented: ");
         assert!(error.to_string().contains(name), "{error}");
     };
-    let mut atomic = options.clone();
-    atomic.set_atomic_flush(true);
-    let opened = DB::open(&atomic, dir.path());
-    refused(opened.unwrap_err(), "atomic_flush");
     let mut elsewhere = options.clone();
     elsewhere.set_db_paths(&[rocksdb::DBPath::new("/elsewhere", 1 << 30).unwrap()]);
     let opened = DB::open(&elsewhere, dir.path());

@@ -1,9 +1,10 @@
 //! Behavior of the original that programs meet, one test for each.
 
 use rocksdb::{
-    Cache, ColumnFamilyDescriptor, CompactionDecision, DB, DBCompressionType, Env, IteratorMode,
-    MultiThreaded, Options, PrefixRange, ReadOptions, SliceTransform, SstFileWriter, TransactionDB,
-    TransactionDBOptions, WriteBatch, WriteBatchIterator, properties,
+    Cache, ColumnFamilyDescriptor, CompactionDecision, DB, DBCompactionStyle, DBCompressionType,
+    Env, FlushOptions, IngestExternalFileOptions, IteratorMode, MultiThreaded, Options,
+    PrefixRange, ReadOptions, SliceTransform, SstFileWriter, TransactionDB, TransactionDBOptions,
+    WriteBatch, WriteBatchIterator, WriteOptions, properties,
 };
 
 fn opened(names: &[&str]) -> (tempfile::TempDir, DB) {
@@ -440,4 +441,57 @@ fn tables_and_options_are_files_of_the_environment() {
     options.set_env(&env);
     let db = DB::open_cf_descriptors(&options, "/memory/db", families).unwrap();
     assert_eq!(db.get("second").unwrap().unwrap(), b"value");
+}
+
+#[test]
+fn families_without_a_log_are_flushed_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    options.set_atomic_flush(true);
+    let mut unlogged = WriteOptions::new();
+    unlogged.disable_wal(true);
+    {
+        let db = DB::open_cf(&options, dir.path(), ["a", "b"]).unwrap();
+        let (a, b) = (db.cf_handle("a").unwrap(), db.cf_handle("b").unwrap());
+        db.put_cf_opt(&a, "key", "1", &unlogged).unwrap();
+        db.put_cf_opt(&b, "key", "2", &unlogged).unwrap();
+        let mut flush = FlushOptions::default();
+        flush.set_wait(true);
+        db.flush_cfs_opt(&[&a, &b], &flush).unwrap();
+        assert_eq!(db.live_files().unwrap().len(), 2);
+    }
+    let db = DB::open_cf(&options, dir.path(), ["a", "b"]).unwrap();
+    for (name, value) in [("a", b"1"), ("b", b"2")] {
+        let cf = db.cf_handle(name).unwrap();
+        assert_eq!(db.get_cf(&cf, "key").unwrap().unwrap(), value);
+    }
+}
+
+#[test]
+fn tables_are_ingested_below_the_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_compaction_style(DBCompactionStyle::Universal);
+    options.set_allow_ingest_behind(true);
+    let db = DB::open(&options, dir.path().join("db")).unwrap();
+    db.put("a", "new").unwrap();
+    db.delete("b").unwrap();
+    let path = dir.path().join("file");
+    let mut writer = SstFileWriter::create(&options);
+    writer.open(&path).unwrap();
+    for key in ["a", "b", "c"] {
+        writer.put(key, "old").unwrap();
+    }
+    writer.finish().unwrap();
+    let mut ingestion = IngestExternalFileOptions::default();
+    ingestion.set_ingest_behind(true);
+    db.ingest_external_file_opts(&ingestion, vec![&path])
+        .unwrap();
+    db.compact_range(None::<&[u8]>, None::<&[u8]>);
+    assert_eq!(db.get("a").unwrap().unwrap(), b"new");
+    assert_eq!(db.get("b").unwrap(), None);
+    assert_eq!(db.get("c").unwrap().unwrap(), b"old");
 }

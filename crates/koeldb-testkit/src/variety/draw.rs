@@ -286,6 +286,9 @@ fn settle_database(values: &mut Values) {
         values.leave_out("enable_pipelined_write");
         values.leave_out("allow_concurrent_memtable_write");
     }
+    if values.is("atomic_flush", "true") {
+        values.leave_out("enable_pipelined_write");
+    }
     if values.is("allow_mmap_reads", "true") {
         values.leave_out("use_direct_reads");
     }
@@ -319,6 +322,10 @@ fn settle_family(values: &mut Values, style: &Style, database: &Values, needs_pr
             Format::Plain(_) => values.set("memtable_factory", "skip_list"),
             _ => values.set("prefix_extractor", "rocksdb.FixedPrefix.4"),
         }
+    }
+    if style.levels == "1" {
+        // It would get two more levels, which later opens do not have.
+        values.leave_out("cf_allow_ingest_behind");
     }
     if matches!(style.format, Format::Plain("nullptr")) {
         values.set("table_factory.hash_table_ratio", "0");

@@ -131,12 +131,6 @@ impl Settings {
                         eprintln!("Note: {mended}");
                     }
                     settings.options = loaded.options;
-                    if settings.options.get_atomic_flush() {
-                        // The log makes these writes atomic across families, also without this
-                        // option.
-                        eprintln!("Note: atomic_flush=true is not applied: every write is logged");
-                        settings.options.set_atomic_flush(false);
-                    }
                     settings.families = loaded.column_families;
                 }
                 Err(error) if global.try_load_options.is_none() && is_absent(&error) => {}

@@ -38,6 +38,7 @@ impl Offline {
                 name: family.name.clone(),
                 order: family.order()?,
                 level_count: LEVELS_MAX,
+                ingests_behind: false,
             });
         }
         let options = VersionSetOptions::default();

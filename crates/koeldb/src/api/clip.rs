@@ -54,7 +54,7 @@ impl ColumnFamily {
         flush.set_allow_write_stall(true);
         inner
             .commit
-            .flush_families(std::slice::from_ref(family), &flush)?;
+            .flush_first(std::slice::from_ref(family), &flush)?;
         inner.background.compact_outside(family, from, to)
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use koeldb_base::Result;
 use koeldb_base::error::Severity;
+use koeldb_base::file_name::FileNumber;
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::{BlobFileMeta, VersionEdit};
@@ -18,9 +19,11 @@ use crate::env::thread_status::ThreadOperation;
 use crate::report::StallCondition;
 use crate::report::listener::{Event, FlushJobInfo, FlushReason};
 use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::cuts::Cuts;
 use crate::state::health::catch_panics;
 use crate::state::info_log::JobId;
 use crate::state::spans;
+use crate::state::work_queue::WorkKind;
 
 /// A column family, and the memtables that a flush has taken, oldest first.
 type TakenMemtables = (Arc<ColumnFamilyData>, Vec<Arc<Memtable>>);
@@ -28,6 +31,7 @@ type TakenMemtables = (Arc<ColumnFamilyData>, Vec<Arc<Memtable>>);
 /// The flush of one column family within an atomic flush; no file if its memtables were empty.
 struct FlushedFamily {
     file: Option<Arc<FileMeta>>,
+    blob_files: Vec<BlobFileMeta>,
     properties: Option<TableProperties>,
     info: FlushJobInfo,
 }
@@ -46,7 +50,11 @@ impl Background {
     /// Flushes all sealed memtables of `family`; `false` if it has none or a flush of it runs.
     ///
     /// Also `false` while a resume runs, and while logs are given up whose data is not in tables.
+    /// With `atomic_flush`, it flushes the sealed memtables of all column families.
     pub(crate) fn flush_sealed(self: &Arc<Self>, family: &Arc<ColumnFamilyData>) -> Result<bool> {
+        if let Some(cuts) = self.families.cuts() {
+            return self.flush_cuts(cuts);
+        }
         let taken = family.update(|state| {
             // A family that is flushed alone past a given-up log would be ahead of the others.
             let is_held = self.holds_flushes.load(Ordering::SeqCst) || self.health.gave_up_logs();
@@ -159,15 +167,7 @@ impl Background {
         // of the others (O7). Logs that are closed in the meantime are not among them.
         let behind = family.first_log_behind(taken);
         let empty = self.families.without_data();
-        if self.families.all().len() > 1 {
-            self.wals.sync_closed().map_err(|error| {
-                self.health.fail_writes(
-                    error
-                        .context("syncing closed logs")
-                        .with_severity(Severity::Hard),
-                )
-            })?;
-        }
+        self.sync_logs_behind()?;
         let mut versions = self.tree.versions();
         let mut edit = VersionEdit::of(family.id);
         edit.log_number = Some(behind);
@@ -261,7 +261,8 @@ impl Background {
     fn wait_for_flushes(&self) {
         let is_flushing = |family: &Arc<ColumnFamilyData>| family.read(|state| state.flushing > 0);
         loop {
-            let is_any = self.families.all().iter().any(is_flushing);
+            let is_any = self.families.cuts().is_some_and(Cuts::is_flushing)
+                || self.families.all().iter().any(is_flushing);
             let running = self.slots.running();
             if running.flushes == 0 && !is_any {
                 return;
@@ -270,43 +271,90 @@ impl Background {
         }
     }
 
+    /// Flushes all sealed memtables of all column families; `false` if there are none or it runs.
+    ///
+    /// (RocksDB: `AtomicFlushMemTablesToOutputFiles`)
+    fn flush_cuts(self: &Arc<Self>, cuts: &Cuts) -> Result<bool> {
+        let taken = {
+            let mut cut = cuts.begin();
+            let is_held = self.holds_flushes.load(Ordering::SeqCst) || self.health.gave_up_logs();
+            if is_held || cut.is_flushing {
+                return Ok(false);
+            }
+            let mut taken = self.take_all_sealed();
+            taken.retain(|(_, memtables)| !memtables.is_empty());
+            if taken.is_empty() {
+                return Ok(false);
+            }
+            cut.is_flushing = true;
+            taken
+        };
+        let outcome = self.flush_taken(&taken, None);
+        cuts.end_flush();
+        // Those that were sealed meanwhile were passed over.
+        self.families.queue_all_for(WorkKind::Flush);
+        self.slots.notify();
+        outcome?;
+        self.check_space();
+        self.schedule();
+        Ok(true)
+    }
+
     /// Flushes all sealed memtables of all column families atomically, by one MANIFEST change.
     ///
     /// Used when logs are abandoned: their ends may be lost and may contain a failed batch, so that
     /// column families must not be recovered to different points.
     pub(crate) fn flush_all_as_one(self: &Arc<Self>) -> Result<()> {
-        let mut taken = Vec::new();
-        for family in self.families.all() {
-            let memtables: Vec<Arc<Memtable>> = family.update(|state| {
-                state.flushing = state.sealed.len();
-                state.flush_requested = false;
-                let sealed = state.sealed.iter();
-                sealed.map(|sealed| Arc::clone(&sealed.memtable)).collect()
-            });
-            taken.push((family, memtables));
-        }
-        let outcome = catch_panics(|| self.flush_as_one(&taken));
-        if outcome.is_err() {
-            for (family, _) in &taken {
-                family.give_up_flush();
-            }
-        }
+        let taken = self.take_all_sealed();
+        let outcome = self.flush_taken(&taken, Some(FlushReason::ErrorRecovery));
         self.slots.notify();
         outcome
     }
 
-    /// Writes the tables of the `taken` memtables and installs them in one MANIFEST record.
-    fn flush_as_one(&self, taken: &[TakenMemtables]) -> Result<()> {
+    /// Takes all sealed memtables of all column families for a flush.
+    fn take_all_sealed(&self) -> Vec<TakenMemtables> {
+        let take = |family: Arc<ColumnFamilyData>| {
+            let memtables: Vec<Arc<Memtable>> = family.update(|state| {
+                state.flushing = state.sealed.len();
+                state.flush_requested = false;
+                for sealed in &state.sealed {
+                    sealed.update_charge();
+                }
+                let sealed = state.sealed.iter();
+                sealed.map(|sealed| Arc::clone(&sealed.memtable)).collect()
+            });
+            (family, memtables)
+        };
+        self.families.all().into_iter().map(take).collect()
+    }
+
+    /// Flushes the `taken` memtables atomically, and makes them eligible again if that fails.
+    fn flush_taken(&self, taken: &[TakenMemtables], reason: Option<FlushReason>) -> Result<()> {
+        let outcome = catch_panics(|| self.flush_as_one(taken, reason));
+        if outcome.is_err() {
+            for (family, _) in taken {
+                family.give_up_flush();
+            }
+        }
+        outcome
+    }
+
+    /// Writes the tables of the `taken` memtables and installs them in one MANIFEST change.
+    ///
+    /// Without a common `reason`, that of each column family is reported.
+    fn flush_as_one(&self, taken: &[TakenMemtables], reason: Option<FlushReason>) -> Result<()> {
         let begun = self.context.clock.now();
         let mut flushed = Vec::new();
-        if let Err(error) = self.write_tables_of(taken, &mut flushed) {
-            self.tree
-                .discard(flushed.iter().filter_map(|one| one.file.as_ref()));
+        if let Err(error) = self.write_tables_of(taken, reason, &mut flushed) {
+            for one in &flushed {
+                self.tree.discard(one.file.as_ref());
+                self.tree.discard_blob_files(&one.blob_files);
+            }
             return Err(error);
         }
         // A family may be dropped once the version set is unlocked, so the installation alone decides
         // which tables are part of the tree.
-        let are_installed = self.install_as_one(taken, &flushed)?;
+        let are_installed = self.install_as_one(taken, reason, &flushed)?;
         let all = taken.iter().zip(&mut flushed).zip(are_installed);
         for (((family, _), flushed), is_installed) in all {
             let file = flushed.file.as_ref();
@@ -315,6 +363,7 @@ impl Background {
                 self.notify_flushed(family, table, begun, &mut flushed.info);
             } else {
                 self.tree.discard(file);
+                self.tree.discard_blob_files(&flushed.blob_files);
             }
         }
         self.tree.remove_obsolete_files();
@@ -327,16 +376,20 @@ impl Background {
     fn write_tables_of(
         &self,
         taken: &[TakenMemtables],
+        common_reason: Option<FlushReason>,
         flushed: &mut Vec<FlushedFamily>,
     ) -> Result<()> {
         let job = self.context.info_log.new_job();
-        let reason = FlushReason::ErrorRecovery;
         let snapshots = self.visibility.snapshots.all();
         self.context.listeners.report_sealed();
         for (family, memtables) in taken {
+            let _tracked = self.context.track(ThreadOperation::Flush, &family.name);
+            let _span = spans::flush(&family.name, job);
+            let reason = common_reason.unwrap_or_else(|| family.read(|state| state.flush_reason));
             self.context
                 .info_log
                 .flush_started(job, family, memtables, reason);
+            self.count_flush(reason, memtables);
             let info = self.flush_info(job, family, reason);
             self.context.notify(&Event::FlushBegin(&info));
             let epoch = family.epochs.next();
@@ -351,6 +404,7 @@ impl Background {
             self.notify_fallbacks(family, flush.fallback);
             flushed.push(FlushedFamily {
                 file: flush.file.map(Arc::new),
+                blob_files: flush.blob_files,
                 properties: flush.properties,
                 info,
             });
@@ -364,32 +418,50 @@ impl Background {
     fn install_as_one(
         &self,
         taken: &[TakenMemtables],
+        reason: Option<FlushReason>,
         flushed: &[FlushedFamily],
     ) -> Result<Vec<bool>> {
-        // Computed this late, the logs after the memtables are still those from before: while
-        // writes are stopped no memtable is sealed and no log is created, so all active
-        // memtables are empty and start with the log that replaced the abandoned one. Unlike
-        // before the flush of one column family (O7), no older log is synced: all column
-        // families leave them in one edit.
+        // The logs as they are before the sync, as in the flush of one column family.
+        let behind: Vec<FileNumber> = taken
+            .iter()
+            .map(|(family, memtables)| family.first_log_behind(memtables.len()))
+            .collect();
+        let empty = self.families.without_data();
+        if reason != Some(FlushReason::ErrorRecovery) {
+            self.sync_logs_behind()?;
+        }
+        // A resume syncs no older log: all column families leave them in one edit. Its logs after
+        // the memtables are those from before: while writes are stopped no memtable is sealed and
+        // no log is created, so all active memtables are empty and start with the log that replaced
+        // the abandoned one.
         let mut versions = self.tree.versions();
         versions.raise_last_seqno(self.visibility.seqno());
         let are_live: Vec<bool> = taken
             .iter()
             .map(|(family, _)| versions.family(family.id).is_some())
             .collect();
+        for (empty, first) in empty {
+            versions.set_needed_from(empty, first);
+        }
         let mut edits = Vec::new();
-        for (((family, memtables), flushed), &is_live) in taken.iter().zip(flushed).zip(&are_live) {
+        for ((((family, _), flushed), &is_live), behind) in
+            taken.iter().zip(flushed).zip(&are_live).zip(behind)
+        {
             if is_live {
                 let mut edit = VersionEdit::of(family.id);
-                edit.log_number = Some(family.first_log_behind(memtables.len()));
+                edit.log_number = Some(behind);
                 edit.added_files
                     .extend(flushed.file.iter().map(|file| (0, Arc::clone(file))));
+                edit.added_blob_files.clone_from(&flushed.blob_files);
                 edits.push(edit);
             }
         }
-        let installed = versions
-            .log_and_apply(edits)
-            .map_err(|error| self.health.manifest_failed(error))?;
+        let installed = match edits.is_empty() {
+            true => Vec::new(),
+            false => versions
+                .log_and_apply(edits)
+                .map_err(|error| self.health.manifest_failed(error))?,
+        };
         for ((family, memtables), &is_live) in taken.iter().zip(&are_live) {
             let version = installed.iter().find(|(id, _)| *id == family.id);
             family.update_and_install(self.context.stall(), |state| {
@@ -403,6 +475,20 @@ impl Background {
             });
         }
         Ok(are_live)
+    }
+
+    /// Syncs the closed logs, if several column families share them, before a flush is recorded.
+    fn sync_logs_behind(&self) -> Result<()> {
+        if self.families.all().len() > 1 {
+            self.wals.sync_closed().map_err(|error| {
+                self.health.fail_writes(
+                    error
+                        .context("syncing closed logs")
+                        .with_severity(Severity::Hard),
+                )
+            })?;
+        }
+        Ok(())
     }
 
     /// Waits while sealing the memtable of `family` and flushing it would stall writes.

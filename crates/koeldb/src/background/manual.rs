@@ -584,6 +584,13 @@ impl Background {
                 version.levels.len()
             )));
         }
+        if version.ingests_behind && output_level + 1 == version.levels.len() {
+            return Err(Error::invalid_argument(format!(
+                "output level {output_level} is kept for files that are ingested behind \
+                 (cf_allow_ingest_behind of column family '{}')",
+                family.name
+            )));
+        }
         for &number in numbers {
             if !version.files().any(|(_, file)| file.number == number) {
                 return Err(Error::invalid_argument(format!(

@@ -88,6 +88,18 @@ impl CommitPipeline {
         Ok(())
     }
 
+    /// Flushes `families` as the first step of another operation; with `atomic_flush` all families.
+    pub(crate) fn flush_first(
+        &self,
+        families: &[Arc<ColumnFamilyData>],
+        options: &FlushOptions,
+    ) -> Result<()> {
+        match self.families.cuts() {
+            Some(_) => self.flush_families(&self.families.all(), options),
+            None => self.flush_families(families, options),
+        }
+    }
+
     /// Reports a manual flush, and the memtables it sealed, to listeners.
     fn report_manual_flush(&self, families: &[Arc<ColumnFamilyData>]) {
         if !self.context.listeners.is_empty() {
@@ -109,7 +121,7 @@ impl CommitPipeline {
     ) -> Result<()> {
         let mut flush = FlushOptions::new();
         flush.set_allow_write_stall(options.allow_write_stall);
-        self.flush_families(std::slice::from_ref(family), &flush)?;
+        self.flush_first(std::slice::from_ref(family), &flush)?;
         self.background.compact_range(family, bounds, options)
     }
 

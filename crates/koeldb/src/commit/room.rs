@@ -156,9 +156,7 @@ impl CommitPipeline {
             }
         }
         if !full.is_empty() {
-            for index in full {
-                self.switch_memtable(commit, index, FlushReason::WriteBufferFull)?;
-            }
+            self.switch_memtables(commit, full, FlushReason::WriteBufferFull)?;
             self.background.schedule_flushes();
         }
         self.watch_deleted_ranges(commit)?;
@@ -319,7 +317,7 @@ impl CommitPipeline {
         let Some((index, 1..)) = largest else {
             return Ok(false);
         };
-        self.switch_memtable(commit, index, FlushReason::WriteBufferManager)?;
+        self.switch_memtables(commit, vec![index], FlushReason::WriteBufferManager)?;
         commit.families[index].family.request_flush();
         self.background.schedule_flushes();
         Ok(true)

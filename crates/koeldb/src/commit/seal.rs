@@ -1,7 +1,9 @@
 //! Sealing of memtables, each of which gets a successor and a new log.
 //!
 //! Only the leader of the write queue seals. It waits for the groups that are being inserted first,
-//! so that no log is given up whose entries are not in memtables yet.
+//! so that no log is given up whose entries are not in memtables yet. Memtables that are sealed
+//! together end at one sequence number: with `atomic_flush` they are also flushed together
+//! ([`Cuts`]).
 
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use super::fold::MergeFolding;
 use super::protocol::{CommitPipeline, CommitState};
 use crate::report::listener::FlushReason;
 use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::cuts::Cuts;
 use crate::state::memtables::{LoggedMemtable, write_buffer_bytes};
 
 impl CommitPipeline {
@@ -30,29 +33,76 @@ impl CommitPipeline {
         oldest: FileNumber,
     ) -> Result<()> {
         let current = commit.wal()?.number;
-        for index in 0..commit.families.len() {
-            let family = Arc::clone(&commit.families[index].family);
+        let mut full = Vec::new();
+        let mut requested = Vec::new();
+        for (index, active) in commit.families.iter().enumerate() {
+            let family = &active.family;
             if family.oldest_log_needed(current) != oldest {
                 continue;
             }
             let is_active = family.read(|state| state.active.first_log) == oldest;
-            if is_active && !commit.families[index].memtable.is_empty() {
-                self.switch_memtable(commit, index, FlushReason::WalFull)?;
+            if is_active && !active.memtable.is_empty() {
+                full.push(index);
             }
+            requested.push(Arc::clone(family));
+        }
+        self.switch_memtables(commit, full, FlushReason::WalFull)?;
+        for family in requested {
             family.request_flush();
         }
         Ok(())
     }
 
-    /// Switches the memtable of the column family at `index`, and starts a new log.
-    pub(crate) fn switch_memtable(
+    /// Switches the memtables of the column families at these positions, and starts a new log.
+    ///
+    /// With `atomic_flush`, all others that are not empty are switched as well.
+    pub(crate) fn switch_memtables(
+        &self,
+        commit: &mut CommitState,
+        mut indices: Vec<usize>,
+        reason: FlushReason,
+    ) -> Result<()> {
+        if indices.is_empty() {
+            return Ok(());
+        }
+        if self.families.cuts().is_some() {
+            // Entries that are being inserted belong to the cut.
+            self.queue.pipeline.drain()?;
+            indices = nonempty(commit);
+        }
+        self.switch_exactly(commit, &indices, reason)
+    }
+
+    /// Switches the memtables of exactly the column families at these positions, as one cut.
+    ///
+    /// The cut is complete or, after an error, not begun.
+    fn switch_exactly(
+        &self,
+        commit: &mut CommitState,
+        indices: &[usize],
+        reason: FlushReason,
+    ) -> Result<()> {
+        if indices.is_empty() {
+            return Ok(());
+        }
+        self.switch_wal(commit)?;
+        let log = commit.wal()?.number;
+        let cut = self.families.cuts().map(Cuts::begin);
+        for &index in indices {
+            self.switch_memtable(commit, index, log, reason);
+        }
+        drop(cut);
+        Ok(())
+    }
+
+    /// Switches the memtable of the column family at `index`; its successor begins with `log`.
+    fn switch_memtable(
         &self,
         commit: &mut CommitState,
         index: usize,
+        log: FileNumber,
         reason: FlushReason,
-    ) -> Result<()> {
-        self.switch_wal(commit)?;
-        let log = commit.wal()?.number;
+    ) {
         let active = &mut Arc::make_mut(&mut commit.families)[index];
         if let Some(charge) = &active.charge {
             charge.set(active.memtable.memory_bytes());
@@ -76,17 +126,12 @@ impl CommitPipeline {
         active.folding = MergeFolding::of(&options);
         family.set_next_switch_check(next.memtable.filled_bytes(), active.write_buffer_bytes);
         family.seal_active(self.context.stall(), next, reason);
-        Ok(())
     }
 
     /// Switches all nonempty memtables; the empty ones get the current log as their first.
     pub(crate) fn seal_memtables(&self, commit: &mut CommitState) -> Result<()> {
         self.queue.pipeline.drain()?;
-        for index in 0..commit.families.len() {
-            if !commit.families[index].memtable.is_empty() {
-                self.switch_memtable(commit, index, FlushReason::ErrorRecovery)?;
-            }
-        }
+        self.switch_exactly(commit, &nonempty(commit), FlushReason::ErrorRecovery)?;
         let log = commit.wal()?.number;
         for active in commit.families.iter() {
             active.family.update(|state| {
@@ -139,20 +184,26 @@ impl CommitPipeline {
         self.wals.sync(commit.wal()?)
     }
 
-    /// Switches the memtables of `families` and requests their flush.
+    /// Switches the memtables of `families`, as one cut, and requests their flush.
     pub(crate) fn seal_families(&self, families: &[Arc<ColumnFamilyData>]) -> Result<()> {
         let mut leadership = self.queue.lead();
-        for family in families {
-            if family.is_dropped() {
-                continue;
-            }
-            let Some(index) = leadership.commit.position_of(family.id) else {
-                continue;
-            };
-            if !leadership.commit.families[index].memtable.is_empty() {
-                self.switch_memtable(&mut leadership.commit, index, FlushReason::ManualFlush)?;
-            }
-            family.request_flush();
+        let commit = &mut *leadership.commit;
+        if self.families.cuts().is_some() {
+            self.queue.pipeline.drain()?;
+        }
+        let mut indices: Vec<usize> = families
+            .iter()
+            .filter(|family| !family.is_dropped())
+            .filter_map(|family| commit.position_of(family.id))
+            .collect();
+        // A family may be named twice.
+        indices.sort_unstable();
+        indices.dedup();
+        let named = indices.clone();
+        indices.retain(|index| !commit.families[*index].memtable.is_empty());
+        self.switch_exactly(commit, &indices, FlushReason::ManualFlush)?;
+        for index in named {
+            commit.families[index].family.request_flush();
         }
         Ok(())
     }
@@ -166,12 +217,15 @@ impl CommitPipeline {
         }
         // Earlier writes that are still being inserted must be flushed as well.
         self.queue.pipeline.drain()?;
-        for index in 0..commit.families.len() {
-            if !commit.families[index].memtable.is_empty() {
-                self.switch_memtable(commit, index, FlushReason::ShutDown)?;
-            }
-        }
+        self.switch_exactly(commit, &nonempty(commit), FlushReason::ShutDown)?;
         let families = commit.families.iter();
         Ok(families.map(|active| Arc::clone(&active.family)).collect())
     }
+}
+
+/// Returns the positions of the column families whose memtables are not empty.
+fn nonempty(commit: &CommitState) -> Vec<usize> {
+    let families = commit.families.iter().enumerate();
+    let nonempty = families.filter(|(_, active)| !active.memtable.is_empty());
+    nonempty.map(|(index, _)| index).collect()
 }

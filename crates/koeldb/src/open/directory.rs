@@ -21,7 +21,7 @@ use crate::wal::archive::{self, ArchiveLimits};
 impl Opening {
     /// Creates the directories of the database and of its logs if needed, and locks the former.
     pub(super) fn prepare_directory(&self) -> Result<Box<dyn FileLock>> {
-        let exists = self.fs.exists(&file_name::current(&self.path))?;
+        let exists = self.has_database()?;
         if !exists {
             self.check_may_create()?;
         }
@@ -100,7 +100,7 @@ impl Opening {
 
     /// Checks that the database exists, or creates its first MANIFEST; returns the id in IDENTITY.
     pub(super) fn create_or_check(&self) -> Result<Option<String>> {
-        let exists = self.fs.exists(&file_name::current(&self.path))?;
+        let exists = self.has_database()?;
         if exists && self.db.error_if_exists {
             return Err(Error::invalid_argument(format!(
                 "{}: exists (error_if_exists is true)",

@@ -40,7 +40,10 @@ pub(super) fn family_list(builder: &DbBuilder) -> Vec<ColumnFamilyToOpen> {
 impl Opening {
     /// Completes the list of existing column families to open; returns those to be created.
     pub(super) fn resolve_families(&mut self) -> Result<Vec<ColumnFamilyToOpen>> {
-        let existing = VersionSet::list_families(&*self.fs, &self.path)?;
+        let existing = match self.is_best_effort() {
+            true => VersionSet::list_families_without_current(&*self.fs, &self.path)?,
+            false => VersionSet::list_families(&*self.fs, &self.path)?,
+        };
         let most = limits(self.untrusted).family_count;
         if existing.len() > most {
             return Err(Error::corruption(format!(
@@ -77,7 +80,7 @@ impl Opening {
     pub(super) fn descriptors(&self) -> Vec<ColumnFamilySpec> {
         self.families
             .iter()
-            .map(|(name, options)| descriptor(name, options))
+            .map(|(name, options)| descriptor(name, options, &self.db))
             .collect()
     }
 

@@ -7,12 +7,13 @@
 //!
 //! This module has the sequence; the steps are in submodules: the parameters (`builder`), the
 //! directory (`directory`), the components (`parts`), the column families and their tables
-//! (`families`), the logs (`replay`), the edit (`commit`), secondaries (`secondary`), and the header
+//! (`families`), recovery to an older state (`best_efforts`), the logs (`replay`), the edit (`commit`), secondaries (`secondary`), and the header
 //! of LOG (`summary`). Beside the open are [`repair`], [`destroy`], new directories ([`staging`]), and
 //! the worker of remote compactions ([`remote_worker`]).
 //!
 //! An open may use all storeys below: it makes the parts of a database, and returns a handle of `api`.
 
+mod best_efforts;
 mod builder;
 mod commit;
 pub(crate) mod destroy;
@@ -141,7 +142,9 @@ impl Opening {
         let tail = secondary.map(|_| self.tail()).transpose()?;
         let (mut versions, manifest_report) = self.recover_versions(tail.as_ref())?;
         let links = secondary.map_or(Ok(None), |secondary| self.links(secondary))?;
-        self.check_logs(&versions)?;
+        if !self.is_best_effort() {
+            self.check_logs(&versions)?;
+        }
         let identity = self.resolve_identity(&mut versions, identity.as_deref())?;
         let session_id = new_session_id();
         info_log.header(|| self.summary(&session_id, &versions));
@@ -152,6 +155,7 @@ impl Opening {
         let recovered = match &tail {
             // The first catch-up opens the tables and reads the logs.
             Some(_) => Recovered::before_logs(&versions),
+            None if self.is_best_effort() => self.recover_without_logs(&versions, &families)?,
             None => self.recover_data_and_log(&versions, &families, &table_files)?,
         };
         let mut report = recovered.report_with(&manifest_report);
@@ -244,6 +248,7 @@ impl Opening {
                 let versions = VersionSet::following(fs, &self.path, version_options, tail)?;
                 Ok((versions, ManifestReport::default()))
             }
+            None if self.is_best_effort() => self.recover_point_in_time(version_options),
             None => VersionSet::recover(fs, &self.path, &self.descriptors(), version_options),
         }
     }

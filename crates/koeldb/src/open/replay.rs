@@ -61,6 +61,7 @@ impl Recovered {
         report.manifest_tail_dropped =
             dropped_tail.map(|tail| format!("{} at offset {}", tail.kind, tail.offset));
         report.manifest_edits_dropped = manifest.dropped_group_edits;
+        report.tables_missing.clone_from(&manifest.missing_tables);
         report
     }
 }

@@ -46,7 +46,7 @@ impl Opening {
     pub(super) fn tail(&self) -> Result<ManifestTail> {
         let others = self.others.as_ref();
         let specs = ColumnFamilySpecs::new(&self.descriptors())
-            .with_others(others.map(|options| descriptor("", options)));
+            .with_others(others.map(|options| descriptor("", options, &self.db)));
         ManifestTail::open(Arc::clone(&self.fs), &self.path, specs)
     }
 
@@ -92,7 +92,8 @@ impl Opening {
 }
 
 impl Recovered {
-    /// Returns an empty replay result for a secondary, whose first catch-up reads the logs.
+    /// Returns an empty replay result: for a secondary, whose first catch-up reads the logs, and
+    /// for an open without logs.
     pub(super) fn before_logs(versions: &VersionSet) -> Self {
         Recovered {
             last_seqno: 0,

@@ -370,7 +370,7 @@ option_section! {
         [accepted fixed "11.2"] blob_direct_write_partitions: u32 = 1, "≥1.",
             set_blob_direct_write_partitions(count: u32), get_blob_direct_write_partitions;
         /// Reserve the last level for back-fill ingestion.
-        [accepted fixed "10.6"] cf_allow_ingest_behind: bool = false, "Universal only, num_levels ≥3.",
+        [honoured fixed "10.6"] cf_allow_ingest_behind: bool = false, "Universal needs num_levels ≥3.",
             set_cf_allow_ingest_behind(on: bool), get_cf_allow_ingest_behind;
         /// Reuse the skip-list search path between sorted MultiGet keys (ours may always do so).
         [accepted fixed "11.1"] memtable_batch_lookup_optimization: bool = false, "",

@@ -352,7 +352,7 @@ option_section! {
         [honoured fixed "11.1"] enforce_write_buffer_manager_during_recovery: bool = true, "",
             set_enforce_write_buffer_manager_during_recovery(on: bool), get_enforce_write_buffer_manager_during_recovery;
         /// Reserve the last level for back-fill ingestion.
-        [accepted fixed "5.5"] allow_ingest_behind: bool = false, "Deprecated: cf_allow_ingest_behind.",
+        [honoured fixed "5.5"] allow_ingest_behind: bool = false, "Deprecated: cf_allow_ingest_behind of all families.",
             set_allow_ingest_behind(on: bool), get_allow_ingest_behind;
         /// Second write queue for WAL-only writes (transactions).
         [accepted fixed "5.10"] two_write_queues: bool = false, "",
@@ -366,8 +366,11 @@ option_section! {
         /// Leave finished WALs open until a background job closes them.
         [accepted fixed "9.4"] background_close_inactive_wals: bool = false, "Deprecated by RocksDB.",
             set_background_close_inactive_wals(on: bool), get_background_close_inactive_wals;
-        /// Flush all column families together, atomically.
-        [refused fixed "5.18"] atomic_flush: bool = false, "A read-only open ignores it.",
+        /// Flush all column families with data together, at one sequence number and by one change
+        /// of the MANIFEST: without a WAL, none is ahead of another after a crash.
+        ///
+        /// A flush of named families flushes only these.
+        [honoured fixed "5.18"] atomic_flush: bool = false, "Not with enable_pipelined_write.",
             set_atomic_flush(on: bool), get_atomic_flush;
         /// Move file deletions and memtable frees off user threads (KoelDB always does).
         [accepted fixed "6.1"] avoid_unnecessary_blocking_io: bool = false, "",
@@ -387,8 +390,12 @@ option_section! {
         /// Size of one read of logs and MANIFEST during open.
         [honoured fixed "6.4"] log_readahead_size: u64 = 0, "Bytes, rounded up to 32 KiB; 0 = 256 KiB.",
             set_log_readahead_size(bytes: u64), get_log_readahead_size;
-        /// Recover to the newest state whose files all exist.
-        [refused fixed "6.10"] best_efforts_recovery: bool = false, "",
+        /// Open the newest state whose tables all exist, without CURRENT and without replaying logs.
+        ///
+        /// Of each column family, the newest tables of level 0 may also be missing, unless an atomic
+        /// group was applied to it. Logs with data are kept in `archive`; tables of newer states are
+        /// removed. `RecoveryReport::tables_missing` lists the missing tables.
+        [honoured fixed "6.10"] best_efforts_recovery: bool = false, "Not with blob files.",
             set_best_efforts_recovery(on: bool), get_best_efforts_recovery;
         /// Retries of automatic recovery after a retryable background error.
         [honoured fixed "6.12"] max_bgerror_resume_count: i32 = i32::MAX, "≥0; 0 = no automatic resume.",

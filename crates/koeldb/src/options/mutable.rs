@@ -67,7 +67,6 @@ pub(crate) fn changed_db(
     sanitize_db_mutable(&mut options);
     let mut refusals = Refusals::default();
     refusals.check_db(&options);
-    refusals.check_db_writes(&options);
     refusals.into_result()?;
     Ok(options)
 }

@@ -430,6 +430,12 @@ const CALLS: &[Call] = &[
                 "Fails if a file gets a level above the last.",
             ),
             (
+                "ingest_behind",
+                "bool",
+                "false",
+                "Puts the files below all data.",
+            ),
+            (
                 "file_opening_threads",
                 "u32",
                 "4",
@@ -438,12 +444,6 @@ const CALLS: &[Call] = &[
         ],
         accepted: &[],
         refused: &[
-            (
-                "ingest_behind",
-                "bool",
-                "false",
-                "Puts the files below all data.",
-            ),
             (
                 "write_global_seqno",
                 "bool",

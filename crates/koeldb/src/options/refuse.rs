@@ -38,11 +38,6 @@ impl Refusals {
         self.check(database::ALWAYS, db, &(), "");
     }
 
-    /// Adds an error for each rule for databases opened for writing that the options break.
-    pub(crate) fn check_db_writes(&mut self, db: &DbOptions) {
-        self.check(database::WRITTEN, db, &(), "");
-    }
-
     /// Adds an error for each rule for pessimistic transactions that the options break.
     pub(crate) fn check_transactions(&mut self, db: &DbOptions) {
         self.check(database::WITH_TRANSACTIONS, db, &(), "");

@@ -54,9 +54,6 @@ pub(crate) fn sanitize(
     share_default_cache(families);
     let mut refusals = Refusals::default();
     refusals.check_db(db);
-    if !context.read_only {
-        refusals.check_db_writes(db);
-    }
     if context.locks_keys {
         refusals.check_transactions(db);
     }
@@ -96,7 +93,6 @@ pub(crate) fn check<'a>(
     sanitize_db(&mut db, &OpenContext::default());
     let mut refusals = Refusals::default();
     refusals.check_db(&db);
-    refusals.check_db_writes(&db);
     for (name, mut family) in families {
         sanitize_family(&mut family, &db, false);
         refusals.check_family(name, &family, &db);

@@ -52,6 +52,11 @@ pub struct RecoveryReport {
     pub manifest_tail_dropped: Option<String>,
     /// The number of dropped edits at the end of the MANIFEST, from an incomplete group.
     pub manifest_edits_dropped: usize,
+    /// The tables that the newest state names and that are missing or damaged, with
+    /// `best_efforts_recovery`.
+    ///
+    /// If there are any, an older state was recovered.
+    pub tables_missing: Vec<FileNumber>,
     /// The last sequence number of the recovered state.
     pub last_seqno: SeqNo,
     /// The tables with recovered data.
@@ -81,6 +86,13 @@ impl fmt::Display for RecoveryReport {
                 f,
                 "\n{} edits of an incomplete group at the end of the MANIFEST ignored",
                 self.manifest_edits_dropped
+            )?;
+        }
+        if !self.tables_missing.is_empty() {
+            write!(
+                f,
+                "\nan older state was recovered: tables {:?} of the newest one are missing or damaged",
+                self.tables_missing
             )?;
         }
         for log in &self.logs {

@@ -26,6 +26,7 @@ use crate::report::SettingWithoutEffect;
 use crate::report::listener::Event;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::context::Context;
+use crate::state::cuts::Cuts;
 use crate::state::work_queue::{Stamp, WorkKind, WorkQueue};
 use crate::state::write_stall::WriteStall;
 
@@ -48,6 +49,8 @@ pub(crate) struct ColumnFamilySet {
     stripes: Box<[Stripe]>,
     context: Arc<Context>,
     queue: Arc<WorkQueue>,
+    /// The cuts of `atomic_flush`; `None` without it.
+    cuts: Option<Cuts>,
 }
 
 impl ColumnFamilySet {
@@ -68,12 +71,18 @@ impl ColumnFamilySet {
             stripes: stripes.collect(),
             context: Arc::clone(context),
             queue,
+            cuts: context.db_options.atomic_flush.then(Cuts::default),
         }
     }
 
     /// Returns the queues of the column families that may have a flush or compaction due.
     pub(crate) fn queue(&self) -> &WorkQueue {
         &self.queue
+    }
+
+    /// The cuts at which the column families are flushed together; `None` without `atomic_flush`.
+    pub(crate) fn cuts(&self) -> Option<&Cuts> {
+        self.cuts.as_ref()
     }
 
     /// The default column family, which is never dropped.
@@ -143,8 +152,11 @@ impl ColumnFamilySet {
     /// Returns the column family whose sealed memtables are most urgently due for a flush.
     pub(crate) fn family_to_flush(&self) -> Option<Arc<ColumnFamilyData>> {
         let mut due = Vec::new();
-        for (family, stamp) in self.queued(WorkKind::Flush) {
-            match family.flush_urgency() {
+        let queued = self.queued(WorkKind::Flush);
+        // Looked up behind the stamps: the end of the flush queues all families again.
+        let is_busy = self.cuts().is_some_and(Cuts::is_flushing);
+        for (family, stamp) in queued {
+            match family.flush_urgency().filter(|_| !is_busy) {
                 Some(urgency) => due.push((urgency, family)),
                 None => self.queue.remove(WorkKind::Flush, family.id, stamp),
             }
@@ -201,8 +213,13 @@ impl ColumnFamilySet {
 
     /// Queues all column families for compaction.
     pub(crate) fn queue_all(&self) {
+        self.queue_all_for(WorkKind::Compaction);
+    }
+
+    /// Queues all column families to be checked for this kind of work.
+    pub(crate) fn queue_all_for(&self, kind: WorkKind) {
         for family in self.by_id().values() {
-            family.queue(WorkKind::Compaction);
+            family.queue(kind);
         }
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod column_family_data;
 pub(crate) mod column_family_set;
 pub(crate) mod context;
 pub(crate) mod counters;
+pub(crate) mod cuts;
 pub(crate) mod deleted_ranges;
 pub(crate) mod health;
 pub(crate) mod hex;

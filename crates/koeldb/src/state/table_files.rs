@@ -136,7 +136,8 @@ impl TableFiles {
         self.options().table_file(purpose, bytes_expected)
     }
 
-    fn options(&self) -> RwLockReadGuard<'_, DbOptions> {
+    /// Returns the current options of the database.
+    pub(crate) fn options(&self) -> RwLockReadGuard<'_, DbOptions> {
         let options = self.db_options.read();
         options.unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,17 +9,22 @@ use koeldb_base::{Error, Result};
 use koeldb_lsm::version::{ColumnFamilySpec, ColumnFamilyVersions, VersionSet};
 use koeldb_lsm::{FileMeta, TableOpener};
 
-use crate::options::ColumnFamilyOptions;
+use crate::options::{ColumnFamilyOptions, DbOptions};
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::table_files::TableFiles;
 use crate::state::ttl::Ttl;
 
 /// Returns the specification of a column family for the version set: name, comparator and levels.
-pub(crate) fn descriptor(name: &str, options: &ColumnFamilyOptions) -> ColumnFamilySpec {
+pub(crate) fn descriptor(
+    name: &str,
+    options: &ColumnFamilyOptions,
+    db: &DbOptions,
+) -> ColumnFamilySpec {
     ColumnFamilySpec {
         name: name.to_owned(),
         order: options.comparator.clone(),
         level_count: usize::try_from(options.num_levels).unwrap_or(7),
+        ingests_behind: options.cf_allow_ingest_behind || db.allow_ingest_behind,
     }
 }
 
@@ -64,7 +69,7 @@ pub(crate) fn add_families(
 ) -> Result<Vec<Arc<ColumnFamilyData>>> {
     let specs: Vec<ColumnFamilySpec> = new
         .iter()
-        .map(|new| descriptor(&new.name, &new.options))
+        .map(|new| descriptor(&new.name, &new.options, &table_files.options()))
         .collect();
     let ids = versions.add_families(&specs, log)?;
     let added = ids.into_iter().zip(new).map(|(id, new)| {

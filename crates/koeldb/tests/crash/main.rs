@@ -11,6 +11,7 @@
 //! - [`kill`]: a process under load is killed repeatedly. [`neighbours`]: two processes in one
 //!   directory.
 //! - [`transactions`]: prepared transactions, with the power cut at every operation.
+//! - [`atomic`]: column families without a log that are flushed together, in the same way.
 //! - [`pairs`]: calls that change two directories, cut off at each operation; [`exports`] and
 //!   [`feeds`]: exports and imports, and a replica that follows the change feed, in the same way.
 //!
@@ -22,6 +23,7 @@
 )]
 #![expect(clippy::unwrap_used, reason = "what fails in a test fails the test")]
 
+mod atomic;
 mod check;
 mod exports;
 mod faults;

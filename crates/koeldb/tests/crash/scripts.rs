@@ -127,6 +127,10 @@ fn pipelined(options: &mut Options) {
     options.set_enable_pipelined_write(true);
 }
 
+fn atomic(options: &mut Options) {
+    options.set_atomic_flush(true);
+}
+
 fn unordered(options: &mut Options) {
     options.set_unordered_write(true);
 }
@@ -489,6 +493,36 @@ pub(crate) const SCRIPTS: &[Script] = &[
     script(
         "with and without the log",
         plain,
+        &[
+            Create("a"),
+            Write(Load::of(30).changes(4).unlogged(3).synced(7)),
+            FlushFamily("a"),
+            Write(Load::of(60).changes(3).long(1500).unlogged(2)),
+            Flush,
+            Write(Load::of(10).unlogged(4)),
+        ],
+    ),
+    script(
+        "atomic flushes",
+        atomic,
+        &[
+            Create("a"),
+            Create("b"),
+            Write(Load::of(90).changes(4).long(2000).synced(9)),
+            FlushFamily("a"),
+            Write(Load::of(30).changes(4).long(1500)),
+            Drop("b"),
+            Write(Load::of(30).changes(4).long(1500)),
+            Compact,
+            Kill,
+            Create("b"),
+            Write(Load::of(40).changes(4).long(1500)),
+            Flush,
+        ],
+    ),
+    script(
+        "atomic flushes with and without the log",
+        atomic,
         &[
             Create("a"),
             Write(Load::of(30).changes(4).unlogged(3).synced(7)),

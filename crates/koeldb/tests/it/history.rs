@@ -233,9 +233,7 @@ fn run(seed: u64, rocks: &mut RocksDb, figures: &Figures, is_verbose: bool) -> R
         figures,
     };
     std::fs::create_dir_all(&base).unwrap();
-    if history.random.chance(1, 40) {
-        history.fixed.push_str("atomic_flush=true;");
-    } else if history.random.chance(1, 4) {
+    if history.random.chance(1, 4) {
         history.has_blobs = true;
     } else if history.random.chance(1, 5) {
         history.fixed.push_str(options::FORMATS);

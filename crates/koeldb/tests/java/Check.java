@@ -52,6 +52,7 @@ public final class Check {
             if (settings.containsKey("wal_dir")) {
                 options.setWalDir(settings.get("wal_dir"));
             }
+            options.setBestEffortsRecovery(settings.containsKey("best_efforts"));
             options.setCreateIfMissing(settings.containsKey("create"));
             List<byte[]> names = settings.containsKey("create") ? List.of(RocksDB.DEFAULT_COLUMN_FAMILY)
                     : RocksDB.listColumnFamilies(new Options(), args[1]);

@@ -17,7 +17,7 @@ use koeldb_lsm::pick::leveled;
 use koeldb_lsm::version::{VersionEdit, VersionSet};
 use koeldb_memtable::Memtable;
 
-use super::place::{PlaceRules, TablePlace, overlaps, place};
+use super::place::{PlaceRules, TablePlace, behind, overlaps, place};
 use super::prepare::{PreparedFamily, PreparedFile, PreparedIngest, TableBounds};
 use super::replace::{dropped_tables, memtable_reaches};
 use crate::commit::protocol::CommitState;
@@ -117,8 +117,7 @@ impl PreparedIngest {
                     "a memtable overlaps a file to ingest, and allow_blocking_flush is off",
                 ));
             }
-            pipeline
-                .flush_families(&overlapped, FlushOptions::new().set_allow_write_stall(true))?;
+            pipeline.flush_first(&overlapped, FlushOptions::new().set_allow_write_stall(true))?;
         }
         let mut leadership = pipeline.queue.lead();
         let commit = &mut *leadership.commit;
@@ -128,7 +127,8 @@ impl PreparedIngest {
             if let Some(index) = commit.position_of(family.id)
                 && !commit.families[index].memtable.is_empty()
             {
-                pipeline.switch_memtable(commit, index, FlushReason::ExternalFileIngestion)?;
+                let reason = FlushReason::ExternalFileIngestion;
+                pipeline.switch_memtables(commit, vec![index], reason)?;
             }
             pipeline.background.flush_until_empty(&family)?;
         }
@@ -259,7 +259,12 @@ impl PreparedIngest {
             edit.deleted_files = dropped_tables(version, range)?;
         }
         for file in &prepared.files {
-            let place = place(version, &placed, &file.bounds, rules);
+            let place = match self.options.ingest_behind {
+                true => behind(version, &placed, &file.bounds).map_err(|text| {
+                    Error::invalid_argument(text).in_file(&file.source, None, "ingest")
+                })?,
+                false => place(version, &placed, &file.bounds, rules),
+            };
             self.check_place(file, place, version.levels.len() - 1)?;
             let seqno = match place.needs_seqno {
                 true => {
@@ -313,7 +318,10 @@ impl PreparedIngest {
         );
         meta.smallest_seqno = seqno;
         meta.largest_seqno = seqno;
-        meta.epoch = family.epochs.next();
+        meta.epoch = match self.options.ingest_behind {
+            true => EPOCH_BEHIND,
+            false => family.epochs.next(),
+        };
         meta.oldest_ancestor_time = now;
         meta.creation_time = now;
         meta.unique_id = file.unique_id;
@@ -338,6 +346,10 @@ impl PreparedIngest {
         }
     }
 }
+
+/// The epoch of all files that are ingested behind (RocksDB:
+/// `kReservedEpochNumberForFileIngestedBehind`).
+const EPOCH_BEHIND: u64 = 1;
 
 /// Returns a key bound with `seqno`, or unchanged if it is the exclusive end of a tombstone.
 fn with_seqno(bound: &[u8], seqno: SeqNo) -> Vec<u8> {

@@ -18,6 +18,7 @@ pub struct IngestExternalFileOptions {
     pub(super) allow_blocking_flush: bool,
     pub(super) verify_checksums_before_ingest: bool,
     pub(super) fail_if_not_bottommost_level: bool,
+    pub(super) ingest_behind: bool,
     pub(super) file_opening_threads: usize,
 }
 
@@ -50,6 +51,7 @@ impl IngestExternalFileOptions {
             allow_blocking_flush: true,
             verify_checksums_before_ingest: false,
             fail_if_not_bottommost_level: false,
+            ingest_behind: false,
             file_opening_threads: 4,
         }
     }
@@ -78,6 +80,12 @@ impl IngestExternalFileOptions {
         verify_checksums_before_ingest, set_verify_checksums_before_ingest;
         /// Sets whether the ingestion fails if a file would get a level above the last one.
         fail_if_not_bottommost_level, set_fail_if_not_bottommost_level;
+        /// Sets whether the files are ingested below all data of the column family, on its last
+        /// level: a key that the family has, or deleted, keeps its state. Snapshots see the entries
+        /// of the files, which have sequence number 0.
+        ///
+        /// The family must have `cf_allow_ingest_behind`, before its first write.
+        ingest_behind, set_ingest_behind;
     }
 
     /// Sets the number of threads that copy files; at least 1.

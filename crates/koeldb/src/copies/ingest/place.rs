@@ -85,6 +85,47 @@ pub(super) fn place(
     }
 }
 
+/// Returns the place of `table` below all data: the last level, without a sequence number.
+///
+/// # Errors
+/// The reason why it does not fit there.
+pub(super) fn behind(
+    version: &Version,
+    placed: &[(TablePlace, TableBounds)],
+    table: &TableBounds,
+) -> Result<TablePlace, &'static str> {
+    let order = &version.order;
+    let (last, above) = match &*version.levels {
+        [above @ .., last] => (last, above),
+        [] => return Err("ingest_behind: there is no level"),
+    };
+    let of_call = |(_, other): &(TablePlace, TableBounds)| {
+        overlaps(order, table, &other.smallest, &other.largest)
+    };
+    if placed.iter().any(of_call) {
+        return Err("files whose ranges overlap cannot be ingested with ingest_behind");
+    }
+    let level = above.len();
+    let mut files = last.files.iter();
+    let is_overlapped = files.any(|file| overlaps(order, table, &file.smallest, &file.largest));
+    let is_claimed =
+        (version.running).claims_between(order, level, &table.smallest, &table.largest);
+    if is_overlapped || is_claimed {
+        return Err("ingest_behind: the file overlaps the tables of the last level");
+    }
+    let mut files = above.iter().flat_map(|level| &level.files);
+    if files.any(|file| file.smallest_seqno == 0) {
+        return Err(
+            "ingest_behind: tables above the last level have sequence number 0, written without \
+             cf_allow_ingest_behind or ingested",
+        );
+    }
+    Ok(TablePlace {
+        level,
+        needs_seqno: false,
+    })
+}
+
 /// Whether the user keys of `table` overlap those from `smallest` to `largest`.
 pub(super) fn overlaps(
     order: &KeyOrder,

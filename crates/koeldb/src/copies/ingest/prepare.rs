@@ -201,6 +201,22 @@ fn check_argument(
         ));
     }
     arg.family.check_database(context.id)?;
+    if options.ingest_behind {
+        let family = arg.family.data();
+        let version = family.version();
+        if !version.ingests_behind || version.levels.len() < 2 {
+            return Err(Error::invalid_argument(format!(
+                "ingest_behind: column family {:?} reserves no level: it needs \
+                 cf_allow_ingest_behind=true and two levels",
+                family.name
+            )));
+        }
+        if arg.replaced.is_some() {
+            return Err(Error::invalid_argument(
+                "atomic_replace_range and ingest_behind exclude each other",
+            ));
+        }
+    }
     if arg.files.is_empty() {
         return Err(Error::invalid_argument("there is no file to ingest"));
     }

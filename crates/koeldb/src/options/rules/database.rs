@@ -21,9 +21,6 @@ pub(crate) static ALWAYS: &[Rule<DbOptions>] = &[
     rule!(Invalid atomic_flush,
         |db, ()| db.atomic_flush && db.enable_pipelined_write,
         "not together with enable_pipelined_write; set one of them to false"),
-    rule!(Unsupported best_efforts_recovery = false,
-        |db, ()| db.best_efforts_recovery,
-        "recovery to an older state is not implemented; leave the option out"),
     rule!(Invalid writable_file_max_buffer_size = 1 << 20,
         |db, ()| db.use_direct_io_for_flush_and_compaction && db.writable_file_max_buffer_size == 0,
         "must be above 0 with use_direct_io_for_flush_and_compaction"),
@@ -43,11 +40,6 @@ pub(crate) static ALWAYS: &[Rule<DbOptions>] = &[
         |db, ()| db.open_files_async && !db.skip_stats_update_on_db_open,
         "needs skip_stats_update_on_db_open=true"),
 ];
-
-/// The rules that only matter to a database that is written.
-pub(crate) static WRITTEN: &[Rule<DbOptions>] = &[rule!(Unsupported atomic_flush,
-        |db, ()| db.atomic_flush,
-        "families are not flushed together yet; keep the WAL on, which makes writes across families atomic")];
 
 /// The rules for a database with pessimistic transactions.
 pub(crate) static WITH_TRANSACTIONS: &[Rule<DbOptions>] = &[rule!(Unsupported unordered_write,

@@ -104,7 +104,6 @@ pub(super) fn texts_of(section: &str, name: &str) -> Vec<&'static str> {
         }
     };
     visit(database::ALWAYS, &mut collect);
-    visit(database::WRITTEN, &mut collect);
     visit(database::WITH_TRANSACTIONS, &mut collect);
     visit(database::WITH_FAMILY, &mut collect);
     visit(family::RULES, &mut collect);

@@ -258,7 +258,10 @@ fn what_cannot_be_is_refused_by_name_and_value() {
             "write_identity_file=false",
         ),
         ("read_io_executor_threads=0", "read_io_executor_threads=0"),
-        ("atomic_flush=1", "atomic_flush=true"),
+        (
+            "atomic_flush=1;enable_pipelined_write=1",
+            "atomic_flush=true",
+        ),
         (
             "use_direct_io_for_flush_and_compaction=1;writable_file_max_buffer_size=0",
             "writable_file_max_buffer_size=0",

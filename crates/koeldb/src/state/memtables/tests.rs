@@ -162,9 +162,9 @@ fn switch_often(options: &Options, path: &Path, rounds: u32, has_log: bool) -> D
         let begun = SystemClock.now();
         inner
             .commit
-            .switch_memtable(
+            .switch_memtables(
                 &mut leadership.commit,
-                0,
+                vec![0],
                 crate::report::listener::FlushReason::ManualFlush,
             )
             .unwrap();

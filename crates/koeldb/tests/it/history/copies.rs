@@ -30,10 +30,6 @@ impl History<'_> {
     ///
     /// Copies by KoelDB are read by RocksDB, too, at the end of the turn.
     pub(super) fn copy(&mut self, engine: &mut Engine<'_>) -> Result<(), String> {
-        if self.fixed.contains("atomic_flush") {
-            // KoelDB does not open these.
-            return Ok(());
-        }
         let backups = self.base.join("backups");
         std::fs::create_dir_all(&backups).unwrap();
         // Of unlogged changes, a copy has those that were flushed.
@@ -139,7 +135,7 @@ impl History<'_> {
         let Engine::Theirs(rocks) = engine else {
             return Ok(());
         };
-        if self.may_lose || self.fixed.contains("atomic_flush") {
+        if self.may_lose {
             return Ok(());
         }
         rocks.execute(&["flush_wal", "0"])?;

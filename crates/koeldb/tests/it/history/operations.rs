@@ -203,10 +203,6 @@ impl History<'_> {
     }
 
     fn create_or_drop(&mut self, engine: &mut Engine<'_>) -> Result<(), String> {
-        if self.fixed.contains("atomic_flush") {
-            // Only RocksDB opens these, and it rejects those with recreated column families.
-            return Ok(());
-        }
         let name = NAMES[self.random.index(NAMES.len())];
         let existing = self.families.iter().position(|family| family.name == name);
         if let Some(index) = existing {

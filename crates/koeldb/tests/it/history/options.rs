@@ -243,11 +243,11 @@ pub(super) fn blobs(random: &mut Random) -> String {
 
 /// Returns options of a database, followed by its constant ones.
 pub(super) fn database(random: &mut Random, fixed: &str) -> String {
-    let writing = match fixed.contains("atomic_flush") {
-        true => "",
-        false => pick(random, WRITING),
-    };
-    format!("{}{writing}{fixed}", some(random, DATABASE))
+    let writing = pick(random, WRITING);
+    // Not with pipelined writes.
+    let is_atomic = !writing.contains("enable_pipelined_write=true") && random.chance(1, 3);
+    let drawn = some(random, DATABASE);
+    format!("{drawn}{writing}atomic_flush={is_atomic};{fixed}")
 }
 
 /// Returns options of a database that RocksDB opens for transactions.

@@ -33,14 +33,7 @@ impl History<'_> {
         let mut families = self.families.iter();
         let only_built_in =
             families.all(|f| f.order.is_found_by_name() && f.format == Format::BlockBased);
-        // KoelDB refuses to write under atomic flushes, and the logs must not stay.
-        let is_refused = self.fixed.contains("atomic_flush");
-        if is_refused
-            || self.is_remade
-            || self.may_lose
-            || !self.prepared.is_empty()
-            || !only_built_in
-        {
+        if self.is_remade || self.may_lose || !self.prepared.is_empty() || !only_built_in {
             return Ok(());
         }
         // RocksDB changes between policies only with empty logs.

@@ -16,7 +16,6 @@ use super::{Engine, History, options};
 
 /// Parts of the messages of permitted open failures in KoelDB.
 const REFUSALS: &[&str] = &[
-    "atomic_flush=true: families are not flushed together yet",
     "is prepared and neither committed nor rolled back",
     "the batch belongs to a two-phase transaction",
 ];
