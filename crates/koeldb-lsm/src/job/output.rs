@@ -34,6 +34,8 @@ pub struct OutputSpec<'a> {
     pub fs: &'a dyn FileSystem,
     /// The directory of the tables.
     pub directory: &'a Path,
+    /// The index of the directory among those of the column family.
+    pub path_id: u8,
     /// The settings for writing files.
     pub write_options: WriteOptions,
     /// Charges the written bytes to a rate limiter.
@@ -337,6 +339,7 @@ impl<'a> TableOutputs<'a> {
         let smallest = current.smallest.unwrap_or_default();
         let table = current.builder.finish()?;
         let mut file = FileMeta::new(current.number, table.file_bytes, smallest, current.largest);
+        file.path_id = self.spec.path_id;
         file.smallest_seqno = current.seqno_min.min(current.seqno_max);
         file.largest_seqno = current.seqno_max;
         file.epoch = self.spec.epoch;

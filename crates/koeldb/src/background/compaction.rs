@@ -222,13 +222,13 @@ impl Background {
         };
         match (is_installed, plan.trivial_move) {
             (true, false) => {
-                self.tree.retire(plan.files().map(|(_, file)| file));
+                self.tree.retire(family, plan.files().map(|(_, file)| file));
                 self.uncache(family, plan);
             }
             (true, true) => {}
             (false, is_move) => {
                 if !is_move {
-                    self.tree.discard(files);
+                    self.tree.discard(family, files);
                 }
                 return Err(family.dropped_error());
             }

@@ -130,7 +130,7 @@ impl Background {
             family.update_and_install(self.context.stall(), |state| {
                 state.flushing = 0;
             });
-            self.tree.discard(file.iter());
+            self.tree.discard(family, file.iter());
             return Ok(());
         }
         self.notify_fallbacks(family, flush.fallback);
@@ -296,8 +296,9 @@ impl Background {
         let begun = self.context.clock.now();
         let mut flushed = Vec::new();
         if let Err(error) = self.write_tables_of(taken, &mut flushed) {
-            self.tree
-                .discard(flushed.iter().filter_map(|one| one.file.as_ref()));
+            for ((family, _), flushed) in taken.iter().zip(&flushed) {
+                self.tree.discard(family, &flushed.file);
+            }
             return Err(error);
         }
         // A family may be dropped once the version set is unlocked, so the installation alone decides
@@ -310,7 +311,7 @@ impl Background {
                 let table = file.map(|file| (&**file, flushed.properties.as_ref()));
                 self.notify_flushed(family, table, begun, &mut flushed.info);
             } else {
-                self.tree.discard(file);
+                self.tree.discard(family, file);
             }
         }
         self.tree.remove_obsolete_files();

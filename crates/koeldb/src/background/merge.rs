@@ -42,8 +42,12 @@ impl Background {
         let merge = Merge::new(self, info, family, plan, request);
         let begun = self.context.clock.now();
         let tables = &self.context.table_files;
-        let reporter =
-            TableReporter::new(tables, info.job_id, &family.name, TableReason::Compaction);
+        let reporter = TableReporter::new(
+            tables,
+            info.job_id,
+            family,
+            (plan.output_path, TableReason::Compaction),
+        );
         let result = reporter.check(merge.run(&|| reporter.begin()))?;
         reporter.kept_unmerged(result.merge_failures);
         let elapsed = self.context.clock.now().saturating_sub(begun);
@@ -220,8 +224,9 @@ impl<'a> Merge<'a> {
             fs: &*context.fs,
             directory: match self.request.worker {
                 Some(job) => &job.directory,
-                None => context.table_files.directory(),
+                None => self.family.tables.paths().directory(plan.output_path),
             },
+            path_id: plan.output_path,
             write_options: WriteOptions {
                 temperature: plan
                     .temperature

@@ -6,6 +6,7 @@
 //! instant, and the sequence number is exactly that of the captured state. A hold keeps the files
 //! in place while the capture lives.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +14,13 @@ use std::time::Duration;
 use koeldb_base::error::Severity;
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
-use koeldb_lsm::FileMeta;
 use koeldb_lsm::manifest::ManifestSnapshot;
+use koeldb_lsm::{DataPaths, FileMeta};
 
 use crate::commit::protocol::CommitPipeline;
 use crate::copies::deletions::DeletionGuard;
 use crate::options::FlushOptions;
+use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::context::Context;
 
 /// Whether memtables are flushed before the files of a database are captured.
@@ -63,6 +65,8 @@ pub(crate) struct Capture {
     /// The newest OPTIONS file of the captured state.
     pub(crate) options_number: Option<FileNumber>,
     pub(crate) is_flushed: bool,
+    /// The directories of the tables of each column family.
+    paths: PathsById,
     /// The time for which writers were blocked.
     pub(crate) pause: Duration,
     _hold: DeletionGuard,
@@ -171,9 +175,11 @@ impl CommitPipeline {
             (versions.snapshot(), versions.manifest_number(), numbers)
         };
         let closed = self.wals.closed();
+        let paths = paths_by_id(&self.families.all());
         drop(leadership);
         let pause = self.context.clock.now().saturating_sub(begun);
         state.last_seqno = seqno.max(state.last_seqno);
+        state.in_one_directory = true;
         // The sizes of tracked logs may exceed the captured ones; untracked logs are not checked.
         state.wals.clear();
         let min_needed = state.min_log_number_to_keep;
@@ -196,6 +202,7 @@ impl CommitPipeline {
             logs,
             options_number: None,
             is_flushed,
+            paths,
             pause,
             _hold: hold,
         })
@@ -226,7 +233,7 @@ impl Capture {
 
     /// Returns the table files of all captured column families.
     pub(crate) fn tables(&self, context: &Context) -> Result<Vec<CapturedFile>> {
-        captured_tables(context, &self.state)
+        captured_tables(context, &self.state, &self.paths)
     }
 
     /// Returns the logs and the OPTIONS file of the captured state.
@@ -255,29 +262,47 @@ impl Capture {
     }
 }
 
+/// The directories of the tables of column families, by the ids of the families.
+pub(crate) type PathsById = BTreeMap<u32, DataPaths>;
+
+/// Returns the directories of the tables of open column families.
+pub(crate) fn paths_by_id(families: &[Arc<ColumnFamilyData>]) -> PathsById {
+    let families = families.iter();
+    families
+        .map(|family| (family.id, family.tables.paths().clone()))
+        .collect()
+}
+
 /// Returns the table files of all column families in a MANIFEST state.
 pub(crate) fn captured_tables(
     context: &Context,
     state: &ManifestSnapshot,
+    paths: &PathsById,
 ) -> Result<Vec<CapturedFile>> {
     let mut files = Vec::new();
+    let others = DataPaths::single(&context.table_files.directory);
     for family in &state.families {
+        let paths = paths.get(&family.id).unwrap_or(&others);
         for (level, meta) in family.version.files() {
             let table = CapturedTable {
                 family: family.id,
                 level,
                 meta: Arc::clone(meta),
             };
-            files.push(captured_table(context, table)?);
+            files.push(captured_table(context, paths, table)?);
         }
     }
     Ok(files)
 }
 
 /// Returns the name and path of a captured table; the extension is `ldb` for a LevelDB table.
-fn captured_table(context: &Context, table: CapturedTable) -> Result<CapturedFile> {
+fn captured_table(
+    context: &Context,
+    paths: &DataPaths,
+    table: CapturedTable,
+) -> Result<CapturedFile> {
     let file = &table.meta;
-    let mut source = file_name::table(context.table_files.directory(), file.number);
+    let mut source = paths.of_table(file);
     let mut name = format!("{:06}.sst", file.number);
     // LevelDB named its tables so.
     if !context.fs.exists(&source)? {

@@ -37,6 +37,7 @@ use crate::options::ColumnFamilyOptions;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::context::Context;
 use crate::state::hex::unhex;
+use crate::state::table_files::FLUSH_PATH;
 
 use check::{ImportFile, check_exports};
 
@@ -247,7 +248,7 @@ fn export_family(
     target: &Path,
 ) -> Result<ExportedColumnFamily> {
     let context = &*commit.context;
-    refuse_own_directories(context, target)?;
+    refuse_own_directories(commit, target)?;
     let staging = Staging::create(&context.fs, target, &[DESCRIPTION])?;
     let capture = commit.capture(FlushPolicy::Always)?;
     let mut captured = capture.state.families.iter();
@@ -322,7 +323,7 @@ fn import(
 ) -> Result<()> {
     let context = &*commit.context;
     let _foreground = commit.slots.enter()?;
-    let directory = context.table_files.directory();
+    let directory = family.tables.paths().directory(FLUSH_PATH);
     let mut edit = VersionEdit::of(family.id);
     let mut transfers = Vec::new();
     for ImportFile { source, file } in files {

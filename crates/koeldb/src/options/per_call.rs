@@ -314,11 +314,16 @@ const CALLS: &[Call] = &[
                 "0",
                 "Threads; 0: the option of the database.",
             ),
+            (
+                "target_path_id",
+                "u32",
+                "0",
+                "The directory of the output: an index into cf_paths or db_paths.",
+            ),
             ("canceled", "token", "none", "Cancels the compaction."),
         ],
         accepted: &[],
         refused: &[
-            ("target_path_id", "u32", "0", "An index into db_paths."),
             (
                 "full_history_ts_low",
                 "bytes",

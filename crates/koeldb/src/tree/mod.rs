@@ -14,7 +14,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use koeldb_base::Result;
-use koeldb_base::file_name;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::{VersionEdit, VersionSet};
@@ -128,15 +127,23 @@ impl Tree {
     }
 
     /// Records tables that a version edit removed, to be deleted after their last reader.
-    pub(crate) fn retire<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
-        self.purge.retire(files);
+    pub(crate) fn retire<'f>(
+        &self,
+        family: &ColumnFamilyData,
+        files: impl IntoIterator<Item = &'f Arc<FileMeta>>,
+    ) {
+        self.purge.retire(family, files);
     }
 
     /// Deletes table files immediately that never became part of a version, such as a failed job's.
-    pub(crate) fn discard<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
+    pub(crate) fn discard<'f>(
+        &self,
+        family: &ColumnFamilyData,
+        files: impl IntoIterator<Item = &'f Arc<FileMeta>>,
+    ) {
         for file in files {
             // A file that cannot be removed now is an orphan that the next open removes.
-            let path = file_name::table(self.context.table_files.directory(), file.number);
+            let path = family.tables.paths().of_table(file);
             let _ = self.context.fs.remove_file(&path);
         }
     }

@@ -4,7 +4,7 @@
 //! and jobs still hold. When the last of them is dropped, as the weak reference here shows, its
 //! file is removed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -17,12 +17,14 @@ use koeldb_lsm::FileMeta;
 use crate::env::JobPriority;
 use crate::env::sst_file_manager::ObsoleteFile;
 use crate::report::listener::Event;
+use crate::state::column_family_data::ColumnFamilyData;
 
 use super::{Holds, Tree};
 
 /// An obsolete table whose file was not deleted yet.
 struct RetiredTable {
     number: FileNumber,
+    path: PathBuf,
     bytes: u64,
     file: Weak<FileMeta>,
 }
@@ -40,30 +42,32 @@ pub(crate) struct Purge {
 
 impl Purge {
     /// Records tables that a version edit removed, to be deleted after their last reader.
-    pub(crate) fn retire<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
+    pub(crate) fn retire<'f>(
+        &self,
+        family: &ColumnFamilyData,
+        files: impl IntoIterator<Item = &'f Arc<FileMeta>>,
+    ) {
         let mut retired = lock(&self.retired);
         retired.extend(files.into_iter().map(|file| RetiredTable {
             number: file.number,
+            path: family.tables.paths().of_table(file),
             bytes: file.bytes,
             file: Arc::downgrade(file),
         }));
     }
 
-    /// Takes the obsolete tables without readers off the list; returns their numbers and sizes.
+    /// Takes the obsolete tables without readers off the list.
     ///
     /// Tables still in use get the hook that is called when their last reader is dropped.
-    fn take_unused(&self) -> Vec<(FileNumber, u64)> {
-        let mut unused = Vec::new();
-        lock(&self.retired).retain(|table| {
+    fn take_unused(&self) -> Vec<RetiredTable> {
+        let is_unused = |table: &mut RetiredTable| {
             let used = table.file.upgrade();
-            match (&used, self.on_unused.get()) {
-                (Some(file), Some(on_unused)) => file.drop_hook.set(Arc::clone(on_unused)),
-                (Some(_), None) => {}
-                (None, _) => unused.push((table.number, table.bytes)),
+            if let (Some(file), Some(on_unused)) = (&used, self.on_unused.get()) {
+                file.drop_hook.set(Arc::clone(on_unused));
             }
-            used.is_some()
-        });
-        unused
+            used.is_none()
+        };
+        lock(&self.retired).extract_if(.., is_unused).collect()
     }
 }
 
@@ -139,9 +143,9 @@ impl Tree {
             true => 0,
             false => self.context.info_log.new_job(),
         };
-        for (number, bytes) in unused {
-            let path = file_name::table(self.context.table_files.directory(), number);
-            let outcome = self.remove_table(&path, bytes);
+        for table in unused {
+            let RetiredTable { number, path, .. } = table;
+            let outcome = self.remove_table(&path, table.bytes);
             self.context.info_log.table_deleted(job, number, &outcome);
             match outcome {
                 Ok(()) => removed.push(number),
@@ -189,10 +193,12 @@ impl Tree {
         manager.remove(file).map(drop)
     }
 
-    /// Returns the numbers and sizes of obsolete tables that were not deleted yet.
-    pub(crate) fn retired_tables(&self) -> Vec<(FileNumber, u64)> {
+    /// Returns the paths and sizes of obsolete tables that were not deleted yet.
+    pub(crate) fn retired_tables(&self) -> Vec<(PathBuf, u64)> {
         let retired = lock(&self.purge.retired);
-        let tables = retired.iter().map(|table| (table.number, table.bytes));
+        let tables = retired
+            .iter()
+            .map(|table| (table.path.clone(), table.bytes));
         tables.collect()
     }
 

@@ -157,6 +157,7 @@ impl Secondary {
         families: &BTreeMap<u32, Target>,
     ) -> Result<()> {
         let mut tables: Vec<TableToOpen> = Vec::new();
+        let mut sources = Vec::new();
         for (id, target) in families {
             let Some(version) = recorded.families.get(id).map(ColumnFamilyVersions::current) else {
                 continue;
@@ -171,14 +172,19 @@ impl Secondary {
             for (level, file) in version.files() {
                 tables.push((Arc::clone(&target.data.tables), level, Arc::clone(file)));
             }
+            // The tables of the secondary are its links.
+            let context = &owners.context;
+            let options = target.data.options();
+            let paths = options.data_paths(&*context.fs, &context.path);
+            sources.resize(tables.len(), paths);
         }
         if let Some(number) = reused_number(state, &tables) {
             let found = format!("table {number:06} is another one");
             return Err(state.replaced(owners, &found));
         }
         if let Some(links) = &self.links {
-            for (_, _, file) in &tables {
-                links.link(file)?;
+            for ((_, _, file), paths) in tables.iter().zip(&sources) {
+                links.link(file, paths)?;
             }
         }
         tables.retain(|(_, _, file)| !file.was_opened());

@@ -13,7 +13,7 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, Result};
 use koeldb_fs::small_file::write_atomically;
 use koeldb_fs::{FileSystem, Purpose};
-use koeldb_lsm::FileMeta;
+use koeldb_lsm::{DataPaths, FileMeta};
 
 use crate::env::{JobPriority, Pool};
 
@@ -54,7 +54,6 @@ pub(crate) fn mark_own(fs: &dyn FileSystem, primary: &Path, own: &Path) -> Resul
 /// The reference-counted hard links to the primary's tables in the directory of a secondary.
 pub(crate) struct Links {
     fs: Arc<dyn FileSystem>,
-    primary: PathBuf,
     own: PathBuf,
     pool: Pool,
     /// The number of table metadata in use for each link.
@@ -63,12 +62,7 @@ pub(crate) struct Links {
 
 impl Links {
     /// Creates an empty set of hard links in the marked directory `own`, and removes leftover ones.
-    pub(crate) fn new(
-        fs: &Arc<dyn FileSystem>,
-        primary: &Path,
-        own: &Path,
-        pool: &Pool,
-    ) -> Result<Arc<Self>> {
+    pub(crate) fn new(fs: &Arc<dyn FileSystem>, own: &Path, pool: &Pool) -> Result<Arc<Self>> {
         for entry in fs.list(own)? {
             if let Some(FileKind::Table(_)) = file_name::parse(&entry.name) {
                 fs.remove_file(&own.join(&entry.name))?;
@@ -76,7 +70,6 @@ impl Links {
         }
         Ok(Arc::new(Links {
             fs: Arc::clone(fs),
-            primary: primary.to_owned(),
             own: own.to_owned(),
             pool: pool.clone(),
             counts: Mutex::default(),
@@ -85,16 +78,18 @@ impl Links {
 
     /// Hard-links the table of `file`; the link stays at least until the `FileMeta` is dropped.
     ///
+    /// `paths` are the directories of the tables of its column family in the primary.
+    ///
     /// # Errors
     /// With detail `PathNotFound` if the primary has removed it; otherwise errors of the file system.
-    pub(crate) fn link(self: &Arc<Self>, file: &FileMeta) -> Result<()> {
+    pub(crate) fn link(self: &Arc<Self>, file: &FileMeta, paths: &DataPaths) -> Result<()> {
         if file.drop_hook.is_set() {
             return Ok(());
         }
         let number = file.number;
         let mut counts = lock(&self.counts);
         if !counts.contains_key(&number) {
-            self.make(number)?;
+            self.make(number, &paths.of_table(file))?;
         }
         *counts.entry(number).or_insert(0) += 1;
         drop(counts);
@@ -110,10 +105,9 @@ impl Links {
     }
 
     /// Creates the hard link to table `number` of the primary in the secondary's directory.
-    fn make(&self, number: FileNumber) -> Result<()> {
-        let source = file_name::table(&self.primary, number);
+    fn make(&self, number: FileNumber, source: &Path) -> Result<()> {
         let target = file_name::table(&self.own, number);
-        match self.fs.link(&source, &target) {
+        match self.fs.link(source, &target) {
             // LevelDB named its tables so.
             Err(error) if error.is_path_not_found() => {
                 let (source, target) = (source.with_extension("ldb"), target.with_extension("ldb"));
@@ -154,10 +148,10 @@ impl Links {
     }
 }
 
-/// Checks that files of `primary` can be hard-linked into `own`; returns the error if not.
-pub(crate) fn can_link(fs: &dyn FileSystem, primary: &Path, own: &Path) -> Result<()> {
+/// Checks that `file` of the primary can be hard-linked into `own`; returns the error if not.
+pub(crate) fn can_link(fs: &dyn FileSystem, file: &Path, own: &Path) -> Result<()> {
     let probe = file_name::temporary(own, 0);
     let _ = fs.remove_file(&probe);
-    fs.link(&file_name::current(primary), &probe)?;
+    fs.link(file, &probe)?;
     fs.remove_file(&probe)
 }

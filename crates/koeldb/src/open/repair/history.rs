@@ -73,7 +73,10 @@ impl History {
         if recorded.bytes != table.file.bytes {
             return;
         }
+        let path_id = table.file.path_id;
         table.file = recorded.with_epoch(recorded.epoch);
+        // Where it was found.
+        table.file.path_id = path_id;
         table.is_recorded = true;
         table.family = Some(*family);
         let past = self.families.get(family);
