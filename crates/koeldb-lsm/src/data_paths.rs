@@ -59,7 +59,11 @@ impl DataPaths {
         let last = self.others.last();
         match usize::from(path_id).checked_sub(1) {
             None => &self.first,
-            Some(index) => self.others.get(index).or(last).map_or(&*self.first, |it| it),
+            Some(index) => self
+                .others
+                .get(index)
+                .or(last)
+                .map_or(&*self.first, |it| it),
         }
     }
 

@@ -239,10 +239,12 @@ impl ManifestSnapshot {
             added_files: family
                 .version
                 .files()
-                .map(|(level, file)| match self.in_one_directory && file.path_id != 0 {
-                    true => (level, Arc::new(file.in_first_path())),
-                    false => (level, Arc::clone(file)),
-                })
+                .map(
+                    |(level, file)| match self.in_one_directory && file.path_id != 0 {
+                        true => (level, Arc::new(file.in_first_path())),
+                        false => (level, Arc::clone(file)),
+                    },
+                )
                 .collect(),
             added_blob_files: blob_files.clone().cloned().collect(),
             blob_garbage: blob_files

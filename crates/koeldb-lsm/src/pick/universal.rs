@@ -313,7 +313,13 @@ fn plan(
         _ => &runs[chosen.clone()],
     };
     let path = settings.path_of_run(counted.iter().map(|run| run.bytes).sum());
-    merge(version, settings, &runs[chosen], (output_level, path), reason)
+    merge(
+        version,
+        settings,
+        &runs[chosen],
+        (output_level, path),
+        reason,
+    )
 }
 
 /// Plans a merge of all runs into the last level, as in a manual compaction of the whole range.

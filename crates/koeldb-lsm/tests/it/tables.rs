@@ -7,9 +7,9 @@ use koeldb_base::KeyOrder;
 use koeldb_base::codec::Compression;
 use koeldb_base::range_del::RangeTombstone;
 use koeldb_fs::{FileSystem, MemoryFileSystem, OpenOptions, Purpose, WriteOptions};
-use koeldb_lsm::{DataPaths, TableOpener};
 use koeldb_lsm::job::{OutputSpec, TableOutputs};
 use koeldb_lsm::version::FileMeta;
+use koeldb_lsm::{DataPaths, TableOpener};
 use koeldb_table::builder::TableBuildContext;
 use koeldb_table::reader::TableReadContext;
 

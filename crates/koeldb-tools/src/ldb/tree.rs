@@ -9,8 +9,8 @@ use koeldb::ColumnFamilyOptions;
 use koeldb_base::{KeyOrder, file_name};
 use koeldb_fs::OpenOptions;
 use koeldb_fs::posix::PosixFileSystem;
-use koeldb_lsm::{DataPaths, TableOpener};
 use koeldb_lsm::version::Version;
+use koeldb_lsm::{DataPaths, TableOpener};
 use koeldb_table::reader::TableReadContext;
 
 use super::manifest::{ColumnFamilyState, current_state};

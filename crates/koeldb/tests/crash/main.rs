@@ -30,6 +30,7 @@ mod interleavings;
 mod kill;
 mod neighbours;
 mod pairs;
+mod paths;
 mod script;
 mod scripts;
 mod sequences;

@@ -34,6 +34,10 @@ impl History<'_> {
             // KoelDB does not open these.
             return Ok(());
         }
+        if self.has_paths && !engine.is_ours() {
+            // RocksDB makes no copies of several directories.
+            return Ok(());
+        }
         let backups = self.base.join("backups");
         std::fs::create_dir_all(&backups).unwrap();
         // Of unlogged changes, a copy has those that were flushed.

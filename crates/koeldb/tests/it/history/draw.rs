@@ -43,7 +43,7 @@ impl History<'_> {
             format,
             fixed: format!(
                 "{operator}{}{}",
-                options::style(&mut self.random),
+                options::style(&mut self.random, self.has_paths),
                 self.fixed_of_families
             ),
             entries: Default::default(),
