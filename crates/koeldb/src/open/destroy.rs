@@ -48,6 +48,10 @@ fn destroy<'p>(
             let _ = fs.remove_dir(&directory);
         }
     }
+    // CURRENT is removed first: after a crash, the rest is not a database.
+    if fs.exists(&file_name::current(path))? {
+        fs.remove_file(&file_name::current(path))?;
+    }
     let paths = cf_paths.into_iter().chain(options.get_db_paths());
     for DbPath {
         path: directory, ..
@@ -58,10 +62,6 @@ fn destroy<'p>(
             remove(directory, is_ours)?;
             let _ = fs.remove_dir(directory);
         }
-    }
-    // CURRENT is removed first: after a crash, the rest is not a database.
-    if fs.exists(&file_name::current(path))? {
-        fs.remove_file(&file_name::current(path))?;
     }
     remove(path, |kind| kind != FileKind::Lock)?;
     // While it is held: nobody else may lock a file that is then removed.

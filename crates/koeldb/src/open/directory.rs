@@ -76,6 +76,7 @@ impl Opening {
     /// new file system leaves.
     fn foreign_entries(&self) -> Result<Option<String>> {
         let info_log = self.info_log_path(&self.path);
+        let tables = self.table_directories();
         let info_log_name = info_log.file_name().and_then(|name| name.to_str());
         let is_known = |name: &str| {
             let path = self.path.join(name);
@@ -85,6 +86,7 @@ impl Opening {
                 || matches!(name, "archive" | "lost" | "lost+found")
                 || info_log_name.is_some_and(|known| name.starts_with(known))
                 || self.wal_dir.starts_with(&path)
+                || tables.iter().any(|directory| directory.starts_with(&path))
                 || info_log.starts_with(&path)
         };
         let entries = self.fs.list(&self.path)?.into_iter();

@@ -365,6 +365,12 @@ const CALLS: &[Call] = &[
                 "0",
                 "Threads; 0: the option of the database.",
             ),
+            (
+                "output_path_id",
+                "u32",
+                "none",
+                "The directory of the output: an index into cf_paths or db_paths; needed if there are several.",
+            ),
             ("canceled", "token", "none", "Cancels the compaction."),
         ],
         accepted: &[],

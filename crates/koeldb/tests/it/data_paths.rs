@@ -300,6 +300,28 @@ fn a_new_database_takes_no_directory_with_tables() {
 }
 
 #[test]
+fn directories_may_be_inside_that_of_the_database() {
+    let storage = Storage::new();
+    let fs: &dyn FileSystem = &storage.memory;
+    fs.create_dir_all(Path::new("/db/slow")).unwrap();
+    let mut options = options(&storage);
+    options.set_db_paths([DbPath::new(HERE, 300 << 20), DbPath::new("/db/slow", 0)]);
+    let db = Db::open(&options, HERE).unwrap();
+    layered(db.default_cf());
+    let expected = contents(db.default_cf());
+    assert_eq!(
+        places(db.default_cf()),
+        [place(0, HERE, 2), place(1, "/db/slow", 1)].into()
+    );
+    drop(db);
+    let db = Db::open(&options, HERE).unwrap();
+    assert_eq!(contents(db.default_cf()), expected);
+    drop(db);
+    Db::destroy(&options, HERE).unwrap();
+    assert!(!fs.exists(Path::new(HERE)).unwrap());
+}
+
+#[test]
 fn copies_have_all_tables_in_one_directory() {
     let storage = Storage::new();
     let db = Db::open(&options(&storage), HERE).unwrap();
@@ -414,6 +436,10 @@ fn a_repair_finds_the_tables_of_every_directory() {
     with_families.set_cf_paths(two());
     let error = Db::repair(&with_families, HERE).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+    let error = Db::repair(&storage.options(), HERE)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("directory number 1 of db_paths"), "{error}");
     let report = Db::repair(&options, HERE).unwrap();
     assert_eq!(report.tables.len(), 3);
     assert!(fs.exists(Path::new("/slow/lost/900001.sst")).unwrap());

@@ -85,6 +85,14 @@ impl History {
         }
     }
 
+    /// Returns the live tables in directories that are not among the first `count` ones.
+    pub(super) fn tables_beyond(&self, count: usize) -> impl Iterator<Item = &FileMeta> {
+        let live = self.families.values().flat_map(|family| family.live.keys());
+        let tables = live.filter_map(|number| self.tables.get(number));
+        let tables = tables.map(|(_, file)| &**file);
+        tables.filter(move |file| usize::from(file.path_id) >= count)
+    }
+
     /// Applies a version edit to the accumulated state.
     fn take(&mut self, edit: &VersionEdit) {
         if let Some(id) = &edit.db_id {

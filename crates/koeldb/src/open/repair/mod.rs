@@ -25,10 +25,10 @@ use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::directory_lock::lock_directory;
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
-use koeldb_lsm::DataPaths;
 use koeldb_lsm::current::read_identity;
 use koeldb_lsm::manifest::{self, ManifestSnapshot};
 use koeldb_lsm::version::blob_files_not_supported;
+use koeldb_lsm::{DataPaths, FileMeta};
 
 use crate::options::{Options, wal_dir};
 use crate::state::table_files::FLUSH_PATH;
@@ -86,6 +86,14 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
         .collect();
     manifests.sort_unstable();
     let history = History::read(fs, path, &manifests);
+    let is_missing = |file: &&FileMeta| !places.iter().any(|place| place.number == file.number);
+    if let Some(file) = history.tables_beyond(paths.count()).find(is_missing) {
+        return Err(Error::invalid_argument(format!(
+            "table {:06}.sst is in directory number {} of db_paths, counted from 0, which is not set",
+            file.number, file.path_id
+        ))
+        .in_file(path, None, "repair"));
+    }
     // First, as a log that cannot be replayed refuses the repair, which has changed nothing then.
     let logs = Logs::read(fs, &wal_dir)?;
     let db_id = read_identity(fs, path)?

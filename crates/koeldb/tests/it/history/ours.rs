@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use koeldb::{
     BackupEngine, BackupEngineOptions, BottommostLevelCompaction, CheckpointOptions, ColumnFamily,
-    ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, Comparator, ConfigOptions,
-    CreateBackupOptions, Db, DbPath, FlushOptions, FlushPolicy, KeyBounds, Options, ReadOptions,
-    RestoreOptions, Snapshot, TransactionDbOptions, WriteBatch, WriteOptions,
+    ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompactionOptions,
+    Comparator, ConfigOptions, CreateBackupOptions, Db, DbPath, FlushOptions, FlushPolicy,
+    KeyBounds, Options, ReadOptions, RestoreOptions, Snapshot, TransactionDbOptions, WriteBatch,
+    WriteOptions,
 };
 
 use super::model::{Order, Scan};
