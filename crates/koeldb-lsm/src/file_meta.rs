@@ -26,6 +26,9 @@ const DELETION_WEIGHT: u64 = 2;
 pub struct FileMeta {
     /// The number in the name of the table file.
     pub number: FileNumber,
+    /// The index of the table's directory among those of its column family
+    /// ([`DataPaths`](crate::DataPaths)).
+    pub path_id: u8,
     /// The length of the table file in bytes.
     pub bytes: u64,
     /// The smallest internal key, including range tombstones.
@@ -210,6 +213,7 @@ impl FileMeta {
     pub fn new(number: FileNumber, bytes: u64, smallest: Vec<u8>, largest: Vec<u8>) -> Self {
         FileMeta {
             number,
+            path_id: 0,
             bytes,
             smallest,
             largest,
@@ -244,6 +248,7 @@ impl FileMeta {
     #[must_use]
     pub fn with_epoch(&self, epoch: u64) -> Self {
         FileMeta {
+            path_id: self.path_id,
             smallest_seqno: self.smallest_seqno,
             largest_seqno: self.largest_seqno,
             epoch,
@@ -264,6 +269,15 @@ impl FileMeta {
                 self.smallest.clone(),
                 self.largest.clone(),
             )
+        }
+    }
+
+    /// Returns a copy of the MANIFEST fields for the table in the first of its directories.
+    #[must_use]
+    pub fn in_first_path(&self) -> Self {
+        FileMeta {
+            path_id: 0,
+            ..self.with_epoch(self.epoch)
         }
     }
 

@@ -11,6 +11,7 @@ extern crate koeldb_counts as std;
 pub mod blob_file_meta;
 pub mod current;
 pub mod cursor;
+mod data_paths;
 pub mod file_checksum;
 pub mod file_meta;
 pub mod job;
@@ -21,6 +22,7 @@ mod table_opener;
 pub mod text;
 pub mod version;
 
+pub use data_paths::{DATA_PATHS_MAX, DataPaths};
 pub use file_meta::FileMeta;
 pub use open_tables::{OpenTables, ReaderSlot};
 pub use table_opener::{TableOpener, TableRef};

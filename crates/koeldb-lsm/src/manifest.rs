@@ -170,6 +170,9 @@ pub struct ManifestSnapshot {
     pub last_seqno: SeqNo,
     /// All families, by id.
     pub families: Vec<ColumnFamilySnapshot>,
+    /// Whether it describes a copy with all tables in the directory of the MANIFEST, wherever the
+    /// tables of the database are.
+    pub in_one_directory: bool,
 }
 
 /// The state of a column family that the edits at the start of a new MANIFEST record.
@@ -236,7 +239,12 @@ impl ManifestSnapshot {
             added_files: family
                 .version
                 .files()
-                .map(|(level, file)| (level, Arc::clone(file)))
+                .map(
+                    |(level, file)| match self.in_one_directory && file.path_id != 0 {
+                        true => (level, Arc::new(file.in_first_path())),
+                        false => (level, Arc::clone(file)),
+                    },
+                )
                 .collect(),
             added_blob_files: blob_files.clone().cloned().collect(),
             blob_garbage: blob_files

@@ -5,17 +5,17 @@
 //! kept. Only while the number of open tables is bounded ([`OpenTables`]), readers are in slots that
 //! are emptied, and their users hold them.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::error::ErrorDetail;
-use koeldb_base::{ArcRef, Error, ErrorKind, Fault, KeyOrder, Lookup, Result, file_name};
+use koeldb_base::{ArcRef, Error, ErrorKind, Fault, KeyOrder, Lookup, Result};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_table::blob::{BlobFile, BlobFileContext};
 use koeldb_table::reader::{TableReadContext, TableReader};
 use koeldb_table::source::BlockSource;
 
 use crate::blob_file_meta::BlobFileMeta;
+use crate::data_paths::DataPaths;
 use crate::file_checksum;
 use crate::file_meta::FileMeta;
 use crate::open_tables::{OpenTables, ReaderSlot};
@@ -34,7 +34,7 @@ pub type TableRef<'f> = ArcRef<'f, TableReader>;
 #[derive(Debug)]
 pub struct TableOpener {
     fs: Arc<dyn FileSystem>,
-    directory: PathBuf,
+    paths: DataPaths,
     open_options: OpenOptions,
     context: TableReadContext,
     /// Whether every table is validated when it is opened.
@@ -45,19 +45,19 @@ pub struct TableOpener {
 }
 
 impl TableOpener {
-    /// Creates an opener for tables in `directory`.
+    /// Creates an opener for tables in the directories `paths`.
     ///
     /// The per-file fields of `context` are filled in for each file.
     #[must_use]
     pub fn new(
         fs: Arc<dyn FileSystem>,
-        directory: &Path,
+        paths: DataPaths,
         open_options: OpenOptions,
         context: TableReadContext,
     ) -> Self {
         TableOpener {
             fs,
-            directory: directory.to_owned(),
+            paths,
             open_options,
             context,
             examines: false,
@@ -87,6 +87,12 @@ impl TableOpener {
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.open_tables.is_limited()
+    }
+
+    /// The directories of the tables.
+    #[must_use]
+    pub fn paths(&self) -> &DataPaths {
+        &self.paths
     }
 
     /// The settings with which tables are opened.
@@ -230,7 +236,7 @@ impl TableOpener {
     /// # Errors
     /// If the file is missing, or differs from its record in the MANIFEST.
     pub(crate) fn open_blob_file(&self, file: &BlobFileMeta) -> Result<BlobFile> {
-        let path = file_name::blob(&self.directory, file.number);
+        let path = self.paths.blob(file.number);
         let options = OpenOptions {
             purpose: Purpose::Read,
             ..self.open_options
@@ -255,7 +261,7 @@ impl TableOpener {
 
     /// Opens the table file, named `NNNNNN.sst`, or `NNNNNN.ldb` if LevelDB wrote it.
     fn open_file(&self, file: &FileMeta) -> Result<Arc<dyn RandomAccessFile>> {
-        let path = file_name::table(&self.directory, file.number);
+        let path = self.paths.of_table(file);
         let options = OpenOptions {
             purpose: Purpose::Read,
             temperature: match file.temperature {
@@ -273,11 +279,22 @@ impl TableOpener {
                         let closed = "the database is closed";
                         return Error::with_kind(ErrorKind::ShutdownInProgress, closed);
                     }
-                    Error::corruption(format!(
+                    let mut message = format!(
                         "table {:06}.sst is in the MANIFEST but does not exist",
                         file.number
-                    ))
-                    .in_file(&path, None, "open")
+                    );
+                    let count = self.paths.count();
+                    if usize::from(file.path_id) >= count {
+                        let of = match count {
+                            1 => "only one is set".to_owned(),
+                            count => format!("only {count} are set"),
+                        };
+                        let id = file.path_id;
+                        message += &format!(
+                            "; its directory is number {id} of db_paths or cf_paths, counted from 0, and {of}"
+                        );
+                    }
+                    Error::corruption(message).in_file(&path, None, "open")
                     .with_detail(ErrorDetail::PathNotFound)
                 }),
             Err(error) if is_out_of_files(&error) => Err(error.context(

@@ -549,6 +549,18 @@ const fn left_out(
 /// The options that a suite does not draw.
 pub const LEFT_OUT: &[LeftOut] = &[
     left_out(
+        DATABASE,
+        "db_paths",
+        &Suite::ALL,
+        "has no text; tests/it/data_paths.rs, tests/it/history.rs and tests/crash/paths.rs have it",
+    ),
+    left_out(
+        FAMILY,
+        "cf_paths",
+        &Suite::ALL,
+        "has no text; tests/it/data_paths.rs and tests/crash/paths.rs have it",
+    ),
+    left_out(
         FAMILY,
         "disallow_memtable_writes",
         &Suite::ALL,

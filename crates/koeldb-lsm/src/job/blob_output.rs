@@ -13,13 +13,17 @@ use koeldb_fs::{FileSystem, WriteOptions};
 use koeldb_table::blob::{BlobFileBuilder, BlobReference};
 
 use crate::file_checksum::{self, SummedFile};
-use crate::version::BlobFileMeta;
+use crate::version::{BlobFileMeta, FileNumbers};
 
 /// The settings of the blob files of a job.
 #[derive(Clone)]
 pub struct BlobSpec<'a> {
     /// The id of the column family, which the files record.
     pub column_family_id: u32,
+    /// The directory of the files; `None` for that of the tables.
+    pub directory: Option<&'a Path>,
+    /// The allocator of the numbers of new files; `None` for that of the tables.
+    pub numbers: Option<FileNumbers>,
     /// The size from which a value goes to a blob file; `None` if all stay in the tables.
     pub min_bytes: Option<u64>,
     /// The size at which a blob file ends.
@@ -40,6 +44,8 @@ impl BlobSpec<'_> {
     pub fn unchanged() -> Self {
         BlobSpec {
             column_family_id: 0,
+            directory: None,
+            numbers: None,
             min_bytes: None,
             file_bytes: u64::MAX,
             compression: Compression::None,
@@ -91,7 +97,10 @@ impl BlobOutput {
         let OpenBlobFile { builder, .. } = match &mut self.current {
             Some(open) => open,
             None => {
-                let number = (maker.next_file_number)();
+                let number = match &spec.numbers {
+                    Some(numbers) => numbers.next(),
+                    None => (maker.next_file_number)(),
+                };
                 self.made.push(number);
                 let path = file_name::blob(maker.directory, number);
                 let mut file = maker.fs.create(&path, maker.write_options)?;

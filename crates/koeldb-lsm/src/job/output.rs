@@ -38,6 +38,8 @@ pub struct OutputSpec<'a> {
     pub fs: &'a dyn FileSystem,
     /// The directory of the tables.
     pub directory: &'a Path,
+    /// The index of the directory among those of the column family.
+    pub path_id: u8,
     /// The settings for writing files.
     pub write_options: WriteOptions,
     /// Charges the written bytes to a rate limiter.
@@ -262,7 +264,7 @@ impl<'a> TableOutputs<'a> {
         let spec = &self.spec;
         let maker = FileMaker {
             fs: spec.fs,
-            directory: spec.directory,
+            directory: spec.blobs.directory.unwrap_or(spec.directory),
             write_options: &spec.write_options,
             charge: spec.charge.as_ref(),
             file_checksums: spec.file_checksums,
@@ -466,6 +468,7 @@ impl<'a> TableOutputs<'a> {
         let smallest = current.smallest.unwrap_or_default();
         let table = current.builder.finish()?;
         let mut file = FileMeta::new(current.number, table.file_bytes, smallest, current.largest);
+        file.path_id = self.spec.path_id;
         file.smallest_seqno = current.seqno_min.min(current.seqno_max);
         file.largest_seqno = current.seqno_max;
         file.epoch = self.spec.epoch;
@@ -531,6 +534,15 @@ impl<'a> TableOutputs<'a> {
     /// # Errors
     /// The errors of the file system; every file is removed then.
     pub fn finish_all(mut parts: Vec<Self>) -> Result<Outputs> {
+        // The directory of the blob files first: the tables refer to them.
+        let mut with_blobs = parts.iter();
+        let with_blobs = with_blobs.find(|part| !part.finished.blob_files.is_empty());
+        if let Some(part) = with_blobs
+            && let Some(directory) = part.spec.blobs.directory
+            && directory != part.spec.directory
+        {
+            part.spec.fs.sync_dir(directory)?;
+        }
         let has_files =
             |part: &&Self| !part.finished.files.is_empty() || !part.finished.blob_files.is_empty();
         let with_files = parts.iter().find(has_files);
@@ -564,7 +576,8 @@ impl Drop for TableOutputs<'_> {
             .iter()
             .map(|&number| file_name::table(directory, number));
         let blob_files = self.blobs.made.iter();
-        let blob_files = blob_files.map(|&number| file_name::blob(directory, number));
+        let blob_directory = self.spec.blobs.directory.unwrap_or(directory);
+        let blob_files = blob_files.map(|&number| file_name::blob(blob_directory, number));
         for path in tables.chain(blob_files) {
             // A file that cannot be removed now is obsolete, and the next open removes it.
             let _ = self.spec.fs.remove_file(&path);

@@ -61,6 +61,7 @@ fn snapshot() -> ManifestSnapshot {
             family(0, "default", KeyOrder::Bytewise),
             family(3, "other", KeyOrder::ReverseBytewise),
         ],
+        in_one_directory: false,
     }
 }
 
@@ -147,4 +148,29 @@ fn an_installed_state_is_recovered() {
         );
         assert_eq!(family.epochs().next(), 12);
     }
+}
+
+#[test]
+fn a_copy_in_one_directory_has_no_path_ids() {
+    let path_ids = |in_one_directory| {
+        let mut snapshot = ManifestSnapshot {
+            in_one_directory,
+            ..snapshot()
+        };
+        let family = &mut snapshot.families[0];
+        let mut levels = family.version.levels.clone();
+        for level in &mut levels {
+            for file in &mut level.files {
+                let mut moved = file.with_epoch(file.epoch);
+                moved.path_id = 2;
+                *file = Arc::new(moved);
+            }
+        }
+        family.version = Arc::new(Version::new(KeyOrder::Bytewise, levels));
+        let edits = snapshot.edits();
+        let added = edits.into_iter().flat_map(|edit| edit.added_files);
+        added.map(|(_, file)| file.path_id).collect::<Vec<u8>>()
+    };
+    assert_eq!(path_ids(false), [2, 2, 0, 0]);
+    assert_eq!(path_ids(true), [0; 4]);
 }

@@ -172,6 +172,7 @@ fn drop_plan(
         reason,
         inputs: vec![CompactionInput { level, files }],
         output_level: level,
+        output_path: 0,
         target_file_bytes: 0,
         max_grandparent_bytes: u64::MAX,
         grandparents: Vec::new(),

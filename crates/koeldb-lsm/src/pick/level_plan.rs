@@ -117,10 +117,12 @@ impl LevelRequest {
         check_way(version, level, output_level, &range)?;
         let grandparents = grandparents(version, output_level, &range);
         let grandparent_bytes: u64 = grandparents.iter().map(|file| file.bytes).sum();
+        let output_path = settings.path_of_level(output_level);
         let trivial_move = below.is_empty()
             && output_level > level
             && (level > 0 || inputs.len() == 1 || !overlap_each_other(version, &inputs))
             && grandparent_bytes <= settings.max_compaction_bytes
+            && inputs.iter().all(|file| file.path_id == output_path)
             && settings.fit_partitions(&inputs);
         let upper = CompactionInput {
             level,
@@ -134,6 +136,7 @@ impl LevelRequest {
             reason: self.reason,
             inputs: std::iter::once(upper).chain(lower).collect(),
             output_level,
+            output_path,
             target_file_bytes: settings.target_file_bytes(output_level, targets.base_level),
             max_grandparent_bytes: settings.max_compaction_bytes,
             grandparents,

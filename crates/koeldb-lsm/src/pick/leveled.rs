@@ -374,8 +374,10 @@ fn pick_within_level0(version: &Version, settings: &PickSettings) -> Option<Comp
         merged.push(Arc::clone(file));
     }
     let reason = CompactionReason::LevelL0FilesNum;
-    (merged.len() >= LEVEL0_MERGED_MIN)
-        .then(|| CompactionPlan::within_level0(reason, merged, false))
+    (merged.len() >= LEVEL0_MERGED_MIN).then(|| CompactionPlan {
+        output_path: settings.path_of_level(0),
+        ..CompactionPlan::within_level0(reason, merged, false)
+    })
 }
 
 /// Picks a compaction of a level below 0: the first file by priority that can be compacted.

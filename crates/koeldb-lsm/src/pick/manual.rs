@@ -164,6 +164,7 @@ pub fn move_level(version: &Version, level: usize, to: usize) -> Result<Compacti
         reason: CompactionReason::ManualCompaction,
         inputs: vec![CompactionInput { level, files }],
         output_level: to,
+        output_path: 0,
         target_file_bytes: 0,
         max_grandparent_bytes: u64::MAX,
         grandparents: Vec::new(),
@@ -228,6 +229,7 @@ pub fn pick_inside(version: &Version, ranges: &[UserKeyRange<'_>]) -> Option<Com
         reason: CompactionReason::ManualCompaction,
         inputs,
         output_level: first,
+        output_path: 0,
         target_file_bytes: 0,
         max_grandparent_bytes: u64::MAX,
         grandparents: Vec::new(),
@@ -402,6 +404,7 @@ fn plan_of(
     CompactionPlan {
         reason: CompactionReason::ManualCompaction,
         output_level,
+        output_path: settings.path_of_level(output_level),
         target_file_bytes: match output_level {
             0 => u64::MAX,
             _ => settings.target_file_bytes(output_level, base_level.min(output_level)),

@@ -12,6 +12,7 @@ mod level_plan;
 pub mod leveled;
 pub mod manual;
 pub mod offpeak;
+pub mod paths;
 pub mod universal;
 
 use std::sync::Arc;
@@ -78,6 +79,8 @@ pub struct CompactionPlan {
     pub inputs: Vec<CompactionInput>,
     /// The output level.
     pub output_level: usize,
+    /// The index of the directory of the output among those of the column family.
+    pub output_path: u8,
     /// The size at which an output file is cut if no file below shares keys with the output.
     pub target_file_bytes: u64,
     /// The limit of the bytes of an output file and the grandparents that it overlaps.
@@ -109,6 +112,7 @@ impl CompactionPlan {
             reason,
             inputs: vec![CompactionInput { level: 0, files }],
             output_level: 0,
+            output_path: 0,
             target_file_bytes: u64::MAX,
             max_grandparent_bytes: u64::MAX,
             grandparents: Vec::new(),
@@ -250,6 +254,8 @@ pub struct PickSettings {
     pub partition_bytes: Option<usize>,
     /// The order in which leveled compaction picks the files of a level.
     pub file_order: FileOrder,
+    /// The target sizes of the directories of the column family.
+    pub paths: paths::PathTargets,
     /// The settings of universal compaction.
     pub universal: universal::UniversalSettings,
     /// The settings of FIFO compaction.
@@ -271,6 +277,7 @@ impl Default for PickSettings {
             table_bytes_max: u64::MAX,
             partition_bytes: None,
             file_order: FileOrder::default(),
+            paths: paths::PathTargets::default(),
             universal: universal::UniversalSettings::default(),
             fifo: fifo::FifoSettings::default(),
         }

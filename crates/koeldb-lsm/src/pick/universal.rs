@@ -314,7 +314,22 @@ fn plan(
         None => last_level(version),
         Some(next) => next.level.saturating_sub(1),
     };
-    merge(version, settings, &runs[chosen], output_level, reason)
+    // The size of all runs that are as new as the chosen ones or newer, as they fill up the
+    // directories before; RocksDB has it so for these two reasons.
+    let counted = match reason {
+        CompactionReason::UniversalSizeRatio | CompactionReason::UniversalSortedRunNum => {
+            &runs[..chosen.end]
+        }
+        _ => &runs[chosen.clone()],
+    };
+    let path = settings.path_of_run(counted.iter().map(|run| run.bytes).sum());
+    merge(
+        version,
+        settings,
+        &runs[chosen],
+        (output_level, path),
+        reason,
+    )
 }
 
 /// Plans a merge of all runs into the last level, as in a manual compaction of the whole range.
@@ -328,15 +343,22 @@ pub fn pick_all(
     if runs.is_empty() || runs.iter().any(|run| run.being_compacted) {
         return None;
     }
-    merge(version, settings, &runs, last_level(version), reason)
+    let path = settings.path_of_run(runs.iter().map(|run| run.bytes).sum());
+    merge(
+        version,
+        settings,
+        &runs,
+        (last_level(version), path),
+        reason,
+    )
 }
 
-/// Plans a merge of `runs` into `output_level`; `None` if a running compaction writes there.
+/// Plans a merge of `runs` into a level and directory; `None` if a running compaction writes there.
 fn merge(
     version: &Version,
     settings: &PickSettings,
     runs: &[Run],
-    output_level: usize,
+    (output_level, output_path): (usize, u8),
     reason: CompactionReason,
 ) -> Option<CompactionPlan> {
     let mut inputs: Vec<CompactionInput> = Vec::new();
@@ -371,6 +393,7 @@ fn merge(
         reason,
         inputs,
         output_level,
+        output_path,
         target_file_bytes: if output_level == 0 {
             u64::MAX
         } else {

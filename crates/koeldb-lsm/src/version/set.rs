@@ -172,9 +172,6 @@ impl VersionSet {
         let (recovered, report) = point_in_time::read(&*fs, directory, families, &options, check)?;
         let number = report.manifest_number;
         let set = Self::with_state(fs, directory, options, number, recovered)?;
-        if !set.options.read_only {
-            set.refuse_blob_files()?;
-        }
         Ok((set, report))
     }
 

@@ -7,9 +7,9 @@ use koeldb_base::KeyOrder;
 use koeldb_base::codec::Compression;
 use koeldb_base::range_del::RangeTombstone;
 use koeldb_fs::{FileSystem, MemoryFileSystem, OpenOptions, Purpose, WriteOptions};
-use koeldb_lsm::TableOpener;
 use koeldb_lsm::job::{BlobSpec, OutputSpec, TableOutputs};
 use koeldb_lsm::version::FileMeta;
+use koeldb_lsm::{DataPaths, TableOpener};
 use koeldb_table::builder::TableBuildContext;
 use koeldb_table::reader::TableReadContext;
 
@@ -35,6 +35,7 @@ pub(crate) fn output_spec<'a>(
     OutputSpec {
         fs,
         directory: Path::new(DIRECTORY),
+        path_id: 0,
         write_options: WriteOptions::new(Purpose::Compaction),
         charge: None,
         context,
@@ -79,7 +80,7 @@ pub(crate) fn opener(fs: &Arc<MemoryFileSystem>) -> TableOpener {
     let fs: Arc<dyn FileSystem> = Arc::clone(fs) as _;
     TableOpener::new(
         fs,
-        Path::new(DIRECTORY),
+        DataPaths::single(Path::new(DIRECTORY)),
         OpenOptions::default(),
         TableReadContext::default(),
     )

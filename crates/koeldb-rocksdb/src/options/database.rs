@@ -1,6 +1,6 @@
 //! Options of databases and column families.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,17 +30,16 @@ pub struct Options {
     logger: Option<InfoLogger>,
 }
 
-/// A path for table files besides the database directory (`DbPath`); an open with one fails.
+/// A directory for tables, with a target size (`DbPath`).
 pub struct DBPath {
-    path: PathBuf,
+    inner: koeldb::DbPath,
 }
 
 impl DBPath {
-    /// Creates a path for tables; `target_size` is ignored.
+    /// Creates a directory for tables with a target size in bytes.
     pub fn new<P: AsRef<Path>>(path: P, target_size: u64) -> Result<Self, Error> {
-        let _ = target_size;
         Ok(DBPath {
-            path: path.as_ref().to_path_buf(),
+            inner: koeldb::DbPath::new(path.as_ref(), target_size),
         })
     }
 }
@@ -137,26 +136,16 @@ impl Options {
         self.inner.prepare_for_bulk_load();
     }
 
-    /// Makes the open fail if `paths` is not empty (`db_paths`): all tables are in one directory.
+    /// Sets the directories of the tables of families without `cf_paths` (`db_paths`); at most four.
     pub fn set_db_paths(&mut self, paths: &[DBPath]) {
-        self.refuse_paths("set_db_paths", paths);
+        let paths = paths.iter().map(|path| path.inner.clone());
+        self.inner.set_db_paths(paths);
     }
 
-    /// Makes the open fail if `paths` is not empty (`cf_paths`): all tables are in one directory.
+    /// Sets the directories of the tables of a column family (`cf_paths`); at most four.
     pub fn set_cf_paths(&mut self, paths: &[DBPath]) {
-        self.refuse_paths("set_cf_paths", paths);
-    }
-
-    /// Keeps an error for the open if the setter `setter` was given a path.
-    fn refuse_paths(&mut self, setter: &str, paths: &[DBPath]) {
-        if let Some(first) = paths.first() {
-            let reason = format!(
-                "all tables are in the directory of the database, none in {}; open the database in \
-                 the directory that has the space",
-                first.path.display()
-            );
-            self.fail(Error::refused(setter, &reason));
-        }
+        let paths = paths.iter().map(|path| path.inner.clone());
+        self.inner.set_cf_paths(paths);
     }
 
     /// Sets the environment, whose files and threads the database uses.

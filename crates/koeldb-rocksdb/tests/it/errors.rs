@@ -123,9 +123,10 @@ fn refusals_name_what_they_refuse() {
         assert!(error.to_string().contains(name), "{error}");
     };
     let mut elsewhere = options.clone();
-    elsewhere.set_db_paths(&[rocksdb::DBPath::new("/elsewhere", 1 << 30).unwrap()]);
+    let path = |name: &str| rocksdb::DBPath::new(dir.path().join(name), 0).unwrap();
+    elsewhere.set_db_paths(&["1", "2", "3", "4", "5"].map(path));
     let opened = DB::open(&elsewhere, dir.path());
-    refused(opened.unwrap_err(), "set_db_paths");
+    refused(opened.unwrap_err(), "db_paths");
     let db = DB::open(&options, dir.path()).unwrap();
     refused(db.put_with_ts("k", "t", "v").unwrap_err(), "put_with_ts");
     let mut read = ReadOptions::default();

@@ -495,3 +495,45 @@ fn tables_are_ingested_below_the_data() {
     assert_eq!(db.get("b").unwrap(), None);
     assert_eq!(db.get("c").unwrap().unwrap(), b"old");
 }
+
+#[test]
+fn tables_lie_in_the_directories_of_the_options() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let path = |name: &str, bytes| rocksdb::DBPath::new(at(name), bytes).unwrap();
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    options.set_db_paths(&[path("fast", 1), path("slow", 0)]);
+    let mut own = Options::default();
+    own.set_cf_paths(&[path("own", 1 << 30)]);
+    let open = || {
+        let own = ColumnFamilyDescriptor::new("own", own.clone());
+        DB::open_cf_descriptors(&options, at("db"), [own]).unwrap()
+    };
+    let tables = |name: &str| {
+        let entries = std::fs::read_dir(at(name)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name());
+        names
+            .filter(|name| name.to_string_lossy().ends_with(".sst"))
+            .count()
+    };
+    let db = open();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    let family = db.cf_handle("own").unwrap();
+    db.put_cf(&family, "key", "own").unwrap();
+    db.flush_cf(&family).unwrap();
+    assert_eq!((tables("fast"), tables("own"), tables("db")), (1, 1, 0));
+    drop(db);
+    let db = open();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    let family = db.cf_handle("own").unwrap();
+    assert_eq!(
+        db.get_cf(&family, "key").unwrap().as_deref(),
+        Some(&b"own"[..])
+    );
+    drop(db);
+    DB::destroy(&options, at("db")).unwrap();
+    assert!(!at("fast").exists() && !at("db").exists());
+}

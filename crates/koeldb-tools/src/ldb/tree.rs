@@ -9,8 +9,8 @@ use koeldb::ColumnFamilyOptions;
 use koeldb_base::{KeyOrder, file_name};
 use koeldb_fs::OpenOptions;
 use koeldb_fs::posix::PosixFileSystem;
-use koeldb_lsm::TableOpener;
 use koeldb_lsm::version::Version;
+use koeldb_lsm::{DataPaths, TableOpener};
 use koeldb_table::reader::TableReadContext;
 
 use super::manifest::{ColumnFamilyState, current_state};
@@ -66,7 +66,12 @@ impl Tree {
             order,
             log_number: family.log_number,
             version: family.version()?,
-            tables: TableOpener::new(fs, directory, OpenOptions::default(), context),
+            tables: TableOpener::new(
+                fs,
+                DataPaths::single(directory),
+                OpenOptions::default(),
+                context,
+            ),
         })
     }
 

@@ -236,14 +236,14 @@ impl Background {
         };
         match (is_installed, plan.trivial_move) {
             (true, false) => {
-                self.tree.retire(plan.files().map(|(_, file)| file));
+                self.tree.retire(family, plan.files().map(|(_, file)| file));
                 self.uncache(family, plan);
             }
             (true, true) => {}
             (false, is_move) => {
                 if !is_move {
-                    self.tree.discard(files);
-                    self.tree.discard_blob_files(&done.blob_files);
+                    self.tree.discard(family, files);
+                    self.tree.discard_blob_files(family, &done.blob_files);
                 }
                 return Err(family.dropped_error());
             }

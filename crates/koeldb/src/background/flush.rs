@@ -139,8 +139,8 @@ impl Background {
             family.update_and_install(self.context.stall(), |state| {
                 state.flushing = 0;
             });
-            self.tree.discard(file.iter());
-            self.tree.discard_blob_files(&flush.blob_files);
+            self.tree.discard(family, file.iter());
+            self.tree.discard_blob_files(family, &flush.blob_files);
             return Ok(());
         }
         self.notify_fallbacks(family, flush.fallback);
@@ -346,9 +346,9 @@ impl Background {
         let begun = self.context.clock.now();
         let mut flushed = Vec::new();
         if let Err(error) = self.write_tables_of(taken, reason, &mut flushed) {
-            for one in &flushed {
-                self.tree.discard(one.file.as_ref());
-                self.tree.discard_blob_files(&one.blob_files);
+            for ((family, _), one) in taken.iter().zip(&flushed) {
+                self.tree.discard(family, one.file.as_ref());
+                self.tree.discard_blob_files(family, &one.blob_files);
             }
             return Err(error);
         }
@@ -362,8 +362,8 @@ impl Background {
                 let table = file.map(|file| (&**file, flushed.properties.as_ref()));
                 self.notify_flushed(family, table, begun, &mut flushed.info);
             } else {
-                self.tree.discard(file);
-                self.tree.discard_blob_files(&flushed.blob_files);
+                self.tree.discard(family, file);
+                self.tree.discard_blob_files(family, &flushed.blob_files);
             }
         }
         self.tree.remove_obsolete_files();

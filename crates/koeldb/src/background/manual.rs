@@ -11,7 +11,9 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::pick::manual::{ManualPick, ManualRange};
-use koeldb_lsm::pick::{self, CompactionPlan, CompactionReason, Refusal, leveled, universal};
+use koeldb_lsm::pick::{
+    self, CompactionPlan, CompactionReason, PickSettings, Refusal, leveled, universal,
+};
 use koeldb_lsm::{FileMeta, Version};
 
 use super::compaction::CompactionRequest;
@@ -31,6 +33,17 @@ struct Manual<'a> {
     request: CompactionRequest<'a>,
     /// Whether no automatic compaction may run concurrently.
     is_exclusive: bool,
+    /// The index of the directory of the output; `None` for the one that fits.
+    path_id: Option<u8>,
+}
+
+impl Manual<'_> {
+    /// Returns the settings of the compaction pickers, with the chosen directory.
+    fn pick_settings(&self, options: &ColumnFamilyOptions) -> PickSettings {
+        let mut settings = pick_settings(options);
+        settings.paths.chosen = self.path_id;
+        settings
+    }
 }
 
 /// The number of running manual compactions, and whether manual compactions are disabled.
@@ -109,6 +122,11 @@ impl Background {
                 ..CompactionRequest::default()
             },
             is_exclusive: options.exclusive_manual_compaction,
+            path_id: Some(path_id_of(
+                family,
+                "target_path_id",
+                options.target_path_id,
+            )?),
         };
         let hold = manual.is_exclusive.then(|| family.hold_compactions());
         let outcome = self.compact_bounds(&manual, bounds, options);
@@ -148,8 +166,10 @@ impl Background {
                     let is_done = universal::run_count(version) == 1
                         && version.levels[0].files.is_empty()
                         && !is_bottommost_forced;
-                    let (settings, reason) =
-                        (pick_settings(options), CompactionReason::ManualCompaction);
+                    let (settings, reason) = (
+                        manual.pick_settings(options),
+                        CompactionReason::ManualCompaction,
+                    );
                     match is_done {
                         true => None,
                         false => universal::pick_all(version, &settings, reason),
@@ -236,7 +256,7 @@ impl Background {
         last: usize,
     ) -> Result<()> {
         let picked = self.wait_for_pick(manual, |version, options| {
-            pick::manual::pick_levels(version, &pick_settings(options), from, to, last)
+            pick::manual::pick_levels(version, &manual.pick_settings(options), from, to, last)
         })?;
         match picked {
             Some((plan, _)) => self.run_manual(manual, plan).map(drop),
@@ -265,6 +285,7 @@ impl Background {
                 ..CompactionRequest::default()
             },
             is_exclusive: true,
+            path_id: None,
         };
         let hold = family.hold_compactions();
         let outcome = match family.options().compaction_style {
@@ -335,7 +356,7 @@ impl Background {
                 ..*range
             };
             let picked = self.wait_for_pick(manual, |version, options| {
-                let settings = pick_settings(options);
+                let settings = manual.pick_settings(options);
                 let targets = leveled::level_targets(version, &settings);
                 pick::manual::pick(version, &settings, &targets, &part)
             })?;
@@ -494,6 +515,7 @@ impl Background {
             family,
             request: CompactionRequest::default(),
             is_exclusive: false,
+            path_id: None,
         };
         let ranges: Vec<_> = ranges
             .iter()
@@ -546,6 +568,17 @@ impl Background {
         let _foreground = self.slots.enter()?;
         let _running = self.begin_manual()?;
         let numbers = table_numbers(files)?;
+        let path_id = match (options.output_path_id, family.tables.paths().count()) {
+            (Some(path_id), _) => path_id_of(family, "output_path_id", path_id)?,
+            (None, 1) => 0,
+            (None, count) => {
+                return Err(Error::not_supported(format!(
+                    "the tables of column family '{}' are in {count} directories: set output_path_id, \
+                     as a compaction of named tables does not choose one",
+                    family.name
+                )));
+            }
+        };
         let flags = self.cancel_flags(options.canceled.as_ref());
         let manual = Manual {
             family,
@@ -557,14 +590,13 @@ impl Background {
                 ..CompactionRequest::default()
             },
             is_exclusive: false,
+            path_id: Some(path_id),
         };
         let hold = family.hold_compactions();
         let made = self.compact_numbers(&manual, &numbers, output_level);
         drop(hold);
         self.schedule();
-        let path = |file: &Arc<FileMeta>| {
-            koeldb_base::file_name::table(self.context.table_files.directory(), file.number)
-        };
+        let path = |file: &Arc<FileMeta>| family.tables.paths().of_table(file);
         Ok(made?.iter().map(path).collect())
     }
 
@@ -600,9 +632,31 @@ impl Background {
             }
         }
         self.compact_planned(manual, |version, options| {
-            pick::manual::pick_files(version, &pick_settings(options), numbers, output_level)
+            pick::manual::pick_files(
+                version,
+                &manual.pick_settings(options),
+                numbers,
+                output_level,
+            )
         })
     }
+}
+
+/// Returns the index `path_id` of a directory of the family's tables, the value of `option`.
+///
+/// # Errors
+/// `InvalidArgument` if there is no such directory.
+fn path_id_of(family: &ColumnFamilyData, option: &str, path_id: u32) -> Result<u8> {
+    let count = family.tables.paths().count();
+    let valid = u8::try_from(path_id)
+        .ok()
+        .filter(|&id| usize::from(id) < count);
+    valid.ok_or_else(|| {
+        Error::invalid_argument(format!(
+            "{option}={path_id}: the tables of column family '{}' are in {count} directories, counted from 0",
+            family.name
+        ))
+    })
 }
 
 /// Whether a table of `version` reaches outside of `from..to`.

@@ -45,8 +45,12 @@ impl Background {
         let merge = Merge::new(self, info, family, plan, request);
         let begun = self.context.clock.now();
         let tables = &self.context.table_files;
-        let reporter =
-            TableReporter::new(tables, info.job_id, &family.name, TableReason::Compaction);
+        let reporter = TableReporter::new(
+            tables,
+            info.job_id,
+            family,
+            (plan.output_path, TableReason::Compaction),
+        );
         let result = reporter.check(merge.run(&|| reporter.begin()))?;
         reporter.kept_unmerged(result.merge_failures);
         let elapsed = self.context.clock.now().saturating_sub(begun);
@@ -198,8 +202,12 @@ impl<'a> Merge<'a> {
     /// Returns the settings of blob files: which values go to new ones, and which old ones are emptied.
     ///
     /// The oldest files are emptied, as many as `blob_garbage_collection_age_cutoff` says.
-    fn blob_spec<'o>(&self, blobs: &'o VersionBlobs<'o>) -> BlobSpec<'o> {
-        let mut spec = blob_spec(&self.options, self.family.id, self.plan.output_level);
+    fn blob_spec<'o>(&'o self, blobs: &'o VersionBlobs<'o>) -> BlobSpec<'o> {
+        let mut spec = BlobSpec {
+            directory: Some(self.family.tables.paths().directory(0)),
+            numbers: Some(self.jobs.context.table_files.numbers.clone()),
+            ..blob_spec(&self.options, self.family.id, self.plan.output_level)
+        };
         let is_on = match self.request.blob_policy {
             BlobGarbageCollectionPolicy::UseDefault => self.options.enable_blob_garbage_collection,
             BlobGarbageCollectionPolicy::Force => true,
@@ -255,8 +263,9 @@ impl<'a> Merge<'a> {
             fs: &*context.fs,
             directory: match self.request.worker {
                 Some(job) => &job.directory,
-                None => context.table_files.directory(),
+                None => self.family.tables.paths().directory(plan.output_path),
             },
+            path_id: plan.output_path,
             write_options: WriteOptions {
                 temperature: plan
                     .temperature

@@ -242,8 +242,9 @@ impl Background {
     ) -> Result<(Outputs, JobTotals)> {
         let AcceptedJob { tables, result } = accepted;
         let (fs, files) = (&*self.context.fs, &self.context.table_files);
-        let reporter =
-            TableReporter::new(files, info.job_id, &family.name, TableReason::Compaction);
+        let path = (plan.output_path, TableReason::Compaction);
+        let reporter = TableReporter::new(files, info.job_id, family, path);
+        let directory = family.tables.paths().directory(plan.output_path);
         let mut taken = TakenTables {
             background: self,
             paths: Vec::new(),
@@ -259,11 +260,11 @@ impl Background {
         let mut take = || -> Result<()> {
             for table in &tables {
                 let number: FileNumber = reporter.begin();
-                let target = file_name::table(files.directory(), number);
+                let target = file_name::table(directory, number);
                 taken.paths.push(target.clone());
                 self.take_file(&table.path, &target, table.file.bytes)?;
                 let mut file = table.file.with_epoch(plan.output_epoch());
-                file.number = number;
+                (file.number, file.path_id) = (number, plan.output_path);
                 if let Some(tombstones) = table.tombstones.as_ref().filter(|_| !plan.bottommost) {
                     let fragments = tombstones.fragments().iter();
                     let ranges = fragments.map(|fragment| (&*fragment.start, &*fragment.end));
@@ -278,7 +279,7 @@ impl Background {
                 output.files.push(file);
                 output.properties.push(table.properties.clone());
             }
-            fs.sync_dir(files.directory())
+            fs.sync_dir(directory)
         };
         reporter.check(take())?;
         taken.paths.clear();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use koeldb_base::error::ErrorDetail;
-use koeldb_base::{Error, ErrorKind, Result, file_name};
+use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::pick::CompactionPlan;
 
 use super::Background;
@@ -68,15 +68,14 @@ impl TrackedDatabase for Background {
         if self.health.is_closing() {
             return Vec::new();
         }
-        let directory = self.context.table_files.directory();
         let mut tables = self.tree.retired_tables();
         for family in &*self.families.all() {
             let version = family.version();
             let files = version.levels.iter().flat_map(|level| &level.files);
-            tables.extend(files.map(|file| (file.number, file.bytes)));
+            let paths = family.tables.paths();
+            tables.extend(files.map(|file| (paths.of_table(file), file.bytes)));
         }
-        let named = |(number, bytes)| (file_name::table(directory, number), bytes);
-        tables.into_iter().map(named).collect()
+        tables
     }
 
     fn space_changed(self: Arc<Self>) {

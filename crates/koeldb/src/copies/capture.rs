@@ -6,6 +6,7 @@
 //! instant, and the sequence number is exactly that of the captured state. A hold keeps the files
 //! in place while the capture lives.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +14,13 @@ use std::time::Duration;
 use koeldb_base::error::Severity;
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
-use koeldb_lsm::FileMeta;
 use koeldb_lsm::manifest::ManifestSnapshot;
+use koeldb_lsm::{DataPaths, FileMeta};
 
 use crate::commit::protocol::CommitPipeline;
 use crate::copies::deletions::DeletionGuard;
 use crate::options::FlushOptions;
+use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::context::Context;
 
 /// Whether memtables are flushed before the files of a database are captured.
@@ -63,6 +65,8 @@ pub(crate) struct Capture {
     /// The newest OPTIONS file of the captured state.
     pub(crate) options_number: Option<FileNumber>,
     pub(crate) is_flushed: bool,
+    /// The directories of the tables of each column family.
+    paths: PathsById,
     /// The time for which writers were blocked.
     pub(crate) pause: Duration,
     _hold: DeletionGuard,
@@ -171,9 +175,11 @@ impl CommitPipeline {
             (versions.snapshot(), versions.manifest_number(), numbers)
         };
         let closed = self.wals.closed();
+        let paths = paths_by_id(&self.families.all());
         drop(leadership);
         let pause = self.context.clock.now().saturating_sub(begun);
         state.last_seqno = seqno.max(state.last_seqno);
+        state.in_one_directory = true;
         // The sizes of tracked logs may exceed the captured ones; untracked logs are not checked.
         state.wals.clear();
         let min_needed = state.min_log_number_to_keep;
@@ -196,6 +202,7 @@ impl CommitPipeline {
             logs,
             options_number: None,
             is_flushed,
+            paths,
             pause,
             _hold: hold,
         })
@@ -226,12 +233,12 @@ impl Capture {
 
     /// Returns the table files of all captured column families.
     pub(crate) fn tables(&self, context: &Context) -> Result<Vec<CapturedFile>> {
-        captured_tables(context, &self.state)
+        captured_tables(context, &self.state, &self.paths)
     }
 
     /// Returns the blob files, the logs and the OPTIONS file of the captured state.
     pub(crate) fn other_files(&self, context: &Context) -> Result<Vec<CapturedFile>> {
-        let mut files = captured_blob_files(context, &self.state);
+        let mut files = captured_blob_files(context, &self.state, &self.paths);
         for log in &self.logs {
             files.push(CapturedFile {
                 name: format!("{:06}.log", log.number),
@@ -255,20 +262,34 @@ impl Capture {
     }
 }
 
+/// The directories of the tables of column families, by the ids of the families.
+pub(crate) type PathsById = BTreeMap<u32, DataPaths>;
+
+/// Returns the directories of the tables of open column families.
+pub(crate) fn paths_by_id(families: &[Arc<ColumnFamilyData>]) -> PathsById {
+    let families = families.iter();
+    families
+        .map(|family| (family.id, family.tables.paths().clone()))
+        .collect()
+}
+
 /// Returns the table files of all column families in a MANIFEST state.
 pub(crate) fn captured_tables(
     context: &Context,
     state: &ManifestSnapshot,
+    paths: &PathsById,
 ) -> Result<Vec<CapturedFile>> {
     let mut files = Vec::new();
+    let others = DataPaths::single(&context.table_files.directory);
     for family in &state.families {
+        let paths = paths.get(&family.id).unwrap_or(&others);
         for (level, meta) in family.version.files() {
             let table = CapturedTable {
                 family: family.id,
                 level,
                 meta: Arc::clone(meta),
             };
-            files.push(captured_table(context, table)?);
+            files.push(captured_table(context, paths, table)?);
         }
     }
     Ok(files)
@@ -278,24 +299,33 @@ pub(crate) fn captured_tables(
 pub(crate) fn captured_blob_files(
     context: &Context,
     state: &ManifestSnapshot,
+    paths: &PathsById,
 ) -> Vec<CapturedFile> {
-    let families = state.families.iter();
-    let blob_files = families.flat_map(|family| family.version.blob_files.values());
-    blob_files
-        .map(|file| CapturedFile {
-            name: format!("{:06}.blob", file.number),
-            source: file_name::blob(context.table_files.directory(), file.number),
-            bytes: file.file_bytes(),
-            is_constant: true,
-            table: None,
-        })
-        .collect()
+    let mut files = Vec::new();
+    let others = DataPaths::single(&context.table_files.directory);
+    for family in &state.families {
+        let paths = paths.get(&family.id).unwrap_or(&others);
+        for file in family.version.blob_files.values() {
+            files.push(CapturedFile {
+                name: format!("{:06}.blob", file.number),
+                source: paths.blob(file.number),
+                bytes: file.file_bytes(),
+                is_constant: true,
+                table: None,
+            });
+        }
+    }
+    files
 }
 
 /// Returns the name and path of a captured table; the extension is `ldb` for a LevelDB table.
-fn captured_table(context: &Context, table: CapturedTable) -> Result<CapturedFile> {
+fn captured_table(
+    context: &Context,
+    paths: &DataPaths,
+    table: CapturedTable,
+) -> Result<CapturedFile> {
     let file = &table.meta;
-    let mut source = file_name::table(context.table_files.directory(), file.number);
+    let mut source = paths.of_table(file);
     let mut name = format!("{:06}.sst", file.number);
     // LevelDB named its tables so.
     if !context.fs.exists(&source)? {

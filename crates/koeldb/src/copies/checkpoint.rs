@@ -119,7 +119,8 @@ impl Db {
     /// Creates a database at `path` with the current contents of this one (RocksDB: `Checkpoint`).
     ///
     /// Files are shared by hard links where the file system permits it, so that a checkpoint on the
-    /// same device costs no space until compactions replace them.
+    /// same device costs no space until compactions replace them. All tables are in the directory of
+    /// the checkpoint, wherever `db_paths` and `cf_paths` have those of the database.
     ///
     /// # Errors
     /// `InvalidArgument` if `path` exists or lies in the directory of this database; `Aborted` if
@@ -161,7 +162,7 @@ fn create(
 ) -> Result<CheckpointReport> {
     let context = &*commit.context;
     commit.health.check_open()?;
-    refuse_own_directories(context, target)?;
+    refuse_own_directories(commit, target)?;
     if let Some(secondary) = secondary {
         return secondary::create(secondary, commit, target, options);
     }
@@ -183,10 +184,17 @@ fn create(
     Ok(report)
 }
 
-/// Fails if `target` is inside the database directory or the log directory.
-pub(crate) fn refuse_own_directories(context: &Context, target: &Path) -> Result<()> {
+/// Fails if `target` is inside a directory of the database, of its logs or of its tables.
+pub(crate) fn refuse_own_directories(commit: &CommitPipeline, target: &Path) -> Result<()> {
+    let context = &*commit.context;
     refuse_inside(&*context.fs, target, &context.path)?;
-    refuse_inside(&*context.fs, target, &context.wal_dir)
+    refuse_inside(&*context.fs, target, &context.wal_dir)?;
+    for family in commit.families.all() {
+        for directory in family.tables.paths().directories() {
+            refuse_inside(&*context.fs, target, directory)?;
+        }
+    }
+    Ok(())
 }
 
 /// Links or copies the captured files into the staging directory.

@@ -12,6 +12,9 @@
 //! ```
 //!
 //! Bounds are internal keys in hexadecimal.
+//!
+//! RocksDB has the description in memory only (`ExportImportFilesMetaData`), so that its exports come
+//! without the text: the caller then makes an [`ExportedColumnFamily`] of what RocksDB returned.
 
 mod check;
 
@@ -37,6 +40,7 @@ use crate::options::ColumnFamilyOptions;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::context::Context;
 use crate::state::hex::unhex;
+use crate::state::table_files::FLUSH_PATH;
 
 use check::{ImportFile, check_exports};
 
@@ -52,31 +56,84 @@ const FIRST_LINE: &str = "koeldb export 1";
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportedFile {
-    /// The name of the table in the directory.
+    /// The directory of the table (`db_path`).
+    pub directory: PathBuf,
+    /// The name of the table in the directory, with or without a leading slash.
     pub name: String,
     /// The level of the table.
     pub level: usize,
-    /// The length of the table in bytes.
+    /// The length of the table in bytes (`size`); 0 unknown.
     pub bytes: u64,
-    /// The smallest internal key of the table.
+    /// The smallest internal key of the table; empty if it is to be read from the table.
+    ///
+    /// Of RocksDB's two keys it is `smallest`. The table alone does not tell whether range tombstones
+    /// reach beyond what it serves, so a bound that the exporter knows must be set.
     pub smallest: Vec<u8>,
-    /// The largest internal key of the table.
+    /// The largest internal key of the table (`largest`); empty if `smallest` is.
     pub largest: Vec<u8>,
     /// The smallest sequence number in the table.
     pub smallest_seqno: SeqNo,
     /// The largest sequence number in the table.
+    ///
+    /// Of a table that was ingested it is also the number of all its entries.
     pub largest_seqno: SeqNo,
     /// The age of the table among those of level 0: larger is newer; 0 unknown.
     pub epoch: u64,
 }
 
+impl ExportedFile {
+    /// Creates the description of a table from what every export tells; the rest can be set.
+    ///
+    /// Size, bounds and epoch are unknown.
+    pub fn new(
+        directory: impl Into<PathBuf>,
+        name: impl Into<String>,
+        level: usize,
+        seqnos: std::ops::RangeInclusive<SeqNo>,
+    ) -> Self {
+        ExportedFile {
+            directory: directory.into(),
+            name: name.into(),
+            level,
+            bytes: 0,
+            smallest: Vec::new(),
+            largest: Vec::new(),
+            smallest_seqno: *seqnos.start(),
+            largest_seqno: *seqnos.end(),
+            epoch: 0,
+        }
+    }
+
+    /// The path of the table.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(self.bare_name())
+    }
+
+    /// The name without RocksDB's leading slash.
+    fn bare_name(&self) -> &str {
+        self.name.strip_prefix('/').unwrap_or(&self.name)
+    }
+}
+
 /// The description of an exported column family (RocksDB: `ExportImportFilesMetaData`).
+///
+/// A description of an export that RocksDB made has the fields of its `ExportImportFilesMetaData`:
+///
+/// ```
+/// use koeldb::{ExportedColumnFamily, ExportedFile};
+///
+/// // Of RocksDB's `files`: db_path, name, level, smallest_seqno, largest_seqno.
+/// let mut file = ExportedFile::new("/exports/users", "/000012.sst", 6, 1..=42);
+/// file.bytes = 1311; // size
+/// file.epoch = 3; // epoch_number
+/// let export = ExportedColumnFamily::new("leveldb.BytewiseComparator", [file]);
+/// assert_eq!(export.files[0].path(), std::path::Path::new("/exports/users/000012.sst"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportedColumnFamily {
-    /// The directory of the tables.
-    pub directory: PathBuf,
-    /// The name of the comparator.
+    /// The name of the comparator (`db_comparator_name`).
     pub comparator: String,
     /// The exported tables.
     pub files: Vec<ExportedFile>,
@@ -103,7 +160,20 @@ impl ImportColumnFamilyOptions {
 }
 
 impl ExportedColumnFamily {
+    /// Creates a description from the name of the comparator and those of the tables.
+    pub fn new(
+        comparator: impl Into<String>,
+        files: impl IntoIterator<Item = ExportedFile>,
+    ) -> Self {
+        ExportedColumnFamily {
+            comparator: comparator.into(),
+            files: files.into_iter().collect(),
+        }
+    }
+
     /// Reads the description of an export from its directory.
+    ///
+    /// An export of RocksDB has none: make it with [`ExportedColumnFamily::new`].
     ///
     /// # Errors
     /// `Corruption` with the line that violates the format; errors of the file system.
@@ -158,20 +228,16 @@ fn decode(directory: &Path, bytes: &[u8]) -> Result<ExportedColumnFamily> {
         .next()
         .and_then(|(_, line)| line.strip_prefix("comparator "));
     let comparator = comparator.ok_or_else(|| bad(2, "no comparator"))?;
-    let mut export = ExportedColumnFamily {
-        directory: directory.to_owned(),
-        comparator: comparator.to_owned(),
-        files: Vec::new(),
-    };
+    let mut export = ExportedColumnFamily::new(comparator, []);
     for (index, line) in lines {
-        let file = decode_file(line).ok_or_else(|| bad(index + 1, "not a file"))?;
+        let file = decode_file(directory, line).ok_or_else(|| bad(index + 1, "not a file"))?;
         export.files.push(file);
     }
     Ok(export)
 }
 
 /// Decodes the line of one file; `None` if it is malformed.
-fn decode_file(line: &str) -> Option<ExportedFile> {
+fn decode_file(directory: &Path, line: &str) -> Option<ExportedFile> {
     let words: Vec<&str> = line.split(' ').collect();
     let [
         "file",
@@ -188,6 +254,7 @@ fn decode_file(line: &str) -> Option<ExportedFile> {
         return None;
     };
     Some(ExportedFile {
+        directory: directory.to_owned(),
         name: name.to_owned(),
         level: level.parse().ok()?,
         bytes: bytes.parse().ok()?,
@@ -214,6 +281,9 @@ impl ColumnFamily {
 
 impl Db {
     /// Creates a column family with the tables of exported ones, whose key ranges must not overlap.
+    ///
+    /// The exports may be KoelDB's or RocksDB's. All tables are read and compared with the
+    /// descriptions.
     ///
     /// # Errors
     /// `InvalidArgument` if the name is taken, the comparator or the number of levels differs, or
@@ -247,7 +317,7 @@ fn export_family(
     target: &Path,
 ) -> Result<ExportedColumnFamily> {
     let context = &*commit.context;
-    refuse_own_directories(context, target)?;
+    refuse_own_directories(commit, target)?;
     let staging = Staging::create(&context.fs, target, &[DESCRIPTION])?;
     let capture = commit.capture(FlushPolicy::Always)?;
     let mut captured = capture.state.families.iter();
@@ -261,11 +331,8 @@ fn export_family(
             family.name
         )));
     }
-    let mut export = ExportedColumnFamily {
-        directory: context.fs.absolute(target)?,
-        comparator: family.order.name().to_owned(),
-        files: Vec::new(),
-    };
+    let directory = context.fs.absolute(target)?;
+    let mut export = ExportedColumnFamily::new(family.order.name(), []);
     let mut transfers = Vec::new();
     for captured in capture.tables(context)? {
         let Some(table) = captured.table.filter(|table| table.family == family.id) else {
@@ -278,9 +345,12 @@ fn export_family(
             may_link: true,
             expected_crc32c: None,
         });
-        export
-            .files
-            .push(exported(captured.name, table.level, &table.meta));
+        export.files.push(exported(
+            &directory,
+            captured.name,
+            table.level,
+            &table.meta,
+        ));
     }
     transfer_all(context, &transfers, Purpose::Checkpoint)?;
     let path = staging.path().join(DESCRIPTION);
@@ -324,15 +394,16 @@ fn transfer_all(context: &Context, files: &[TransferFile], purpose: Purpose) -> 
 fn import(
     commit: &CommitPipeline,
     family: &Arc<ColumnFamilyData>,
-    files: &[ImportFile<'_>],
+    files: &[ImportFile],
     how: ImportColumnFamilyOptions,
 ) -> Result<()> {
     let context = &*commit.context;
     let _foreground = commit.slots.enter()?;
-    let directory = context.table_files.directory();
+    let directory = family.tables.paths().directory(FLUSH_PATH);
     let mut edit = VersionEdit::of(family.id);
     let mut transfers = Vec::new();
-    for ImportFile { source, file } in files {
+    for file in files {
+        let ImportFile { source, file, .. } = file;
         let number = context.new_file_number();
         transfers.push(TransferFile {
             source: source.clone(),
@@ -432,8 +503,9 @@ fn install_import(
 }
 
 /// Returns the description of an exported table.
-fn exported(name: String, level: usize, meta: &FileMeta) -> ExportedFile {
+fn exported(directory: &Path, name: String, level: usize, meta: &FileMeta) -> ExportedFile {
     ExportedFile {
+        directory: directory.to_owned(),
         name,
         level,
         bytes: meta.bytes,
@@ -454,9 +526,9 @@ mod tests {
         let key =
             |key: &str| koeldb_base::key::encode(key.as_bytes(), 7, koeldb_base::ValueType::Value);
         let export = ExportedColumnFamily {
-            directory: PathBuf::from("/out"),
             comparator: "leveldb.BytewiseComparator".to_owned(),
             files: vec![ExportedFile {
+                directory: PathBuf::from("/out"),
                 name: "000007.sst".to_owned(),
                 level: 3,
                 bytes: 1234,

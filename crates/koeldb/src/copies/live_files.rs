@@ -15,7 +15,6 @@ use crate::commit::protocol::CommitPipeline;
 use crate::copies::capture::{Capture, FlushPolicy};
 use crate::copies::checkpoint::write_manifest;
 use crate::state::column_family_data::ColumnFamilyData;
-use crate::state::context::Context;
 
 /// A live table file of a database (RocksDB: `LiveFileMetaData`).
 #[derive(Clone, Debug)]
@@ -147,8 +146,7 @@ impl Db {
     #[must_use]
     pub fn live_files(&self) -> Vec<LiveFile> {
         let families = self.inner().families.all();
-        let of_family =
-            |family: &Arc<ColumnFamilyData>| live_files_of(&self.inner().context, family);
+        let of_family = |family: &Arc<ColumnFamilyData>| live_files_of(family);
         families.iter().flat_map(of_family).collect()
     }
 
@@ -174,19 +172,19 @@ impl ColumnFamily {
     /// Returns the tables of the column family. Tables that were not read yet are opened.
     #[must_use]
     pub fn live_files(&self) -> Vec<LiveFile> {
-        live_files_of(&self.inner().context, self.data())
+        live_files_of(self.data())
     }
 }
 
 /// Returns the live tables of a column family.
-fn live_files_of(context: &Context, family: &ColumnFamilyData) -> Vec<LiveFile> {
+fn live_files_of(family: &ColumnFamilyData) -> Vec<LiveFile> {
     let version = family.version();
     let files = version.files();
     files
         .map(|(level, file)| {
             // A table that cannot be opened is listed without its numbers of entries.
             let _ = family.tables.reader(file, level);
-            live_file(context.table_files.directory(), family, level, file)
+            live_file(family, level, file)
         })
         .collect()
 }
@@ -296,17 +294,12 @@ fn checksum(file: &FileMeta) -> (Vec<u8>, String) {
 }
 
 /// Returns the description of a live table.
-fn live_file(
-    directory: &Path,
-    family: &ColumnFamilyData,
-    level: usize,
-    file: &FileMeta,
-) -> LiveFile {
+fn live_file(family: &ColumnFamilyData, level: usize, file: &FileMeta) -> LiveFile {
     let (file_checksum, file_checksum_func_name) = checksum(file);
     LiveFile {
         column_family: family.name.to_string(),
         name: format!("/{:06}.sst", file.number),
-        directory: directory.to_owned(),
+        directory: family.tables.paths().directory(file.path_id).to_owned(),
         number: file.number,
         level,
         bytes: file.bytes,

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use koeldb_base::file_name::{self, FileKind};
 use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_fs::small_file::create_dir_durably;
 
 use crate::commit::protocol::ColumnFamilyMemtable;
 use crate::commit::protocol::CommitPipeline;
@@ -30,6 +32,9 @@ impl CommitPipeline {
             return Ok(Vec::new());
         }
         let new = self.sanitized_families(families, ttl)?;
+        for family in &new {
+            self.prepare_table_directories(&family.options)?;
+        }
         let added = {
             // No write is logged now, so that the column families start with the current log.
             let mut leadership = self.queue.lead();
@@ -56,6 +61,23 @@ impl CommitPipeline {
         self.log_created_families(&added);
         self.tree.write_options_file()?;
         Ok(added)
+    }
+
+    /// Creates the directories of the tables of a new column family, if they are missing.
+    ///
+    /// Numbers of files that are there already are not used again.
+    fn prepare_table_directories(&self, options: &ColumnFamilyOptions) -> Result<()> {
+        let context = &self.context;
+        let paths = context.table_files.paths_of(options);
+        for directory in paths.directories().filter(|it| **it != *context.path) {
+            create_dir_durably(&*context.fs, directory)?;
+            for entry in context.fs.list(directory)? {
+                if let Some(number) = file_name::parse(&entry.name).and_then(FileKind::number) {
+                    context.table_files.numbers.skip(number);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Validates and sanitizes the options of new column families (RocksDB: `SanitizeCfOptions`).
@@ -140,8 +162,8 @@ impl CommitPipeline {
         }
         for family in dropped {
             self.tree
-                .retire(family.version().files().map(|(_, file)| file));
-            self.tree.retire_blob_files(&family.version());
+                .retire(family, family.version().files().map(|(_, file)| file));
+            self.tree.retire_blob_files(family);
             self.context
                 .info_log
                 .info(format_args!("dropped column family {:?}", family.name));

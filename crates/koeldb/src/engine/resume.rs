@@ -21,6 +21,7 @@ use crate::env::sst_file_manager::SstFileManager;
 use crate::report::listener::Event;
 use crate::state::context::Context;
 use crate::state::health::Health;
+use crate::state::table_files::FLUSH_PATH;
 
 /// The initial interval for polling a full disk; it doubles up to [`SPACE_POLL_MAX`].
 const SPACE_POLL_MIN: Duration = Duration::from_millis(250);
@@ -237,8 +238,14 @@ impl Resume {
                 })
             })
             .sum();
-        [&self.context.path, &self.context.wal_dir]
+        let families = self.commit.families.all();
+        // Flushes write to the first directory of a family.
+        let tables = families
+            .iter()
+            .map(|family| family.tables.paths().directory(FLUSH_PATH));
+        [&*self.context.path, &*self.context.wal_dir]
             .into_iter()
+            .chain(tables)
             .all(|directory| {
                 // If the free space is unknown, the attempt will show.
                 let free: Result<u64> = self.context.fs.free_space(directory);

@@ -58,7 +58,8 @@ impl Opening {
                     ..OpenOptions::default()
                 };
                 let fs = Arc::clone(&self.fs);
-                let mut opener = TableOpener::new(fs, &self.path, file, context);
+                let paths = options.data_paths(&*self.fs, &self.path);
+                let mut opener = TableOpener::new(fs, paths, file, context);
                 opener.set_verifies_unique_ids(self.db.verify_sst_unique_id_in_manifest);
                 (name.as_str(), opener)
             })

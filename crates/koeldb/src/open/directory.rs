@@ -14,18 +14,19 @@ use koeldb_lsm::version::VersionSet;
 
 use super::{Opening, random};
 use crate::env::sst_file_manager::ObsoleteFile;
-use crate::options::wal_dir;
+use crate::options::{DbPath, wal_dir};
 use crate::report::RecoveryReport;
 use crate::wal::archive::{self, ArchiveLimits};
 
 impl Opening {
-    /// Creates the directories of the database and of its logs if needed, and locks the former.
+    /// Creates the directories of the database, its logs and its tables if needed; locks the first.
     pub(super) fn prepare_directory(&self) -> Result<Box<dyn FileLock>> {
         let exists = self.has_database()?;
         if !exists {
             self.check_may_create()?;
         }
-        for directory in [&self.path, &self.wal_dir] {
+        let tables = self.table_directories();
+        for directory in [&self.path, &self.wal_dir].into_iter().chain(&tables) {
             create_dir_durably(&*self.fs, directory)?;
             if !exists {
                 // An earlier attempt may have created it and failed before its name was durable.
@@ -75,6 +76,7 @@ impl Opening {
     /// new file system leaves.
     fn foreign_entries(&self) -> Result<Option<String>> {
         let info_log = self.info_log_path(&self.path);
+        let tables = self.table_directories();
         let info_log_name = info_log.file_name().and_then(|name| name.to_str());
         let is_known = |name: &str| {
             let path = self.path.join(name);
@@ -84,6 +86,7 @@ impl Opening {
                 || matches!(name, "archive" | "lost" | "lost+found")
                 || info_log_name.is_some_and(|known| name.starts_with(known))
                 || self.wal_dir.starts_with(&path)
+                || tables.iter().any(|directory| directory.starts_with(&path))
                 || info_log.starts_with(&path)
         };
         let entries = self.fs.list(&self.path)?.into_iter();
@@ -129,12 +132,30 @@ impl Opening {
             ))
             .in_file(&self.wal_dir, None, "create a database"));
         }
+        // The first open would remove them: the MANIFEST of a new database does not know them.
+        for directory in self.table_directories() {
+            if let Some(table) = self.first_table(&directory)? {
+                return Err(Error::corruption(format!(
+                    "a new database finds {table}: repair or restore the database of that table, \
+                     remove it, or choose another directory for db_paths or cf_paths"
+                ))
+                .in_file(&directory, None, "create a database"));
+            }
+        }
         let identity = db_id_from(random());
         VersionSet::create(&*self.fs, &self.path, Some(&identity))?;
         if self.db.write_identity_file {
             write_identity(&*self.fs, &self.path, &identity)?;
         }
         Ok(Some(identity))
+    }
+
+    /// Returns the name of a table in a directory; `None` if it has none.
+    pub(super) fn first_table(&self, directory: &Path) -> Result<Option<String>> {
+        let mut entries = self.fs.list(directory)?.into_iter();
+        let table =
+            entries.find(|entry| matches!(file_name::parse(&entry.name), Some(FileKind::Table(_))));
+        Ok(table.map(|entry| entry.name))
     }
 
     /// Checks that the file system supports direct writes if the options require these for tables.
@@ -188,7 +209,8 @@ impl Opening {
 
     /// Checks that all database files are regular files, not links or devices (untrusted opens).
     pub(super) fn check_kinds(&self) -> Result<()> {
-        for directory in [&self.path, &self.wal_dir] {
+        let others = self.other_directories();
+        for directory in std::iter::once(&self.path).chain(&others) {
             for entry in self.fs.list(directory)? {
                 let is_ours = file_name::parse(&entry.name).is_some();
                 if is_ours && entry.kind != EntryKind::File {
@@ -200,24 +222,46 @@ impl Opening {
         Ok(())
     }
 
-    /// Returns the directories with database files besides `path`: the WAL directory, if separate.
+    /// Returns the directories with database files besides `path`: those of logs and tables.
     pub(super) fn other_directories(&self) -> Vec<PathBuf> {
-        if self.wal_dir == self.path {
-            Vec::new()
-        } else {
-            vec![self.wal_dir.clone()]
+        let mut directories = self.table_directories();
+        // A reader creates none.
+        directories.retain(|directory| self.fs.exists(directory).unwrap_or(true));
+        if self.wal_dir != self.path && !directories.contains(&self.wal_dir) {
+            directories.push(self.wal_dir.clone());
         }
+        directories
+    }
+
+    /// Returns the directories of `db_paths` and of the `cf_paths` of all families, except `path`.
+    ///
+    /// Each is listed once, as an absolute path.
+    pub(super) fn table_directories(&self) -> Vec<PathBuf> {
+        let families = self.families.iter().map(|(_, options)| options);
+        let families = families.chain(&self.others);
+        let paths = families.map(|options| options.get_cf_paths());
+        let paths = paths.chain([&*self.db.db_paths.0]).flatten();
+        let mut directories: Vec<PathBuf> = Vec::new();
+        for DbPath { path, .. } in paths {
+            let directory = self.fs.absolute(path).unwrap_or_else(|_| path.clone());
+            if directory != self.path && !directories.contains(&directory) {
+                directories.push(directory);
+            }
+        }
+        directories
     }
 
     /// Removes files that the recovered state does not need, logs included; returns their names.
     ///
-    /// A separate directory for logs may contain files of others: only logs are removed there.
+    /// A separate directory for logs may contain files of others: only logs are removed there; and
+    /// only tables in a separate directory for tables.
     pub(super) fn remove_orphans(
         &self,
         versions: &mut VersionSet,
         recovered: &RecoveryReport,
     ) -> Vec<String> {
         let mut removed = self.remove_orphan_files(versions);
+        removed.extend(self.remove_orphan_tables(versions));
         removed.extend(self.remove_obsolete_logs(versions.min_log_number_to_keep(), recovered));
         removed
     }
@@ -250,10 +294,33 @@ impl Opening {
         for entry in entries {
             let goes = match file_name::parse(&entry.name) {
                 Some(kind) => is_orphan(kind),
-                None => file_name::is_trash(&entry.name) && !self.adopt_trash(&entry.name),
+                None => {
+                    let path = self.path.join(&entry.name);
+                    file_name::is_trash(&entry.name) && !self.adopt_trash(&path)
+                }
             };
             if goes && self.fs.remove_file(&self.path.join(&entry.name)).is_ok() {
                 removed.push(entry.name);
+            }
+        }
+        removed
+    }
+
+    /// Removes the tables that no version has, and trash, from the separate directories of tables.
+    fn remove_orphan_tables(&self, versions: &mut VersionSet) -> Vec<String> {
+        let live = versions.live_files();
+        let mut removed = Vec::new();
+        for directory in self.table_directories() {
+            for entry in self.fs.list(&directory).unwrap_or_default() {
+                let path = directory.join(&entry.name);
+                let goes = match file_name::parse(&entry.name) {
+                    Some(FileKind::Table(number)) => !live.tables.contains(&number),
+                    Some(_) => false,
+                    None => file_name::is_trash(&entry.name) && !self.adopt_trash(&path),
+                };
+                if goes && self.fs.remove_file(&path).is_ok() {
+                    removed.push(entry.name);
+                }
             }
         }
         removed
@@ -300,17 +367,16 @@ impl Opening {
     }
 
     /// Passes a leftover trash file to the `SstFileManager` to delete it; `false` without one.
-    fn adopt_trash(&self, name: &str) -> bool {
-        let path = self.path.join(name);
+    fn adopt_trash(&self, path: &Path) -> bool {
         let (Some(manager), Ok(file)) = (
             &self.options.plugins.sst_file_manager,
-            self.fs.metadata(&path),
+            self.fs.metadata(path),
         ) else {
             return false;
         };
         manager.adopt_trash(ObsoleteFile {
             env: &self.env,
-            path: &path,
+            path,
             bytes: file.len,
             // Readers in this process may have mapped it before the database was closed.
             may_be_mapped: true,

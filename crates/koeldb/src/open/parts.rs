@@ -41,6 +41,7 @@ impl Opening {
                 (Some(secondary), Some(_)) => secondary.own.clone(),
                 _ => self.path.clone(),
             },
+            in_one_directory: self.secondary.is_some() && links.is_some(),
             identity,
             session_id,
             host_id: match self.db.db_host_id.as_str() {

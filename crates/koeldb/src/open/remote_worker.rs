@@ -40,8 +40,8 @@ impl Db {
     /// `DB::OpenAndCompact`.)
     ///
     /// The settings come from the OPTIONS file that `input` names. From `overrides` come the
-    /// environment, listeners, and the objects that the file can only name: comparator, merge
-    /// operator, compaction filter, prefix extractor.
+    /// environment, listeners, `db_paths` and `cf_paths`, and the objects that the file can only
+    /// name: comparator, merge operator, compaction filter, prefix extractor.
     ///
     /// # Errors
     /// `NotSupported` if the file names an object that `overrides` lacks; `InvalidArgument` if an
@@ -186,6 +186,8 @@ fn load_options(
         .clone_from(&overrides.plugins.listeners);
     options.plugins.logger.clone_from(&overrides.plugins.logger);
     options.db.statistics.clone_from(&overrides.db.statistics);
+    // No OPTIONS file has them.
+    options.db.db_paths.clone_from(&overrides.db.db_paths);
     // Open tables stay readable when the primary removes them.
     options.db.max_open_files = -1;
     options.db.db_log_dir.clear();
@@ -199,6 +201,7 @@ fn override_objects(
     overrides: &ColumnFamilyOptions,
     ignored: &[IgnoredOption],
 ) -> Result<()> {
+    family.cf_paths.clone_from(&overrides.cf_paths);
     if overrides.merge_operator.is_some() {
         family.merge_operator.clone_from(&overrides.merge_operator);
     }

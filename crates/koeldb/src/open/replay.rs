@@ -158,9 +158,10 @@ pub(crate) fn replay_logs(
     let recovered = replay.run(fs, directory, db, versions, decides);
     if recovered.is_err() {
         // An open that fails leaves the directory as it was.
-        for (_, file) in &replay.flushed {
-            let table = file_name::table(&table_files.directory, file.number);
-            let _ = table_files.fs.remove_file(&table);
+        for (id, file) in &replay.flushed {
+            if let Some(family) = families.get(id) {
+                let _ = fs.remove_file(&family.tables.paths().of_table(file));
+            }
         }
     }
     recovered

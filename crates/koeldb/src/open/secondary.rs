@@ -31,6 +31,9 @@ impl Opening {
     /// Creates, checks, locks and marks the secondary's own directory `own`.
     pub(super) fn prepare_own_directory(&self, own: &Path) -> Result<Box<dyn FileLock>> {
         refuse_inside(&*self.fs, own, &self.path)?;
+        for directory in self.table_directories() {
+            refuse_inside(&*self.fs, own, &directory)?;
+        }
         create_dir_durably(&*self.fs, own)?;
         if self.fs.exists(&file_name::current(own))? {
             let error = Error::invalid_argument("a secondary needs a directory of its own");
@@ -53,8 +56,8 @@ impl Opening {
     /// Creates the set of hard links to the primary's tables; `None` if open files keep the tables.
     pub(super) fn links(&self, secondary: &SecondaryToOpen) -> Result<Option<Arc<Links>>> {
         let own = &secondary.own;
-        let links = Links::new(&self.fs, &self.path, own, &self.env.pool)?;
-        match (secondary.options.keep, can_link(&*self.fs, &self.path, own)) {
+        let links = Links::new(&self.fs, own, &self.env.pool)?;
+        match (secondary.options.keep, self.can_link_into(own)) {
             (KeepTables::Descriptors, _) | (KeepTables::Auto, Err(_)) => {
                 if self.db.max_open_files != -1 {
                     return Err(Error::invalid_argument(
@@ -71,6 +74,23 @@ impl Opening {
                 own.display()
             ))),
         }
+    }
+
+    /// Checks that files in each directory of the primary can be hard-linked into `own`.
+    ///
+    /// Of a directory without tables it is not known.
+    fn can_link_into(&self, own: &Path) -> Result<()> {
+        can_link(&*self.fs, &file_name::current(&self.path), own)?;
+        for directory in self.table_directories() {
+            let table = match self.fs.exists(&directory)? {
+                true => self.first_table(&directory)?,
+                false => None,
+            };
+            if let Some(table) = table {
+                can_link(&*self.fs, &directory.join(table), own)?;
+            }
+        }
+        Ok(())
     }
 
     /// Creates the catch-up component of a secondary, which starts at `tail` in the MANIFEST.

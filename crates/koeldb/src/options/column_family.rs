@@ -17,6 +17,7 @@ use super::compaction::{
 use super::compaction_filter::FunctionFilter;
 use super::cuckoo::CuckooTableOptions;
 use super::db::Options;
+use super::db_path::{DbPath, PathList};
 use super::declare::option_section;
 use super::grammar;
 use super::memtable::MemtableFactory;
@@ -375,6 +376,8 @@ option_section! {
         /// Reuse the skip-list search path between sorted MultiGet keys (ours may always do so).
         [accepted fixed "11.1"] memtable_batch_lookup_optimization: bool = false, "",
             set_memtable_batch_lookup_optimization(on: bool), get_memtable_batch_lookup_optimization;
+        /// Directories with target sizes for the tables of the family, instead of db_paths.
+        [honoured fixed "5.14"] cf_paths: PathList = PathList::default(), "Set in code; never written.";
     }
     declined {
         /// Plug-in that chooses or implements codecs; only the built-in one is accepted.
@@ -638,6 +641,21 @@ macro_rules! family_accessors {
             pub fn set_max_bytes_for_level_multiplier_additional(&mut self, factors: &[i32]) -> &mut Self {
                 self.$($path.)?max_bytes_for_level_multiplier_additional = factors.to_vec();
                 self
+            }
+
+            /// Sets the directories of the tables of the column family, instead of those of the
+            /// [database](crate::Options::set_db_paths); at most four.
+            ///
+            /// Set the same ones for each open, as for the database.
+            pub fn set_cf_paths(&mut self, paths: impl IntoIterator<Item = DbPath>) -> &mut Self {
+                self.$($path.)?cf_paths = PathList(paths.into_iter().collect());
+                self
+            }
+
+            /// The option `cf_paths`.
+            #[must_use]
+            pub fn get_cf_paths(&self) -> &[DbPath] {
+                &self.$($path.)?cf_paths.0
             }
 
             /// The option `max_bytes_for_level_multiplier_additional`.

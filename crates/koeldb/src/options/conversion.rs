@@ -8,6 +8,7 @@ use koeldb_lsm::job::DeletionTrigger;
 use koeldb_lsm::pick::aged::AgeLimits;
 use koeldb_lsm::pick::blob_garbage::BlobGarbageRule;
 use koeldb_lsm::pick::offpeak::OffpeakWindow;
+use koeldb_lsm::pick::paths::PathTargets;
 use koeldb_lsm::pick::universal::RunLimit;
 use koeldb_lsm::pick::{FileOrder, PickSettings, fifo, universal};
 use koeldb_memtable::{BloomOptions, MemtableOptions};
@@ -427,6 +428,10 @@ pub(crate) fn pick_settings(options: &ColumnFamilyOptions) -> PickSettings {
             CompactionPri::OldestLargestSeqFirst => FileOrder::OldestLargestSeqno,
             CompactionPri::OldestSmallestSeqFirst => FileOrder::OldestSmallestSeqno,
             CompactionPri::RoundRobin => FileOrder::RoundRobin,
+        },
+        paths: PathTargets {
+            bytes: options.cf_paths.target_sizes(),
+            chosen: None,
         },
         universal: universal::UniversalSettings {
             size_ratio: universal.size_ratio,

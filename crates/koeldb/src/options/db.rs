@@ -11,6 +11,7 @@ use koeldb_log::reader::RecoveryMode;
 use super::column_family::ColumnFamilyOptions;
 use super::compaction::Temperature;
 use super::config::MendedOption;
+use super::db_path::PathList;
 use super::declare::option_section;
 use super::object::{DefaultEnv, FileChecksumGenerator, NoObject};
 use super::plugins::Plugins;
@@ -435,6 +436,8 @@ option_section! {
         /// Temperature hint to the file system for WAL files; the built-in ones ignore it.
         [honoured fixed "9.6"] wal_write_temperature: Temperature = Temperature::Unknown, "",
             set_wal_write_temperature(value: Temperature), get_wal_write_temperature;
+        /// Directories with target sizes for the tables of families without cf_paths.
+        [honoured fixed "<=5.4"] db_paths: PathList = PathList::default(), "Set in code; never written.";
     }
     declined {
         /// Write files through mmap.

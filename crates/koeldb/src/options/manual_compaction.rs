@@ -47,6 +47,7 @@ pub struct CompactRangeOptions {
     pub(crate) bottommost_level_compaction: BottommostLevelCompaction,
     pub(crate) allow_write_stall: bool,
     pub(crate) max_subcompactions: u32,
+    pub(crate) target_path_id: u32,
     pub(crate) canceled: Option<CancelToken>,
     pub(crate) blob_garbage_collection_policy: BlobGarbageCollectionPolicy,
     pub(crate) blob_garbage_collection_age_cutoff: Option<f64>,
@@ -69,6 +70,7 @@ impl CompactRangeOptions {
             bottommost_level_compaction: BottommostLevelCompaction::IfHaveCompactionFilter,
             allow_write_stall: false,
             max_subcompactions: 0,
+            target_path_id: 0,
             canceled: None,
             blob_garbage_collection_policy: BlobGarbageCollectionPolicy::UseDefault,
             blob_garbage_collection_age_cutoff: None,
@@ -134,6 +136,10 @@ impl CompactRangeOptions {
         allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
         /// Sets the number of threads that share the work; 0 for that of the database options.
         max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;
+        /// Sets the directory of the new tables, an index into `cf_paths` or else `db_paths`.
+        ///
+        /// One that does not exist fails the call with `InvalidArgument`.
+        target_path_id: u32, set_target_path_id, get_target_path_id;
         /// Sets whether values in old blob files are moved to new ones, so that the old ones become
         /// obsolete.
         blob_garbage_collection_policy: BlobGarbageCollectionPolicy,
@@ -146,6 +152,7 @@ impl CompactRangeOptions {
 pub struct CompactionOptions {
     pub(crate) compression: Option<Compression>,
     pub(crate) output_file_size_limit: Option<u64>,
+    pub(crate) output_path_id: Option<u32>,
     pub(crate) max_subcompactions: u32,
     pub(crate) canceled: Option<CancelToken>,
 }
@@ -181,6 +188,20 @@ impl CompactionOptions {
     #[must_use]
     pub fn get_output_file_size_limit(&self) -> Option<u64> {
         self.output_file_size_limit
+    }
+
+    /// Sets the directory of the new tables, an index into `cf_paths` or else `db_paths`.
+    ///
+    /// It must be set if there are several: none is chosen by the sizes of the tables.
+    pub fn set_output_path_id(&mut self, path_id: impl Into<Option<u32>>) -> &mut Self {
+        self.output_path_id = path_id.into();
+        self
+    }
+
+    /// The option `output_path_id`.
+    #[must_use]
+    pub fn get_output_path_id(&self) -> Option<u32> {
+        self.output_path_id
     }
 
     /// Ends the compaction early when `token` is cancelled.

@@ -12,6 +12,7 @@
 //!   [`refuse`] rejects others and [`mend`] replaces them in OPTIONS files; [`mutable`]: changes of
 //!   an open database; [`conversion`]: settings of the crates below.
 //! - [`log_lines`]: options of tables in LOG.
+//! - [`db_path`]: directories of tables, which have no text.
 //! - [`presets`]: several settings for a purpose.
 //! - [`read_write`]: options of single calls; [`accessors`]: their setters and getters.
 //! - [`config`]: strictness of reading, and results of loading.
@@ -29,6 +30,7 @@ mod config;
 mod conversion;
 mod cuckoo;
 mod db;
+mod db_path;
 mod declare;
 pub(crate) mod file_options;
 pub(crate) mod grammar;
@@ -82,6 +84,7 @@ pub(crate) use conversion::{age_limits, blob_garbage_rule, limits, pick_settings
 pub use cuckoo::CuckooTableOptions;
 pub(crate) use db::DbOptions;
 pub use db::{CacheTier, LogLevel, Options};
+pub use db_path::DbPath;
 pub use manual_compaction::{CancelToken, CompactRangeOptions, CompactionOptions};
 pub use memtable::{
     HashLinkListOptions, HashSkipListOptions, MemtableFactory, SkipListOptions, SortedHashOptions,

@@ -314,6 +314,12 @@ const CALLS: &[Call] = &[
                 "0",
                 "Threads; 0: the option of the database.",
             ),
+            (
+                "target_path_id",
+                "u32",
+                "0",
+                "The directory of the output: an index into cf_paths or db_paths.",
+            ),
             ("canceled", "token", "none", "Cancels the compaction."),
             (
                 "blob_garbage_collection_policy",
@@ -359,6 +365,12 @@ const CALLS: &[Call] = &[
                 "u32",
                 "0",
                 "Threads; 0: the option of the database.",
+            ),
+            (
+                "output_path_id",
+                "u32",
+                "none",
+                "The directory of the output: an index into cf_paths or db_paths; needed if there are several.",
             ),
             ("canceled", "token", "none", "Cancels the compaction."),
         ],

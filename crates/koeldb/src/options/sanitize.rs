@@ -234,7 +234,11 @@ fn sanitize_shape(cf: &mut ColumnFamilyOptions, db: &DbOptions) {
     {
         cf.soft_pending_compaction_bytes_limit = hard;
     }
-    if cf.compaction_style != CompactionStyle::Level {
+    if cf.cf_paths.0.is_empty() {
+        cf.cf_paths.clone_from(&db.db_paths);
+    }
+    // The directory of a level follows from its size, which does not depend on the data then.
+    if cf.compaction_style != CompactionStyle::Level || cf.cf_paths.0.len() > 1 {
         cf.level_compaction_dynamic_level_bytes = false;
     }
     let fifo_chooses = cf.compaction_style == CompactionStyle::Fifo

@@ -1,6 +1,6 @@
 //! Opens and writes the tables of a column family according to its options.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -14,7 +14,7 @@ use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority, RateLimiter};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
 use koeldb_lsm::job::{BlobSpec, FlushJob, FlushResult, HiddenTables, LiveSnapshots, OutputSpec};
 use koeldb_lsm::version::FileNumbers;
-use koeldb_lsm::{FileMeta, OpenTables, TableOpener, Version};
+use koeldb_lsm::{DataPaths, FileMeta, OpenTables, TableOpener, Version};
 use koeldb_memtable::Memtable;
 use koeldb_table::builder::{TableBuildContext, TableReason};
 use koeldb_table::reader::TableReadContext;
@@ -38,12 +38,18 @@ mod reporter;
 pub(crate) use output_checks::OutputChecks;
 pub(crate) use reporter::TableReporter;
 
+/// The index of the directory of new tables of level 0 and of tables from outside.
+pub(crate) const FLUSH_PATH: u8 = 0;
+
 /// The shared settings of the table files that a database session writes and opens.
 #[derive(Clone)]
 pub(crate) struct TableFiles {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The directory of the tables of families without paths, or of all tables.
     pub(crate) directory: PathBuf,
+    /// Whether all tables are in `directory`, whatever the options say.
+    pub(crate) in_one_directory: bool,
     pub(crate) identity: String,
     pub(crate) session_id: String,
     /// The name of this host, or that in its place.
@@ -115,11 +121,20 @@ impl TableFiles {
             temperature: options.default_temperature.to_byte(),
             ..self.open_options
         };
-        let mut tables = TableOpener::new(fs, &self.directory, open_options, context);
+        let paths = self.paths_of(options);
+        let mut tables = TableOpener::new(fs, paths, open_options, context);
         tables.set_examines(self.untrusted);
         tables.set_verifies_unique_ids(self.options().verify_sst_unique_id_in_manifest);
         tables.set_open_tables(Arc::clone(&self.open_tables));
         Arc::new(tables)
+    }
+
+    /// Returns the directories of the tables of a column family with these sanitized options.
+    pub(crate) fn paths_of(&self, options: &ColumnFamilyOptions) -> DataPaths {
+        match self.in_one_directory {
+            true => DataPaths::single(&self.directory),
+            false => options.data_paths(&*self.fs, &self.directory),
+        }
     }
 
     /// Returns the current time in seconds since the epoch.
@@ -210,7 +225,8 @@ impl TableFiles {
         let mut context = self.flush_context(family, &options, memtables, reason);
         context.keeps_filter = keeps_filter(&options, &version, memtables)?;
         let checks = OutputChecks::of_flush(&options);
-        let reporter = TableReporter::new(self, job_id, &family.name, reason);
+        let reporter = TableReporter::new(self, job_id, family, (FLUSH_PATH, reason));
+        let paths = self.paths_of(&options);
         let next_file_number = || -> FileNumber { reporter.begin() };
         let verifies_count = self.options().flush_verify_memtable_count;
         let job = FlushJob {
@@ -222,7 +238,8 @@ impl TableFiles {
             entry_count: verifies_count.then(|| memtables.iter().map(|m| m.point_count()).sum()),
             output: OutputSpec {
                 fs: &*self.fs,
-                directory: &self.directory,
+                directory: paths.directory(FLUSH_PATH),
+                path_id: FLUSH_PATH,
                 write_options: koeldb_fs::WriteOptions {
                     temperature: options.default_write_temperature.to_byte(),
                     ..self.write_options(Purpose::Flush, 0)
@@ -247,9 +264,13 @@ impl TableFiles {
                 partition_bytes: None,
                 deletion_triggers: &options.deletion_triggers(),
                 hash_entries: checks.entries,
-                // What recovery and checkpoints of secondaries write stays in its table.
+                // What recovery writes stays in its table.
                 blobs: match reason {
-                    TableReason::Flush => blob_spec(&options, family.id, 0),
+                    TableReason::Flush => BlobSpec {
+                        directory: Some(paths.directory(FLUSH_PATH)),
+                        numbers: Some(self.numbers.clone()),
+                        ..blob_spec(&options, family.id, 0)
+                    },
                     _ => BlobSpec::unchanged(),
                 },
             },
@@ -346,10 +367,6 @@ impl TableFiles {
                 "[{family}] hash_linkedlist: a bucket has {largest} entries, more than logging_threshold={threshold}"
             ));
         }
-    }
-
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
     }
 }
 

@@ -14,10 +14,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use koeldb_base::Result;
-use koeldb_base::file_name;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::version::{BlobFileMeta, VersionEdit, VersionSet};
-use koeldb_lsm::{FileMeta, Version};
+use koeldb_lsm::FileMeta;
 
 use crate::state::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::state::column_family_set::ColumnFamilySet;
@@ -110,7 +109,7 @@ impl Tree {
                 let files = before.blob_files.values();
                 let gone =
                     files.filter(|file| !state.version.blob_files.contains_key(&file.number));
-                self.purge.retire_blob_files(gone);
+                self.purge.retire_blob_files(family, gone);
             }
             change(state);
         });
@@ -132,31 +131,41 @@ impl Tree {
     }
 
     /// Records tables that a version edit removed, to be deleted after their last reader.
-    pub(crate) fn retire<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
-        self.purge.retire(files);
+    pub(crate) fn retire<'f>(
+        &self,
+        family: &ColumnFamilyData,
+        files: impl IntoIterator<Item = &'f Arc<FileMeta>>,
+    ) {
+        self.purge.retire(family, files);
     }
 
     /// Deletes table files immediately that never became part of a version, such as a failed job's.
-    pub(crate) fn discard<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
+    pub(crate) fn discard<'f>(
+        &self,
+        family: &ColumnFamilyData,
+        files: impl IntoIterator<Item = &'f Arc<FileMeta>>,
+    ) {
         for file in files {
             // A file that cannot be removed now is an orphan that the next open removes.
-            let path = file_name::table(self.context.table_files.directory(), file.number);
+            let path = family.tables.paths().of_table(file);
             let _ = self.context.fs.remove_file(&path);
         }
     }
 
     /// Deletes blob files immediately that never became part of a version.
-    pub(crate) fn discard_blob_files(&self, files: &[BlobFileMeta]) {
+    pub(crate) fn discard_blob_files(&self, family: &ColumnFamilyData, files: &[BlobFileMeta]) {
         for file in files {
             // A file that cannot be removed now is an orphan that the next open removes.
-            let path = file_name::blob(self.context.table_files.directory(), file.number);
+            let path = family.tables.paths().blob(file.number);
             let _ = self.context.fs.remove_file(&path);
         }
     }
 
-    /// Records blob files that no version has any more, to be deleted.
-    pub(crate) fn retire_blob_files(&self, version: &Version) {
-        self.purge.retire_blob_files(version.blob_files.values());
+    /// Records the blob files of a dropped column family, to be deleted.
+    pub(crate) fn retire_blob_files(&self, family: &ColumnFamilyData) {
+        let version = family.version();
+        self.purge
+            .retire_blob_files(family, version.blob_files.values());
     }
 
     /// Returns the counter of holds that forbid the deletion of obsolete files.

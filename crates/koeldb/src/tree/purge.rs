@@ -4,7 +4,7 @@
 //! and jobs still hold. When the last of them is dropped, as the weak reference here shows, its
 //! file is removed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -18,12 +18,13 @@ use koeldb_lsm::version::{BlobFileMeta, WeakReader};
 use crate::env::JobPriority;
 use crate::env::sst_file_manager::ObsoleteFile;
 use crate::report::listener::Event;
+use crate::state::column_family_data::ColumnFamilyData;
 
 use super::{Holds, Tree};
 
 /// An obsolete blob file that was not deleted yet.
 struct RetiredBlobFile {
-    number: FileNumber,
+    path: PathBuf,
     bytes: u64,
     /// Alive while a version has the file.
     reader: WeakReader,
@@ -32,6 +33,7 @@ struct RetiredBlobFile {
 /// An obsolete table whose file was not deleted yet.
 struct RetiredTable {
     number: FileNumber,
+    path: PathBuf,
     bytes: u64,
     file: Weak<FileMeta>,
 }
@@ -50,56 +52,59 @@ pub(crate) struct Purge {
 
 impl Purge {
     /// Records tables that a version edit removed, to be deleted after their last reader.
-    pub(crate) fn retire<'f>(&self, files: impl IntoIterator<Item = &'f Arc<FileMeta>>) {
+    pub(crate) fn retire<'f>(
+        &self,
+        family: &ColumnFamilyData,
+        files: impl IntoIterator<Item = &'f Arc<FileMeta>>,
+    ) {
         let mut retired = lock(&self.retired);
         retired.extend(files.into_iter().map(|file| RetiredTable {
             number: file.number,
+            path: family.tables.paths().of_table(file),
             bytes: file.bytes,
             file: Arc::downgrade(file),
         }));
     }
 
     /// Records blob files that the newest version does not have, to be deleted after the last one.
-    pub(crate) fn retire_blob_files<'f>(&self, files: impl IntoIterator<Item = &'f BlobFileMeta>) {
+    pub(crate) fn retire_blob_files<'f>(
+        &self,
+        family: &ColumnFamilyData,
+        files: impl IntoIterator<Item = &'f BlobFileMeta>,
+    ) {
         lock(&self.blob_files).extend(files.into_iter().map(|file| RetiredBlobFile {
-            number: file.number,
+            path: family.tables.paths().blob(file.number),
             bytes: file.file_bytes(),
             reader: file.reader.downgrade(),
         }));
     }
 
-    /// Takes the obsolete blob files that no version has off the list; returns numbers and sizes.
+    /// Takes the obsolete blob files that no version has off the list.
     ///
     /// Others get the hook that is called when the last version is dropped.
-    fn take_unused_blob_files(&self) -> Vec<(FileNumber, u64)> {
-        let mut unused = Vec::new();
-        lock(&self.blob_files).retain(|file| {
+    fn take_unused_blob_files(&self) -> Vec<RetiredBlobFile> {
+        let is_unused = |file: &mut RetiredBlobFile| {
             let used = file.reader.upgrade();
-            match (&used, self.on_unused.get()) {
-                (Some(reader), Some(on_unused)) => reader.drop_hook().set(Arc::clone(on_unused)),
-                (Some(_), None) => {}
-                (None, _) => unused.push((file.number, file.bytes)),
+            if let (Some(reader), Some(on_unused)) = (&used, self.on_unused.get()) {
+                reader.drop_hook().set(Arc::clone(on_unused));
             }
-            used.is_some()
-        });
-        unused
+            used.is_none()
+        };
+        lock(&self.blob_files).extract_if(.., is_unused).collect()
     }
 
-    /// Takes the obsolete tables without readers off the list; returns their numbers and sizes.
+    /// Takes the obsolete tables without readers off the list.
     ///
     /// Tables still in use get the hook that is called when their last reader is dropped.
-    fn take_unused(&self) -> Vec<(FileNumber, u64)> {
-        let mut unused = Vec::new();
-        lock(&self.retired).retain(|table| {
+    fn take_unused(&self) -> Vec<RetiredTable> {
+        let is_unused = |table: &mut RetiredTable| {
             let used = table.file.upgrade();
-            match (&used, self.on_unused.get()) {
-                (Some(file), Some(on_unused)) => file.drop_hook.set(Arc::clone(on_unused)),
-                (Some(_), None) => {}
-                (None, _) => unused.push((table.number, table.bytes)),
+            if let (Some(file), Some(on_unused)) = (&used, self.on_unused.get()) {
+                file.drop_hook.set(Arc::clone(on_unused));
             }
-            used.is_some()
-        });
-        unused
+            used.is_none()
+        };
+        lock(&self.retired).extract_if(.., is_unused).collect()
     }
 }
 
@@ -175,9 +180,9 @@ impl Tree {
             true => 0,
             false => self.context.info_log.new_job(),
         };
-        for (number, bytes) in unused {
-            let path = file_name::table(self.context.table_files.directory(), number);
-            let outcome = self.remove_table(&path, bytes);
+        for table in unused {
+            let RetiredTable { number, path, .. } = table;
+            let outcome = self.remove_table(&path, table.bytes);
             self.context.info_log.table_deleted(job, number, &outcome);
             match outcome {
                 Ok(()) => removed.push(number),
@@ -187,11 +192,10 @@ impl Tree {
                     .warn(format_args!("removing {}: {error}", path.display())),
             }
         }
-        for (number, bytes) in self.purge.take_unused_blob_files() {
-            let path = file_name::blob(self.context.table_files.directory(), number);
-            if let Err(error) = self.remove_table(&path, bytes) {
+        for file in self.purge.take_unused_blob_files() {
+            if let Err(error) = self.remove_table(&file.path, file.bytes) {
                 let log = &self.context.info_log;
-                log.warn(format_args!("removing {}: {error}", path.display()));
+                log.warn(format_args!("removing {}: {error}", file.path.display()));
             }
         }
         self.remove_obsolete_logs();
@@ -232,10 +236,12 @@ impl Tree {
         manager.remove(file).map(drop)
     }
 
-    /// Returns the numbers and sizes of obsolete tables that were not deleted yet.
-    pub(crate) fn retired_tables(&self) -> Vec<(FileNumber, u64)> {
+    /// Returns the paths and sizes of obsolete tables that were not deleted yet.
+    pub(crate) fn retired_tables(&self) -> Vec<(PathBuf, u64)> {
         let retired = lock(&self.purge.retired);
-        let tables = retired.iter().map(|table| (table.number, table.bytes));
+        let tables = retired
+            .iter()
+            .map(|table| (table.path.clone(), table.bytes));
         tables.collect()
     }
 

@@ -32,6 +32,7 @@ mod interleavings;
 mod kill;
 mod neighbours;
 mod pairs;
+mod paths;
 mod script;
 mod scripts;
 mod sequences;

@@ -10,8 +10,8 @@ use koeldb::{
     FifoCompactionOptions, FileTemperatureAge, Options, Temperature,
 };
 
-use koeldb_lsm::TableOpener;
 use koeldb_lsm::version::{ColumnFamilySpec, VersionSet, VersionSetOptions};
+use koeldb_lsm::{DataPaths, TableOpener};
 use koeldb_table::reader::TableReadContext;
 
 use crate::prelude::creating;
@@ -233,7 +233,7 @@ fn ages(fs: &Arc<MemoryFileSystem>) -> Vec<[u64; 4]> {
     let version = set.family(0).unwrap().current();
     let tables = TableOpener::new(
         fs.clone(),
-        directory,
+        DataPaths::single(directory),
         OpenOptions::default(),
         TableReadContext::default(),
     );

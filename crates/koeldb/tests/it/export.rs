@@ -6,9 +6,13 @@ use std::sync::Arc;
 use koeldb::fs::{Failure, FaultRule, FileSystem, Purpose, WriteOptions};
 use koeldb::{
     ColumnFamily, ColumnFamilyOptions, CompactRangeOptions, Db, ErrorKind, ExportedColumnFamily,
-    ImportColumnFamilyOptions, ReverseBytewiseComparator,
+    ExportedFile, ImportColumnFamilyOptions, ReverseBytewiseComparator,
 };
 
+use crate::expected::Expected;
+use crate::prelude::creating;
+use crate::rocksdb::Java;
+use crate::scratch::ScratchDir;
 use crate::storage::{HERE, Storage, over};
 
 pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -235,4 +239,143 @@ fn an_error_at_any_operation_of_an_import_leaves_no_family_or_a_whole_one() {
         at += 1;
     }
     assert!(at > 8, "{at} operations");
+}
+
+/// The entries that a line `entry FAMILY KEY VALUE` of the Java program has.
+fn printed(text: &str) -> Expected {
+    let mut found = Expected::default();
+    for entry in text.lines().filter_map(|line| line.strip_prefix("entry\t")) {
+        found.add_line(entry);
+    }
+    found
+}
+
+#[test]
+fn exports_of_rocksdb_are_imported() {
+    let Some(java) = Java::find() else { return };
+    let dir = ScratchDir::new();
+    let (source, out) = (dir.join("source"), dir.join("out"));
+    std::fs::create_dir(&out).unwrap();
+    let text = java.files(&[
+        "export",
+        source.to_str().unwrap(),
+        out.to_str().unwrap(),
+        "0",
+        "1000",
+    ]);
+    // As RocksDB describes them.
+    let mut exports = [(); 2].map(|()| ExportedColumnFamily::new("leveldb.BytewiseComparator", []));
+    for line in text.lines().filter_map(|line| line.strip_prefix("file\t")) {
+        let [family, level, name, bytes, first, last] = line.split('\t').collect::<Vec<_>>()[..]
+        else {
+            panic!("{line}");
+        };
+        let number = |text: &str| text.parse::<u64>().unwrap();
+        let mut file = ExportedFile::new(
+            out.join(family),
+            name,
+            level.parse().unwrap(),
+            number(first)..=number(last),
+        );
+        file.bytes = number(bytes);
+        exports[usize::from(family != "0")].files.push(file);
+    }
+    assert!(
+        exports.iter().all(|export| export.files.len() >= 3),
+        "{text}"
+    );
+    let mut expected: Entries = Vec::new();
+    for (_, entries) in printed(&text).families {
+        expected.extend(entries);
+    }
+    for is_moved in [false, true] {
+        let target = ScratchDir::new();
+        let db = Db::open(&creating(), target.path()).unwrap();
+        db.put("a", "1").unwrap();
+        let mut how = ImportColumnFamilyOptions::new();
+        how.set_move_files(is_moved);
+        let family = ColumnFamilyOptions::new();
+        let mut wrong = exports.clone();
+        wrong[0].files[0].largest_seqno += 1;
+        let made = db.create_column_family_with_import("wrong", &family, &wrong, &how);
+        assert!(made.is_err() && db.cf_handle("wrong").is_none());
+        let imported = db
+            .create_column_family_with_import("imported", &family, &exports, &how)
+            .unwrap();
+        assert_eq!(entries(&imported), expected);
+        imported.compact_range(..).unwrap();
+        assert_eq!(entries(&imported), expected);
+        db.verify_checksums().unwrap();
+        db.close().unwrap();
+        drop((imported, db));
+        let found = java.check(target.path(), &[]).found;
+        assert!(
+            found.families["imported"]
+                .clone()
+                .into_iter()
+                .eq(expected.clone())
+        );
+        assert_eq!(exports[0].files[0].path().exists(), !is_moved);
+    }
+}
+
+#[test]
+fn rocksdb_imports_the_exported_tables() {
+    let Some(java) = Java::find() else { return };
+    let dir = ScratchDir::new();
+    let source = dir.join("source");
+    let mut options = creating();
+    options.set_disable_auto_compactions(true);
+    let db = Db::open(&options, &source).unwrap();
+    let family = layered(&db, "koel", 0);
+    family.flush().unwrap();
+    let export = family.export(dir.join("koel")).unwrap();
+    let expected = entries(&family);
+    db.close().unwrap();
+    drop((family, db));
+    // It has the same description of them.
+    let theirs: Vec<Vec<String>> = (java.live(&source, &[]).iter())
+        .map(|line| line.split('\t').map(str::to_owned).collect())
+        .filter(|words: &Vec<String>| words[1] == "koel")
+        .collect();
+    assert_eq!(theirs.len(), export.files.len());
+    for file in &export.files {
+        let user = |key: &[u8]| {
+            let user = &key[..key.len() - 8];
+            user.iter()
+                .map(|byte| format!("{byte:02X}"))
+                .collect::<String>()
+        };
+        let ours = [
+            file.level.to_string(),
+            file.name.clone(),
+            file.bytes.to_string(),
+            file.smallest_seqno.to_string(),
+            file.largest_seqno.to_string(),
+            user(&file.smallest),
+            user(&file.largest),
+        ];
+        let is_it = |words: &&Vec<String>| words[4] == file.name;
+        let words = theirs.iter().find(is_it).unwrap();
+        assert_eq!([&words[2..3], &words[4..]].concat(), ours);
+    }
+    for how in ["copy", "move"] {
+        let text = java.files(&[
+            "import",
+            dir.join(format!("target-{how}")).to_str().unwrap(),
+            source.to_str().unwrap(),
+            "koel",
+            dir.join("koel").to_str().unwrap(),
+            dir.join(format!("exported-{how}")).to_str().unwrap(),
+            how,
+        ]);
+        let found = printed(&text).families.remove("imported").unwrap();
+        assert!(found.into_iter().eq(expected.clone()), "{how}");
+        // KoelDB reads what RocksDB imported.
+        let target = dir.join(format!("target-{how}"));
+        let mut builder = Db::builder(&creating());
+        builder.column_family("imported");
+        let db = builder.open(target).unwrap();
+        assert_eq!(entries(&db.cf_handle("imported").unwrap()), expected);
+    }
 }

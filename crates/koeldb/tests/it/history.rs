@@ -135,6 +135,8 @@ struct History<'h> {
     /// Options that every family of this history has.
     has_blobs: bool,
     families: Vec<Family>,
+    /// Whether every open of the directory has the `db_paths` that a file beside it names.
+    has_paths: bool,
     /// The column families at the time of each snapshot of this turn.
     snapshots: Vec<Vec<Family>>,
     /// Whether the end of the turn may lose unlogged changes.
@@ -222,6 +224,7 @@ fn run(seed: u64, rocks: &mut RocksDb, figures: &Figures, is_verbose: bool) -> R
         in_flight: None,
         prepared: Vec::new(),
         copies: Vec::new(),
+        has_paths: false,
         copies_made: 0,
         secondary: None,
         latest: Latest::default(),
@@ -244,6 +247,14 @@ fn run(seed: u64, rocks: &mut RocksDb, figures: &Figures, is_verbose: bool) -> R
         history
             .fixed
             .push_str(&format!("wal_dir={};", logs.display()));
+    }
+    if history.random.chance(1, 5) {
+        let mut lines = String::new();
+        for (name, bytes) in [("fast", "40000"), ("middle", "150000"), ("slow", "0")] {
+            lines.push_str(&format!("{}\t{bytes}\n", base.join(name).display()));
+        }
+        std::fs::write(base.join("db.paths"), lines).unwrap();
+        history.has_paths = true;
     }
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| history.run(rocks)));
     let done = done.unwrap_or_else(|_| Err("a panic".to_owned()));

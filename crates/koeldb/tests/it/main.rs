@@ -28,6 +28,7 @@ mod checks;
 mod clip;
 mod close;
 mod cuckoo;
+mod data_paths;
 mod defaults;
 mod deleted_ranges;
 mod deleted_space;

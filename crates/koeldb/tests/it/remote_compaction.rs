@@ -13,10 +13,10 @@ use koeldb::fs::{
     SurvivalPolicy, SystemClock,
 };
 use koeldb::{
-    BlockBasedOptions, BoxError, CompactionService, CompactionServiceJobInfo,
-    CompactionServiceJobStatus, CompactionServiceScheduleResponse, CompactionServiceWaitResponse,
-    Db, Env, ErrorKind, IndexType, MergeOperands, MergeOperator, Options, SstFileReader,
-    StringAppend,
+    BlockBasedOptions, BottommostLevelCompaction, BoxError, CompactRangeOptions, CompactionService,
+    CompactionServiceJobInfo, CompactionServiceJobStatus, CompactionServiceScheduleResponse,
+    CompactionServiceWaitResponse, Db, DbPath, Env, ErrorKind, IndexType, MergeOperands,
+    MergeOperator, Options, SstFileReader, StringAppend,
 };
 use koeldb_testkit::Random;
 
@@ -190,6 +190,43 @@ fn a_worker_compacts_as_the_database_does() {
         }
         assert!(seen[0] == seen[1], "seed {seed}");
     }
+}
+
+/// The worker finds the inputs in all directories, and the primary takes the output into its own.
+#[test]
+fn the_tables_of_a_worker_go_to_the_directory_of_the_output() {
+    let storage = Storage::new();
+    let mut worker = options(&storage);
+    worker.set_db_paths([DbPath::new("/fast", 300 << 20), DbPath::new("/slow", 0)]);
+    let service = InProcess::honest(&worker);
+    let mut options = worker.clone();
+    options.set_compaction_service(service.clone());
+    let db = Db::open(&options, HERE).unwrap();
+    let mut random = Random::new(7);
+    for path_id in [1, 0, 1] {
+        write(&db, &mut random, 200);
+        db.flush().unwrap();
+        let expected = contents(&db);
+        let mut how = CompactRangeOptions::new();
+        how.set_target_path_id(path_id)
+            .set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        db.default_cf().compact_range_opt(.., &how).unwrap();
+        let directory = Path::new(["/fast", "/slow"][path_id as usize]);
+        let files = db.live_files();
+        assert!(
+            files.iter().all(|file| file.directory == directory),
+            "{files:?}"
+        );
+        assert_eq!(contents(&db), expected);
+        let ended = service.ended();
+        let is_taken = |status| ended.contains(&status);
+        assert!(is_taken(CompactionServiceJobStatus::Success), "{ended:?}");
+        assert!(!is_taken(CompactionServiceJobStatus::UseLocal), "{ended:?}");
+    }
+    let expected = contents(&db);
+    drop(db);
+    let db = Db::open(&options, HERE).unwrap();
+    assert_eq!(contents(&db), expected);
 }
 
 /// A service that gives a job up after 30 s while no worker lives.

@@ -1,4 +1,5 @@
 import java.lang.reflect.Method;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -14,7 +15,7 @@ import org.rocksdb.*;
  *
  * <pre>
  * Check COMMAND DIRECTORY [comparator:FAMILY=reverse ...] [merge=OPERATOR] [blobs=FAMILY] [wal_dir=DIRECTORY]
- *     [create=true]
+ *     [create=true] [small=true] [universal=true] [db_paths=DIRECTORY:BYTES,...] [cf_paths:FAMILY=DIRECTORY:BYTES,...]
  * Check COMMAND DIRECTORY table=FACTORY [prefix=EXTRACTOR]
  *
  * check   verifies all checksums, scans every family forwards and backwards, gets every key and as many absent ones:
@@ -27,6 +28,7 @@ import org.rocksdb.*;
  *         `flush` counts
  * prepare prepares a transaction, flushes every family past its log, and is killed; with settled=true it is rolled
  *         back in between
+ * live    file FAMILY LEVEL DIRECTORY NAME BYTES SMALLEST_SEQNO LARGEST_SEQNO SMALLEST_KEY LARGEST_KEY ...
  * hold    opens, prints `held`, and closes when its input ends
  * count   says how many batches of `failover.rs` are there, after it has looked at them: opened COUNT
  * load    the same, and goes on with batches until it is killed: written COUNT ...
@@ -54,6 +56,9 @@ public final class Check {
             }
             options.setBestEffortsRecovery(settings.containsKey("best_efforts"));
             options.setCreateIfMissing(settings.containsKey("create"));
+            if (settings.containsKey("db_paths")) {
+                options.setDbPaths(paths(settings.get("db_paths")));
+            }
             List<byte[]> names = settings.containsKey("create") ? List.of(RocksDB.DEFAULT_COLUMN_FAMILY)
                     : RocksDB.listColumnFamilies(new Options(), args[1]);
             List<ColumnFamilyDescriptor> families = new ArrayList<>();
@@ -81,6 +86,7 @@ public final class Check {
                     case "write" -> write(db, handles, settings);
                     case "set" -> set(db, handles.get(0), settings);
                     case "reuse" -> reuse(db, handles, settings);
+                    case "live" -> live(db);
                     case "hold" -> {
                         System.out.println("held");
                         System.in.readAllBytes();
@@ -113,6 +119,12 @@ public final class Check {
         if (name.equals(settings.get("blobs"))) {
             options.setEnableBlobFiles(true).setMinBlobSize(0);
         }
+        if (settings.containsKey("cf_paths:" + name)) {
+            options.setCfPaths(paths(settings.get("cf_paths:" + name)));
+        }
+        if (settings.containsKey("universal")) {
+            options.setCompactionStyle(CompactionStyle.UNIVERSAL);
+        }
         if ("reverse".equals(settings.get("comparator:" + name))) {
             options.setComparator(BuiltinComparator.REVERSE_BYTEWISE_COMPARATOR);
         }
@@ -120,6 +132,26 @@ public final class Check {
             options.setMergeOperatorName(settings.get("merge"));
         }
         return options;
+    }
+
+    /** Directories with their target sizes: `DIRECTORY:BYTES,...`. */
+    private static List<DbPath> paths(String text) {
+        List<DbPath> paths = new ArrayList<>();
+        for (String path : text.split(",")) {
+            int colon = path.lastIndexOf(':');
+            paths.add(new DbPath(Path.of(path.substring(0, colon)), Long.parseLong(path.substring(colon + 1))));
+        }
+        return paths;
+    }
+
+    /** The tables, and what is recorded of them. */
+    private static void live(RocksDB db) {
+        for (LiveFileMetaData file : db.getLiveFilesMetaData()) {
+            System.out.println("file\t" + new String(file.columnFamilyName()) + "\t" + file.level() + "\t" + file.path()
+                    + "\t" + file.fileName().replace("/", "") + "\t" + file.size() + "\t" + file.smallestSeqno() + "\t"
+                    + file.largestSeqno() + "\t" + HEX.formatHex(file.smallestKey()) + "\t"
+                    + HEX.formatHex(file.largestKey()));
+        }
     }
 
     /** The library's own call knows few names. */

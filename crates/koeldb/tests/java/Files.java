@@ -1,5 +1,8 @@
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HexFormat;
 import java.util.List;
 import org.rocksdb.*;
 
@@ -17,6 +20,10 @@ import org.rocksdb.*;
  * Files ingest DB FILE...             ingests tables into the default family
  * Files table DB FROM COUNT FILE      writes a table with an SstFileWriter
  * Files checkpoint DB TARGET          makes a checkpoint
+ * Files export DB DIRECTORY FROM...    makes a family for each FROM with tables on two levels and an ingested one, exports
+ *                                     it to DIRECTORY/FROM, and prints its entries and tables
+ * Files import DB SOURCE FAMILY OURS SCRATCH [move]   exports FAMILY of SOURCE for the description, puts the tables in OURS
+ *                                     into its place, imports them into DB, and prints the entries
  * Files ttl DB put KEY VALUE          puts into a TTL database
  * Files ttl DB get KEY...             prints the values of keys
  * Files ttl DB expire                 compacts with a time to live of a second
@@ -44,6 +51,8 @@ public final class Files {
                     checkpoint.createCheckpoint(args[2]);
                 }
             }
+            case "export" -> export(args[1], rest.get(0), rest.subList(1, rest.size()));
+            case "import" -> importTables(args[1], rest);
             case "ttl" -> ttl(args[1], rest);
             default -> engine(args[0], args[1], rest);
         }
@@ -60,6 +69,86 @@ public final class Files {
                 db.put(key(index).getBytes(), VALUE);
             }
             db.flush(flush);
+        }
+    }
+
+    private static void print(RocksDB db, ColumnFamilyHandle handle) throws RocksDBException {
+        HexFormat hex = HexFormat.of().withUpperCase();
+        try (RocksIterator iterator = db.newIterator(handle)) {
+            for (iterator.seekToFirst(); iterator.isValid(); iterator.next()) {
+                System.out.println("entry\t" + new String(handle.getName()) + "\t" + hex.formatHex(iterator.key()) + "\t"
+                        + hex.formatHex(iterator.value()));
+            }
+            iterator.status();
+        }
+    }
+
+    private static void export(String path, String directory, List<String> firsts) throws Exception {
+        try (Options options = new Options().setCreateIfMissing(true); RocksDB db = RocksDB.open(options, path);
+                FlushOptions flush = new FlushOptions(); Checkpoint checkpoint = Checkpoint.create(db)) {
+            for (String first : firsts) {
+                int from = Integer.parseInt(first);
+                try (ColumnFamilyHandle handle = db.createColumnFamily(new ColumnFamilyDescriptor(first.getBytes()))) {
+                    for (int index = from; index < from + 200; index++) {
+                        db.put(handle, key(index).getBytes(), ("first " + index).getBytes());
+                    }
+                    db.compactRange(handle);
+                    for (int index = from + 50; index < from + 100; index++) {
+                        db.put(handle, key(index).getBytes(), VALUE);
+                    }
+                    db.deleteRange(handle, key(from + 80).getBytes(), key(from + 120).getBytes());
+                    db.flush(flush, handle);
+                    // It shares keys with both, so that its entries have the number of the ingestion.
+                    String table = directory + "-" + first + ".sst";
+                    table(from + 90, 20, table);
+                    try (IngestExternalFileOptions how = new IngestExternalFileOptions()) {
+                        db.ingestExternalFile(handle, List.of(table), how);
+                    }
+                    db.delete(handle, key(from).getBytes());
+                    checkpoint.exportColumnFamily(handle, directory + "/" + first).close();
+                    print(db, handle);
+                    for (LiveFileMetaData file : db.getLiveFilesMetaData()) {
+                        if (Arrays.equals(file.columnFamilyName(), handle.getName())) {
+                            System.out.println("file\t" + first + "\t" + file.level() + "\t" + file.fileName() + "\t"
+                                    + file.size() + "\t" + file.smallestSeqno() + "\t" + file.largestSeqno());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    private static void importTables(String path, List<String> rest) throws Exception {
+        String source = rest.get(0);
+        List<ColumnFamilyDescriptor> families = new ArrayList<>();
+        for (byte[] name : RocksDB.listColumnFamilies(new Options(), source)) {
+            families.add(new ColumnFamilyDescriptor(name));
+        }
+        List<ColumnFamilyHandle> handles = new ArrayList<>();
+        Path exported = Path.of(rest.get(3));
+        try (RocksDB db = RocksDB.open(new DBOptions(), source, families, handles);
+                Checkpoint checkpoint = Checkpoint.create(db); Options options = new Options().setCreateIfMissing(true);
+                RocksDB target = RocksDB.open(options, path);
+                ImportColumnFamilyOptions how = new ImportColumnFamilyOptions().setMoveFiles(rest.contains("move"))) {
+            for (ColumnFamilyHandle handle : handles) {
+                if (!new String(handle.getName()).equals(rest.get(1))) {
+                    continue;
+                }
+                try (ExportImportFilesMetaData described = checkpoint.exportColumnFamily(handle, exported.toString())) {
+                    try (var tables = java.nio.file.Files.list(exported)) {
+                        for (Path table : tables.toList()) {
+                            java.nio.file.Files.copy(Path.of(rest.get(2)).resolve(table.getFileName()), table,
+                                    StandardCopyOption.REPLACE_EXISTING);
+                        }
+                    }
+                    ColumnFamilyHandle imported = target.createColumnFamilyWithImport(
+                            new ColumnFamilyDescriptor("imported".getBytes()), how, described);
+                    target.verifyChecksum();
+                    print(target, imported);
+                    imported.close();
+                }
+            }
+            handles.forEach(ColumnFamilyHandle::close);
         }
     }
 

@@ -1,10 +1,12 @@
 import java.io.BufferedReader;
 import java.io.File;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HexFormat;
@@ -53,6 +55,8 @@ public final class History {
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
     private RocksDB db;
+    /** The directories of tables of the open database. */
+    private int pathCount = 1;
     private TransactionDB transactions;
     private TxnDBWritePolicy policy;
     private final Map<String, ColumnFamilyHandle> families = new LinkedHashMap<>();
@@ -90,6 +94,7 @@ public final class History {
                 }
                 List<ColumnFamilyHandle> handles = new ArrayList<>();
                 DBOptions options = parseDb(fields[3]).setMaxOpenFiles(-1);
+                setPaths(options, fields[1]);
                 db = RocksDB.openAsSecondary(options, fields[1], fields[2], descriptors, handles);
                 for (int index = 0; index < handles.size(); index++) {
                     families.put(
@@ -270,6 +275,26 @@ public final class History {
         return own(options);
     }
 
+    /** The {@code db_paths} of a directory: the lines of the file {@code DIRECTORY.paths}, if there is one. */
+    private void setPaths(DBOptions options, String directory) {
+        pathCount = 1;
+        Path list = Path.of(directory + ".paths");
+        if (!java.nio.file.Files.exists(list)) {
+            return;
+        }
+        List<DbPath> paths = new ArrayList<>();
+        try {
+            for (String line : java.nio.file.Files.readAllLines(list)) {
+                String[] parts = line.split("\t");
+                paths.add(new DbPath(Path.of(parts[0]), Long.parseLong(parts[1])));
+            }
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
+        options.setDbPaths(paths);
+        pathCount = paths.size();
+    }
+
     private String open(String[] fields) throws RocksDBException {
         if (db != null) {
             throw new IllegalStateException("a database is open");
@@ -290,6 +315,7 @@ public final class History {
                             fields[at].getBytes(StandardCharsets.UTF_8), parseFamily(fields[at + 1], fields[at + 2])));
                 }
             }
+            setPaths(options, dir);
             List<ColumnFamilyHandle> handles = new ArrayList<>();
             if (fields[1].startsWith("WRITE_")) {
                 policy = TxnDBWritePolicy.valueOf(fields[1]);
@@ -383,7 +409,8 @@ public final class History {
             return;
         }
         try (CompactionOptions options = new CompactionOptions()) {
-            db.compactFiles(options, family, names, Integer.parseInt(fields[2]), -1, null);
+            int path = pathCount == 1 ? -1 : wanted % pathCount;
+            db.compactFiles(options, family, names, Integer.parseInt(fields[2]), path, null);
         }
     }
 

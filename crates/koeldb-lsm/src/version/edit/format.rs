@@ -30,6 +30,7 @@ use super::{
     VersionEdit, WalAddition,
 };
 use crate::blob_file_meta::BlobFileMeta;
+use crate::data_paths::DATA_PATHS_MAX;
 use crate::file_meta::FileMeta;
 
 mod tag {
@@ -199,8 +200,7 @@ impl VersionEdit {
     /// Decodes a version edit from one record of a MANIFEST.
     ///
     /// # Errors
-    /// `Corruption` for bytes that are no edit, or numbers out of their range; `NotSupported` for
-    /// files in other directories than the database's.
+    /// `Corruption` for bytes that are no edit, or numbers out of their range.
     pub fn decode(record: &[u8]) -> Result<Self> {
         let mut edit = VersionEdit::default();
         let mut input = record;
@@ -293,10 +293,12 @@ impl VersionEdit {
     fn take_old_file(&mut self, tag: u32, input: &mut &[u8]) -> Result<()> {
         let level = take_level(input)?;
         let number = take_file_number(input)?;
-        if tag == tag::NEW_FILE_3 {
-            refuse_path(take_varint32(input)?, number)?;
-        }
+        let path_id = match tag {
+            tag::NEW_FILE_3 => checked_path_id(take_varint32(input)?)?,
+            _ => 0,
+        };
         let mut file = take_file_body(number, input)?;
+        file.path_id = path_id;
         if tag == tag::NEW_FILE {
             file.largest_seqno = seqno_of(&file.smallest).max(seqno_of(&file.largest));
         } else {
@@ -446,14 +448,11 @@ fn take_seqno_bounds(file: &mut FileMeta, input: &mut &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Fails with `NotSupported` for a file outside the first of RocksDB's `db_paths`.
-fn refuse_path(path_id: u32, number: FileNumber) -> Result<()> {
-    if path_id == 0 {
-        return Ok(());
-    }
-    Err(Error::not_supported(format!(
-        "file {number} is in data path {path_id}, but only one path is supported"
-    )))
+/// Returns the index of a directory; `Corruption` if it has more than two bits.
+fn checked_path_id(path_id: u32) -> Result<u8> {
+    let id = u8::try_from(path_id).ok();
+    let id = id.filter(|&id| usize::from(id) < DATA_PATHS_MAX);
+    id.ok_or_else(|| Error::corruption(format!("path id {path_id}, at most 3")))
 }
 
 /// Returns the byte of a one-byte custom field; `Corruption` for another length.
@@ -494,7 +493,7 @@ fn decode_file_field(file: &mut FileMeta, tag: u32, mut value: &[u8]) -> Result<
                 )));
             }
         }
-        file_tag::PATH_ID => refuse_path(u32::from(one_byte(input)?), file.number)?,
+        file_tag::PATH_ID => file.path_id = checked_path_id(u32::from(one_byte(input)?))?,
         _ if file_tag::KEPT.contains(&tag) => file.other_fields.push((tag, input.to_vec())),
         _ if tag & file_tag::INCOMPATIBLE != 0 => {
             return Err(Error::corruption("new-file4 custom field not supported"));
@@ -532,6 +531,12 @@ fn encode_file(
         put_lp(out, file_tag::CHECKSUM, Some(&file.checksum));
         put_lp(out, file_tag::CHECKSUM_NAME, Some(&file.checksum_name));
     }
+    let path_id = known(file.path_id);
+    put_lp(
+        out,
+        file_tag::PATH_ID,
+        path_id.as_ref().map(<[u8; 1]>::as_slice),
+    );
     let temperature = known(file.temperature);
     put_lp(
         out,

@@ -184,6 +184,7 @@ impl VersionSet {
                     version: Arc::clone(&family.current),
                 })
                 .collect(),
+            in_one_directory: false,
         }
     }
 }

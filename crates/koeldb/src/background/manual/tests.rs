@@ -19,6 +19,7 @@ fn a_pick_waits_for_an_ingestion_that_begins_meanwhile() {
         family,
         request: CompactionRequest::default(),
         is_exclusive: false,
+        path_id: None,
     };
     let count = |change: i32| {
         family.update(|state| {

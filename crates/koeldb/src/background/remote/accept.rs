@@ -72,8 +72,10 @@ impl RemoteJob<'_> {
         require(is_own_level, "the output level is another one")?;
         let is_own_directory = Path::new(&result.directory) == self.directory;
         require(is_own_directory, "the output directory is another one")?;
+        let mut own =
+            std::iter::once(&*self.files.directory).chain(self.family.tables.paths().directories());
         require(
-            !self.directory.starts_with(&self.files.directory),
+            !own.any(|own| self.directory.starts_with(own)),
             "the output directory is in that of the database",
         )?;
         if let Some(expected) = input_entry_count(self.plan, &self.family.tables) {
@@ -85,6 +87,7 @@ impl RemoteJob<'_> {
         }
         let of_worker = TableFiles {
             directory: self.directory.to_owned(),
+            in_one_directory: true,
             open_tables: Arc::new(OpenTables::new(None)),
             ..self.files.clone()
         };

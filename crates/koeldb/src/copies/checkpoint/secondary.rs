@@ -15,7 +15,7 @@ use koeldb_table::builder::TableReason;
 
 use super::{CheckpointOptions, CheckpointReport, check_names, report_transfers, transfer_files};
 use crate::commit::protocol::CommitPipeline;
-use crate::copies::capture::{CapturedFile, captured_blob_files, captured_tables};
+use crate::copies::capture::{CapturedFile, captured_blob_files, captured_tables, paths_by_id};
 use crate::engine::secondary::Secondary;
 use crate::open::staging::Staging;
 use crate::state::column_family_data::ColumnFamilyData;
@@ -34,14 +34,16 @@ pub(super) fn create(
     let mut snapshot = selected_families(commit, options)?;
     snapshot.last_seqno = seqno;
     let staging = Staging::create(&commit.context.fs, target, &[])?;
-    let mut files = captured_tables(&commit.context, &snapshot)?;
-    files.extend(captured_blob_files(&commit.context, &snapshot));
+    let paths = paths_by_id(&commit.families.all());
+    let mut files = captured_tables(&commit.context, &snapshot, &paths)?;
+    files.extend(captured_blob_files(&commit.context, &snapshot, &paths));
     files.extend(options_file(commit)?);
     let outcomes = transfer_files(&commit.context, &files, staging.path(), options)?;
     let numbers = FileNumbers::starting_at(commit.tree.versions().file_numbers().peek());
     let manifest_number = numbers.next();
     let tables = TableFiles {
         directory: staging.path().to_owned(),
+        in_one_directory: true,
         numbers: numbers.clone(),
         // Another checkpoint may give the same number to a table of other content.
         session_id: crate::open::new_session_id(),
@@ -83,6 +85,7 @@ fn selected_families(
 ) -> Result<ManifestSnapshot> {
     let mut snapshot = commit.tree.versions().snapshot();
     snapshot.wals.clear();
+    snapshot.in_one_directory = true;
     snapshot.min_log_number_to_keep = 0;
     if let Some(names) = &options.families {
         check_names(&snapshot, names)?;

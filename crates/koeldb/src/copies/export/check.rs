@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileKind};
-use koeldb_base::key::InternalKey;
-use koeldb_base::{Cursor, Error, KeyOrder, Result};
+use koeldb_base::key::{InternalKey, MAX_SEQNO, encode, user_key};
+use koeldb_base::{Cursor, Error, KeyOrder, Result, ValueType};
 use koeldb_fs::FileSystem;
 use koeldb_table::reader::{TableReadContext, TableReader};
 
@@ -13,21 +13,21 @@ use super::{ExportedColumnFamily, ExportedFile};
 use crate::copies::sst_file_reader::{open_table, point_cursor};
 use crate::options::ColumnFamilyOptions;
 
-/// A file to import, with the path of its table.
-pub(super) struct ImportFile<'e> {
+/// A file to import, with the path of its table; its size and its bounds are known.
+pub(super) struct ImportFile {
     pub(super) source: PathBuf,
-    pub(super) file: &'e ExportedFile,
+    pub(super) file: ExportedFile,
 }
 
 /// Validates exports before an import changes anything; returns their files, oldest first.
-pub(super) fn check_exports<'e>(
+pub(super) fn check_exports(
     fs: &dyn FileSystem,
     options: &ColumnFamilyOptions,
-    exports: &'e [ExportedColumnFamily],
-) -> Result<Vec<ImportFile<'e>>> {
+    exports: &[ExportedColumnFamily],
+) -> Result<Vec<ImportFile>> {
     let order = &options.comparator;
-    let mut files = Vec::new();
-    let mut ranges: Vec<(&[u8], &[u8])> = Vec::new();
+    let mut files: Vec<ImportFile> = Vec::new();
+    let mut ranges: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     for export in exports {
         if export.comparator != order.name() {
             return Err(Error::invalid_argument(format!(
@@ -36,25 +36,29 @@ pub(super) fn check_exports<'e>(
                 order.name()
             )));
         }
+        let mut checked = Vec::new();
         for file in &export.files {
-            let source = export.directory.join(&file.name);
-            check_file(fs, options, file, &source)
+            let source = fs.absolute(&file.path())?;
+            let file = check_file(fs, options, file, &source)
                 .map_err(|error| error.in_file(&source, None, "import"))?;
-            files.push(ImportFile { source, file });
+            checked.push(ImportFile { source, file });
         }
-        check_levels(order, export)?;
-        if let Some(range) = range_of(order, export) {
-            let is_apart = |other: &(&[u8], &[u8])| {
-                order.compare(other.1, range.0).is_lt() || order.compare(range.1, other.0).is_lt()
+        check_levels(order, &checked)?;
+        if let Some(range) = range_of(order, &checked) {
+            let is_apart = |other: &(Vec<u8>, Vec<u8>)| {
+                order.compare(&other.1, &range.0).is_lt()
+                    || order.compare(&range.1, &other.0).is_lt()
             };
             if !ranges.iter().all(is_apart) {
+                let directory = export.files.first().map(|file| &*file.directory);
                 return Err(Error::invalid_argument(format!(
                     "the keys of {} overlap those of another export",
-                    export.directory.display()
+                    directory.unwrap_or(Path::new("")).display()
                 )));
             }
             ranges.push(range);
         }
+        files.extend(checked);
     }
     if files.is_empty() {
         return Err(Error::invalid_argument("there is no table to import"));
@@ -68,28 +72,18 @@ pub(super) fn check_exports<'e>(
 }
 
 /// Returns the smallest and the largest user key of an export; `None` if it has no files.
-fn range_of<'e>(
-    order: &KeyOrder,
-    export: &'e ExportedColumnFamily,
-) -> Option<(&'e [u8], &'e [u8])> {
-    let user = |key: &'e Vec<u8>| koeldb_base::key::user_key(key);
+fn range_of(order: &KeyOrder, export: &[ImportFile]) -> Option<(Vec<u8>, Vec<u8>)> {
     let by = |a: &&[u8], b: &&[u8]| order.compare(a, b);
-    let smallest = export
-        .files
-        .iter()
-        .map(|file| user(&file.smallest))
-        .min_by(by)?;
-    let largest = export
-        .files
-        .iter()
-        .map(|file| user(&file.largest))
-        .max_by(by)?;
-    Some((smallest, largest))
+    let smallest = export.iter().map(|it| user_key(&it.file.smallest));
+    let largest = export.iter().map(|it| user_key(&it.file.largest));
+    let (smallest, largest) = (smallest.min_by(by)?, largest.max_by(by)?);
+    Some((smallest.to_vec(), largest.to_vec()))
 }
 
 /// Checks that the tables of each level below 0 do not overlap.
-fn check_levels(order: &KeyOrder, export: &ExportedColumnFamily) -> Result<()> {
-    let mut files: Vec<&ExportedFile> = export.files.iter().filter(|file| file.level > 0).collect();
+fn check_levels(order: &KeyOrder, export: &[ImportFile]) -> Result<()> {
+    let files = export.iter().map(|it| &it.file);
+    let mut files: Vec<&ExportedFile> = files.filter(|file| file.level > 0).collect();
     files.sort_by(|a, b| {
         let by_key = || order.compare_internal(&a.smallest, &b.smallest);
         a.level.cmp(&b.level).then_with(by_key)
@@ -101,7 +95,7 @@ fn check_levels(order: &KeyOrder, export: &ExportedColumnFamily) -> Result<()> {
                 "the keys of {} and {} overlap on level {}",
                 a.name, b.name, a.level
             ))
-            .in_file(&export.directory, None, "import"));
+            .in_file(&b.directory, None, "import"));
         }
     }
     Ok(())
@@ -137,24 +131,33 @@ fn check_entries(reader: &Arc<TableReader>, order: &KeyOrder, file: &ExportedFil
 }
 
 /// Checks one file of an export against its description: name, size, bounds and entries.
+///
+/// Returns the description with the size and the bounds, which it may lack.
 fn check_file(
     fs: &dyn FileSystem,
     options: &ColumnFamilyOptions,
     file: &ExportedFile,
     source: &Path,
-) -> Result<()> {
+) -> Result<ExportedFile> {
     let refused = |text: String| Err(Error::corruption(text));
-    if !matches!(file_name::parse(&file.name), Some(FileKind::Table(_))) {
+    if !matches!(file_name::parse(file.bare_name()), Some(FileKind::Table(_))) {
         return refused(format!("{:?} is not the name of a table", file.name));
     }
-    InternalKey::check_bound(&file.smallest)?;
-    InternalKey::check_bound(&file.largest)?;
     let order = &options.comparator;
-    if order
-        .compare_internal(&file.smallest, &file.largest)
-        .is_gt()
+    let mut file = file.clone();
+    let has_bounds = !(file.smallest.is_empty() && file.largest.is_empty());
+    if has_bounds {
+        InternalKey::check_bound(&file.smallest)?;
+        InternalKey::check_bound(&file.largest)?;
+    }
+    let is_reversed = || {
+        order
+            .compare_internal(&file.smallest, &file.largest)
+            .is_gt()
+    };
+    if has_bounds && is_reversed()
         || file.smallest_seqno > file.largest_seqno
-        || file.largest_seqno > koeldb_base::key::MAX_SEQNO
+        || file.largest_seqno > MAX_SEQNO
     {
         return refused("bounds in the wrong order".to_owned());
     }
@@ -166,9 +169,10 @@ fn check_file(
         )));
     }
     let found = fs.metadata(source)?.len;
-    if found != file.bytes {
+    if file.bytes != 0 && found != file.bytes {
         return refused(format!("the table has {found} bytes, not {}", file.bytes));
     }
+    file.bytes = found;
     let context = TableReadContext {
         order: order.clone(),
         largest_seqno: Some(file.largest_seqno),
@@ -180,5 +184,39 @@ fn check_file(
             "the table has embedded blobs, which are not supported",
         ));
     }
-    check_entries(&reader, order, file)
+    if !has_bounds {
+        set_bounds(&reader, order, &mut file)?;
+    }
+    check_entries(&reader, order, &file)?;
+    Ok(file)
+}
+
+/// Sets the bounds of a table to those of its entries and range tombstones.
+fn set_bounds(reader: &Arc<TableReader>, order: &KeyOrder, file: &mut ExportedFile) -> Result<()> {
+    let mut extend = |first: &[u8], last: &[u8]| {
+        let (smallest, largest) = (&mut file.smallest, &mut file.largest);
+        if smallest.is_empty() || order.compare_internal(first, smallest).is_lt() {
+            *smallest = first.to_vec();
+        }
+        if largest.is_empty() || order.compare_internal(last, largest).is_gt() {
+            *largest = last.to_vec();
+        }
+    };
+    let mut cursor = point_cursor(reader);
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        InternalKey::parse(cursor.key())?;
+        extend(cursor.key(), cursor.key());
+        cursor.next()?;
+    }
+    let tombstones = reader.tombstones();
+    for tombstone in tombstones.iter().flat_map(|all| all.tombstones()) {
+        let first = encode(&tombstone.start, tombstone.seqno, ValueType::RangeDeletion);
+        let last = encode(&tombstone.end, MAX_SEQNO, ValueType::RangeDeletion);
+        extend(&first, &last);
+    }
+    match file.smallest.is_empty() {
+        true => Err(Error::invalid_argument("the table has no entries")),
+        false => Ok(()),
+    }
 }

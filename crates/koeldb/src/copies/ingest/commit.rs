@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use koeldb_base::file_name;
 use koeldb_base::key::{MAX_SEQNO, RANGE_DELETION_SENTINEL, encode, footer_of, user_key};
 use koeldb_base::stats::HistogramKind;
 use koeldb_base::{Cursor, Error, KeyOrder, Result, SeqNo, ValueType};
@@ -71,7 +70,7 @@ impl PreparedIngest {
         for prepared in &self.families {
             let mut files = Vec::new();
             for (file, &(level, seqno)) in prepared.files.iter().zip(&mut places) {
-                let path = file_name::table(context.table_files.directory(), file.number);
+                let path = prepared.target(file);
                 context.info_log.info(format_args!(
                     "[AddFile] External SST file {} was ingested in L{level} with path {} (global_seqno={seqno})",
                     file.source.display(),
@@ -199,14 +198,15 @@ impl PreparedIngest {
             .map(|(level, file)| (*level, file.smallest_seqno))
             .collect();
         versions.raise_last_seqno(last_seqno);
-        let dropped: Vec<Arc<FileMeta>> = (edits.iter())
+        let dropped: Vec<(u32, Arc<FileMeta>)> = (edits.iter())
             .flat_map(|edit| {
                 let version = versions.family(edit.family).map(|family| family.current());
                 let files = version.into_iter().flat_map(|version| version.files());
                 let is_dropped = |&(level, file): &(usize, &Arc<FileMeta>)| {
                     edit.deleted_files.contains(&(level, file.number))
                 };
-                files.filter(is_dropped).map(|(_, file)| Arc::clone(file))
+                let dropped = files.filter(is_dropped);
+                dropped.map(|(_, file)| (edit.family, Arc::clone(file)))
             })
             .collect();
         let installed = versions.log_and_apply(edits);
@@ -230,7 +230,10 @@ impl PreparedIngest {
         }
         pipeline.visibility.publish(last_seqno);
         drop(snapshots);
-        pipeline.tree.retire(&dropped);
+        for PreparedFamily { family, .. } in &self.families {
+            let dropped = dropped.iter().filter(|(id, _)| *id == family.id);
+            pipeline.tree.retire(family, dropped.map(|(_, file)| file));
+        }
         Ok(places)
     }
 

@@ -1,5 +1,6 @@
 //! Preparation of an ingestion: checks of the files, and their transfer into the directory.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::copies::sst_file_reader::{open_table, point_cursor};
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::context::Context;
 use crate::state::key_bounds::KeyBounds;
+use crate::state::table_files::FLUSH_PATH;
 
 /// The bounds of an external table: internal keys with sequence number 0.
 #[derive(Clone, Debug)]
@@ -54,6 +56,18 @@ pub(super) struct PreparedFamily {
     pub(super) files: Vec<PreparedFile>,
     /// The range whose entries the files replace.
     pub(super) replaced: Option<KeyBounds>,
+}
+
+impl PreparedFamily {
+    /// The directory of the database to which the tables are transferred.
+    fn directory(&self) -> &Path {
+        self.family.tables.paths().directory(FLUSH_PATH)
+    }
+
+    /// The path that a table has in the database.
+    pub(super) fn target(&self, file: &PreparedFile) -> PathBuf {
+        file_name::table(self.directory(), file.number)
+    }
 }
 
 /// Tables that were checked and transferred into the directory of a database, before their commit.
@@ -348,13 +362,15 @@ impl PreparedIngest {
     /// Links or copies the external tables into the database directory, and makes them durable.
     fn transfer(&mut self) -> Result<()> {
         let context = Arc::clone(&self.commit.context);
-        let directory = context.table_files.directory();
         let may_link = self.options.move_files || self.options.link_files;
-        let files = self.families.iter().flat_map(|family| &family.files);
+        let files = self.families.iter().flat_map(|family| {
+            let files = family.files.iter();
+            files.map(|file| (file, family.target(file)))
+        });
         let transfers: Vec<TransferFile> = files
-            .map(|file| TransferFile {
+            .map(|(file, target)| TransferFile {
                 source: file.source.clone(),
-                target: file_name::table(directory, file.number),
+                target,
                 bytes: file.bytes,
                 may_link,
                 expected_crc32c: file.crc32c,
@@ -391,15 +407,18 @@ impl PreparedIngest {
                 reader.examine(&family.order)?;
             }
         }
-        context.fs.sync_dir(directory)
+        let families = self.families.iter();
+        let directories: BTreeSet<&Path> = families.map(PreparedFamily::directory).collect();
+        directories
+            .into_iter()
+            .try_for_each(|directory| context.fs.sync_dir(directory))
     }
 
     /// The paths that the external tables have in the database directory.
     pub(super) fn targets(&self) -> Vec<PathBuf> {
-        let directory = self.commit.context.table_files.directory();
-        let files = self.families.iter().flat_map(|family| &family.files);
-        files
-            .map(|file| file_name::table(directory, file.number))
+        let families = self.families.iter();
+        families
+            .flat_map(|family| family.files.iter().map(|file| family.target(file)))
             .collect()
     }
 }

@@ -158,6 +158,7 @@ impl Secondary {
     ) -> Result<()> {
         let mut tables: Vec<TableToOpen> = Vec::new();
         let mut blob_files = Vec::new();
+        let mut sources = Vec::new();
         for (id, target) in families {
             let Some(version) = recorded.families.get(id).map(ColumnFamilyVersions::current) else {
                 continue;
@@ -172,22 +173,30 @@ impl Secondary {
             for (level, file) in version.files() {
                 tables.push((Arc::clone(&target.data.tables), level, Arc::clone(file)));
             }
-            let of_family = version.blob_files.values();
-            blob_files.extend(of_family.map(|file| (&target.data.tables, file)));
+            // The files of the secondary are its links.
+            let context = &owners.context;
+            let options = target.data.options();
+            let paths = options.data_paths(&*context.fs, &context.path);
+            for file in version.blob_files.values() {
+                blob_files.push((&target.data.tables, file, paths.clone()));
+            }
+            sources.resize(tables.len(), paths);
         }
         if let Some(number) = reused_number(state, &tables) {
             let found = format!("table {number:06} is another one");
             return Err(state.replaced(owners, &found));
         }
         if let Some(links) = &self.links {
-            for (_, _, file) in &tables {
-                links.link(file.number, &file.drop_hook)?;
+            for ((_, _, file), paths) in tables.iter().zip(&sources) {
+                let source = paths.of_table(file);
+                links.link(file.number, &source, &file.drop_hook)?;
             }
-            for (_, file) in &blob_files {
-                links.link(file.number, file.reader.drop_hook())?;
+            for (_, file, paths) in &blob_files {
+                let source = paths.blob(file.number);
+                links.link(file.number, &source, file.reader.drop_hook())?;
             }
         } else {
-            for (opener, file) in &blob_files {
+            for (opener, file, _) in &blob_files {
                 opener.keep_blob_file(file)?;
             }
         }

@@ -62,7 +62,6 @@ pub(crate) fn mark_own(fs: &dyn FileSystem, primary: &Path, own: &Path) -> Resul
 /// The reference-counted hard links to the primary's files in the directory of a secondary.
 pub(crate) struct Links {
     fs: Arc<dyn FileSystem>,
-    primary: PathBuf,
     own: PathBuf,
     pool: Pool,
     /// The number of metadata in use for each link; tables and blob files share their numbers.
@@ -71,12 +70,7 @@ pub(crate) struct Links {
 
 impl Links {
     /// Creates an empty set of hard links in the marked directory `own`, and removes leftover ones.
-    pub(crate) fn new(
-        fs: &Arc<dyn FileSystem>,
-        primary: &Path,
-        own: &Path,
-        pool: &Pool,
-    ) -> Result<Arc<Self>> {
+    pub(crate) fn new(fs: &Arc<dyn FileSystem>, own: &Path, pool: &Pool) -> Result<Arc<Self>> {
         for entry in fs.list(own)? {
             if is_linked(&entry.name) {
                 fs.remove_file(&own.join(&entry.name))?;
@@ -84,7 +78,6 @@ impl Links {
         }
         Ok(Arc::new(Links {
             fs: Arc::clone(fs),
-            primary: primary.to_owned(),
             own: own.to_owned(),
             pool: pool.clone(),
             counts: Mutex::default(),
@@ -93,15 +86,22 @@ impl Links {
 
     /// Hard-links file `number`; the link stays at least until the metadata of `drop_hook` is dropped.
     ///
+    /// `source` is the file of the primary.
+    ///
     /// # Errors
     /// With detail `PathNotFound` if the primary has removed it; otherwise errors of the file system.
-    pub(crate) fn link(self: &Arc<Self>, number: FileNumber, drop_hook: &DropHook) -> Result<()> {
+    pub(crate) fn link(
+        self: &Arc<Self>,
+        number: FileNumber,
+        source: &Path,
+        drop_hook: &DropHook,
+    ) -> Result<()> {
         if drop_hook.is_set() {
             return Ok(());
         }
         let mut counts = lock(&self.counts);
         if !counts.contains_key(&number) {
-            self.make(number)?;
+            self.make(number, source)?;
         }
         *counts.entry(number).or_insert(0) += 1;
         drop(counts);
@@ -116,27 +116,18 @@ impl Links {
         Ok(())
     }
 
-    /// Creates the hard link to file `number` of the primary in the secondary's directory.
-    fn make(&self, number: FileNumber) -> Result<()> {
-        let source = file_name::table(&self.primary, number);
-        let target = file_name::table(&self.own, number);
-        let made = self.fs.link(&source, &target);
-        let Err(error) = made else {
-            return Ok(());
-        };
-        if !error.is_path_not_found() {
-            return Err(error);
+    /// Creates the hard link to the file `source` of the primary in the secondary's directory.
+    fn make(&self, number: FileNumber, source: &Path) -> Result<()> {
+        let extension = source.extension().unwrap_or_default();
+        let target = file_name::table(&self.own, number).with_extension(extension);
+        match self.fs.link(source, &target) {
+            // LevelDB named its tables so.
+            Err(error) if error.is_path_not_found() => {
+                let (source, target) = (source.with_extension("ldb"), target.with_extension("ldb"));
+                self.fs.link(&source, &target).map_err(|_| error)
+            }
+            made => made,
         }
-        let link_as = |extension| {
-            let (source, target) = (
-                source.with_extension(extension),
-                target.with_extension(extension),
-            );
-            self.fs.link(&source, &target)
-        };
-        let others = OTHER_EXTENSIONS.into_iter();
-        let made = others.map(link_as).any(|made| made.is_ok());
-        if made { Ok(()) } else { Err(error) }
     }
 
     /// Decrements the reference count of a hard link, and removes the link at zero.
@@ -172,10 +163,10 @@ impl Links {
     }
 }
 
-/// Checks that files of `primary` can be hard-linked into `own`; returns the error if not.
-pub(crate) fn can_link(fs: &dyn FileSystem, primary: &Path, own: &Path) -> Result<()> {
+/// Checks that `file` of the primary can be hard-linked into `own`; returns the error if not.
+pub(crate) fn can_link(fs: &dyn FileSystem, file: &Path, own: &Path) -> Result<()> {
     let probe = file_name::temporary(own, 0);
     let _ = fs.remove_file(&probe);
-    fs.link(&file_name::current(primary), &probe)?;
+    fs.link(file, &probe)?;
     fs.remove_file(&probe)
 }

@@ -73,13 +73,24 @@ impl History {
         if recorded.bytes != table.file.bytes {
             return;
         }
+        let path_id = table.file.path_id;
         table.file = recorded.with_epoch(recorded.epoch);
+        // Where it was found.
+        table.file.path_id = path_id;
         table.is_recorded = true;
         table.family = Some(*family);
         let past = self.families.get(family);
         if let Some(name) = past.and_then(|past| past.name.as_ref()) {
             table.family_name.clone_from(name);
         }
+    }
+
+    /// Returns the live tables in directories that are not among the first `count` ones.
+    pub(super) fn tables_beyond(&self, count: usize) -> impl Iterator<Item = &FileMeta> {
+        let live = self.families.values().flat_map(|family| family.live.keys());
+        let tables = live.filter_map(|number| self.tables.get(number));
+        let tables = tables.map(|(_, file)| &**file);
+        tables.filter(move |file| usize::from(file.path_id) >= count)
     }
 
     /// Applies a version edit to the accumulated state.

@@ -106,6 +106,7 @@ impl Merger<'_> {
         let mut outputs = TableOutputs::new(OutputSpec {
             fs: self.fs,
             directory: self.path,
+            path_id: 0,
             write_options: WriteOptions::new(Purpose::Compaction),
             charge: None,
             context,

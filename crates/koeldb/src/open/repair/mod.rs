@@ -18,18 +18,20 @@ mod merge;
 mod order;
 mod tables;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
-use koeldb_base::{ErrorKind, Result};
+use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::directory_lock::lock_directory;
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_lsm::current::read_identity;
 use koeldb_lsm::manifest::{self, ManifestSnapshot};
 use koeldb_lsm::version::blob_files_not_supported;
+use koeldb_lsm::{DataPaths, FileMeta};
 
 use crate::options::{Options, wal_dir};
+use crate::state::table_files::FLUSH_PATH;
 use families::RebuiltColumnFamilies;
 use history::History;
 use logs::Logs;
@@ -64,14 +66,18 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     let wal_dir = options.db.wal_directory(path);
     wal_dir::check_logs(fs, path, &options.db.wal_dir, 0)?;
     let _lock = lock_directory(fs, path)?;
+    let paths = table_paths(options, path)?;
     let mut report = RepairReport::default();
-    let mut lost = LostFiles::new(fs, path);
+    let mut lost = LostFiles::new(fs);
 
     let names = names_of_ours(fs, path)?;
-    if kinds(&names).any(|kind| matches!(kind, FileKind::Blob(_))) {
-        let found = "blob files are not supported: a repair would leave them without tables";
-        return Err(blob_files_not_supported(found).in_file(path, None, "repair"));
+    for directory in std::iter::once(path).chain(paths.directories()) {
+        if kinds(&names_of_ours(fs, directory)?).any(|kind| matches!(kind, FileKind::Blob(_))) {
+            let found = "blob files are not supported: a repair would leave them without tables";
+            return Err(blob_files_not_supported(found).in_file(directory, None, "repair"));
+        }
     }
+    let places = places_of_tables(fs, &paths)?;
     let mut manifests: Vec<FileNumber> = kinds(&names)
         .filter_map(|kind| match kind {
             FileKind::Manifest(number) => Some(number),
@@ -80,17 +86,25 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
         .collect();
     manifests.sort_unstable();
     let history = History::read(fs, path, &manifests);
+    let is_missing = |file: &&FileMeta| !places.iter().any(|place| place.number == file.number);
+    if let Some(file) = history.tables_beyond(paths.count()).find(is_missing) {
+        return Err(Error::invalid_argument(format!(
+            "table {:06}.sst is in directory number {} of db_paths, counted from 0, which is not set",
+            file.number, file.path_id
+        ))
+        .in_file(path, None, "repair"));
+    }
     // First, as a log that cannot be replayed refuses the repair, which has changed nothing then.
     let logs = Logs::read(fs, &wal_dir)?;
     let db_id = read_identity(fs, path)?
         .or_else(|| history.db_id.clone())
-        .or_else(|| identity_in_tables(fs, path, options, &names));
-    let found = read_tables(fs, path, db_id.as_deref(), options, &names, &mut lost)?;
-    let next_number = AtomicU64::new(1 + largest_number(fs, path, &wal_dir)?);
+        .or_else(|| identity_in_tables(fs, options, &places));
+    let found = read_tables(fs, db_id.as_deref(), options, &places, &mut lost)?;
+    let next_number = AtomicU64::new(1 + largest_number(fs, path, &wal_dir, &paths)?);
 
     let merger = Merger {
         fs,
-        path,
+        path: paths.directory(FLUSH_PATH),
         options,
         db_id: db_id.as_deref().unwrap_or_default(),
         next_number: &next_number,
@@ -119,13 +133,81 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     let first_log = log_numbers.min().unwrap_or(number);
     report.logs = logs.logs_from(first_log);
     snapshot.min_log_number_to_keep = history.min_log_number_to_keep.min(first_log);
-    for &table in &report.tables {
-        make_durable(fs, &file_name::table(path, table))?;
+    for family in &snapshot.families {
+        for (_, file) in family.version.files() {
+            make_durable(fs, &paths.of_table(file))?;
+        }
     }
     lost.make_durable()?;
     manifest::install(fs, path, number, number + 1, &snapshot)?;
     report.lost = lost.finish()?;
     Ok(report)
+}
+
+/// Returns the directories of the tables of a database: those of `db_paths`, or its own.
+///
+/// # Errors
+/// `NotSupported` for `cf_paths`: nothing tells which column family has which of them.
+fn table_paths(options: &Options, path: &Path) -> Result<DataPaths> {
+    let fs = &*options.plugins.env.fs;
+    if !options.get_cf_paths().is_empty() {
+        return Err(Error::not_supported(
+            "a repair finds tables in the directories of db_paths only: leave out cf_paths",
+        ));
+    }
+    let absolute = |path: &Path| fs.absolute(path);
+    let directories = options.get_db_paths().iter().map(|it| absolute(&it.path));
+    let directories = directories.collect::<Result<Vec<_>>>()?;
+    let Some(paths) = DataPaths::of(&directories) else {
+        return Ok(DataPaths::single(path));
+    };
+    let own = absolute(path)?;
+    let is_table = |kind| matches!(kind, FileKind::Table(_));
+    // The next open would remove them.
+    if !directories.contains(&own) && kinds(&names_of_ours(fs, path)?).any(is_table) {
+        return Err(Error::invalid_argument(
+            "there are tables in this directory, which is not one of db_paths",
+        )
+        .in_file(path, None, "repair"));
+    }
+    Ok(paths)
+}
+
+/// A table file that was found, with the index of its directory.
+struct TablePlace {
+    file: PathBuf,
+    number: FileNumber,
+    path_id: u8,
+}
+
+/// Returns the places of all table files.
+///
+/// # Errors
+/// `Corruption` if two of them have one number.
+fn places_of_tables(fs: &dyn FileSystem, paths: &DataPaths) -> Result<Vec<TablePlace>> {
+    let mut places: Vec<TablePlace> = Vec::new();
+    for (directory, path_id) in paths.directories().zip(0..) {
+        for name in names_of_ours(fs, directory)? {
+            let Some(FileKind::Table(number)) = file_name::parse(&name) else {
+                continue;
+            };
+            let place = TablePlace {
+                file: directory.join(name),
+                number,
+                path_id,
+            };
+            let is_other = |other: &&TablePlace| other.number == number && other.path_id != path_id;
+            if let Some(other) = places.iter().find(is_other) {
+                return Err(Error::corruption(format!(
+                    "{} and {} have the same number: move away the one that is not part of the database",
+                    other.file.display(),
+                    place.file.display()
+                )));
+            }
+            places.push(place);
+        }
+    }
+    Ok(places)
 }
 
 /// Returns the names of the database files in a directory; other files are ignored.
@@ -142,13 +224,21 @@ fn kinds(names: &[String]) -> impl Iterator<Item = FileKind> {
 }
 
 /// Returns the largest file number in the name of any file in the database's directories (O13).
-fn largest_number(fs: &dyn FileSystem, path: &Path, wal_dir: &Path) -> Result<FileNumber> {
-    let directories = [
+fn largest_number(
+    fs: &dyn FileSystem,
+    path: &Path,
+    wal_dir: &Path,
+    paths: &DataPaths,
+) -> Result<FileNumber> {
+    let mut directories = vec![
         path.to_owned(),
         wal_dir.to_owned(),
         koeldb_log::wal::archive_directory(wal_dir),
         lost::directory(path),
     ];
+    for directory in paths.directories() {
+        directories.extend([directory.to_owned(), lost::directory(directory)]);
+    }
     let mut largest = 0;
     for directory in directories {
         if fs.exists(&directory)? {
@@ -164,19 +254,13 @@ fn largest_number(fs: &dyn FileSystem, path: &Path, wal_dir: &Path) -> Result<Fi
 /// Returns the DB id from the newest table whose properties record the file number it has.
 fn identity_in_tables(
     fs: &dyn FileSystem,
-    path: &Path,
     options: &Options,
-    names: &[String],
+    places: &[TablePlace],
 ) -> Option<String> {
-    let mut numbers: Vec<FileNumber> = kinds(names)
-        .filter_map(|kind| match kind {
-            FileKind::Table(number) => Some(number),
-            _ => None,
-        })
-        .collect();
-    numbers.sort_unstable_by_key(|&number| std::cmp::Reverse(number));
-    let identity = |number| tables::identity(fs, &file_name::table(path, number), number, options);
-    numbers.into_iter().find_map(identity)
+    let mut newest_first: Vec<&TablePlace> = places.iter().collect();
+    newest_first.sort_unstable_by_key(|place| std::cmp::Reverse(place.number));
+    let identity = |place: &TablePlace| tables::identity(fs, &place.file, place.number, options);
+    newest_first.into_iter().find_map(identity)
 }
 
 /// Reads every table completely; moves unreadable ones to `lost`.
@@ -185,24 +269,27 @@ fn identity_in_tables(
 /// damaged; any other failure sets the table aside.
 fn read_tables(
     fs: &dyn FileSystem,
-    path: &Path,
     db_id: Option<&str>,
     options: &Options,
-    names: &[String],
+    places: &[TablePlace],
     lost: &mut LostFiles<'_>,
 ) -> Result<Vec<FoundTable>> {
     let mut found = Vec::new();
-    for name in names {
-        let Some(FileKind::Table(number)) = file_name::parse(name) else {
-            continue;
-        };
-        let file = path.join(name);
-        match tables::examine(fs, &file, (db_id.unwrap_or_default(), number), options) {
-            Ok(table) => found.push(table),
-            Err(error) if error.kind() == ErrorKind::NotSupported => {
-                return Err(error.in_file(&file, None, "repair"));
+    for TablePlace {
+        file,
+        number,
+        path_id,
+    } in places
+    {
+        match tables::examine(fs, file, (db_id.unwrap_or_default(), *number), options) {
+            Ok(mut table) => {
+                table.file.path_id = *path_id;
+                found.push(table);
             }
-            Err(error) => lost.set_aside(&file, &error)?,
+            Err(error) if error.kind() == ErrorKind::NotSupported => {
+                return Err(error.in_file(file, None, "repair"));
+            }
+            Err(error) => lost.set_aside(file, &error)?,
         }
     }
     Ok(found)

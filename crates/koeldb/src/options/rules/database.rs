@@ -1,8 +1,11 @@
 //! Rules for the options of a database.
 
+use koeldb_lsm::DATA_PATHS_MAX;
+
 use super::{Rule, rule};
 use crate::options::column_family::{ColumnFamilyOptions, CompactionStyle};
 use crate::options::db::DbOptions;
+use crate::options::db_path::PathList;
 
 /// The rules for every database.
 pub(crate) static ALWAYS: &[Rule<DbOptions>] = &[
@@ -36,6 +39,15 @@ pub(crate) static ALWAYS: &[Rule<DbOptions>] = &[
     rule!(Invalid read_io_executor_threads = 1,
         |db, ()| db.read_io_executor_threads <= 0,
         "at least 1"),
+    Rule {
+        detail: Some(|db, ()| format!("at most 4 directories, not {}", db.db_paths.0.len())),
+        ..rule!(Unsupported db_paths,
+            |db, ()| db.db_paths.0.len() > DATA_PATHS_MAX,
+            "at most 4 directories")
+    },
+    rule!(Invalid db_paths,
+        |db, ()| has_empty_path(&db.db_paths),
+        "a directory must have a path"),
     rule!(Invalid open_files_async = false,
         |db, ()| db.open_files_async && !db.skip_stats_update_on_db_open,
         "needs skip_stats_update_on_db_open=true"),
@@ -63,6 +75,20 @@ pub(crate) static WITH_FAMILY: &[Rule<DbOptions, ColumnFamilyOptions>] = &[
         |db, cf| is_fifo(cf) && db.open_files_async,
         "not with FIFO compaction"),
 ];
+
+/// Whether the compaction style chooses the directory of its output among several.
+pub(super) fn chooses_paths(cf: &ColumnFamilyOptions) -> bool {
+    matches!(
+        cf.compaction_style,
+        CompactionStyle::Level | CompactionStyle::Universal
+    )
+}
+
+/// Whether a directory has no path.
+pub(super) fn has_empty_path(paths: &PathList) -> bool {
+    let mut paths = paths.0.iter();
+    paths.any(|it| it.path.as_os_str().is_empty())
+}
 
 pub(super) fn is_fifo(cf: &ColumnFamilyOptions) -> bool {
     cf.compaction_style == CompactionStyle::Fifo

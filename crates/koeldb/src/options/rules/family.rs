@@ -1,8 +1,9 @@
 //! Rules for the options of a column family.
 
 use koeldb_base::codec::Compression;
+use koeldb_lsm::DATA_PATHS_MAX;
 
-use super::database::is_fifo;
+use super::database::{chooses_paths, has_empty_path, is_fifo};
 use super::{Rule, rule};
 use crate::options::column_family::ColumnFamilyOptions;
 use crate::options::compaction::CompressionOptions;
@@ -118,6 +119,18 @@ pub(crate) static RULES: &[Rule<ColumnFamilyOptions, DbOptions>] = &[
     rule!(Unsupported ttl = 0,
         |cf, _| cf.ttl > 0 && cf.table_factory.block_based().is_none(),
         "needs block-based tables; set it to 0"),
+    Rule {
+        detail: Some(|cf, _| format!("at most 4 directories, not {}", cf.cf_paths.0.len())),
+        ..rule!(Unsupported cf_paths,
+            |cf, _| cf.cf_paths.0.len() > DATA_PATHS_MAX,
+            "at most 4 directories")
+    },
+    rule!(Unsupported cf_paths,
+        |cf, _| cf.cf_paths.0.len() > 1 && !chooses_paths(cf),
+        "several directories, also of db_paths, need leveled or universal compaction"),
+    rule!(Invalid cf_paths,
+        |cf, _| has_empty_path(&cf.cf_paths),
+        "a directory must have a path"),
     rule!(Unsupported periodic_compaction_seconds = 0,
         |cf, _| cf.periodic_compaction_seconds > 0 && cf.table_factory.block_based().is_none(),
         "needs block-based tables; set it to 0"),

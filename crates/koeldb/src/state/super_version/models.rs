@@ -6,6 +6,7 @@ use std::sync::{OnceLock, Weak};
 use koeldb_base::KeyOrder;
 use koeldb_base::sync::{explore, explore_large, spawn};
 use koeldb_fs::{MemoryFileSystem, OpenOptions};
+use koeldb_lsm::DataPaths;
 use koeldb_memtable::MemtableOptions;
 use koeldb_table::reader::TableReadContext;
 
@@ -29,7 +30,7 @@ fn super_version() -> SuperVersion {
             version: Arc::new(Version::empty(order, 7)),
             tables: Arc::new(TableOpener::new(
                 fs,
-                Path::new("/"),
+                DataPaths::single(Path::new("/")),
                 OpenOptions::default(),
                 context,
             )),

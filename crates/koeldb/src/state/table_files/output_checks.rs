@@ -1,7 +1,6 @@
 //! Verification of the tables that a job wrote, before they become part of the database
 //! (`paranoid_file_checks`, `verify_output_flags`).
 
-use koeldb_base::file_name;
 use koeldb_base::{Cursor, Error, Result};
 use koeldb_lsm::job::EntryHash;
 use koeldb_lsm::{FileMeta, TableOpener};
@@ -77,7 +76,7 @@ impl OutputChecks {
         if outcome.is_err() {
             for file in written {
                 // One that cannot be removed is an orphan, which the next open removes.
-                let path = file_name::table(files.directory(), file.number);
+                let path = tables.paths().of_table(file);
                 let _ = files.fs.remove_file(&path);
             }
         }

@@ -1,6 +1,6 @@
 //! Reports of the tables that one job writes, to LOG and to listeners.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use koeldb_base::file_name::{self, FileNumber};
@@ -13,6 +13,7 @@ use koeldb_table::builder::TableReason;
 use super::TableFiles;
 use crate::report::SstFileProperties;
 use crate::report::listener::{Event, TableCreationReason, TableFileCreationInfo};
+use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::info_log::JobId;
 
 /// The reporter of the table file creation events of one job.
@@ -20,6 +21,8 @@ pub(crate) struct TableReporter<'a> {
     tables: &'a TableFiles,
     job: JobId,
     column_family: &'a str,
+    /// The directory of the tables.
+    directory: PathBuf,
     reason: TableCreationReason,
     begun: Mutex<Vec<FileNumber>>,
 }
@@ -28,13 +31,14 @@ impl<'a> TableReporter<'a> {
     pub(crate) fn new(
         tables: &'a TableFiles,
         job: JobId,
-        column_family: &'a str,
-        reason: TableReason,
+        family: &'a ColumnFamilyData,
+        (path_id, reason): (u8, TableReason),
     ) -> Self {
         TableReporter {
             tables,
             job,
-            column_family,
+            column_family: &family.name,
+            directory: family.tables.paths().directory(path_id).to_owned(),
             reason: match reason {
                 TableReason::Flush => TableCreationReason::Flush,
                 TableReason::Compaction => TableCreationReason::Compaction,
@@ -102,12 +106,11 @@ impl<'a> TableReporter<'a> {
 
     /// Returns the description of a table that is being created.
     fn info(&self, number: FileNumber) -> TableFileCreationInfo {
-        let directory: &Path = &self.tables.directory;
         TableFileCreationInfo {
             column_family: self.column_family.to_owned(),
             job_id: self.job,
             file: number,
-            path: file_name::table(directory, number),
+            path: file_name::table(&self.directory, number),
             reason: self.reason,
             bytes: 0,
             properties: None,

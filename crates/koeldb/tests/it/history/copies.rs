@@ -30,6 +30,10 @@ impl History<'_> {
     ///
     /// Copies by KoelDB are read by RocksDB, too, at the end of the turn.
     pub(super) fn copy(&mut self, engine: &mut Engine<'_>) -> Result<(), String> {
+        if self.has_paths && !engine.is_ours() {
+            // RocksDB makes no copies of several directories.
+            return Ok(());
+        }
         let backups = self.base.join("backups");
         std::fs::create_dir_all(&backups).unwrap();
         // Of unlogged changes, a copy has those that were flushed.

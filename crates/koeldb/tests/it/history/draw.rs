@@ -41,7 +41,10 @@ impl History<'_> {
             order,
             merge,
             format,
-            fixed: format!("{operator}{}", options::style(&mut self.random)),
+            fixed: format!(
+                "{operator}{}",
+                options::style(&mut self.random, self.has_paths)
+            ),
             entries: Default::default(),
             named: Default::default(),
         }

@@ -274,8 +274,13 @@ pub(super) fn redrawn_database(random: &mut Random) -> String {
 }
 
 /// Returns a compaction style and a number of levels.
-pub(super) fn style(random: &mut Random) -> String {
-    pick(random, STYLES).to_owned()
+///
+/// FIFO compaction has one directory.
+pub(super) fn style(random: &mut Random, has_paths: bool) -> String {
+    match pick(random, STYLES) {
+        style if has_paths && style.contains("FIFO") => STYLES[0].to_owned(),
+        style => style.to_owned(),
+    }
 }
 
 /// Returns options of a column family that may differ between opens.

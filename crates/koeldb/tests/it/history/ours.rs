@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use koeldb::{
     BackupEngine, BackupEngineOptions, BottommostLevelCompaction, CheckpointOptions, ColumnFamily,
-    ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Comparator, ConfigOptions,
-    CreateBackupOptions, Db, FlushOptions, FlushPolicy, KeyBounds, Options, ReadOptions,
-    RestoreOptions, Snapshot, TransactionDbOptions, WriteBatch, WriteOptions,
+    ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, CompactionOptions,
+    Comparator, ConfigOptions, CreateBackupOptions, Db, DbPath, FlushOptions, FlushPolicy,
+    KeyBounds, Options, ReadOptions, RestoreOptions, Snapshot, TransactionDbOptions, WriteBatch,
+    WriteOptions,
 };
 
 use super::model::{Columns, Family, Order, Scan};
@@ -52,6 +53,16 @@ pub(super) struct How {
     pub(super) ignoring_case: BTreeSet<String>,
 }
 
+/// Returns the `db_paths` of a directory: the lines of the file `DIRECTORY.paths`, if there is one.
+fn paths_of(dir: &Path) -> Vec<DbPath> {
+    let text = std::fs::read_to_string(dir.with_extension("paths")).unwrap_or_default();
+    let paths = text.lines().map(|line| {
+        let (directory, bytes) = line.split_once('\t').unwrap();
+        DbPath::new(directory, bytes.parse().unwrap())
+    });
+    paths.collect()
+}
+
 impl Ours {
     /// Opens a directory with the options of its OPTIONS file.
     pub(super) fn open(dir: &Path, how: &How) -> Answer<Self> {
@@ -62,6 +73,7 @@ impl Ours {
             let loaded = Options::load_latest(dir, &reading)?;
             let mut options = loaded.options;
             options.apply_str(&how.database, &reading)?;
+            options.set_db_paths(paths_of(dir));
             if how.transactions {
                 options.set_transactions(&TransactionDbOptions::new());
             }
@@ -224,7 +236,12 @@ impl Ours {
             return Ok(());
         }
         let family = self.family(name)?;
-        let made = family.compact_files(&chosen, level);
+        let path_count = self.db.options().get_db_paths().len() as u64;
+        let mut how = CompactionOptions::new();
+        if path_count > 1 {
+            how.set_output_path_id(u32::try_from(pick % path_count).unwrap());
+        }
+        let made = family.compact_files_opt(&chosen, level, &how);
         made.map(drop).map_err(|error| say(&error))
     }
 

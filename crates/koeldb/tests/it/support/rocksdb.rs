@@ -248,6 +248,12 @@ impl Java {
         verdict
     }
 
+    /// Returns what RocksDB records of each table, a line with tabs each (`Check.java`, `live`).
+    pub(crate) fn live(&self, dir: &Path, settings: &[&str]) -> Vec<String> {
+        let lines = self.run("live", dir, settings);
+        lines.lines().map(str::to_owned).collect()
+    }
+
     /// Opens a directory and changes every column family (`Check.java`, `write`).
     pub(crate) fn write(&self, dir: &Path, settings: &[&str]) {
         self.run("write", dir, settings);

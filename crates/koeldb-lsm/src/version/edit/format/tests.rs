@@ -29,6 +29,7 @@ fn full_file() -> FileMeta {
         encode(b"k1", 3, ValueType::Deletion),
         encode(b"q", MAX_SEQNO, ValueType::RangeDeletion),
     );
+    file.path_id = 2;
     file.smallest_seqno = 2;
     file.largest_seqno = 7;
     file.epoch = 1;
@@ -116,7 +117,7 @@ fn every_field_survives_and_stands_in_rocksdbs_order() {
         "09 71 0f ffffffffffffff 02 07", // largest, sequence numbers
         "05 05 80e2cfaa06 06 05 81e2cfaa06 0d 01 01", // times, epoch
         "07 04 01020304 08 12 46696c65436865636b73756d437263333263", // checksum
-        "09 01 04 02 01 01",             // temperature, marked
+        "41 01 02 09 01 04 02 01 01",    // path, temperature, marked
         "03 08 0a00000000000000",        // min log
         "04 01 05",                      // oldest blob file
         "0c 10 0807060504030201 0900000000000000", // unique id
@@ -147,16 +148,16 @@ fn older_forms_of_files_and_logs_are_read() {
     let keys = "09 61 01 0500000000000000 09 62 01 0900000000000000";
     let keys = keys.replace("0500000000000000", "05000000000000");
     let keys = keys.replace("0900000000000000", "09000000000000");
-    for (form, seqnos) in [
-        (format!("07 01 04 64 {keys}"), (0, 9)),
-        (format!("64 01 04 64 {keys} 05 09"), (5, 9)),
-        (format!("66 01 04 00 64 {keys} 05 09"), (5, 9)),
+    for (form, seqnos, path_id) in [
+        (format!("07 01 04 64 {keys}"), (0, 9), 0),
+        (format!("64 01 04 64 {keys} 05 09"), (5, 9), 0),
+        (format!("66 01 04 03 64 {keys} 05 09"), (5, 9), 3),
     ] {
         let edit = VersionEdit::decode(&hex(&form)).unwrap();
         let (level, file) = &edit.added_files[0];
         assert_eq!((*level, file.number, file.bytes), (1, 4, 100), "{form}");
         assert_eq!((file.smallest_seqno, file.largest_seqno), seqnos, "{form}");
-        assert_eq!(file.epoch, 0);
+        assert_eq!((file.epoch, file.path_id), (0, path_id));
     }
     let edit = VersionEdit::decode(&hex("8440 04 02 4d 01 8540 04")).unwrap();
     assert_eq!(edit.wal_additions[0].synced_bytes, Some(77));
@@ -176,8 +177,6 @@ fn the_future_is_skipped_where_it_may_be() {
     assert!(VersionEdit::decode(&hex(&format!("{file} 3f 02 0102 01"))).is_ok());
     let error = error_of(&hex(&format!("{file} 42 02 0102 01")));
     assert!(error.contains("not supported"), "{error}");
-    let error = VersionEdit::decode(&hex(&format!("{file} 41 01 02 01"))).unwrap_err();
-    assert_eq!(error.kind(), koeldb_base::ErrorKind::NotSupported);
 }
 
 #[test]
@@ -215,6 +214,14 @@ fn numbers_out_of_range_are_corruption() {
         (
             "67 00 04 64 09 61 01 05000000000000 09 62 01 09000000000000 05 09 0f 02 ff01 01",
             "tail",
+        ),
+        (
+            "67 00 04 64 09 61 01 05000000000000 09 62 01 09000000000000 05 09 41 01 04 01",
+            "path id 4, at most 3",
+        ),
+        (
+            "66 01 04 04 64 09 61 01 05000000000000 09 62 01 09000000000000 05 09",
+            "path id 4, at most 3",
         ),
         ("c901 00", "name of 0 bytes"),
         ("c901 01 ff", "UTF-8"),
@@ -293,6 +300,7 @@ proptest! {
         times: (u64, u64),
         unique_id: [u64; 2],
         flags: (bool, u8),
+        path_id in 0..4_u8,
     ) {
         let mut file = FileMeta::new(
             number,
@@ -302,7 +310,7 @@ proptest! {
         );
         file.smallest_seqno = seqnos.0.min(seqnos.1);
         file.largest_seqno = seqnos.0.max(seqnos.1);
-        file.epoch = epoch;
+        (file.epoch, file.path_id) = (epoch, path_id);
         (file.oldest_ancestor_time, file.creation_time) = times;
         file.unique_id = unique_id;
         (file.marked_for_compaction, file.temperature) = flags;
