@@ -495,7 +495,12 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                 let (key, value) = (&self.key[..self.user_len], self.input.value());
                 let decision = match value_type {
                     ValueType::Value => filter.filter(level, key, value),
-                    _ => filter.filter_entity(level, key, Columns::of_entity(value)?),
+                    _ => match Columns::of_entity(value) {
+                        Ok(columns) => filter.filter_entity(level, key, columns),
+                        // Reads of the key fail, and nothing else does.
+                        Err(error) if error.is_corruption() => Decision::Keep,
+                        Err(error) => return Err(error),
+                    },
                 };
                 match decision {
                     Decision::Keep => {}
