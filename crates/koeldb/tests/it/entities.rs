@@ -321,7 +321,7 @@ fn appending() -> Options {
 
 #[test]
 fn random_operations_on_columns_agree_with_a_model() {
-    for seed in 0..8 {
+    for seed in 0..8_u64 {
         let mut options = appending();
         match seed % 4 {
             1 => {
