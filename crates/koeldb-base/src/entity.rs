@@ -363,6 +363,12 @@ pub fn encode_with_references(columns: &[(&[u8], ColumnValue<'_>)]) -> Result<Ve
     Ok(out)
 }
 
+/// Whether the value of a column of an entity is in a blob file; `false` for a malformed entity.
+#[must_use]
+pub fn has_blob_indexes(entity: &[u8]) -> bool {
+    Entity::decode(entity).is_ok_and(|entity| entity.has_blob_indexes)
+}
+
 /// Returns the default column of a wide-column entity as stored, with its place in the entity.
 ///
 /// `None` if the entity has no such column.

@@ -28,14 +28,17 @@ impl BlobFlow {
     /// The entry is a reference, or an entity, some of whose columns may be.
     ///
     /// # Errors
-    /// `Corruption` if the entity or a reference is malformed.
+    /// `Corruption` if a reference is malformed.
     #[cold]
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<FileNumber> {
         let (user_key, footer) = footer_of(key);
         if footer.to_le_bytes()[0] == ValueType::BlobIndex as u8 {
             return self.add_reference(user_key, value);
         }
-        let entity = Entity::decode(value)?;
+        // Reads of the key of a malformed entity fail, and nothing else does.
+        let Ok(entity) = Entity::decode(value) else {
+            return Ok(0);
+        };
         let mut oldest = 0;
         if entity.has_blob_indexes() {
             for (_, column) in entity.stored_columns() {

@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use koeldb_base::entity::{self, Columns, with_default_column};
+use koeldb_base::entity::{self, Columns, has_blob_indexes, with_default_column};
 use koeldb_base::key::{InternalKey, encode_into};
 use koeldb_base::lookup::without_preferred_seqno;
 use koeldb_base::merge_operator::{Merger, merge_operands, merge_values};
@@ -497,7 +497,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             let (user_key, merger) = (&self.key[..self.user_len], self.rules.merger);
             let whole = match value_type {
                 ValueType::BlobIndex => Some(merger.fetch(user_key, self.input.value())?),
-                ValueType::WideColumnEntity => {
+                ValueType::WideColumnEntity if has_blob_indexes(self.input.value()) => {
                     Some(merger.whole_entity(user_key, self.input.pinned_value())?)
                 }
                 _ => None,
@@ -506,9 +506,12 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             let level = self.rules.start_level;
             if let Some(filter) = &mut self.rules.filter {
                 let decision = match value_type {
-                    ValueType::WideColumnEntity => {
-                        filter.filter_entity(level, user_key, Columns::of_entity(value)?)
-                    }
+                    ValueType::WideColumnEntity => match Columns::of_entity(value) {
+                        Ok(columns) => filter.filter_entity(level, user_key, columns),
+                        // Reads of the key fail, and nothing else does.
+                        Err(error) if error.is_corruption() => Decision::Keep,
+                        Err(error) => return Err(error),
+                    },
                     _ => filter.filter(level, user_key, value),
                 };
                 match decision {

@@ -30,7 +30,7 @@ pub trait CompactionFilter: Send {
 
     /// Decides like [`CompactionFilter::filter`] if the value of `key` is a wide-column entity.
     ///
-    /// By default, entities are kept.
+    /// By default, entities are kept. A malformed entity is not passed, and stays.
     fn filter_entity(&mut self, level: u32, key: &[u8], columns: Columns<'_>) -> Decision {
         let _ = (level, key, columns);
         Decision::Keep

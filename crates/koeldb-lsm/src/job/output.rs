@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use koeldb_base::entity::{self, Entity, MovedColumn};
+use koeldb_base::entity::{self, MovedColumn, has_blob_indexes};
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::{FOOTER_BYTES, MAX_SEQNO, encode, footer_of, seqno, user_key};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
@@ -228,7 +228,7 @@ impl<'a> TableOutputs<'a> {
                 })
             }
             value_type if value_type == ValueType::WideColumnEntity as u8 => {
-                if !Entity::decode(value)?.has_blob_indexes() {
+                if !has_blob_indexes(value) {
                     return Ok(Placed::Unchanged);
                 }
                 let mut moved = |reference: &[u8]| self.moved(key, reference);

@@ -606,6 +606,10 @@ fn compaction_filters_see_columns_and_return_them() {
         .unwrap();
     db.put_entity("dropped", &[("drop", "")]).unwrap();
     db.put_entity("kept", &[("a", "1"), ("", "2")]).unwrap();
+    let mut malformed = vec![0; 8];
+    malformed.extend_from_slice(b"\x01\0\0\0\x16\x09malformed\x02\x07\x00");
+    db.write(&WriteBatch::from_data(malformed).unwrap())
+        .unwrap();
     db.flush().unwrap();
     let mut how = CompactRangeOptions::new();
     how.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
@@ -620,6 +624,8 @@ fn compaction_filters_see_columns_and_return_them() {
     assert_eq!(of("entity to entity"), pairs(&[("z", "2")]));
     assert_eq!(of("dropped"), None);
     assert_eq!(of("kept"), pairs(&[("", "2"), ("a", "1")]));
+    let error = db.get_entity("malformed").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
 }
 
 #[test]
