@@ -34,9 +34,11 @@ use crate::state::ttl::TtlOptions;
 
 mod output_checks;
 mod reporter;
+mod without;
 
 pub(crate) use output_checks::OutputChecks;
 pub(crate) use reporter::TableReporter;
+pub(crate) use without::Entries;
 
 /// The shared settings of the table files that a database session writes and opens.
 #[derive(Clone)]
