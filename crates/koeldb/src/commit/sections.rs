@@ -1,6 +1,6 @@
 //! Undecided prepared transactions, as the records of logs are read in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::{Result, SeqNo};
@@ -12,8 +12,40 @@ use super::two_phase::{Numbering, Piece, Pieces, Section};
 pub(crate) struct Sections {
     /// The sections that take effect at their commit (WriteCommitted), with their logs.
     prepared: BTreeMap<Box<[u8]>, (FileNumber, Section)>,
-    /// The logs of sections that took effect at their position (WritePrepared), by name.
-    applied: BTreeMap<Box<[u8]>, FileNumber>,
+    /// The sections that took effect at their position (WritePrepared), by name.
+    applied: BTreeMap<Box<[u8]>, AppliedSection>,
+    /// The first sequence numbers of batches of such sections that are not applied; `None` if all are.
+    left_out: Option<BTreeSet<SeqNo>>,
+}
+
+/// The batches of an undecided transaction that took effect where they are (WritePrepared).
+#[derive(Debug, Default)]
+pub(crate) struct AppliedSection {
+    pub(crate) batches: Vec<AppliedBatch>,
+    /// Whether the transaction is prepared: if not, a recovery rolls it back.
+    is_prepared: bool,
+}
+
+/// A batch of an undecided transaction that took effect where it is.
+#[derive(Debug)]
+pub(crate) struct AppliedBatch {
+    /// The log of the batch.
+    pub(crate) log: FileNumber,
+    pub(crate) records: Vec<u8>,
+    count: u32,
+    /// The sequence numbers of the operations.
+    pub(crate) numbers: Vec<SeqNo>,
+}
+
+impl AppliedSection {
+    /// Returns the section as one that takes effect at its commit; `None` if it is rolled back.
+    fn into_section(self, name: Box<[u8]>) -> Option<Section> {
+        self.is_prepared.then(|| Section {
+            name,
+            count: self.batches.iter().map(|batch| batch.count).sum(),
+            records: self.batches.into_iter().flat_map(|b| b.records).collect(),
+        })
+    }
 }
 
 /// The sequence numbers that an applied log record takes.
@@ -59,10 +91,24 @@ impl Sections {
                 Piece::Prepare(section) => {
                     self.prepared.insert(section.name.clone(), (log, section));
                 }
-                Piece::Applied(records, _, name) => {
-                    apply(records, &mut numbering)?;
+                Piece::Applied(records, count, name, is_prepared) => {
+                    let own = numbering.clone().number_all(records)?;
+                    let left_out = self.left_out.as_ref();
+                    match own.first() {
+                        Some(first) if left_out.is_some_and(|left| left.contains(first)) => {
+                            numbering.number_all(records)?;
+                        }
+                        _ => apply(records, &mut numbering)?,
+                    }
                     numbering.end_decision();
-                    self.applied.insert(name.into(), log);
+                    let section = self.applied.entry(name.into()).or_default();
+                    section.is_prepared |= is_prepared;
+                    section.batches.push(AppliedBatch {
+                        log,
+                        records: records.to_vec(),
+                        count,
+                        numbers: own,
+                    });
                     numbers.are_shared = true;
                 }
                 Piece::Commit(name) | Piece::Rollback(name)
@@ -114,8 +160,40 @@ impl Sections {
     ///
     /// The number is that of its log.
     pub(crate) fn first_applied(&self) -> Option<(&[u8], FileNumber)> {
-        let (name, log) = self.applied.first_key_value()?;
-        Some((name, *log))
+        let (name, section) = self.applied.first_key_value()?;
+        Some((name, section.batches.first()?.log))
+    }
+
+    /// The undecided transactions whose sections took effect at their positions (WritePrepared).
+    pub(crate) fn applied(&self) -> impl Iterator<Item = &AppliedSection> {
+        self.applied.values()
+    }
+
+    /// Returns the first sequence numbers of the batches of these transactions.
+    pub(crate) fn applied_numbers(&self) -> BTreeSet<SeqNo> {
+        let batches = self.applied.values().flat_map(|section| &section.batches);
+        batches
+            .filter_map(|batch| batch.numbers.first().copied())
+            .collect()
+    }
+
+    /// Leaves out the batches with these first numbers, where records are applied from now on.
+    pub(crate) fn leave_out(&mut self, numbers: BTreeSet<SeqNo>) {
+        self.left_out = Some(numbers);
+    }
+
+    /// Whether batches of undecided transactions are left out.
+    pub(crate) fn leaves_out(&self) -> bool {
+        self.left_out.is_some()
+    }
+
+    /// Removes the transactions whose batches were left out; returns the prepared ones.
+    pub(crate) fn take_left_out(&mut self) -> Vec<Section> {
+        let applied = std::mem::take(&mut self.applied);
+        applied
+            .into_iter()
+            .filter_map(|(name, section)| section.into_section(name))
+            .collect()
     }
 
     /// Removes and returns the prepared sections of all undecided WriteCommitted transactions.

@@ -81,8 +81,9 @@ pub(crate) enum Piece<'a> {
     /// Operations outside of transactions: their records and their number.
     Plain(&'a [u8], u32),
     Prepare(Section),
-    /// A section that is applied at its position (WritePrepared): records, count, transaction name.
-    Applied(&'a [u8], u32, &'a [u8]),
+    /// A section that is applied at its position (WritePrepared): records, count, transaction name,
+    /// and whether the transaction is prepared by it.
+    Applied(&'a [u8], u32, &'a [u8], bool),
     Commit(&'a [u8]),
     Rollback(&'a [u8]),
 }
@@ -115,7 +116,7 @@ impl<'a> Pieces<'a> {
     /// The number of operations.
     pub(crate) fn count(&self) -> u32 {
         let counts = self.list.iter().map(|piece| match piece {
-            Piece::Plain(_, count) | Piece::Applied(_, count, _) => *count,
+            Piece::Plain(_, count) | Piece::Applied(_, count, ..) => *count,
             Piece::Prepare(section) => section.count,
             Piece::Commit(_) | Piece::Rollback(_) => 0,
         });
@@ -159,7 +160,7 @@ impl<'a> Pieces<'a> {
 }
 
 /// The assignment of sequence numbers to the operations of a log record.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Numbering<'a> {
     next: SeqNo,
     /// The number after the last one, if each operation takes one.
@@ -227,6 +228,16 @@ impl<'a> Numbering<'a> {
             self.keys.insert((operation.cf, operation.key));
         }
         self.next
+    }
+
+    /// Assigns sequence numbers to the operations of `records`, and returns them.
+    pub(crate) fn number_all(&mut self, records: &'a [u8]) -> Result<Vec<SeqNo>> {
+        let mut numbers = Vec::new();
+        let mut operations = BatchIter::new(records);
+        while let Some(operation) = operations.next_operation()? {
+            numbers.push(self.number(&operation));
+        }
+        Ok(numbers)
     }
 
     /// Moves the last operation to a new sub-batch, as its key is a duplicate; returns its number.
@@ -345,7 +356,7 @@ fn prepared<'r>(mark: u8, records: &'r [u8], count: u32, name: &'r [u8]) -> Piec
             records: records.to_vec(),
             count,
         }),
-        _ => Piece::Applied(records, count, name),
+        _ => Piece::Applied(records, count, name, mark == tag::BEGIN_PERSISTED_PREPARE),
     }
 }
 
@@ -408,12 +419,12 @@ fn refused(tag: u8) -> Error {
 
 /// Returns the error for an undecided transaction whose operations are applied already.
 ///
-/// Tables may have them too, so they cannot be left out.
+/// Only a writable open for transactions takes them out of the tables.
 pub(crate) fn refused_undecided(name: &[u8]) -> Error {
     Error::not_supported(format!(
         "transaction '{}' of the write policy write-prepared or write-unprepared is neither committed \
-         nor rolled back: open the database with RocksDB as a TransactionDB of that policy, and \
-         commit it or roll it back",
+         nor rolled back: open the database with Options::set_transactions, or with RocksDB as a \
+         TransactionDB of that policy, and commit it or roll it back",
         name.escape_ascii()
     ))
 }

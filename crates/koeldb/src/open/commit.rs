@@ -57,6 +57,12 @@ impl Opening {
                 edit.log_number = Some(number).filter(|_| !recovered.in_memory.contains_key(&id));
                 let files = recovered.flushed.iter().filter(|(family, _)| *family == id);
                 edit.added_files = files.map(|(_, file)| (0, Arc::clone(file))).collect();
+                for table in recovered.rewritten.iter().filter(|it| it.family == id) {
+                    edit.deleted_files.push((table.level, table.old.number));
+                    let new = table.new.iter();
+                    edit.added_files
+                        .extend(new.map(|new| (table.level, Arc::clone(new))));
+                }
                 edit
             })
             .collect();

@@ -54,7 +54,7 @@ use crate::wal::Wal;
 
 use crate::tree::{NewFamily, add_families};
 use families::{ColumnFamilyToOpen, family_list, refuse_embedded_blobs};
-use replay::Recovered;
+use replay::{Recovered, left_out};
 use secondary::SecondaryToOpen;
 
 pub use builder::DbBuilder;
@@ -265,7 +265,7 @@ impl Opening {
         if !self.read_only {
             refuse_embedded_blobs(families)?;
         }
-        replay::replay_logs(
+        let mut recovered = replay::replay_logs(
             &*self.fs,
             &self.wal_dir,
             &self.db,
@@ -274,7 +274,14 @@ impl Opening {
             table_files,
             self.read_only,
             self.options.plugins.transactions.is_some(),
-        )
+        )?;
+        let rewritten = left_out::rewrite(families, table_files, &recovered.left_out);
+        recovered.rewritten = rewritten.inspect_err(|_| {
+            // An open that fails leaves the directory as it was.
+            let flushed = recovered.flushed.iter();
+            flushed.for_each(|(_, table)| table_files.remove(table));
+        })?;
+        Ok(recovered)
     }
 
     /// Completes an open: writes OPTIONS if writable, starts background work, returns the `Db`.

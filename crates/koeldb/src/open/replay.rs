@@ -5,9 +5,10 @@
 //! replay is immediately written to a table.
 
 mod flush;
+pub(super) mod left_out;
 mod verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::state::info_log::RECOVERY_JOB;
 use crate::state::table_files::TableFiles;
 
 use flush::memory_max;
+use left_out::{LeftOut, RewrittenTable};
 use verdict::{Irregularity, Stop, Verdict};
 
 /// The result of the log replay, before the open records it in the MANIFEST.
@@ -51,6 +53,10 @@ pub(crate) struct Recovered {
     pub(crate) archive: Vec<FileNumber>,
     /// The prepared transactions that were neither committed nor rolled back.
     pub(crate) undecided: Vec<Section>,
+    /// The entries of undecided transactions that may be in tables (WritePrepared).
+    pub(crate) left_out: LeftOut,
+    /// The tables without such entries that replace others.
+    pub(crate) rewritten: Vec<RewrittenTable>,
 }
 
 impl Recovered {
@@ -134,37 +140,55 @@ pub(crate) fn replay_logs(
     let kept_from = versions.min_log_number_to_keep();
     let unflushed_from = log_numbers.values().copied().min().unwrap_or(0);
     let oldest_needed = unflushed_from.max(kept_from);
-    let mut replay = Replay {
-        mode: db.wal_recovery_mode,
-        readahead_bytes: koeldb_base::coding::to_usize(db.log_readahead_size),
-        memory_max: memory_max(db, table_files),
-        families,
-        log_numbers,
-        table_files,
-        read_only,
-        last_seqno: versions.last_seqno(),
-        last_possible: 0,
-        next_seqno: None,
-        end_of_record: None,
-        oldest_needed,
-        lacks_oldest: !fs.exists(&file_name::wal(directory, oldest_needed))?,
-        announcement: None,
-        stop: None,
-        flushed: Vec::new(),
-        sections: retained_sections(fs, directory, kept_from..unflushed_from)?,
-        spans_logs: false,
-        has_shared_numbers: false,
+    let new_replay = |left_out: Option<BTreeSet<SeqNo>>| -> Result<Replay<'_>> {
+        let mut sections = retained_sections(fs, directory, kept_from..unflushed_from)?;
+        if let Some(left_out) = left_out {
+            sections.leave_out(left_out);
+        }
+        Ok(Replay {
+            mode: db.wal_recovery_mode,
+            readahead_bytes: koeldb_base::coding::to_usize(db.log_readahead_size),
+            memory_max: memory_max(db, table_files),
+            families,
+            log_numbers: log_numbers.clone(),
+            table_files,
+            read_only,
+            last_seqno: versions.last_seqno(),
+            last_possible: 0,
+            next_seqno: None,
+            end_of_record: None,
+            oldest_needed,
+            lacks_oldest: !fs.exists(&file_name::wal(directory, oldest_needed))?,
+            announcement: None,
+            stop: None,
+            flushed: Vec::new(),
+            sections,
+            spans_logs: false,
+            has_shared_numbers: false,
+        })
     };
-    let recovered = replay.run(fs, directory, db, versions, decides);
-    if recovered.is_err() {
-        // An open that fails leaves the directory as it was.
-        for (id, file) in &replay.flushed {
-            if let Some(family) = families.get(id) {
-                let _ = fs.remove_file(&family.tables.paths().of_table(file));
-            }
+    let mut replay = new_replay(None)?;
+    let mut recovered = replay.run(fs, directory, db, versions, decides);
+    if let Ok(None) = recovered {
+        // Batches of undecided transactions are in the memtables: once more without them.
+        replay.discard_flushed();
+        for family in families.values() {
+            family.renew_memtable();
+        }
+        replay = new_replay(Some(replay.sections.applied_numbers()))?;
+        recovered = replay.run(fs, directory, db, versions, decides);
+    }
+    match recovered {
+        Ok(Some(recovered)) => Ok(recovered),
+        Ok(None) => Err(Error::corruption(
+            "a replay without undecided batches met one",
+        )),
+        Err(error) => {
+            // An open that fails leaves the directory as it was.
+            replay.discard_flushed();
+            Err(error)
         }
     }
-    recovered
 }
 
 /// Returns the prepared sections that are undecided in logs retained only for two-phase commit.
@@ -190,8 +214,12 @@ fn retained_sections(
         let mut reader = koeldb_log::wal::open(fs, directory, number, mode)?;
         while let Some(record) = reader.next_record()? {
             let path = file_name::wal(directory, number);
-            two_phase::pieces(record)
-                .and_then(|pieces| sections.apply(pieces, 0, number, |_, _| Ok(())))
+            two_phase::decode(record)
+                .and_then(|(first, pieces)| {
+                    sections.apply(pieces, first, number, |records, numbering| {
+                        numbering.number_all(records).map(drop)
+                    })
+                })
                 .map_err(|error| refused_though_intact(error).in_file(&path, None, "replay"))?;
         }
         while let Some(problem) = reader.take_problem() {
@@ -252,7 +280,19 @@ fn needed_logs(
 }
 
 impl Replay<'_> {
+    /// Removes the tables that were written.
+    fn discard_flushed(&self) {
+        for (id, file) in &self.flushed {
+            if let Some(family) = self.families.get(id) {
+                let table = family.tables.paths().of_table(file);
+                let _ = self.table_files.fs.remove_file(&table);
+            }
+        }
+    }
+
     /// Replays all needed logs, checks the result, and flushes the memtables or keeps them.
+    ///
+    /// `None` if batches of undecided transactions were applied that have to be left out.
     fn run(
         &mut self,
         fs: &dyn FileSystem,
@@ -260,16 +300,22 @@ impl Replay<'_> {
         db: &DbOptions,
         versions: &VersionSet,
         decides: bool,
-    ) -> Result<Recovered> {
+    ) -> Result<Option<Recovered>> {
         let mut report = RecoveryReport {
             logs: self.replay_needed_logs(fs, directory)?,
             ..RecoveryReport::default()
         };
         self.check_consistency(versions)?;
         if let Some((name, number)) = self.sections.first_applied() {
-            let log = file_name::wal(directory, number);
-            return Err(refused_undecided(name).in_file(&log, None, "replay"));
+            if self.read_only || !decides || !self.can_leave_out(versions)? {
+                let log = file_name::wal(directory, number);
+                return Err(refused_undecided(name).in_file(&log, None, "replay"));
+            }
+            if !self.sections.leaves_out() {
+                return Ok(None);
+            }
         }
+        let left_out = self.left_out_of_tables(versions)?;
         if !self.read_only && !decides {
             refuse_undecided(directory, &self.sections)?;
         }
@@ -288,7 +334,9 @@ impl Replay<'_> {
         let last_seqno = self.last_seqno.max(self.last_possible);
         report.last_seqno = last_seqno;
         report.tables_written = self.flushed.iter().map(|(_, file)| file.number).collect();
-        Ok(Recovered {
+        let mut undecided = self.sections.take_prepared();
+        undecided.extend(self.sections.take_left_out());
+        Ok(Some(Recovered {
             report,
             last_seqno,
             next_seqno: self.next_seqno.unwrap_or(last_seqno + 1),
@@ -297,8 +345,10 @@ impl Replay<'_> {
             in_memory,
             kept,
             archive,
-            undecided: self.sections.take_prepared(),
-        })
+            undecided,
+            left_out,
+            rewritten: Vec::new(),
+        }))
     }
 
     /// Replays all logs that may have unflushed data, oldest first, and reports the damage of each.

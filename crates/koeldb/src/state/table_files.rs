@@ -34,9 +34,11 @@ use crate::state::ttl::TtlOptions;
 
 mod output_checks;
 mod reporter;
+mod without;
 
 pub(crate) use output_checks::OutputChecks;
 pub(crate) use reporter::TableReporter;
+pub(crate) use without::Entries;
 
 /// The index of the directory of new tables of level 0 and of tables from outside.
 pub(crate) const FLUSH_PATH: u8 = 0;

@@ -56,6 +56,8 @@ struct Figures {
     transactions: AtomicU64,
     /// Turns of RocksDB under a write policy.
     policies: AtomicU64,
+    /// Those whose undecided transactions KoelDB decided.
+    policies_decided: AtomicU64,
     refusals: AtomicU64,
     entries: AtomicU64,
     /// Histories that ended early, in a call of RocksDB that waits for ever.
@@ -357,6 +359,7 @@ fn rocksdb_and_we_agree_on_random_histories() {
             ("our_kills", figure(&figures.our_kills)),
             ("transactions", figure(&figures.transactions)),
             ("policies", figure(&figures.policies)),
+            ("policies_decided", figure(&figures.policies_decided)),
             ("refusals", figure(&figures.refusals)),
             ("entries", figure(&figures.entries)),
             ("unanswered", figure(&figures.unanswered)),

@@ -355,28 +355,30 @@ fn is_repaired(dir: &Path) -> bool {
     false
 }
 
-/// Checks that a directory is refused by every open and by a repair, and not changed.
-fn is_refused_everywhere(dir: &Path, word: &str) {
+/// Checks that a directory is refused by a repair and by every open that cannot decide transactions,
+/// and not changed.
+fn is_refused_without_locks(dir: &Path, word: &str) {
     let before = data_files(dir);
-    let mut options = Options::new();
-    for mode in MODES {
+    for (mode, has_locks) in MODES.iter().flat_map(|&mode| [(mode, false), (mode, true)]) {
+        let mut options = Options::new();
         options.set_wal_recovery_mode(mode);
-        for has_locks in [false, true] {
-            if has_locks {
-                options.set_transactions(&TransactionDbOptions::new());
-            }
-            let own = ScratchDir::new();
-            let mut read_only = builder_of_history(&options);
-            let mut secondary = builder_of_history(&options);
-            for refused in [
-                builder_of_history(&options).open(dir),
-                read_only.read_only().open(dir),
-                secondary.secondary(own.path()).open(dir),
-            ] {
-                let refused = refused.unwrap_err();
-                assert_eq!(refused.kind(), ErrorKind::NotSupported, "{refused}");
-                assert!(refused.message().contains(word), "{refused}");
-            }
+        if has_locks {
+            options.set_transactions(&TransactionDbOptions::new());
+        }
+        let own = ScratchDir::new();
+        let mut read_only = builder_of_history(&options);
+        let mut secondary = builder_of_history(&options);
+        let mut opened = vec![
+            read_only.read_only().open(dir),
+            secondary.secondary(own.path()).open(dir),
+        ];
+        if !has_locks {
+            opened.push(builder_of_history(&options).open(dir));
+        }
+        for refused in opened {
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::NotSupported, "{refused}");
+            assert!(refused.message().contains(word), "{refused}");
         }
     }
     let refused = Db::repair(&Options::new(), dir).unwrap_err();
@@ -388,8 +390,90 @@ fn is_refused_everywhere(dir: &Path, word: &str) {
 fn an_undecided_transaction_that_wrote_its_entries_is_refused_by_its_policy() {
     for name in ["write-prepared", "write-prepared-undecided"] {
         let dir = ScratchDir::copy_of(&golden(name));
-        is_refused_everywhere(dir.path(), "write-prepared");
+        is_refused_without_locks(dir.path(), "write-prepared");
     }
+}
+
+#[test]
+fn an_undecided_transaction_that_wrote_its_entries_is_decided_where_keys_are_locked() {
+    let name = "write-prepared";
+    for commits in [true, false] {
+        let dir = ScratchDir::copy_of(&golden(name));
+        let mut content = golden_content(name);
+        for reopens in [true, false] {
+            let (db, _other) = open(dir.path());
+            assert_eq!(names(&db), ["one"]);
+            content.check(&db, "undecided");
+            assert!(db.put("one", "locked").is_err());
+            if reopens {
+                db.close().unwrap();
+                continue;
+            }
+            let found = db.prepared_transaction("one").unwrap();
+            match commits {
+                true => drop(found.commit().unwrap()),
+                false => found.rollback().unwrap(),
+            }
+            for family in ["default", "other"] {
+                if commits {
+                    let value = b"value".to_vec();
+                    content.family(family).insert(b"one".to_vec(), value);
+                }
+            }
+            content.check(&db, "decided");
+            db.close().unwrap();
+        }
+        let (db, _other) = open_as(&Options::new(), dir.path()).unwrap();
+        content.check(&db, "opened again");
+    }
+}
+
+/// Random histories of both policies with an undecided transaction, whose entries are in tables or
+/// only in logs.
+#[test]
+fn undecided_transactions_of_random_histories_are_taken_out() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    let mut locking = Options::new();
+    locking.set_transactions(&TransactionDbOptions::new());
+    let (mut decided, count) = (0, Floors::chosen().of(12, 120, 1_200));
+    for seed in 0..count {
+        let policy = ["WRITE_PREPARED", "WRITE_UNPREPARED"][usize::from(seed % 2 == 1)];
+        let dir = ScratchDir::new();
+        let settings = [policy, &seed.to_string(), "undecided"];
+        let entries = java.prepared("history", dir.path(), &settings);
+        let entries: BTreeSet<String> = entries.lines().map(str::to_owned).collect();
+        let before = data_files(dir.path());
+        let db = match builder_of_history(&locking).open(dir.path()) {
+            Ok(db) => db,
+            Err(refused) => {
+                // RocksDB may have applied operands of the transaction in a flush.
+                assert!(refused.message().contains("write-prepared"), "{refused}");
+                assert!(data_files(dir.path()) == before, "changed: {refused}");
+                continue;
+            }
+        };
+        decided += 1;
+        assert_eq!(names(&db), ["last"], "{settings:?}");
+        assert_eq!(content_of(&db), entries, "{settings:?}");
+        let found = db.prepared_transaction("last").unwrap();
+        if seed % 4 < 2 {
+            found.rollback().unwrap();
+            assert_eq!(content_of(&db), entries, "{settings:?}, rolled back");
+        } else {
+            found.commit().unwrap();
+            assert_ne!(content_of(&db), entries, "{settings:?}, committed");
+        }
+        let content = content_of(&db);
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        assert_eq!(content_of(&db), content, "{settings:?}, compacted");
+        db.close().unwrap();
+        drop(db);
+        is_read_in_every_way(java, dir.path(), &content, &settings.join(" "));
+    }
+    assert!(decided > 0, "of {count}");
+    eprintln!("{decided} of {count} decided");
 }
 
 #[test]
@@ -425,13 +509,14 @@ fn a_repair_keeps_committed_and_undecided_transactions() {
             }
         }
         let copy = ScratchDir::copy_of(&golden(name));
-        let Ok(db) = builder_of_history(&options).open(copy.path()) else {
+        if matches!(name, "write-prepared" | "write-prepared-undecided") {
             let before = data_files(dir.path());
             let error = Db::repair(&options, dir.path()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NotSupported, "{name}: {error}");
             assert_eq!(data_files(dir.path()), before, "{name}");
             continue;
-        };
+        }
+        let db = builder_of_history(&options).open(copy.path()).unwrap();
         let (content, undecided) = (content_of(&db), names(&db));
         drop(db);
         Db::repair(&options, dir.path()).unwrap();

@@ -71,6 +71,7 @@ impl Replay<'_> {
             && is_in_step
             && self.flushed.is_empty()
             && self.sections.first_prepared().is_none()
+            && !self.sections.leaves_out()
     }
 
     /// Returns the column families with non-empty memtables, with the first log that each needs.

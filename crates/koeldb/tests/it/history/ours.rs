@@ -171,6 +171,28 @@ impl Ours {
         Ok(())
     }
 
+    /// The names of all prepared transactions.
+    pub(super) fn prepared(&self) -> Vec<String> {
+        let prepared = self.db.prepared_transactions();
+        let names = prepared
+            .iter()
+            .map(|one| String::from_utf8_lossy(one.name()).into_owned());
+        names.collect()
+    }
+
+    /// Commits a prepared transaction or rolls it back.
+    pub(super) fn decide(&self, name: &str, commits: bool) -> Answer<()> {
+        let transaction = self
+            .db
+            .prepared_transaction(name)
+            .ok_or("no such transaction")?;
+        match commits {
+            true => transaction.commit().map(drop),
+            false => transaction.rollback(),
+        }
+        .map_err(|error| say(&error))
+    }
+
     pub(super) fn write(&self, batch: &[u8], sync: bool, unlogged: bool) -> Answer<()> {
         let mut options = WriteOptions::new();
         options.set_sync(sync).disable_wal(unlogged);

@@ -59,6 +59,11 @@ impl History<'_> {
                 self.look_by_both("with undecided transactions", rocks)?;
             } else {
                 self.is_refused_unchanged()?;
+                if self.random.chance(2, 3) && self.decide_by_ours(&undecided)? {
+                    self.latest.policy = WRITE_COMMITTED;
+                    self.look_by_both("after KoelDB decided a policy", rocks)?;
+                    return self.our_turn(rocks);
+                }
             }
             self.reopen_theirs(rocks)?;
             let dump = Engine::Theirs(rocks).dump_all(&self.families)?;
@@ -201,6 +206,63 @@ impl History<'_> {
             self.apply_all(&changes);
         }
         Ok(())
+    }
+
+    /// Decides all transactions by KoelDB, which takes their entries out of the tables.
+    ///
+    /// `false` if it does not open the directory for transactions.
+    fn decide_by_ours(&mut self, undecided: &[Undecided]) -> Result<bool, String> {
+        let Some(ours) = self.open_ours_for_transactions()? else {
+            return Ok(false);
+        };
+        let mut expected: Vec<&str> = undecided.iter().map(|(name, _)| &**name).collect();
+        expected.sort_unstable();
+        let mut found = ours.prepared();
+        found.sort();
+        if found != expected {
+            return Err(format!(
+                "KoelDB finds {found:?} undecided, not {expected:?}"
+            ));
+        }
+        let mut engine = Engine::Ours(ours);
+        let dump = engine.dump_all(&self.families)?;
+        self.judge("with undecided transactions, KoelDB: the scan", &dump)?;
+        let mut commits_of = Vec::new();
+        for (name, changes) in undecided {
+            let commits = self.random.chance(1, 2);
+            self.note(&format!("KoelDB decides {name}: commit {commits}"));
+            if let Engine::Ours(ours) = &engine {
+                ours.decide(name, commits)?;
+            }
+            commits_of.push(commits);
+            if commits {
+                self.apply_all(changes);
+            }
+        }
+        let dump = engine.dump_all(&self.families)?;
+        self.judge("after KoelDB decided: the scan", &dump)?;
+        let names: Vec<String> = self.families.iter().map(|f| f.name.clone()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        if let Engine::Ours(ours) = engine {
+            if self.random.chance(1, 2) {
+                let name = names[self.random.index(names.len())];
+                ours.compact(name, None, None, true, None)?;
+                let mut engine = Engine::Ours(ours);
+                let dump = engine.dump_all(&self.families)?;
+                self.judge("after KoelDB compacted: the scan", &dump)?;
+                if let Engine::Ours(ours) = engine {
+                    ours.flush(&names, true)?;
+                    ours.close()?;
+                }
+            } else {
+                ours.flush(&names, true)?;
+                ours.close()?;
+            }
+        }
+        self.figures
+            .policies_decided
+            .fetch_add(1, Ordering::Relaxed);
+        Ok(true)
     }
 
     /// Closes or kills RocksDB after all transactions were decided.

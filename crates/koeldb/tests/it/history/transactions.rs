@@ -106,7 +106,7 @@ impl History<'_> {
     }
 
     /// Opens the directory in KoelDB for transactions; `None` if it refuses that.
-    fn open_ours_for_transactions(&mut self) -> Result<Option<Ours>, String> {
+    pub(super) fn open_ours_for_transactions(&mut self) -> Result<Option<Ours>, String> {
         // Equal keys of different bytes have different locks.
         if self
             .families
