@@ -56,6 +56,9 @@ pub use koeldb_base::comparator::{
 pub use koeldb_base::error::{
     BoxError, Error, ErrorDetail, ErrorKind, FileContext, Result, Severity, WriteOutcome,
 };
+pub use koeldb_base::timestamp::{
+    BytewiseComparatorWithU64Ts, ReverseBytewiseComparatorWithU64Ts, Timestamp,
+};
 pub use koeldb_base::merge_operator::{
     MergeOperands, MergeOperator, StringAppend, Uint64Add, associative_merge,
 };

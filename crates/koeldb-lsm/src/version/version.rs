@@ -11,9 +11,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-use koeldb_base::KeyOrder;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::range_del::RunTombstones;
+use koeldb_base::{KeyOrder, Timestamp};
 use koeldb_table::cuckoo::level::CuckooLevel;
 
 use super::running::RunningCompactions;
@@ -84,6 +84,10 @@ pub struct Version {
     pub blob_files: BTreeMap<FileNumber, BlobFile>,
     /// The keys at which the next round-robin compaction of a level begins, by level.
     pub compact_cursors: BTreeMap<usize, Vec<u8>>,
+    /// The timestamp below which history may be collapsed; `None` if all history is kept.
+    ///
+    /// Reads at older timestamps fail. It only rises. (RocksDB: `full_history_ts_low`.)
+    pub full_history_ts_low: Option<Timestamp>,
     /// The output ranges of running compactions, shared by the versions of a column family.
     pub running: Arc<RunningCompactions>,
     /// The range tombstones of the runs that have any, collected on first use.
@@ -107,6 +111,7 @@ impl Version {
             levels,
             blob_files: BTreeMap::new(),
             compact_cursors: BTreeMap::new(),
+            full_history_ts_low: None,
             running: Arc::default(),
             tombstones: OnceLock::new(),
             cuckoo: OnceLock::new(),
@@ -122,6 +127,8 @@ impl Version {
     }
 
     /// The files of `level` that overlap the user keys `from..=to`; `None` means unbounded.
+    ///
+    /// Timestamps do not matter: a range has all versions of its keys.
     #[must_use]
     pub fn overlapping(
         &self,
@@ -138,20 +145,18 @@ impl Version {
     }
 
     /// Whether `file` overlaps the user keys `from..=to`; `None` means unbounded.
+    ///
+    /// Timestamps do not matter.
     #[must_use]
     pub fn overlaps(&self, file: &FileMeta, from: Option<&[u8]>, to: Option<&[u8]>) -> bool {
-        let behind_from =
-            from.is_none_or(
-                |from| match self.order.compare(file.largest_user_key(), from) {
-                    Ordering::Less => false,
-                    Ordering::Equal => !file.largest_is_exclusive(),
-                    Ordering::Greater => true,
-                },
-            );
+        let compare = |a, b| self.order.compare_without_timestamps(a, b);
+        let behind_from = from.is_none_or(|from| match compare(file.largest_user_key(), from) {
+            Ordering::Less => false,
+            Ordering::Equal => !file.largest_is_exclusive(),
+            Ordering::Greater => true,
+        });
         behind_from
-            && to.is_none_or(|to| {
-                self.order.compare(file.smallest_user_key(), to) != Ordering::Greater
-            })
+            && to.is_none_or(|to| compare(file.smallest_user_key(), to) != Ordering::Greater)
     }
 
     /// The total bytes of all table files.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use koeldb_base::Timestamp;
 use koeldb_base::codec::Compression;
 
 use super::BottommostLevelCompaction;
@@ -47,6 +48,7 @@ pub struct CompactRangeOptions {
     pub(crate) bottommost_level_compaction: BottommostLevelCompaction,
     pub(crate) allow_write_stall: bool,
     pub(crate) max_subcompactions: u32,
+    pub(crate) full_history_ts_low: Option<Timestamp>,
     pub(crate) canceled: Option<CancelToken>,
 }
 
@@ -67,8 +69,28 @@ impl CompactRangeOptions {
             bottommost_level_compaction: BottommostLevelCompaction::IfHaveCompactionFilter,
             allow_write_stall: false,
             max_subcompactions: 0,
+            full_history_ts_low: None,
             canceled: None,
         }
+    }
+
+    /// Sets the user-defined timestamp to which the compaction raises that below which history may
+    /// be collapsed; `None` (the default) leaves it.
+    ///
+    /// See [`ColumnFamily::increase_full_history_ts_low`](crate::ColumnFamily::increase_full_history_ts_low).
+    /// The compaction must be of all keys.
+    pub fn set_full_history_ts_low(
+        &mut self,
+        timestamp: impl Into<Option<Timestamp>>,
+    ) -> &mut Self {
+        self.full_history_ts_low = timestamp.into();
+        self
+    }
+
+    /// The option `full_history_ts_low`.
+    #[must_use]
+    pub const fn get_full_history_ts_low(&self) -> Option<Timestamp> {
+        self.full_history_ts_low
     }
 
     /// Sets the level to which `change_level` moves the result; `None` for the lowest that fits.

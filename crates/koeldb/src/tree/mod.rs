@@ -13,7 +13,7 @@ mod purge;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use koeldb_base::Result;
+use koeldb_base::{Error, Result, Timestamp};
 use koeldb_base::file_name;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
@@ -138,6 +138,31 @@ impl Tree {
             // A file that cannot be removed now is an orphan that the next open removes.
             let path = file_name::table(self.context.table_files.directory(), file.number);
             let _ = self.context.fs.remove_file(&path);
+        }
+    }
+
+    /// Raises the user-defined timestamp below which history of `family` may be collapsed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it would fall.
+    pub(crate) fn raise_history(&self, family: &ColumnFamilyData, low: &Timestamp) -> Result<()> {
+        let mut versions = self.versions();
+        let known = versions.family(family.id);
+        let known = known.and_then(|family| family.current().full_history_ts_low);
+        if let Some(known) = known
+            && family.order.compare_timestamps(low, &known).is_lt()
+        {
+            return Err(Error::invalid_argument(format!(
+                "full_history_ts_low cannot fall: it is {}, and {} was given",
+                u64::from_le_bytes(known),
+                u64::from_le_bytes(*low),
+            )));
+        }
+        let mut edit = VersionEdit::of(family.id);
+        edit.full_history_ts_low = Some(low.to_vec());
+        match self.log_edit(&mut versions, family, edit, |_| ())? {
+            true => Ok(()),
+            false => Err(family.dropped_error()),
         }
     }
 

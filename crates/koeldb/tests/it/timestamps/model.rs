@@ -1,0 +1,228 @@
+//! Random histories at rising timestamps, read at each of them, against a plain model.
+
+use std::collections::BTreeMap;
+
+use koeldb::{
+    BottommostLevelCompaction, CompactRangeOptions, Db, DbCursor, Env, Options, ReadOptions,
+    ReverseBytewiseComparatorWithU64Ts, Snapshot,
+};
+use koeldb_testkit::{Floors, Random, random::mix};
+
+use super::{at, options, read_at};
+
+const KEYS: u64 = 12;
+
+/// What is at a key from a timestamp on.
+type Versions = BTreeMap<(String, u64), Option<String>>;
+
+/// The model: the newest state of each key at each timestamp.
+#[derive(Clone, Default)]
+struct Model {
+    versions: Versions,
+    low: u64,
+}
+
+impl Model {
+    fn get(&self, key: &str, time: u64) -> Option<&String> {
+        let from = (key.to_owned(), 0);
+        let to = (key.to_owned(), time);
+        let (_, newest) = self.versions.range(from..=to).next_back()?;
+        newest.as_ref()
+    }
+
+    fn set(&mut self, key: &str, time: u64, value: Option<String>) {
+        self.versions.insert((key.to_owned(), time), value);
+    }
+
+    /// The keys with values at a timestamp, in order.
+    fn all(&self, time: u64) -> Vec<(String, String)> {
+        let keys = (0..KEYS).map(key);
+        let found = keys.filter_map(|key| Some((key.clone(), self.get(&key, time)?.clone())));
+        found.collect()
+    }
+}
+
+fn key(number: u64) -> String {
+    format!("key{number:02}")
+}
+
+/// A database, its model, and snapshots with the models of their moments.
+struct History {
+    db: Db,
+    options: Options,
+    model: Model,
+    snapshots: Vec<(Snapshot, Model)>,
+    time: u64,
+    is_reversed: bool,
+    seed: u64,
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let mut rng = Random::new(mix(seed));
+        let mut options = options(&Env::mem_env());
+        options.set_write_buffer_size(64 << 10);
+        options.set_target_file_size_base(if rng.chance(1, 2) { 1 } else { 64 << 10 });
+        options.set_level_zero_file_num_compaction_trigger(1 + u32::try_from(rng.below(3)).unwrap());
+        options.set_max_subcompactions(1 + u32::try_from(rng.below(2)).unwrap());
+        if rng.chance(1, 2) {
+            let mut table = koeldb::BlockBasedOptions::new();
+            table.set_block_size(1);
+            table.set_bloom_filter(10.0);
+            options.set_block_based_table_factory(&table);
+        }
+        let is_reversed = rng.chance(1, 3);
+        if is_reversed {
+            options.set_comparator(ReverseBytewiseComparatorWithU64Ts);
+        }
+        History {
+            db: Db::open(&options, "/db").unwrap(),
+            options,
+            model: Model::default(),
+            snapshots: Vec::new(),
+            time: 1,
+            is_reversed,
+            seed,
+        }
+    }
+
+    /// Makes one random step.
+    fn step(&mut self, rng: &mut Random) {
+        let family = self.db.default_cf().clone();
+        self.time += u64::from(rng.chance(2, 3)) * (1 + rng.below(200));
+        let time = self.time;
+        let name = key(rng.below(KEYS));
+        match rng.below(100) {
+            0..45 => {
+                let value = format!("{name}-{time}-{}", rng.below(1000));
+                family.put_with_ts(&name, at(time), &value).unwrap();
+                self.model.set(&name, time, Some(value));
+            }
+            45..55 => {
+                let old = self.model.get(&name, time).cloned();
+                family.merge_with_ts(&name, at(time), "m").unwrap();
+                let value = old.map_or("m".to_owned(), |old| format!("{old},m"));
+                self.model.set(&name, time, Some(value));
+            }
+            55..68 => {
+                family.delete_with_ts(&name, at(time)).unwrap();
+                self.model.set(&name, time, None);
+            }
+            68..75 => {
+                let (a, b) = (rng.below(KEYS), rng.below(KEYS));
+                let (first, end) = (a.min(b), a.max(b));
+                let (from, to) = match self.is_reversed {
+                    true => (key(end), key(first)),
+                    false => (key(first), key(end)),
+                };
+                family.delete_range_with_ts(from, to, at(time)).unwrap();
+                let deleted = match self.is_reversed {
+                    true => first + 1..end + 1,
+                    false => first..end,
+                };
+                for number in deleted {
+                    self.model.set(&key(number), time, None);
+                }
+            }
+            75..82 => self.db.flush().unwrap(),
+            82..86 => family.compact_range(..).unwrap(),
+            86..88 => {
+                let mut compact = CompactRangeOptions::new();
+                compact.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+                family.compact_range_opt(.., &compact).unwrap();
+            }
+            88..92 => {
+                let low = self.model.low + rng.below(time - self.model.low + 1);
+                family.increase_full_history_ts_low(at(low)).unwrap();
+                self.model.low = low;
+            }
+            92..95 => self.snapshots.push((self.db.snapshot(), self.model.clone())),
+            95..97 => drop(self.snapshots.pop()),
+            _ => {
+                self.snapshots.clear();
+                self.db.close().unwrap();
+                self.db = Db::open(&self.options, "/db").unwrap();
+                let low = self.db.default_cf().full_history_ts_low().unwrap();
+                let low = low.map_or(0, u64::from_le_bytes);
+                assert_eq!(low, self.model.low, "seed {}", self.seed);
+            }
+        }
+    }
+
+    /// Reads everything at some timestamps, also through the snapshots.
+    fn check(&self, rng: &mut Random) {
+        let low = self.model.low;
+        for time in [low, low + rng.below(self.time - low + 1), self.time, u64::MAX] {
+            self.check_at(&self.model, &read_at(time), time);
+            for (snapshot, model) in &self.snapshots {
+                let mut options = read_at(time);
+                options.set_snapshot(snapshot);
+                self.check_at(model, &options, time);
+            }
+        }
+    }
+
+    fn check_at(&self, model: &Model, options: &ReadOptions, time: u64) {
+        let family = self.db.default_cf();
+        let place = format!("seed {}, timestamp {time}", self.seed);
+        for name in (0..KEYS).map(key) {
+            let found = family.get_opt(&name, options).unwrap();
+            let found = found.map(|value| String::from_utf8(value.to_vec()).unwrap());
+            assert_eq!(found.as_ref(), model.get(&name, time), "{place}: {name}");
+        }
+        let mut expected = model.all(time);
+        if self.is_reversed {
+            expected.reverse();
+        }
+        let mut cursor = family.cursor_opt(options);
+        let mut found = Vec::new();
+        let mut valid = cursor.seek_to_first().unwrap();
+        while valid {
+            found.push(entry(&cursor));
+            valid = cursor.next().unwrap();
+        }
+        assert_eq!(found, expected, "{place}: forward");
+        found.clear();
+        valid = cursor.seek_to_last().unwrap();
+        while valid {
+            found.push(entry(&cursor));
+            valid = cursor.prev().unwrap();
+        }
+        found.reverse();
+        assert_eq!(found, expected, "{place}: backward");
+        for (index, (name, _)) in expected.iter().enumerate() {
+            assert!(cursor.seek(name).unwrap(), "{place}: {name}");
+            assert_eq!(entry(&cursor), expected[index], "{place}");
+            let follows = cursor.next().unwrap();
+            assert_eq!(follows.then(|| entry(&cursor)), expected.get(index + 1).cloned());
+            assert!(cursor.seek_for_prev(name).unwrap(), "{place}: {name}");
+            assert_eq!(entry(&cursor), expected[index], "{place}");
+            let precedes = cursor.prev().unwrap();
+            let before = index.checked_sub(1).map(|before| expected[before].clone());
+            assert_eq!(precedes.then(|| entry(&cursor)), before, "{place}");
+        }
+    }
+}
+
+fn entry(cursor: &DbCursor) -> (String, String) {
+    let (key, value) = cursor.entry().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(key), text(value))
+}
+
+#[test]
+fn histories_at_rising_timestamps_read_as_in_a_plain_model() {
+    let (seeds, steps) = Floors::chosen().of((40, 120), (300, 200), (5000, 400));
+    for seed in 0..seeds {
+        let mut rng = Random::new(mix(seed));
+        let mut history = History::new(seed);
+        for step in 0..steps {
+            history.step(&mut rng);
+            if step % 8 == 0 {
+                history.check(&mut rng);
+            }
+        }
+        history.check(&mut rng);
+        history.db.verify_checksums().unwrap();
+    }
+}
