@@ -278,16 +278,23 @@ impl FragmentedTombstones {
         fragment.visible(snapshot)
     }
 
-    /// Returns the newest sequence number up to `snapshot` of the tombstones over `user_key`, which
-    /// has a timestamp, that are not newer than `time`; 0 if there is none.
+    /// Returns the newest sequence number up to `snapshot` of the tombstones over `user_key` that
+    /// are not newer than `time`; 0 if there is none.
+    ///
+    /// The timestamp of `user_key` does not matter: a fragment that was cut among the versions of a
+    /// key hides all its older versions.
     #[must_use]
     pub fn covering_seqno_at(&self, user_key: &[u8], snapshot: SeqNo, time: &Timestamp) -> SeqNo {
-        let key = Border::before(user_key);
+        let compare = |bound: &[u8]| self.order.compare_without_timestamps(bound, user_key);
         let behind = self
             .fragments
-            .partition_point(|fragment| fragment.from().compare(&self.order, key).is_le());
+            .partition_point(|fragment| compare(&fragment.start).is_le());
         let over = behind.checked_sub(1).and_then(|at| self.fragments.get(at));
-        let over = over.filter(|over| over.to().compare(&self.order, key).is_gt());
+        let over = over.filter(|over| match compare(&over.end) {
+            Ordering::Less => false,
+            Ordering::Equal => over.includes_end,
+            Ordering::Greater => true,
+        });
         let versions = over.map(|over| over.seqnos.iter().zip(&over.timestamps));
         let is_visible = |(seqno, own): &(&SeqNo, &Timestamp)| {
             **seqno <= snapshot && self.order.compare_timestamps(own, time).is_le()

@@ -95,16 +95,19 @@ impl History {
         match rng.below(100) {
             0..45 => {
                 let value = format!("{name}-{time}-{}", rng.below(1000));
+                println!("put {name}@{time} {value}");
                 family.put_with_ts(&name, at(time), &value).unwrap();
                 self.model.set(&name, time, Some(value));
             }
             45..55 => {
+                println!("merge {name}@{time}");
                 let old = self.model.get(&name, time).cloned();
                 family.merge_with_ts(&name, at(time), "m").unwrap();
                 let value = old.map_or("m".to_owned(), |old| format!("{old},m"));
                 self.model.set(&name, time, Some(value));
             }
             55..68 => {
+                println!("delete {name}@{time}");
                 family.delete_with_ts(&name, at(time)).unwrap();
                 self.model.set(&name, time, None);
             }
@@ -115,6 +118,7 @@ impl History {
                     true => (key(end), key(first)),
                     false => (key(first), key(end)),
                 };
+                println!("delete_range {from}..{to}@{time}");
                 family.delete_range_with_ts(from, to, at(time)).unwrap();
                 let deleted = match self.is_reversed {
                     true => first + 1..end + 1,
@@ -124,21 +128,36 @@ impl History {
                     self.model.set(&key(number), time, None);
                 }
             }
-            75..82 => self.db.flush().unwrap(),
-            82..86 => family.compact_range(..).unwrap(),
+            75..82 => {
+                println!("flush");
+                self.db.flush().unwrap();
+            }
+            82..86 => {
+                println!("compact");
+                family.compact_range(..).unwrap();
+            }
             86..88 => {
+                println!("compact all");
                 let mut compact = CompactRangeOptions::new();
                 compact.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
                 family.compact_range_opt(.., &compact).unwrap();
             }
             88..92 => {
                 let low = self.model.low + rng.below(time - self.model.low + 1);
+                println!("low {low}");
                 family.increase_full_history_ts_low(at(low)).unwrap();
                 self.model.low = low;
             }
-            92..95 => self.snapshots.push((self.db.snapshot(), self.model.clone())),
-            95..97 => drop(self.snapshots.pop()),
+            92..95 => {
+                println!("snapshot");
+                self.snapshots.push((self.db.snapshot(), self.model.clone()));
+            }
+            95..97 => {
+                println!("release");
+                self.snapshots.pop();
+            }
             _ => {
+                println!("reopen");
                 self.snapshots.clear();
                 self.db.close().unwrap();
                 self.db = Db::open(&self.options, "/db").unwrap();
@@ -164,7 +183,8 @@ impl History {
 
     fn check_at(&self, model: &Model, options: &ReadOptions, time: u64) {
         let family = self.db.default_cf();
-        let place = format!("seed {}, timestamp {time}", self.seed);
+        let of_snapshot = options.get_snapshot().map(Snapshot::sequence_number);
+        let place = format!("seed {}, {of_snapshot:?}, timestamp {time}", self.seed);
         for name in (0..KEYS).map(key) {
             let found = family.get_opt(&name, options).unwrap();
             let found = found.map(|value| String::from_utf8(value.to_vec()).unwrap());
