@@ -427,7 +427,9 @@ impl FragmentedTombstones {
         let fragments: Vec<_> = fragments
             .filter_map(|fragment| fragment.restricted(&keeps))
             .collect();
-        let newest = fragments.iter().filter_map(|fragment| fragment.seqnos.first());
+        let newest = fragments
+            .iter()
+            .filter_map(|fragment| fragment.seqnos.first());
         FragmentedTombstones {
             order: self.order.clone(),
             seqno_max: newest.max().copied().unwrap_or(0),

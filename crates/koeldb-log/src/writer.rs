@@ -469,6 +469,27 @@ mod tests {
     }
 
     #[test]
+    fn timestamps_are_declared_once_with_the_bytes_of_the_format() {
+        let sink = Sink::default();
+        let options = RecordWriterOptions::default();
+        let mut writer = RecordWriter::new(Box::new(sink.clone()), options).unwrap();
+        writer.declare_timestamps(&[(3, 8)]).unwrap();
+        writer.declare_timestamps(&[(3, 8)]).unwrap();
+        let golden = b"\x53\x04\x1c\x30\x06\x00\x0a\x03\x00\x00\x00\x08\x00";
+        assert_eq!(*sink.bytes.lock().unwrap(), golden);
+        writer.declare_timestamps(&[(3, 8), (4, 8)]).unwrap();
+        assert_eq!(sink.bytes.lock().unwrap().len(), 2 * golden.len());
+        assert!(writer.is_empty());
+        // A declaration is in one block.
+        let left = BLOCK_BYTES - 3 * golden.len() - HEADER_BYTES;
+        writer.add_record(&payload_bytes(left)).unwrap();
+        writer.declare_timestamps(&[(5, 8)]).unwrap();
+        let bytes = sink.bytes.lock().unwrap();
+        assert_eq!(bytes.len(), BLOCK_BYTES + golden.len());
+        assert_eq!(bytes[BLOCK_BYTES + 6], TIMESTAMP_SIZES_BYTE);
+    }
+
+    #[test]
     fn where_no_header_fits_zeros_fill_the_block() {
         for left in 0..=HEADER_BYTES + 1 {
             let first = payload_bytes(BLOCK_BYTES - HEADER_BYTES - left);

@@ -171,7 +171,8 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         S: AsRef<[u8]>,
     {
         if let Some(timestamp) = self.timestamp(ts) {
-            self.inner.put_cf_with_ts(cf.family(), key, timestamp, value);
+            self.inner
+                .put_cf_with_ts(cf.family(), key, timestamp, value);
         }
     }
 

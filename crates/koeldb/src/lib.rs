@@ -56,14 +56,14 @@ pub use koeldb_base::comparator::{
 pub use koeldb_base::error::{
     BoxError, Error, ErrorDetail, ErrorKind, FileContext, Result, Severity, WriteOutcome,
 };
-pub use koeldb_base::timestamp::{
-    BytewiseComparatorWithU64Ts, ReverseBytewiseComparatorWithU64Ts, Timestamp,
-};
 pub use koeldb_base::merge_operator::{
     MergeOperands, MergeOperator, StringAppend, Uint64Add, associative_merge,
 };
 pub use koeldb_base::pinned::PinnedSlice;
 pub use koeldb_base::prefix::{CappedPrefix, FixedPrefix, PrefixExtractor};
+pub use koeldb_base::timestamp::{
+    BytewiseComparatorWithU64Ts, ReverseBytewiseComparatorWithU64Ts, Timestamp,
+};
 pub use koeldb_base::{KeyOrder, SeqNo};
 pub use koeldb_fs::rate_limit::{
     IoKind, IoPriority, RateLimiter, RateLimiterBuilder, RateLimiterMode,

@@ -476,8 +476,8 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         let mut is_first = true;
         while self.advance()? {
             let order = &self.rules.order;
-            let starts_key = is_first
-                || !order.equal_without_timestamps(&last_user_key, self.user_key());
+            let starts_key =
+                is_first || !order.equal_without_timestamps(&last_user_key, self.user_key());
             if starts_key {
                 if cancelled.iter().any(|flag| flag.load(Ordering::Relaxed)) {
                     return Err(Error::with_kind(
@@ -511,8 +511,8 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             next = None;
             if self.input.valid() {
                 let entry = InternalKey::parse(self.input.key())?;
-                let is_near = self.continues_key(entry.user_key)
-                    && self.stripe_of(entry.seqno) == stripe;
+                let is_near =
+                    self.continues_key(entry.user_key) && self.stripe_of(entry.seqno) == stripe;
                 next = is_near.then_some((entry.seqno, entry.value_type));
             }
             if !matches!(next, Some((_, ValueType::SingleDeletion))) {

@@ -64,7 +64,11 @@ pub fn pick(
     let mut files = version.overlapping(level, range.from, range.to);
     if let Some(to) = range.to.filter(|_| range.excludes_to) {
         let order = &version.order;
-        files.retain(|file| order.compare_without_timestamps(file.smallest_user_key(), to).is_lt());
+        files.retain(|file| {
+            order
+                .compare_without_timestamps(file.smallest_user_key(), to)
+                .is_lt()
+        });
     }
     if level > 0 {
         files.retain(|file| {

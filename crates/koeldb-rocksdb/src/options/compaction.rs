@@ -82,7 +82,8 @@ impl CompactOptions {
     ///
     /// COMPAT: one that has not 8 bytes has no effect, since the method cannot fail.
     pub fn set_full_history_ts_low<S: Into<Vec<u8>>>(&mut self, ts: S) {
-        self.inner.set_full_history_ts_low(timestamp(ts.into()).ok());
+        self.inner
+            .set_full_history_ts_low(timestamp(ts.into()).ok());
     }
 }
 

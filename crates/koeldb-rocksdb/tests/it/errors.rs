@@ -133,7 +133,10 @@ fn refusals_name_what_they_refuse() {
     let db = DB::open(&options, dir.path()).unwrap();
     let invalid = |error: Error| {
         assert_text(&error, ErrorKind::InvalidArgument, "Invalid argument: ");
-        assert!(error.to_string().to_lowercase().contains("timestamp"), "{error}");
+        assert!(
+            error.to_string().to_lowercase().contains("timestamp"),
+            "{error}"
+        );
     };
     invalid(db.put_with_ts("k", "short", "v").unwrap_err());
     invalid(db.put_with_ts("k", 1_u64.to_le_bytes(), "v").unwrap_err());

@@ -60,7 +60,8 @@ impl DatedOperations {
     /// Adds those of a batch whose records are appended at an offset larger by `shift`.
     fn append(&mut self, other: &DatedOperations, shift: usize) {
         self.all.extend(other.all.iter().map(|at| at + shift));
-        self.pending.extend(other.pending.iter().map(|at| at + shift));
+        self.pending
+            .extend(other.pending.iter().map(|at| at + shift));
         self.is_unknown |= other.is_unknown;
     }
 }
@@ -410,7 +411,8 @@ impl WriteBatch {
         let total = self.rep.len().saturating_add(other.records().len());
         self.is_too_large |= other.is_too_large || total > self.bytes_max;
         if !self.is_too_large {
-            self.dated.append(&other.dated, self.rep.len() - HEADER_BYTES);
+            self.dated
+                .append(&other.dated, self.rep.len() - HEADER_BYTES);
             self.rep.extend_from_slice(other.records());
             self.set_count(self.count + other.count);
             if let Some(sum) = &mut self.protection {

@@ -226,7 +226,10 @@ impl SstFileWriter {
         timestamp: Timestamp,
     ) -> Result<()> {
         self.check_timestamps(true)?;
-        let (start, end) = (join(start.as_ref(), &timestamp), join(end.as_ref(), &timestamp));
+        let (start, end) = (
+            join(start.as_ref(), &timestamp),
+            join(end.as_ref(), &timestamp),
+        );
         self.append_range(&start, &end)
     }
 

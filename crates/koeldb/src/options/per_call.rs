@@ -122,6 +122,18 @@ const CALLS: &[Call] = &[
             ),
             ("keys_only", "bool", "false", "Scans return empty values."),
             (
+                "timestamp",
+                "bytes",
+                "none",
+                "User-defined timestamp of the newest visible version.",
+            ),
+            (
+                "iter_start_ts",
+                "bytes",
+                "none",
+                "User-defined timestamp of the oldest version that scans return.",
+            ),
+            (
                 "table_filter",
                 "function",
                 "none",
@@ -141,18 +153,6 @@ const CALLS: &[Call] = &[
             "Pins blocks; values pin theirs without it.",
         )],
         refused: &[
-            (
-                "timestamp",
-                "bytes",
-                "none",
-                "User timestamp of the newest visible version.",
-            ),
-            (
-                "iter_start_ts",
-                "bytes",
-                "none",
-                "User timestamp of the oldest version returned.",
-            ),
             (
                 "merge_operand_count_threshold",
                 "u64",
@@ -314,17 +314,17 @@ const CALLS: &[Call] = &[
                 "0",
                 "Threads; 0: the option of the database.",
             ),
+            (
+                "full_history_ts_low",
+                "bytes",
+                "none",
+                "Collapses history with older user-defined timestamps.",
+            ),
             ("canceled", "token", "none", "Cancels the compaction."),
         ],
         accepted: &[],
         refused: &[
             ("target_path_id", "u32", "0", "An index into db_paths."),
-            (
-                "full_history_ts_low",
-                "bytes",
-                "none",
-                "Drops history with older user timestamps.",
-            ),
             (
                 "blob_garbage_collection_policy",
                 "enum",

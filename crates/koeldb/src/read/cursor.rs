@@ -574,7 +574,8 @@ impl DbCursor {
     #[must_use]
     pub fn is_deletion(&self) -> bool {
         let version = self.at_entry(|scan| scan.version()).flatten();
-        let value_type = version.map(|version| ValueType::from_byte(version.footer.to_le_bytes()[0]));
+        let value_type =
+            version.map(|version| ValueType::from_byte(version.footer.to_le_bytes()[0]));
         value_type.flatten().is_some_and(ValueType::is_deletion)
     }
 
@@ -669,9 +670,15 @@ fn pin(family: &OpenColumnFamily, options: &ReadOptions) -> Result<(Arc<Hand>, S
 /// Refuses options that do not go with a scan of versions.
 fn check_versions(options: &ReadOptions) -> Result<()> {
     let refused = match options {
-        ReadOptions { iter_start_ts: None, .. } => return Ok(()),
+        ReadOptions {
+            iter_start_ts: None,
+            ..
+        } => return Ok(()),
         ReadOptions { tailing: true, .. } => "tailing",
-        ReadOptions { prefix_same_as_start: true, .. } => "prefix_same_as_start",
+        ReadOptions {
+            prefix_same_as_start: true,
+            ..
+        } => "prefix_same_as_start",
         _ => return Ok(()),
     };
     Err(Error::not_supported(format!(

@@ -12,9 +12,7 @@ use koeldb_base::key::{InternalKey, MAX_SEQNO, ValueType, encode_into, footer_of
 use koeldb_base::timestamp::{
     EntryVersion, MAX_TIMESTAMP, MIN_TIMESTAMP, TIMESTAMP_BYTES, Timestamp, join, split,
 };
-use koeldb_base::{
-    Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo,
-};
+use koeldb_base::{Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::reader::{TableCursorOptions, TableReader};
 use koeldb_table::source::BlockingSource;
 
@@ -58,7 +56,11 @@ impl ReadTime {
     /// Whether the read sees entries of this timestamp.
     fn sees(&self, time: &Timestamp) -> bool {
         let compare = |other| self.order.compare_timestamps(time, other);
-        compare(&self.newest).is_le() && self.oldest.as_ref().is_none_or(|from| compare(from).is_ge())
+        compare(&self.newest).is_le()
+            && self
+                .oldest
+                .as_ref()
+                .is_none_or(|from| compare(from).is_ge())
     }
 
     /// Converts bounds of keys without timestamps to those of the keys that the scan shows.
@@ -188,7 +190,11 @@ impl<C: Cursor> Dated<C> {
         let ((key, footer), (other, other_footer)) = (footer_of(&self.key), footer_of(target));
         let keys = match self.time.oldest {
             Some(_) => self.time.order.compare(key, other),
-            None => self.time.order.comparator().compare_without_timestamps(key, other),
+            None => self
+                .time
+                .order
+                .comparator()
+                .compare_without_timestamps(key, other),
         };
         keys.then(other_footer.cmp(&footer))
     }
@@ -328,12 +334,17 @@ impl DatedLookup<'_> {
         run.seek(&self.from)?;
         while run.valid() {
             let entry = InternalKey::parse(run.key())?;
-            if !self.order.equal_without_timestamps(entry.user_key, &self.key) {
+            if !self
+                .order
+                .equal_without_timestamps(entry.user_key, &self.key)
+            {
                 return Ok(());
             }
             let (seqno, value_type) = (entry.seqno, entry.value_type);
             if seqno <= self.lookup.snapshot()
-                && self.lookup.offer(seqno, value_type, || run.pinned_value())?
+                && self
+                    .lookup
+                    .offer(seqno, value_type, || run.pinned_value())?
             {
                 return Ok(());
             }

@@ -118,8 +118,8 @@ impl Reads {
         if let Err(error) = self.health.check_open() {
             return destination.take(Err(error));
         }
-        family.super_version.with(
-            |super_version| match self.view_at(family, super_version, options) {
+        family.super_version.with(|super_version| {
+            match self.view_at(family, super_version, options) {
                 Err(error) => destination.take(Err(error)),
                 Ok((super_version, seqno)) if family.has_timestamps => {
                     destination.take(self.search_at(family, super_version, key, seqno, options))
@@ -134,8 +134,8 @@ impl Reads {
                         })
                     }
                 },
-            },
-        )
+            }
+        })
     }
 
     /// Looks up one key in memtables and tables, by the variant for the options and perf level.

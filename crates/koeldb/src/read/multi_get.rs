@@ -269,11 +269,12 @@ impl Reads {
                 values.begin(keys.len());
                 Err(deadline_passed())
             }
-            _ => self.search_batch(family, keys, options, values, |context, values| {
-                self.search_tables(context, values);
-                None::<Infallible>
-            })
-            .map(|_| ()),
+            _ => self
+                .search_batch(family, keys, options, values, |context, values| {
+                    self.search_tables(context, values);
+                    None::<Infallible>
+                })
+                .map(|_| ()),
         };
         if let Err(error) = searched {
             values.fail(&error);

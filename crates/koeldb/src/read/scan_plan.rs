@@ -185,11 +185,7 @@ impl ScanPlan<'_> {
         &self,
         time: &ReadTime,
         (super_version, seqno): (&'h SuperVersion, SeqNo),
-        (runs, tombstones, reads): (
-            Vec<RunCursor<'h>>,
-            ScanTombstones,
-            Option<Arc<ScanReads>>,
-        ),
+        (runs, tombstones, reads): (Vec<RunCursor<'h>>, ScanTombstones, Option<Arc<ScanReads>>),
     ) -> Scan<'h, Runs<'h>> {
         let order = time.scan_order();
         let runs: Vec<_> = runs.into_iter().map(|run| run.dated(time)).collect();

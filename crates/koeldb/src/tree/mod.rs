@@ -13,9 +13,9 @@ mod purge;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use koeldb_base::{Error, Result, Timestamp};
 use koeldb_base::file_name;
 use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Error, Result, Timestamp};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::{VersionEdit, VersionSet};
 

@@ -218,7 +218,9 @@ impl WalSet {
     pub(crate) fn declare_timestamps(&self, wal: &mut Wal, sizes: &[(u32, u16)]) -> Result<()> {
         self.check_log(wal)?;
         wal.writer.declare_timestamps(sizes).map_err(|error| {
-            let error = error.context("writing the log").with_severity(Severity::Hard);
+            let error = error
+                .context("writing the log")
+                .with_severity(Severity::Hard);
             self.health
                 .fail_writes(error)
                 .with_outcome(WriteOutcome::NotApplied)

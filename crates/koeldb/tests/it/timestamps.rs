@@ -5,8 +5,8 @@ mod model;
 
 use koeldb::{
     BytewiseComparatorWithU64Ts, ColumnFamilyOptions, CompactRangeOptions, Db, Env, ErrorKind,
-    Options, ReadOptions, ReverseBytewiseComparatorWithU64Ts, SstFileWriter, StringAppend,
-    SstFileWriterOptions, Timestamp, WriteBatch,
+    Options, ReadOptions, ReverseBytewiseComparatorWithU64Ts, SstFileWriter, SstFileWriterOptions,
+    StringAppend, Timestamp, WriteBatch,
 };
 
 /// The stored form of a timestamp.
@@ -53,7 +53,11 @@ fn scan(db: &Db, options: &ReadOptions) -> Vec<String> {
             None => key,
         };
         let mark = if cursor.is_deletion() { "-" } else { "=" };
-        format!("{}@{time}{mark}{}", key.escape_ascii(), value.escape_ascii())
+        format!(
+            "{}@{time}{mark}{}",
+            key.escape_ascii(),
+            value.escape_ascii()
+        )
     };
     let mut forward = Vec::new();
     let mut found = cursor.seek_to_first().unwrap();
@@ -113,7 +117,9 @@ fn a_scan_from_a_first_timestamp_returns_each_version_and_deletion() {
     let db = open();
     let family = db.default_cf();
     for time in 1..6 {
-        family.put_with_ts("a", at(time), format!("a{time}")).unwrap();
+        family
+            .put_with_ts("a", at(time), format!("a{time}"))
+            .unwrap();
     }
     family.delete_with_ts("a", at(6)).unwrap();
     family.put_with_ts("b", at(4), "b4").unwrap();
@@ -200,7 +206,9 @@ fn reads_and_writes_name_a_timestamp_exactly_where_keys_have_them() {
 
     // An operation of a handle can get its timestamp later.
     let mut batch = WriteBatch::new();
-    batch.put_cf(dated, "k", "later").put_cf(&plain, "k", "plain");
+    batch
+        .put_cf(dated, "k", "later")
+        .put_cf(&plain, "k", "plain");
     batch.delete_range_cf(dated, "x", "y");
     batch.put_cf_with_ts(dated, "z", at(2), "given");
     refused(db.write(&batch));
@@ -222,8 +230,12 @@ fn history_before_the_low_mark_is_collapsed_and_reads_of_it_fail() {
     let db = open();
     let family = db.default_cf();
     for time in 1..=10 {
-        family.put_with_ts("kept", at(time), format!("{time}")).unwrap();
-        family.put_with_ts("gone", at(time), format!("{time}")).unwrap();
+        family
+            .put_with_ts("kept", at(time), format!("{time}"))
+            .unwrap();
+        family
+            .put_with_ts("gone", at(time), format!("{time}"))
+            .unwrap();
     }
     family.delete_with_ts("gone", at(11)).unwrap();
     assert_eq!(family.full_history_ts_low().unwrap(), None);
@@ -232,7 +244,10 @@ fn history_before_the_low_mark_is_collapsed_and_reads_of_it_fail() {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let error = db.get_opt("kept", &read_at(5)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-    let entries = |db: &Db| db.default_cf().property_int_value("rocksdb.estimate-num-keys");
+    let entries = |db: &Db| {
+        db.default_cf()
+            .property_int_value("rocksdb.estimate-num-keys")
+    };
     db.flush().unwrap();
     // Of "kept": 10, 9, 8, 7, 6, and 5 for a read at 6; of "gone" the deletion, too.
     assert_eq!(scan(&db, &read_at(6)), ["gone@6=6", "kept@6=6"]);

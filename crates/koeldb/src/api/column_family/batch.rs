@@ -62,9 +62,14 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
     ) -> &mut Self {
         let value = value.as_ref();
-        self.append_to(family, [key.as_ref()], Some(&timestamp), |batch, cf, [key]| {
-            batch.put_id(cf, key, value);
-        })
+        self.append_to(
+            family,
+            [key.as_ref()],
+            Some(&timestamp),
+            |batch, cf, [key]| {
+                batch.put_id(cf, key, value);
+            },
+        )
     }
 
     /// Adds a merge operand to `key` in `family`; for timestamps see [`WriteBatch::put_cf`].
@@ -89,9 +94,14 @@ impl WriteBatch {
         operand: impl AsRef<[u8]>,
     ) -> &mut Self {
         let operand = operand.as_ref();
-        self.append_to(family, [key.as_ref()], Some(&timestamp), |batch, cf, [key]| {
-            batch.merge_id(cf, key, operand);
-        })
+        self.append_to(
+            family,
+            [key.as_ref()],
+            Some(&timestamp),
+            |batch, cf, [key]| {
+                batch.merge_id(cf, key, operand);
+            },
+        )
     }
 
     /// Deletes `key` in `family`; for timestamps see [`WriteBatch::put_cf`].
@@ -108,9 +118,14 @@ impl WriteBatch {
         key: impl AsRef<[u8]>,
         timestamp: Timestamp,
     ) -> &mut Self {
-        self.append_to(family, [key.as_ref()], Some(&timestamp), |batch, cf, [key]| {
-            batch.delete_id(cf, key);
-        })
+        self.append_to(
+            family,
+            [key.as_ref()],
+            Some(&timestamp),
+            |batch, cf, [key]| {
+                batch.delete_id(cf, key);
+            },
+        )
     }
 
     /// Deletes `key` in `family`: see [`ColumnFamily::single_delete`].
@@ -130,9 +145,14 @@ impl WriteBatch {
         key: impl AsRef<[u8]>,
         timestamp: Timestamp,
     ) -> &mut Self {
-        self.append_to(family, [key.as_ref()], Some(&timestamp), |batch, cf, [key]| {
-            batch.single_delete_id(cf, key);
-        })
+        self.append_to(
+            family,
+            [key.as_ref()],
+            Some(&timestamp),
+            |batch, cf, [key]| {
+                batch.single_delete_id(cf, key);
+            },
+        )
     }
 
     /// Deletes the keys in `[from, to)` in `family`; for timestamps see [`WriteBatch::put_cf`].
