@@ -481,7 +481,7 @@ mod tests {
         assert_eq!(sink.bytes.lock().unwrap().len(), 2 * golden.len());
         assert!(writer.is_empty());
         // A declaration is in one block.
-        let left = BLOCK_BYTES - 3 * golden.len() - HEADER_BYTES;
+        let left = BLOCK_BYTES - 3 * golden.len() - HEADER_BYTES + 1;
         writer.add_record(&payload_bytes(left)).unwrap();
         writer.declare_timestamps(&[(5, 8)]).unwrap();
         let bytes = sink.bytes.lock().unwrap();

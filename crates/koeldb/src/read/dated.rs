@@ -12,7 +12,7 @@ use koeldb_base::key::{InternalKey, MAX_SEQNO, ValueType, encode_into, footer_of
 use koeldb_base::timestamp::{
     EntryVersion, MAX_TIMESTAMP, MIN_TIMESTAMP, TIMESTAMP_BYTES, Timestamp, join, split,
 };
-use koeldb_base::{Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo};
+use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::reader::{TableCursorOptions, TableReader};
 use koeldb_table::source::BlockingSource;
 
@@ -330,7 +330,7 @@ struct DatedLookup<'r> {
 
 impl DatedLookup<'_> {
     /// Offers the entries of the key in one sorted run until the look-up is settled.
-    fn search<C: Cursor<Suspend = std::convert::Infallible>>(&mut self, run: &mut C) -> Result<()> {
+    fn search<C: Cursor<Suspend = Blocking>>(&mut self, run: &mut C) -> Result<()> {
         run.seek(&self.from)?;
         while run.valid() {
             let entry = InternalKey::parse(run.key())?;

@@ -33,6 +33,7 @@ public final class Timestamps {
             family.setMergeOperatorName("stringappend");
             family.setTableFormatConfig(new BlockBasedTableConfig().setFilterPolicy(new BloomFilter(10, false)));
             family.setTargetFileSizeBase(1 << 10);
+            family.setDisableAutoCompactions(args[0].equals("read"));
             List<ColumnFamilyDescriptor> families =
                     List.of(new ColumnFamilyDescriptor(RocksDB.DEFAULT_COLUMN_FAMILY, family));
             try (RocksDB db = RocksDB.open(options, args[1], families, handles)) {

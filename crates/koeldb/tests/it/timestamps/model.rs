@@ -121,7 +121,9 @@ impl History {
                 self.write(|batch| batch.put_cf_with_ts(&family, &name, at(time), &value));
                 self.model.set(&name, time, Some(value));
             }
-            45..55 => {
+            // COMPAT: a compaction of RocksDB 11.8 drops merge operands under a range deletion of a
+            // later timestamp, also for reads at earlier ones.
+            45..55 if self.script.is_none() => {
                 println!("merge {name}@{time}");
                 let old = self.model.get(&name, time).cloned();
                 self.write(|batch| batch.merge_cf_with_ts(&family, &name, at(time), "m"));
