@@ -218,7 +218,7 @@ const TIMESTAMP_SIZE_BYTES: usize = 6;
 /// Encodes the payload of a [`RecordType::TimestampSizes`] record: families and timestamp sizes.
 #[must_use]
 pub fn encode_timestamp_sizes(sizes: &[(u32, u16)]) -> Vec<u8> {
-    let mut payload = Vec::with_capacity(sizes.len() * TIMESTAMP_SIZE_BYTES);
+    let mut payload = Vec::new();
     for (family, size) in sizes {
         payload.extend_from_slice(&family.to_le_bytes());
         payload.extend_from_slice(&size.to_le_bytes());
