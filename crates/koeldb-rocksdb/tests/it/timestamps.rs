@@ -54,7 +54,7 @@ fn versions_are_read_at_their_timestamps_and_collapsed_below_the_low_mark() {
     let mut batch = WriteBatch::default();
     batch.put_cf_with_ts(&family, "a", 5_u64.to_le_bytes(), "a5");
     batch.delete_cf_with_ts(&family, "b", 5_u64.to_le_bytes());
-    db.write(&batch).unwrap();
+    db.write(batch).unwrap();
     let path = dir.path().join("c.sst");
     let mut writer = SstFileWriter::create(&options);
     writer.open(&path).unwrap();
