@@ -9,6 +9,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::key::{FOOTER_BYTES, footer_of};
+use crate::timestamp::{
+    self, BytewiseComparatorWithU64Ts, ReverseBytewiseComparatorWithU64Ts, TIMESTAMP_BYTES,
+    Timestamp, WithoutTimestamps,
+};
 
 /// The lower and upper bound of the keys with a prefix, in the order of a comparator.
 pub type PrefixBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -46,6 +50,32 @@ pub trait Comparator: Send + Sync + 'static {
     /// comparators that return true. The default is false.
     fn equal_keys_have_equal_bytes(&self) -> bool {
         false
+    }
+
+    /// The number of bytes of the user-defined timestamp at the end of each key: 0 or 8.
+    ///
+    /// With timestamps, [`Comparator::compare`] orders keys without timestamps first, and then the
+    /// newest timestamp first. The default is 0, no timestamps.
+    fn timestamp_bytes(&self) -> usize {
+        0
+    }
+
+    /// Compares two timestamps; the default compares little-endian numbers.
+    ///
+    /// Eight bytes 0 must be the smallest timestamp, and eight bytes 255 the largest.
+    fn compare_timestamps(&self, a: &Timestamp, b: &Timestamp) -> Ordering {
+        u64::from_le_bytes(*a).cmp(&u64::from_le_bytes(*b))
+    }
+
+    /// Compares two keys from which the timestamps were removed.
+    fn compare_without_timestamps(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.compare(a, b)
+    }
+
+    /// Returns the built-in order of the keys without timestamps; `None` if it is a user's.
+    #[doc(hidden)]
+    fn builtin_without_timestamps(&self) -> Option<KeyOrder> {
+        None
     }
 
     /// Returns the `KeyOrder` variant of a built-in comparator; `None` for a user's.
@@ -250,9 +280,82 @@ impl KeyOrder {
             KeyOrder::Bytewise,
             KeyOrder::ReverseBytewise,
             KeyOrder::Uint64,
+            KeyOrder::new(BytewiseComparatorWithU64Ts),
+            KeyOrder::new(ReverseBytewiseComparatorWithU64Ts),
         ]
         .into_iter()
         .find(|order| order.name() == name)
+    }
+
+    /// Whether keys end with a user-defined timestamp.
+    #[inline]
+    #[must_use]
+    pub fn has_timestamps(&self) -> bool {
+        match self {
+            KeyOrder::Custom(comparator) => comparator.timestamp_bytes() == TIMESTAMP_BYTES,
+            _ => false,
+        }
+    }
+
+    /// Returns a user key without its timestamp, if this order has timestamps.
+    #[inline]
+    #[must_use]
+    pub fn strip<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        match self.has_timestamps() {
+            true => timestamp::split(key).0,
+            false => key,
+        }
+    }
+
+    /// Returns the order of the keys without timestamps: this order, if it has none.
+    #[must_use]
+    pub fn without_timestamps(&self) -> KeyOrder {
+        match self {
+            KeyOrder::Custom(comparator) if self.has_timestamps() => comparator
+                .builtin_without_timestamps()
+                .unwrap_or_else(|| KeyOrder::new(WithoutTimestamps(Arc::clone(comparator)))),
+            order => order.clone(),
+        }
+    }
+
+    /// Compares two timestamps.
+    #[must_use]
+    pub fn compare_timestamps(&self, a: &Timestamp, b: &Timestamp) -> Ordering {
+        self.comparator().compare_timestamps(a, b)
+    }
+
+    /// Compares two user keys regardless of their timestamps, if this order has timestamps.
+    #[inline]
+    #[must_use]
+    pub fn compare_without_timestamps(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match self {
+            KeyOrder::Custom(comparator) if self.has_timestamps() => {
+                let (a, b) = (timestamp::split(a).0, timestamp::split(b).0);
+                comparator.compare_without_timestamps(a, b)
+            }
+            order => order.compare(a, b),
+        }
+    }
+
+    /// Whether two user keys are equal regardless of their timestamps.
+    #[inline]
+    #[must_use]
+    pub fn equal_without_timestamps(&self, a: &[u8], b: &[u8]) -> bool {
+        match self {
+            KeyOrder::Custom(_) => self.compare_without_timestamps(a, b).is_eq(),
+            _ => a == b,
+        }
+    }
+
+    /// Returns the user key that sorts before all versions of `key`: with the largest timestamp.
+    ///
+    /// Without timestamps, that is the key itself.
+    #[must_use]
+    pub fn before_versions(&self, key: &[u8]) -> Vec<u8> {
+        match self.has_timestamps() {
+            true => timestamp::join(timestamp::split(key).0, &timestamp::MAX_TIMESTAMP),
+            false => key.to_vec(),
+        }
     }
 
     /// The comparator of this order.

@@ -14,6 +14,7 @@ use std::convert::Infallible;
 
 use crate::error::Error;
 use crate::pinned::PinnedSlice;
+use crate::timestamp::EntryVersion;
 
 /// The suspension type of sources that block.
 pub type Blocking = Infallible;
@@ -111,5 +112,10 @@ pub trait Cursor {
     /// The value of the entry, owned; not copied if the source can be pinned.
     fn pinned_value(&self) -> PinnedSlice {
         PinnedSlice::copy_of(self.value())
+    }
+
+    /// The timestamp and footer of the entry as stored; `None` if the key shows them.
+    fn version(&self) -> Option<EntryVersion> {
+        None
     }
 }

@@ -8,6 +8,7 @@
 //! - [`error`]: the error type. [`pinned`]: values that outlive their read.
 //! - [`key`], [`comparator`], [`prefix`], [`range_del`]: internal keys, their order, and range
 //!   tombstones.
+//! - [`timestamp`]: user-defined timestamps, which end the keys of some column families.
 //! - [`cursor`], [`lookup`]: scans and point reads over sorted runs of entries.
 //! - [`coding`], [`checksum`], [`codec`]: encoding. [`file_name`]: file names of a database
 //!   directory.
@@ -45,6 +46,7 @@ pub mod range_del;
 pub mod stats;
 pub mod sync;
 pub mod tied;
+pub mod timestamp;
 
 pub use arc_ref::ArcRef;
 pub use comparator::{Comparator, KeyOrder};
@@ -55,3 +57,4 @@ pub use limits::Limits;
 pub use lookup::Lookup;
 pub use nearest::nearest;
 pub use pinned::{Buffer, PinnedSlice};
+pub use timestamp::Timestamp;

@@ -4,6 +4,11 @@
 //! sequence number. The tombstones of one memtable or table may overlap; [`FragmentedTombstones`]
 //! cuts them at every start and end, so that each fragment has one list of sequence numbers, newest
 //! first, and a lookup is one binary search.
+//!
+//! With user-defined timestamps, both keys of a tombstone end with its timestamp. Fragments begin
+//! and end before all versions of a key, so their keys have the largest timestamp; each sequence
+//! number has its timestamp beside it. A reader at a timestamp takes the list
+//! [`FragmentedTombstones::as_of`] it, which has keys without timestamps.
 
 mod run;
 
@@ -13,6 +18,7 @@ use std::sync::Arc;
 
 use crate::comparator::KeyOrder;
 use crate::key::{RANGE_DELETION_SENTINEL, SeqNo, footer_of, user_key};
+use crate::timestamp::{self, MIN_TIMESTAMP, Timestamp};
 
 /// A range tombstone as written: a deleted range of user keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +79,8 @@ pub struct Fragment {
     pub includes_end: bool,
     /// The sequence numbers of the tombstones over the fragment, newest first; never empty.
     pub seqnos: Vec<SeqNo>,
+    /// The timestamps of these tombstones, in the same order; empty if keys have none.
+    pub timestamps: Vec<Timestamp>,
 }
 
 impl Fragment {
@@ -91,6 +99,38 @@ impl Fragment {
             is_behind: self.includes_end,
         }
     }
+
+    /// Whether the fragment has keys, regardless of their timestamps.
+    fn is_writable(&self, order: &KeyOrder) -> bool {
+        order
+            .compare_without_timestamps(&self.start, &self.end)
+            .is_lt()
+    }
+
+    /// Returns the tombstone number `index` of the fragment, as written.
+    #[must_use]
+    pub fn tombstone(&self, order: &KeyOrder, index: usize) -> RangeTombstone {
+        let key = |key: &[u8]| match self.timestamps.get(index) {
+            Some(time) => timestamp::join(order.strip(key), time),
+            None => key.to_vec(),
+        };
+        RangeTombstone {
+            start: key(&self.start),
+            end: key(&self.end),
+            seqno: self.seqnos.get(index).copied().unwrap_or(0),
+        }
+    }
+
+    /// Returns the fragment with only the tombstones of timestamps that `keeps` accepts, if any.
+    fn restricted(&self, keeps: impl Fn(&Timestamp) -> bool) -> Option<Fragment> {
+        let kept = self.seqnos.iter().zip(&self.timestamps);
+        let (seqnos, timestamps): (Vec<_>, Vec<_>) = kept.filter(|(_, time)| keeps(time)).unzip();
+        (!seqnos.is_empty()).then(|| Fragment {
+            seqnos,
+            timestamps,
+            ..self.clone()
+        })
+    }
 }
 
 /// An input range of the fragmenter, with the sequence numbers of the tombstones over it.
@@ -98,6 +138,16 @@ struct Span<'a> {
     from: Border<'a>,
     to: Border<'a>,
     seqnos: &'a [SeqNo],
+    timestamps: &'a [Timestamp],
+}
+
+impl Span<'_> {
+    /// The sequence numbers of the tombstones with their timestamps, the smallest if they have none.
+    fn versions(&self) -> impl Iterator<Item = (SeqNo, Timestamp)> {
+        let times = self.timestamps.iter().copied();
+        let times = times.chain(std::iter::repeat(MIN_TIMESTAMP));
+        self.seqnos.iter().copied().zip(times)
+    }
 }
 
 /// The fragmented range tombstones of one memtable or table (`FragmentedRangeTombstoneList`).
@@ -114,10 +164,33 @@ impl FragmentedTombstones {
     /// Takes O(n log n) for n tombstones that overlap little.
     #[must_use]
     pub fn new(order: &KeyOrder, tombstones: &[RangeTombstone]) -> Self {
+        if order.has_timestamps() {
+            return Self::with_timestamps(order, tombstones);
+        }
         let spans = tombstones.iter().map(|tombstone| Span {
             from: Border::before(&tombstone.start),
             to: Border::before(&tombstone.end),
             seqnos: std::slice::from_ref(&tombstone.seqno),
+            timestamps: &[],
+        });
+        Self::of_spans(order, spans.collect())
+    }
+
+    /// Cuts tombstones with timestamps into fragments.
+    fn with_timestamps(order: &KeyOrder, tombstones: &[RangeTombstone]) -> Self {
+        let ranges = tombstones.iter().map(|tombstone| {
+            let (from, to) = (&tombstone.start, &tombstone.end);
+            (order.before_versions(from), order.before_versions(to))
+        });
+        let ranges: Vec<_> = ranges.collect();
+        let times = tombstones.iter().map(|of| timestamp::split(&of.start).1);
+        let times: Vec<_> = times.collect();
+        let spans = ranges.iter().zip(&times).zip(tombstones);
+        let spans = spans.map(|(((from, to), time), tombstone)| Span {
+            from: Border::before(from),
+            to: Border::before(to),
+            seqnos: std::slice::from_ref(&tombstone.seqno),
+            timestamps: std::slice::from_ref(time),
         });
         Self::of_spans(order, spans.collect())
     }
@@ -143,17 +216,20 @@ impl FragmentedTombstones {
             if active.is_empty() {
                 continue;
             }
-            let seqnos: BTreeSet<SeqNo> = active
-                .iter()
-                .flat_map(|span| span.seqnos)
-                .copied()
-                .collect();
+            let versions = active.iter().flat_map(|span| span.versions());
+            let versions: BTreeSet<(SeqNo, Timestamp)> = versions.collect();
+            let newest_first = versions.into_iter().rev();
+            let (seqnos, timestamps) = match order.has_timestamps() {
+                true => newest_first.unzip(),
+                false => (newest_first.map(|(seqno, _)| seqno).collect(), Vec::new()),
+            };
             fragments.push(Fragment {
                 start: from.key.to_vec(),
                 excludes_start: from.is_behind,
                 end: to.key.to_vec(),
                 includes_end: to.is_behind,
-                seqnos: seqnos.into_iter().rev().collect(),
+                seqnos,
+                timestamps,
             });
         }
         let seqnos = spans.iter().flat_map(|span| span.seqnos).copied();
@@ -200,6 +276,40 @@ impl FragmentedTombstones {
             return 0;
         }
         fragment.visible(snapshot)
+    }
+
+    /// Returns the newest sequence number up to `snapshot` of the tombstones over `user_key` that
+    /// are not newer than `time`; 0 if there is none.
+    ///
+    /// The timestamp of `user_key` does not matter: a fragment that was cut among the versions of a
+    /// key hides all its older versions.
+    #[must_use]
+    pub fn covering_seqno_at(&self, user_key: &[u8], snapshot: SeqNo, time: &Timestamp) -> SeqNo {
+        let compare = |bound: &[u8]| self.order.compare_without_timestamps(bound, user_key);
+        let behind = self
+            .fragments
+            .partition_point(|fragment| compare(&fragment.start).is_le());
+        let over = behind.checked_sub(1).and_then(|at| self.fragments.get(at));
+        let over = over.filter(|over| match compare(&over.end) {
+            Ordering::Less => false,
+            Ordering::Equal => over.includes_end,
+            Ordering::Greater => true,
+        });
+        let versions = over.map(|over| over.seqnos.iter().zip(&over.timestamps));
+        let is_visible = |(seqno, own): &(&SeqNo, &Timestamp)| {
+            **seqno <= snapshot && self.order.compare_timestamps(own, time).is_le()
+        };
+        let newest = versions.and_then(|mut versions| versions.find(is_visible));
+        newest.map_or(0, |(seqno, _)| *seqno)
+    }
+
+    /// The tombstones that a scan of versions up to the timestamp `time` sees.
+    ///
+    /// Only for keys with timestamps, which the keys of the fragments keep.
+    #[must_use]
+    pub fn up_to(&self, time: &Timestamp) -> Self {
+        let order = &self.order;
+        self.restricted(|own| order.compare_timestamps(own, time).is_le())
     }
 
     /// The fragments clipped to user keys in `[from, to)`; an absent bound does not clip.
@@ -269,17 +379,62 @@ impl FragmentedTombstones {
     /// a fragment that includes it is covered by the next fragment or left out.
     pub fn tombstones(&self) -> impl Iterator<Item = RangeTombstone> + '_ {
         let order = &self.order;
-        let writable = self
-            .fragments
-            .iter()
-            .filter(|fragment| order.compare(&fragment.start, &fragment.end).is_lt());
+        let fragments = self.fragments.iter();
+        let writable = fragments.filter(|fragment| fragment.is_writable(order));
         writable.flat_map(|fragment| {
-            fragment.seqnos.iter().map(|&seqno| RangeTombstone {
-                start: fragment.start.clone(),
-                end: fragment.end.clone(),
-                seqno,
-            })
+            (0..fragment.seqnos.len()).map(|index| fragment.tombstone(order, index))
         })
+    }
+
+    /// The fragments whose keys are a range that can be written (see [`Self::tombstones`]).
+    pub fn writable_fragments(&self) -> impl Iterator<Item = &Fragment> {
+        let fragments = self.fragments.iter();
+        fragments.filter(|fragment| fragment.is_writable(&self.order))
+    }
+
+    /// The tombstones of timestamps before `low`, which hide entries of such timestamps for good.
+    ///
+    /// Only for keys with timestamps.
+    #[must_use]
+    pub fn before_timestamp(&self, low: &Timestamp) -> Self {
+        let order = &self.order;
+        self.restricted(|time| order.compare_timestamps(time, low).is_lt())
+    }
+
+    /// The tombstones that a read at the timestamp `time` sees, with keys without timestamps.
+    ///
+    /// Only for keys with timestamps.
+    #[must_use]
+    pub fn as_of(&self, time: &Timestamp) -> Self {
+        let order = &self.order;
+        let mut seen = self.restricted(|own| order.compare_timestamps(own, time).is_le());
+        seen.order = order.without_timestamps();
+        for fragment in &mut seen.fragments {
+            fragment.start = order.strip(&fragment.start).to_vec();
+            fragment.end = order.strip(&fragment.end).to_vec();
+            // A fragment that was cut among the versions of a key hides all its older versions.
+            fragment.excludes_start = false;
+            fragment.timestamps.clear();
+        }
+        seen.fragments
+            .retain(|fragment| fragment.from().compare(&seen.order, fragment.to()).is_lt());
+        seen
+    }
+
+    /// The fragments with only the tombstones of timestamps that `keeps` accepts.
+    fn restricted(&self, keeps: impl Fn(&Timestamp) -> bool) -> Self {
+        let fragments = self.fragments.iter();
+        let fragments: Vec<_> = fragments
+            .filter_map(|fragment| fragment.restricted(&keeps))
+            .collect();
+        let newest = fragments
+            .iter()
+            .filter_map(|fragment| fragment.seqnos.first());
+        FragmentedTombstones {
+            order: self.order.clone(),
+            seqno_max: newest.max().copied().unwrap_or(0),
+            fragments,
+        }
     }
 }
 
@@ -296,6 +451,7 @@ pub fn union_of(
         from: fragment.from(),
         to: fragment.to(),
         seqnos: &fragment.seqnos,
+        timestamps: &fragment.timestamps,
     });
     let union = FragmentedTombstones::of_spans(order, spans.collect());
     (!union.is_empty()).then_some(union)

@@ -120,6 +120,12 @@ pub fn low_half(log_number: FileNumber) -> u32 {
 /// The type byte of a [`RecordType::SetCompression`] record.
 pub const SET_COMPRESSION_BYTE: u8 = 9;
 
+/// The type byte of a [`RecordType::TimestampSizes`] record.
+pub const TIMESTAMP_SIZES_BYTE: u8 = 10;
+
+/// The type byte of a [`RecordType::TimestampSizes`] record in a log with recyclable headers.
+pub const RECYCLABLE_TIMESTAMP_SIZES_BYTE: u8 = 11;
+
 /// The header of a physical record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -208,6 +214,17 @@ impl PredecessorInfo {
 
 /// The size of one family's entry in a [`RecordType::TimestampSizes`] record.
 const TIMESTAMP_SIZE_BYTES: usize = 6;
+
+/// Encodes the payload of a [`RecordType::TimestampSizes`] record: families and timestamp sizes.
+#[must_use]
+pub fn encode_timestamp_sizes(sizes: &[(u32, u16)]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for (family, size) in sizes {
+        payload.extend_from_slice(&family.to_le_bytes());
+        payload.extend_from_slice(&size.to_le_bytes());
+    }
+    payload
+}
 
 /// Decodes a [`RecordType::TimestampSizes`] record: pairs of column family id and timestamp size.
 ///

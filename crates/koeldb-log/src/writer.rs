@@ -4,6 +4,7 @@
 //! large, in a few. After the first failure the file's content is unknown: the writer returns the
 //! error again and never touches the file.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use koeldb_fs::WritableFile;
 use crate::beside::LogSync;
 use crate::format::{
     BLOCK_BYTES, CHECKSUMMED_FROM, HEADER_BYTES, Part, RECYCLABLE_HEADER_BYTES,
-    SET_COMPRESSION_BYTE, ZSTD, data_type_byte, low_half, recyclable_type_byte,
+    RECYCLABLE_TIMESTAMP_SIZES_BYTE, SET_COMPRESSION_BYTE, TIMESTAMP_SIZES_BYTE, ZSTD,
+    data_type_byte, encode_timestamp_sizes, low_half, recyclable_type_byte,
 };
 
 /// The compression of the records of a WAL (RocksDB: `wal_compression`).
@@ -42,6 +44,9 @@ pub struct RecordWriterOptions {
 /// The assembled size at which a part of a long record is appended to the file.
 const APPEND_BYTES: usize = 1 << 20;
 
+/// The number of column families in one declaration of timestamps, which must fit into a block.
+const DECLARED_MAX: usize = 4096;
+
 /// A writer of records to a WAL or MANIFEST (RocksDB: `log::Writer`).
 pub struct RecordWriter {
     file: Box<dyn WritableFile>,
@@ -55,6 +60,8 @@ pub struct RecordWriter {
     /// The compressed frame of the current record; empty between calls, with reusable capacity.
     frame: Vec<u8>,
     has_records: bool,
+    /// The column families that were declared to have timestamps.
+    declared: BTreeSet<u32>,
     failure: Option<Error>,
     /// The handle that syncs the log concurrently with its writer, once one was requested.
     beside: Option<Arc<LogSync>>,
@@ -90,6 +97,7 @@ impl RecordWriter {
             log_number: options.recyclable.map(low_half),
             frame: Vec::new(),
             has_records: false,
+            declared: BTreeSet::new(),
             failure: None,
             beside: None,
         };
@@ -120,6 +128,38 @@ impl RecordWriter {
         let has_records = self.has_records;
         self.add_record(payload)?;
         self.has_records = has_records;
+        Ok(())
+    }
+
+    /// Declares which column families have keys that end with timestamps, and of how many bytes.
+    ///
+    /// A family is declared once in a log; those that were declared before are left out. The
+    /// declaration must precede the first record with keys of its families.
+    ///
+    /// # Errors
+    /// See [`RecordWriter::add_record`].
+    pub fn declare_timestamps(&mut self, sizes: &[(u32, u16)]) -> Result<()> {
+        self.check()?;
+        let is_new = |(family, _): &&(u32, u16)| !self.declared.contains(family);
+        let new: Vec<(u32, u16)> = sizes.iter().filter(is_new).copied().collect();
+        for some in new.chunks(DECLARED_MAX) {
+            let payload = encode_timestamp_sizes(some);
+            let header_bytes = self.header_bytes();
+            let left = BLOCK_BYTES - self.block_offset;
+            if left < header_bytes + payload.len() {
+                self.assembled.resize(self.assembled.len() + left, 0);
+                self.block_offset = 0;
+            }
+            let type_byte = match self.log_number {
+                Some(_) => RECYCLABLE_TIMESTAMP_SIZES_BYTE,
+                None => TIMESTAMP_SIZES_BYTE,
+            };
+            let parts: &[&[u8]] = &[&payload];
+            let mut parts = Parts::new(parts);
+            self.emit(type_byte, self.log_number, &mut parts, payload.len());
+            self.append_assembled()?;
+        }
+        self.declared.extend(new.iter().map(|(family, _)| family));
         Ok(())
     }
 
@@ -426,6 +466,27 @@ mod tests {
         let bytes = log_of([vec![1; 2 * BLOCK_BYTES]], options);
         let types = [0, 1, 2].map(|block| bytes[block * BLOCK_BYTES + CHECKSUMMED_FROM]);
         assert_eq!(types, [6, 7, 8]);
+    }
+
+    #[test]
+    fn timestamps_are_declared_once_with_the_bytes_of_the_format() {
+        let sink = Sink::default();
+        let options = RecordWriterOptions::default();
+        let mut writer = RecordWriter::new(Box::new(sink.clone()), options).unwrap();
+        writer.declare_timestamps(&[(3, 8)]).unwrap();
+        writer.declare_timestamps(&[(3, 8)]).unwrap();
+        let golden = b"\x53\x04\x1c\x30\x06\x00\x0a\x03\x00\x00\x00\x08\x00";
+        assert_eq!(*sink.bytes.lock().unwrap(), golden);
+        writer.declare_timestamps(&[(3, 8), (4, 8)]).unwrap();
+        assert_eq!(sink.bytes.lock().unwrap().len(), 2 * golden.len());
+        assert!(writer.is_empty());
+        // A declaration is in one block.
+        let left = BLOCK_BYTES - 3 * golden.len() - HEADER_BYTES + 1;
+        writer.add_record(&payload_bytes(left)).unwrap();
+        writer.declare_timestamps(&[(5, 8)]).unwrap();
+        let bytes = sink.bytes.lock().unwrap();
+        assert_eq!(bytes.len(), BLOCK_BYTES + golden.len());
+        assert_eq!(bytes[BLOCK_BYTES + 6], TIMESTAMP_SIZES_BYTE);
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
-use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
 use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::{SeqNo, Timestamp};
 use koeldb_table::memory_filter::MemoryFilter;
 use koeldb_table::properties::names;
 use koeldb_table::{TableProperties, TableReader};
@@ -18,6 +18,12 @@ use crate::open_tables::ReaderSlot;
 /// The weight of a deletion among the bytes that decide on compactions (RocksDB:
 /// `kDeletionWeightOnCompaction`).
 const DELETION_WEIGHT: u64 = 2;
+
+/// The tag of the smallest user-defined timestamp of a table in the MANIFEST.
+pub(crate) const MIN_TIMESTAMP_TAG: u32 = 10;
+
+/// The tag of the largest user-defined timestamp of a table in the MANIFEST.
+pub(crate) const MAX_TIMESTAMP_TAG: u32 = 11;
 
 /// The metadata of a table file: its MANIFEST fields and its state while it is live.
 ///
@@ -242,6 +248,22 @@ impl FileMeta {
             compensated: AtomicU64::new(0),
             drop_hook: DropHook::default(),
         }
+    }
+
+    /// Sets the range of user-defined timestamps to that in the properties of the table, if any.
+    pub fn record_timestamps(&mut self, properties: &TableProperties) {
+        if let Some((least, most)) = properties.timestamps() {
+            self.other_fields.push((MIN_TIMESTAMP_TAG, least.to_vec()));
+            self.other_fields.push((MAX_TIMESTAMP_TAG, most.to_vec()));
+        }
+    }
+
+    /// The newest user-defined timestamp of the table; `None` if the MANIFEST does not state it.
+    #[must_use]
+    pub fn newest_timestamp(&self) -> Option<Timestamp> {
+        let mut fields = self.other_fields.iter();
+        let (_, value) = fields.find(|(tag, _)| *tag == MAX_TIMESTAMP_TAG)?;
+        Timestamp::try_from(&value[..]).ok()
     }
 
     /// Returns a copy of the MANIFEST fields with another epoch number, without runtime state.

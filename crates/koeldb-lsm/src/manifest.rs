@@ -256,6 +256,7 @@ impl ManifestSnapshot {
                 })
                 .collect(),
             log_number: Some(family.log_number),
+            full_history_ts_low: family.version.full_history_ts_low.map(|low| low.to_vec()),
             min_log_number_to_keep: (family.id == 0 && min_log_number > 0)
                 .then_some(min_log_number),
             last_seqno: Some(self.last_seqno),

@@ -8,6 +8,7 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::key::{FOOTER_BYTES, pack};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
+use koeldb_base::timestamp::TIMESTAMP_BYTES;
 use koeldb_base::{Error, ErrorKind, KeyOrder, Lookup, Result, SeqNo, ValueType};
 
 use crate::arena::SharedArena;
@@ -74,6 +75,8 @@ pub struct Memtable {
     tombstones: Tombstones,
     bloom: Option<Filter>,
     checks_order: bool,
+    /// Whether keys end with user-defined timestamps.
+    has_timestamps: bool,
     sealed: AtomicBool,
     /// The sequence numbers of range tombstones; the arena counts those of point entries.
     tombstone_seqno_first: AtomicU64,
@@ -145,6 +148,7 @@ impl Memtable {
         Arc::new(Memtable {
             arena: rep.arena().clone(),
             rep,
+            has_timestamps: order.has_timestamps(),
             order,
             tombstones: Tombstones::default(),
             bloom,
@@ -158,11 +162,14 @@ impl Memtable {
 
     /// Inserts a point entry or a range tombstone.
     ///
+    /// If keys have timestamps, a deletion becomes one of type
+    /// [`ValueType::DeletionWithTimestamp`].
+    ///
     /// For [`ValueType::RangeDeletion`] the key is the range's start, the value its end.
     ///
     /// # Errors
     /// `TryAgain` if there is an entry with this key and sequence number (the vector does not
-    /// check); `InvalidArgument` if key or value has 4 GiB or more.
+    /// check); `InvalidArgument` if key or value has 4 GiB or more, or a key lacks its timestamp.
     #[inline]
     pub fn insert(
         &self,
@@ -175,6 +182,10 @@ impl Memtable {
             !self.sealed.load(Ordering::Relaxed),
             "nothing is inserted into a sealed memtable"
         );
+        let value_type = match self.has_timestamps {
+            true => type_with_timestamp(value_type, key, value)?,
+            false => value_type,
+        };
         if value_type == ValueType::RangeDeletion {
             self.insert_tombstone(seqno, key, value);
             return Ok(());
@@ -203,7 +214,7 @@ impl Memtable {
             !self.sealed.load(Ordering::Relaxed),
             "nothing is inserted into a sealed memtable"
         );
-        if self.arena.protection_bytes() != 0 {
+        if self.arena.protection_bytes() != 0 || self.has_timestamps {
             return entries.iter().try_for_each(|entry| {
                 self.insert(entry.seqno, entry.value_type, entry.key, entry.value)
             });
@@ -497,6 +508,29 @@ impl fmt::Debug for Memtable {
             .field("entries", &self.entry_count())
             .field("memory_bytes", &self.memory_bytes())
             .finish_non_exhaustive()
+    }
+}
+
+/// Returns the type under which an entry with a timestamp is stored.
+///
+/// # Errors
+/// `InvalidArgument` if a key is too short for a timestamp; `NotSupported` for an entity.
+#[cold]
+fn type_with_timestamp(value_type: ValueType, key: &[u8], value: &[u8]) -> Result<ValueType> {
+    let is_range = value_type == ValueType::RangeDeletion;
+    if key.len() < TIMESTAMP_BYTES || is_range && value.len() < TIMESTAMP_BYTES {
+        return Err(Error::invalid_argument(format!(
+            "a key of {} bytes has no room for the timestamp of {TIMESTAMP_BYTES} bytes that ends \
+             every key of this column family",
+            key.len()
+        )));
+    }
+    match value_type {
+        ValueType::Deletion => Ok(ValueType::DeletionWithTimestamp),
+        ValueType::WideColumnEntity => Err(Error::not_supported(
+            "wide columns are not supported in a column family with user-defined timestamps",
+        )),
+        other => Ok(other),
     }
 }
 

@@ -12,6 +12,8 @@
 
 use std::cmp::Ordering;
 
+use koeldb::Timestamp;
+
 /// Compares two keys.
 pub(crate) type CompareFn = dyn Fn(&[u8], &[u8]) -> Ordering;
 
@@ -25,12 +27,21 @@ pub(crate) type CompareWithoutTsFn = dyn Fn(&[u8], bool, &[u8], bool) -> Orderin
 pub(crate) struct FunctionComparator {
     pub(crate) name: String,
     pub(crate) compare: Box<CompareFn>,
+    /// The functions of keys with timestamps; `None` if keys have none.
+    pub(crate) timestamps: Option<TimestampFunctions>,
 }
 
-// SAFETY: the function may be moved to and dropped by another thread, by the module's invariant,
+/// The size of timestamps, and the functions that compare them and the keys without them.
+pub(crate) struct TimestampFunctions {
+    pub(crate) bytes: usize,
+    pub(crate) compare: Box<CompareTsFn>,
+    pub(crate) compare_without: Box<CompareWithoutTsFn>,
+}
+
+// SAFETY: the functions may be moved to and dropped by another thread, by the module's invariant,
 // which the caller of `set_comparator` keeps. The name is a string.
 unsafe impl Send for FunctionComparator {}
-// SAFETY: the function may be called by many threads, by the module's invariant, which the caller of
+// SAFETY: the functions may be called by many threads, by the module's invariant, which the caller of
 // `set_comparator` keeps. The name is a string.
 unsafe impl Sync for FunctionComparator {}
 
@@ -41,5 +52,23 @@ impl koeldb::Comparator for FunctionComparator {
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         (self.compare)(a, b)
+    }
+
+    fn timestamp_bytes(&self) -> usize {
+        self.timestamps.as_ref().map_or(0, |of| of.bytes)
+    }
+
+    fn compare_timestamps(&self, a: &Timestamp, b: &Timestamp) -> Ordering {
+        match &self.timestamps {
+            Some(of) => (of.compare)(a, b),
+            None => a.cmp(b),
+        }
+    }
+
+    fn compare_without_timestamps(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match &self.timestamps {
+            Some(of) => (of.compare_without)(a, false, b, false),
+            None => (self.compare)(a, b),
+        }
     }
 }

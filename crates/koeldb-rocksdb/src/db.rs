@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use koeldb::{DeletionGuard, ReadTier};
 
 use crate::access::{Pinned, Source, batched, key_forms};
+use crate::error::timestamp;
 use crate::methods::{
     batch_methods, iterator_methods, read_methods, unlocked_methods, write_forms, write_methods,
 };
@@ -276,45 +277,123 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
     }
 }
 
-/// Declares methods with user timestamps, which the engine does not have.
-macro_rules! timestamp_methods {
-    ($($method:ident<$($kind:ident),+>($($argument:ident: $type:ty),*);)*) => {$(
-        /// Fails: there are no user timestamps.
-        pub fn $method<$($kind: AsRef<[u8]>),+>(&self, $($argument: $type),*) -> Result<(), Error> {
-            let _ = ($($argument),*);
-            Err(Error::no_timestamps(stringify!($method)))
-        }
-    )*};
-}
-
 impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
-    timestamp_methods! {
-        put_with_ts<K, V, S>(key: K, ts: S, value: V);
-        put_with_ts_opt<K, V, S>(key: K, ts: S, value: V, writeopts: &WriteOptions);
-        put_cf_with_ts<K, V, S>(cf: &impl AsColumnFamilyRef, key: K, ts: S, value: V);
-        put_cf_with_ts_opt<K, V, S>(
-            cf: &impl AsColumnFamilyRef,
-            key: K,
-            ts: S,
-            value: V,
-            writeopts: &WriteOptions
-        );
-        delete_with_ts<K, S>(key: K, ts: S);
-        delete_with_ts_opt<K, S>(key: K, ts: S, writeopts: &WriteOptions);
-        delete_cf_with_ts<K, S>(cf: &impl AsColumnFamilyRef, key: K, ts: S);
-        delete_cf_with_ts_opt<K, S>(
-            cf: &impl AsColumnFamilyRef,
-            key: K,
-            ts: S,
-            writeopts: &WriteOptions
-        );
-        increase_full_history_ts_low<S>(cf: &impl AsColumnFamilyRef, ts: S);
+    /// Sets the value of `key` at a timestamp, in the default column family.
+    pub fn put_with_ts<K, V, S>(&self, key: K, ts: S, value: V) -> Result<(), Error>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+        S: AsRef<[u8]>,
+    {
+        self.put_with_ts_opt(key, ts, value, &WriteOptions::default())
     }
 
-    /// Returns an error, because user timestamps are not supported.
+    /// Like `put_with_ts`, with options.
+    pub fn put_with_ts_opt<K, V, S>(
+        &self,
+        key: K,
+        ts: S,
+        value: V,
+        writeopts: &WriteOptions,
+    ) -> Result<(), Error>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+        S: AsRef<[u8]>,
+    {
+        let family = self.db().default_cf();
+        Ok(family.put_with_ts_opt(key, timestamp(ts)?, value, &writeopts.inner)?)
+    }
+
+    /// Sets the value of `key` at a timestamp, in a column family.
+    pub fn put_cf_with_ts<K, V, S>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: K,
+        ts: S,
+        value: V,
+    ) -> Result<(), Error>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+        S: AsRef<[u8]>,
+    {
+        self.put_cf_with_ts_opt(cf, key, ts, value, &WriteOptions::default())
+    }
+
+    /// Like `put_cf_with_ts`, with options.
+    pub fn put_cf_with_ts_opt<K, V, S>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: K,
+        ts: S,
+        value: V,
+        writeopts: &WriteOptions,
+    ) -> Result<(), Error>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+        S: AsRef<[u8]>,
+    {
+        let family = cf.family();
+        Ok(family.put_with_ts_opt(key, timestamp(ts)?, value, &writeopts.inner)?)
+    }
+
+    /// Deletes `key` at a timestamp, in the default column family.
+    pub fn delete_with_ts<K: AsRef<[u8]>, S: AsRef<[u8]>>(
+        &self,
+        key: K,
+        ts: S,
+    ) -> Result<(), Error> {
+        self.delete_with_ts_opt(key, ts, &WriteOptions::default())
+    }
+
+    /// Like `delete_with_ts`, with options.
+    pub fn delete_with_ts_opt<K: AsRef<[u8]>, S: AsRef<[u8]>>(
+        &self,
+        key: K,
+        ts: S,
+        writeopts: &WriteOptions,
+    ) -> Result<(), Error> {
+        let family = self.db().default_cf();
+        Ok(family.delete_with_ts_opt(key, timestamp(ts)?, &writeopts.inner)?)
+    }
+
+    /// Deletes `key` at a timestamp, in a column family.
+    pub fn delete_cf_with_ts<K: AsRef<[u8]>, S: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: K,
+        ts: S,
+    ) -> Result<(), Error> {
+        self.delete_cf_with_ts_opt(cf, key, ts, &WriteOptions::default())
+    }
+
+    /// Like `delete_cf_with_ts`, with options.
+    pub fn delete_cf_with_ts_opt<K: AsRef<[u8]>, S: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        key: K,
+        ts: S,
+        writeopts: &WriteOptions,
+    ) -> Result<(), Error> {
+        let family = cf.family();
+        Ok(family.delete_with_ts_opt(key, timestamp(ts)?, &writeopts.inner)?)
+    }
+
+    /// Raises the timestamp below which the history of a column family may be collapsed.
+    pub fn increase_full_history_ts_low<S: AsRef<[u8]>>(
+        &self,
+        cf: &impl AsColumnFamilyRef,
+        ts: S,
+    ) -> Result<(), Error> {
+        Ok(cf.family().increase_full_history_ts_low(timestamp(ts)?)?)
+    }
+
+    /// Returns the timestamp below which history may be collapsed; empty if it never was set.
     pub fn get_full_history_ts_low(&self, cf: &impl AsColumnFamilyRef) -> Result<Vec<u8>, Error> {
-        let _ = cf;
-        Err(Error::no_timestamps("get_full_history_ts_low"))
+        let low = cf.family().full_history_ts_low()?;
+        Ok(low.map_or(Vec::new(), Vec::from))
     }
 }
 

@@ -78,9 +78,12 @@ impl Error {
         Error::new(format!("Not implemented: {what}: {reason}"))
     }
 
-    /// Creates the `Not implemented` error of a method or setter `what` that takes user timestamps.
-    pub(crate) fn no_timestamps(what: &str) -> Self {
-        Error::refused(what, "user timestamps are not supported")
+    /// Creates the `Invalid argument` error of a timestamp of `bytes` bytes.
+    fn timestamp_size(bytes: usize) -> Self {
+        Error::invalid(format!(
+            "Timestamp sizes mismatch: expect {}, {bytes} given",
+            size_of::<koeldb::Timestamp>()
+        ))
     }
 
     /// Creates an `Invalid argument` error.
@@ -198,3 +201,14 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Converts a timestamp to that of the engine.
+///
+/// # Errors
+/// `Invalid argument` if it has not eight bytes.
+pub(crate) fn timestamp(bytes: impl AsRef<[u8]>) -> Result<koeldb::Timestamp, Error> {
+    let bytes = bytes.as_ref();
+    bytes
+        .try_into()
+        .map_err(|_| Error::timestamp_size(bytes.len()))
+}

@@ -11,6 +11,12 @@ use crate::{DBAccess, Error, ReadOptions};
 /// A failed step leaves it without position; [`DBRawIteratorWithThreadMode::status`] has the error.
 pub struct DBRawIteratorWithThreadMode<'a, D: DBAccess> {
     cursor: Cursor,
+    /// Whether reads are at a timestamp.
+    has_timestamp: bool,
+    /// The timestamp of the current entry, if reads are at a timestamp.
+    timestamp: Option<koeldb::Timestamp>,
+    /// The internal key of the current entry, if each version of a key is an entry.
+    internal_key: Option<Vec<u8>>,
     label: PhantomData<fn() -> &'a D>,
 }
 
@@ -21,7 +27,18 @@ impl<'a, D: DBAccess> DBRawIteratorWithThreadMode<'a, D> {
                 Ok(options) => source.cursor(family, options),
                 Err(error) => Cursor::Refused(error),
             },
+            has_timestamp: options.inner.get_timestamp().is_some(),
+            timestamp: None,
+            internal_key: None,
             label: PhantomData,
+        }
+    }
+
+    /// Remembers the version of the entry that the iterator is at, if entries have versions.
+    fn note_version(&mut self) {
+        if let (true, Cursor::Db(cursor)) = (self.has_timestamp, &self.cursor) {
+            self.timestamp = cursor.timestamp();
+            self.internal_key = cursor.internal_key();
         }
     }
 
@@ -56,27 +73,32 @@ impl<'a, D: DBAccess> DBRawIteratorWithThreadMode<'a, D> {
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) {
         let _ = each!(&mut self.cursor, seek_to_first(), Ok(false));
+        self.note_version();
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) {
         let _ = each!(&mut self.cursor, seek_to_last(), Ok(false));
+        self.note_version();
     }
 
     /// Moves to the first entry at or after `key`.
     pub fn seek<K: AsRef<[u8]>>(&mut self, key: K) {
         let _ = each!(&mut self.cursor, seek(key), Ok(false));
+        self.note_version();
     }
 
     /// Moves to the last entry at or before `key`.
     pub fn seek_for_prev<K: AsRef<[u8]>>(&mut self, key: K) {
         let _ = each!(&mut self.cursor, seek_for_prev(key), Ok(false));
+        self.note_version();
     }
 
     /// Moves to the next entry; does nothing if the iterator is not valid.
     pub fn next(&mut self) {
         if self.valid() {
             let _ = each!(&mut self.cursor, next(), Ok(false));
+            self.note_version();
         }
     }
 
@@ -84,11 +106,17 @@ impl<'a, D: DBAccess> DBRawIteratorWithThreadMode<'a, D> {
     pub fn prev(&mut self) {
         if self.valid() {
             let _ = each!(&mut self.cursor, prev(), Ok(false));
+            self.note_version();
         }
     }
 
     /// Returns the key of the current entry; `None` if the iterator is not valid.
+    ///
+    /// With [`ReadOptions::set_iter_start_ts`], that is the internal key.
     pub fn key(&self) -> Option<&[u8]> {
+        if let Some(key) = &self.internal_key {
+            return Some(key);
+        }
         each!(&self.cursor, key(), None)
     }
 
@@ -97,13 +125,18 @@ impl<'a, D: DBAccess> DBRawIteratorWithThreadMode<'a, D> {
         each!(&self.cursor, value(), None)
     }
 
-    /// Returns the user timestamp of the entry, always empty: timestamps are not supported.
+    /// Returns the timestamp of the current entry, empty if keys have none; `None` if the iterator
+    /// is not valid.
     pub fn timestamp(&self) -> Option<&[u8]> {
-        self.valid().then_some(&[])
+        let timestamp = self.timestamp.as_ref().map_or(&[][..], |of| &of[..]);
+        self.valid().then_some(timestamp)
     }
 
     /// Returns key and value of the current entry; `None` if the iterator is not valid.
     pub fn item(&self) -> Option<(&[u8], &[u8])> {
+        if let Some(key) = &self.internal_key {
+            return Some((key, self.value()?));
+        }
         each!(&self.cursor, entry(), None)
     }
 }

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use crate::error::timestamp;
 use crate::{Error, Options};
 
 /// A writer of an SST file, whose keys must be added in ascending order.
@@ -81,15 +82,14 @@ impl<'a> SstFileWriter<'a> {
         Ok(self.writer()?.put(key, value)?)
     }
 
-    /// Returns an error, because user timestamps are not supported.
+    /// Adds a key with a value at a timestamp; versions of a key are added newest first.
     pub fn put_with_ts<K, V, S>(&mut self, key: K, ts: S, value: V) -> Result<(), Error>
     where
         K: AsRef<[u8]>,
         V: AsRef<[u8]>,
         S: AsRef<[u8]>,
     {
-        let _ = (key, ts, value);
-        Err(Error::no_timestamps("SstFileWriter::put_with_ts"))
+        Ok(self.writer()?.put_with_ts(key, timestamp(ts)?, value)?)
     }
 
     /// Adds a merge operand for a key.
@@ -107,13 +107,12 @@ impl<'a> SstFileWriter<'a> {
         Ok(self.writer()?.delete_range(begin_key, end_key)?)
     }
 
-    /// Returns an error, because user timestamps are not supported.
+    /// Adds a deletion of a key at a timestamp.
     pub fn delete_with_ts<K: AsRef<[u8]>, S: AsRef<[u8]>>(
         &mut self,
         key: K,
         ts: S,
     ) -> Result<(), Error> {
-        let _ = (key, ts);
-        Err(Error::no_timestamps("SstFileWriter::delete_with_ts"))
+        Ok(self.writer()?.delete_with_ts(key, timestamp(ts)?)?)
     }
 }

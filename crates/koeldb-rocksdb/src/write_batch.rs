@@ -2,6 +2,7 @@
 
 use koeldb::BatchEntry;
 
+use crate::error::timestamp;
 use crate::{AsColumnFamilyRef, Error};
 
 /// A batch for a [`DB`](crate::DB).
@@ -87,9 +88,13 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         }
     }
 
-    /// Records that `method` was refused for its user timestamp, unless an earlier error is kept.
-    fn refuse(&mut self, method: &str) {
-        self.failure.get_or_insert(Error::no_timestamps(method));
+    /// Converts a timestamp; if it has another size, writing the batch fails.
+    fn timestamp(&mut self, ts: impl AsRef<[u8]>) -> Option<koeldb::Timestamp> {
+        timestamp(ts)
+            .inspect_err(|error| {
+                self.failure.get_or_insert(error.clone());
+            })
+            .ok()
     }
 
     /// Returns the number of operations.
@@ -158,26 +163,29 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
         single_delete, single_delete_cf(key: K);
     }
 
-    /// Makes the write of the batch fail: user timestamps are not supported.
+    /// Sets the value of `key` at a timestamp.
     pub fn put_cf_with_ts<K, V, S>(&mut self, cf: &impl AsColumnFamilyRef, key: K, ts: S, value: V)
     where
         K: AsRef<[u8]>,
         V: AsRef<[u8]>,
         S: AsRef<[u8]>,
     {
-        let _ = (cf.family(), key, ts, value);
-        self.refuse("WriteBatch::put_cf_with_ts");
+        if let Some(timestamp) = self.timestamp(ts) {
+            self.inner
+                .put_cf_with_ts(cf.family(), key, timestamp, value);
+        }
     }
 
-    /// Makes the write of the batch fail: user timestamps are not supported.
+    /// Deletes `key` at a timestamp.
     pub fn delete_cf_with_ts<K: AsRef<[u8]>, S: AsRef<[u8]>>(
         &mut self,
         cf: &impl AsColumnFamilyRef,
         key: K,
         ts: S,
     ) {
-        let _ = (cf.family(), key, ts);
-        self.refuse("WriteBatch::delete_cf_with_ts");
+        if let Some(timestamp) = self.timestamp(ts) {
+            self.inner.delete_cf_with_ts(cf.family(), key, timestamp);
+        }
     }
 
     /// Adds a blob that is written to the WAL only (`PutLogData`).

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use koeldb_base::checksum::xxh3_128;
 use koeldb_base::coding;
 use koeldb_base::key::MAX_SEQNO;
-use koeldb_base::{Error, Result, SeqNo};
+use koeldb_base::{Error, Result, SeqNo, Timestamp};
 
 use crate::format::IndexType;
 
@@ -38,6 +38,10 @@ pub mod names {
     pub const GLOBAL_SEQNO: &str = "rocksdb.external_sst_file.global_seqno";
     /// Present if values of the table are in the table's own blob records.
     pub const EMBEDDED_BLOBS: &str = "rocksdb.embedded.blob.stats";
+    /// The smallest user-defined timestamp of a table with timestamps.
+    pub const TIMESTAMP_MIN: &str = "rocksdb.timestamp_min";
+    /// The largest user-defined timestamp of a table with timestamps.
+    pub const TIMESTAMP_MAX: &str = "rocksdb.timestamp_max";
     /// KoelDB: `1` if another rewrite of the table would remove no old version or deletion.
     pub const SETTLED: &str = "koeldb.settled";
     /// KoelDB: the sequence number up to which all entries of the column family were in tables when
@@ -319,6 +323,13 @@ impl TableProperties {
     /// Sets a user-collected property.
     pub fn set_user(&mut self, name: &str, value: impl Into<Vec<u8>>) {
         self.user_collected.insert(name.into(), value.into());
+    }
+
+    /// Returns the smallest and the largest user-defined timestamp; `None` if the table lacks them.
+    #[must_use]
+    pub fn timestamps(&self) -> Option<(Timestamp, Timestamp)> {
+        let of = |name| Timestamp::try_from(self.user(name)?).ok();
+        Some((of(names::TIMESTAMP_MIN)?, of(names::TIMESTAMP_MAX)?))
     }
 
     /// Sets a flag among the user-collected properties, as `1` or `0`.

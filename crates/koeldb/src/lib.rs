@@ -62,6 +62,9 @@ pub use koeldb_base::merge_operator::{
 };
 pub use koeldb_base::pinned::PinnedSlice;
 pub use koeldb_base::prefix::{CappedPrefix, FixedPrefix, PrefixExtractor};
+pub use koeldb_base::timestamp::{
+    BytewiseComparatorWithU64Ts, ReverseBytewiseComparatorWithU64Ts, Timestamp,
+};
 pub use koeldb_base::{KeyOrder, SeqNo};
 pub use koeldb_fs::rate_limit::{
     IoKind, IoPriority, RateLimiter, RateLimiterBuilder, RateLimiterMode,

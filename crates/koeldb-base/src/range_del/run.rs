@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::{Border, Fragment, FragmentedTombstones};
 use crate::key::{MAX_SEQNO, SeqNo, ValueType, encode_into};
+use crate::timestamp::Timestamp;
 
 /// The newest visible tombstone over a key, and the range of keys for which it is the newest.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +110,20 @@ impl RunTombstones {
         (!lists.is_empty()).then(|| RunTombstones {
             lists: lists.into(),
         })
+    }
+
+    /// The tombstones that a read at the timestamp `time` sees, with keys without timestamps.
+    #[must_use]
+    pub fn as_of(&self, time: &Timestamp) -> Option<Self> {
+        let lists = self.lists.iter();
+        Self::new(lists.map(|list| Arc::new(list.as_of(time))))
+    }
+
+    /// The tombstones that a scan of versions up to the timestamp `time` sees.
+    #[must_use]
+    pub fn up_to(&self, time: &Timestamp) -> Option<Self> {
+        let lists = self.lists.iter();
+        Self::new(lists.map(|list| Arc::new(list.up_to(time))))
     }
 
     /// The newest sequence number of all tombstones.

@@ -313,6 +313,10 @@ impl<C: Cursor> Cursor for MergingCursor<C> {
     fn pinned_value(&self) -> koeldb_base::PinnedSlice {
         self.children[self.heap[0].child].pinned_value()
     }
+
+    fn version(&self) -> Option<koeldb_base::timestamp::EntryVersion> {
+        self.children[self.heap[0].child].version()
+    }
 }
 
 #[cfg(test)]

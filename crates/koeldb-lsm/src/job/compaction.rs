@@ -164,19 +164,14 @@ struct LevelsBelow<'v> {
 
 impl LevelsBelow<'_> {
     /// Whether a file of a level below the output has `user_key` within its bounds.
+    ///
+    /// It may have any version of the key: timestamps do not matter.
     fn may_hold(&mut self, user_key: &[u8]) -> bool {
         for (level, at) in &mut self.levels {
             while let Some(file) = level.files.get(*at) {
-                if self
-                    .order
-                    .compare(user_key, file.largest_user_key())
-                    .is_le()
-                {
-                    if self
-                        .order
-                        .compare(user_key, file.smallest_user_key())
-                        .is_ge()
-                    {
+                let compare = |bound| self.order.compare_without_timestamps(user_key, bound);
+                if compare(file.largest_user_key()).is_le() {
+                    if compare(file.smallest_user_key()).is_ge() {
                         return true;
                     }
                     break;
@@ -296,6 +291,7 @@ impl CompactionJob<'_> {
             snapshots: self.snapshots.clone(),
             tombstones,
             bottommost,
+            history_low: self.output.history_low,
             start_level: u32::try_from(self.plan.start_level()).unwrap_or(u32::MAX),
             merger: self.merger,
             filter: (self.new_filter)(),

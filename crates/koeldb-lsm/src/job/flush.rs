@@ -64,6 +64,7 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
             snapshots: self.snapshots,
             tombstones: self.tombstones,
             bottommost: false,
+            history_low: self.output.history_low,
             start_level: 0,
             merger: self.merger,
             filter: None,

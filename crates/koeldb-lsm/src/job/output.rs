@@ -14,7 +14,7 @@ use koeldb_base::entity::{self, MovedColumn, has_blob_indexes};
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::{FOOTER_BYTES, MAX_SEQNO, encode, footer_of, seqno, user_key};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
-use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo, ValueType};
+use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo, Timestamp, ValueType};
 use koeldb_fs::rate_limit::{IoCharge, LimitedFile};
 use koeldb_fs::{FileSystem, WriteOptions};
 use koeldb_table::TableProperties;
@@ -64,6 +64,8 @@ pub struct OutputSpec<'a> {
     pub snapshots: &'a [SeqNo],
     /// Whether there is nothing below the output.
     pub bottommost: bool,
+    /// The timestamp below which only the newest version of a key is kept; `None` keeps all.
+    pub history_low: Option<Timestamp>,
     /// The tables whose entries the range tombstones of the output hide; `None` if they are
     /// unknown.
     pub hidden: Option<HiddenTables<'a>>,
@@ -285,7 +287,8 @@ impl<'a> TableOutputs<'a> {
         if starts_key {
             let crossing = self.grandparents.pass(user_key(key));
             if self.is_cut(key, value, crossing) {
-                self.finish_table(Some(user_key(key)), tombstones)?;
+                let next = self.order.before_versions(user_key(key));
+                self.finish_table(Some(&next), tombstones)?;
             }
             if self.current.is_none() {
                 self.grandparents.begin_table();
@@ -316,7 +319,11 @@ impl<'a> TableOutputs<'a> {
             let value_type = ValueType::from_byte(footer_of(key).1.to_le_bytes()[0]);
             let is_deletion = matches!(
                 value_type,
-                Some(ValueType::Deletion | ValueType::SingleDeletion)
+                Some(
+                    ValueType::Deletion
+                        | ValueType::SingleDeletion
+                        | ValueType::DeletionWithTimestamp
+                )
             );
             let file_bytes = current.builder.file_bytes();
             for counter in &mut current.deletions {
@@ -403,23 +410,32 @@ impl<'a> TableOutputs<'a> {
         let part = tombstones.clipped(self.part_from.as_deref(), to);
         let oldest_snapshot = self.spec.snapshots.first().copied().unwrap_or(MAX_SEQNO);
         let mut kept = Vec::new();
-        for fragment in part.fragments() {
+        for fragment in part.writable_fragments() {
             let mut stripe = None;
-            for &seqno in &fragment.seqnos {
+            for (index, &seqno) in fragment.seqnos.iter().enumerate() {
+                // A reader at a timestamp may need each tombstone from the low mark on.
+                if let Some(time) = fragment.timestamps.get(index)
+                    && !self.is_collectable(time)
+                {
+                    kept.push(fragment.tombstone(&self.order, index));
+                    continue;
+                }
                 let own_stripe = stripe_of(self.spec.snapshots, seqno);
                 let is_hidden = stripe == Some(own_stripe);
                 let is_obsolete = self.spec.bottommost && seqno <= oldest_snapshot;
                 stripe = Some(own_stripe);
                 if !is_hidden && !is_obsolete {
-                    kept.push(RangeTombstone {
-                        start: fragment.start.clone(),
-                        end: fragment.end.clone(),
-                        seqno,
-                    });
+                    kept.push(fragment.tombstone(&self.order, index));
                 }
             }
         }
         kept
+    }
+
+    /// Whether a range tombstone of this timestamp is before the low mark.
+    fn is_collectable(&self, time: &Timestamp) -> bool {
+        let low = self.spec.history_low.as_ref();
+        low.is_some_and(|low| self.order.compare_timestamps(time, low).is_lt())
     }
 
     /// Estimates the bytes of older tables that range tombstones delete; 0 if none or unknown.
@@ -457,7 +473,8 @@ impl<'a> TableOutputs<'a> {
             if is_smaller {
                 current.smallest = Some(first);
             }
-            let last = encode(&tombstone.end, MAX_SEQNO, ValueType::RangeDeletion);
+            let end = self.order.before_versions(&tombstone.end);
+            let last = encode(&end, MAX_SEQNO, ValueType::RangeDeletion);
             if current.largest.is_empty()
                 || self.order.compare_internal(&last, &current.largest).is_gt()
             {
@@ -480,6 +497,7 @@ impl<'a> TableOutputs<'a> {
             !self.spec.bottommost && current.deletions.iter().any(DeletionCounter::marks);
         file.compensated_range_deletion_bytes = freed_bytes;
         file.entry_stats.record(&table.properties);
+        file.record_timestamps(&table.properties);
         file.unique_id = table.unique_id;
         file.oldest_blob_file = current.oldest_blob_file;
         file.tail_bytes = table.tail_bytes;

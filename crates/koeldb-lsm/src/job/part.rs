@@ -27,6 +27,11 @@ pub(super) fn borders(
     if target >= total {
         return Vec::new();
     }
+    if order.has_timestamps() {
+        for anchor in &mut anchors {
+            anchor.user_key = order.before_versions(&anchor.user_key);
+        }
+    }
     anchors.sort_by(|a, b| order.compare(&a.user_key, &b.user_key));
     anchors.dedup_by(|next, kept| {
         let is_same = order.equal(&next.user_key, &kept.user_key);

@@ -107,8 +107,20 @@ fn holds_hidden_entries(version: &Version, level: usize, file: &Arc<FileMeta>) -
         && file.largest_seqno > 0
         && (file.smallest_seqno == 0 || is_any(&stats.deletions) || is_any(&stats.older_versions))
         && !stats.is_settled.load(Ordering::Relaxed)
+        && is_history_settled(version, file)
         && KeyRange::of(&version.order, [file])
             .is_some_and(|range| is_bottommost(version, level, &range))
+}
+
+/// Whether all user-defined timestamps of a file are before the low mark, so that a rewrite drops
+/// old versions; true without timestamps.
+fn is_history_settled(version: &Version, file: &FileMeta) -> bool {
+    let order = &version.order;
+    let Some(low) = &version.full_history_ts_low else {
+        return !order.has_timestamps();
+    };
+    let newest = file.newest_timestamp();
+    newest.is_some_and(|newest| order.compare_timestamps(&newest, low).is_lt())
 }
 
 /// Picks a compaction that an age limit or a released snapshot requires, if one is due.

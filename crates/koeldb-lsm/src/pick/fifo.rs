@@ -62,7 +62,7 @@ pub(super) fn leaving(version: &Version, level: usize) -> Vec<&[Arc<FileMeta>]> 
     }
     let share_key = |a: &Arc<FileMeta>, b: &Arc<FileMeta>| {
         let order = &version.order;
-        let touches = order.compare(a.largest_user_key(), b.smallest_user_key());
+        let touches = order.compare_without_timestamps(a.largest_user_key(), b.smallest_user_key());
         touches.is_eq() && !a.largest_is_exclusive()
     };
     files.chunk_by(share_key).collect()

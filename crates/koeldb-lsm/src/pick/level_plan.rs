@@ -222,7 +222,7 @@ fn overlap_each_other(version: &Version, files: &[Arc<FileMeta>]) -> bool {
     sorted.windows(2).any(|pair| {
         version
             .order
-            .compare(pair[0].largest_user_key(), pair[1].smallest_user_key())
+            .compare_without_timestamps(pair[0].largest_user_key(), pair[1].smallest_user_key())
             .is_ge()
     })
 }

@@ -473,14 +473,14 @@ fn overlap_per_mille(version: &Version, below: usize, file: &Arc<FileMeta>) -> u
     let order = &version.order;
     let first = files.partition_point(|f| {
         order
-            .compare(f.largest_user_key(), file.smallest_user_key())
+            .compare_without_timestamps(f.largest_user_key(), file.smallest_user_key())
             .is_lt()
     });
     let overlapped: u64 = files[first..]
         .iter()
         .take_while(|f| {
             order
-                .compare(f.smallest_user_key(), file.largest_user_key())
+                .compare_without_timestamps(f.smallest_user_key(), file.largest_user_key())
                 .is_le()
         })
         .map(|f| f.bytes)

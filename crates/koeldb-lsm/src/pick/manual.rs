@@ -63,7 +63,12 @@ pub fn pick(
     };
     let mut files = version.overlapping(level, range.from, range.to);
     if let Some(to) = range.to.filter(|_| range.excludes_to) {
-        files.retain(|file| version.order.compare(file.smallest_user_key(), to).is_lt());
+        let order = &version.order;
+        files.retain(|file| {
+            order
+                .compare_without_timestamps(file.smallest_user_key(), to)
+                .is_lt()
+        });
     }
     if level > 0 {
         files.retain(|file| {
@@ -194,17 +199,17 @@ pub type UserKeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 /// versions of a key must not go while older ones stay.
 #[must_use]
 pub fn pick_inside(version: &Version, ranges: &[UserKeyRange<'_>]) -> Option<CompactionPlan> {
-    let order = &version.order;
+    let compare = |a: &[u8], b: &[u8]| version.order.compare_without_timestamps(a, b);
     let is_inside = |file: &FileMeta, (from, to): &UserKeyRange<'_>| {
         let begins = match from {
             Bound::Unbounded => true,
-            Bound::Included(from) => order.compare(file.smallest_user_key(), from).is_ge(),
-            Bound::Excluded(from) => order.compare(file.smallest_user_key(), from).is_gt(),
+            Bound::Included(from) => compare(file.smallest_user_key(), from).is_ge(),
+            Bound::Excluded(from) => compare(file.smallest_user_key(), from).is_gt(),
         };
         let ends = match to {
             Bound::Unbounded => true,
-            Bound::Included(to) => order.compare(file.largest_user_key(), to).is_le(),
-            Bound::Excluded(to) => match order.compare(file.largest_user_key(), to) {
+            Bound::Included(to) => compare(file.largest_user_key(), to).is_le(),
+            Bound::Excluded(to) => match compare(file.largest_user_key(), to) {
                 Ordering::Less => true,
                 Ordering::Equal => file.largest_is_exclusive(),
                 Ordering::Greater => false,

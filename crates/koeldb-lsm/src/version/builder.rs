@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::timestamp::{TIMESTAMP_BYTES, Timestamp};
 use koeldb_base::{Error, KeyOrder, Result};
 
 use super::edit::{BlobGarbage, VersionEdit};
@@ -52,6 +53,7 @@ pub struct VersionBuilder {
     touched: Vec<bool>,
     blob_files: BTreeMap<FileNumber, BlobFileMeta>,
     compact_cursors: BTreeMap<usize, Vec<u8>>,
+    full_history_ts_low: Option<Timestamp>,
 }
 
 impl VersionBuilder {
@@ -74,6 +76,7 @@ impl VersionBuilder {
             touched: vec![false; base.levels.len()],
             blob_files: base.blob_files.clone(),
             compact_cursors: base.compact_cursors.clone(),
+            full_history_ts_low: base.full_history_ts_low,
             base,
         }
     }
@@ -91,6 +94,9 @@ impl VersionBuilder {
         }
         self.compact_cursors
             .extend(edit.compact_cursors.iter().cloned());
+        if let Some(low) = &edit.full_history_ts_low {
+            self.raise_history(low)?;
+        }
         for blob_file in &edit.added_blob_files {
             if self
                 .blob_files
@@ -169,6 +175,27 @@ impl VersionBuilder {
         Ok(())
     }
 
+    /// Raises the timestamp below which history may be collapsed to `low`; it never falls.
+    fn raise_history(&mut self, low: &[u8]) -> Result<()> {
+        let order = &self.base.order;
+        let Ok(low) = Timestamp::try_from(low) else {
+            return Err(Error::corruption(format!(
+                "full_history_ts_low has {} bytes, and not {TIMESTAMP_BYTES}",
+                low.len()
+            )));
+        };
+        if !order.has_timestamps() {
+            return Err(Error::corruption(
+                "full_history_ts_low of a column family without user-defined timestamps",
+            ));
+        }
+        let rises = |known: Timestamp| order.compare_timestamps(&known, &low).is_lt();
+        if self.full_history_ts_low.is_none_or(rises) {
+            self.full_history_ts_low = Some(low);
+        }
+        Ok(())
+    }
+
     /// Adds to the garbage count of a blob file; `Corruption` if it exceeds the blobs of the file.
     fn add_garbage(&mut self, garbage: &BlobGarbage) -> Result<()> {
         let number = garbage.number;
@@ -237,6 +264,7 @@ impl VersionBuilder {
         version.blob_files = blob_files;
         version.running = Arc::clone(&self.base.running);
         version.ingests_behind = self.base.ingests_behind;
+        version.full_history_ts_low = self.full_history_ts_low;
         version.compact_cursors = self.compact_cursors;
         version
             .compact_cursors

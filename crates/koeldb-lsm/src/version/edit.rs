@@ -88,7 +88,7 @@ pub struct VersionEdit {
     pub family_change: Option<ColumnFamilyChange>,
     /// The number of following edits in the same atomic group.
     pub remaining_in_group: Option<u32>,
-    /// The oldest timestamp whose history is kept. Written by RocksDB; unused here.
+    /// The timestamp below which history may be collapsed.
     pub full_history_ts_low: Option<Vec<u8>>,
     /// Whether timestamps in keys are persisted in tables.
     pub persist_timestamps: Option<bool>,
@@ -104,6 +104,12 @@ impl VersionEdit {
             family,
             ..VersionEdit::default()
         }
+    }
+
+    /// Whether a new version results: the edit changes files or the low mark of timestamps.
+    #[must_use]
+    pub fn changes_version(&self) -> bool {
+        self.changes_files() || self.full_history_ts_low.is_some()
     }
 
     /// Whether the edit adds or removes tables or blob files, or adds blob garbage.

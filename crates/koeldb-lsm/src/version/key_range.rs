@@ -1,4 +1,4 @@
-//! Ranges of user keys that files cover.
+//! Ranges of user keys that files cover. The timestamps of keys do not matter.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -8,6 +8,11 @@ use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
 
 use super::version::Version;
 use crate::file_meta::FileMeta;
+
+/// Compares user keys without their timestamps.
+fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
+    order.compare_without_timestamps(a, b)
+}
 
 /// A range of user keys, inclusive unless a file's range tombstone ends at the upper bound.
 #[derive(Clone, Debug)]
@@ -44,7 +49,7 @@ impl KeyRange {
 
     /// Whether two key ranges overlap.
     pub(super) fn meets(&self, order: &KeyOrder, other: &KeyRange) -> bool {
-        let reaches = |range: &KeyRange, key: &[u8]| match order.compare(&range.largest, key) {
+        let reaches = |range: &KeyRange, key: &[u8]| match compare(order, &range.largest, key) {
             Ordering::Less => false,
             Ordering::Equal => !range.largest_is_exclusive,
             Ordering::Greater => true,
@@ -54,13 +59,10 @@ impl KeyRange {
 
     /// Extends the range to include the bounds of a file.
     fn include(&mut self, order: &KeyOrder, file: &FileMeta) {
-        if order
-            .compare(file.smallest_user_key(), &self.smallest)
-            .is_lt()
-        {
+        if compare(order, file.smallest_user_key(), &self.smallest).is_lt() {
             self.smallest = file.smallest_user_key().to_vec();
         }
-        match order.compare(file.largest_user_key(), &self.largest) {
+        match compare(order, file.largest_user_key(), &self.largest) {
             Ordering::Less => {}
             Ordering::Equal => self.largest_is_exclusive &= file.largest_is_exclusive(),
             Ordering::Greater => {
@@ -75,11 +77,8 @@ impl KeyRange {
         if !version.overlaps(file, Some(&self.smallest), Some(&self.largest)) {
             return false;
         }
-        let touches_end = version
-            .order
-            .compare(file.smallest_user_key(), &self.largest)
-            == Ordering::Equal;
-        !(touches_end && self.largest_is_exclusive)
+        let touches_end = compare(&version.order, file.smallest_user_key(), &self.largest);
+        !(touches_end.is_eq() && self.largest_is_exclusive)
     }
 
     /// Returns the files of `level` that overlap this range.

@@ -308,9 +308,15 @@ impl Replay {
                 spec.order.name()
             ));
         }
+        if edit.persist_timestamps == Some(false) && self.specs.is_some() {
+            return Err(Error::not_supported(format!(
+                "column family '{}' has persist_user_defined_timestamps=false, which is not supported",
+                family.name
+            )));
+        }
         if let Some(current) = &family.current
             && family.mismatch.is_none()
-            && (edit.changes_files() || !edit.compact_cursors.is_empty())
+            && (edit.changes_version() || !edit.compact_cursors.is_empty())
         {
             let builder = family.builder.take();
             let builder = builder.unwrap_or_else(|| VersionBuilder::new(Arc::clone(current)));

@@ -467,7 +467,7 @@ impl VersionSet {
         let mut builders = BTreeMap::new();
         for edit in edits {
             let family = self.existing(edit.family)?;
-            if edit.changes_files() {
+            if edit.changes_version() {
                 builders
                     .entry(edit.family)
                     .or_insert_with(|| VersionBuilder::new(Arc::clone(&family.current)))

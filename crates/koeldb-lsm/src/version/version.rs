@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::merge_operator::FetchBlob;
 use koeldb_base::range_del::RunTombstones;
-use koeldb_base::{Error, KeyOrder, PinnedSlice, Result};
+use koeldb_base::{Error, KeyOrder, PinnedSlice, Result, Timestamp};
 use koeldb_table::blob::{BlobReadahead, BlobReference};
 use koeldb_table::cuckoo::level::CuckooLevel;
 
@@ -74,6 +74,10 @@ pub struct Version {
     /// Compactions then keep tombstones and sequence numbers, and those of universal style leave
     /// the last level alone.
     pub ingests_behind: bool,
+    /// The timestamp below which history may be collapsed; `None` if all history is kept.
+    ///
+    /// Reads at older timestamps fail. It only rises. (RocksDB: `full_history_ts_low`.)
+    pub full_history_ts_low: Option<Timestamp>,
     /// The output ranges of running compactions, shared by the versions of a column family.
     pub running: Arc<RunningCompactions>,
     /// The range tombstones of the runs that have any, collected on first use.
@@ -98,6 +102,7 @@ impl Version {
             blob_files: BTreeMap::new(),
             compact_cursors: BTreeMap::new(),
             ingests_behind: false,
+            full_history_ts_low: None,
             running: Arc::default(),
             tombstones: OnceLock::new(),
             cuckoo: OnceLock::new(),
@@ -129,8 +134,10 @@ impl Version {
             ))
         })?;
         let reader = file.reader.get_or_open(|| tables.open_blob_file(file))?;
-        // The record may have other bytes of an equal key, and where it begins depends on them.
-        let verifies = how.verifies && self.order.equal_keys_have_equal_bytes();
+        // The record may have other bytes of an equal key, or a timestamp, and where it begins
+        // depends on them.
+        let has_key = self.order.equal_keys_have_equal_bytes() && !self.order.has_timestamps();
+        let verifies = how.verifies && has_key;
         match how.ahead {
             Some(ahead) => ahead.value(reader, &reference, user_key, verifies),
             None => reader.value(&reference, user_key, verifies),
@@ -146,6 +153,8 @@ impl Version {
     }
 
     /// The files of `level` that overlap the user keys `from..=to`; `None` means unbounded.
+    ///
+    /// Timestamps do not matter: a range has all versions of its keys.
     #[must_use]
     pub fn overlapping(
         &self,
@@ -162,20 +171,18 @@ impl Version {
     }
 
     /// Whether `file` overlaps the user keys `from..=to`; `None` means unbounded.
+    ///
+    /// Timestamps do not matter.
     #[must_use]
     pub fn overlaps(&self, file: &FileMeta, from: Option<&[u8]>, to: Option<&[u8]>) -> bool {
-        let behind_from =
-            from.is_none_or(
-                |from| match self.order.compare(file.largest_user_key(), from) {
-                    Ordering::Less => false,
-                    Ordering::Equal => !file.largest_is_exclusive(),
-                    Ordering::Greater => true,
-                },
-            );
+        let compare = |a, b| self.order.compare_without_timestamps(a, b);
+        let behind_from = from.is_none_or(|from| match compare(file.largest_user_key(), from) {
+            Ordering::Less => false,
+            Ordering::Equal => !file.largest_is_exclusive(),
+            Ordering::Greater => true,
+        });
         behind_from
-            && to.is_none_or(|to| {
-                self.order.compare(file.smallest_user_key(), to) != Ordering::Greater
-            })
+            && to.is_none_or(|to| compare(file.smallest_user_key(), to) != Ordering::Greater)
     }
 
     /// The total bytes of all table files.

@@ -47,6 +47,7 @@ pub(crate) fn output_spec<'a>(
         max_grandparent_bytes: u64::MAX,
         snapshots: &[],
         bottommost: false,
+        history_low: None,
         hidden: None,
         epoch: 0,
         file_checksums: false,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::values::OptionText;
 use super::{BottommostLevelCompaction, UniversalCompactionStopStyle};
+use crate::error::timestamp;
 
 /// Members of an option, with their texts.
 pub(crate) type Members = Vec<(&'static str, String)>;
@@ -77,9 +78,12 @@ impl CompactOptions {
         self.inner.set_target_level(u32::try_from(lvl).ok());
     }
 
-    /// Has no effect: user timestamps are not supported.
+    /// Sets the timestamp below which the compaction may collapse history.
+    ///
+    /// COMPAT: one that has not 8 bytes has no effect, since the method cannot fail.
     pub fn set_full_history_ts_low<S: Into<Vec<u8>>>(&mut self, ts: S) {
-        let _ = ts;
+        self.inner
+            .set_full_history_ts_low(timestamp(ts.into()).ok());
     }
 }
 

@@ -16,7 +16,9 @@ use super::{
 use crate::c_str::text;
 use crate::compaction_filter::{CompactionFilterFn, FunctionFactory};
 use crate::compaction_filter_factory::{CompactionFilterFactory, Factory};
-use crate::comparator::{CompareFn, CompareTsFn, CompareWithoutTsFn, FunctionComparator};
+use crate::comparator::{
+    CompareFn, CompareTsFn, CompareWithoutTsFn, FunctionComparator, TimestampFunctions,
+};
 use crate::merge_operator::{FunctionOperator, MergeFn};
 use crate::statistics::{Histogram, HistogramData, StatsLevel, Ticker};
 use crate::{CStrLike, Env, Error, LogLevel, SliceTransform};
@@ -290,10 +292,15 @@ impl Options {
         self.inner.set_comparator(FunctionComparator {
             name: text(name),
             compare: compare_fn,
+            timestamps: None,
         });
     }
 
-    /// Makes the open fail: user timestamps are not supported.
+    /// Sets a user comparator of keys that end with timestamps, of 8 bytes.
+    ///
+    /// `compare_fn` compares keys with their timestamps, newest first; `compare_without_ts_fn`
+    /// compares them without, and is told of each whether it has one. See
+    /// [`Options::set_comparator`] for what the functions must be.
     pub fn set_comparator_with_ts(
         &mut self,
         name: impl CStrLike,
@@ -302,14 +309,15 @@ impl Options {
         compare_ts_fn: Box<CompareTsFn>,
         compare_without_ts_fn: Box<CompareWithoutTsFn>,
     ) {
-        let _ = (
-            text(name),
-            timestamp_size,
-            compare_fn,
-            compare_ts_fn,
-            compare_without_ts_fn,
-        );
-        self.fail(Error::no_timestamps("set_comparator_with_ts"));
+        self.inner.set_comparator(FunctionComparator {
+            name: text(name),
+            compare: compare_fn,
+            timestamps: Some(TimestampFunctions {
+                bytes: timestamp_size,
+                compare: compare_ts_fn,
+                compare_without: compare_without_ts_fn,
+            }),
+        });
     }
 
     /// Sets the prefix extractor, for prefix Bloom filters and prefix seeks.

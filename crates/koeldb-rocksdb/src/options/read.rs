@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::ReadTier;
+use crate::error::timestamp;
 use crate::{Error, IterateBounds};
 
 /// Options of reads and iterators.
 pub struct ReadOptions {
     pub(crate) inner: koeldb::ReadOptions,
-    /// The setter of a value that the engine cannot serve.
-    refused: Option<&'static str>,
+    /// The error of a timestamp that has not the size of timestamps.
+    refused: Option<Error>,
 }
 
 impl Default for ReadOptions {
@@ -40,9 +41,9 @@ impl ReadOptions {
 
     /// Returns the engine's options, or the error of a setting that it does not support.
     pub(crate) fn checked(&self) -> Result<&koeldb::ReadOptions, Error> {
-        match self.refused {
+        match &self.refused {
             None => Ok(&self.inner),
-            Some(setter) => Err(Error::no_timestamps(setter)),
+            Some(error) => Err(error.clone()),
         }
     }
 
@@ -123,15 +124,28 @@ impl ReadOptions {
         self.inner.set_io_timeout(limit);
     }
 
-    /// Makes reads fail: user timestamps are not supported.
+    /// Reads the versions of keys up to this timestamp.
     pub fn set_timestamp<S: Into<Vec<u8>>>(&mut self, ts: S) {
-        let _ = ts;
-        self.refused = Some("ReadOptions::set_timestamp");
+        let timestamp = self.timestamp(ts);
+        self.inner.set_timestamp(timestamp);
     }
 
-    /// Makes reads fail: user timestamps are not supported.
+    /// Makes iterators return all versions from this timestamp on, with internal keys.
     pub fn set_iter_start_ts<S: Into<Vec<u8>>>(&mut self, ts: S) {
-        let _ = ts;
-        self.refused = Some("ReadOptions::set_iter_start_ts");
+        let timestamp = self.timestamp(ts);
+        self.inner.set_iter_start_ts(timestamp);
+    }
+
+    /// Returns the timestamp; an empty one is none, and one of another size makes reads fail.
+    fn timestamp(&mut self, ts: impl Into<Vec<u8>>) -> Option<koeldb::Timestamp> {
+        let ts = ts.into();
+        if ts.is_empty() {
+            return None;
+        }
+        timestamp(&ts)
+            .inspect_err(|error| {
+                self.refused.get_or_insert(error.clone());
+            })
+            .ok()
     }
 }

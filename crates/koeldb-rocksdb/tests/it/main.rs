@@ -10,5 +10,6 @@ mod interop;
 mod perf;
 mod semantics;
 mod surface;
+mod timestamps;
 mod transactions;
 mod ttl;

@@ -16,6 +16,7 @@ use koeldb_base::checksum::xxph3_64;
 use koeldb_base::codec::{Compression, CompressionOptions, Compressor};
 use koeldb_base::key::{FOOTER_BYTES, ValueType, pack, user_key};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
+use koeldb_base::timestamp::{self, Timestamp};
 use koeldb_base::{Error, InternalKey, KeyOrder, Result};
 use koeldb_fs::WritableFile;
 
@@ -66,6 +67,9 @@ pub struct BlockBasedTableBuilder {
     // For the blocks after the data.
     tombstones: Vec<RangeTombstone>,
     seqnos: Option<(u64, u64)>,
+    /// The smallest and largest timestamp, if keys have timestamps.
+    timestamps: Option<(Timestamp, Timestamp)>,
+    has_timestamps: bool,
     properties: TableProperties,
 }
 
@@ -127,6 +131,8 @@ impl BlockBasedTableBuilder {
                 .within_super_blocks(format.super_block_bytes, format.super_block_padding_max),
             tombstones: Vec::new(),
             seqnos: None,
+            timestamps: None,
+            has_timestamps: context.order.has_timestamps(),
             properties: initial_properties(context),
         })
     }
@@ -148,8 +154,13 @@ impl BlockBasedTableBuilder {
             self.cut_block(Some(key))?;
         }
         // After the cut: a partition of the filter may end with that of the index.
+        if self.has_timestamps {
+            self.add_timestamp(parsed.user_key);
+        }
         if let Some(filter) = &mut self.filter {
-            filter.add(parsed.user_key, user_key(&self.last_key));
+            let order = &self.order;
+            let (key, last) = (parsed.user_key, user_key(&self.last_key));
+            filter.add(order.strip(key), order.strip(last));
         }
         if let Some(filter) = &mut self.memory_filter {
             filter.add(parsed.user_key);
@@ -165,6 +176,19 @@ impl BlockBasedTableBuilder {
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         Ok(())
+    }
+
+    /// Extends the range of timestamps by that of a user key.
+    fn add_timestamp(&mut self, user_key: &[u8]) {
+        let (_, time) = timestamp::split(user_key);
+        let order = &self.order;
+        let (least, most) = self.timestamps.get_or_insert((time, time));
+        if order.compare_timestamps(&time, least).is_lt() {
+            *least = time;
+        }
+        if order.compare_timestamps(&time, most).is_gt() {
+            *most = time;
+        }
     }
 
     /// Counts a point entry in the table properties and in the range of sequence numbers.
@@ -452,6 +476,9 @@ impl BlockBasedTableBuilder {
             let footer = pack(tombstone.seqno, ValueType::RangeDeletion);
             key.extend_from_slice(&footer.to_le_bytes());
             block.add(&[], &key, &tombstone.end)?;
+            if self.has_timestamps {
+                self.add_timestamp(&tombstone.start);
+            }
             let properties = &mut self.properties;
             properties.entry_count += 1;
             properties.deletion_count += 1;
@@ -470,6 +497,10 @@ impl BlockBasedTableBuilder {
     /// Writes the properties block (`rocksdb.properties`).
     fn write_properties(&mut self, meta: &mut BTreeMap<&'static str, BlockHandle>) -> Result<()> {
         let properties = &mut self.properties;
+        if let Some((least, most)) = self.timestamps {
+            properties.set_user(names::TIMESTAMP_MIN, least);
+            properties.set_user(names::TIMESTAMP_MAX, most);
+        }
         properties.smallest_seqno = self.seqnos.map(|(smallest, _)| smallest);
         properties.largest_seqno = self.seqnos.map(|(_, largest)| largest);
         properties.compression_name = compression_property(

@@ -306,8 +306,18 @@ impl<'c> Opening<'c> {
         properties: &TableProperties,
         index_format: &IndexFormat,
     ) -> Result<Option<FilterPart>> {
-        // Filters know bytes.
-        if !self.context.order.equal_keys_have_equal_bytes() {
+        // Filters know bytes. Those of keys with timestamps have the keys without them, which
+        // partitions cannot be found by.
+        let order = &self.context.order;
+        let is_usable = match order.has_timestamps() {
+            true => {
+                let keys = order.without_timestamps();
+                let is_whole = metaindex.get(metaindex::FULL_FILTER).is_some();
+                keys.equal_keys_have_equal_bytes() && is_whole
+            }
+            false => order.equal_keys_have_equal_bytes(),
+        };
+        if !is_usable {
             return Ok(None);
         }
         let (block, partitions) = if let Some(handle) = metaindex.get(metaindex::FULL_FILTER) {

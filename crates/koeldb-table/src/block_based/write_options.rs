@@ -36,6 +36,11 @@ impl BlockBasedWriteOptions {
                 "Hash index is specified for block-based table, but prefix_extractor is not given",
             ));
         }
+        if self.index_type == IndexType::HashSearch && context.order.has_timestamps() {
+            return Err(Error::not_supported(
+                "index_type=kHashSearch is not supported with user-defined timestamps",
+            ));
+        }
         Ok(())
     }
 
@@ -72,7 +77,10 @@ impl BlockBasedWriteOptions {
             }
         };
         let algorithm = self.filter.algorithm(self.format_version, level)?;
-        let partitioned = self.partition_filters && self.index_type == IndexType::TwoLevel;
+        // A partition is found by a key with a timestamp, which a look-up in the filter has not.
+        let partitioned = self.partition_filters
+            && self.index_type == IndexType::TwoLevel
+            && !context.order.has_timestamps();
         let deviation = u64::from(self.block_deviation_percent.min(100));
         let partition_bytes = self
             .metadata_block_bytes

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use koeldb_base::timestamp::{BytewiseComparatorWithU64Ts, ReverseBytewiseComparatorWithU64Ts};
 use koeldb_base::{ErrorKind, KeyOrder, Result};
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_fs::{FileSystem, OpenOptions, Purpose};
@@ -32,6 +33,8 @@ impl OpenTable {
             KeyOrder::Bytewise,
             KeyOrder::ReverseBytewise,
             KeyOrder::Uint64,
+            KeyOrder::new(BytewiseComparatorWithU64Ts),
+            KeyOrder::new(ReverseBytewiseComparatorWithU64Ts),
         ];
         let mut refused = None;
         for order in orders {

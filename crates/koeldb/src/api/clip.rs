@@ -40,6 +40,12 @@ impl ColumnFamily {
     pub fn clip(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let family = self.data();
+        if family.has_timestamps {
+            return Err(Error::not_supported(format!(
+                "clip: column family {:?} has user-defined timestamps",
+                family.name
+            )));
+        }
         if family.order.compare(from, to).is_gt() {
             return Err(Error::invalid_argument(
                 "clip: the range ends before it starts",

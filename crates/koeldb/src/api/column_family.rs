@@ -3,6 +3,7 @@
 mod batch;
 mod entity;
 mod operands;
+mod timestamps;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -143,6 +144,17 @@ impl ColumnFamily {
         self.merge_opt(key, operand, &WriteOptions::new())
     }
 
+    /// Fails with `NotSupported` if the column family has no merge operator.
+    fn check_merge_operator(&self) -> Result<()> {
+        if self.data().options().merge_operator.is_none() {
+            return Err(Error::not_supported(format!(
+                "column family {:?} has no merge_operator: set one before merging",
+                self.data().name
+            )));
+        }
+        Ok(())
+    }
+
     /// Like [`ColumnFamily::merge`], with `options`.
     ///
     /// # Errors
@@ -153,12 +165,7 @@ impl ColumnFamily {
         operand: impl AsRef<[u8]>,
         options: &WriteOptions,
     ) -> Result<()> {
-        if self.data().options().merge_operator.is_none() {
-            return Err(Error::not_supported(format!(
-                "column family {:?} has no merge_operator: set one before merging",
-                self.data().name
-            )));
-        }
+        self.check_merge_operator()?;
         let (key, operand) = (key.as_ref(), operand.as_ref());
         self.write_one(options, |batch, cf| {
             batch.merge_id(cf, key, operand);
@@ -429,7 +436,7 @@ impl ColumnFamily {
     /// Like [`ColumnFamily::range`], with `options`, whose bounds narrow the range.
     #[must_use]
     pub fn range_opt(&self, range: impl IterateBounds, options: &ReadOptions) -> DbIterator {
-        let bounds = range.into_bounds(&self.data().order);
+        let bounds = range.into_bounds(&self.data().user_order);
         DbIterator::new(
             DbCursor::new(&self.open, options, bounds),
             IteratorMode::Start,
@@ -516,6 +523,14 @@ impl ColumnFamily {
         options: &CompactRangeOptions,
     ) -> Result<()> {
         let bounds = self.bounds_of(range)?;
+        if let Some(low) = options.full_history_ts_low {
+            if bounds != KeyBounds::default() {
+                return Err(Error::invalid_argument(
+                    "a compaction with full_history_ts_low must be of all keys",
+                ));
+            }
+            self.increase_full_history_ts_low(low)?;
+        }
         self.inner()
             .commit
             .compact_range(self.data(), &bounds, options)
@@ -593,8 +608,13 @@ impl ColumnFamily {
 
     /// Converts `range` to lower and upper bounds in the key order of the column family.
     fn bounds_of(&self, range: impl IterateBounds) -> Result<KeyBounds> {
-        range.into_bounds(&self.data().order).ok_or_else(|| {
+        let data = self.data();
+        let bounds = range.into_bounds(&data.user_order).ok_or_else(|| {
             Error::not_supported("this comparator does not keep keys with one prefix together")
+        })?;
+        Ok(match data.has_timestamps {
+            true => bounds.with_timestamps(),
+            false => bounds,
         })
     }
 
@@ -647,7 +667,7 @@ impl ColumnFamily {
     /// If a table cannot be opened.
     pub fn approximate_sizes<R: IterateBounds + Clone>(&self, ranges: &[R]) -> Result<Vec<u64>> {
         let data = self.data();
-        let bounds_of = |range: &R| range.clone().into_bounds(&data.order).unwrap_or_default();
+        let bounds_of = |range: &R| self.bounds_of(range.clone()).unwrap_or_default();
         let all: Vec<_> = ranges.iter().map(bounds_of).collect();
         data.super_version.with(|current| {
             let size = |bounds| property::approximate_size(data, &current.version, bounds);

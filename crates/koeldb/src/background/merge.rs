@@ -284,6 +284,7 @@ impl<'a> Merge<'a> {
             max_grandparent_bytes: plan.max_grandparent_bytes,
             snapshots: &self.snapshots.all,
             bottommost: plan.bottommost,
+            history_low: self.version.full_history_ts_low,
             hidden: Some(HiddenTables {
                 version: &self.version,
                 tables: &self.family.tables,

@@ -4,6 +4,7 @@ use koeldb_base::coding::{put_length_prefixed, put_varint32, to_usize};
 use koeldb_base::entity;
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::limits::{ENTRY_BYTES_MAX, Limits};
+use koeldb_base::timestamp::{TIMESTAMP_BYTES, Timestamp};
 use koeldb_base::{Error, Result, ValueType};
 
 use super::format::{BatchEntry, BatchIter, HEADER_BYTES, check, tag};
@@ -35,12 +36,47 @@ pub struct WriteBatch {
     save_points: Vec<SavePoint>,
     /// The sum of the checksums of the operations, if the batch is protected.
     protection: Option<u64>,
+    /// The operations whose keys end with timestamps.
+    dated: DatedOperations,
+}
+
+/// The operations of a batch whose keys end with user-defined timestamps, by offsets in the batch.
+#[derive(Clone, Debug, Default)]
+struct DatedOperations {
+    /// The offsets at which all of them end, ascending.
+    all: Vec<usize>,
+    /// The offsets at which those begin whose timestamp [`WriteBatch::update_timestamps`] must set, ascending.
+    pending: Vec<usize>,
+    /// Whether any key may end with a timestamp, since the batch was given in serialized form.
+    is_unknown: bool,
+}
+
+impl DatedOperations {
+    /// Forgets the operations from the offset `bytes` on.
+    fn truncate(&mut self, bytes: usize) {
+        self.all.retain(|&end| end <= bytes);
+        self.pending.retain(|&at| at < bytes);
+    }
+
+    /// Adds those of a batch whose records are appended at an offset larger by `shift`.
+    fn append(&mut self, other: &DatedOperations, shift: usize) {
+        self.all.extend(other.all.iter().map(|at| at + shift));
+        self.pending
+            .extend(other.pending.iter().map(|at| at + shift));
+        self.is_unknown |= other.is_unknown;
+    }
 }
 
 /// The maximum size of a batch, which is one log record.
 ///
 /// Its count fits into 32 bits, since an operation has at least 2 bytes.
 const BATCH_BYTES_MAX: usize = to_usize(Limits::NORMAL.record_bytes);
+
+/// Returns the size of a length as varint.
+fn varint_bytes(length: usize) -> usize {
+    let bits = usize::BITS - length.leading_zeros();
+    bits.div_ceil(7).max(1) as usize
+}
 
 /// The maximum size of an operation besides its key and value: a tag, a column family id, two
 /// lengths.
@@ -73,6 +109,7 @@ impl WriteBatch {
             bytes_max: BATCH_BYTES_MAX,
             save_points: Vec::new(),
             protection: None,
+            dated: DatedOperations::default(),
         }
     }
 
@@ -113,6 +150,10 @@ impl WriteBatch {
             bytes_max: BATCH_BYTES_MAX,
             save_points: Vec::new(),
             protection: None,
+            dated: DatedOperations {
+                is_unknown: true,
+                ..DatedOperations::default()
+            },
         })
     }
 
@@ -275,6 +316,92 @@ impl WriteBatch {
         Ok(self.put_encoded_entity_id(0, key.as_ref(), &entity))
     }
 
+    /// Appends the operation that `append` appends for keys with a timestamp.
+    ///
+    /// The keys are given with it. `is_pending` is whether [`WriteBatch::update_timestamps`] must
+    /// set it.
+    pub(crate) fn dated(
+        &mut self,
+        is_pending: bool,
+        append: impl FnOnce(&mut WriteBatch),
+    ) -> &mut Self {
+        let at = self.rep.len();
+        append(self);
+        if self.rep.len() > at {
+            self.dated.all.push(self.rep.len());
+            if is_pending {
+                self.dated.pending.push(at);
+            }
+        }
+        self
+    }
+
+    /// Whether the key of an operation ends with a timestamp; `None` if the batch does not know.
+    ///
+    /// `rest` is the number of bytes of the batch after the operation.
+    pub(crate) fn is_dated(&self, rest: usize) -> Option<bool> {
+        match self.dated.all.binary_search(&(self.rep.len() - rest)) {
+            Ok(_) => Some(true),
+            Err(_) if self.dated.is_unknown => None,
+            Err(_) => Some(false),
+        }
+    }
+
+    /// Whether an operation has a timestamp.
+    pub(crate) fn has_dated(&self) -> bool {
+        !self.dated.all.is_empty()
+    }
+
+    /// Fails with `InvalidArgument` if an operation waits for its timestamp.
+    pub(crate) fn check_timestamps(&self) -> Result<()> {
+        match self.dated.pending.len() {
+            0 => Ok(()),
+            count => Err(Error::invalid_argument(format!(
+                "{count} operations of the batch lack their user-defined timestamps: set them with \
+                 WriteBatch::update_timestamps"
+            ))
+            .with_outcome(WriteOutcome::NotApplied)),
+        }
+    }
+
+    /// Sets the timestamp of all operations that were added without one to a column family with
+    /// user-defined timestamps.
+    ///
+    /// Operations that were added with a timestamp keep it.
+    ///
+    /// # Errors
+    /// `Corruption` if the batch was changed in memory.
+    pub fn update_timestamps(&mut self, timestamp: Timestamp) -> Result<()> {
+        for at in std::mem::take(&mut self.dated.pending) {
+            let mut rest = BatchIter::new(self.rep.get(at..).unwrap_or_default());
+            let before = rest.records().len();
+            let Some(operation) = rest.next_operation()? else {
+                return Err(Error::corruption("the batch lacks an operation"));
+            };
+            // The record ends with the value, and before the value's length with the key.
+            let end = at + before - rest.records().len();
+            let value_bytes = operation.value.len();
+            let key_end = match operation.value_type {
+                ValueType::Deletion | ValueType::SingleDeletion => end,
+                _ => end - value_bytes - varint_bytes(value_bytes),
+            };
+            let mut ends = vec![key_end];
+            if operation.value_type == ValueType::RangeDeletion {
+                ends.push(end);
+            }
+            for end in ends {
+                let from = end.saturating_sub(TIMESTAMP_BYTES);
+                if let Some(place) = self.rep.get_mut(from..end) {
+                    place.copy_from_slice(&timestamp);
+                }
+            }
+        }
+        if self.protection.is_some() {
+            self.protection = Some(sum_of(self.records()));
+        }
+        Ok(())
+    }
+
     /// Sets the value of `key` in the default column family.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.put_id(0, key.as_ref(), value.as_ref())
@@ -316,6 +443,8 @@ impl WriteBatch {
         let total = self.rep.len().saturating_add(other.records().len());
         self.is_too_large |= other.is_too_large || total > self.bytes_max;
         if !self.is_too_large {
+            self.dated
+                .append(&other.dated, self.rep.len() - HEADER_BYTES);
             self.rep.extend_from_slice(other.records());
             self.set_count(self.count + other.count);
             if let Some(sum) = &mut self.protection {
@@ -350,6 +479,7 @@ impl WriteBatch {
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
         let point = self.save_points.pop().ok_or_else(no_save_point)?;
         self.rep.truncate(point.bytes);
+        self.dated.truncate(point.bytes);
         self.set_count(point.count);
         self.is_too_large = point.is_too_large;
         self.protection = point.protection;
@@ -426,6 +556,9 @@ impl WriteBatch {
         self.database = None;
         self.has_foreign_family = false;
         self.is_too_large = false;
+        self.dated.all.clear();
+        self.dated.pending.clear();
+        self.dated.is_unknown = false;
         self.protection = self.protection.map(|_| 0);
         self.save_points.clear();
     }

@@ -23,10 +23,12 @@ pub(crate) struct MergeFolding {
 }
 
 impl MergeFolding {
-    /// Returns the rule that `options` select; `None` if `max_successive_merges` is 0.
+    /// Returns the rule that `options` select; `None` if `max_successive_merges` is 0, or keys have
+    /// user-defined timestamps.
     pub(crate) fn of(options: &ColumnFamilyOptions) -> Option<Self> {
         let operands_max = usize::try_from(options.max_successive_merges).unwrap_or(usize::MAX);
-        (operands_max > 0).then_some(MergeFolding {
+        let folds = operands_max > 0 && !options.comparator.has_timestamps();
+        folds.then_some(MergeFolding {
             operands_max,
             reads_files: options.strict_max_successive_merges,
         })

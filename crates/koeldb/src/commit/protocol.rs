@@ -15,6 +15,7 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::limits::ENTRY_BYTES_MAX;
 use koeldb_base::stats::HistogramKind;
+use koeldb_base::timestamp::{TIMESTAMP_BYTES, split};
 use koeldb_base::{Error, ErrorKind, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority};
 use koeldb_memtable::Memtable;
@@ -247,6 +248,7 @@ impl CommitPipeline {
             .with_outcome(WriteOutcome::NotApplied));
         }
         batch.check_size()?;
+        batch.check_timestamps()?;
         if options.sync && options.disable_wal {
             return Err(
                 Error::invalid_argument("sync and disable_wal exclude each other")
@@ -330,6 +332,7 @@ impl CommitPipeline {
         let families = LazyCell::new(|| self.families.by_id());
         let mut known: Option<&Arc<ColumnFamilyData>> = None;
         let mut operations = batch.iter();
+        let names_timestamps = batch.has_dated();
         while let Some(operation) = operations.next_operation()? {
             let Operation { cf, key, value, .. } = operation;
             let family = match known {
@@ -358,8 +361,12 @@ impl CommitPipeline {
                     family
                 }
             };
+            if family.has_timestamps || names_timestamps {
+                let is_dated = batch.is_dated(operations.records().len());
+                check_dated(family, &operation, is_dated).map_err(not_applied)?;
+            }
             let is_range = operation.value_type == ValueType::RangeDeletion;
-            if is_range && family.order.compare(key, value).is_gt() {
+            if is_range && family.order.compare_without_timestamps(key, value).is_gt() {
                 return Err(Error::invalid_argument(
                     "delete_range: the end of the range comes before its start",
                 )
@@ -415,6 +422,53 @@ fn refused_protection(bytes: u64) -> Error {
 /// Adds to an error the outcome that the write was not applied.
 pub(super) fn not_applied(error: Error) -> Error {
     error.with_outcome(WriteOutcome::NotApplied)
+}
+
+/// Rejects an operation without a timestamp where keys have them, and one with it where not.
+///
+/// `is_dated` is whether its keys end with a timestamp; `None` if that is unknown.
+#[cold]
+fn check_dated(
+    family: &ColumnFamilyData,
+    operation: &Operation<'_>,
+    is_dated: Option<bool>,
+) -> Result<()> {
+    let name = &family.name;
+    let Operation {
+        value_type,
+        key,
+        value,
+        ..
+    } = *operation;
+    if !family.has_timestamps {
+        return match is_dated {
+            Some(true) => Err(Error::invalid_argument(format!(
+                "the batch has a timestamp for column family {name:?}, which has no user-defined \
+                 timestamps"
+            ))),
+            _ => Ok(()),
+        };
+    }
+    let is_range = value_type == ValueType::RangeDeletion;
+    let is_short = |key: &[u8]| key.len() < TIMESTAMP_BYTES;
+    if is_dated == Some(false) || is_short(key) || is_range && is_short(value) {
+        return Err(Error::invalid_argument(format!(
+            "column family {name:?} has user-defined timestamps: write to it with one \
+             (put_with_ts, WriteBatch::put_cf_with_ts)"
+        )));
+    }
+    if is_range && split(key).1 != split(value).1 {
+        return Err(Error::invalid_argument(
+            "delete_range: start and end of the range have different timestamps",
+        ));
+    }
+    match value_type {
+        ValueType::WideColumnEntity => Err(Error::not_supported(format!(
+            "wide columns are not supported in column family {name:?}, which has user-defined \
+             timestamps"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Rejects an entry that is too large, or whose key has a length the comparator does not take.

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use koeldb_base::{KeyOrder, Result};
+use koeldb_base::{Error, KeyOrder, Result};
 
 use crate::api::column_family::ColumnFamily;
 use crate::commit::protocol::check_entry;
@@ -143,6 +143,12 @@ impl SstFileSorter {
         directory: impl AsRef<Path>,
         how: &SstFileSorterOptions,
     ) -> Result<Self> {
+        if options.comparator.has_timestamps() {
+            return Err(Error::not_supported(
+                "SstFileSorter does not support keys with user-defined timestamps: sort them, and \
+                 use SstFileWriter",
+            ));
+        }
         let directory = how.env.fs.absolute(directory.as_ref())?;
         how.env.fs.create_dir_all(&directory)?;
         Ok(SstFileSorter {

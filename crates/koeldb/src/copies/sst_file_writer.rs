@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use koeldb_base::key::{FOOTER_BYTES, encode_into};
 use koeldb_base::range_del::RangeTombstone;
+use koeldb_base::timestamp::{Timestamp, join};
 use koeldb_base::{Error, KeyOrder, Result, ValueType};
 use koeldb_fs::small_file::parent;
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
@@ -200,6 +201,68 @@ impl SstFileWriter {
         self.add(ValueType::WideColumnEntity, key.as_ref(), &entity)
     }
 
+    /// Adds a value at a user-defined timestamp.
+    ///
+    /// The comparator must have timestamps; the versions of a key are added newest first.
+    ///
+    /// # Errors
+    /// See [`SstFileWriter::put`]; `InvalidArgument` if keys have no timestamps.
+    pub fn put_with_ts(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        timestamp: Timestamp,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.check_timestamps(true)?;
+        let key = join(key.as_ref(), &timestamp);
+        self.append(ValueType::Value, &key, value.as_ref())
+    }
+
+    /// Adds a deletion at a user-defined timestamp.
+    ///
+    /// # Errors
+    /// See [`SstFileWriter::put_with_ts`].
+    pub fn delete_with_ts(&mut self, key: impl AsRef<[u8]>, timestamp: Timestamp) -> Result<()> {
+        self.check_timestamps(true)?;
+        let key = join(key.as_ref(), &timestamp);
+        self.append(ValueType::DeletionWithTimestamp, &key, &[])
+    }
+
+    /// Deletes the keys in the range `start..end` at a user-defined timestamp.
+    ///
+    /// # Errors
+    /// See [`SstFileWriter::delete_range`]; `InvalidArgument` if keys have no timestamps.
+    pub fn delete_range_with_ts(
+        &mut self,
+        start: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+        timestamp: Timestamp,
+    ) -> Result<()> {
+        self.check_timestamps(true)?;
+        let (start, end) = (
+            join(start.as_ref(), &timestamp),
+            join(end.as_ref(), &timestamp),
+        );
+        self.append_range(&start, &end)
+    }
+
+    /// Fails with `InvalidArgument` if keys have timestamps and the call has none, or conversely.
+    fn check_timestamps(&self, has_timestamp: bool) -> Result<()> {
+        let name = self.order.name();
+        match (self.order.has_timestamps(), has_timestamp) {
+            (true, false) => Err(Error::invalid_argument(format!(
+                "{}: keys of comparator {name} have user-defined timestamps: add them with \
+                 put_with_ts",
+                self.info.path.display()
+            ))),
+            (false, true) => Err(Error::invalid_argument(format!(
+                "{}: keys of comparator {name} have no user-defined timestamps",
+                self.info.path.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Adds a merge operand.
     ///
     /// # Errors
@@ -224,9 +287,14 @@ impl SstFileWriter {
     /// # Errors
     /// `InvalidArgument` if `start` is after `end`.
     pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
-        let (start, end) = (start.as_ref(), end.as_ref());
+        self.check_timestamps(false)?;
+        self.append_range(start.as_ref(), end.as_ref())
+    }
+
+    /// Adds a range deletion, whose keys have their timestamps.
+    fn append_range(&mut self, start: &[u8], end: &[u8]) -> Result<()> {
         check_entry(&self.order, start, end)?;
-        match self.order.compare(start, end) {
+        match self.order.compare_without_timestamps(start, end) {
             std::cmp::Ordering::Less => {}
             std::cmp::Ordering::Equal => return Ok(()),
             std::cmp::Ordering::Greater => {
@@ -254,8 +322,14 @@ impl SstFileWriter {
         Ok(())
     }
 
-    /// Adds an entry with sequence number 0; keys must ascend strictly.
+    /// Adds an entry without a timestamp.
     fn add(&mut self, value_type: ValueType, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_timestamps(false)?;
+        self.append(value_type, key, value)
+    }
+
+    /// Adds an entry with sequence number 0; keys must ascend strictly.
+    fn append(&mut self, value_type: ValueType, key: &[u8], value: &[u8]) -> Result<()> {
         check_entry(&self.order, key, value)?;
         let last = self.info.num_entries.checked_sub(1);
         if last.is_some() && self.order.compare(self.last_key(), key).is_ge() {

@@ -278,8 +278,11 @@ impl Opening {
         let rewritten = left_out::rewrite(families, table_files, &recovered.left_out);
         recovered.rewritten = rewritten.inspect_err(|_| {
             // An open that fails leaves the directory as it was.
-            let flushed = recovered.flushed.iter();
-            flushed.for_each(|(_, table)| table_files.remove(table));
+            for (id, table) in &recovered.flushed {
+                if let Some(family) = families.get(id) {
+                    table_files.remove(family, table);
+                }
+            }
         })?;
         Ok(recovered)
     }

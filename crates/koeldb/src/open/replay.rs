@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::timestamp::TIMESTAMP_BYTES;
 use koeldb_base::{Error, Result, SeqNo};
 use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{ProblemKind, RecordReader, RecoveryMode, survey};
@@ -116,6 +117,8 @@ struct Replay<'a> {
     /// Whether a log has operations that share a sequence number. RocksDB does not read such a log
     /// beside one of ours.
     has_shared_numbers: bool,
+    /// The column families with timestamps to which records of the current log belong.
+    dated: BTreeSet<u32>,
 }
 
 /// Replays the logs of `directory` that `versions` needs into the memtables of `families`.
@@ -165,6 +168,7 @@ pub(crate) fn replay_logs(
             sections,
             spans_logs: false,
             has_shared_numbers: false,
+            dated: BTreeSet::new(),
         })
     };
     let mut replay = new_replay(None)?;
@@ -417,6 +421,7 @@ impl Replay<'_> {
     fn replay_records(&mut self, reader: &mut RecordReader, log: &mut LogReport) -> Result<bool> {
         let file = Arc::clone(reader.file());
         let mut is_first = true;
+        self.dated.clear();
         loop {
             let outcome = match reader.next_record()? {
                 None => Ok(RecordOutcome::End),
@@ -425,6 +430,10 @@ impl Replay<'_> {
                 }
                 Some(record) => self.replay_record(record, log),
             };
+            let outcome = outcome.and_then(|outcome| {
+                self.check_timestamps(reader.timestamp_sizes(), log.number)?;
+                Ok(outcome)
+            });
             while let Some(problem) = reader.take_problem() {
                 if problem.kind == ProblemKind::OldRecord {
                     // Every log that was written over an older one ends like this. Nothing is known
@@ -456,6 +465,29 @@ impl Replay<'_> {
                     return Err(error.in_file(file.path(), Some(start), "replay"));
                 }
             }
+        }
+    }
+
+    /// Fails unless a log declares the families with timestamps that its records belong to, and no
+    /// others.
+    fn check_timestamps(&self, declared: &[(u32, u16)], log: FileNumber) -> Result<()> {
+        let is_needed = |cf: &u32| self.log_numbers.get(cf).is_some_and(|&from| log >= from);
+        for (cf, size) in declared.iter().filter(|(cf, _)| is_needed(cf)) {
+            let family = self.families.get(cf);
+            let fits = |has: bool| has && usize::from(*size) == TIMESTAMP_BYTES;
+            if family.is_some_and(|family| !fits(family.has_timestamps)) {
+                return Err(Error::not_supported(format!(
+                    "keys of column family {cf} in the log end with timestamps of {size} bytes, \
+                     which its comparator does not have"
+                )));
+            }
+        }
+        let is_declared = |cf: &u32| declared.iter().any(|(known, _)| known == cf);
+        match self.dated.iter().find(|cf| !is_declared(cf)) {
+            None => Ok(()),
+            Some(cf) => Err(Error::not_supported(format!(
+                "keys of column family {cf} in the log have no timestamps, which its comparator needs"
+            ))),
         }
     }
 
@@ -626,6 +658,9 @@ impl Replay<'_> {
         insert_operations(records, numbering, |cf, _| {
             let is_needed = self.log_numbers.get(&cf).is_some_and(|&from| log >= from);
             let family = self.families.get(&cf).filter(|_| is_needed)?;
+            if family.has_timestamps {
+                self.dated.insert(cf);
+            }
             Some(family.read(|state| Arc::clone(&state.active.memtable)))
         })?;
         self.flush_full()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use koeldb_base::Timestamp;
 use koeldb_base::codec::Compression;
 
 use super::accessors::accessors;
@@ -48,6 +49,7 @@ pub struct CompactRangeOptions {
     pub(crate) allow_write_stall: bool,
     pub(crate) max_subcompactions: u32,
     pub(crate) target_path_id: u32,
+    pub(crate) full_history_ts_low: Option<Timestamp>,
     pub(crate) canceled: Option<CancelToken>,
     pub(crate) blob_garbage_collection_policy: BlobGarbageCollectionPolicy,
     pub(crate) blob_garbage_collection_age_cutoff: Option<f64>,
@@ -71,6 +73,7 @@ impl CompactRangeOptions {
             allow_write_stall: false,
             max_subcompactions: 0,
             target_path_id: 0,
+            full_history_ts_low: None,
             canceled: None,
             blob_garbage_collection_policy: BlobGarbageCollectionPolicy::UseDefault,
             blob_garbage_collection_age_cutoff: None,
@@ -92,6 +95,25 @@ impl CompactRangeOptions {
     #[must_use]
     pub const fn get_blob_garbage_collection_age_cutoff(&self) -> Option<f64> {
         self.blob_garbage_collection_age_cutoff
+    }
+
+    /// Sets the user-defined timestamp to which the compaction raises that below which history may
+    /// be collapsed; `None` (the default) leaves it.
+    ///
+    /// See [`ColumnFamily::increase_full_history_ts_low`](crate::ColumnFamily::increase_full_history_ts_low).
+    /// The compaction must be of all keys.
+    pub fn set_full_history_ts_low(
+        &mut self,
+        timestamp: impl Into<Option<Timestamp>>,
+    ) -> &mut Self {
+        self.full_history_ts_low = timestamp.into();
+        self
+    }
+
+    /// The option `full_history_ts_low`.
+    #[must_use]
+    pub const fn get_full_history_ts_low(&self) -> Option<Timestamp> {
+        self.full_history_ts_low
     }
 
     /// Sets the level to which `change_level` moves the result; `None` for the lowest that fits.

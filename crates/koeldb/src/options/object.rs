@@ -170,7 +170,8 @@ impl OptionValue for KeyOrder {
 
     fn read(&mut self, name: &str, text: &str, reading: &mut Reading) -> Result<(), Refusal> {
         const KNOWN: &str = "leveldb.BytewiseComparator, rocksdb.ReverseBytewiseComparator, \
-                             rocksdb.Uint64Comparator";
+                             rocksdb.Uint64Comparator, leveldb.BytewiseComparator.u64ts, \
+                             rocksdb.ReverseBytewiseComparator.u64ts";
         let Some(description) = Description::parse(name, text)? else {
             return Err(Refusal::invalid(format!(
                 "{name}={text}: a column family always has a comparator; built in are {KNOWN}"
@@ -185,11 +186,6 @@ impl OptionValue for KeyOrder {
         }
         if description.id == self.name() {
             return description.without_members(name, reading);
-        }
-        if description.id.ends_with(".u64ts") {
-            return Err(Refusal::unsupported(format!(
-                "{name}={text}: user timestamps are not supported; use a comparator without them"
-            )));
         }
         *self = KeyOrder::from_name(description.id)
             .ok_or_else(|| unknown_id("Comparator", name, text, KNOWN))?;

@@ -122,6 +122,18 @@ const CALLS: &[Call] = &[
             ),
             ("keys_only", "bool", "false", "Scans return empty values."),
             (
+                "timestamp",
+                "bytes",
+                "none",
+                "User-defined timestamp of the newest visible version.",
+            ),
+            (
+                "iter_start_ts",
+                "bytes",
+                "none",
+                "User-defined timestamp of the oldest version that scans return.",
+            ),
+            (
                 "table_filter",
                 "function",
                 "none",
@@ -141,18 +153,6 @@ const CALLS: &[Call] = &[
             "Pins blocks; values pin theirs without it.",
         )],
         refused: &[
-            (
-                "timestamp",
-                "bytes",
-                "none",
-                "User timestamp of the newest visible version.",
-            ),
-            (
-                "iter_start_ts",
-                "bytes",
-                "none",
-                "User timestamp of the oldest version returned.",
-            ),
             (
                 "merge_operand_count_threshold",
                 "u64",
@@ -319,6 +319,12 @@ const CALLS: &[Call] = &[
                 "u32",
                 "0",
                 "The directory of the output: an index into cf_paths or db_paths.",
+            ),
+            (
+                "full_history_ts_low",
+                "bytes",
+                "none",
+                "Collapses history with older user-defined timestamps.",
             ),
             ("canceled", "token", "none", "Cancels the compaction."),
             (

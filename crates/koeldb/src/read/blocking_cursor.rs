@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use koeldb_base::cursor::Blocking;
+use koeldb_base::timestamp::EntryVersion;
 use koeldb_base::{Cursor, Fault, PinnedSlice};
 use koeldb_lsm::cursor::RunsCursor;
 use koeldb_table::block_based::readahead::scan_reads::{ScanReads, ScanSuspended};
@@ -115,5 +116,9 @@ impl<C: Cursor<Suspend = ScanSuspended>> Cursor for BlockingCursor<C> {
 
     fn pinned_value(&self) -> PinnedSlice {
         self.inner.pinned_value()
+    }
+
+    fn version(&self) -> Option<EntryVersion> {
+        self.inner.version()
     }
 }

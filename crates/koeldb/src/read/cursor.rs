@@ -12,10 +12,12 @@ use koeldb_base::entity::{Columns, WideColumns};
 use koeldb_base::perf::{self, PerfMetric};
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::tied::{Borrowing, Tied};
-use koeldb_base::{Error, Fault, PinnedSlice, Result, SeqNo};
+use koeldb_base::timestamp::{self, MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp};
+use koeldb_base::{Error, Fault, PinnedSlice, Result, SeqNo, ValueType};
 use koeldb_table::block_based::readahead::scan_reads::TimeLimits;
 use koeldb_table::source::Direction;
 
+use super::dated::ReadTime;
 use super::options::ReadOptions;
 use super::prefix_use::PrefixUse;
 use super::scan::Scan;
@@ -68,6 +70,8 @@ pub struct DbCursor {
     hidden_bytes: usize,
     /// The use that the scan makes of the prefix of the last key sought.
     prefix_use: PrefixUse,
+    /// The user-defined timestamps that the cursor sees; `None` if keys have none.
+    time: Option<ReadTime>,
     /// The error of a range that is invalid under this comparator.
     range_failure: Option<Error>,
     failure: Option<Error>,
@@ -79,7 +83,8 @@ impl DbCursor {
         options: &ReadOptions,
         bounds: Option<KeyBounds>,
     ) -> Self {
-        let order = &family.data().order;
+        let order = &family.data().user_order;
+        let time = ReadTime::of(&family.data().order, options);
         let pinned = pin(family, options);
         let range_failure = bounds.is_none().then(|| no_prefix_range(order.name()));
         let of_options = options.bounds();
@@ -100,6 +105,7 @@ impl DbCursor {
                 None => 0,
             },
             prefix_use: PrefixUse::None,
+            time,
             range_failure,
             failure: None,
         }
@@ -175,6 +181,7 @@ impl DbCursor {
             bounds: &self.bounds,
             time_limits: self.time_limits,
             prefix_use: self.prefix_use,
+            time: self.time.as_ref(),
         };
         let seqno = pinned.seqno;
         pinned.state.with_mut(|hand, scan| {
@@ -219,13 +226,17 @@ impl DbCursor {
         let Ok(pinned) = &self.pinned else {
             return PrefixUse::None;
         };
+        // Tables and memtables find prefixes by keys with timestamps.
+        if self.time.is_some() {
+            return PrefixUse::None;
+        }
         PrefixUse::of(
             key,
             direction,
             pinned.super_version().options.prefix_extractor.as_ref(),
             &self.options,
             &self.bounds,
-            &self.family.data().order,
+            &self.family.data().user_order,
             self.family
                 .inner()
                 .context
@@ -236,7 +247,7 @@ impl DbCursor {
 
     /// Returns which prefix filtering is permitted for a seek to `key`; none outside the bounds.
     fn prefix_use_at(&self, key: &[u8], direction: Direction) -> PrefixUse {
-        let order = &self.family.data().order;
+        let order = &self.family.data().user_order;
         // From outside of the bounds it moves to the first or last key within, regardless of its
         // prefix.
         if self.bounds.is_before(order, key) || self.bounds.is_behind(order, key) {
@@ -307,7 +318,10 @@ impl DbCursor {
         let key = key.as_ref();
         self.begin_seek()?;
         let prefix_use = self.prefix_use_at(key, Direction::Forward);
-        self.seek_step(prefix_use, |scan| scan.seek(key))
+        match self.versioned(key, &MAX_TIMESTAMP) {
+            Some(key) => self.seek_step(prefix_use, |scan| scan.seek(&key)),
+            None => self.seek_step(prefix_use, |scan| scan.seek(key)),
+        }
     }
 
     /// Moves to the last entry at or before `key`; `true` if there is one.
@@ -318,7 +332,10 @@ impl DbCursor {
         let key = key.as_ref();
         self.begin_seek()?;
         let prefix_use = self.prefix_use_at(key, Direction::Backward);
-        self.seek_step(prefix_use, |scan| scan.seek_for_prev(key))
+        match self.versioned(key, &MIN_TIMESTAMP) {
+            Some(key) => self.seek_step(prefix_use, |scan| scan.seek_for_prev(&key)),
+            None => self.seek_step(prefix_use, |scan| scan.seek_for_prev(key)),
+        }
     }
 
     /// Moves to the first entry within the bounds; `true` if there is one.
@@ -487,12 +504,15 @@ impl DbCursor {
 
     /// Sets the key range, within the bounds of the read options, and drops the position.
     pub fn set_range(&mut self, range: impl IterateBounds) {
-        let order = self.family.data().order.clone();
+        let order = self.family.data().user_order.clone();
         match range.into_bounds(&order) {
             Some(bounds) => {
                 self.range_failure = None;
                 self.bounds = self.options.bounds().narrowed(&order, bounds);
-                let bounds = self.bounds.clone();
+                let bounds = match &self.time {
+                    Some(time) => time.scan_bounds(&self.bounds),
+                    None => self.bounds.clone(),
+                };
                 self.change_scan(|scan| scan.set_bounds(bounds));
             }
             None => self.range_failure = Some(no_prefix_range(order.name())),
@@ -511,6 +531,7 @@ impl DbCursor {
                 Err(error) => Err(error.clone()),
             },
             hidden_bytes: self.hidden_bytes,
+            time: self.time.clone(),
             prefix_use: PrefixUse::None,
             range_failure: self.range_failure.clone(),
             failure: None,
@@ -520,7 +541,7 @@ impl DbCursor {
     /// Intersects the key range of a cursor that was not positioned yet with `range`.
     pub(super) fn narrow(&mut self, range: impl IterateBounds) {
         debug_assert!(self.change_scan(|_| ()).is_none());
-        let order = &self.family.data().order;
+        let order = &self.family.data().user_order;
         match range.into_bounds(order) {
             Some(bounds) => self.bounds = std::mem::take(&mut self.bounds).narrowed(order, bounds),
             None => self.range_failure = Some(no_prefix_range(order.name())),
@@ -541,9 +562,56 @@ impl DbCursor {
         self.options.prefix_same_as_start
     }
 
-    /// Compares user keys in the order of the column family.
+    /// Compares keys in the order in which the cursor returns them.
     pub(super) fn compare_keys(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        self.family.data().order.compare(a, b)
+        let family = self.family.data();
+        match self.shows_versions() {
+            true => family.order.compare(a, b),
+            false => family.user_order.compare(a, b),
+        }
+    }
+
+    /// Whether each version of a key is an entry (`iter_start_ts`).
+    fn shows_versions(&self) -> bool {
+        self.time.as_ref().is_some_and(|time| time.oldest.is_some())
+    }
+
+    /// Returns the key with a timestamp, if the cursor returns each version of a key.
+    #[inline]
+    fn versioned(&self, key: &[u8], time: &Timestamp) -> Option<Vec<u8>> {
+        self.shows_versions().then(|| timestamp::join(key, time))
+    }
+
+    /// Returns the user-defined timestamp of the entry; `None` without entry or timestamps.
+    ///
+    /// Compactions set timestamps before the low mark to 0.
+    #[must_use]
+    pub fn timestamp(&self) -> Option<Timestamp> {
+        let version = self.at_entry(|scan| scan.version()).flatten();
+        version.map(|version| version.timestamp)
+    }
+
+    /// Whether the entry is a deletion, which only a cursor with
+    /// [`ReadOptions::set_iter_start_ts`] returns.
+    #[must_use]
+    pub fn is_deletion(&self) -> bool {
+        let version = self.at_entry(|scan| scan.version()).flatten();
+        let value_type =
+            version.map(|version| ValueType::from_byte(version.footer.to_le_bytes()[0]));
+        value_type.flatten().is_some_and(ValueType::is_deletion)
+    }
+
+    /// Returns the internal key of the entry, as RocksDB's iterators with `iter_start_ts` return
+    /// it: key, timestamp, and eight bytes with sequence number and type.
+    ///
+    /// `None` without entry or without [`ReadOptions::set_iter_start_ts`].
+    #[must_use]
+    pub fn internal_key(&self) -> Option<Vec<u8>> {
+        let version = self.at_entry(|scan| scan.version()).flatten();
+        let version = version.filter(|_| self.shows_versions())?;
+        let mut key = self.key()?.to_vec();
+        key.extend_from_slice(&version.footer.to_le_bytes());
+        Some(key)
     }
 
     /// Refreshes a tailing cursor to the latest state before a seek; does nothing for others.
@@ -616,13 +684,33 @@ fn pin(family: &OpenColumnFamily, options: &ReadOptions) -> Result<(Arc<Hand>, S
     reads.health.check_open()?;
     family.data().super_version.with_hand(|current| {
         let newest = current.super_version();
-        let (super_version, seqno) = reads.view(family.data(), newest, options)?;
+        let (super_version, seqno) = reads.view_at(family.data(), newest, options)?;
+        check_versions(options)?;
         let hand = match Arc::ptr_eq(super_version, newest) {
             true => Arc::clone(current),
             false => Hand::new(Arc::clone(super_version)),
         };
         Ok((hand, seqno))
     })
+}
+
+/// Refuses options that do not go with a scan of versions.
+fn check_versions(options: &ReadOptions) -> Result<()> {
+    let refused = match options {
+        ReadOptions {
+            iter_start_ts: None,
+            ..
+        } => return Ok(()),
+        ReadOptions { tailing: true, .. } => "tailing",
+        ReadOptions {
+            prefix_same_as_start: true,
+            ..
+        } => "prefix_same_as_start",
+        _ => return Ok(()),
+    };
+    Err(Error::not_supported(format!(
+        "{refused} is not supported with iter_start_ts"
+    )))
 }
 
 /// Returns the error of a prefix range under a comparator that does not keep prefixes adjacent.

@@ -8,6 +8,7 @@ use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::source::BlockingSource;
 
+use super::dated::check_time;
 use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups};
 use crate::engine::reads::Reads;
@@ -23,7 +24,8 @@ impl Reads {
     /// sees and a later one hides.
     ///
     /// # Errors
-    /// `InvalidArgument` if the snapshot is of another database.
+    /// `InvalidArgument` if the snapshot is of another database; `NotSupported` if the column family
+    /// has user-defined timestamps.
     #[inline]
     pub(crate) fn view<'v>(
         &self,
@@ -31,16 +33,41 @@ impl Reads {
         current: &'v Arc<SuperVersion>,
         options: &'v ReadOptions,
     ) -> Result<(&'v Arc<SuperVersion>, SeqNo)> {
-        match options.get_snapshot() {
-            None => Ok((current, self.visibility.seqno().min(current.seqno_max))),
-            Some(snapshot) if snapshot.database_id() == self.context.id => Ok((
+        let view = self.view_at(family, current, options)?;
+        match family.has_timestamps {
+            true => Err(timestamps_not_supported(family)),
+            false => Ok(view),
+        }
+    }
+
+    /// Like [`Reads::view`], for reads that support user-defined timestamps.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the snapshot is of another database, a timestamp is missing or too much,
+    /// or its history may be gone.
+    #[inline]
+    pub(crate) fn view_at<'v>(
+        &self,
+        family: &ColumnFamilyData,
+        current: &'v Arc<SuperVersion>,
+        options: &'v ReadOptions,
+    ) -> Result<(&'v Arc<SuperVersion>, SeqNo)> {
+        let view = match options.get_snapshot() {
+            None => (current, self.visibility.seqno().min(current.seqno_max)),
+            Some(snapshot) if snapshot.database_id() == self.context.id => (
                 snapshot.pinned(family.id).unwrap_or(current),
                 snapshot.sequence_number(),
-            )),
-            Some(_) => Err(Error::invalid_argument(
-                "the snapshot belongs to another database",
-            )),
+            ),
+            Some(_) => {
+                return Err(Error::invalid_argument(
+                    "the snapshot belongs to another database",
+                ));
+            }
+        };
+        if family.has_timestamps || options.names_timestamps() {
+            check_time(family, view.0, options)?;
         }
+        Ok(view)
     }
 
     /// Reads the value of one key as a pinned slice; `None` if the key does not exist.
@@ -91,9 +118,12 @@ impl Reads {
         if let Err(error) = self.health.check_open() {
             return destination.take(Err(error));
         }
-        family.super_version.with(
-            |super_version| match self.view(family, super_version, options) {
+        family.super_version.with(|super_version| {
+            match self.view_at(family, super_version, options) {
                 Err(error) => destination.take(Err(error)),
+                Ok((super_version, seqno)) if family.has_timestamps => {
+                    destination.take(self.search_at(family, super_version, key, seqno, options))
+                }
                 Ok((super_version, seqno)) => match super_version.cuckoo_level(options.read_tier) {
                     Some(level) => destination.read_level(level, key, seqno),
                     None => {
@@ -104,8 +134,8 @@ impl Reads {
                         })
                     }
                 },
-            },
-        )
+            }
+        })
     }
 
     /// Looks up one key in memtables and tables, by the variant for the options and perf level.
@@ -217,6 +247,16 @@ impl Reads {
     }
 }
 
+/// Returns the error of a kind of read that does not support user-defined timestamps.
+#[cold]
+fn timestamps_not_supported(family: &ColumnFamilyData) -> Error {
+    Error::not_supported(format!(
+        "column family {:?} has user-defined timestamps, which this kind of read does not support: \
+         use get, multi_get or a cursor",
+        family.name
+    ))
+}
+
 /// The receiver of a point lookup's result: a slot for the value, or a callback.
 trait Destination {
     type Answer;
@@ -268,7 +308,7 @@ impl<R, F: FnOnce(&[u8]) -> R> Destination for PassTo<F> {
 ///
 /// (RocksDB: `DBImpl::has_unpersisted_data_`.)
 #[inline]
-fn skips_memtables(reads: &Reads, options: &ReadOptions) -> bool {
+pub(super) fn skips_memtables(reads: &Reads, options: &ReadOptions) -> bool {
     options.read_tier == ReadTier::Persisted && reads.visibility.has_unlogged()
 }
 
@@ -344,7 +384,7 @@ pub(crate) fn search_memtables_batch(
 
 /// Returns the `Incomplete` error of a read that needs tables but excludes I/O.
 #[cold]
-fn needs_io() -> Error {
+pub(super) fn needs_io() -> Error {
     Error::with_kind(
         ErrorKind::Incomplete,
         "the memtables do not decide the value of the key, and the read tier excludes I/O",

@@ -6,6 +6,7 @@
 
 mod blocking_cursor;
 mod cursor;
+mod dated;
 mod entity;
 mod futures;
 mod get;

@@ -288,14 +288,20 @@ impl Reads {
         let begun = self.context.measures().then(|| self.context.clock.now());
         let deadline = options.deadline.map(|at| self.context.clock.time_of(at));
         let searched = match deadline {
+            _ if family.has_timestamps || options.names_timestamps() => {
+                values.begin(keys.len());
+                self.multi_get_at(family, keys, options, values)
+            }
             Some(deadline) if self.context.clock.now() >= deadline => {
                 values.begin(keys.len());
                 Err(deadline_passed())
             }
-            _ => self.search_batch(family, keys, options, values, |context, values| {
-                self.search_tables(context, values);
-                None::<Infallible>
-            }),
+            _ => self
+                .search_batch(family, keys, options, values, |context, values| {
+                    self.search_tables(context, values);
+                    None::<Infallible>
+                })
+                .map(|_| ()),
         };
         if let Err(error) = searched {
             values.fail(&error);
@@ -306,6 +312,33 @@ impl Reads {
         if let Some(begun) = begun {
             self.record_multi_get(values.len(), values.value_bytes(), begun);
         }
+    }
+
+    /// Reads `keys` at the user-defined timestamp of the options, one after the other.
+    #[cold]
+    fn multi_get_at<K: AsRef<[u8]>>(
+        &self,
+        family: &ColumnFamilyData,
+        keys: &[K],
+        options: &ReadOptions,
+        values: &mut PinnedSlices,
+    ) -> Result<()> {
+        self.health.check_open()?;
+        family.super_version.with(|super_version| {
+            let (super_version, seqno) = self.view_at(family, super_version, options)?;
+            let (limit, mut bytes) = (options.value_size_soft_limit, 0);
+            for (key, answer) in keys.iter().zip(&mut values.answers) {
+                if bytes > limit {
+                    *answer = Err(too_much(limit));
+                    continue;
+                }
+                *answer = self.search_at(family, super_version, key.as_ref(), seqno, options);
+                if let Ok(Some(value)) = answer {
+                    bytes += value.len() as u64;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Performs a multi-get: looks up `keys` in memtables, and then in tables by `search_tables`.

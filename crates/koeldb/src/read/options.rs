@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use koeldb_base::{Error, Result};
+use koeldb_base::{Error, Result, Timestamp};
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_table::block_based::readahead::scan_source::ReadaheadPolicy;
 use koeldb_table::properties::TableProperties;
@@ -46,6 +46,8 @@ impl std::fmt::Debug for TableFilter {
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) timestamp: Option<Timestamp>,
+    pub(crate) iter_start_ts: Option<Timestamp>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) io_timeout: Option<Duration>,
     pub(crate) read_tier: ReadTier,
@@ -83,6 +85,8 @@ impl ReadOptions {
     pub const fn new() -> Self {
         ReadOptions {
             snapshot: None,
+            timestamp: None,
+            iter_start_ts: None,
             deadline: None,
             io_timeout: None,
             read_tier: ReadTier::All,
@@ -135,6 +139,41 @@ impl ReadOptions {
         self.snapshot.as_ref()
     }
 
+    /// Reads the versions of keys up to this user-defined timestamp; `None` (the default) for none.
+    ///
+    /// A column family whose comparator has timestamps needs one, and others refuse it
+    /// (`InvalidArgument`). The read returns the newest version up to the timestamp. An older
+    /// timestamp than [`ColumnFamily::full_history_ts_low`](crate::ColumnFamily::full_history_ts_low)
+    /// fails with `InvalidArgument`. The built-in orders compare little-endian numbers.
+    pub fn set_timestamp(&mut self, timestamp: impl Into<Option<Timestamp>>) -> &mut Self {
+        self.timestamp = timestamp.into();
+        self
+    }
+
+    /// The newest user-defined timestamp that is read.
+    #[must_use]
+    pub const fn get_timestamp(&self) -> Option<Timestamp> {
+        self.timestamp
+    }
+
+    /// Makes cursors return all versions from this timestamp to that of
+    /// [`ReadOptions::set_timestamp`]; `None` (the default) for the newest version only.
+    ///
+    /// Each version is an entry of its own, newest first, and so is a deletion, with an empty value
+    /// ([`DbCursor::is_deletion`](crate::DbCursor::is_deletion)). The keys of the cursor end with
+    /// their timestamps; those of seeks and bounds do not. Entries that a range deletion hides at
+    /// the newest timestamp are left out. Point reads ignore the option.
+    pub fn set_iter_start_ts(&mut self, timestamp: impl Into<Option<Timestamp>>) -> &mut Self {
+        self.iter_start_ts = timestamp.into();
+        self
+    }
+
+    /// The oldest user-defined timestamp of the versions that cursors return.
+    #[must_use]
+    pub const fn get_iter_start_ts(&self) -> Option<Timestamp> {
+        self.iter_start_ts
+    }
+
     /// Whether a multi-get of `count` keys overlaps its device reads, by the option `async_io`.
     ///
     /// `by_itself`: it does so unasked. A read of one key has nothing to overlap. A read with a time
@@ -148,6 +187,12 @@ impl ReadOptions {
     #[inline]
     pub(crate) const fn is_bounded(&self) -> bool {
         self.deadline.is_some() || self.io_timeout.is_some()
+    }
+
+    /// Whether the options have a user-defined timestamp.
+    #[inline]
+    pub(crate) const fn names_timestamps(&self) -> bool {
+        self.timestamp.is_some() || self.iter_start_ts.is_some()
     }
 
     /// Returns the key range of scans: `iterate_lower_bound` (inclusive) to `iterate_upper_bound`.

@@ -16,6 +16,7 @@ use koeldb_base::lookup::without_preferred_seqno;
 use koeldb_base::merge_operator::{Merger, merge_values};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::stats::{Statistics, Ticker};
+use koeldb_base::timestamp::EntryVersion;
 use koeldb_base::{
     Cursor, Error, ErrorKind, Fault, InternalKey, KeyOrder, PinnedSlice, SeqNo, ValueType,
 };
@@ -47,6 +48,8 @@ enum Position {
 pub(crate) struct ScanContext<'h> {
     pub(crate) order: KeyOrder,
     pub(crate) seqno: SeqNo,
+    /// Whether entries have versions, which the scan remembers for those that it owns.
+    pub(crate) has_versions: bool,
     /// What makes values of entries, but for the values in blob files that are read ahead.
     pub(crate) merger: Merger<'h>,
     /// The values in blob files; `None` if none may be read.
@@ -93,6 +96,8 @@ pub(crate) struct Scan<'h, C> {
     value: Vec<u8>,
     /// The columns of the entry, if the scan owns it and it is a wide-column entity.
     entity: Option<WideColumns>,
+    /// The version of the entry, if the scan owns it and entries have versions.
+    version: EntryVersion,
     target: Vec<u8>,
     /// The entries hidden by range tombstones since the last attempt to seek past one.
     hidden_steps: u32,
@@ -126,6 +131,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
             key: Vec::new(),
             value: Vec::new(),
             entity: None,
+            version: EntryVersion::default(),
             target: Vec::new(),
             hidden_steps: 0,
             deleted_run: DeletedRun::default(),
@@ -223,6 +229,22 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
             None => None,
         };
         Ok(())
+    }
+
+    /// Returns the timestamp and footer of the entry, if entries have them.
+    pub(crate) fn version(&self) -> Option<EntryVersion> {
+        match self.at {
+            Position::Inner => self.inner.version(),
+            _ => self.view.has_versions.then_some(self.version),
+        }
+    }
+
+    /// Remembers the version of the entry at the inner cursor, if entries have versions.
+    #[inline]
+    fn keep_version(&mut self) {
+        if self.view.has_versions {
+            self.version = self.inner.version().unwrap_or_default();
+        }
     }
 
     /// Sets the prefix that limits a `prefix_same_as_start` scan to that of `key`; `None` for none.
@@ -464,11 +486,13 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                     Ok(())
                 }
                 ValueType::Merge => {
+                    self.keep_version();
                     self.merge_forward()?;
                     self.at = Position::OwnedForward;
                     Ok(())
                 }
                 value_type => {
+                    self.keep_version();
                     self.own_value(value_type)?;
                     self.at = Position::OwnedForward;
                     Ok(())
@@ -665,6 +689,9 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
             }
             skips += 1;
             if is_visible {
+                if self.view.has_versions {
+                    self.version = self.inner.version().unwrap_or_default();
+                }
                 if !order.equal_keys_have_equal_bytes() {
                     // The key as it was written last.
                     self.key.clear();
@@ -719,6 +746,9 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
             if self.view.order.equal(entry.user_key, &self.key) {
                 self.key.clear();
                 self.key.extend_from_slice(entry.user_key);
+                if self.view.has_versions {
+                    self.version = self.inner.version().unwrap_or_default();
+                }
                 is_found = !entry.value_type.is_deletion()
                     && !self.view.tombstones.hides(entry.user_key, entry.seqno);
                 if is_found && entry.value_type == ValueType::Merge {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use koeldb_base::range_del::RunTombstones;
+use koeldb_base::timestamp::EntryVersion;
 use koeldb_base::{ArcRef, Cursor, Error, Fault, PinnedSlice, Result, SeqNo};
 use koeldb_lsm::cursor::{LevelCursor, MergingCursor};
 use koeldb_lsm::version::VersionBlobs;
@@ -16,6 +17,7 @@ use koeldb_table::block_based::readahead::scan_source::ScanSource;
 use koeldb_table::reader::{TableCursor, TableCursorOptions};
 
 use super::blocking_cursor::BlockingCursor;
+use super::dated::{Dated, ReadTime};
 use super::options::ReadOptions;
 use super::prefix_use::PrefixUse;
 use super::scan::{Scan, ScanContext};
@@ -34,6 +36,15 @@ pub(super) enum RunCursor<'h> {
     Memtable(MemtableCursor<'h>),
     Table(TableCursor<'h, ScanSource>),
     Level(LevelCursor<'h, ScanSource>),
+    /// A run as a read at a user-defined timestamp sees it.
+    Dated(Box<Dated<RunCursor<'h>>>),
+}
+
+impl<'h> RunCursor<'h> {
+    /// Returns the run as a read at a user-defined timestamp sees it.
+    fn dated(self, time: &ReadTime) -> RunCursor<'h> {
+        RunCursor::Dated(Box::new(Dated::new(self, time.clone())))
+    }
 }
 
 macro_rules! each_run {
@@ -42,6 +53,7 @@ macro_rules! each_run {
             RunCursor::Memtable($cursor) => $call,
             RunCursor::Table($cursor) => $call,
             RunCursor::Level($cursor) => $call,
+            RunCursor::Dated($cursor) => $call,
         }
     };
 }
@@ -53,6 +65,7 @@ macro_rules! each_move {
             RunCursor::Memtable($cursor) => $call.map_err(Fault::widen),
             RunCursor::Table($cursor) => $call,
             RunCursor::Level($cursor) => $call,
+            RunCursor::Dated($cursor) => $call,
         }
     };
 }
@@ -107,6 +120,10 @@ impl Cursor for RunCursor<'_> {
     fn pinned_value(&self) -> PinnedSlice {
         each_run!(self, cursor => cursor.pinned_value())
     }
+
+    fn version(&self) -> Option<EntryVersion> {
+        each_run!(self, cursor => cursor.version())
+    }
 }
 
 /// The parameters from which a cursor's scan over a super version is built.
@@ -116,6 +133,8 @@ pub(super) struct ScanPlan<'c> {
     pub(super) bounds: &'c KeyBounds,
     pub(super) time_limits: TimeLimits,
     pub(super) prefix_use: PrefixUse,
+    /// The timestamps that the scan sees, if keys have them.
+    pub(super) time: Option<&'c ReadTime>,
 }
 
 impl ScanPlan<'_> {
@@ -151,12 +170,37 @@ impl ScanPlan<'_> {
             );
             self.add_tables(super_version, &source, &mut runs, &mut tombstones)?;
         }
+        if let Some(time) = self.time {
+            return Ok(self.build_dated(time, (super_version, seqno), (runs, tombstones, reads)));
+        }
         Ok(Scan::new(
             BlockingCursor::new(MergingCursor::new(order.clone(), runs), reads),
             self.context(super_version, seqno, tombstones),
             self.bounds.clone(),
             limits,
         ))
+    }
+
+    /// Builds the scan of the versions that a read at a user-defined timestamp sees.
+    #[cold]
+    fn build_dated<'h>(
+        &self,
+        time: &ReadTime,
+        (super_version, seqno): (&'h SuperVersion, SeqNo),
+        (runs, tombstones, reads): (Vec<RunCursor<'h>>, ScanTombstones, Option<Arc<ScanReads>>),
+    ) -> Scan<'h, Runs<'h>> {
+        let order = time.scan_order();
+        let runs: Vec<_> = runs.into_iter().map(|run| run.dated(time)).collect();
+        let mut context = self.context(super_version, seqno, tombstones.at(time));
+        context.order = order.clone();
+        context.has_versions = true;
+        Scan::new(
+            BlockingCursor::new(MergingCursor::new(order, runs), reads),
+            context,
+            time.scan_bounds(self.bounds),
+            // Readahead compares bounds with keys that have timestamps: it gets none.
+            Arc::new(ScanLimits::new()),
+        )
     }
 
     /// Adds cursors and range tombstones of the memtables to the scan, newest first.
@@ -251,6 +295,7 @@ impl ScanPlan<'_> {
         ScanContext {
             order: self.family.data().order.clone(),
             seqno,
+            has_versions: false,
             merger: super_version.merger(options.read_tier),
             blobs: (options.read_tier != ReadTier::BlockCache).then(|| {
                 VersionBlobs::new(
@@ -281,6 +326,7 @@ impl ScanPlan<'_> {
     fn sees_all_entries(&self) -> bool {
         let options = self.options;
         matches!(self.prefix_use, PrefixUse::None)
+            && self.time.is_none()
             && options.read_tier != ReadTier::Memtable
             && options.table_filter.is_none()
             && !options.ignore_range_deletions

@@ -6,6 +6,8 @@
 use koeldb_base::range_del::{Coverage, CoveredRange, RunTombstones};
 use koeldb_base::{KeyOrder, SeqNo};
 
+use super::dated::ReadTime;
+
 /// The range tombstones of one sorted run, and the index of the next older run.
 struct OfRun {
     tombstones: RunTombstones,
@@ -52,6 +54,22 @@ impl ScanTombstones {
             self.seqno_max = self.seqno_max.max(tombstones.seqno_max());
             self.runs.push(OfRun { tombstones, older });
         }
+    }
+
+    /// Returns the tombstones that a read at a user-defined timestamp sees.
+    ///
+    /// The scan does not seek past them.
+    pub(super) fn at(self, time: &ReadTime) -> Self {
+        let mut seen = ScanTombstones::new(&time.scan_order(), self.snapshot);
+        seen.never_seek();
+        seen.extend(self.runs.into_iter().filter_map(|of| {
+            let tombstones = match time.oldest {
+                Some(_) => of.tombstones.up_to(&time.newest),
+                None => of.tombstones.as_of(&time.newest),
+            };
+            Some((tombstones?, of.older))
+        }));
+        seen
     }
 
     /// Disables seeks past range tombstones, for cursors that filter by prefix.

@@ -70,6 +70,10 @@ pub(crate) struct ColumnFamilyData {
     pub(crate) id: u32,
     pub(crate) name: Arc<str>,
     pub(crate) order: KeyOrder,
+    /// The order of keys as users see them: without timestamps, if `order` has them.
+    pub(crate) user_order: KeyOrder,
+    /// Whether keys end with user-defined timestamps.
+    pub(crate) has_timestamps: bool,
     pub(crate) tables: Arc<TableOpener>,
     pub(crate) maker: MemtableMaker,
     pub(crate) standby: StandbyMemtable,
@@ -166,6 +170,8 @@ impl ColumnFamilyData {
         let disallows_writes = state.options.disallow_memtable_writes;
         let data = ColumnFamilyData {
             id: family.id(),
+            user_order: order.without_timestamps(),
+            has_timestamps: order.has_timestamps(),
             order,
             maker,
             standby: StandbyMemtable::default(),

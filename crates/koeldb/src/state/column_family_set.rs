@@ -9,7 +9,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use koeldb_base::SeqNo;
@@ -51,6 +51,8 @@ pub(crate) struct ColumnFamilySet {
     queue: Arc<WorkQueue>,
     /// The cuts of `atomic_flush`; `None` without it.
     cuts: Option<Cuts>,
+    /// Whether there was ever a column family with user-defined timestamps.
+    have_timestamps: AtomicBool,
 }
 
 impl ColumnFamilySet {
@@ -64,6 +66,7 @@ impl ColumnFamilySet {
         for family in by_id.values() {
             family.attach(&queue);
         }
+        let have_timestamps = by_id.values().any(|family| family.has_timestamps);
         let by_id = Arc::new(by_id);
         let stripes = (0..stripe_count()).map(|_| Padded(RwLock::new(Arc::clone(&by_id))));
         ColumnFamilySet {
@@ -72,7 +75,14 @@ impl ColumnFamilySet {
             context: Arc::clone(context),
             queue,
             cuts: context.db_options.atomic_flush.then(Cuts::default),
+            have_timestamps: AtomicBool::new(have_timestamps),
         }
+    }
+
+    /// Whether there may be a column family with user-defined timestamps, which logs declare.
+    #[inline]
+    pub(crate) fn have_timestamps(&self) -> bool {
+        self.have_timestamps.load(Ordering::Relaxed)
     }
 
     /// Returns the queues of the column families that may have a flush or compaction due.
@@ -116,6 +126,9 @@ impl ColumnFamilySet {
 
     /// Adds a column family.
     pub(crate) fn insert(&self, family: &Arc<ColumnFamilyData>) {
+        if family.has_timestamps {
+            self.have_timestamps.store(true, Ordering::Relaxed);
+        }
         self.change(|by_id| {
             family.attach(&self.queue);
             by_id.insert(family.id, Arc::clone(family));

@@ -5,6 +5,7 @@ use std::ops::{
 };
 
 use koeldb_base::KeyOrder;
+use koeldb_base::timestamp::{MAX_TIMESTAMP, MIN_TIMESTAMP, join};
 
 /// A range of user keys with owned bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,24 @@ impl KeyBounds {
             Bound::Included(upper) => order.compare(key, upper).is_gt(),
             Bound::Excluded(upper) => order.compare(key, upper).is_ge(),
             Bound::Unbounded => false,
+        }
+    }
+
+    /// The same range of keys that end with user-defined timestamps, with all their versions.
+    pub(crate) fn with_timestamps(&self) -> KeyBounds {
+        let before = |key: &Vec<u8>| join(key, &MAX_TIMESTAMP);
+        let after = |key: &Vec<u8>| join(key, &MIN_TIMESTAMP);
+        KeyBounds {
+            lower: match &self.lower {
+                Bound::Included(key) => Bound::Included(before(key)),
+                Bound::Excluded(key) => Bound::Excluded(after(key)),
+                Bound::Unbounded => Bound::Unbounded,
+            },
+            upper: match &self.upper {
+                Bound::Included(key) => Bound::Included(after(key)),
+                Bound::Excluded(key) => Bound::Excluded(before(key)),
+                Bound::Unbounded => Bound::Unbounded,
+            },
         }
     }
 

@@ -256,6 +256,7 @@ impl TableFiles {
                 max_grandparent_bytes: u64::MAX,
                 snapshots: &snapshots.all,
                 bottommost: false,
+                history_low: version.full_history_ts_low,
                 hidden: Some(HiddenTables {
                     version: &version,
                     tables: &family.tables,

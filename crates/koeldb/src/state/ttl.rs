@@ -281,11 +281,17 @@ pub(crate) fn check_options(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns a `NotSupported` error if the family has cuckoo tables, which a TTL database lacks.
+/// Returns a `NotSupported` error if the family has what a TTL database lacks: cuckoo tables, or
+/// user-defined timestamps.
 pub(crate) fn check_family(name: &str, options: &ColumnFamilyOptions) -> Result<()> {
     if matches!(options.table_factory, TableFormat::Cuckoo(_)) {
         return Err(Error::not_supported(format!(
             "column family {name:?}: a TTL database has no cuckoo tables"
+        )));
+    }
+    if options.comparator.has_timestamps() {
+        return Err(Error::not_supported(format!(
+            "column family {name:?}: a TTL database has no user-defined timestamps"
         )));
     }
     Ok(())

@@ -13,10 +13,10 @@ mod purge;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use koeldb_base::Result;
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_lsm::version::{BlobFileMeta, VersionEdit, VersionSet};
+use koeldb_base::{Error, Result, Timestamp};
 use koeldb_lsm::FileMeta;
+use koeldb_lsm::version::{BlobFileMeta, VersionEdit, VersionSet};
 
 use crate::state::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::state::column_family_set::ColumnFamilySet;
@@ -166,6 +166,31 @@ impl Tree {
         let version = family.version();
         self.purge
             .retire_blob_files(family, version.blob_files.values());
+    }
+
+    /// Raises the user-defined timestamp below which history of `family` may be collapsed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it would fall.
+    pub(crate) fn raise_history(&self, family: &ColumnFamilyData, low: &Timestamp) -> Result<()> {
+        let mut versions = self.versions();
+        let known = versions.family(family.id);
+        let known = known.and_then(|family| family.current().full_history_ts_low);
+        if let Some(known) = known
+            && family.order.compare_timestamps(low, &known).is_lt()
+        {
+            return Err(Error::invalid_argument(format!(
+                "full_history_ts_low cannot fall: it is {}, and {} was given",
+                u64::from_le_bytes(known),
+                u64::from_le_bytes(*low),
+            )));
+        }
+        let mut edit = VersionEdit::of(family.id);
+        edit.full_history_ts_low = Some(low.to_vec());
+        match self.log_edit(&mut versions, family, edit, |_| ())? {
+            true => Ok(()),
+            false => Err(family.dropped_error()),
+        }
     }
 
     /// Returns the counter of holds that forbid the deletion of obsolete files.

@@ -212,6 +212,21 @@ impl WalSet {
         })
     }
 
+    /// Declares in the log that keys of these column families end with timestamps of these sizes.
+    ///
+    /// A failure stops writes; the batch that follows is then not in the log.
+    pub(crate) fn declare_timestamps(&self, wal: &mut Wal, sizes: &[(u32, u16)]) -> Result<()> {
+        self.check_log(wal)?;
+        wal.writer.declare_timestamps(sizes).map_err(|error| {
+            let error = error
+                .context("writing the log")
+                .with_severity(Severity::Hard);
+            self.health
+                .fail_writes(error)
+                .with_outcome(WriteOutcome::NotApplied)
+        })
+    }
+
     /// Fails if the log has failed before, for example in a concurrent sync.
     #[inline]
     pub(crate) fn check_log(&self, wal: &Wal) -> Result<()> {

@@ -106,6 +106,7 @@ mod support;
 mod table_settings;
 mod thread_list;
 mod time_limits;
+mod timestamps;
 mod transactions;
 mod ttl;
 mod universal_settings;

@@ -77,8 +77,9 @@ mod file_tag {
     pub(super) const CHECKSUM: u32 = 7;
     pub(super) const CHECKSUM_NAME: u32 = 8;
     pub(super) const TEMPERATURE: u32 = 9;
-    pub(super) const MIN_TIMESTAMP: u32 = 10;
-    pub(super) const MAX_TIMESTAMP: u32 = 11;
+    pub(super) use crate::file_meta::{
+        MAX_TIMESTAMP_TAG as MAX_TIMESTAMP, MIN_TIMESTAMP_TAG as MIN_TIMESTAMP,
+    };
     pub(super) const UNIQUE_ID: u32 = 12;
     pub(super) const EPOCH: u32 = 13;
     pub(super) const COMPENSATED_RANGE_DELETION_BYTES: u32 = 14;

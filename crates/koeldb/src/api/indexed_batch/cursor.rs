@@ -63,6 +63,8 @@ impl BatchCursor {
                 options.set_prefix_same_as_start(false);
                 // Operands of the batch are merged with them.
                 options.set_keys_only(false);
+                // With user-defined timestamps every movement fails: the batch has none.
+                options.set_timestamp(None).set_iter_start_ts(None);
                 family.cursor_opt(&options)
             },
             visible: 0..view.len(),

@@ -24,6 +24,15 @@ pub(super) fn equal_keys_differ(family: &str) -> Error {
     .with_outcome(WriteOutcome::NotApplied)
 }
 
+/// Creates the error for a key with a user-defined timestamp, which transactions do not support.
+pub(super) fn has_timestamps(family: &str) -> Error {
+    Error::not_supported(format!(
+        "column family {family:?} has user-defined timestamps, which transactions do not support: \
+         write to it without a transaction"
+    ))
+    .with_outcome(WriteOutcome::NotApplied)
+}
+
 /// Creates the `TryAgain` error of a validation from before the oldest entries in memtables.
 pub(super) fn history_too_short() -> Error {
     Error::with_kind(

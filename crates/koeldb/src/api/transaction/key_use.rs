@@ -70,6 +70,9 @@ impl Transaction {
         if self.options.expiration >= 0 && self.owner.is_expired(inner.context.clock.now()) {
             return Err(lock_errors::expired());
         }
+        if family.data().has_timestamps {
+            return Err(errors::has_timestamps(&family.data().name));
+        }
         if self.options.skip_concurrency_control {
             return Ok(None);
         }

@@ -30,6 +30,9 @@ use crate::wal::BATCHES_MAX;
 /// another thread would begin later than the leader ends.
 const SHARED_MIN: u32 = if cfg!(loom) { 2 } else { 8 };
 
+/// The number of bytes of a user-defined timestamp, as logs declare it.
+const TIMESTAMP_SIZE: u16 = 8;
+
 /// The operations that a write queue needs: log write, memtable insertion and publication.
 pub(crate) trait CommitEnv: Send + Sync + 'static {
     /// Makes room for a group and writes it to the log; called by the leader.
@@ -655,8 +658,21 @@ impl CommitPipeline {
         counts: (u32, u32),
         sync: bool,
     ) -> Result<()> {
+        if self.families.have_timestamps() {
+            self.declare_timestamps(commit)?;
+        }
         self.wals
             .append(commit.wal()?, first, records, counts, sync)
+    }
+
+    /// Declares the column families with user-defined timestamps in the log, unless it names them.
+    #[cold]
+    fn declare_timestamps(&self, commit: &mut CommitState) -> Result<()> {
+        let families = Arc::clone(&commit.families);
+        let families = families.iter().map(|active| &active.family);
+        let dated = families.filter(|family| family.has_timestamps);
+        let sizes: Vec<_> = dated.map(|family| (family.id, TIMESTAMP_SIZE)).collect();
+        self.wals.declare_timestamps(commit.wal()?, &sizes)
     }
 
     /// Adds a write group to the tickers and histograms of writes.

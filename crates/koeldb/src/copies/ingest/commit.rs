@@ -372,7 +372,7 @@ fn memtable_overlaps(
 ) -> Result<bool> {
     let before = |key: &[u8]| encode(key, MAX_SEQNO, ValueType::RangeDeletion);
     let mut cursor = memtable.cursor();
-    cursor.seek(&before(user_key(&table.smallest)))?;
+    cursor.seek(&before(&order.before_versions(user_key(&table.smallest))))?;
     let is_found = cursor.valid() && overlaps(order, table, cursor.key(), cursor.key());
     let tombstones = memtable.tombstones();
     let mut tombstones = tombstones.iter().flat_map(|all| all.tombstones());

@@ -138,7 +138,7 @@ pub(super) fn overlaps(
 
 /// Whether a key range that ends with bound `largest` reaches the user key of `smallest`.
 fn reaches(order: &KeyOrder, largest: &[u8], smallest: &[u8]) -> bool {
-    match order.compare(user_key(largest), user_key(smallest)) {
+    match order.compare_without_timestamps(user_key(largest), user_key(smallest)) {
         Ordering::Less => false,
         Ordering::Equal => footer_of(largest).1 != RANGE_DELETION_SENTINEL,
         Ordering::Greater => true,

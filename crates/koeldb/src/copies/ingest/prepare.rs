@@ -338,6 +338,7 @@ fn bounds_of(reader: &Arc<TableReader>, order: &KeyOrder) -> Result<Option<Table
             return Err(has_seqno(seqno));
         }
         let first = encode(&start, 0, ValueType::RangeDeletion);
+        let end = order.before_versions(&end);
         take(first, encode(&end, MAX_SEQNO, ValueType::RangeDeletion));
     }
     Ok(bounds)

@@ -118,6 +118,7 @@ impl Merger<'_> {
             max_grandparent_bytes: u64::MAX,
             snapshots: &[],
             bottommost: false,
+            history_low: None,
             hidden: None,
             epoch: 0,
             file_checksums: false,

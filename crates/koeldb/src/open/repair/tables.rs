@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
+use koeldb_base::timestamp::{BytewiseComparatorWithU64Ts, ReverseBytewiseComparatorWithU64Ts};
 use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result, SeqNo};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_lsm::FileMeta;
@@ -66,6 +67,9 @@ fn open(
         Ok(reader)
     };
     let own = &options.cf.comparator;
+    if own.has_timestamps() {
+        return Err(timestamps_not_supported());
+    }
     let error = match open(own) {
         Ok(reader) => return Ok((reader, own.clone())),
         Err(error) => error,
@@ -76,7 +80,19 @@ fn open(
             return Ok((reader, order));
         }
     }
-    Err(error)
+    let dated = [
+        KeyOrder::new(BytewiseComparatorWithU64Ts),
+        KeyOrder::new(ReverseBytewiseComparatorWithU64Ts),
+    ];
+    match dated.iter().any(|order| open(order).is_ok()) {
+        true => Err(timestamps_not_supported()),
+        false => Err(error),
+    }
+}
+
+/// Returns the error of a repair that meets user-defined timestamps.
+fn timestamps_not_supported() -> Error {
+    Error::not_supported("a repair does not support column families with user-defined timestamps")
 }
 
 fn open_file(fs: &dyn FileSystem, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {

@@ -114,8 +114,10 @@ pub(crate) fn rewrite(
                 }),
                 Ok(None) => {}
                 Err(error) => {
-                    for table in rewritten.iter().filter_map(|table| table.new.as_ref()) {
-                        table_files.remove(table);
+                    for RewrittenTable { family, new, .. } in &rewritten {
+                        if let (Some(family), Some(table)) = (families.get(family), new) {
+                            table_files.remove(family, table);
+                        }
                     }
                     return Err(error);
                 }

@@ -1,6 +1,7 @@
 //! Rules for the options of a column family.
 
 use koeldb_base::codec::Compression;
+use koeldb_base::timestamp::TIMESTAMP_BYTES;
 use koeldb_lsm::DATA_PATHS_MAX;
 
 use super::database::{chooses_paths, has_empty_path, is_fifo};
@@ -67,6 +68,19 @@ pub(crate) static RULES: &[Rule<ColumnFamilyOptions, DbOptions>] = &[
             |cf, _| memtable_error(cf).is_some(),
             "hashed memtables need a prefix_extractor and a bytewise comparator")
     },
+    rule!(Unsupported table_factory,
+        |cf, _| cf.comparator.has_timestamps() && cf.table_factory.block_based().is_none(),
+        "a comparator with user-defined timestamps needs block-based tables"),
+    rule!(Unsupported max_successive_merges = 0,
+        |cf, _| cf.comparator.has_timestamps() && cf.max_successive_merges > 0,
+        "must be 0 with a comparator with user-defined timestamps"),
+    rule!(Unsupported comparator,
+        |cf, _| !matches!(cf.comparator.comparator().timestamp_bytes(), 0 | TIMESTAMP_BYTES),
+        "only timestamps of 8 bytes are supported"),
+    rule!(Unsupported comparator,
+        |cf, _| cf.comparator.has_timestamps()
+            && (cf.compaction_filter.is_some() || cf.compaction_filter_factory.is_some()),
+        "a compaction filter is not supported with user-defined timestamps"),
     rule!(Unsupported memtable_protection_bytes_per_key = 0,
         |cf, _| !matches!(cf.memtable_protection_bytes_per_key, 0 | 1 | 2 | 4 | 8),
         "one of 0, 1, 2, 4, 8"),

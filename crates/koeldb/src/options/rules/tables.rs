@@ -21,6 +21,7 @@ const CUCKOO_BLOCK_SIZE_MAX: u32 = 1 << 16;
 pub(crate) struct TableSurroundings {
     has_prefixes: bool,
     is_bytewise: bool,
+    has_timestamps: bool,
     /// Whether the tables of any level are compressed.
     compresses: bool,
     allow_mmap_reads: bool,
@@ -37,6 +38,7 @@ impl TableSurroundings {
                 cf.comparator,
                 KeyOrder::Bytewise | KeyOrder::ReverseBytewise
             ),
+            has_timestamps: cf.comparator.has_timestamps(),
             compresses: codecs.any(|codec| *codec != Compression::None),
             allow_mmap_reads: db.allow_mmap_reads,
         }
@@ -48,6 +50,9 @@ pub(crate) static BLOCK_BASED: &[Rule<BlockBasedOptions, TableSurroundings>] = &
     rule!(Invalid index_type = IndexType::BinarySearch,
         |table, family| table.index_type == IndexType::HashSearch && !family.has_prefixes,
         "kHashSearch needs a prefix_extractor"),
+    rule!(Unsupported index_type = IndexType::BinarySearch,
+        |table, family| table.index_type == IndexType::HashSearch && family.has_timestamps,
+        "kHashSearch is not supported with user-defined timestamps"),
     rule!(Invalid index_block_search_type = IndexSearch::Binary,
         |table, family| {
             table.index_block_search_type == IndexSearch::Interpolation && !family.is_bytewise

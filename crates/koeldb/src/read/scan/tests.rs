@@ -78,6 +78,7 @@ fn begin(case: &mut TestCase, text: &str) -> Scan<'static, Entries> {
     let extractor =
         |bytes| -> &'static dyn PrefixExtractor { Box::leak(Box::new(FixedPrefix::new(bytes))) };
     let view = ScanContext {
+        has_versions: false,
         seqno,
         merger: Merger::new(operator, "default"),
         blobs: None,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use koeldb_base::cursor::{Blocking, Cursor, Fault};
-use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::InternalKey;
 use koeldb_base::merge_operator::Merger;
 use koeldb_base::range_del::union_of;
@@ -13,7 +13,9 @@ use koeldb_base::{PinnedSlice, Result, SeqNo};
 use koeldb_fs::Purpose;
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_lsm::FileMeta;
-use koeldb_lsm::job::{FlushJob, LiveSnapshots, OutputSpec};
+use koeldb_lsm::job::{BlobSpec, FlushJob, LiveSnapshots, OutputSpec};
+use koeldb_lsm::version::VersionBlobs;
+use koeldb_table::blob::BlobReadahead;
 use koeldb_table::builder::TableReason;
 use koeldb_table::reader::TableCursorOptions;
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
@@ -56,7 +58,10 @@ impl TableFiles {
             target_file_bytes: 0,
         };
         let tombstones: Vec<_> = table.tombstones().into_iter().cloned().collect();
-        let reporter = TableReporter::new(self, RECOVERY_JOB, &family.name, TableReason::Recovery);
+        let place_of_copy = (file.path_id, TableReason::Recovery);
+        let reporter = TableReporter::new(self, RECOVERY_JOB, family, place_of_copy);
+        let version = family.version();
+        let blobs = VersionBlobs::new(&version, &family.tables, true, BlobReadahead::BYTES_MAX);
         let next_file_number = || -> FileNumber { reporter.begin() };
         let snapshots = LiveSnapshots::default();
         let job = FlushJob {
@@ -64,11 +69,12 @@ impl TableFiles {
             memtables: vec![cursor],
             tombstones: union_of(&family.order, &tombstones),
             snapshots: snapshots.clone(),
-            merger: Merger::new(options.merge_operator.as_deref(), &family.name),
+            merger: Merger::new(options.merge_operator.as_deref(), &family.name).with_blobs(&blobs),
             entry_count: None,
             output: OutputSpec {
                 fs: &*self.fs,
-                directory: &self.directory,
+                directory: family.tables.paths().directory(file.path_id),
+                path_id: file.path_id,
                 write_options: koeldb_fs::WriteOptions {
                     temperature: file.temperature,
                     ..self.write_options(Purpose::Flush, file.bytes)
@@ -89,6 +95,8 @@ impl TableFiles {
                 partition_bytes: None,
                 deletion_triggers: &options.deletion_triggers(),
                 hash_entries: false,
+                history_low: version.full_history_ts_low,
+                blobs: BlobSpec::unchanged(),
             },
         };
         let written = reporter.check(job.run())?;
@@ -102,15 +110,15 @@ impl TableFiles {
             Arc::new(copy)
         });
         if count.get() == 0 {
-            copy.iter().for_each(|copy| self.remove(copy));
+            copy.iter().for_each(|copy| self.remove(family, copy));
             return Ok(None);
         }
         Ok(Some(copy))
     }
 
     /// Removes a table that is not part of a version; one that remains is removed by the next open.
-    pub(crate) fn remove(&self, table: &FileMeta) {
-        let path = file_name::table(&self.directory, table.number);
+    pub(crate) fn remove(&self, family: &ColumnFamilyData, table: &FileMeta) {
+        let path = family.tables.paths().of_table(table);
         let _ = self.fs.remove_file(&path);
     }
 }

@@ -144,8 +144,14 @@ impl Java {
             .args(["-Xlint:all", "-Werror", "-cp", &jar, "-d"])
             .arg(&classes)
             .args(
-                ["Check.java", "Files.java", "History.java", "Prepared.java"]
-                    .map(|name| sources.join(name)),
+                [
+                    "Check.java",
+                    "Files.java",
+                    "History.java",
+                    "Prepared.java",
+                    "Timestamps.java",
+                ]
+                .map(|name| sources.join(name)),
             );
         match javac.output() {
             Ok(output) => assert!(
@@ -182,6 +188,20 @@ impl Java {
         let mut command = self.program("Check");
         command.arg(what).arg(dir).args(settings);
         command
+    }
+
+    /// Reads or writes keys with user-defined timestamps (`Timestamps.java`); returns what it prints.
+    pub(crate) fn timestamps(&self, what: &str, dir: &Path, arguments: &[&str]) -> String {
+        let mut command = self.program("Timestamps");
+        command.arg(what).arg(dir).args(arguments);
+        let outcome = Outcome::of(&mut command);
+        assert!(
+            outcome.succeeded,
+            "{what} {}: {}",
+            dir.display(),
+            outcome.text
+        );
+        outcome.text
     }
 
     /// Leaves prepared transactions or decides them (`Prepared.java`); returns what it printed.

@@ -1,0 +1,477 @@
+//! Reads at a user-defined timestamp.
+//!
+//! A read sees the versions of a key up to its timestamp, and of these the one with the newest. A
+//! [`Dated`] cursor shows a sorted run as such a read sees it: without newer versions, and without
+//! the timestamps that end the keys. A scan over such runs is then a scan without timestamps: the
+//! timestamps of a key must not fall, so the newest one has the largest sequence number.
+//!
+//! With a first timestamp (`iter_start_ts`), each version from that on is an entry of its own, and
+//! so is a deletion: keys keep their timestamps, and a deletion is shown as an empty value.
+
+use koeldb_base::key::{InternalKey, MAX_SEQNO, ValueType, encode_into, footer_of, pack};
+use koeldb_base::timestamp::{
+    EntryVersion, MAX_TIMESTAMP, MIN_TIMESTAMP, TIMESTAMP_BYTES, Timestamp, join, split,
+};
+use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo};
+use koeldb_table::reader::{TableCursorOptions, TableReader};
+use koeldb_table::source::BlockingSource;
+
+use super::options::ReadOptions;
+use crate::engine::reads::Reads;
+use crate::options::ReadTier;
+use crate::read::get::{needs_io, skips_memtables};
+use crate::state::column_family_data::ColumnFamilyData;
+use crate::state::key_bounds::KeyBounds;
+use crate::state::super_version::SuperVersion;
+
+/// The timestamps that a read sees.
+#[derive(Clone, Debug)]
+pub(super) struct ReadTime {
+    /// The order of keys with timestamps.
+    pub(super) order: KeyOrder,
+    /// The newest timestamp.
+    pub(super) newest: Timestamp,
+    /// The oldest timestamp of a scan of versions; `None` for a read of the newest version.
+    pub(super) oldest: Option<Timestamp>,
+}
+
+impl ReadTime {
+    /// Returns the timestamps that a read with `options` sees; `None` if it names none.
+    pub(super) fn of(order: &KeyOrder, options: &ReadOptions) -> Option<Self> {
+        options.timestamp.map(|newest| ReadTime {
+            order: order.clone(),
+            newest,
+            oldest: options.iter_start_ts,
+        })
+    }
+
+    /// The order in which the entries of a scan come.
+    pub(super) fn scan_order(&self) -> KeyOrder {
+        match self.oldest {
+            Some(_) => self.order.clone(),
+            None => self.order.without_timestamps(),
+        }
+    }
+
+    /// Whether the read sees entries of this timestamp.
+    fn sees(&self, time: &Timestamp) -> bool {
+        let compare = |other| self.order.compare_timestamps(time, other);
+        compare(&self.newest).is_le()
+            && self
+                .oldest
+                .as_ref()
+                .is_none_or(|from| compare(from).is_ge())
+    }
+
+    /// Converts bounds of keys without timestamps to those of the keys that the scan shows.
+    pub(super) fn scan_bounds(&self, bounds: &KeyBounds) -> KeyBounds {
+        match self.oldest {
+            Some(_) => bounds.with_timestamps(),
+            None => bounds.clone(),
+        }
+    }
+}
+
+/// A cursor over the entries of a sorted run that a read at a timestamp sees.
+pub(super) struct Dated<C> {
+    inner: C,
+    time: ReadTime,
+    is_valid: bool,
+    /// The internal key that is shown.
+    key: Vec<u8>,
+    version: EntryVersion,
+    /// The inner position that is sought.
+    target: Vec<u8>,
+}
+
+impl<C: Cursor> Dated<C> {
+    /// Creates an unpositioned cursor over the entries of `inner`, whose keys have timestamps.
+    pub(super) fn new(inner: C, time: ReadTime) -> Self {
+        Dated {
+            inner,
+            time,
+            is_valid: false,
+            key: Vec::new(),
+            version: EntryVersion::default(),
+            target: Vec::new(),
+        }
+    }
+
+    /// Shows the entry at the inner cursor, if the read sees it.
+    fn show(&mut self) -> Result<bool, Error> {
+        let entry = InternalKey::parse(self.inner.key())?;
+        let (key, timestamp) = split(entry.user_key);
+        if !self.time.sees(&timestamp) {
+            return Ok(false);
+        }
+        let footer = pack(entry.seqno, entry.value_type);
+        self.version = EntryVersion { timestamp, footer };
+        if self.time.oldest.is_none() {
+            encode_into(&mut self.key, key, entry.seqno, entry.value_type);
+            return Ok(true);
+        }
+        let shown = match entry.value_type {
+            ValueType::Merge => {
+                return Err(Error::not_supported(
+                    "a scan with iter_start_ts has met a merge operand, which is not supported",
+                ));
+            }
+            other if other.is_deletion() => ValueType::Value,
+            other => other,
+        };
+        encode_into(&mut self.key, entry.user_key, entry.seqno, shown);
+        Ok(true)
+    }
+
+    /// Leaves the inner entry, and moves on to one that the read sees.
+    fn advance(&mut self) -> Result<(), Fault<C::Suspend>> {
+        self.is_valid = false;
+        loop {
+            self.inner.next()?;
+            if !self.inner.valid() {
+                return Ok(());
+            }
+            if self.show()? {
+                self.is_valid = true;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Leaves the inner entry, and moves back to one that the read sees.
+    fn retreat(&mut self) -> Result<(), Fault<C::Suspend>> {
+        self.is_valid = false;
+        loop {
+            self.inner.prev()?;
+            if !self.inner.valid() {
+                return Ok(());
+            }
+            if self.show()? {
+                self.is_valid = true;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Shows the inner entry, or the next one in this direction that the read sees.
+    fn settle(&mut self, forward: bool) -> Result<(), Fault<C::Suspend>> {
+        self.is_valid = false;
+        if !self.inner.valid() {
+            return Ok(());
+        }
+        if self.show()? {
+            self.is_valid = true;
+            return Ok(());
+        }
+        match forward {
+            true => self.advance(),
+            false => self.retreat(),
+        }
+    }
+
+    /// Sets the inner position that is sought: the key of `target` with `time` and its footer.
+    fn aim(&mut self, target: &[u8], time: &Timestamp) {
+        let (key, footer) = footer_of(target);
+        self.target.clear();
+        self.target.extend_from_slice(key);
+        if self.time.oldest.is_none() {
+            self.target.extend_from_slice(time);
+        }
+        self.target.extend_from_slice(&footer.to_le_bytes());
+    }
+
+    /// Compares the entry shown with a position in the order of the entries shown.
+    fn is_before(&self, target: &[u8]) -> bool {
+        self.compare(target).is_lt()
+    }
+
+    /// Compares the entry shown with a position.
+    fn compare(&self, target: &[u8]) -> std::cmp::Ordering {
+        let ((key, footer), (other, other_footer)) = (footer_of(&self.key), footer_of(target));
+        let keys = match self.time.oldest {
+            Some(_) => self.time.order.compare(key, other),
+            None => self
+                .time
+                .order
+                .comparator()
+                .compare_without_timestamps(key, other),
+        };
+        keys.then(other_footer.cmp(&footer))
+    }
+}
+
+impl<C: Cursor> Cursor for Dated<C> {
+    type Suspend = C::Suspend;
+
+    fn valid(&self) -> bool {
+        self.is_valid
+    }
+
+    fn seek_to_first(&mut self) -> Result<(), Fault<C::Suspend>> {
+        self.is_valid = false;
+        self.inner.seek_to_first()?;
+        self.settle(true)
+    }
+
+    fn seek_to_last(&mut self) -> Result<(), Fault<C::Suspend>> {
+        self.is_valid = false;
+        self.inner.seek_to_last()?;
+        self.settle(false)
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<(), Fault<C::Suspend>> {
+        self.is_valid = false;
+        // The versions of a key are ordered by timestamp first: only those with the newest one that
+        // is seen, or all, can be skipped by their numbers.
+        let from = match footer_of(target).1 {
+            0 => MIN_TIMESTAMP,
+            _ => self.time.newest,
+        };
+        self.aim(target, &from);
+        self.inner.seek(&self.target)?;
+        self.settle(true)?;
+        while self.is_valid && self.is_before(target) {
+            self.advance()?;
+        }
+        Ok(())
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<(), Fault<C::Suspend>> {
+        self.is_valid = false;
+        let before_all = pack(MAX_SEQNO, ValueType::FOR_SEEK);
+        if footer_of(target).1 == before_all || self.time.oldest.is_some() {
+            self.aim(target, &MAX_TIMESTAMP);
+        } else {
+            self.aim(target, &MIN_TIMESTAMP);
+            let bytes = self.target.len();
+            self.target[bytes - size_of::<u64>()..].fill(0);
+        }
+        self.inner.seek_for_prev(&self.target)?;
+        self.settle(false)?;
+        while self.is_valid && self.compare(target).is_gt() {
+            self.retreat()?;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<(), Fault<C::Suspend>> {
+        self.advance()
+    }
+
+    fn prev(&mut self) -> Result<(), Fault<C::Suspend>> {
+        self.retreat()
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn value(&self) -> &[u8] {
+        self.inner.value()
+    }
+
+    fn pinned_value(&self) -> PinnedSlice {
+        self.inner.pinned_value()
+    }
+
+    fn version(&self) -> Option<EntryVersion> {
+        Some(self.version)
+    }
+}
+
+/// Checks that a read names a timestamp exactly if the keys of the family have them, and that the
+/// history at that timestamp is still there.
+///
+/// # Errors
+/// `InvalidArgument`.
+#[cold]
+pub(super) fn check_time(
+    family: &ColumnFamilyData,
+    super_version: &SuperVersion,
+    options: &ReadOptions,
+) -> Result<()> {
+    let name = &family.name;
+    let Some(time) = &options.timestamp else {
+        return Err(Error::invalid_argument(match family.has_timestamps {
+            true => format!(
+                "column family {name:?} has user-defined timestamps: name one with \
+                 ReadOptions::set_timestamp"
+            ),
+            false => "ReadOptions::set_iter_start_ts needs a timestamp, too".to_owned(),
+        }));
+    };
+    if !family.has_timestamps {
+        return Err(Error::invalid_argument(format!(
+            "ReadOptions::set_timestamp: column family {name:?} has no user-defined timestamps"
+        )));
+    }
+    match &super_version.version.full_history_ts_low {
+        Some(low) if family.order.compare_timestamps(time, low).is_lt() => {
+            Err(Error::invalid_argument(format!(
+                "read timestamp {} is smaller than full_history_ts_low {}: its history may be gone",
+                u64::from_le_bytes(*time),
+                u64::from_le_bytes(*low),
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A point look-up at a timestamp, which reads sorted runs by their cursors.
+struct DatedLookup<'r> {
+    time: &'r Timestamp,
+    order: &'r KeyOrder,
+    /// The user key with the timestamp of the read.
+    key: Vec<u8>,
+    /// The internal key that sorts before all entries that the read sees.
+    from: Vec<u8>,
+    lookup: Lookup,
+}
+
+impl DatedLookup<'_> {
+    /// Offers the entries of the key in one sorted run until the look-up is settled.
+    fn search<C: Cursor<Suspend = Blocking>>(&mut self, run: &mut C) -> Result<()> {
+        run.seek(&self.from)?;
+        while run.valid() {
+            let entry = InternalKey::parse(run.key())?;
+            if !self
+                .order
+                .equal_without_timestamps(entry.user_key, &self.key)
+            {
+                return Ok(());
+            }
+            let (seqno, value_type) = (entry.seqno, entry.value_type);
+            if seqno <= self.lookup.snapshot()
+                && self
+                    .lookup
+                    .offer(seqno, value_type, || run.pinned_value())?
+            {
+                return Ok(());
+            }
+            run.next()?;
+        }
+        Ok(())
+    }
+
+    /// Searches a table: its range tombstones, its filter, and its entries.
+    fn search_table(&mut self, reader: &TableReader, source: &mut BlockingSource) -> Result<()> {
+        if let Some(tombstones) = reader.tombstones() {
+            let snapshot = self.lookup.snapshot();
+            let seqno = tombstones.covering_seqno_at(&self.key, snapshot, self.time);
+            if seqno > 0 {
+                self.lookup.cover(seqno);
+            }
+        }
+        if reader.may_contain(self.lookup.user_key(), source)? {
+            let options = TableCursorOptions::default();
+            self.search(&mut reader.cursor(source.clone(), &options))?;
+        }
+        Ok(())
+    }
+}
+
+impl Reads {
+    /// Looks up one key at the timestamp of the options, in memtables and then in tables.
+    #[cold]
+    pub(super) fn search_at(
+        &self,
+        family: &ColumnFamilyData,
+        super_version: &SuperVersion,
+        key: &[u8],
+        seqno: SeqNo,
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        let Some(time) = &options.timestamp else {
+            return Err(Error::invalid_argument("the read names no timestamp"));
+        };
+        if options.is_bounded() {
+            return Err(Error::not_supported(
+                "deadline and io_timeout are not supported by point reads at a timestamp",
+            ));
+        }
+        let key_at = join(key, time);
+        let mut from = Vec::with_capacity(key_at.len() + TIMESTAMP_BYTES);
+        encode_into(&mut from, &key_at, seqno, ValueType::FOR_SEEK);
+        let mut search = DatedLookup {
+            time,
+            order: &family.order,
+            key: key_at,
+            from,
+            lookup: Lookup::new(key, seqno),
+        };
+        self.search_memtables_at(super_version, &mut search, options)?;
+        if !search.lookup.is_settled() {
+            self.search_tables_at(super_version, &mut search, options)?;
+        }
+        search
+            .lookup
+            .finish(super_version.merger(options.read_tier))
+    }
+
+    /// Looks up a key at a timestamp in the memtables, newest first.
+    fn search_memtables_at(
+        &self,
+        super_version: &SuperVersion,
+        search: &mut DatedLookup<'_>,
+        options: &ReadOptions,
+    ) -> Result<()> {
+        if skips_memtables(self, options) {
+            return Ok(());
+        }
+        for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
+            for list in memtable.tombstone_lists() {
+                let snapshot = search.lookup.snapshot();
+                let seqno = list.covering_seqno_at(&search.key, snapshot, search.time);
+                if seqno > 0 {
+                    search.lookup.cover(seqno);
+                }
+            }
+            search.search(&mut memtable.borrowing_cursor())?;
+            search.lookup.checkpoint();
+            if search.lookup.is_settled() {
+                return Ok(());
+            }
+        }
+        match options.read_tier {
+            ReadTier::Memtable => Err(needs_io()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks up a key at a timestamp in the tables, newest first.
+    fn search_tables_at(
+        &self,
+        super_version: &SuperVersion,
+        search: &mut DatedLookup<'_>,
+        options: &ReadOptions,
+    ) -> Result<()> {
+        let (version, tables) = (&super_version.version, &super_version.tables);
+        let mut source = BlockingSource::new(options.block_read_options(&self.context.table_files));
+        for (level, files) in version.levels.iter().enumerate() {
+            let first = match level {
+                0 => 0,
+                _ => files.find(search.order, &search.from),
+            };
+            for file in &files.files[first.min(files.files.len())..] {
+                let key = Some(&search.key[..]);
+                if version.overlaps(file, key, key) {
+                    let reader = tables.reader(file, level)?;
+                    search.search_table(&reader, &mut source)?;
+                    if level == 0 {
+                        search.lookup.checkpoint();
+                    }
+                } else if level > 0 {
+                    break;
+                }
+                if search.lookup.is_settled() {
+                    return Ok(());
+                }
+            }
+            search.lookup.checkpoint();
+            if search.lookup.is_settled() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,382 @@
+//! Random histories at rising timestamps, read at each of them, against a plain model.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use koeldb::{
+    BottommostLevelCompaction, CompactRangeOptions, Db, DbCursor, Env, Options, ReadOptions,
+    ReverseBytewiseComparatorWithU64Ts, Snapshot, WriteBatch,
+};
+use koeldb_testkit::{Floors, Random, random::mix};
+
+use super::{at, options, read_at};
+use crate::rocksdb::Java;
+use crate::scratch::ScratchDir;
+
+const KEYS: u64 = 12;
+
+/// What is at a key from a timestamp on.
+type Versions = BTreeMap<(String, u64), Option<String>>;
+
+/// The model: the newest state of each key at each timestamp.
+#[derive(Clone, Default)]
+struct Model {
+    versions: Versions,
+    low: u64,
+}
+
+impl Model {
+    fn get(&self, key: &str, time: u64) -> Option<&String> {
+        let from = (key.to_owned(), 0);
+        let to = (key.to_owned(), time);
+        let (_, newest) = self.versions.range(from..=to).next_back()?;
+        newest.as_ref()
+    }
+
+    fn set(&mut self, key: &str, time: u64, value: Option<String>) {
+        self.versions.insert((key.to_owned(), time), value);
+    }
+
+    /// The keys with values at a timestamp, in order.
+    fn all(&self, time: u64) -> Vec<(String, String)> {
+        let keys = (0..KEYS).map(key);
+        let found = keys.filter_map(|key| Some((key.clone(), self.get(&key, time)?.clone())));
+        found.collect()
+    }
+}
+
+fn key(number: u64) -> String {
+    format!("key{number:02}")
+}
+
+/// A database, its model, and snapshots with the models of their moments.
+pub(super) struct History {
+    db: Db,
+    options: Options,
+    path: PathBuf,
+    /// The batches in hexadecimal, if another engine is to write them, with `flush` and `compact`.
+    script: Option<Vec<String>>,
+    model: Model,
+    snapshots: Vec<(Snapshot, Model)>,
+    time: u64,
+    is_reversed: bool,
+    seed: u64,
+}
+
+impl History {
+    fn new(seed: u64, env: &Env, path: &Path) -> Self {
+        let mut rng = Random::new(mix(seed));
+        let mut options = options(env);
+        options.set_write_buffer_size(64 << 10);
+        options.set_target_file_size_base(if rng.chance(1, 2) { 1 } else { 64 << 10 });
+        options
+            .set_level_zero_file_num_compaction_trigger(1 + u32::try_from(rng.below(3)).unwrap());
+        options.set_max_subcompactions(1 + u32::try_from(rng.below(2)).unwrap());
+        if rng.chance(1, 2) {
+            let mut table = koeldb::BlockBasedOptions::new();
+            table.set_block_size(1);
+            table.set_bloom_filter(10.0);
+            options.set_block_based_table_factory(&table);
+        }
+        let is_reversed = rng.chance(1, 3);
+        if is_reversed {
+            options.set_comparator(ReverseBytewiseComparatorWithU64Ts);
+        }
+        History {
+            db: Db::open(&options, path).unwrap(),
+            options,
+            path: path.to_owned(),
+            script: None,
+            model: Model::default(),
+            snapshots: Vec::new(),
+            time: 1,
+            is_reversed,
+            seed,
+        }
+    }
+
+    /// Writes the batch that `fill` fills, or adds it to the script.
+    fn write(&mut self, fill: impl FnOnce(&mut WriteBatch) -> &mut WriteBatch) {
+        let mut batch = WriteBatch::new();
+        fill(&mut batch);
+        match &mut self.script {
+            Some(script) => {
+                let bytes = batch.data().iter();
+                script.push(bytes.map(|byte| format!("{byte:02x}")).collect());
+            }
+            None => self.db.write(&batch).unwrap(),
+        }
+    }
+
+    /// Makes one random step.
+    fn step(&mut self, rng: &mut Random) {
+        let family = self.db.default_cf().clone();
+        self.time += u64::from(rng.chance(2, 3)) * (1 + rng.below(200));
+        let time = self.time;
+        let name = key(rng.below(KEYS));
+        match rng.below(100) {
+            0..45 => {
+                let value = format!("{name}-{time}-{}", rng.below(1000));
+                println!("put {name}@{time} {value}");
+                self.write(|batch| batch.put_cf_with_ts(&family, &name, at(time), &value));
+                self.model.set(&name, time, Some(value));
+            }
+            // COMPAT: a compaction of RocksDB 11.8 drops merge operands under a range deletion of a
+            // later timestamp, also for reads at earlier ones.
+            45..55 if self.script.is_none() => {
+                println!("merge {name}@{time}");
+                let old = self.model.get(&name, time).cloned();
+                self.write(|batch| batch.merge_cf_with_ts(&family, &name, at(time), "m"));
+                let value = old.map_or("m".to_owned(), |old| format!("{old},m"));
+                self.model.set(&name, time, Some(value));
+            }
+            55..68 => {
+                println!("delete {name}@{time}");
+                self.write(|batch| batch.delete_cf_with_ts(&family, &name, at(time)));
+                self.model.set(&name, time, None);
+            }
+            68..75 => {
+                let (a, b) = (rng.below(KEYS), rng.below(KEYS));
+                let (first, end) = (a.min(b), a.max(b));
+                let (from, to) = match self.is_reversed {
+                    true => (key(end), key(first)),
+                    false => (key(first), key(end)),
+                };
+                println!("delete_range {from}..{to}@{time}");
+                self.write(|batch| batch.delete_range_cf_with_ts(&family, from, to, at(time)));
+                let deleted = match self.is_reversed {
+                    true => first + 1..end + 1,
+                    false => first..end,
+                };
+                for number in deleted {
+                    self.model.set(&key(number), time, None);
+                }
+            }
+            75..82 => {
+                println!("flush");
+                match &mut self.script {
+                    Some(script) => script.push("flush".to_owned()),
+                    None => self.db.flush().unwrap(),
+                }
+            }
+            82..86 => {
+                println!("compact");
+                match &mut self.script {
+                    Some(script) => script.push("compact".to_owned()),
+                    None => family.compact_range(..).unwrap(),
+                }
+            }
+            _ if self.script.is_some() => {}
+            86..88 => {
+                println!("compact all");
+                let mut compact = CompactRangeOptions::new();
+                compact.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+                family.compact_range_opt(.., &compact).unwrap();
+            }
+            88..92 => {
+                let low = self.model.low + rng.below(time - self.model.low + 1);
+                println!("low {low}");
+                family.increase_full_history_ts_low(at(low)).unwrap();
+                self.model.low = low;
+            }
+            92..95 => {
+                println!("snapshot");
+                self.snapshots
+                    .push((self.db.snapshot(), self.model.clone()));
+            }
+            95..97 => {
+                println!("release");
+                self.snapshots.pop();
+            }
+            _ => {
+                println!("reopen");
+                self.snapshots.clear();
+                self.db.close().unwrap();
+                self.db = Db::open(&self.options, &self.path).unwrap();
+                let low = self.db.default_cf().full_history_ts_low().unwrap();
+                let low = low.map_or(0, u64::from_le_bytes);
+                assert_eq!(low, self.model.low, "seed {}", self.seed);
+            }
+        }
+    }
+
+    /// Reads everything at some timestamps, also through the snapshots.
+    fn check(&self, rng: &mut Random) {
+        let low = self.model.low;
+        for time in [
+            low,
+            low + rng.below(self.time - low + 1),
+            self.time,
+            u64::MAX,
+        ] {
+            let mut options = read_at(time);
+            options.set_async_io(rng.chance(1, 2));
+            self.check_at(&self.model, &options, time);
+            for (snapshot, model) in &self.snapshots {
+                let mut options = read_at(time);
+                options.set_snapshot(snapshot);
+                self.check_at(model, &options, time);
+            }
+        }
+    }
+
+    fn check_at(&self, model: &Model, options: &ReadOptions, time: u64) {
+        let family = self.db.default_cf();
+        let of_snapshot = options.get_snapshot().map(Snapshot::sequence_number);
+        let place = format!("seed {}, {of_snapshot:?}, timestamp {time}", self.seed);
+        for name in (0..KEYS).map(key) {
+            let found = family.get_opt(&name, options).unwrap();
+            let found = found.map(|value| String::from_utf8(value.to_vec()).unwrap());
+            assert_eq!(found.as_ref(), model.get(&name, time), "{place}: {name}");
+        }
+        let mut expected = model.all(time);
+        if self.is_reversed {
+            expected.reverse();
+        }
+        let mut cursor = family.cursor_opt(options);
+        let mut found = Vec::new();
+        let mut valid = cursor.seek_to_first().unwrap();
+        while valid {
+            found.push(entry(&cursor));
+            valid = cursor.next().unwrap();
+        }
+        assert_eq!(found, expected, "{place}: forward");
+        found.clear();
+        valid = cursor.seek_to_last().unwrap();
+        while valid {
+            found.push(entry(&cursor));
+            valid = cursor.prev().unwrap();
+        }
+        found.reverse();
+        assert_eq!(found, expected, "{place}: backward");
+        for (index, (name, _)) in expected.iter().enumerate() {
+            assert!(cursor.seek(name).unwrap(), "{place}: {name}");
+            assert_eq!(entry(&cursor), expected[index], "{place}");
+            let follows = cursor.next().unwrap();
+            assert_eq!(
+                follows.then(|| entry(&cursor)),
+                expected.get(index + 1).cloned()
+            );
+            assert!(cursor.seek_for_prev(name).unwrap(), "{place}: {name}");
+            assert_eq!(entry(&cursor), expected[index], "{place}");
+            let precedes = cursor.prev().unwrap();
+            let before = index.checked_sub(1).map(|before| expected[before].clone());
+            assert_eq!(precedes.then(|| entry(&cursor)), before, "{place}");
+        }
+    }
+}
+
+fn entry(cursor: &DbCursor) -> (String, String) {
+    let (key, value) = cursor.entry().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(key), text(value))
+}
+
+#[test]
+fn histories_at_rising_timestamps_read_as_in_a_plain_model() {
+    let (seeds, steps) = Floors::chosen().of((15, 120), (200, 200), (5000, 400));
+    for seed in 0..seeds {
+        let mut rng = Random::new(mix(seed));
+        let mut history = History::new(seed, &Env::mem_env(), Path::new("/db"));
+        for step in 0..steps {
+            history.step(&mut rng);
+            if step % 8 == 0 {
+                history.check(&mut rng);
+            }
+        }
+        history.check(&mut rng);
+        history.db.verify_checksums().unwrap();
+    }
+}
+
+impl History {
+    /// The comparator's name.
+    fn comparator(&self) -> &'static str {
+        match self.is_reversed {
+            true => "rocksdb.ReverseBytewiseComparator.u64ts",
+            false => "leveldb.BytewiseComparator.u64ts",
+        }
+    }
+
+    /// Has RocksDB read the closed database at some timestamps, and compares with the model.
+    fn check_by_rocksdb(&self, java: &Java, rng: &mut Random) {
+        let low = self.model.low;
+        let mut times = vec![
+            low,
+            low + rng.below(self.time - low + 1),
+            self.time,
+            u64::MAX,
+        ];
+        times.extend(low.checked_sub(1));
+        let names: Vec<String> = times.iter().map(u64::to_string).collect();
+        let mut arguments = vec![self.comparator()];
+        arguments.extend(names.iter().map(String::as_str));
+        let found = java.timestamps("read", &self.path, &arguments);
+        let mut expected = String::new();
+        for time in times {
+            if time < low {
+                expected += &format!("refused\t{time}\n");
+                continue;
+            }
+            let mut entries = self.model.all(time);
+            if self.is_reversed {
+                entries.reverse();
+            }
+            for (key, value) in entries {
+                expected += &format!("entry\t{time}\t{key}\t{value}\n");
+            }
+        }
+        assert_eq!(found, expected, "seed {}", self.seed);
+    }
+}
+
+#[test]
+fn rocksdb_reads_the_same_at_each_timestamp() {
+    let Some(java) = Java::find() else { return };
+    let (seeds, steps) = Floors::chosen().of((3, 120), (20, 200), (200, 400));
+    for seed in 0..seeds {
+        let dir = ScratchDir::new();
+        let mut rng = Random::new(mix(1000 + seed));
+        let mut history = History::new(seed, &Env::default(), &dir.path().join("db"));
+        for _ in 0..steps {
+            history.step(&mut rng);
+        }
+        history.snapshots.clear();
+        history.db.close().unwrap();
+        history.check_by_rocksdb(java, &mut rng);
+        history.db = Db::open(&history.options, &history.path).unwrap();
+        history.check(&mut rng);
+    }
+}
+
+#[test]
+fn what_rocksdb_wrote_reads_the_same_at_each_timestamp() {
+    let Some(java) = Java::find() else { return };
+    let (seeds, steps) = Floors::chosen().of((3, 120), (20, 200), (200, 400));
+    for seed in 0..seeds {
+        let dir = ScratchDir::new();
+        let mut rng = Random::new(mix(2000 + seed));
+        // Its own database only lends a handle while another engine is to write.
+        let mut history = History::new(seed, &Env::mem_env(), Path::new("/db"));
+        history.script = Some(Vec::new());
+        for _ in 0..steps {
+            history.step(&mut rng);
+        }
+        let script = dir.path().join("script");
+        let lines = history.script.take().unwrap_or_default().join("\n");
+        std::fs::write(&script, lines + "\n").unwrap();
+        history.path = dir.path().join("db");
+        let script = script.to_str().unwrap();
+        java.timestamps("write", &history.path, &[history.comparator(), script]);
+        history.options.set_env(&Env::default());
+        history.db = Db::open(&history.options, &history.path).unwrap();
+        history.check(&mut rng);
+        for _ in 0..steps {
+            history.step(&mut rng);
+        }
+        history.check(&mut rng);
+        history.snapshots.clear();
+        history.db.close().unwrap();
+        history.check_by_rocksdb(java, &mut rng);
+    }
+}
