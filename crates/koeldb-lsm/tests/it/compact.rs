@@ -124,6 +124,7 @@ fn compact(case: &mut TestCase) -> String {
         tombstones: (!tombstones.is_empty())
             .then(|| FragmentedTombstones::new(&order, &tombstones)),
         bottommost,
+        history_low: None,
         start_level: 5,
         merger: Merger::new(operator, "default"),
         filter: Some(Box::new(filter)),
