@@ -86,8 +86,10 @@ impl Opening {
                 true => self.first_table(&directory)?,
                 false => None,
             };
-            if let Some(table) = table {
-                can_link(&*self.fs, &directory.join(table), own)?;
+            match table.map(|table| can_link(&*self.fs, &directory.join(table), own)) {
+                // The primary has removed it meanwhile.
+                Some(Err(error)) if !error.is_path_not_found() => return Err(error),
+                _ => {}
             }
         }
         Ok(())
