@@ -140,6 +140,19 @@ impl MergeBase {
         }
     }
 
+    /// Whether the value, or a column of it, is in a blob file.
+    fn refers(&self) -> bool {
+        match self {
+            MergeBase::Covered => false,
+            MergeBase::Entry {
+                value_type, value, ..
+            } => {
+                *value_type == ValueType::BlobIndex
+                    || *value_type == ValueType::WideColumnEntity && has_blob_indexes(value)
+            }
+        }
+    }
+
     /// Returns the existing value for the merge operator; `None` if the key is deleted.
     ///
     /// # Errors
@@ -627,8 +640,13 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             None if !is_whole_history => self.queue_operands(run.operands),
             base => {
                 let base = base.unwrap_or(MergeBase::Covered);
-                let existing = base.value(self.rules.merger, self.user_key())?;
-                match self.merged(&base, existing.as_deref(), &run.operands) {
+                let existing = match base.value(self.rules.merger, self.user_key()) {
+                    Err(error) if base.refers() => return Err(error),
+                    existing => existing,
+                };
+                let merged = existing
+                    .and_then(|existing| self.merged(&base, existing.as_deref(), &run.operands));
+                match merged {
                     Ok(merged) => {
                         if self.is_zeroed(newest) {
                             self.clear_timestamp();

@@ -481,12 +481,11 @@ impl VersionSet {
     }
 }
 
-/// Returns the `NotSupported` error for a database with blob files, with advice how to open it.
+/// Returns the `NotSupported` error of what cannot handle values outside of tables, with advice.
 pub fn blob_files_not_supported(found: &str) -> Error {
     Error::not_supported(format!(
-        "{found}. Blob files can only be kept by RocksDB: open the database read-only, or have RocksDB move all values \
-         into tables first (enable_blob_files=false, enable_blob_garbage_collection=true, \
-         blob_garbage_collection_age_cutoff=1, a full compaction, and a clean close)"
+        "{found}: first move all values into tables (enable_blob_files=false, and a compaction of \
+         all keys that collects blob files with an age cutoff of 1)"
     ))
 }
 

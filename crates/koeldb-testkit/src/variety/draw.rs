@@ -211,6 +211,7 @@ impl Drawing<'_> {
         self.rows.extend(COMPOSED.iter().take(6).copied());
         self.section(COMPRESSION, "compression_opts.", &mut values);
         self.section(COMPRESSION, "bottommost_compression_opts.", &mut values);
+        self.section(COMPRESSION, "blob_compression_opts.", &mut values);
         self.section(UNIVERSAL, "compaction_options_universal.", &mut values);
         self.section(FIFO, "compaction_options_fifo.", &mut values);
         let (factory, section) = match self.random.below(6) {
@@ -305,7 +306,11 @@ fn settle_database(values: &mut Values) {
 /// They may conflict with each other, with the style of the column family or with the database
 /// options.
 fn settle_family(values: &mut Values, style: &Style, database: &Values, needs_prefixes: bool) {
-    for path in ["compression_opts", "bottommost_compression_opts"] {
+    for path in [
+        "compression_opts",
+        "bottommost_compression_opts",
+        "blob_compression_opts",
+    ] {
         let dictionary = format!("{path}.max_dict_bytes");
         let has_dictionary = values.by_name.get(&dictionary).is_some_and(|v| v != "0");
         if values.is(&format!("{path}.zstd_max_train_bytes"), "4000") && !has_dictionary {

@@ -203,6 +203,10 @@ impl<'a> Merge<'a> {
     ///
     /// The oldest files are emptied, as many as `blob_garbage_collection_age_cutoff` says.
     fn blob_spec<'o>(&'o self, blobs: &'o VersionBlobs<'o>) -> BlobSpec<'o> {
+        // A worker sends back tables only.
+        if self.request.worker.is_some() {
+            return BlobSpec::unchanged();
+        }
         let mut spec = BlobSpec {
             directory: Some(self.family.tables.paths().directory(0)),
             numbers: Some(self.jobs.context.table_files.numbers.clone()),

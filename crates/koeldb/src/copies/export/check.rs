@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use koeldb_base::entity::has_blob_indexes;
 use koeldb_base::file_name::{self, FileKind};
 use koeldb_base::key::{InternalKey, MAX_SEQNO, encode, user_key};
 use koeldb_base::{Cursor, Error, KeyOrder, Result, ValueType};
@@ -117,7 +118,18 @@ fn check_entries(reader: &Arc<TableReader>, order: &KeyOrder, file: &ExportedFil
         {
             return refused("the table has entries outside of its bounds".to_owned());
         }
-        largest_seqno = largest_seqno.max(Some(InternalKey::parse(key)?.seqno));
+        let key = InternalKey::parse(key)?;
+        let refers = match key.value_type {
+            ValueType::BlobIndex => true,
+            ValueType::WideColumnEntity => has_blob_indexes(cursor.value()),
+            _ => false,
+        };
+        if refers {
+            return Err(Error::not_supported(
+                "the table refers to blob files, which an export does not have",
+            ));
+        }
+        largest_seqno = largest_seqno.max(Some(key.seqno));
         cursor.next()?;
     }
     if largest_seqno != Some(file.largest_seqno) {
