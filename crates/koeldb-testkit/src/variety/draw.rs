@@ -208,7 +208,7 @@ impl Drawing<'_> {
         self.section(FAMILY, "", &mut values);
         values.set("compaction_style", style.compaction);
         values.set("num_levels", style.levels);
-        self.rows.extend(COMPOSED.iter().take(6).copied());
+        self.rows.extend(COMPOSED.iter().take(7).copied());
         self.section(COMPRESSION, "compression_opts.", &mut values);
         self.section(COMPRESSION, "bottommost_compression_opts.", &mut values);
         self.section(COMPRESSION, "blob_compression_opts.", &mut values);

@@ -341,15 +341,7 @@ const CALLS: &[Call] = &[
             ),
         ],
         accepted: &[],
-        refused: &[
-            ("target_path_id", "u32", "0", "An index into db_paths."),
-            (
-                "full_history_ts_low",
-                "bytes",
-                "none",
-                "Drops history with older user timestamps.",
-            ),
-        ],
+        refused: &[],
     },
     Call {
         section: "CompactionOptions",
