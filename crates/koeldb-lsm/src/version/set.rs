@@ -158,7 +158,7 @@ impl VersionSet {
 
     /// Recovers the newest state whose tables exist, without CURRENT (`best_efforts_recovery`).
     ///
-    /// See [`point_in_time`].
+    /// See the module `point_in_time`.
     ///
     /// # Errors
     /// See [`VersionSet::recover`], and those of `check`.
