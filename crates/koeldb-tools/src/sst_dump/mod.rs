@@ -114,7 +114,7 @@ Examples:
 Of RocksDB's sst_dump, these do not exist here:
   --command=recompress                       db_bench and a compaction measure codecs on whole databases
   --set_block_size, --compression_types, --compression_level_from, ...   belong to recompress
-  --decode_blob_index                        there are no blob files";
+  --decode_blob_index                        references are shown as stored";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Command {

@@ -88,13 +88,6 @@ fn examine_table(
             "Scans read them all. Compact the range (`ldb compact --from --to`), and use delete_range for ranges.",
         );
     }
-    if file.oldest_blob_file != 0 {
-        report.warning(
-            "blobs",
-            format!("{name} refers to blob files"),
-            "KoelDB opens the directory read-only and cannot read these values. Compact it with RocksDB, blob files off.",
-        );
-    }
 }
 
 /// Checks the sizes and file counts of the levels of a column family.
