@@ -430,7 +430,7 @@ impl Options {
         let _ = cache;
     }
 
-    /// Has no effect: there are no blob files.
+    /// Has no effect: values in blob files are not cached.
     pub fn set_blob_cache(&mut self, cache: &Cache) {
         let _ = cache;
     }

@@ -186,21 +186,21 @@ setters! {
     set_experimental_mempurge_threshold(f64) = "experimental_mempurge_threshold";
     /// Whether Bloom filters of memtables contain whole keys.
     set_memtable_whole_key_filtering(bool) = "memtable_whole_key_filtering";
-    /// Stores large values in blob files. No effect: they stay in tables.
+    /// Stores large values in blob files.
     set_enable_blob_files(bool) = "enable_blob_files";
-    /// The size of values in blob files. No effect.
+    /// The size from which values go to blob files.
     set_min_blob_size(u64) = "min_blob_size";
-    /// The size of blob files. No effect.
+    /// The size at which a blob file ends.
     set_blob_file_size(u64) = "blob_file_size";
-    /// The compression type of blob files. No effect.
+    /// The compression type of blob files.
     set_blob_compression_type(DBCompressionType) = "blob_compression_type";
-    /// Whether compactions move values of old blob files. No effect.
+    /// Whether compactions move values of old blob files.
     set_enable_blob_gc(bool) = "enable_blob_garbage_collection";
-    /// The fraction of blob files that count as old. No effect.
+    /// The fraction of blob files that count as old.
     set_blob_gc_age_cutoff(f64) = "blob_garbage_collection_age_cutoff";
-    /// The garbage at which blob files are compacted. No effect.
+    /// The fraction of garbage in the oldest blob files from which on their tables are compacted.
     set_blob_gc_force_threshold(f64) = "blob_garbage_collection_force_threshold";
-    /// The readahead of compactions in blob files. No effect.
+    /// The readahead of compactions in blob files.
     set_blob_compaction_readahead_size(u64) = "blob_compaction_readahead_size";
     /// Prepares for `ingest_behind`: compactions keep tombstones, universal ones the last level free.
     set_allow_ingest_behind(bool) = "allow_ingest_behind";

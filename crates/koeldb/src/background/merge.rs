@@ -185,7 +185,10 @@ impl<'a> Merge<'a> {
         let result = job.run()?;
         let written = (&*result.output.files, &*result.output.entry_hashes);
         let tables = &jobs.context.table_files;
-        checks.verify(written, plan.output_level, &self.family.tables, tables)?;
+        let (opener, level) = (&self.family.tables, plan.output_level);
+        checks
+            .verify(written, level, opener, tables)
+            .inspect_err(|_| tables.remove_blob_files(opener, &result.output.blob_files))?;
         // The tables of a worker are not those of its directory.
         if self.request.worker.is_none() {
             prepopulate(

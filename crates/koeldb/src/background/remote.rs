@@ -87,15 +87,18 @@ impl Background {
     /// Returns the compaction service; `None` if there is none or it cannot run this compaction.
     fn service_for(
         &self,
+        family: &ColumnFamilyData,
         plan: &CompactionPlan,
         request: &CompactionRequest<'_>,
     ) -> Option<&dyn CompactionService> {
         let service = self.context.plugins.compaction_service.as_deref()?;
-        // The input cannot carry the settings of one call, the clock of a TTL database, or blob files.
+        // The input cannot carry the settings of one call, the clock of a TTL database, or blob files,
+        // and the output no blob files.
         let is_plain = request.compression.is_none()
             && request.target_file_bytes.is_none()
             && request.worker.is_none()
             && self.context.table_files.ttl.is_none()
+            && !family.options().enable_blob_files
             && !plan.files().any(|(_, file)| file.oldest_blob_file != 0);
         (is_plain && !plan.inputs.is_empty()).then_some(service)
     }
@@ -108,7 +111,7 @@ impl Background {
         plan: &CompactionPlan,
         request: &CompactionRequest<'_>,
     ) -> Result<Option<(Outputs, CompactionOutcome)>> {
-        let Some(service) = self.service_for(plan, request) else {
+        let Some(service) = self.service_for(family, plan, request) else {
             return Ok(None);
         };
         let begun = self.context.clock.now();

@@ -150,11 +150,11 @@ impl Opening {
         Ok(Some(identity))
     }
 
-    /// Returns the name of a table in a directory; `None` if it has none.
+    /// Returns the name of a table or blob file in a directory; `None` if it has none.
     pub(super) fn first_table(&self, directory: &Path) -> Result<Option<String>> {
         let mut entries = self.fs.list(directory)?.into_iter();
-        let table =
-            entries.find(|entry| matches!(file_name::parse(&entry.name), Some(FileKind::Table(_))));
+        let is_data = |kind| matches!(kind, FileKind::Table(_) | FileKind::Blob(_));
+        let table = entries.find(|entry| file_name::parse(&entry.name).is_some_and(is_data));
         Ok(table.map(|entry| entry.name))
     }
 
@@ -306,7 +306,8 @@ impl Opening {
         removed
     }
 
-    /// Removes the tables that no version has, and trash, from the separate directories of tables.
+    /// Removes the tables and blob files that no version has, and trash, from their separate
+    /// directories.
     fn remove_orphan_tables(&self, versions: &mut VersionSet) -> Vec<String> {
         let live = versions.live_files();
         let mut removed = Vec::new();
@@ -315,6 +316,7 @@ impl Opening {
                 let path = directory.join(&entry.name);
                 let goes = match file_name::parse(&entry.name) {
                     Some(FileKind::Table(number)) => !live.tables.contains(&number),
+                    Some(FileKind::Blob(number)) => !live.blob_files.contains(&number),
                     Some(_) => false,
                     None => file_name::is_trash(&entry.name) && !self.adopt_trash(&path),
                 };

@@ -13,7 +13,7 @@ use koeldb_base::{Cursor, KeyOrder, Result};
 use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority, RateLimiter};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
 use koeldb_lsm::job::{BlobSpec, FlushJob, FlushResult, HiddenTables, LiveSnapshots, OutputSpec};
-use koeldb_lsm::version::FileNumbers;
+use koeldb_lsm::version::{BlobFileMeta, FileNumbers};
 use koeldb_lsm::{DataPaths, FileMeta, OpenTables, TableOpener, Version};
 use koeldb_memtable::Memtable;
 use koeldb_table::builder::{TableBuildContext, TableReason};
@@ -279,12 +279,19 @@ impl TableFiles {
             },
         };
         let (begun, cpu) = (self.clock.now(), self.clock.thread_cpu());
+        // A copy has its tables in a directory of its own.
+        let tables = match self.in_one_directory {
+            true => self.table_opener(&family.order, &options),
+            false => Arc::clone(&family.tables),
+        };
         let run = || {
             let flush = job.run()?;
             if let Some(file) = &flush.file {
                 let written = (std::slice::from_ref(file), &[flush.entry_hash][..]);
-                checks.verify(written, 0, &family.tables, self)?;
-                prepopulate(written.0, reason, &options, 0, &family.tables);
+                checks
+                    .verify(written, 0, &tables, self)
+                    .inspect_err(|_| self.remove_blob_files(&tables, &flush.blob_files))?;
+                prepopulate(written.0, reason, &options, 0, &tables);
             }
             Ok(flush)
         };
@@ -300,6 +307,14 @@ impl TableFiles {
             ..flush_totals(&flush)
         });
         Ok(flush)
+    }
+
+    /// Removes the blob files of a job whose tables do not become part of a version.
+    pub(crate) fn remove_blob_files(&self, tables: &TableOpener, files: &[BlobFileMeta]) {
+        for file in files {
+            // One that cannot be removed is an orphan, which the next open removes.
+            let _ = self.fs.remove_file(&tables.paths().blob(file.number));
+        }
     }
 
     /// Returns the table builder settings of a flush.

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, Result, Timestamp};
-use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::{BlobFileMeta, VersionEdit, VersionSet};
+use koeldb_lsm::{FileMeta, Version};
 
 use crate::state::column_family_data::{ColumnFamilyData, ColumnFamilyState};
 use crate::state::column_family_set::ColumnFamilySet;
@@ -106,10 +106,7 @@ impl Tree {
             // An edit without files creates no version.
             if let Some((_, version)) = installed.into_iter().next() {
                 let before = std::mem::replace(&mut state.version, version);
-                let files = before.blob_files.values();
-                let gone =
-                    files.filter(|file| !state.version.blob_files.contains_key(&file.number));
-                self.purge.retire_blob_files(family, gone);
+                self.retire_gone_blob_files(family, &before, &state.version);
             }
             change(state);
         });
@@ -154,11 +151,20 @@ impl Tree {
 
     /// Deletes blob files immediately that never became part of a version.
     pub(crate) fn discard_blob_files(&self, family: &ColumnFamilyData, files: &[BlobFileMeta]) {
-        for file in files {
-            // A file that cannot be removed now is an orphan that the next open removes.
-            let path = family.tables.paths().blob(file.number);
-            let _ = self.context.fs.remove_file(&path);
-        }
+        let table_files = &self.context.table_files;
+        table_files.remove_blob_files(&family.tables, files);
+    }
+
+    /// Records the blob files that `before` has and its successor `after` has not, to be deleted.
+    pub(crate) fn retire_gone_blob_files(
+        &self,
+        family: &ColumnFamilyData,
+        before: &Version,
+        after: &Version,
+    ) {
+        let files = before.blob_files.values();
+        let gone = files.filter(|file| !after.blob_files.contains_key(&file.number));
+        self.purge.retire_blob_files(family, gone);
     }
 
     /// Records the blob files of a dropped column family, to be deleted.

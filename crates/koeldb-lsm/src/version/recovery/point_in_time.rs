@@ -341,6 +341,7 @@ impl PointInTime {
             let mut builder = VersionBuilder::new(Arc::new(empty));
             builder.apply(&VersionEdit {
                 added_files: family.complete.clone(),
+                full_history_ts_low: current.full_history_ts_low.map(|low| low.to_vec()),
                 ..VersionEdit::of(*id)
             })?;
             replayed.current = Some(Arc::new(builder.finish(MissingEpochs::Assign)?));

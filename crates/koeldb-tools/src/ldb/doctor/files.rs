@@ -5,7 +5,6 @@ use std::path::Path;
 use koeldb_base::file_name::{self, FileKind};
 use koeldb_fs::FileSystem;
 use koeldb_fs::posix::PosixFileSystem;
-use koeldb_lsm::version::FileMeta;
 use koeldb_table::reader::TableReader;
 
 use super::super::database::Settings;
@@ -58,7 +57,7 @@ pub(super) fn examine_tables(tree: &Tree, verify: bool, report: &mut Report) {
             Ok(_) => {}
         }
         match tree.tables.reader(file, level) {
-            Ok(table) => examine_table(&table, file, &name, verify, report),
+            Ok(table) => examine_table(&table, &name, verify, report),
             Err(error) => report.error("table", format!("{name}: {error}"), DAMAGED),
         }
         bar.inc(file.bytes);
@@ -68,13 +67,7 @@ pub(super) fn examine_tables(tree: &Tree, verify: bool, report: &mut Report) {
 }
 
 /// Checks the entries and properties of one table file.
-fn examine_table(
-    table: &TableReader,
-    file: &FileMeta,
-    name: &str,
-    verify: bool,
-    report: &mut Report,
-) {
+fn examine_table(table: &TableReader, name: &str, verify: bool, report: &mut Report) {
     if verify && let Err(error) = table.verify_checksums(&mut |_| ()) {
         report.error("checksum", format!("{name}: {error}"), DAMAGED);
     }

@@ -224,7 +224,9 @@ impl PreparedIngest {
             let family = self.families.iter().find(|family| family.family.id == id);
             if let Some(PreparedFamily { family, .. }) = family {
                 family.update_and_install(pipeline.context.stall(), |state| {
-                    state.version = version;
+                    let before = std::mem::replace(&mut state.version, version);
+                    let tree = &pipeline.tree;
+                    tree.retire_gone_blob_files(family, &before, &state.version);
                 });
             }
         }
