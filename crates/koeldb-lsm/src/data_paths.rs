@@ -16,8 +16,8 @@ pub const DATA_PATHS_MAX: usize = 4;
 /// The directories of a column family's tables, at least one; cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataPaths {
-    first: Arc<Path>,
-    others: Arc<[PathBuf]>,
+    first: Arc<PathBuf>,
+    others: Arc<Vec<PathBuf>>,
 }
 
 impl DataPaths {
@@ -25,8 +25,8 @@ impl DataPaths {
     #[must_use]
     pub fn single(directory: &Path) -> Self {
         DataPaths {
-            first: directory.into(),
-            others: Arc::default(),
+            first: Arc::new(directory.to_owned()),
+            others: Arc::new(Vec::new()),
         }
     }
 
@@ -35,8 +35,8 @@ impl DataPaths {
     pub fn of(directories: &[PathBuf]) -> Option<Self> {
         let (first, others) = directories.split_first()?;
         Some(DataPaths {
-            first: first.as_path().into(),
-            others: others.into(),
+            first: Arc::new(first.clone()),
+            others: Arc::new(others.to_vec()),
         })
     }
 
@@ -48,7 +48,7 @@ impl DataPaths {
 
     /// All directories, in the order of their ids.
     pub fn directories(&self) -> impl Iterator<Item = &Path> {
-        std::iter::once(&*self.first).chain(self.others.iter().map(PathBuf::as_path))
+        std::iter::once(self.first.as_path()).chain(self.others.iter().map(PathBuf::as_path))
     }
 
     /// The directory with this id, or the last one if there are fewer.
@@ -63,7 +63,7 @@ impl DataPaths {
                 .others
                 .get(index)
                 .or(last)
-                .map_or(&*self.first, |it| it),
+                .map_or(self.first.as_path(), |it| it),
         }
     }
 
