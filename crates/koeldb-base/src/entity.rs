@@ -24,6 +24,7 @@ use std::ops::Range;
 
 use crate::coding;
 use crate::error::{Error, Result};
+use crate::key::ValueType;
 use crate::pinned::PinnedSlice;
 
 /// The name of the default column, whose value a plain read shows.
@@ -369,6 +370,16 @@ pub fn has_blob_indexes(entity: &[u8]) -> bool {
     Entity::decode(entity).is_ok_and(|entity| entity.has_blob_indexes)
 }
 
+/// Whether the value of an entry of this type, or of one of its columns, is in a blob file.
+#[must_use]
+pub fn refers_to_blobs(value_type: ValueType, value: &[u8]) -> bool {
+    match value_type {
+        ValueType::BlobIndex => true,
+        ValueType::WideColumnEntity => has_blob_indexes(value),
+        _ => false,
+    }
+}
+
 /// Returns the default column of a wide-column entity as stored, with its place in the entity.
 ///
 /// `None` if the entity has no such column.
@@ -410,7 +421,7 @@ pub fn with_values(
     with_moved_columns(entity, &mut moved)
 }
 
-/// What becomes of a column whose value is in a blob file.
+/// The new place of a column value that is in a blob file.
 #[derive(Clone, Debug)]
 pub enum MovedColumn {
     /// It stays where it is.

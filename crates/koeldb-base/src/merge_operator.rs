@@ -191,7 +191,7 @@ pub trait FetchBlob: Sync {
     fn fetch(&self, user_key: &[u8], reference: &[u8]) -> Result<PinnedSlice>;
 }
 
-/// What makes a value of the entries of a key: the merge operator, and the values in blob files.
+/// The merge operator of a column family, and the source of its values in blob files.
 ///
 /// It has the name of the column family, for errors.
 #[derive(Clone, Copy, Default)]

@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use koeldb_base::entity::{self, Columns, has_blob_indexes, with_default_column};
+use koeldb_base::entity::{self, Columns, has_blob_indexes, refers_to_blobs, with_default_column};
 use koeldb_base::key::{InternalKey, encode_into};
 use koeldb_base::lookup::without_preferred_seqno;
 use koeldb_base::merge_operator::{Merger, merge_operands, merge_values};
@@ -146,10 +146,7 @@ impl MergeBase {
             MergeBase::Covered => false,
             MergeBase::Entry {
                 value_type, value, ..
-            } => {
-                *value_type == ValueType::BlobIndex
-                    || *value_type == ValueType::WideColumnEntity && has_blob_indexes(value)
-            }
+            } => refers_to_blobs(*value_type, value),
         }
     }
 

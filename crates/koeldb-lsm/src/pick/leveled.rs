@@ -52,7 +52,7 @@ pub struct LevelTargets {
     clippy::cast_sign_loss,
     reason = "level targets are estimates"
 )]
-fn scaled(bytes: u64, factor: f64) -> u64 {
+pub(super) fn scaled(bytes: u64, factor: f64) -> u64 {
     (bytes as f64 * factor) as u64
 }
 

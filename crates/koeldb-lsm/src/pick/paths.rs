@@ -5,6 +5,7 @@
 //! no other one. (RocksDB: `GetPathId` of the compaction pickers; 11.9.)
 
 use super::PickSettings;
+use super::leveled::scaled;
 use crate::data_paths::DATA_PATHS_MAX;
 
 /// The target sizes of the directories of a column family, which decide on the output of
@@ -28,16 +29,6 @@ impl PathTargets {
     fn target(&self, path_id: u8) -> u64 {
         self.bytes.get(usize::from(path_id)).copied().unwrap_or(0)
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the sizes of levels are estimates"
-)]
-fn scaled(bytes: u64, factor: f64) -> u64 {
-    (bytes as f64 * factor) as u64
 }
 
 impl PickSettings {

@@ -20,7 +20,7 @@ use super::format::{
 use super::reference::BlobReference;
 use crate::file_read::read_bytes;
 
-/// What is known of a blob file before it is opened, from the MANIFEST.
+/// The description of a blob file in the MANIFEST, which the file is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct BlobFileContext {
     /// The number in the file's name.

@@ -31,7 +31,7 @@ use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::counters::JobTotals;
 use crate::state::info_log::CompactionOutcome;
 use crate::state::prepopulate::prepopulate;
-use crate::state::table_files::{OutputChecks, TableDestination, TableReporter, blob_spec};
+use crate::state::table_files::{OutputChecks, TableDestination, TableReporter};
 
 impl Background {
     /// Merges the inputs of a plan into new tables, verifies them, and updates the tickers.
@@ -210,11 +210,9 @@ impl<'a> Merge<'a> {
         if self.request.worker.is_some() {
             return BlobSpec::unchanged();
         }
-        let mut spec = BlobSpec {
-            directory: Some(self.family.tables.paths().directory(0)),
-            numbers: Some(self.jobs.context.table_files.numbers.clone()),
-            ..blob_spec(&self.options, self.family.id, self.plan.output_level)
-        };
+        let (family, files) = (self.family, &self.jobs.context.table_files);
+        let (level, paths) = (self.plan.output_level, family.tables.paths());
+        let mut spec = files.blob_spec(&self.options, family.id, level, paths);
         let is_on = match self.request.blob_policy {
             BlobGarbageCollectionPolicy::UseDefault => self.options.enable_blob_garbage_collection,
             BlobGarbageCollectionPolicy::Force => true,

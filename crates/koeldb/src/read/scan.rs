@@ -50,7 +50,7 @@ pub(crate) struct ScanContext<'h> {
     pub(crate) seqno: SeqNo,
     /// Whether entries have versions, which the scan remembers for those that it owns.
     pub(crate) has_versions: bool,
-    /// What makes values of entries, but for the values in blob files that are read ahead.
+    /// The merge operator, and the source of values in blob files if they are not read ahead.
     pub(crate) merger: Merger<'h>,
     /// The values in blob files; `None` if none may be read.
     pub(crate) blobs: Option<VersionBlobs<'h>>,
@@ -67,7 +67,7 @@ pub(crate) struct ScanContext<'h> {
 }
 
 impl ScanContext<'_> {
-    /// Returns what makes values of entries.
+    /// Returns the merge operator, and the source of values in blob files.
     fn merger(&self) -> Merger<'_> {
         match &self.blobs {
             Some(blobs) => self.merger.with_blobs(blobs),
@@ -788,7 +788,7 @@ fn too_many_skipped() -> Error {
 
 /// Decodes the user value, and the columns of an entity, of an entry; an error for other types.
 ///
-/// What is in a blob file is read.
+/// Values in blob files are read.
 fn owned_value(
     merger: Merger<'_>,
     user_key: &[u8],

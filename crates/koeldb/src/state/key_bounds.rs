@@ -46,7 +46,7 @@ impl KeyBounds {
         }
     }
 
-    /// The same range of keys that end with user-defined timestamps, with all their versions.
+    /// Returns the range of all versions of these keys, in which keys end with their timestamps.
     pub(crate) fn with_timestamps(&self) -> KeyBounds {
         let before = |key: &Vec<u8>| join(key, &MAX_TIMESTAMP);
         let after = |key: &Vec<u8>| join(key, &MIN_TIMESTAMP);

@@ -93,7 +93,7 @@ impl SuperVersion {
 }
 
 impl SuperVersion {
-    /// Returns what makes values of entries: the merge operator of these options, and blob files.
+    /// Returns the merge operator of these options, and the source of values in blob files.
     #[inline]
     pub(crate) fn merger(&self, tier: ReadTier) -> Merger<'_> {
         let merger = Merger::new(self.options.merge_operator.as_deref(), &self.family_name);

@@ -228,7 +228,12 @@ impl TableFiles {
         context.keeps_filter = keeps_filter(&options, &version, memtables)?;
         let checks = OutputChecks::of_flush(&options);
         let reporter = TableReporter::new(self, job_id, family, (FLUSH_PATH, reason));
-        let paths = self.paths_of(&options);
+        // A copy has its tables in a directory of its own.
+        let tables = match self.in_one_directory {
+            true => self.table_opener(&family.order, &options),
+            false => Arc::clone(&family.tables),
+        };
+        let paths = tables.paths();
         let next_file_number = || -> FileNumber { reporter.begin() };
         let verifies_count = self.options().flush_verify_memtable_count;
         let job = FlushJob {
@@ -267,23 +272,14 @@ impl TableFiles {
                 partition_bytes: None,
                 deletion_triggers: &options.deletion_triggers(),
                 hash_entries: checks.entries,
-                // What recovery writes stays in its table.
+                // A recovery leaves all values in the table.
                 blobs: match reason {
-                    TableReason::Flush => BlobSpec {
-                        directory: Some(paths.directory(FLUSH_PATH)),
-                        numbers: Some(self.numbers.clone()),
-                        ..blob_spec(&options, family.id, 0)
-                    },
+                    TableReason::Flush => self.blob_spec(&options, family.id, 0, paths),
                     _ => BlobSpec::unchanged(),
                 },
             },
         };
         let (begun, cpu) = (self.clock.now(), self.clock.thread_cpu());
-        // A copy has its tables in a directory of its own.
-        let tables = match self.in_one_directory {
-            true => self.table_opener(&family.order, &options),
-            false => Arc::clone(&family.tables),
-        };
         let run = || {
             let flush = job.run()?;
             if let Some(file) = &flush.file {
@@ -307,6 +303,30 @@ impl TableFiles {
             ..flush_totals(&flush)
         });
         Ok(flush)
+    }
+
+    /// Returns the settings of the blob files of a job that writes tables of `level`.
+    ///
+    /// The files go to the first of `paths`, the directories of the column family with id `family`.
+    pub(crate) fn blob_spec<'p>(
+        &self,
+        options: &ColumnFamilyOptions,
+        family: u32,
+        level: usize,
+        paths: &'p DataPaths,
+    ) -> BlobSpec<'p> {
+        let starts = usize::try_from(options.blob_file_starting_level).unwrap_or(0);
+        let is_separated = options.enable_blob_files && level >= starts;
+        BlobSpec {
+            column_family_id: family,
+            directory: Some(paths.directory(0)),
+            numbers: Some(self.numbers.clone()),
+            min_bytes: is_separated.then_some(options.min_blob_size),
+            file_bytes: options.blob_file_size,
+            compression: options.blob_compression_type,
+            compression_options: options.blob_compression_opts.codec_options(),
+            ..BlobSpec::unchanged()
+        }
     }
 
     /// Removes the blob files of a job whose tables do not become part of a version.
@@ -385,24 +405,6 @@ impl TableFiles {
                 "[{family}] hash_linkedlist: a bucket has {largest} entries, more than logging_threshold={threshold}"
             ));
         }
-    }
-}
-
-/// Returns the settings of the blob files of a job that writes tables of `level`.
-pub(crate) fn blob_spec(
-    options: &ColumnFamilyOptions,
-    family: u32,
-    level: usize,
-) -> BlobSpec<'static> {
-    let starts = usize::try_from(options.blob_file_starting_level).unwrap_or(0);
-    let is_separated = options.enable_blob_files && level >= starts;
-    BlobSpec {
-        column_family_id: family,
-        min_bytes: is_separated.then_some(options.min_blob_size),
-        file_bytes: options.blob_file_size,
-        compression: options.blob_compression_type,
-        compression_options: options.blob_compression_opts.codec_options(),
-        ..BlobSpec::unchanged()
     }
 }
 

@@ -240,7 +240,7 @@ fn rocksdb_goes_back_to_the_same_state() {
         let mut theirs = java.check(&broken, &["best_efforts=true"]).found;
         theirs.families.retain(|_, entries| !entries.is_empty());
         assert_eq!(found, theirs, "seed {seed}");
-        // What was recovered needs no more efforts, in either engine.
+        // The recovered state opens without the option, in either engine.
         let again = open_all(&Options::new(), &ours).unwrap();
         assert_eq!(content(&again), found, "seed {seed}, again");
         again.close().unwrap();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use koeldb_base::entity::has_blob_indexes;
+use koeldb_base::entity::refers_to_blobs;
 use koeldb_base::file_name::{self, FileKind};
 use koeldb_base::key::{InternalKey, MAX_SEQNO, encode, user_key};
 use koeldb_base::{Cursor, Error, KeyOrder, Result, ValueType};
@@ -119,12 +119,7 @@ fn check_entries(reader: &Arc<TableReader>, order: &KeyOrder, file: &ExportedFil
             return refused("the table has entries outside of its bounds".to_owned());
         }
         let key = InternalKey::parse(key)?;
-        let refers = match key.value_type {
-            ValueType::BlobIndex => true,
-            ValueType::WideColumnEntity => has_blob_indexes(cursor.value()),
-            _ => false,
-        };
-        if refers {
+        if refers_to_blobs(key.value_type, cursor.value()) {
             return Err(Error::not_supported(
                 "the table refers to blob files, which an export does not have",
             ));

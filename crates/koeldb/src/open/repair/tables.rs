@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use koeldb_base::entity::has_blob_indexes;
+use koeldb_base::entity::refers_to_blobs;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
 use koeldb_base::timestamp::{BytewiseComparatorWithU64Ts, ReverseBytewiseComparatorWithU64Ts};
@@ -177,12 +177,8 @@ pub(super) fn examine(
         return Err(blobs_in("holds blobs"));
     }
     while cursor.valid() {
-        let refers = match InternalKey::parse(cursor.key())?.value_type {
-            ValueType::BlobIndex => true,
-            ValueType::WideColumnEntity => has_blob_indexes(cursor.value()),
-            _ => false,
-        };
-        if refers {
+        let value_type = InternalKey::parse(cursor.key())?.value_type;
+        if refers_to_blobs(value_type, cursor.value()) {
             return Err(blobs_in("refers to blob files"));
         }
         bounds.take(&order, cursor.key(), cursor.key())?;
