@@ -15,7 +15,7 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::merge_operator::FetchBlob;
 use koeldb_base::range_del::RunTombstones;
 use koeldb_base::{Error, KeyOrder, PinnedSlice, Result, Timestamp};
-use koeldb_table::blob::{BlobReadahead, BlobReference};
+use koeldb_table::blob::{BlobKey, BlobReadahead, BlobReference};
 use koeldb_table::cuckoo::level::CuckooLevel;
 
 use super::running::RunningCompactions;
@@ -112,7 +112,7 @@ impl Version {
     /// Reads the value of `user_key` to which an entry of type `BlobIndex` refers.
     ///
     /// # Errors
-    /// `Corruption` if the reference or the record is damaged, or the version does not have the blob
+    /// `Corruption` if the reference or the record is damaged or of another key, or the version does not have the blob
     /// file; otherwise if the system fails.
     pub fn blob_value(
         &self,
@@ -134,13 +134,13 @@ impl Version {
             ))
         })?;
         let reader = file.reader.get_or_open(|| tables.open_blob_file(file))?;
-        // The record may have other bytes of an equal key, or a timestamp, and where it begins
-        // depends on them.
-        let has_key = self.order.equal_keys_have_equal_bytes() && !self.order.has_timestamps();
-        let verifies = how.verifies && has_key;
+        let key = match how.lacks_timestamps {
+            true => BlobKey::of_read(&self.order, user_key),
+            false => BlobKey::of_entry(&self.order, user_key),
+        };
         match how.ahead {
-            Some(ahead) => ahead.value(reader, &reference, user_key, verifies),
-            None => reader.value(&reference, user_key, verifies),
+            Some(ahead) => ahead.value(reader, &reference, &key, how.verifies),
+            None => reader.value(&reference, &key, how.verifies),
         }
     }
 
@@ -245,18 +245,12 @@ impl Version {
 /// How a value in a blob file is read.
 #[derive(Clone, Copy, Debug)]
 pub struct BlobRead<'a> {
-    /// Whether to compare the value with its checksum.
+    /// Whether to compare the record with its checksums and with the key.
     pub verifies: bool,
+    /// Whether keys are given without the timestamps of the column family.
+    pub lacks_timestamps: bool,
     /// The windows of a scan or a job; `None` to read the value alone.
     pub ahead: Option<&'a BlobReadahead>,
-}
-
-impl BlobRead<'_> {
-    /// Reads a value alone, and verifies it.
-    pub const ALONE: Self = BlobRead {
-        verifies: true,
-        ahead: None,
-    };
 }
 
 /// The values in the blob files of a version, for a scan or a job that reads many of them.
@@ -265,6 +259,7 @@ pub struct VersionBlobs<'v> {
     version: &'v Version,
     tables: &'v TableOpener,
     verifies: bool,
+    lacks_timestamps: bool,
     ahead: BlobReadahead,
 }
 
@@ -281,8 +276,16 @@ impl<'v> VersionBlobs<'v> {
             version,
             tables,
             verifies,
+            lacks_timestamps: false,
             ahead: BlobReadahead::new(readahead_bytes),
         }
+    }
+
+    /// Takes keys without the timestamps of the column family.
+    #[must_use]
+    pub fn without_timestamps(mut self) -> Self {
+        self.lacks_timestamps = true;
+        self
     }
 }
 
@@ -290,6 +293,7 @@ impl FetchBlob for VersionBlobs<'_> {
     fn fetch(&self, user_key: &[u8], reference: &[u8]) -> Result<PinnedSlice> {
         let how = BlobRead {
             verifies: self.verifies,
+            lacks_timestamps: self.lacks_timestamps,
             ahead: Some(&self.ahead),
         };
         self.version

@@ -11,14 +11,18 @@ use koeldb_base::checksum::{crc32c, mask};
 use koeldb_base::codec::{Compression, Decompressor};
 use koeldb_base::coding::to_usize;
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::{Buffer, Error, Limits, PinnedSlice, Result};
+use koeldb_base::{Error, Limits, PinnedSlice, Result};
 use koeldb_fs::RandomAccessFile;
 
 use super::format::{
     BlobFooter, BlobHeader, FOOTER_BYTES, HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader,
 };
+use super::key::BlobKey;
 use super::reference::BlobReference;
 use crate::file_read::read_bytes;
+
+/// The size of the parts in which a file is searched for the header of a record.
+const SEARCH_BYTES: u64 = 64 << 10;
 
 /// The description of a blob file in the MANIFEST, which the file is compared with.
 #[derive(Clone, Copy, Debug)]
@@ -96,40 +100,32 @@ impl BlobFile {
     pub fn value(
         &self,
         reference: &BlobReference,
-        user_key: &[u8],
+        key: &BlobKey<'_>,
         verifies: bool,
     ) -> Result<PinnedSlice> {
-        let (begin, end) = self.checked_range(reference, user_key, verifies)?;
         let read = || {
-            let bytes = read_bytes(&*self.file, begin, to_usize(end.saturating_sub(begin)))?;
-            if reference.compression != Compression::None {
-                return self.decode(&bytes, reference, user_key, verifies);
-            }
-            if verifies {
-                verify_record(&bytes, reference, user_key)?;
-            }
-            let len = u32::try_from(reference.bytes)
-                .map_err(|_| Error::corruption("a value of 4 GiB or more"))?;
-            let skipped = reference.offset.saturating_sub(begin);
-            let buffer = Arc::new(Buffer::from_vec(bytes));
-            Ok(PinnedSlice::pin(&buffer, skipped, len))
+            self.check(reference)?;
+            let (begin, end) = self.range(reference, key.record_key_bytes(), verifies)?;
+            self.read_value(begin, end, reference, key, verifies)
         };
-        read().map_err(|error| self.at(error, reference))
+        self.or_search(read(), reference, key, verifies)
     }
 
     /// Returns the value of a key from the bytes of the file in [`BlobFile::checked_range`].
+    ///
+    /// The value pins them if it is stored uncompressed.
     ///
     /// # Errors
     /// `Corruption` if the record is damaged or of another key.
     pub fn value_in(
         &self,
-        record: &[u8],
+        record: &PinnedSlice,
         reference: &BlobReference,
-        user_key: &[u8],
+        key: &BlobKey<'_>,
         verifies: bool,
     ) -> Result<PinnedSlice> {
-        self.decode(record, reference, user_key, verifies)
-            .map_err(|error| self.at(error, reference))
+        let value = self.decode(record, reference, key, verifies);
+        self.or_search(value, reference, key, verifies)
     }
 
     /// Returns the first and the last offset, exclusive, of what a read of the value needs.
@@ -141,34 +137,16 @@ impl BlobFile {
     pub fn checked_range(
         &self,
         reference: &BlobReference,
-        user_key: &[u8],
+        key: &BlobKey<'_>,
         verifies: bool,
     ) -> Result<(u64, u64)> {
-        self.range(reference, user_key, verifies)
+        self.check(reference)
+            .and_then(|()| self.range(reference, key.record_key_bytes(), verifies))
             .map_err(|error| self.at(error, reference))
     }
 
-    fn range(
-        &self,
-        reference: &BlobReference,
-        user_key: &[u8],
-        verifies: bool,
-    ) -> Result<(u64, u64)> {
-        let key_bytes = if verifies { user_key.len() as u64 } else { 0 };
-        let head_bytes = RECORD_HEADER_BYTES.saturating_add(key_bytes);
-        let end = reference.offset.checked_add(reference.bytes);
-        let values_end = self.file.len().saturating_sub(FOOTER_BYTES);
-        let end = end.filter(|&end| end <= values_end);
-        let is_behind_header = reference.offset >= HEADER_BYTES.saturating_add(head_bytes);
-        let end = match end {
-            Some(end) if reference.file == self.number && is_behind_header => end,
-            _ => {
-                return Err(Error::corruption(format!(
-                    "the reference to {} bytes at {} does not fit the file",
-                    reference.bytes, reference.offset
-                )));
-            }
-        };
+    /// Compares a reference with the file.
+    fn check(&self, reference: &BlobReference) -> Result<()> {
         if reference.compression != self.header.compression {
             return Err(Error::corruption(format!(
                 "the reference says {:?}, and the file has {:?}",
@@ -181,8 +159,105 @@ impl BlobFile {
                 reference.bytes, self.limits.block_bytes
             )));
         }
-        let skipped = if verifies { head_bytes } else { 0 };
-        Ok((reference.offset.saturating_sub(skipped), end))
+        // The value itself, without header and key.
+        self.range(reference, 0, false).map(drop)
+    }
+
+    /// Returns the part of the file with a value, and with its header and key if it is verified.
+    fn range(
+        &self,
+        reference: &BlobReference,
+        key_bytes: u64,
+        verifies: bool,
+    ) -> Result<(u64, u64)> {
+        let key_bytes = if verifies { key_bytes } else { 0 };
+        let head_bytes = RECORD_HEADER_BYTES.saturating_add(key_bytes);
+        let end = reference.offset.checked_add(reference.bytes);
+        let values_end = self.file.len().saturating_sub(FOOTER_BYTES);
+        let end = end.filter(|&end| end <= values_end);
+        let is_behind_header = reference.offset >= HEADER_BYTES.saturating_add(head_bytes);
+        match end {
+            Some(end) if reference.file == self.number && is_behind_header => {
+                let skipped = if verifies { head_bytes } else { 0 };
+                Ok((reference.offset.saturating_sub(skipped), end))
+            }
+            _ => Err(Error::corruption(format!(
+                "the reference to {} bytes at {} does not fit the file",
+                reference.bytes, reference.offset
+            ))),
+        }
+    }
+
+    /// Reads a value from its record, which is the part of the file from `begin` to `end`.
+    fn read_value(
+        &self,
+        begin: u64,
+        end: u64,
+        reference: &BlobReference,
+        key: &BlobKey<'_>,
+        verifies: bool,
+    ) -> Result<PinnedSlice> {
+        let bytes = read_bytes(&*self.file, begin, to_usize(end.saturating_sub(begin)))?;
+        self.decode(&PinnedSlice::from(bytes), reference, key, verifies)
+    }
+
+    /// Returns the value that was found, or searches for the record if its key may be longer or
+    /// shorter than the reader knows.
+    ///
+    /// Errors get the place of the value.
+    fn or_search(
+        &self,
+        value: Result<PinnedSlice>,
+        reference: &BlobReference,
+        key: &BlobKey<'_>,
+        verifies: bool,
+    ) -> Result<PinnedSlice> {
+        let value = match value {
+            Err(error) if verifies && error.is_corruption() && key.may_differ_in_length() => self
+                .check(reference)
+                .and_then(|()| match self.record_before(reference)? {
+                    Some(begin) => {
+                        let end = reference.offset.saturating_add(reference.bytes);
+                        self.read_value(begin, end, reference, key, verifies)
+                    }
+                    None => Err(error),
+                }),
+            value => value,
+        };
+        value.map_err(|error| self.at(error, reference))
+    }
+
+    /// Searches for the header of the record whose key ends where a value begins.
+    ///
+    /// The header has the length of the key, and a checksum.
+    #[cold]
+    fn record_before(&self, reference: &BlobReference) -> Result<Option<u64>> {
+        let header_bytes = to_usize(RECORD_HEADER_BYTES);
+        // The first offset that was not searched yet.
+        let mut to = reference
+            .offset
+            .saturating_sub(RECORD_HEADER_BYTES)
+            .saturating_add(1);
+        while to > HEADER_BYTES {
+            let from = to.saturating_sub(SEARCH_BYTES).max(HEADER_BYTES);
+            let bytes = to.saturating_sub(from).saturating_add(RECORD_HEADER_BYTES);
+            let part = self.read_part(from, bytes.saturating_sub(1))?;
+            for (at, head) in part.windows(header_bytes).enumerate().rev() {
+                let begin = from.saturating_add(at as u64);
+                let key_bytes = head.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+                let key_begin = begin.saturating_add(RECORD_HEADER_BYTES);
+                let ends_here = key_bytes.and_then(|bytes| key_begin.checked_add(bytes))
+                    == Some(reference.offset);
+                if ends_here
+                    && let Ok(header) = RecordHeader::decode(head)
+                    && header.value_bytes == reference.bytes
+                {
+                    return Ok(Some(begin));
+                }
+            }
+            to = from;
+        }
+        Ok(None)
     }
 
     /// Reads up to `bytes` bytes from the offset `begin` on, but not the footer.
@@ -203,21 +278,22 @@ impl BlobFile {
         }
     }
 
+    /// Returns the value in a record, which it pins if it is stored uncompressed.
     fn decode(
         &self,
-        record: &[u8],
+        record: &PinnedSlice,
         reference: &BlobReference,
-        user_key: &[u8],
+        key: &BlobKey<'_>,
         verifies: bool,
     ) -> Result<PinnedSlice> {
-        if verifies {
-            verify_record(record, reference, user_key)?;
-        }
         let skipped = record.len().saturating_sub(to_usize(reference.bytes));
-        let stored = record.get(skipped..).unwrap_or_default();
-        if reference.compression == Compression::None {
-            return Ok(PinnedSlice::copy_of(stored));
+        if verifies {
+            verify_record(record, skipped, reference, key)?;
         }
+        if reference.compression == Compression::None {
+            return Ok(record.subslice(skipped..record.len()));
+        }
+        let stored = record.get(skipped..).unwrap_or_default();
         let raw = Decompressor::new(None).decompress(
             reference.compression,
             stored,
@@ -233,14 +309,23 @@ impl BlobFile {
 }
 
 /// Compares a record with its checksums, its key and the reference to it.
-fn verify_record(record: &[u8], reference: &BlobReference, user_key: &[u8]) -> Result<()> {
+///
+/// The value begins at `value_at`.
+fn verify_record(
+    record: &[u8],
+    value_at: usize,
+    reference: &BlobReference,
+    key: &BlobKey<'_>,
+) -> Result<()> {
     let (head, content) = record
         .split_at_checked(to_usize(RECORD_HEADER_BYTES))
         .ok_or_else(|| Error::corruption("a record without a header"))?;
     let header = RecordHeader::decode(head)?;
+    let key_bytes = value_at.saturating_sub(to_usize(RECORD_HEADER_BYTES));
+    let record_key = content.get(..key_bytes).unwrap_or_default();
     let is_of_reference =
-        header.value_bytes == reference.bytes && header.key_bytes == user_key.len() as u64;
-    if !is_of_reference || !content.starts_with(user_key) {
+        header.value_bytes == reference.bytes && header.key_bytes == key_bytes as u64;
+    if !is_of_reference || !key.is(record_key) {
         return Err(Error::corruption("the record is of another key"));
     }
     if mask(crc32c(content)) != header.checksum {

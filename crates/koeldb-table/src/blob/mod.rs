@@ -16,11 +16,13 @@
 mod builder;
 mod file;
 pub mod format;
+mod key;
 mod readahead;
 mod reference;
 
 pub use builder::{BlobFileBuilder, FinishedBlobFile};
 pub use file::{BlobFile, BlobFileContext};
+pub use key::BlobKey;
 pub use readahead::BlobReadahead;
 pub use reference::BlobReference;
 

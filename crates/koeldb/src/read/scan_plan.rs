@@ -298,12 +298,17 @@ impl ScanPlan<'_> {
             has_versions: false,
             merger: super_version.merger(options.read_tier),
             blobs: (options.read_tier != ReadTier::BlockCache).then(|| {
-                VersionBlobs::new(
+                let blobs = VersionBlobs::new(
                     &super_version.version,
                     &super_version.tables,
                     options.verify_checksums,
                     BlobReadahead::BYTES_MAX,
-                )
+                );
+                match self.time {
+                    // The runs show keys without timestamps.
+                    Some(time) if time.oldest.is_none() => blobs.without_timestamps(),
+                    _ => blobs,
+                }
             }),
             tombstones,
             prefix_extractor: match options.prefix_same_as_start {

@@ -77,8 +77,13 @@ impl FetchBlob for Unread {
 
 impl FetchBlob for SuperVersion {
     fn fetch(&self, user_key: &[u8], reference: &[u8]) -> Result<PinnedSlice> {
+        let how = BlobRead {
+            verifies: true,
+            lacks_timestamps: true,
+            ahead: None,
+        };
         self.version
-            .blob_value(&self.tables, user_key, reference, BlobRead::ALONE)
+            .blob_value(&self.tables, user_key, reference, how)
     }
 }
 
