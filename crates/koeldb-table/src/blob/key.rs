@@ -21,6 +21,15 @@ pub struct BlobKey<'a> {
 }
 
 impl<'a> BlobKey<'a> {
+    /// Wraps a key of a read or of an entry, if that has a timestamp.
+    #[must_use]
+    pub fn new(order: &'a KeyOrder, user_key: &'a [u8], lacks_timestamp: bool) -> Self {
+        match lacks_timestamp {
+            true => Self::of_read(order, user_key),
+            false => Self::of_entry(order, user_key),
+        }
+    }
+
     /// Wraps a key as entries have it, with a timestamp if `order` has them.
     ///
     /// The record may have another timestamp: compactions clear those of old versions.

@@ -10,18 +10,22 @@
 //! footer, 32 bytes
 //! ```
 //!
-//! The file is written once, by [`BlobFileBuilder`]. Each value is read alone, by [`BlobFile`],
-//! or with those behind it, by [`BlobReadahead`].
+//! The file is written once, by [`BlobFileBuilder`]. A value is taken from the blob cache or read
+//! alone, by [`BlobFile`], with those behind it, by [`BlobReadahead`], or with others that a batch
+//! wants, by [`BlobBatch`].
 
+mod batch;
 mod builder;
+mod cache;
 mod file;
 pub mod format;
 mod key;
 mod readahead;
 mod reference;
 
+pub use batch::{BlobBatch, BlobBatchOptions, BlobParts, WantedBlobs};
 pub use builder::{BlobFileBuilder, FinishedBlobFile};
-pub use file::{BlobFile, BlobFileContext};
+pub use file::{BlobBytes, BlobFile, BlobFileContext};
 pub use key::BlobKey;
 pub use readahead::BlobReadahead;
 pub use reference::BlobReference;

@@ -14,7 +14,8 @@ use crate::prelude::creating;
 use crate::scratch::ScratchDir;
 
 /// Settings under which all, large or few values are separated, and old files are emptied or not.
-const SETTINGS: [&str; 6] = [
+const SETTINGS: [&str; 7] = [
+    "min_blob_size=10;blob_file_size=2000;enable_blob_garbage_collection=true;blob_cache=100K;prepopulate_blob_cache=kFlushOnly;",
     "min_blob_size=0;blob_file_size=1000;enable_blob_garbage_collection=true;",
     "min_blob_size=20;blob_file_size=3000;enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=1.0;",
     "min_blob_size=10;blob_file_size=100000;",
