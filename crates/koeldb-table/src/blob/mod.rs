@@ -11,17 +11,19 @@
 //! ```
 //!
 //! The file is written once, by [`BlobFileBuilder`]. Each value is read alone, by [`BlobFile`],
-//! or with those behind it, by [`BlobReadahead`].
+//! or with those behind it, by [`BlobReadahead`]. [`BlobRecords`] reads all of them in order.
 
 mod builder;
 mod file;
 pub mod format;
 mod readahead;
+mod records;
 mod reference;
 
 pub use builder::{BlobFileBuilder, FinishedBlobFile};
 pub use file::{BlobFile, BlobFileContext};
 pub use readahead::BlobReadahead;
+pub use records::{BlobRecord, BlobRecords, FooterRead, read_ends};
 pub use reference::BlobReference;
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ use crate::state::memtables::MemtableMaker;
 use crate::state::prepopulate::prepopulate;
 use crate::state::ttl::TtlOptions;
 
+mod inlined;
 mod output_checks;
 mod reporter;
 mod without;
