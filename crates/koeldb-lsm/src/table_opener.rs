@@ -300,7 +300,24 @@ impl TableOpener {
             record_bytes: file.bytes,
             limits: self.context.limits,
         };
-        BlobFile::open(self.fs.open(&path, &options)?, &context)
+        let file = BlobFile::open(self.fs.open(&path, &options)?, &context)?;
+        Ok(file.with(
+            self.context.statistics.clone(),
+            self.context.blob_cache.clone(),
+        ))
+    }
+
+    /// Inserts all values of a new blob file into the blob cache, if there is one.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is damaged.
+    pub fn prepopulate_blob_cache(&self, file: &BlobFileMeta) -> Result<()> {
+        if self.context.blob_cache.is_none() {
+            return Ok(());
+        }
+        file.reader
+            .get_or_open(|| self.open_blob_file(file))?
+            .fill_cache()
     }
 
     /// Opens a blob file that is not open yet, so that it stays readable when it is deleted.

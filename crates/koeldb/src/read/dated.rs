@@ -405,7 +405,7 @@ impl Reads {
         }
         search
             .lookup
-            .finish(super_version.merger(options.read_tier))
+            .finish(super_version.merger(options.fetch_options()))
     }
 
     /// Looks up a key at a timestamp in the memtables, newest first.

@@ -21,6 +21,7 @@ mod backup;
 mod best_efforts;
 mod blob_copies;
 mod blob_files;
+mod blob_reads;
 mod call_options;
 mod change_feed;
 mod checked_outputs;
