@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 use koeldb_base::{Lookup, PinnedSlice, Result};
 use koeldb_fs::read_driver::ReadSession;
 
-use super::get::search_memtables;
+use super::get::search_memtables_of;
 use super::multi_get::PinnedSlices;
 use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups};
@@ -86,7 +86,7 @@ impl Reads {
                 return Ok(First::Done(found?));
             }
             let mut lookup = Lookup::new(key, seqno);
-            search_memtables(self, super_version, &mut lookup, options)?;
+            search_memtables_of(self, super_version, &mut lookup, options)?;
             let context = SearchContext::new(super_version, options, self);
             let mut suspended = SuspendedLookups::polled(&context);
             if lookup.is_settled() || suspended.begin_one(&context, &mut lookup)? {
