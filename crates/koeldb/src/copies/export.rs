@@ -456,7 +456,11 @@ fn import(
     let mut edit = VersionEdit::of(family.id);
     let mut transfers = Vec::new();
     for file in files {
-        let ImportFile { source, file, .. } = file;
+        let ImportFile {
+            source,
+            file,
+            timestamps,
+        } = file;
         let number = context.new_file_number();
         transfers.push(TransferFile {
             source: source.clone(),
@@ -465,7 +469,10 @@ fn import(
             may_link: how.move_files,
             expected_crc32c: None,
         });
-        let meta = imported(context, family, file, number);
+        let mut meta = imported(context, family, file, number);
+        if let Some((least, most)) = timestamps {
+            meta.set_timestamps(least, most);
+        }
         edit.added_files.push((file.level, Arc::new(meta)));
     }
     let installed = transfer_all(context, &transfers, Purpose::Ingest)
