@@ -18,8 +18,9 @@ use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo, Timestamp, ValueType};
 use koeldb_fs::rate_limit::{IoCharge, LimitedFile};
 use koeldb_fs::{FileSystem, WriteOptions};
 use koeldb_table::TableProperties;
-use koeldb_table::blob::BlobReference;
+use koeldb_table::blob::{BlobReference, references};
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
+use koeldb_table::properties::names;
 
 use super::blob_flow::{BlobFlow, may_refer};
 use super::blob_output::{BlobOutput, BlobSpec, FileMaker};
@@ -28,6 +29,7 @@ use super::entry_hash::EntryHash;
 use super::grandparents::{Crossing, Grandparents, TableSizes};
 use super::hidden_tables::HiddenTables;
 use super::snapshots::stripe_of;
+use crate::blob_space::TableReferences;
 use crate::file_checksum::{self, SummedFile};
 use crate::version::{BlobFileMeta, BlobGarbage, FileMeta};
 
@@ -125,8 +127,8 @@ struct OpenOutput {
     seqno_max: SeqNo,
     deletions: Vec<DeletionCounter>,
     entry_hash: EntryHash,
-    /// The number of the oldest blob file that the table refers to; 0 for none.
-    oldest_blob_file: FileNumber,
+    /// The references to blob files in the table.
+    references: BlobFlow,
 }
 
 /// Where the value of an entry is put.
@@ -302,11 +304,7 @@ impl<'a> TableOutputs<'a> {
             }
         };
         if may_refer(key) {
-            let file = self.finished.references.add(key, value)?;
-            current.oldest_blob_file = match (current.oldest_blob_file, file) {
-                (0, file) | (file, 0) => file,
-                (oldest, file) => oldest.min(file),
-            };
+            current.references.add(key, value)?;
         }
         current.builder.add(key, value)?;
         if !starts_key {
@@ -394,7 +392,7 @@ impl<'a> TableOutputs<'a> {
                 .map(DeletionCounter::new)
                 .collect(),
             entry_hash: EntryHash::default(),
-            oldest_blob_file: 0,
+            references: BlobFlow::default(),
         })
     }
 
@@ -483,6 +481,13 @@ impl<'a> TableOutputs<'a> {
         }
         let freed_bytes = self.freed_by(&part);
         let smallest = current.smallest.unwrap_or_default();
+        let references = current.references.list();
+        let property = references::encode(&references).filter(|_| !references.is_empty());
+        let is_opaque = property.is_none() && !references.is_empty();
+        if let Some(property) = property {
+            let name = names::BLOB_REFERENCES;
+            current.builder.set_property(name, property);
+        }
         let table = current.builder.finish()?;
         let mut file = FileMeta::new(current.number, table.file_bytes, smallest, current.largest);
         file.path_id = self.spec.path_id;
@@ -499,7 +504,13 @@ impl<'a> TableOutputs<'a> {
         file.entry_stats.record(&table.properties);
         file.record_timestamps(&table.properties);
         file.unique_id = table.unique_id;
-        file.oldest_blob_file = current.oldest_blob_file;
+        file.oldest_blob_file = current.references.oldest();
+        let references = match is_opaque {
+            true => TableReferences::Opaque("it refers to too many files".to_owned()),
+            false => TableReferences::Exact(references.into()),
+        };
+        let _ = file.blob_references.set(references);
+        self.finished.references.extend(current.references);
         file.tail_bytes = table.tail_bytes;
         file.memory_filter = table.memory_filter;
         if let Some(sum) = &current.sum {

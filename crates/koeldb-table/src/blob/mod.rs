@@ -18,6 +18,7 @@ mod file;
 pub mod format;
 mod readahead;
 mod reference;
+pub mod references;
 
 pub use builder::{BlobFileBuilder, FinishedBlobFile};
 pub use file::{BlobFile, BlobFileContext};
