@@ -20,8 +20,11 @@ use crate::version::{BlobGarbage, Version};
 pub enum TableReferences {
     /// All of them, by ascending file number.
     Exact(Box<[FileReferences]>),
-    /// The table does not list them, or not as the MANIFEST has it; with the reason.
-    Opaque(String),
+    /// The table does not list them.
+    Opaque,
+    /// The list of the table is damaged or contradicts the MANIFEST, so that it is as good as none;
+    /// with the reason.
+    Damaged(String),
 }
 
 /// The references of a table at a moment.
@@ -41,7 +44,7 @@ impl FileMeta {
     pub fn references(&self) -> References<'_> {
         match self.blob_references.get() {
             Some(TableReferences::Exact(list)) => References::Exact(list),
-            Some(TableReferences::Opaque(_)) => References::Opaque,
+            Some(TableReferences::Opaque | TableReferences::Damaged(_)) => References::Opaque,
             None if self.oldest_blob_file == 0 => References::Exact(&[]),
             None => References::Unknown,
         }
@@ -51,19 +54,19 @@ impl FileMeta {
     pub(crate) fn record_references(&self, properties: &TableProperties) {
         let known = || match properties.user(names::BLOB_REFERENCES) {
             None if self.oldest_blob_file == 0 => TableReferences::Exact(Box::default()),
-            None => TableReferences::Opaque("the table does not list them".to_owned()),
+            None => TableReferences::Opaque,
             Some(bytes) => match references::decode(bytes) {
                 Ok(list) => {
                     let oldest = list.first().map_or(0, |first| first.file);
                     match oldest == self.oldest_blob_file {
                         true => TableReferences::Exact(list.into()),
-                        false => TableReferences::Opaque(format!(
+                        false => TableReferences::Damaged(format!(
                             "the oldest file that it lists is {oldest:06}, and {:06} in the MANIFEST",
                             self.oldest_blob_file
                         )),
                     }
                 }
-                Err(error) => TableReferences::Opaque(error.to_string()),
+                Err(error) => TableReferences::Damaged(error.to_string()),
             },
         };
         self.blob_references.get_or_init(known);

@@ -113,6 +113,10 @@ pub struct Outputs {
     pub references: BlobFlow,
     /// The blobs to which no table refers any more.
     pub blob_garbage: Vec<BlobGarbage>,
+    /// The number of values that were moved out of blob files.
+    pub moved_values: u64,
+    /// The size of these values, as they were stored.
+    pub moved_bytes: u64,
 }
 
 /// A table being written, and the statistics of its entries for its metadata.
@@ -223,7 +227,7 @@ impl<'a> TableOutputs<'a> {
                 true => self.separate(key, value).map(Placed::Blob),
                 false => Ok(Placed::Unchanged),
             },
-            _ if self.spec.blobs.relocates_below == 0 => Ok(Placed::Unchanged),
+            _ if !self.spec.blobs.relocates_any() => Ok(Placed::Unchanged),
             value_type if value_type == ValueType::BlobIndex as u8 => {
                 Ok(match self.moved(key, value)? {
                     MovedColumn::Kept => Placed::Unchanged,
@@ -252,11 +256,13 @@ impl<'a> TableOutputs<'a> {
     /// Moves the value to which `reference` refers, if its file is to be emptied.
     fn moved(&mut self, key: &[u8], reference: &[u8]) -> Result<MovedColumn> {
         let spec = &self.spec.blobs;
-        let file = BlobReference::decode(reference)?.file;
-        let Some(source) = spec.source.filter(|_| file < spec.relocates_below) else {
+        let decoded = BlobReference::decode(reference)?;
+        let Some(source) = spec.source.filter(|_| spec.relocates(decoded.file)) else {
             return Ok(MovedColumn::Kept);
         };
         let value = source.fetch(user_key(key), reference)?;
+        self.finished.moved_values += 1;
+        self.finished.moved_bytes += decoded.bytes;
         match self.is_large(&value) {
             true => self.separate(key, &value).map(MovedColumn::BlobIndex),
             false => Ok(MovedColumn::Inline(value)),
@@ -506,7 +512,7 @@ impl<'a> TableOutputs<'a> {
         file.unique_id = table.unique_id;
         file.oldest_blob_file = current.references.oldest();
         let references = match is_opaque {
-            true => TableReferences::Opaque("it refers to too many files".to_owned()),
+            true => TableReferences::Opaque,
             false => TableReferences::Exact(references.into()),
         };
         let _ = file.blob_references.set(references);
@@ -589,6 +595,8 @@ impl<'a> TableOutputs<'a> {
             all.properties.extend(finished.properties);
             all.fallbacks.extend(finished.fallbacks);
             all.raw_bytes += finished.raw_bytes;
+            all.moved_values += finished.moved_values;
+            all.moved_bytes += finished.moved_bytes;
             all.references.extend(finished.references);
         }
         Ok(all)

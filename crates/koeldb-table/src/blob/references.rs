@@ -102,7 +102,11 @@ mod tests {
 
     fn some() -> Vec<FileReferences> {
         let of = |file, count, bytes| FileReferences { file, count, bytes };
-        vec![of(7, 1, 40), of(300, 2, 5000), of(1 << 40, 1 << 33, 1 << 60)]
+        vec![
+            of(7, 1, 40),
+            of(300, 2, 5000),
+            of(1 << 40, 1 << 33, 1 << 60),
+        ]
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod async_writes;
 mod atomic_flush;
 mod backup;
 mod best_efforts;
+mod blob_collection;
 mod blob_files;
 mod call_options;
 mod change_feed;
