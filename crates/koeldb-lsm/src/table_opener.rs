@@ -196,6 +196,7 @@ impl TableOpener {
             reader.examine(&context.order)?;
         }
         file.entry_stats.record(reader.properties());
+        file.record_references(reader.properties());
         file.tombstones.get_or_init(|| reader.tombstones().cloned());
         Ok(reader)
     }

@@ -23,6 +23,7 @@ mod key;
 mod readahead;
 mod records;
 mod reference;
+pub mod references;
 
 pub use batch::{BlobBatch, BlobBatchOptions, BlobParts, WantedBlobs};
 pub use builder::{BlobFileBuilder, FinishedBlobFile};

@@ -106,7 +106,7 @@ impl Reads {
                 Ok((super_version, seqno)) if family.has_timestamps => {
                     let mut lookup = Lookup::new(key, seqno);
                     let searched = self.search_at(super_version, &mut lookup, options);
-                    let merger = super_version.merger(options.read_tier);
+                    let merger = super_version.merger(options.fetch_options());
                     destination.take(searched.and_then(|()| lookup.finish(merger)))
                 }
                 Ok((super_version, seqno)) => match super_version.cuckoo_level(options.read_tier) {

@@ -185,6 +185,12 @@ impl ColumnFamilySet {
         Some(chosen)
     }
 
+    /// Returns the column families to be checked for a due compaction.
+    pub(crate) fn with_compaction_work(&self) -> Vec<Arc<ColumnFamilyData>> {
+        let queued = self.queued(WorkKind::Compaction).into_iter();
+        queued.map(|(family, _)| family).collect()
+    }
+
     /// Picks the most urgent compaction of all column families and marks its input files.
     pub(crate) fn pick_compaction(
         &self,

@@ -20,6 +20,7 @@ mod atomic_flush;
 mod backup;
 mod best_efforts;
 mod blob_copies;
+mod blob_collection;
 mod blob_files;
 mod blob_reads;
 mod call_options;
