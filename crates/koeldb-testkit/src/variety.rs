@@ -266,6 +266,13 @@ pub const ROWS: &[Row] = &[
         "blob_garbage_collection_force_threshold",
         &["0", "0.5", "1"],
     ),
+    row(
+        FAMILY,
+        "blob_collection",
+        &["kDefault", "kDeadBytes", "kAge"],
+    ),
+    row(FAMILY, "blob_collection_target", &["1.05", "1.3", "4"]),
+    row(FAMILY, "blob_collection_share", &["0", "0.5", "1"]),
     row(FAMILY, "blob_file_starting_level", &["0", "1", "2"]),
     row(FAMILY, "blob_compaction_readahead_size", &["0", "4096"]),
     row(FAMILY, "blob_cache", &["null", "30000", "1000000"]),

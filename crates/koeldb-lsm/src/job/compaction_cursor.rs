@@ -14,7 +14,7 @@
 //!   they stay as they are, with their base: reads of the key fail, and nothing else does (RocksDB:
 //!   the scope `kMustMerge`).
 //! - The compaction filter is called for the newest value of each key, unless a snapshot still
-//!   needs it.
+//!   needs it; with user-defined timestamps for each version that counts as a key of its own.
 //! - On the bottommost level a value visible to every reader gets sequence number 0.
 //! - With user-defined timestamps, each version of a key counts as a key of its own, as long as its
 //!   timestamp is not before the low mark. Of the versions before it the newest one stays, and the
@@ -479,7 +479,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         }
         self.only_single_deletions &= value_type == ValueType::SingleDeletion;
         if self.has_timestamps && !self.is_collectable(&self.key[..self.user_len]) {
-            return Ok(self.keep_version(seqno, value_type));
+            return self.keep_version(seqno, value_type);
         }
         match value_type {
             ValueType::Merge => {
@@ -500,15 +500,22 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         }
     }
 
-    /// Outputs a version that is not before the low mark as it is.
-    fn keep_version(&mut self, seqno: SeqNo, value_type: ValueType) -> bool {
+    /// Outputs a version that is not before the low mark, after the compaction filter.
+    ///
+    /// The filter is called for each of them, with the timestamp at the end of the key. A version that
+    /// it removes becomes a deletion at its timestamp: older versions must not reappear.
+    fn keep_version(&mut self, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
         // Older entries with the same timestamp are needed below these.
         if matches!(value_type, ValueType::Merge | ValueType::SingleDeletion) {
             self.stripe = None;
         }
-        self.set_output(seqno, value_type);
         self.out = OutputEntry::Input;
-        true
+        let kept_type = match is_value(value_type) && self.is_filterable(seqno) {
+            true => self.filtered(value_type)?,
+            false => Some(value_type),
+        };
+        self.set_output(seqno, kept_type.unwrap_or(ValueType::DeletionWithTimestamp));
+        Ok(true)
     }
 
     /// Writes all entries that must be kept to output tables.
@@ -600,61 +607,73 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     /// Outputs a value after the compaction filter; false if the filter removed it entirely.
     fn keep_value(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
         self.out = OutputEntry::Input;
-        let mut kept_type = value_type;
-        let is_value = matches!(
-            value_type,
-            ValueType::Value | ValueType::WideColumnEntity | ValueType::BlobIndex
-        );
-        if is_first && is_value && self.is_filterable(seqno) {
-            let (user_key, merger) = (&self.key[..self.user_len], self.rules.merger);
-            let whole = match value_type {
-                ValueType::BlobIndex => Some(merger.fetch(user_key, self.input.value())?),
-                ValueType::WideColumnEntity if has_blob_indexes(self.input.value()) => {
-                    Some(merger.whole_entity(user_key, self.input.pinned_value())?)
-                }
-                _ => None,
-            };
-            let value = whole.as_deref().unwrap_or(self.input.value());
-            let level = self.rules.start_level;
-            if let Some(filter) = &mut self.rules.filter {
-                let decision = match value_type {
-                    ValueType::WideColumnEntity => match Columns::of_entity(value) {
-                        Ok(columns) => filter.filter_entity(level, user_key, columns),
-                        // Reads of the key fail, and nothing else does.
-                        Err(error) if error.is_corruption() => Decision::Keep,
-                        Err(error) => return Err(error),
-                    },
-                    _ => filter.filter(level, user_key, value),
-                };
-                match decision {
-                    Decision::Keep => {}
-                    Decision::Remove => {
-                        self.drops.filtered += 1;
-                        if self.is_deletion_obsolete(seqno) {
-                            return Ok(false);
-                        }
-                        kept_type = ValueType::Deletion;
-                        self.out = OutputEntry::Owned(Vec::new());
-                    }
-                    Decision::Change(value) => {
-                        kept_type = ValueType::Value;
-                        self.out = OutputEntry::Owned(value);
-                    }
-                    Decision::ChangeEntity(columns) => {
-                        kept_type = ValueType::WideColumnEntity;
-                        self.out = OutputEntry::Owned(entity::encode(&columns)?);
-                    }
-                }
+        let kept_type = match is_first && is_value(value_type) && self.is_filterable(seqno) {
+            true => self.filtered(value_type)?,
+            false => Some(value_type),
+        };
+        let Some(kept_type) = kept_type else {
+            if self.is_deletion_obsolete(seqno) {
+                return Ok(false);
             }
-        }
-        let zeroed = self.rules.bottommost
-            && self.is_visible_to_all(seqno)
-            && kept_type != ValueType::Deletion;
+            self.set_output(
+                seqno,
+                match self.has_timestamps {
+                    true => ValueType::DeletionWithTimestamp,
+                    false => ValueType::Deletion,
+                },
+            );
+            return Ok(true);
+        };
+        let zeroed = self.is_zeroed(seqno);
         if zeroed {
             self.clear_timestamp();
         }
         self.set_output(if zeroed { 0 } else { seqno }, kept_type);
         Ok(true)
+    }
+
+    /// Calls the compaction filter for the value at the input, and sets the output to its result.
+    ///
+    /// Returns the type of the output; `None` if the filter removes the value.
+    fn filtered(&mut self, value_type: ValueType) -> Result<Option<ValueType>> {
+        let (user_key, merger) = (&self.key[..self.user_len], self.rules.merger);
+        let whole = match value_type {
+            ValueType::BlobIndex => Some(merger.fetch(user_key, self.input.value())?),
+            ValueType::WideColumnEntity if has_blob_indexes(self.input.value()) => {
+                Some(merger.whole_entity(user_key, self.input.pinned_value())?)
+            }
+            _ => None,
+        };
+        let value = whole.as_deref().unwrap_or(self.input.value());
+        let level = self.rules.start_level;
+        let Some(filter) = &mut self.rules.filter else {
+            return Ok(Some(value_type));
+        };
+        let decision = match value_type {
+            ValueType::WideColumnEntity => match Columns::of_entity(value) {
+                Ok(columns) => filter.filter_entity(level, user_key, columns),
+                // Reads of the key fail, and nothing else does.
+                Err(error) if error.is_corruption() => Decision::Keep,
+                Err(error) => return Err(error),
+            },
+            _ => filter.filter(level, user_key, value),
+        };
+        Ok(match decision {
+            Decision::Keep => Some(value_type),
+            Decision::Remove => {
+                self.drops.filtered += 1;
+                self.out = OutputEntry::Owned(Vec::new());
+                None
+            }
+            Decision::Change(value) => {
+                self.out = OutputEntry::Owned(value);
+                Some(ValueType::Value)
+            }
+            Decision::ChangeEntity(columns) => {
+                self.out = OutputEntry::Owned(entity::encode(&columns)?);
+                Some(ValueType::WideColumnEntity)
+            }
+        })
     }
 
     /// Whether the compaction filter applies to a value: no snapshot may see it.
@@ -829,6 +848,14 @@ struct OperandRun {
     /// The entry that the operands apply to; `None` if it is not in the stripe.
     base: Option<MergeBase>,
     reached_end_of_key: bool,
+}
+
+/// Whether an entry has a value that the compaction filter may change.
+fn is_value(value_type: ValueType) -> bool {
+    matches!(
+        value_type,
+        ValueType::Value | ValueType::WideColumnEntity | ValueType::BlobIndex
+    )
 }
 
 /// Returns the values of merge operands without their sequence numbers.

@@ -20,6 +20,7 @@ use koeldb_table::cuckoo::level::CuckooLevel;
 
 use super::running::RunningCompactions;
 use crate::blob_file_meta::BlobFileMeta;
+use crate::blob_space::BlobSpace;
 use crate::file_meta::FileMeta;
 use crate::table_opener::TableOpener;
 
@@ -82,6 +83,8 @@ pub struct Version {
     pub running: Arc<RunningCompactions>,
     /// The range tombstones of the runs that have any, collected on first use.
     pub(crate) tombstones: OnceLock<Vec<(usize, RunTombstones)>>,
+    /// The references of all tables to blob files, summed up on first use.
+    pub(crate) blob_space: OnceLock<Arc<BlobSpace>>,
     /// All tables as a cuckoo level, determined on first use.
     pub(crate) cuckoo: OnceLock<Option<CuckooLevel>>,
 }
@@ -105,6 +108,7 @@ impl Version {
             full_history_ts_low: None,
             running: Arc::default(),
             tombstones: OnceLock::new(),
+            blob_space: OnceLock::new(),
             cuckoo: OnceLock::new(),
         }
     }

@@ -26,6 +26,7 @@ use super::format::{
 };
 use super::key::BlobKey;
 use super::readahead::BlobReadahead;
+use super::records::BlobRecords;
 use super::reference::BlobReference;
 use crate::block::CachedBlock;
 use crate::file_read::read_bytes;
@@ -120,6 +121,7 @@ pub struct BlobFile {
     file: Arc<dyn RandomAccessFile>,
     number: FileNumber,
     header: BlobHeader,
+    context: BlobFileContext,
     limits: Limits,
     counter: ReadCounter,
     cached: Option<CachedValues>,
@@ -138,10 +140,47 @@ impl BlobFile {
             file,
             number: context.number,
             header,
+            context: *context,
             limits: context.limits,
             counter: ReadCounter::default(),
             cached: None,
         })
+    }
+
+    /// Reads the whole file, and verifies header, footer and each record.
+    ///
+    /// `progress` receives the size of each record.
+    ///
+    /// # Errors
+    /// `Corruption` with the file and the offset of the first damage; otherwise if the system fails.
+    pub fn verify_checksums(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let path = self.file.path();
+        let header = Self::read_header(&*self.file, &self.context)
+            .map_err(|error| error.in_file(path, None, "verify"))?;
+        if header != self.header {
+            let changed = Error::corruption("the header of the blob file has changed");
+            return Err(changed.in_file(path, Some(0), "verify"));
+        }
+        let end = self.file.len().saturating_sub(FOOTER_BYTES);
+        let mut records = BlobRecords::new(Arc::clone(&self.file), end, self.limits);
+        let (mut at, mut count) = (records.offset(), 0_u64);
+        while let Some(record) = records.next_record()? {
+            if !record.is_intact {
+                let damaged = Error::corruption("the checksum of the value does not match");
+                return Err(damaged.in_file(path, Some(record.offset), "verify"));
+            }
+            count = count.saturating_add(1);
+            progress(records.offset().saturating_sub(at));
+            at = records.offset();
+        }
+        if count != self.context.count {
+            let counted = Error::corruption(format!(
+                "the blob file has {count} records, and {} are recorded",
+                self.context.count
+            ));
+            return Err(counted.in_file(path, None, "verify"));
+        }
+        Ok(())
     }
 
     /// Sets the statistics of reads, and the blob cache; none by default.

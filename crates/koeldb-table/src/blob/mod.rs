@@ -12,7 +12,7 @@
 //!
 //! The file is written once, by [`BlobFileBuilder`]. A value is taken from the blob cache or read
 //! alone, by [`BlobFile`], with those behind it, by [`BlobReadahead`], or with others that a batch
-//! wants, by [`BlobBatch`].
+//! wants, by [`BlobBatch`]. [`BlobRecords`] reads all of them in order.
 
 mod batch;
 mod builder;
@@ -21,13 +21,16 @@ mod file;
 pub mod format;
 mod key;
 mod readahead;
+mod records;
 mod reference;
+pub mod references;
 
 pub use batch::{BlobBatch, BlobBatchOptions, BlobParts, WantedBlobs};
 pub use builder::{BlobFileBuilder, FinishedBlobFile};
 pub use file::{BlobBytes, BlobFile, BlobFileContext};
 pub use key::BlobKey;
 pub use readahead::BlobReadahead;
+pub use records::{BlobRecord, BlobRecords, FooterRead, read_ends};
 pub use reference::BlobReference;
 
 #[cfg(test)]

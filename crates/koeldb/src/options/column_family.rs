@@ -113,6 +113,27 @@ option_enum! {
     }
 }
 
+/// The default of `blob_garbage_collection_age_cutoff`.
+pub(super) const DEFAULT_AGE_CUTOFF: f64 = 0.25;
+
+/// The default of `blob_garbage_collection_force_threshold`: no compaction for that reason.
+pub(super) const DEFAULT_FORCE_THRESHOLD: f64 = 1.0;
+
+option_enum! {
+    /// The rule by which compactions with `enable_blob_garbage_collection` empty blob files.
+    pub enum BlobCollection {
+        /// By dead bytes, unless `blob_garbage_collection_age_cutoff` or
+        /// `blob_garbage_collection_force_threshold` has another value than by default: then by age.
+        Default = "kDefault",
+        /// By dead bytes: files with much garbage are emptied, of any age, as
+        /// `blob_collection_target` and `blob_collection_share` say.
+        DeadBytes = "kDeadBytes",
+        /// By age, as in RocksDB: the oldest files are emptied, as
+        /// `blob_garbage_collection_age_cutoff` and `blob_garbage_collection_force_threshold` say.
+        Age = "kAge",
+    }
+}
+
 option_section! {
     /// The options of one column family.
     pub struct ColumnFamilyOptions, "CFOptions";
@@ -253,11 +274,22 @@ option_section! {
         [honoured mutable "6.15"] enable_blob_garbage_collection: bool = false, "",
             set_enable_blob_gc(on: bool), get_enable_blob_gc;
         /// Share of the oldest blob files subject to relocation.
-        [honoured mutable "6.15"] blob_garbage_collection_age_cutoff: f64 = 0.25, "0..1.",
+        [honoured mutable "6.15"] blob_garbage_collection_age_cutoff: f64 = DEFAULT_AGE_CUTOFF, "0..1.",
             set_blob_gc_age_cutoff(ratio: f64), get_blob_gc_age_cutoff;
         /// Garbage share of the oldest blob files that forces compactions.
-        [honoured mutable "6.26"] blob_garbage_collection_force_threshold: f64 = 1.0, "0..1; 1 = never. Leveled style.",
+        [honoured mutable "6.26"] blob_garbage_collection_force_threshold: f64 = DEFAULT_FORCE_THRESHOLD, "0..1; 1 = never. Leveled style.",
             set_blob_gc_force_threshold(ratio: f64), get_blob_gc_force_threshold;
+        /// Rule by which compactions empty blob files, if `enable_blob_garbage_collection` is on.
+        [honoured mutable "KoelDB"] blob_collection: BlobCollection = BlobCollection::Default, "kDefault is kAge if one of the two options of age has another value than by default, otherwise kDeadBytes. Not in RocksDB.",
+            set_blob_collection(rule: BlobCollection), get_blob_collection;
+        /// Bytes of blob files for each live byte above which compactions for that reason empty
+        /// files. Not for collection by age.
+        [honoured mutable "KoelDB"] blob_collection_target: f64 = 1.3, "Above 1. Leveled style; with others only compactions that run anyway empty files. Not in RocksDB.",
+            set_blob_collection_target(ratio: f64), get_blob_collection_target;
+        /// Share of garbage from which on any compaction moves values out of a blob file. Not for
+        /// collection by age.
+        [honoured mutable "KoelDB"] blob_collection_share: f64 = 0.5, "0..1. Not in RocksDB.",
+            set_blob_collection_share(ratio: f64), get_blob_collection_share;
         /// Readahead on blob files in compactions.
         [honoured mutable "6.27"] blob_compaction_readahead_size: u64 = 0, "Bytes; 0 = up to 1 MiB.",
             set_blob_compaction_read_ahead_size(bytes: u64), get_blob_compaction_read_ahead_size;

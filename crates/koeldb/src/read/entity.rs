@@ -31,6 +31,8 @@ impl Reads {
             let mut lookup = Lookup::new(key, seqno);
             if options.is_bounded() {
                 self.settle(super_version, &mut lookup, options)?;
+            } else if options.timestamp.is_some() {
+                self.search_at(super_version, &mut lookup, options)?;
             } else {
                 search_memtables(self, super_version, &mut lookup, options)?;
                 if !lookup.is_settled() {

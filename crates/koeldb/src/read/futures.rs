@@ -18,7 +18,7 @@ use koeldb_fs::read_driver::ReadSession;
 use koeldb_table::blob::BlobParts;
 
 use super::blob_values::{BatchBlobs, PolledBlobs, needs_blobs};
-use super::get::search_memtables;
+use super::get::search_memtables_of;
 use super::multi_get::PinnedSlices;
 use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups};
@@ -91,7 +91,7 @@ impl Reads {
                 return Ok(First::Done(found?));
             }
             let mut lookup = Lookup::new(key, seqno);
-            search_memtables(self, super_version, &mut lookup, options)?;
+            search_memtables_of(self, super_version, &mut lookup, options)?;
             let context = SearchContext::new(super_version, options, self);
             let mut suspended = SuspendedLookups::polled(&context);
             let is_in_memtables = lookup.is_settled();

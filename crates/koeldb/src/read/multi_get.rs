@@ -20,6 +20,7 @@ use koeldb_lsm::version::BatchVisitor;
 use koeldb_table::source::BlockingSource;
 
 use super::blob_values::{BatchBlobs, read_together};
+use super::dated::search_tables_at;
 use super::get::search_memtables_batch;
 use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups, deadline_passed};
@@ -289,10 +290,6 @@ impl Reads {
         let begun = self.context.measures().then(|| self.context.clock.now());
         let deadline = options.deadline.map(|at| self.context.clock.time_of(at));
         let searched = match deadline {
-            _ if family.has_timestamps || options.names_timestamps() => {
-                values.begin(keys.len());
-                self.multi_get_at(family, keys, options, values)
-            }
             Some(deadline) if self.context.clock.now() >= deadline => {
                 values.begin(keys.len());
                 Err(deadline_passed())
@@ -313,33 +310,6 @@ impl Reads {
         if let Some(begun) = begun {
             self.record_multi_get(values.len(), values.value_bytes(), begun);
         }
-    }
-
-    /// Reads `keys` at the user-defined timestamp of the options, one after the other.
-    #[cold]
-    fn multi_get_at<K: AsRef<[u8]>>(
-        &self,
-        family: &ColumnFamilyData,
-        keys: &[K],
-        options: &ReadOptions,
-        values: &mut PinnedSlices,
-    ) -> Result<()> {
-        self.health.check_open()?;
-        family.super_version.with(|super_version| {
-            let (super_version, seqno) = self.view_at(family, super_version, options)?;
-            let (limit, mut bytes) = (options.value_size_soft_limit, 0);
-            for (key, answer) in keys.iter().zip(&mut values.answers) {
-                if bytes > limit {
-                    *answer = Err(too_much(limit));
-                    continue;
-                }
-                *answer = self.search_at(family, super_version, key.as_ref(), seqno, options);
-                if let Ok(Some(value)) = answer {
-                    bytes += value.len() as u64;
-                }
-            }
-            Ok(())
-        })
     }
 
     /// Performs a multi-get: looks up `keys` in memtables, and then in tables by `search_tables`.
@@ -392,7 +362,7 @@ impl Reads {
                 level.get_batch(keys, seqno, &mut values.answers);
                 return Ok(None);
             }
-            values.begin_lookups(&family.order, keys, seqno)?;
+            values.begin_lookups(&family.user_order, keys, seqno)?;
             {
                 let (lookups, mut fail) = values.split();
                 search_memtables_batch(self, super_version, lookups, options, &mut fail);
@@ -433,6 +403,20 @@ impl Reads {
             suspended.wait(context, lookups, &mut fail);
             if let Some(statistics) = &self.context.statistics {
                 suspended.record(statistics);
+            }
+        } else if context.options.timestamp.is_some() {
+            let blocks = (context.options).block_read_options(&self.context.table_files);
+            let mut source = BlockingSource::new(blocks);
+            let runs = context.super_version.runs_above()..usize::MAX;
+            for (index, lookup) in lookups.iter_mut().enumerate() {
+                let options = context.options;
+                let version = context.super_version;
+                if !lookup.is_settled()
+                    && let Err(error) =
+                        search_tables_at(version, lookup, options, &mut source, runs.clone())
+                {
+                    fail(index, error.into());
+                }
             }
         } else {
             let super_version = context.super_version;

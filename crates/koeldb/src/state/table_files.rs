@@ -8,7 +8,7 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::user_key;
 use koeldb_base::merge_operator::Merger;
 use koeldb_base::range_del::{FragmentedTombstones, union_of};
-use koeldb_base::stats::Statistics;
+use koeldb_base::stats::{Statistics, Ticker};
 use koeldb_base::{Cursor, KeyOrder, Result};
 use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority, RateLimiter};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
@@ -32,6 +32,7 @@ use crate::state::memtables::MemtableMaker;
 use crate::state::prepopulate::{prepopulate, prepopulate_blobs};
 use crate::state::ttl::TtlOptions;
 
+mod inlined;
 mod output_checks;
 mod reporter;
 mod without;
@@ -294,6 +295,7 @@ impl TableFiles {
             Ok(flush)
         };
         let flush = reporter.check(run())?;
+        self.count_blob_files(&flush.blob_files);
         reporter.kept_unmerged(flush.merge_failures);
         if let (Some(file), Some(properties)) = (&flush.file, &flush.properties) {
             reporter.created(file, properties);
@@ -328,6 +330,17 @@ impl TableFiles {
             compression: options.blob_compression_type,
             compression_options: options.blob_compression_opts.codec_options(),
             ..BlobSpec::unchanged()
+        }
+    }
+
+    /// Counts the blob files that a job has written.
+    pub(crate) fn count_blob_files(&self, files: &[BlobFileMeta]) {
+        if let Some(statistics) = &self.statistics
+            && !files.is_empty()
+        {
+            let bytes = files.iter().map(BlobFileMeta::file_bytes).sum();
+            statistics.add(Ticker::BlobDbBlobFileBytesWritten, bytes);
+            statistics.add(Ticker::BlobDbBlobFileSynced, files.len() as u64);
         }
     }
 

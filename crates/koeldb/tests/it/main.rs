@@ -19,6 +19,8 @@ mod async_writes;
 mod atomic_flush;
 mod backup;
 mod best_efforts;
+mod blob_collection;
+mod blob_copies;
 mod blob_files;
 mod blob_reads;
 mod call_options;

@@ -61,6 +61,8 @@ const ELSEWHERE: &[&str] = &[
     "rocksdb.block.cache.add.failures",
     // dictionaries of zstd
     "rocksdb.block.cache.compression.dict.",
+    // blob_collection
+    "rocksdb.blobdb.",
     // stalls, write_buffers
     "rocksdb.stall.micros",
     "rocksdb.db.write.stall",

@@ -3,6 +3,7 @@
 //! All names of `DB::Properties`, release 11.9, are known: each has its true value, no value where
 //! RocksDB has none either (a cache that is not configured), or an error that names it.
 
+mod blobs;
 mod maps;
 mod stats_text;
 
@@ -59,6 +60,9 @@ pub(crate) fn property_value(
     }
     if name == "koeldb.cuckoo-residency" {
         return Ok(Some(cuckoo_residency(&family.version())));
+    }
+    if let Some(short) = name.strip_prefix("koeldb.blob.") {
+        return Ok(blobs::text(family, short));
     }
     let Some(short) = name.strip_prefix("rocksdb.") else {
         return Ok(None);

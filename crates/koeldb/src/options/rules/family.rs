@@ -77,10 +77,6 @@ pub(crate) static RULES: &[Rule<ColumnFamilyOptions, DbOptions>] = &[
     rule!(Unsupported comparator,
         |cf, _| !matches!(cf.comparator.comparator().timestamp_bytes(), 0 | TIMESTAMP_BYTES),
         "only timestamps of 8 bytes are supported"),
-    rule!(Unsupported comparator,
-        |cf, _| cf.comparator.has_timestamps()
-            && (cf.compaction_filter.is_some() || cf.compaction_filter_factory.is_some()),
-        "a compaction filter is not supported with user-defined timestamps"),
     rule!(Unsupported memtable_protection_bytes_per_key = 0,
         |cf, _| !matches!(cf.memtable_protection_bytes_per_key, 0 | 1 | 2 | 4 | 8),
         "one of 0, 1, 2, 4, 8"),
@@ -129,6 +125,14 @@ pub(crate) static RULES: &[Rule<ColumnFamilyOptions, DbOptions>] = &[
     rule!(Invalid blob_garbage_collection_force_threshold = 1.0,
         |cf, _| cf.enable_blob_garbage_collection
             && !(0.0..=1.0).contains(&cf.blob_garbage_collection_force_threshold),
+        "from 0 to 1"),
+    rule!(Invalid blob_collection_target = 1.3,
+        |cf, _| cf.enable_blob_garbage_collection
+            && !(cf.blob_collection_target > 1.0 && cf.blob_collection_target.is_finite()),
+        "above 1"),
+    rule!(Invalid blob_collection_share = 0.5,
+        |cf, _| cf.enable_blob_garbage_collection
+            && !(0.0..=1.0).contains(&cf.blob_collection_share),
         "from 0 to 1"),
     rule!(Unsupported ttl = 0,
         |cf, _| cf.ttl > 0 && cf.table_factory.block_based().is_none(),
