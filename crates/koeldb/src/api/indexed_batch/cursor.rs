@@ -62,7 +62,9 @@ impl BatchCursor {
                 let mut options = options.clone();
                 options.set_prefix_same_as_start(false);
                 // Operands of the batch are merged with them.
-                options.set_keys_only(false);
+                options
+                    .set_keys_only(false)
+                    .set_allow_unprepared_value(false);
                 // With user-defined timestamps every movement fails: the batch has none.
                 options.set_timestamp(None).set_iter_start_ts(None);
                 family.cursor_opt(&options)
