@@ -13,6 +13,7 @@ use koeldb_table::memory_filter::MemoryFilter;
 use koeldb_table::properties::names;
 use koeldb_table::{TableProperties, TableReader};
 
+use crate::blob_space::TableReferences;
 use crate::open_tables::ReaderSlot;
 
 /// The weight of a deletion among the bytes that decide on compactions (RocksDB:
@@ -86,6 +87,9 @@ pub struct FileMeta {
     pub leaves_level0: AtomicBool,
     /// Entry statistics, known once the table was written or opened.
     pub entry_stats: EntryStats,
+    /// The references to blob files, known once the table was written or opened: 24 bytes for each
+    /// file.
+    pub blob_references: OnceLock<TableReferences>,
     /// The size with the weight of its deletions ([`Version::compensate`](crate::Version::compensate)); 0 until it is known.
     pub compensated: AtomicU64,
     /// A hook for the moment when no reader can access the file through this metadata any more.
@@ -245,6 +249,7 @@ impl FileMeta {
             suggested: AtomicBool::new(false),
             leaves_level0: AtomicBool::new(false),
             entry_stats: EntryStats::default(),
+            blob_references: OnceLock::new(),
             compensated: AtomicU64::new(0),
             drop_hook: DropHook::default(),
         }

@@ -9,6 +9,7 @@
 extern crate koeldb_counts as std;
 
 pub mod blob_file_meta;
+pub mod blob_space;
 pub mod current;
 pub mod cursor;
 mod data_paths;

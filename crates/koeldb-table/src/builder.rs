@@ -69,6 +69,15 @@ impl TableBuilder {
         }
     }
 
+    /// Records a property that is known only after some or all entries.
+    pub fn set_property(&mut self, name: &str, value: Vec<u8>) {
+        match self {
+            TableBuilder::BlockBased(builder) => builder.set_property(name, value),
+            TableBuilder::Cuckoo(builder) => builder.set_property(name, value),
+            TableBuilder::Plain(builder) => builder.set_property(name, value),
+        }
+    }
+
     /// Adds a range tombstone, in any order.
     ///
     /// They are written sorted and fragmented.

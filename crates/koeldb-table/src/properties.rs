@@ -47,6 +47,8 @@ pub mod names {
     /// KoelDB: the sequence number up to which all entries of the column family were in tables when
     /// the table was written: fixed64.
     pub const FLUSHED_SEQNO: &str = "koeldb.flushed.seqno";
+    /// KoelDB: the references to each blob file ([`crate::blob::references`]).
+    pub const BLOB_REFERENCES: &str = "koeldb.blob.refs";
 }
 
 /// The condition under which a numeric property is written to the properties block.

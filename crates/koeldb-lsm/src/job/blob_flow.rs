@@ -8,6 +8,7 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::footer_of;
 use koeldb_base::{Blocking, Cursor, Error, Fault, PinnedSlice, Result, ValueType};
 use koeldb_table::blob::BlobReference;
+use koeldb_table::blob::references::FileReferences;
 
 use crate::version::{BlobGarbage, Version};
 
@@ -23,41 +24,52 @@ pub(crate) fn may_refer(key: &[u8]) -> bool {
 }
 
 impl BlobFlow {
-    /// Counts the references of an entry; returns the number of the oldest blob file, 0 for none.
+    /// Counts the references of an entry.
     ///
     /// The entry is a reference, or an entity, some of whose columns may be.
     ///
     /// # Errors
     /// `Corruption` if a reference is malformed.
     #[cold]
-    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<FileNumber> {
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (user_key, footer) = footer_of(key);
         if footer.to_le_bytes()[0] == ValueType::BlobIndex as u8 {
             return self.add_reference(user_key, value);
         }
         // Reads of the key of a malformed entity fail, and nothing else does.
         let Ok(entity) = Entity::decode(value) else {
-            return Ok(0);
+            return Ok(());
         };
-        let mut oldest = 0;
         if entity.has_blob_indexes() {
             for (_, column) in entity.stored_columns() {
                 if let ColumnValue::BlobIndex(reference) = column {
-                    let file = self.add_reference(user_key, reference)?;
-                    oldest = if oldest == 0 { file } else { file.min(oldest) };
+                    self.add_reference(user_key, reference)?;
                 }
             }
         }
-        Ok(oldest)
+        Ok(())
     }
 
-    /// Counts a reference of a user key; returns the number of the blob file.
-    fn add_reference(&mut self, user_key: &[u8], reference: &[u8]) -> Result<FileNumber> {
+    /// Counts a reference of a user key.
+    fn add_reference(&mut self, user_key: &[u8], reference: &[u8]) -> Result<()> {
         let reference = BlobReference::decode(reference)?;
         let (count, bytes) = self.0.entry(reference.file).or_default();
         *count += 1;
         *bytes += reference.record_bytes(user_key.len());
-        Ok(reference.file)
+        Ok(())
+    }
+
+    /// The number of the oldest blob file; 0 without references.
+    pub(crate) fn oldest(&self) -> FileNumber {
+        let mut numbers = self.0.keys().copied();
+        numbers.find(|&number| number != 0).unwrap_or(0)
+    }
+
+    /// Returns the references to each blob file, by ascending number.
+    pub(crate) fn list(&self) -> Vec<FileReferences> {
+        let all = self.0.iter();
+        all.map(|(&file, &(count, bytes))| FileReferences { file, count, bytes })
+            .collect()
     }
 
     /// Adds the references of other entries.

@@ -1,5 +1,6 @@
 //! The blob files of a job: which values go to them, and where each file ends.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -32,13 +33,25 @@ pub struct BlobSpec<'a> {
     pub compression: Compression,
     /// The settings of the codec.
     pub compression_options: CompressionOptions,
-    /// The number of the blob file from which on values stay where they are; older ones are moved.
+    /// The number of the blob file below which values are moved to new files.
     pub relocates_below: FileNumber,
+    /// The other blob files out of which values are moved.
+    pub victims: BTreeSet<FileNumber>,
     /// The source of the values that are moved.
     pub source: Option<&'a (dyn FetchBlob + 'a)>,
 }
 
 impl BlobSpec<'_> {
+    /// Whether values of any file are moved.
+    pub(crate) fn relocates_any(&self) -> bool {
+        self.relocates_below > 0 || !self.victims.is_empty()
+    }
+
+    /// Whether the values of a file are moved.
+    pub(crate) fn relocates(&self, file: FileNumber) -> bool {
+        file < self.relocates_below || self.victims.contains(&file)
+    }
+
     /// The settings of a job that leaves values where they are.
     #[must_use]
     pub fn unchanged() -> Self {
@@ -51,6 +64,7 @@ impl BlobSpec<'_> {
             compression: Compression::None,
             compression_options: CompressionOptions::default(),
             relocates_below: 0,
+            victims: BTreeSet::new(),
             source: None,
         }
     }

@@ -101,7 +101,25 @@ impl AddAssign for DropCounts {
 }
 
 /// An entry of the current key to be yielded.
-type QueuedEntry = (SeqNo, ValueType, Vec<u8>);
+struct QueuedEntry {
+    /// The bytes of its key, if they are not those of the current one.
+    user_key: Option<Vec<u8>>,
+    seqno: SeqNo,
+    value_type: ValueType,
+    value: Vec<u8>,
+}
+
+impl QueuedEntry {
+    /// Creates an entry whose key has the bytes of the current one.
+    fn new(seqno: SeqNo, value_type: ValueType, value: Vec<u8>) -> Self {
+        QueuedEntry {
+            user_key: None,
+            seqno,
+            value_type,
+            value,
+        }
+    }
+}
 
 /// The value of the current output entry: that of the input, or a computed one.
 enum OutputEntry {
@@ -116,6 +134,9 @@ enum MergeBase {
     /// A range tombstone covers all older entries of the key.
     Covered,
     Entry {
+        /// The bytes of its key: those of the operands' keys may differ, and a value in a blob file
+        /// was written with these.
+        user_key: Vec<u8>,
         seqno: SeqNo,
         value_type: ValueType,
         value: PinnedSlice,
@@ -127,12 +148,14 @@ impl MergeBase {
     ///
     /// # Errors
     /// `Corruption` for an entry that is no base.
-    fn of(seqno: SeqNo, value_type: ValueType, value: PinnedSlice) -> Result<Self> {
+    fn of(entry: &InternalKey<'_>, value: PinnedSlice) -> Result<Self> {
+        let (seqno, value_type) = (entry.seqno, entry.value_type);
         match value_type {
             ValueType::Merge | ValueType::RangeDeletion => Err(Error::corruption(format!(
                 "entry of type {value_type:?} below merge operands"
             ))),
             _ => Ok(MergeBase::Entry {
+                user_key: entry.user_key.to_vec(),
                 seqno,
                 value_type,
                 value,
@@ -150,13 +173,27 @@ impl MergeBase {
         }
     }
 
+    /// Returns the key of the base, with the timestamp of an equal key.
+    fn key_at(&self, equal: &[u8], has_timestamps: bool) -> Option<Vec<u8>> {
+        let MergeBase::Entry { user_key, .. } = self else {
+            return None;
+        };
+        Some(match has_timestamps {
+            true => timestamp::join(timestamp::split(user_key).0, &timestamp::split(equal).1),
+            false => user_key.clone(),
+        })
+    }
+
     /// Returns the existing value for the merge operator; `None` if the key is deleted.
     ///
     /// # Errors
     /// `Corruption` for a malformed value; those of reading a value in a blob file.
-    fn value(&self, merger: Merger<'_>, user_key: &[u8]) -> Result<Option<PinnedSlice>> {
+    fn value(&self, merger: Merger<'_>) -> Result<Option<PinnedSlice>> {
         let MergeBase::Entry {
-            value_type, value, ..
+            user_key,
+            value_type,
+            value,
+            ..
         } = self
         else {
             return Ok(None);
@@ -365,9 +402,14 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     /// Makes the next queued entry the current output entry; false if none is queued.
     fn pop_queue(&mut self) -> bool {
         match self.queue.pop_front() {
-            Some((seqno, value_type, value)) => {
-                self.set_output(seqno, value_type);
-                self.out = OutputEntry::Owned(value);
+            Some(entry) => {
+                if let Some(user_key) = entry.user_key {
+                    self.user_len = user_key.len();
+                    self.key.clear();
+                    self.key.extend_from_slice(&user_key);
+                }
+                self.set_output(entry.seqno, entry.value_type);
+                self.out = OutputEntry::Owned(entry.value);
                 true
             }
             None => false,
@@ -548,8 +590,8 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             // the bytes of its value.
             self.set_output(seqno, ValueType::SingleDeletion);
             self.out = OutputEntry::Owned(Vec::new());
-            self.queue
-                .push_back((value_seqno, ValueType::Value, Vec::new()));
+            let value = QueuedEntry::new(value_seqno, ValueType::Value, Vec::new());
+            self.queue.push_back(value);
             return Ok(true);
         }
         if self.is_deletion_obsolete(seqno) {
@@ -656,16 +698,19 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             None if !is_whole_history => self.queue_operands(run.operands),
             base => {
                 let base = base.unwrap_or(MergeBase::Covered);
-                let existing = match base.value(self.rules.merger, self.user_key()) {
+                let existing = match base.value(self.rules.merger) {
                     Err(error) if base.refers() => return Err(error),
                     existing => existing,
                 };
                 let merged = existing
                     .and_then(|existing| self.merged(&base, existing.as_deref(), &run.operands));
                 match merged {
-                    Ok(merged) => {
+                    Ok(mut merged) => {
                         if self.is_zeroed(newest) {
                             self.clear_timestamp();
+                        }
+                        if merged.value_type == ValueType::WideColumnEntity && base.refers() {
+                            merged.user_key = base.key_at(self.user_key(), self.has_timestamps);
                         }
                         self.queue.push_back(merged);
                     }
@@ -710,9 +755,9 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                     let operand = self.input.value().to_vec();
                     run.operands.push((entry.seqno, operand));
                 }
-                value_type => {
+                _ => {
                     let value = self.input.pinned_value();
-                    run.base = Some(MergeBase::of(entry.seqno, value_type, value)?);
+                    run.base = Some(MergeBase::of(&entry, value)?);
                     self.advance = true;
                     return Ok(run);
                 }
@@ -735,7 +780,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             true => 0,
             false => newest,
         };
-        Ok((seqno, value_type, merged))
+        Ok(QueuedEntry::new(seqno, value_type, merged))
     }
 
     /// Whether a merged value with this number gets number 0: all readers see it, in the last level.
@@ -748,6 +793,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         self.merge_failures += 1;
         self.queue_one_by_one(operands);
         let MergeBase::Entry {
+            user_key,
             seqno,
             value_type,
             value,
@@ -765,12 +811,17 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             ValueType::SingleDeletion => ValueType::Deletion,
             value_type => value_type,
         };
-        self.queue.push_back((seqno, value_type, value.to_vec()));
+        self.queue.push_back(QueuedEntry {
+            user_key: Some(user_key),
+            seqno,
+            value_type,
+            value: value.to_vec(),
+        });
     }
 
     /// Queues each operand as a merge entry of its own.
     fn queue_one_by_one(&mut self, operands: Vec<(SeqNo, Vec<u8>)>) {
-        let entry = |(seqno, operand)| (seqno, ValueType::Merge, operand);
+        let entry = |(seqno, operand)| QueuedEntry::new(seqno, ValueType::Merge, operand);
         self.queue.extend(operands.into_iter().map(entry));
     }
 
@@ -782,7 +833,10 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         };
         let newest = operands.first().map_or(0, |&(seqno, _)| seqno);
         match combined {
-            Some(operand) => self.queue.push_back((newest, ValueType::Merge, operand)),
+            Some(operand) => {
+                let operand = QueuedEntry::new(newest, ValueType::Merge, operand);
+                self.queue.push_back(operand);
+            }
             None => self.queue_one_by_one(operands),
         }
     }

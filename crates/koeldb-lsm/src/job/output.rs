@@ -18,8 +18,9 @@ use koeldb_base::{KeyOrder, PinnedSlice, Result, SeqNo, Timestamp, ValueType};
 use koeldb_fs::rate_limit::{IoCharge, LimitedFile};
 use koeldb_fs::{FileSystem, WriteOptions};
 use koeldb_table::TableProperties;
-use koeldb_table::blob::BlobReference;
+use koeldb_table::blob::{BlobReference, references};
 use koeldb_table::builder::{TableBuildContext, TableBuilder};
+use koeldb_table::properties::names;
 
 use super::blob_flow::{BlobFlow, may_refer};
 use super::blob_output::{BlobOutput, BlobSpec, FileMaker};
@@ -28,6 +29,7 @@ use super::entry_hash::EntryHash;
 use super::grandparents::{Crossing, Grandparents, TableSizes};
 use super::hidden_tables::HiddenTables;
 use super::snapshots::stripe_of;
+use crate::blob_space::TableReferences;
 use crate::file_checksum::{self, SummedFile};
 use crate::version::{BlobFileMeta, BlobGarbage, FileMeta};
 
@@ -111,6 +113,10 @@ pub struct Outputs {
     pub references: BlobFlow,
     /// The blobs to which no table refers any more.
     pub blob_garbage: Vec<BlobGarbage>,
+    /// The number of values that were moved out of blob files.
+    pub moved_values: u64,
+    /// The size of these values, as they were stored.
+    pub moved_bytes: u64,
 }
 
 /// A table being written, and the statistics of its entries for its metadata.
@@ -125,8 +131,8 @@ struct OpenOutput {
     seqno_max: SeqNo,
     deletions: Vec<DeletionCounter>,
     entry_hash: EntryHash,
-    /// The number of the oldest blob file that the table refers to; 0 for none.
-    oldest_blob_file: FileNumber,
+    /// The references to blob files in the table.
+    references: BlobFlow,
 }
 
 /// Where the value of an entry is put.
@@ -221,7 +227,7 @@ impl<'a> TableOutputs<'a> {
                 true => self.separate(key, value).map(Placed::Blob),
                 false => Ok(Placed::Unchanged),
             },
-            _ if self.spec.blobs.relocates_below == 0 => Ok(Placed::Unchanged),
+            _ if !self.spec.blobs.relocates_any() => Ok(Placed::Unchanged),
             value_type if value_type == ValueType::BlobIndex as u8 => {
                 Ok(match self.moved(key, value)? {
                     MovedColumn::Kept => Placed::Unchanged,
@@ -250,11 +256,13 @@ impl<'a> TableOutputs<'a> {
     /// Moves the value to which `reference` refers, if its file is to be emptied.
     fn moved(&mut self, key: &[u8], reference: &[u8]) -> Result<MovedColumn> {
         let spec = &self.spec.blobs;
-        let file = BlobReference::decode(reference)?.file;
-        let Some(source) = spec.source.filter(|_| file < spec.relocates_below) else {
+        let decoded = BlobReference::decode(reference)?;
+        let Some(source) = spec.source.filter(|_| spec.relocates(decoded.file)) else {
             return Ok(MovedColumn::Kept);
         };
         let value = source.fetch(user_key(key), reference)?;
+        self.finished.moved_values += 1;
+        self.finished.moved_bytes += decoded.bytes;
         match self.is_large(&value) {
             true => self.separate(key, &value).map(MovedColumn::BlobIndex),
             false => Ok(MovedColumn::Inline(value)),
@@ -302,11 +310,7 @@ impl<'a> TableOutputs<'a> {
             }
         };
         if may_refer(key) {
-            let file = self.finished.references.add(key, value)?;
-            current.oldest_blob_file = match (current.oldest_blob_file, file) {
-                (0, file) | (file, 0) => file,
-                (oldest, file) => oldest.min(file),
-            };
+            current.references.add(key, value)?;
         }
         current.builder.add(key, value)?;
         if !starts_key {
@@ -394,7 +398,7 @@ impl<'a> TableOutputs<'a> {
                 .map(DeletionCounter::new)
                 .collect(),
             entry_hash: EntryHash::default(),
-            oldest_blob_file: 0,
+            references: BlobFlow::default(),
         })
     }
 
@@ -483,6 +487,13 @@ impl<'a> TableOutputs<'a> {
         }
         let freed_bytes = self.freed_by(&part);
         let smallest = current.smallest.unwrap_or_default();
+        let references = current.references.list();
+        let property = references::encode(&references).filter(|_| !references.is_empty());
+        let is_opaque = property.is_none() && !references.is_empty();
+        if let Some(property) = property {
+            let name = names::BLOB_REFERENCES;
+            current.builder.set_property(name, property);
+        }
         let table = current.builder.finish()?;
         let mut file = FileMeta::new(current.number, table.file_bytes, smallest, current.largest);
         file.path_id = self.spec.path_id;
@@ -499,7 +510,13 @@ impl<'a> TableOutputs<'a> {
         file.entry_stats.record(&table.properties);
         file.record_timestamps(&table.properties);
         file.unique_id = table.unique_id;
-        file.oldest_blob_file = current.oldest_blob_file;
+        file.oldest_blob_file = current.references.oldest();
+        let references = match is_opaque {
+            true => TableReferences::Opaque,
+            false => TableReferences::Exact(references.into()),
+        };
+        let _ = file.blob_references.set(references);
+        self.finished.references.extend(current.references);
         file.tail_bytes = table.tail_bytes;
         file.memory_filter = table.memory_filter;
         if let Some(sum) = &current.sum {
@@ -578,6 +595,8 @@ impl<'a> TableOutputs<'a> {
             all.properties.extend(finished.properties);
             all.fallbacks.extend(finished.fallbacks);
             all.raw_bytes += finished.raw_bytes;
+            all.moved_values += finished.moved_values;
+            all.moved_bytes += finished.moved_bytes;
             all.references.extend(finished.references);
         }
         Ok(all)

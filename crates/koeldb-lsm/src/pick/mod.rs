@@ -7,6 +7,7 @@
 
 pub mod aged;
 pub mod blob_garbage;
+pub mod dead_bytes;
 pub mod fifo;
 mod level_plan;
 pub mod leveled;

@@ -191,6 +191,7 @@ fn reuse_readers<'f>(old: impl Iterator<Item = &'f Arc<FileMeta>>, new: &Replay)
         {
             let _ = file.reader.set(Arc::clone(reader));
             file.entry_stats.copy_from(&old.entry_stats);
+            file.record_references(reader.properties());
         }
     }
 }

@@ -214,6 +214,11 @@ impl BlockBasedTableBuilder {
         self.properties.older_version_count += 1;
     }
 
+    /// Records a property that is known only after some or all entries.
+    pub fn set_property(&mut self, name: &str, value: Vec<u8>) {
+        self.properties.set_user(name, value);
+    }
+
     /// Adds a range tombstone for the range deletion block, in any order.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         self.tombstones.push(tombstone.clone());

@@ -274,6 +274,17 @@ impl CuckooTableBuilder {
         self.state.fall_back(why, &self.context)
     }
 
+    /// Records a property that is known only after some or all entries.
+    pub fn set_property(&mut self, name: &str, value: Vec<u8>) {
+        match &mut self.state {
+            BuildState::FellBack { builder, .. } => builder.set_property(name, value),
+            BuildState::Collecting { .. } => {
+                self.context.user_properties.insert(name.into(), value);
+            }
+            BuildState::Failed => {}
+        }
+    }
+
     /// Adds a range tombstone, which makes the table block-based when it is finished.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         self.tombstones.push(tombstone.clone());

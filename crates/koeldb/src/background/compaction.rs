@@ -12,6 +12,7 @@ use koeldb_lsm::job::Fallback;
 use koeldb_lsm::pick::{CompactionPlan, CompactionReason};
 use koeldb_lsm::version::{BlobFileMeta, BlobGarbage, VersionEdit};
 
+use super::blob_garbage::learn_references;
 use super::remote::WorkerJob;
 use super::{Background, is_given_up};
 use crate::env::thread_status::ThreadOperation;
@@ -76,7 +77,7 @@ impl Background {
         let reserved = match self.reserve_space(&plan) {
             Ok(reserved) => reserved,
             Err(error) => {
-                plan.end(&family.version());
+                family.end_compaction(&plan);
                 self.slots.notify();
                 return Err(error);
             }
@@ -89,7 +90,7 @@ impl Background {
         info.elapsed = self.context.clock.now().saturating_sub(begun);
         info.error = outcome.as_ref().err().cloned();
         self.context.notify(&Event::CompactionCompleted(&info));
-        plan.end(&family.version());
+        family.end_compaction(&plan);
         drop(plan);
         family.queue(WorkKind::Compaction);
         self.slots.notify();
@@ -230,8 +231,17 @@ impl Background {
         edit.added_blob_files.clone_from(&done.blob_files);
         let added = files.iter().map(Arc::clone);
         edit.added_files = added.map(|file| (plan.output_level, file)).collect();
+        if plan.deletion_only {
+            learn_references(&family.tables, plan.files());
+        }
         let is_installed = {
             let mut versions = self.tree.versions();
+            if plan.deletion_only
+                && let Some(current) = versions.family(family.id)
+            {
+                let removed = plan.files().map(|(_, file)| file);
+                edit.blob_garbage = current.current().garbage_of_replaced(removed, []);
+            }
             self.tree.log_edit(&mut versions, family, edit, |_| ())?
         };
         match (is_installed, plan.trivial_move) {

@@ -14,7 +14,9 @@ use koeldb_lsm::job::{
     BlobSpec, CompactionFilterContext, CompactionJob, CompactionResult, DeletionTrigger,
     HiddenTables, LiveSnapshots, OutputSpec, Outputs,
 };
-use koeldb_lsm::pick::{CompactionPlan, CompactionReason, blob_garbage, leveled, universal};
+use koeldb_lsm::pick::{
+    CompactionPlan, CompactionReason, blob_garbage, dead_bytes, leveled, universal,
+};
 use koeldb_lsm::version::{Version, VersionBlobs};
 use koeldb_table::blob::BlobReadahead;
 use koeldb_table::builder::{TableBuildContext, TableReason};
@@ -24,7 +26,8 @@ use koeldb_table::source::{BlockReadOptions, BlockingSource};
 use super::Background;
 use super::compaction::CompactionRequest;
 use crate::options::{
-    BlobGarbageCollectionPolicy, ColumnFamilyOptions, Compression, pick_settings,
+    BlobGarbageCollectionPolicy, BlobRule, ColumnFamilyOptions, Compression, blob_rule,
+    pick_settings,
 };
 use crate::report::listener::{CompactionJobInfo, Event, SubcompactionJobInfo};
 use crate::state::column_family_data::ColumnFamilyData;
@@ -69,9 +72,12 @@ impl Background {
                 result.drops.range_deleted,
             ),
             (Ticker::CompactionKeyDropUser, result.drops.filtered),
+            (Ticker::BlobDbGcNumKeysRelocated, output.moved_values),
+            (Ticker::BlobDbGcBytesRelocated, output.moved_bytes),
         ] {
             self.context.count(ticker, count);
         }
+        tables.count_blob_files(&output.blob_files);
         Ok((result.output, outcome))
     }
 }
@@ -204,14 +210,16 @@ impl<'a> Merge<'a> {
 
     /// Returns the settings of blob files: which values go to new ones, and which old ones are emptied.
     ///
-    /// The oldest files are emptied, as many as `blob_garbage_collection_age_cutoff` says.
+    /// Those with much garbage are emptied, or the oldest, as many as
+    /// `blob_garbage_collection_age_cutoff` says; a call that says how many gets the oldest.
     fn blob_spec<'o>(&'o self, blobs: &'o VersionBlobs<'o>) -> BlobSpec<'o> {
         // A worker sends back tables only.
         if self.request.worker.is_some() {
             return BlobSpec::unchanged();
         }
         let (family, files) = (self.family, &self.jobs.context.table_files);
-        let (level, paths) = (self.plan.output_level, family.tables.paths());
+        let (plan, paths) = (self.plan, family.tables.paths());
+        let level = plan.output_level;
         let mut spec = files.blob_spec(&self.options, family.id, level, paths);
         let is_on = match self.request.blob_policy {
             BlobGarbageCollectionPolicy::UseDefault => self.options.enable_blob_garbage_collection,
@@ -219,15 +227,26 @@ impl<'a> Merge<'a> {
             BlobGarbageCollectionPolicy::Disable => false,
         };
         if is_on {
-            let files = &self.version.blob_files;
-            let cutoff = (self.request.blob_age_cutoff)
-                .unwrap_or(self.options.blob_garbage_collection_age_cutoff);
-            let emptied = blob_garbage::emptied_files(cutoff, files.len());
-            spec.relocates_below = match files.keys().nth(emptied) {
-                Some(&number) => number,
-                None => u64::MAX,
-            };
             spec.source = Some(blobs);
+            match (self.request.blob_age_cutoff, blob_rule(&self.options)) {
+                (None, BlobRule::DeadBytes(rule)) => {
+                    let policy = self.request.blob_policy;
+                    let is_bounded = policy != BlobGarbageCollectionPolicy::Force;
+                    let has_begun = family.blob_collection.has_begun();
+                    spec.victims =
+                        dead_bytes::victims(&self.version, rule, plan, has_begun, is_bounded);
+                }
+                (cutoff, _) => {
+                    let files = &self.version.blob_files;
+                    let of_options = self.options.blob_garbage_collection_age_cutoff;
+                    let emptied =
+                        blob_garbage::emptied_files(cutoff.unwrap_or(of_options), files.len());
+                    spec.relocates_below = match files.keys().nth(emptied) {
+                        Some(&number) => number,
+                        None => u64::MAX,
+                    };
+                }
+            }
         }
         spec
     }

@@ -6,6 +6,7 @@
 //! under the mutex of the version set, so column families see versions in the order of the
 //! MANIFEST. Jobs may use all storeys below, `tree` and downwards; no job knows the write queue.
 
+pub(crate) mod blob_garbage;
 mod compaction;
 mod flush;
 mod manual;
@@ -236,6 +237,7 @@ impl Background {
         let slot = self.slots.of_job(SlotKind::Compaction);
         if !self.slots.cancelled.load(Ordering::Relaxed)
             && self.health.failure().is_none()
+            && self.settle_blob_garbage().is_ok()
             && let Some((family, plan)) = self.families.pick_compaction(self.pick_moment())
         {
             // More compactions may be due in parallel.

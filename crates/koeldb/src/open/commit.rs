@@ -62,7 +62,13 @@ impl Opening {
                 edit.log_number = Some(number).filter(|_| !recovered.in_memory.contains_key(&id));
                 let files = recovered.flushed.iter().filter(|(family, _)| *family == id);
                 edit.added_files = files.map(|(_, file)| (0, Arc::clone(file))).collect();
-                for table in recovered.rewritten.iter().filter(|it| it.family == id) {
+                let rewritten = || recovered.rewritten.iter().filter(move |it| it.family == id);
+                if let Some(family) = versions.family(id) {
+                    let removed = rewritten().map(|table| &table.old);
+                    let added = rewritten().flat_map(|table| &table.new);
+                    edit.blob_garbage = family.current().garbage_of_replaced(removed, added);
+                }
+                for table in rewritten() {
                     edit.deleted_files.push((table.level, table.old.number));
                     let new = table.new.iter();
                     edit.added_files

@@ -104,12 +104,33 @@ option_enum! {
 }
 
 option_enum! {
-    /// The values of `prepopulate_blob_cache`, an option that is accepted without effect.
+    /// The new values of blob files that are inserted into the blob cache.
     pub enum PrepopulateBlobCache {
-        /// Inserts no blobs.
+        /// None.
         Disable = "kDisable",
-        /// Inserts the blobs written by flushes.
+        /// Those written by flushes.
         FlushOnly = "kFlushOnly",
+    }
+}
+
+/// The default of `blob_garbage_collection_age_cutoff`.
+pub(super) const DEFAULT_AGE_CUTOFF: f64 = 0.25;
+
+/// The default of `blob_garbage_collection_force_threshold`: no compaction for that reason.
+pub(super) const DEFAULT_FORCE_THRESHOLD: f64 = 1.0;
+
+option_enum! {
+    /// The rule by which compactions with `enable_blob_garbage_collection` empty blob files.
+    pub enum BlobCollection {
+        /// By dead bytes, unless `blob_garbage_collection_age_cutoff` or
+        /// `blob_garbage_collection_force_threshold` has another value than by default: then by age.
+        Default = "kDefault",
+        /// By dead bytes: files with much garbage are emptied, of any age, as
+        /// `blob_collection_target` and `blob_collection_share` say.
+        DeadBytes = "kDeadBytes",
+        /// By age, as in RocksDB: the oldest files are emptied, as
+        /// `blob_garbage_collection_age_cutoff` and `blob_garbage_collection_force_threshold` say.
+        Age = "kAge",
     }
 }
 
@@ -253,19 +274,30 @@ option_section! {
         [honoured mutable "6.15"] enable_blob_garbage_collection: bool = false, "",
             set_enable_blob_gc(on: bool), get_enable_blob_gc;
         /// Share of the oldest blob files subject to relocation.
-        [honoured mutable "6.15"] blob_garbage_collection_age_cutoff: f64 = 0.25, "0..1.",
+        [honoured mutable "6.15"] blob_garbage_collection_age_cutoff: f64 = DEFAULT_AGE_CUTOFF, "0..1.",
             set_blob_gc_age_cutoff(ratio: f64), get_blob_gc_age_cutoff;
         /// Garbage share of the oldest blob files that forces compactions.
-        [honoured mutable "6.26"] blob_garbage_collection_force_threshold: f64 = 1.0, "0..1; 1 = never. Leveled style.",
+        [honoured mutable "6.26"] blob_garbage_collection_force_threshold: f64 = DEFAULT_FORCE_THRESHOLD, "0..1; 1 = never. Leveled style.",
             set_blob_gc_force_threshold(ratio: f64), get_blob_gc_force_threshold;
+        /// Rule by which compactions empty blob files, if `enable_blob_garbage_collection` is on.
+        [honoured mutable "KoelDB"] blob_collection: BlobCollection = BlobCollection::Default, "kDefault is kAge if one of the two options of age has another value than by default, otherwise kDeadBytes. Not in RocksDB.",
+            set_blob_collection(rule: BlobCollection), get_blob_collection;
+        /// Bytes of blob files for each live byte above which compactions for that reason empty
+        /// files. Not for collection by age.
+        [honoured mutable "KoelDB"] blob_collection_target: f64 = 1.3, "Above 1. Leveled style; with others only compactions that run anyway empty files. Not in RocksDB.",
+            set_blob_collection_target(ratio: f64), get_blob_collection_target;
+        /// Share of garbage from which on any compaction moves values out of a blob file. Not for
+        /// collection by age.
+        [honoured mutable "KoelDB"] blob_collection_share: f64 = 0.5, "0..1. Not in RocksDB.",
+            set_blob_collection_share(ratio: f64), get_blob_collection_share;
         /// Readahead on blob files in compactions.
         [honoured mutable "6.27"] blob_compaction_readahead_size: u64 = 0, "Bytes; 0 = up to 1 MiB.",
             set_blob_compaction_read_ahead_size(bytes: u64), get_blob_compaction_read_ahead_size;
         /// First level whose output may create blob files.
         [honoured mutable "7.4"] blob_file_starting_level: i32 = 0, "Level.",
             set_blob_file_starting_level(count: u32 as Count), get_blob_file_starting_level;
-        /// Insert blobs into the blob cache when flushed.
-        [accepted mutable "7.6"] prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, "",
+        /// Insert values into the blob cache when they are flushed.
+        [honoured mutable "7.6"] prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, "",
             set_prepopulate_blob_cache(value: PrepopulateBlobCache), get_prepopulate_blob_cache;
         /// Try a fast and a slow codec on sampled data blocks, and record the estimated sizes of the
         /// table in its properties.
@@ -365,8 +397,8 @@ option_section! {
         /// Ends tables below level 0 where the leading bytes of the key change. A table that has
         /// several such prefixes is rewritten instead of moved to another level.
         [honoured fixed "6.26"] sst_partitioner_factory: Option<SstPartitioner> = None, "SstPartitionerFixedPrefixFactory or nullptr.";
-        /// Cache of blobs.
-        [accepted fixed "7.4"] blob_cache: Option<Cache> = None, "String as block_cache; parsed only.";
+        /// Cache of values in blob files, uncompressed.
+        [honoured fixed "7.4"] blob_cache: Option<Cache> = None, "String as block_cache.";
         /// Blob files written in parallel with enable_blob_direct_write.
         [accepted fixed "11.2"] blob_direct_write_partitions: u32 = 1, "≥1.",
             set_blob_direct_write_partitions(count: u32), get_blob_direct_write_partitions;
@@ -557,6 +589,21 @@ macro_rules! family_accessors {
             #[must_use]
             pub fn get_compression_per_level(&self) -> &[Compression] {
                 &self.$($path.)?compression_per_level
+            }
+
+            /// Sets the cache of values in blob files, which may be the block cache; none by default.
+            ///
+            /// It has the values without compression, at the lowest priority. Values that were read
+            /// without a look at their checksums are not inserted.
+            pub fn set_blob_cache(&mut self, cache: &Cache) -> &mut Self {
+                self.$($path.)?blob_cache = Some(cache.clone());
+                self
+            }
+
+            /// The option `blob_cache`.
+            #[must_use]
+            pub fn get_blob_cache(&self) -> Option<&Cache> {
+                self.$($path.)?blob_cache.as_ref()
             }
 
             /// Sets the partitioner that cuts compaction outputs by key; `None` cuts only by size.

@@ -7,6 +7,7 @@ use koeldb_base::coding::to_usize;
 use koeldb_lsm::job::DeletionTrigger;
 use koeldb_lsm::pick::aged::AgeLimits;
 use koeldb_lsm::pick::blob_garbage::BlobGarbageRule;
+use koeldb_lsm::pick::dead_bytes::DeadBytesRule;
 use koeldb_lsm::pick::offpeak::OffpeakWindow;
 use koeldb_lsm::pick::paths::PathTargets;
 use koeldb_lsm::pick::universal::RunLimit;
@@ -23,7 +24,10 @@ use koeldb_table::plain::reader::PlainReadOptions;
 use koeldb_table::reader::{BlockBasedReadOptions, Pinning};
 
 use super::block_based::{BlockBasedOptions, DataBlockIndexType, PinningTier};
-use super::column_family::{ColumnFamilyOptions, CompactionPri, CompactionStyle};
+use super::column_family::{
+    BlobCollection, ColumnFamilyOptions, CompactionPri, CompactionStyle, DEFAULT_AGE_CUTOFF,
+    DEFAULT_FORCE_THRESHOLD,
+};
 use super::compaction::{
     CompactionStopStyle, CompressionOptions, FifoCompactionOptions, Temperature,
 };
@@ -391,14 +395,46 @@ pub(crate) fn age_limits(options: &ColumnFamilyOptions) -> AgeLimits {
     }
 }
 
-/// Returns when garbage in blob files forces a compaction; `None` for never.
-pub(crate) fn blob_garbage_rule(options: &ColumnFamilyOptions) -> Option<BlobGarbageRule> {
-    let is_on = options.enable_blob_garbage_collection
-        && options.blob_garbage_collection_force_threshold < 1.0;
-    is_on.then_some(BlobGarbageRule {
-        age_cutoff: options.blob_garbage_collection_age_cutoff,
-        threshold: options.blob_garbage_collection_force_threshold,
-    })
+/// The rule by which compactions empty blob files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BlobRule {
+    Age(BlobGarbageRule),
+    DeadBytes(DeadBytesRule),
+}
+
+/// Returns the rule by which compactions empty blob files, if they do.
+///
+/// Whoever has set an option of RocksDB's rule gets that rule.
+pub(crate) fn blob_rule(options: &ColumnFamilyOptions) -> BlobRule {
+    let is_by_age = match options.blob_collection {
+        BlobCollection::Age => true,
+        BlobCollection::DeadBytes => false,
+        BlobCollection::Default => {
+            let cutoff = options.blob_garbage_collection_age_cutoff;
+            let threshold = options.blob_garbage_collection_force_threshold;
+            cutoff.to_bits() != DEFAULT_AGE_CUTOFF.to_bits()
+                || threshold.to_bits() != DEFAULT_FORCE_THRESHOLD.to_bits()
+        }
+    };
+    match is_by_age {
+        true => BlobRule::Age(BlobGarbageRule {
+            age_cutoff: options.blob_garbage_collection_age_cutoff,
+            threshold: options.blob_garbage_collection_force_threshold,
+        }),
+        false => BlobRule::DeadBytes(DeadBytesRule {
+            target: options.blob_collection_target,
+            share: options.blob_collection_share,
+            blob_file_bytes: options.blob_file_size,
+        }),
+    }
+}
+
+/// Returns the rule of collection by dead bytes, if compactions empty blob files by it.
+pub(crate) fn dead_bytes_rule(options: &ColumnFamilyOptions) -> Option<DeadBytesRule> {
+    match blob_rule(options) {
+        BlobRule::DeadBytes(rule) if options.enable_blob_garbage_collection => Some(rule),
+        BlobRule::DeadBytes(_) | BlobRule::Age(_) => None,
+    }
 }
 
 /// Converts column family options to the settings that the compaction pickers read.

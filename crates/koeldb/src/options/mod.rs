@@ -73,14 +73,16 @@ pub use block_based::{
 };
 pub use cache::Cache;
 pub use column_family::{
-    ColumnFamilyOptions, CompactionPri, CompactionStyle, PrepopulateBlobCache,
+    BlobCollection, ColumnFamilyOptions, CompactionPri, CompactionStyle, PrepopulateBlobCache,
 };
 pub use compaction::{
     CompactionStopStyle, CompressionOptions, FifoCompactionOptions, FileTemperatureAge,
     Temperature, UniversalCompactionOptions,
 };
 pub use config::{ConfigOptions, IgnoredOption, LoadedOptions, MendedOption};
-pub(crate) use conversion::{age_limits, blob_garbage_rule, limits, pick_settings};
+pub(crate) use conversion::{
+    BlobRule, age_limits, blob_rule, dead_bytes_rule, limits, pick_settings,
+};
 pub use cuckoo::CuckooTableOptions;
 pub(crate) use db::DbOptions;
 pub use db::{CacheTier, LogLevel, Options};

@@ -43,7 +43,7 @@ impl Reads {
                     version.search(tables, &mut lookup, &mut source, runs)?;
                 }
             }
-            lookup.take_columns(super_version.merger(options.read_tier))
+            lookup.take_columns(super_version.merger(options.fetch_options()))
         });
         let found = shown(family, found)?;
         if let Some(begun) = begun {
@@ -70,7 +70,7 @@ impl Reads {
             _ => self.search_batch_to(
                 family,
                 keys,
-                options,
+                (options, true),
                 &mut values,
                 |context, values| {
                     self.search_tables(context, values);

@@ -8,6 +8,7 @@ use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::source::BlockingSource;
 
+use super::blob_values::{BatchBlobs, read_together};
 use super::dated::{check_time, search_memtables_at};
 use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups};
@@ -105,7 +106,7 @@ impl Reads {
                 Ok((super_version, seqno)) if family.has_timestamps => {
                     let mut lookup = Lookup::new(key, seqno);
                     let searched = self.search_at(super_version, &mut lookup, options);
-                    let merger = super_version.merger(options.read_tier);
+                    let merger = super_version.merger(options.fetch_options());
                     destination.take(searched.and_then(|()| lookup.finish(merger)))
                 }
                 Ok((super_version, seqno)) => match super_version.cuckoo_level(options.read_tier) {
@@ -183,7 +184,7 @@ impl Reads {
             version.search(tables, &mut lookup, &mut source, runs)?;
         }
         let _timer = timed(PerfMetric::GetPostProcessTime);
-        lookup.finish(super_version.merger(options.read_tier))
+        lookup.finish(super_version.merger(options.fetch_options()))
     }
 
     /// Looks up one key under a deadline or I/O timeout, with device reads in other threads.
@@ -197,7 +198,14 @@ impl Reads {
     ) -> Result<Option<PinnedSlice>> {
         let mut lookup = Lookup::new(key, seqno);
         self.settle(super_version, &mut lookup, options)?;
-        lookup.finish(super_version.merger(options.read_tier))
+        let context = SearchContext::new(super_version, options, self);
+        let parts = read_together(&context, std::slice::from_ref(&lookup), false, true);
+        let blobs = BatchBlobs::new(super_version, &parts);
+        lookup.finish(
+            super_version
+                .merger(options.fetch_options())
+                .with_blobs(&blobs),
+        )
     }
 
     /// Searches memtables and tables until `lookup` is decided, with device reads in other threads.

@@ -19,6 +19,7 @@ use koeldb_fs::read_driver::ActiveEngine;
 use koeldb_lsm::version::BatchVisitor;
 use koeldb_table::source::BlockingSource;
 
+use super::blob_values::{BatchBlobs, read_together};
 use super::dated::search_tables_at;
 use super::get::search_memtables_batch;
 use super::options::ReadOptions;
@@ -329,18 +330,26 @@ impl Reads {
                 values.strip_times();
             }
         };
-        self.search_batch_to(family, keys, options, values, search_tables, finish)
+        self.search_batch_to(
+            family,
+            keys,
+            (options, false),
+            values,
+            search_tables,
+            finish,
+        )
     }
 
     /// Performs a multi-get like [`Reads::search_batch`]; `finish` takes the results out of lookups.
     ///
     /// If a level of cuckoo tables has the results, they are in `values`, and `finish` is not called.
+    /// The options tell whether it takes all columns of entities.
     #[inline]
     pub(super) fn search_batch_to<K: AsRef<[u8]>, S>(
         &self,
         family: &ColumnFamilyData,
         keys: &[K],
-        options: &ReadOptions,
+        (options, all_columns): (&ReadOptions, bool),
         values: &mut PinnedSlices,
         search_tables: impl FnOnce(&SearchContext<'_>, &mut PinnedSlices) -> Option<S>,
         finish: impl FnOnce(&mut PinnedSlices, Merger<'_>),
@@ -358,25 +367,38 @@ impl Reads {
                 let (lookups, mut fail) = values.split();
                 search_memtables_batch(self, super_version, lookups, options, &mut fail);
             }
-            if options.read_tier != ReadTier::Memtable {
-                let context = SearchContext::new(super_version, options, self);
-                if let Some(suspended) = search_tables(&context, values) {
-                    return Ok(Some(suspended));
-                }
+            let context = SearchContext::new(super_version, options, self);
+            if options.read_tier != ReadTier::Memtable
+                && let Some(suspended) = search_tables(&context, values)
+            {
+                return Ok(Some(suspended));
             }
-            finish(values, super_version.merger(options.read_tier));
+            let merger = super_version.merger(options.fetch_options());
+            if super_version.version.blob_files.is_empty() {
+                finish(values, merger);
+                return Ok(None);
+            }
+            let overlaps = self.overlaps(&context, values.lookups.len());
+            let parts = read_together(&context, &values.lookups, all_columns, overlaps);
+            let blobs = BatchBlobs::new(super_version, &parts);
+            finish(values, merger.with_blobs(&blobs));
             Ok(None)
         })
+    }
+
+    /// Whether the device reads of a batch of `count` keys overlap.
+    fn overlaps(&self, context: &SearchContext<'_>, count: usize) -> bool {
+        // Threads would slow down reads that the system has in its cache.
+        let engine = &self.async_reads;
+        let by_itself = engine.engine() == ActiveEngine::Uring
+            || engine.is_parallel() && self.context.db_options.use_direct_reads;
+        context.options.overlaps(count, by_itself)
     }
 
     /// Searches the tables for all lookups, blocking, with overlapping device reads if worthwhile.
     pub(super) fn search_tables(&self, context: &SearchContext<'_>, values: &mut PinnedSlices) {
         let (lookups, mut fail) = values.split();
-        // Threads would slow down reads that the system has in its cache.
-        let engine = &context.reads.async_reads;
-        let by_itself = engine.engine() == ActiveEngine::Uring
-            || engine.is_parallel() && self.context.db_options.use_direct_reads;
-        if context.options.overlaps(lookups.len(), by_itself) {
+        if self.overlaps(context, lookups.len()) {
             let mut suspended = SuspendedLookups::blocking(context);
             suspended.wait(context, lookups, &mut fail);
             if let Some(statistics) = &self.context.statistics {

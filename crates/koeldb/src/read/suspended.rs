@@ -63,7 +63,7 @@ impl<'c> SearchContext<'c> {
     }
 
     /// Returns the current time of the clock that measures deadlines.
-    fn now(&self) -> Duration {
+    pub(super) fn now(&self) -> Duration {
         self.reads.async_reads.clock().now()
     }
 

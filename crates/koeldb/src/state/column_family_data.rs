@@ -16,15 +16,17 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, KeyOrder, SeqNo};
 use koeldb_lsm::pick::aged::{self, PickMoment, Upcoming};
 use koeldb_lsm::pick::blob_garbage;
-use koeldb_lsm::pick::{CompactionPlan, fifo, leveled, universal};
+use koeldb_lsm::pick::{CompactionPlan, PickSettings, fifo, leveled, universal};
 use koeldb_lsm::version::Epochs;
 use koeldb_lsm::{TableOpener, Version};
 
 use crate::options::{
-    ColumnFamilyOptions, CompactionStyle, age_limits, blob_garbage_rule, pick_settings,
+    BlobRule, ColumnFamilyOptions, CompactionStyle, age_limits, blob_rule, dead_bytes_rule,
+    pick_settings,
 };
 use crate::report::listener::FlushReason;
 use crate::report::{StallCause, StallCondition};
+use crate::state::blob_collection::BlobCollectionState;
 use crate::state::counters::ColumnFamilyCounters;
 use crate::state::memtables::{
     HeldMemtables, LoggedMemtable, MemtableMaker, StandbyMemtable, write_buffer_bytes,
@@ -84,6 +86,7 @@ pub(crate) struct ColumnFamilyData {
     /// The number of manual compactions for which automatic ones wait.
     pub(crate) manual_compactions: AtomicU32,
     pub(crate) counters: ColumnFamilyCounters,
+    pub(crate) blob_collection: BlobCollectionState,
     /// Whether writes are refused, so that only ingestion fills the family.
     pub(crate) disallows_writes: bool,
     /// The time to live of values, if values carry their times.
@@ -182,6 +185,7 @@ impl ColumnFamilyData {
             epochs: family.epochs().clone(),
             manual_compactions: AtomicU32::new(0),
             counters: ColumnFamilyCounters::default(),
+            blob_collection: BlobCollectionState::default(),
             disallows_writes,
             ttl,
             passed_flushes: AtomicU32::new(0),
@@ -486,7 +490,15 @@ impl ColumnFamilyData {
 
     /// Picks the next automatic compaction and marks its inputs; `None` if none is due or allowed.
     pub(crate) fn pick_compaction(&self, moment: PickMoment) -> Option<CompactionPlan> {
-        let plan = self.pick_marked(|version, options| self.pick(version, options, moment));
+        let plan = self.pick_marked(|version, options| {
+            if let Some(rule) = dead_bytes_rule(options) {
+                self.blob_collection.decide(version, rule);
+            }
+            self.pick(version, options, moment)
+        });
+        if let Some(plan) = &plan {
+            self.blob_collection.picked(plan);
+        }
         if plan.is_none()
             && let Some(work) = self.work.get()
         {
@@ -552,6 +564,29 @@ impl ColumnFamilyData {
         }
     }
 
+    /// Picks a compaction of tables that refer to the oldest blob files, by RocksDB's rule.
+    fn pick_by_blob_age(
+        &self,
+        version: &Arc<Version>,
+        options: &ColumnFamilyOptions,
+        settings: &PickSettings,
+    ) -> Option<CompactionPlan> {
+        match blob_rule(options) {
+            BlobRule::Age(rule)
+                if options.enable_blob_garbage_collection && rule.threshold < 1.0 =>
+            {
+                blob_garbage::pick(version, settings, rule)
+            }
+            BlobRule::Age(_) | BlobRule::DeadBytes(_) => None,
+        }
+    }
+
+    /// Ends a compaction that [`ColumnFamilyData::pick_marked`] has picked.
+    pub(crate) fn end_compaction(&self, plan: &CompactionPlan) {
+        plan.end(&self.version());
+        self.blob_collection.ended(plan);
+    }
+
     /// Picks a compaction of `version`; `None` if none is due or automatic ones are off.
     fn pick(
         &self,
@@ -565,12 +600,20 @@ impl ColumnFamilyData {
         }
         let settings = pick_settings(options);
         match options.compaction_style {
-            CompactionStyle::Level => leveled::pick(version, &settings)
-                .or_else(|| aged::pick(version, &settings, &age_limits(options), moment))
-                .or_else(|| {
-                    let rule = blob_garbage_rule(options)?;
-                    blob_garbage::pick(version, &settings, rule)
-                }),
+            CompactionStyle::Level => {
+                let level0_stop = options.level0_stop_writes_trigger;
+                let collection = &self.blob_collection;
+                let dead = dead_bytes_rule(options);
+                let first = dead.filter(|rule| collection.goes_first(version, *rule, level0_stop));
+                first
+                    .and_then(|rule| collection.pick(version, &settings, rule))
+                    .or_else(|| leveled::pick(version, &settings))
+                    .or_else(|| aged::pick(version, &settings, &age_limits(options), moment))
+                    .or_else(|| match dead {
+                        Some(rule) => collection.pick(version, &settings, rule),
+                        None => self.pick_by_blob_age(version, options, &settings),
+                    })
+            }
             CompactionStyle::Universal => universal::pick(version, &settings),
             CompactionStyle::Fifo => fifo::pick(version, &settings, moment.unix_secs),
             CompactionStyle::None => None,

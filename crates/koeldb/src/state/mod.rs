@@ -5,6 +5,7 @@
 //! the log of events. A module here knows its own state and rules, and no job that changes it. It
 //! may use the values below: `options`, `env`, `report` and `batch`.
 
+pub(crate) mod blob_collection;
 pub(crate) mod column_family_data;
 pub(crate) mod column_family_set;
 pub(crate) mod context;

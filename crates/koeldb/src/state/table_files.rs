@@ -8,7 +8,7 @@ use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::user_key;
 use koeldb_base::merge_operator::Merger;
 use koeldb_base::range_del::{FragmentedTombstones, union_of};
-use koeldb_base::stats::Statistics;
+use koeldb_base::stats::{Statistics, Ticker};
 use koeldb_base::{Cursor, KeyOrder, Result};
 use koeldb_fs::rate_limit::{IoCharge, IoKind, IoPriority, RateLimiter};
 use koeldb_fs::{AccessHint, Clock, FileSystem, OpenOptions, Purpose};
@@ -29,9 +29,10 @@ use crate::state::counters::JobTotals;
 use crate::state::info_log::{InfoLog, JobId};
 use crate::state::listeners::Listeners;
 use crate::state::memtables::MemtableMaker;
-use crate::state::prepopulate::prepopulate;
+use crate::state::prepopulate::{prepopulate, prepopulate_blobs};
 use crate::state::ttl::TtlOptions;
 
+mod inlined;
 mod output_checks;
 mod reporter;
 mod without;
@@ -114,6 +115,7 @@ impl TableFiles {
                 // for pieces of cuckoo and plain tables.
                 None => Some(Cache::new_clock_cache(DEFAULT_CACHE_BYTES).blocks().clone()),
             },
+            blob_cache: (options.blob_cache.as_ref()).map(|cache| cache.blocks().clone()),
             statistics: self.statistics.clone(),
             limits: limits(self.untrusted),
             ..TableReadContext::default()
@@ -288,10 +290,12 @@ impl TableFiles {
                     .verify(written, 0, &tables, self)
                     .inspect_err(|_| self.remove_blob_files(&tables, &flush.blob_files))?;
                 prepopulate(written.0, reason, &options, 0, &tables);
+                prepopulate_blobs(&flush.blob_files, &options, &tables);
             }
             Ok(flush)
         };
         let flush = reporter.check(run())?;
+        self.count_blob_files(&flush.blob_files);
         reporter.kept_unmerged(flush.merge_failures);
         if let (Some(file), Some(properties)) = (&flush.file, &flush.properties) {
             reporter.created(file, properties);
@@ -326,6 +330,17 @@ impl TableFiles {
             compression: options.blob_compression_type,
             compression_options: options.blob_compression_opts.codec_options(),
             ..BlobSpec::unchanged()
+        }
+    }
+
+    /// Counts the blob files that a job has written.
+    pub(crate) fn count_blob_files(&self, files: &[BlobFileMeta]) {
+        if let Some(statistics) = &self.statistics
+            && !files.is_empty()
+        {
+            let bytes = files.iter().map(BlobFileMeta::file_bytes).sum();
+            statistics.add(Ticker::BlobDbBlobFileBytesWritten, bytes);
+            statistics.add(Ticker::BlobDbBlobFileSynced, files.len() as u64);
         }
     }
 

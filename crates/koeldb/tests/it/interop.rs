@@ -549,6 +549,8 @@ fn a_directory_with_blob_files_is_read_and_written_by_both() {
         let db = builder.open(directory).unwrap();
         let large = db.cf_handle("large").unwrap();
         large.compact_range(..).unwrap();
+        let files = large.property_value("koeldb.blob.files").unwrap().unwrap();
+        assert!(files.lines().all(|line| line.ends_with("exact")), "{files}");
         let found = large.iterator(IteratorMode::Start).map(Result::unwrap);
         let found = found.map(|(key, value)| (key.to_vec(), value.to_vec()));
         assert!(found.eq(written.clone()));

@@ -21,6 +21,7 @@ use koeldb_table::source::{BlockReadOptions, BlockingSource};
 use super::place::{PlaceRules, TablePlace, behind, overlaps, place};
 use super::prepare::{PreparedFamily, PreparedFile, PreparedIngest, TableBounds};
 use super::replace::{dropped_tables, memtable_reaches};
+use crate::background::blob_garbage::learn_references;
 use crate::commit::protocol::CommitState;
 use crate::options::FlushOptions;
 use crate::options::pick_settings;
@@ -301,6 +302,12 @@ impl PreparedIngest {
             let meta = self.meta_of(data, file, seqno);
             edit.added_files.push((place.level, Arc::new(meta)));
         }
+        let removed: Vec<_> = (version.files())
+            .filter(|(level, file)| edit.deleted_files.contains(&(*level, file.number)))
+            .collect();
+        learn_references(&data.tables, removed.iter().copied());
+        edit.blob_garbage =
+            version.garbage_of_replaced(removed.into_iter().map(|(_, file)| file), []);
         Ok(edit)
     }
 

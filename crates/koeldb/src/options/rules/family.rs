@@ -126,6 +126,14 @@ pub(crate) static RULES: &[Rule<ColumnFamilyOptions, DbOptions>] = &[
         |cf, _| cf.enable_blob_garbage_collection
             && !(0.0..=1.0).contains(&cf.blob_garbage_collection_force_threshold),
         "from 0 to 1"),
+    rule!(Invalid blob_collection_target = 1.3,
+        |cf, _| cf.enable_blob_garbage_collection
+            && !(cf.blob_collection_target > 1.0 && cf.blob_collection_target.is_finite()),
+        "above 1"),
+    rule!(Invalid blob_collection_share = 0.5,
+        |cf, _| cf.enable_blob_garbage_collection
+            && !(0.0..=1.0).contains(&cf.blob_collection_share),
+        "from 0 to 1"),
     rule!(Unsupported ttl = 0,
         |cf, _| cf.ttl > 0 && cf.table_factory.block_based().is_none(),
         "needs block-based tables; set it to 0"),
