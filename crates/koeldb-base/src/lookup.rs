@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 
-use crate::entity::{WideColumns, with_default_column};
+use crate::entity::{ColumnValue, Entity, WideColumns, stored_default, with_default_column};
 use crate::error::{Error, Result};
 use crate::key::{FOOTER_BYTES, MAX_SEQNO, SeqNo, ValueType, pack};
 use crate::merge_operator::{Merger, merge_values};
@@ -359,6 +359,18 @@ impl Lookup {
         self.state = LookupState::Searching;
     }
 
+    /// Passes the references to `visit` that [`Lookup::take_answer`] will fetch, or those that
+    /// [`Lookup::take_columns`] will, if `all_columns` is set.
+    ///
+    /// A malformed entity has none: the call that takes the value reports it.
+    pub fn visit_references(&self, all_columns: bool, mut visit: impl FnMut(&[u8])) {
+        match &self.state {
+            LookupState::FoundBlob(reference) => visit(reference),
+            LookupState::FoundEntity(entity) => visit_columns(entity, all_columns, &mut visit),
+            _ => {}
+        }
+    }
+
     /// The number of sorted runs that were fully searched.
     #[must_use]
     pub fn runs_searched(&self) -> usize {
@@ -472,6 +484,25 @@ fn default_of(
     merger: Merger<'_>,
 ) -> Result<Option<PinnedSlice>> {
     merger.default_column(key.user(), entity).map(Some)
+}
+
+/// Passes the references of the columns of an entity, or of the default column, to `visit`.
+#[cold]
+fn visit_columns(entity: &PinnedSlice, all_columns: bool, visit: &mut impl FnMut(&[u8])) {
+    if !all_columns {
+        if let Ok(Some((ColumnValue::BlobIndex(reference), _))) = stored_default(entity) {
+            visit(reference);
+        }
+        return;
+    }
+    let Ok(entity) = Entity::decode(entity) else {
+        return;
+    };
+    for (_, column) in entity.stored_columns() {
+        if let ColumnValue::BlobIndex(reference) = column {
+            visit(reference);
+        }
+    }
 }
 
 /// Returns the value in a blob file to which a reference refers that ended a search.

@@ -181,6 +181,37 @@ where
     }
 }
 
+/// The use of the blob cache by a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlobCacheUse {
+    /// Neither looks for values nor inserts them.
+    Bypass,
+    /// Looks for values, and inserts none.
+    Lookup,
+    /// Inserts the values that it did not find.
+    Fill,
+    /// Reads no file: a value that is not cached is an error of kind `Incomplete`.
+    Only,
+}
+
+/// The options of reads of values in blob files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchOptions {
+    /// Whether to compare records with their checksums and with their keys.
+    pub verifies: bool,
+    /// The use of the blob cache. Values that were not verified are not inserted.
+    pub cache: BlobCacheUse,
+}
+
+impl Default for FetchOptions {
+    fn default() -> Self {
+        FetchOptions {
+            verifies: true,
+            cache: BlobCacheUse::Fill,
+        }
+    }
+}
+
 /// Reads values that are outside of their table, in blob files (RocksDB: `BlobFetcher`).
 pub trait FetchBlob: Sync {
     /// Returns the value of `user_key` to which an entry of type `BlobIndex` refers.
@@ -189,6 +220,22 @@ pub trait FetchBlob: Sync {
     /// `Corruption` if the reference or the record is damaged; `Incomplete` if nothing may be read;
     /// otherwise if the system fails.
     fn fetch(&self, user_key: &[u8], reference: &[u8]) -> Result<PinnedSlice>;
+
+    /// Returns the value like [`FetchBlob::fetch`], with the options of a read.
+    ///
+    /// A source with options of its own ignores these, as the default does.
+    ///
+    /// # Errors
+    /// See [`FetchBlob::fetch`].
+    fn fetch_with(
+        &self,
+        user_key: &[u8],
+        reference: &[u8],
+        options: FetchOptions,
+    ) -> Result<PinnedSlice> {
+        let _ = options;
+        self.fetch(user_key, reference)
+    }
 }
 
 /// The merge operator of a column family, and the source of its values in blob files.
@@ -199,6 +246,7 @@ pub struct Merger<'a> {
     operator: Option<&'a dyn MergeOperator>,
     family: &'a str,
     blobs: Option<&'a dyn FetchBlob>,
+    fetch_options: FetchOptions,
 }
 
 impl<'a> Merger<'a> {
@@ -210,7 +258,16 @@ impl<'a> Merger<'a> {
             operator,
             family,
             blobs: None,
+            fetch_options: FetchOptions::default(),
         }
+    }
+
+    /// Sets the options of reads of values in blob files.
+    #[inline]
+    #[must_use]
+    pub fn with_fetch_options(mut self, options: FetchOptions) -> Self {
+        self.fetch_options = options;
+        self
     }
 
     /// Sets the source of values in blob files.
@@ -228,7 +285,7 @@ impl<'a> Merger<'a> {
     #[cold]
     pub fn fetch(&self, user_key: &[u8], reference: &[u8]) -> Result<PinnedSlice> {
         match self.blobs {
-            Some(blobs) => blobs.fetch(user_key, reference),
+            Some(blobs) => blobs.fetch_with(user_key, reference, self.fetch_options),
             None => Err(Error::not_supported(
                 "the value is in a blob file, which only an open database reads",
             )),

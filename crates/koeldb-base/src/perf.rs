@@ -89,6 +89,20 @@ metrics! {
     BlockChecksumTime = "block_checksum_time", Time;
     /// Time of decompressing and parsing blocks.
     BlockDecompressTime = "block_decompress_time", Time;
+    /// Values found in the blob cache.
+    BlobCacheHitCount = "blob_cache_hit_count", Count;
+    /// Bytes of the values found in the blob cache.
+    BlobCacheReadByte = "blob_cache_read_byte", Count;
+    /// Values read from blob files.
+    BlobReadCount = "blob_read_count", Count;
+    /// Bytes read from blob files.
+    BlobReadByte = "blob_read_byte", Count;
+    /// Time of blocking reads of blob files.
+    BlobReadTime = "blob_read_time", Time;
+    /// Time of verifying checksums of values of blob files.
+    BlobChecksumTime = "blob_checksum_time", Time;
+    /// Time of decompressing values of blob files.
+    BlobDecompressTime = "blob_decompress_time", Time;
     /// Keys that a filter of a table denied.
     BloomSstMissCount = "bloom_sst_miss_count", Count;
     /// Keys that a filter of a table admitted.

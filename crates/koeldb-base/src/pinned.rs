@@ -230,6 +230,15 @@ impl PinnedSlice {
         }
     }
 
+    /// The buffer that the value pins, and where it begins there; `None` if it has its own bytes.
+    #[must_use]
+    pub fn pinned_in(&self) -> Option<(&Arc<Buffer>, u64)> {
+        match &self.repr {
+            Repr::Shared { start, owner, .. } => Some((owner, *start)),
+            Repr::Inline { .. } | Repr::Owned(_) => None,
+        }
+    }
+
     /// The part of the value in `range`, pinned in the same memory or copied.
     ///
     /// # Panics

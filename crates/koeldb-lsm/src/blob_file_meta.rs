@@ -82,6 +82,11 @@ impl SharedReader {
         WeakReader(Arc::downgrade(&self.0))
     }
 
+    /// Returns the reader, if the file is open.
+    pub(crate) fn get(&self) -> Option<&BlobFile> {
+        self.0.file.get()
+    }
+
     /// Returns the reader; the first caller opens the file with `open`.
     ///
     /// # Errors

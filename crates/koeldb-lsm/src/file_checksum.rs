@@ -88,26 +88,58 @@ pub fn set(meta: &mut FileMeta, crc32c: u32) {
     meta.checksum = stored(crc32c).to_vec();
 }
 
-/// Returns the CRC-32C in the metadata of a table; `None` without one.
-#[must_use]
-pub fn recorded(meta: &FileMeta) -> Option<u32> {
-    let bytes = <[u8; 4]>::try_from(&*meta.checksum).ok()?;
-    (meta.checksum_name == NAME.as_bytes()).then(|| u32::from_le_bytes(bytes).swap_bytes())
+/// A recorded checksum of a whole file.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded<'a> {
+    /// The length of the file.
+    bytes: u64,
+    /// The name of the function; empty for none.
+    name: &'a [u8],
+    checksum: &'a [u8],
 }
 
-/// Verifies a table file against its recorded checksum (RocksDB: `VerifyFullFileChecksum`).
+impl<'a> From<&'a FileMeta> for Recorded<'a> {
+    fn from(file: &'a FileMeta) -> Self {
+        Recorded {
+            bytes: file.bytes,
+            name: &file.checksum_name,
+            checksum: &file.checksum,
+        }
+    }
+}
+
+impl<'a> From<&'a BlobFileMeta> for Recorded<'a> {
+    fn from(file: &'a BlobFileMeta) -> Self {
+        Recorded {
+            bytes: file.file_bytes(),
+            name: &file.checksum_name,
+            checksum: &file.checksum,
+        }
+    }
+}
+
+/// Returns the CRC-32C in the metadata of a table or a blob file; `None` without one.
+#[must_use]
+pub fn recorded<'a>(meta: impl Into<Recorded<'a>>) -> Option<u32> {
+    let meta = meta.into();
+    let bytes = <[u8; 4]>::try_from(meta.checksum).ok()?;
+    (meta.name == NAME.as_bytes()).then(|| u32::from_le_bytes(bytes).swap_bytes())
+}
+
+/// Verifies a file against its recorded checksum (RocksDB: `VerifyFullFileChecksum`).
 ///
 /// Returns `false` if none is recorded, or one of another function. `progress` receives the size of
 /// each piece.
 ///
 /// # Errors
 /// `Corruption` if they differ or the file has another length; otherwise the errors of the system.
-pub fn compare(
+pub fn compare<'a>(
     file: &dyn RandomAccessFile,
-    meta: &FileMeta,
+    meta: impl Into<Recorded<'a>>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<bool> {
-    if meta.checksum_name != NAME.as_bytes() {
+    let meta = meta.into();
+    if meta.name != NAME.as_bytes() {
         return Ok(false);
     }
     let named = |error: Error| error.in_file(file.path(), None, "verify");

@@ -258,9 +258,16 @@ impl FileMeta {
     /// Sets the range of user-defined timestamps to that in the properties of the table, if any.
     pub fn record_timestamps(&mut self, properties: &TableProperties) {
         if let Some((least, most)) = properties.timestamps() {
-            self.other_fields.push((MIN_TIMESTAMP_TAG, least.to_vec()));
-            self.other_fields.push((MAX_TIMESTAMP_TAG, most.to_vec()));
+            self.set_timestamps(&least, &most);
         }
+    }
+
+    /// Sets the range of user-defined timestamps.
+    pub fn set_timestamps(&mut self, least: &Timestamp, most: &Timestamp) {
+        let is_range = |tag: u32| tag == MIN_TIMESTAMP_TAG || tag == MAX_TIMESTAMP_TAG;
+        self.other_fields.retain(|(tag, _)| !is_range(*tag));
+        self.other_fields.push((MIN_TIMESTAMP_TAG, least.to_vec()));
+        self.other_fields.push((MAX_TIMESTAMP_TAG, most.to_vec()));
     }
 
     /// The newest user-defined timestamp of the table; `None` if the MANIFEST does not state it.

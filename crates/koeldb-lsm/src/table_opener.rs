@@ -216,6 +216,19 @@ impl TableOpener {
         }
     }
 
+    /// Whether a blob file exists and is the one that the MANIFEST records; its reader is not kept.
+    ///
+    /// # Errors
+    /// Those of the system, and of an incompatible file.
+    pub fn blob_file_exists(&self, file: &BlobFileMeta) -> Result<bool> {
+        match self.open_blob_file(file) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_path_not_found() => Ok(false),
+            Err(error) if error.kind() == ErrorKind::Corruption => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Verifies a table against its file checksum in the MANIFEST; `false` if it has none to use.
     ///
     /// That is the case without a checksum or with one of an unknown function.
@@ -230,6 +243,46 @@ impl TableOpener {
         progress: &mut dyn FnMut(u64),
     ) -> Result<bool> {
         file_checksum::compare(&*self.open_file(file)?, file, progress)
+    }
+
+    /// Verifies header, footer and every record of a blob file of the column family.
+    ///
+    /// `progress` receives the size of each record.
+    ///
+    /// # Errors
+    /// `Corruption` with the file and the offset of the first damage; otherwise if the system fails.
+    pub fn verify_blob_file(
+        &self,
+        file: &BlobFileMeta,
+        column_family_id: u32,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let reader = file.reader.get_or_open(|| self.open_blob_file(file))?;
+        let recorded = reader.header().column_family_id;
+        if recorded != column_family_id {
+            return Err(Error::corruption(format!(
+                "the blob file names column family {recorded} and is one of {column_family_id}"
+            ))
+            .in_file(&self.paths.blob(file.number), Some(0), "verify"));
+        }
+        reader.verify_checksums(progress)
+    }
+
+    /// Verifies a blob file against its checksum in the MANIFEST; `false` if it has none.
+    ///
+    /// # Errors
+    /// `Corruption` if they differ; otherwise the errors of the system.
+    pub fn compare_blob_file_checksum(
+        &self,
+        file: &BlobFileMeta,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<bool> {
+        let options = OpenOptions {
+            purpose: Purpose::Read,
+            ..self.open_options
+        };
+        let opened = self.fs.open(&self.paths.blob(file.number), &options)?;
+        file_checksum::compare(&*opened, file, progress)
     }
 
     /// Opens a blob file, without caching it.
@@ -248,7 +301,24 @@ impl TableOpener {
             record_bytes: file.bytes,
             limits: self.context.limits,
         };
-        BlobFile::open(self.fs.open(&path, &options)?, &context)
+        let file = BlobFile::open(self.fs.open(&path, &options)?, &context)?;
+        Ok(file.with(
+            self.context.statistics.clone(),
+            self.context.blob_cache.clone(),
+        ))
+    }
+
+    /// Inserts all values of a new blob file into the blob cache, if there is one.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is damaged.
+    pub fn prepopulate_blob_cache(&self, file: &BlobFileMeta) -> Result<()> {
+        if self.context.blob_cache.is_none() {
+            return Ok(());
+        }
+        file.reader
+            .get_or_open(|| self.open_blob_file(file))?
+            .fill_cache()
     }
 
     /// Opens a blob file that is not open yet, so that it stays readable when it is deleted.

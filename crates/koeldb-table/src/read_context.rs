@@ -31,6 +31,8 @@ pub struct TableReadContext {
     pub limits: Limits,
     /// The block cache.
     pub cache: Option<Cache<CachedBlock>>,
+    /// The cache of values in blob files.
+    pub blob_cache: Option<Cache<CachedBlock>>,
     /// The statistics that reads of the table update; `None` for none.
     pub statistics: Option<Statistics>,
     /// The number in the file's name.

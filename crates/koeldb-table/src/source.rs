@@ -121,6 +121,19 @@ pub trait BlockSource {
     ) -> Result<Arc<CachedBlock>, Fault<Self::Suspend>>;
 }
 
+impl<S: BlockSource + ?Sized> BlockSource for &mut S {
+    type Suspend = S::Suspend;
+
+    fn block(
+        &mut self,
+        file: &Arc<TableFile>,
+        handle: BlockHandle,
+        kind: BlockKind,
+    ) -> Result<Arc<CachedBlock>, Fault<S::Suspend>> {
+        (**self).block(file, handle, kind)
+    }
+}
+
 /// Calls `search` for each lookup in turn, and `outcome` with its index and result.
 pub(crate) fn search_each<W>(
     lookups: &mut [&mut Lookup],

@@ -275,6 +275,12 @@ pub const ROWS: &[Row] = &[
     row(FAMILY, "blob_collection_share", &["0", "0.5", "1"]),
     row(FAMILY, "blob_file_starting_level", &["0", "1", "2"]),
     row(FAMILY, "blob_compaction_readahead_size", &["0", "4096"]),
+    row(FAMILY, "blob_cache", &["null", "30000", "1000000"]),
+    row(
+        FAMILY,
+        "prepopulate_blob_cache",
+        &["kDisable", "kFlushOnly"],
+    ),
     row(FAMILY, "level0_file_num_compaction_trigger", &["2", "4"]),
     row(FAMILY, "level0_slowdown_writes_trigger", &["4", "20"]),
     row(FAMILY, "level0_stop_writes_trigger", &["8", "36"]),

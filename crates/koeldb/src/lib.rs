@@ -87,9 +87,13 @@ pub use copies::backup::{
 pub use copies::capture::FlushPolicy;
 pub use copies::checkpoint::{CheckpointOptions, CheckpointReport};
 pub use copies::deletions::DeletionGuard;
-pub use copies::export::{ExportedColumnFamily, ExportedFile, ImportColumnFamilyOptions};
+pub use copies::export::{
+    ExportOptions, ExportedColumnFamily, ExportedFile, ImportColumnFamilyOptions,
+};
 pub use copies::ingest::{IngestExternalFileArg, IngestExternalFileOptions, PreparedIngest};
-pub use copies::live_files::{LiveFile, LiveStorage, LogFile, StorageFile, StorageFileKind};
+pub use copies::live_files::{
+    LiveBlobFile, LiveFile, LiveStorage, LogFile, StorageFile, StorageFileKind,
+};
 pub use copies::sst_file_reader::{
     SstEntries, SstEntry, SstEntryKind, SstFileReader, SstRangeTombstone,
 };

@@ -14,7 +14,7 @@
 //!   they stay as they are, with their base: reads of the key fail, and nothing else does (RocksDB:
 //!   the scope `kMustMerge`).
 //! - The compaction filter is called for the newest value of each key, unless a snapshot still
-//!   needs it.
+//!   needs it; with user-defined timestamps for each version that counts as a key of its own.
 //! - On the bottommost level a value visible to every reader gets sequence number 0.
 //! - With user-defined timestamps, each version of a key counts as a key of its own, as long as its
 //!   timestamp is not before the low mark. Of the versions before it the newest one stays, and the
@@ -101,7 +101,25 @@ impl AddAssign for DropCounts {
 }
 
 /// An entry of the current key to be yielded.
-type QueuedEntry = (SeqNo, ValueType, Vec<u8>);
+struct QueuedEntry {
+    /// The bytes of its key, if they are not those of the current one.
+    user_key: Option<Vec<u8>>,
+    seqno: SeqNo,
+    value_type: ValueType,
+    value: Vec<u8>,
+}
+
+impl QueuedEntry {
+    /// Creates an entry whose key has the bytes of the current one.
+    fn new(seqno: SeqNo, value_type: ValueType, value: Vec<u8>) -> Self {
+        QueuedEntry {
+            user_key: None,
+            seqno,
+            value_type,
+            value,
+        }
+    }
+}
 
 /// The value of the current output entry: that of the input, or a computed one.
 enum OutputEntry {
@@ -116,6 +134,9 @@ enum MergeBase {
     /// A range tombstone covers all older entries of the key.
     Covered,
     Entry {
+        /// The bytes of its key: those of the operands' keys may differ, and a value in a blob file
+        /// was written with these.
+        user_key: Vec<u8>,
         seqno: SeqNo,
         value_type: ValueType,
         value: PinnedSlice,
@@ -127,12 +148,14 @@ impl MergeBase {
     ///
     /// # Errors
     /// `Corruption` for an entry that is no base.
-    fn of(seqno: SeqNo, value_type: ValueType, value: PinnedSlice) -> Result<Self> {
+    fn of(entry: &InternalKey<'_>, value: PinnedSlice) -> Result<Self> {
+        let (seqno, value_type) = (entry.seqno, entry.value_type);
         match value_type {
             ValueType::Merge | ValueType::RangeDeletion => Err(Error::corruption(format!(
                 "entry of type {value_type:?} below merge operands"
             ))),
             _ => Ok(MergeBase::Entry {
+                user_key: entry.user_key.to_vec(),
                 seqno,
                 value_type,
                 value,
@@ -150,13 +173,27 @@ impl MergeBase {
         }
     }
 
+    /// Returns the key of the base, with the timestamp of an equal key.
+    fn key_at(&self, equal: &[u8], has_timestamps: bool) -> Option<Vec<u8>> {
+        let MergeBase::Entry { user_key, .. } = self else {
+            return None;
+        };
+        Some(match has_timestamps {
+            true => timestamp::join(timestamp::split(user_key).0, &timestamp::split(equal).1),
+            false => user_key.clone(),
+        })
+    }
+
     /// Returns the existing value for the merge operator; `None` if the key is deleted.
     ///
     /// # Errors
     /// `Corruption` for a malformed value; those of reading a value in a blob file.
-    fn value(&self, merger: Merger<'_>, user_key: &[u8]) -> Result<Option<PinnedSlice>> {
+    fn value(&self, merger: Merger<'_>) -> Result<Option<PinnedSlice>> {
         let MergeBase::Entry {
-            value_type, value, ..
+            user_key,
+            value_type,
+            value,
+            ..
         } = self
         else {
             return Ok(None);
@@ -365,9 +402,14 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     /// Makes the next queued entry the current output entry; false if none is queued.
     fn pop_queue(&mut self) -> bool {
         match self.queue.pop_front() {
-            Some((seqno, value_type, value)) => {
-                self.set_output(seqno, value_type);
-                self.out = OutputEntry::Owned(value);
+            Some(entry) => {
+                if let Some(user_key) = entry.user_key {
+                    self.user_len = user_key.len();
+                    self.key.clear();
+                    self.key.extend_from_slice(&user_key);
+                }
+                self.set_output(entry.seqno, entry.value_type);
+                self.out = OutputEntry::Owned(entry.value);
                 true
             }
             None => false,
@@ -437,7 +479,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         }
         self.only_single_deletions &= value_type == ValueType::SingleDeletion;
         if self.has_timestamps && !self.is_collectable(&self.key[..self.user_len]) {
-            return Ok(self.keep_version(seqno, value_type));
+            return self.keep_version(seqno, value_type);
         }
         match value_type {
             ValueType::Merge => {
@@ -458,15 +500,22 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         }
     }
 
-    /// Outputs a version that is not before the low mark as it is.
-    fn keep_version(&mut self, seqno: SeqNo, value_type: ValueType) -> bool {
+    /// Outputs a version that is not before the low mark, after the compaction filter.
+    ///
+    /// The filter is called for each of them, with the timestamp at the end of the key. A version that
+    /// it removes becomes a deletion at its timestamp: older versions must not reappear.
+    fn keep_version(&mut self, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
         // Older entries with the same timestamp are needed below these.
         if matches!(value_type, ValueType::Merge | ValueType::SingleDeletion) {
             self.stripe = None;
         }
-        self.set_output(seqno, value_type);
         self.out = OutputEntry::Input;
-        true
+        let kept_type = match is_value(value_type) && self.is_filterable(seqno) {
+            true => self.filtered(value_type)?,
+            false => Some(value_type),
+        };
+        self.set_output(seqno, kept_type.unwrap_or(ValueType::DeletionWithTimestamp));
+        Ok(true)
     }
 
     /// Writes all entries that must be kept to output tables.
@@ -541,8 +590,8 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             // the bytes of its value.
             self.set_output(seqno, ValueType::SingleDeletion);
             self.out = OutputEntry::Owned(Vec::new());
-            self.queue
-                .push_back((value_seqno, ValueType::Value, Vec::new()));
+            let value = QueuedEntry::new(value_seqno, ValueType::Value, Vec::new());
+            self.queue.push_back(value);
             return Ok(true);
         }
         if self.is_deletion_obsolete(seqno) {
@@ -558,61 +607,73 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     /// Outputs a value after the compaction filter; false if the filter removed it entirely.
     fn keep_value(&mut self, is_first: bool, seqno: SeqNo, value_type: ValueType) -> Result<bool> {
         self.out = OutputEntry::Input;
-        let mut kept_type = value_type;
-        let is_value = matches!(
-            value_type,
-            ValueType::Value | ValueType::WideColumnEntity | ValueType::BlobIndex
-        );
-        if is_first && is_value && self.is_filterable(seqno) {
-            let (user_key, merger) = (&self.key[..self.user_len], self.rules.merger);
-            let whole = match value_type {
-                ValueType::BlobIndex => Some(merger.fetch(user_key, self.input.value())?),
-                ValueType::WideColumnEntity if has_blob_indexes(self.input.value()) => {
-                    Some(merger.whole_entity(user_key, self.input.pinned_value())?)
-                }
-                _ => None,
-            };
-            let value = whole.as_deref().unwrap_or(self.input.value());
-            let level = self.rules.start_level;
-            if let Some(filter) = &mut self.rules.filter {
-                let decision = match value_type {
-                    ValueType::WideColumnEntity => match Columns::of_entity(value) {
-                        Ok(columns) => filter.filter_entity(level, user_key, columns),
-                        // Reads of the key fail, and nothing else does.
-                        Err(error) if error.is_corruption() => Decision::Keep,
-                        Err(error) => return Err(error),
-                    },
-                    _ => filter.filter(level, user_key, value),
-                };
-                match decision {
-                    Decision::Keep => {}
-                    Decision::Remove => {
-                        self.drops.filtered += 1;
-                        if self.is_deletion_obsolete(seqno) {
-                            return Ok(false);
-                        }
-                        kept_type = ValueType::Deletion;
-                        self.out = OutputEntry::Owned(Vec::new());
-                    }
-                    Decision::Change(value) => {
-                        kept_type = ValueType::Value;
-                        self.out = OutputEntry::Owned(value);
-                    }
-                    Decision::ChangeEntity(columns) => {
-                        kept_type = ValueType::WideColumnEntity;
-                        self.out = OutputEntry::Owned(entity::encode(&columns)?);
-                    }
-                }
+        let kept_type = match is_first && is_value(value_type) && self.is_filterable(seqno) {
+            true => self.filtered(value_type)?,
+            false => Some(value_type),
+        };
+        let Some(kept_type) = kept_type else {
+            if self.is_deletion_obsolete(seqno) {
+                return Ok(false);
             }
-        }
-        let zeroed = self.rules.bottommost
-            && self.is_visible_to_all(seqno)
-            && kept_type != ValueType::Deletion;
+            self.set_output(
+                seqno,
+                match self.has_timestamps {
+                    true => ValueType::DeletionWithTimestamp,
+                    false => ValueType::Deletion,
+                },
+            );
+            return Ok(true);
+        };
+        let zeroed = self.is_zeroed(seqno);
         if zeroed {
             self.clear_timestamp();
         }
         self.set_output(if zeroed { 0 } else { seqno }, kept_type);
         Ok(true)
+    }
+
+    /// Calls the compaction filter for the value at the input, and sets the output to its result.
+    ///
+    /// Returns the type of the output; `None` if the filter removes the value.
+    fn filtered(&mut self, value_type: ValueType) -> Result<Option<ValueType>> {
+        let (user_key, merger) = (&self.key[..self.user_len], self.rules.merger);
+        let whole = match value_type {
+            ValueType::BlobIndex => Some(merger.fetch(user_key, self.input.value())?),
+            ValueType::WideColumnEntity if has_blob_indexes(self.input.value()) => {
+                Some(merger.whole_entity(user_key, self.input.pinned_value())?)
+            }
+            _ => None,
+        };
+        let value = whole.as_deref().unwrap_or(self.input.value());
+        let level = self.rules.start_level;
+        let Some(filter) = &mut self.rules.filter else {
+            return Ok(Some(value_type));
+        };
+        let decision = match value_type {
+            ValueType::WideColumnEntity => match Columns::of_entity(value) {
+                Ok(columns) => filter.filter_entity(level, user_key, columns),
+                // Reads of the key fail, and nothing else does.
+                Err(error) if error.is_corruption() => Decision::Keep,
+                Err(error) => return Err(error),
+            },
+            _ => filter.filter(level, user_key, value),
+        };
+        Ok(match decision {
+            Decision::Keep => Some(value_type),
+            Decision::Remove => {
+                self.drops.filtered += 1;
+                self.out = OutputEntry::Owned(Vec::new());
+                None
+            }
+            Decision::Change(value) => {
+                self.out = OutputEntry::Owned(value);
+                Some(ValueType::Value)
+            }
+            Decision::ChangeEntity(columns) => {
+                self.out = OutputEntry::Owned(entity::encode(&columns)?);
+                Some(ValueType::WideColumnEntity)
+            }
+        })
     }
 
     /// Whether the compaction filter applies to a value: no snapshot may see it.
@@ -637,16 +698,19 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             None if !is_whole_history => self.queue_operands(run.operands),
             base => {
                 let base = base.unwrap_or(MergeBase::Covered);
-                let existing = match base.value(self.rules.merger, self.user_key()) {
+                let existing = match base.value(self.rules.merger) {
                     Err(error) if base.refers() => return Err(error),
                     existing => existing,
                 };
                 let merged = existing
                     .and_then(|existing| self.merged(&base, existing.as_deref(), &run.operands));
                 match merged {
-                    Ok(merged) => {
+                    Ok(mut merged) => {
                         if self.is_zeroed(newest) {
                             self.clear_timestamp();
+                        }
+                        if merged.value_type == ValueType::WideColumnEntity && base.refers() {
+                            merged.user_key = base.key_at(self.user_key(), self.has_timestamps);
                         }
                         self.queue.push_back(merged);
                     }
@@ -691,9 +755,9 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
                     let operand = self.input.value().to_vec();
                     run.operands.push((entry.seqno, operand));
                 }
-                value_type => {
+                _ => {
                     let value = self.input.pinned_value();
-                    run.base = Some(MergeBase::of(entry.seqno, value_type, value)?);
+                    run.base = Some(MergeBase::of(&entry, value)?);
                     self.advance = true;
                     return Ok(run);
                 }
@@ -716,7 +780,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             true => 0,
             false => newest,
         };
-        Ok((seqno, value_type, merged))
+        Ok(QueuedEntry::new(seqno, value_type, merged))
     }
 
     /// Whether a merged value with this number gets number 0: all readers see it, in the last level.
@@ -729,6 +793,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         self.merge_failures += 1;
         self.queue_one_by_one(operands);
         let MergeBase::Entry {
+            user_key,
             seqno,
             value_type,
             value,
@@ -746,12 +811,17 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             ValueType::SingleDeletion => ValueType::Deletion,
             value_type => value_type,
         };
-        self.queue.push_back((seqno, value_type, value.to_vec()));
+        self.queue.push_back(QueuedEntry {
+            user_key: Some(user_key),
+            seqno,
+            value_type,
+            value: value.to_vec(),
+        });
     }
 
     /// Queues each operand as a merge entry of its own.
     fn queue_one_by_one(&mut self, operands: Vec<(SeqNo, Vec<u8>)>) {
-        let entry = |(seqno, operand)| (seqno, ValueType::Merge, operand);
+        let entry = |(seqno, operand)| QueuedEntry::new(seqno, ValueType::Merge, operand);
         self.queue.extend(operands.into_iter().map(entry));
     }
 
@@ -763,7 +833,10 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
         };
         let newest = operands.first().map_or(0, |&(seqno, _)| seqno);
         match combined {
-            Some(operand) => self.queue.push_back((newest, ValueType::Merge, operand)),
+            Some(operand) => {
+                let operand = QueuedEntry::new(newest, ValueType::Merge, operand);
+                self.queue.push_back(operand);
+            }
             None => self.queue_one_by_one(operands),
         }
     }
@@ -775,6 +848,14 @@ struct OperandRun {
     /// The entry that the operands apply to; `None` if it is not in the stripe.
     base: Option<MergeBase>,
     reached_end_of_key: bool,
+}
+
+/// Whether an entry has a value that the compaction filter may change.
+fn is_value(value_type: ValueType) -> bool {
+    matches!(
+        value_type,
+        ValueType::Value | ValueType::WideColumnEntity | ValueType::BlobIndex
+    )
 }
 
 /// Returns the values of merge operands without their sequence numbers.

@@ -112,15 +112,21 @@ fn holds_hidden_entries(version: &Version, level: usize, file: &Arc<FileMeta>) -
             .is_some_and(|range| is_bottommost(version, level, &range))
 }
 
-/// Whether all user-defined timestamps of a file are before the low mark, so that a rewrite drops
-/// old versions; true without timestamps.
+/// Whether a rewrite of a file can drop old versions: all its user-defined timestamps are before the
+/// low mark, or there are none.
+///
+/// A table whose range of timestamps the MANIFEST lacks counts as settled, as in RocksDB: its
+/// rewrite records the range.
 fn is_history_settled(version: &Version, file: &FileMeta) -> bool {
     let order = &version.order;
-    let Some(low) = &version.full_history_ts_low else {
-        return !order.has_timestamps();
-    };
-    let newest = file.newest_timestamp();
-    newest.is_some_and(|newest| order.compare_timestamps(&newest, low).is_lt())
+    if !order.has_timestamps() {
+        return true;
+    }
+    match (file.newest_timestamp(), &version.full_history_ts_low) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(newest), Some(low)) => order.compare_timestamps(&newest, low).is_lt(),
+    }
 }
 
 /// Picks a compaction that an age limit or a released snapshot requires, if one is due.

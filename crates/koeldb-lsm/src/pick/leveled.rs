@@ -296,7 +296,9 @@ pub fn suggest_level0(version: &Version, settings: &PickSettings) -> bool {
 
 /// Picks a file that is marked for compaction, when no level is due.
 ///
-/// It moves down, or is rewritten where it is if there is nothing below.
+/// It moves down. On the deepest level it stays as it is: what marks it may be what no compaction can
+/// drop, such as a tombstone that a snapshot needs, and its rewriting would not end.
+/// (RocksDB: `ComputeFilesMarkedForCompaction`.)
 fn pick_marked_file(
     version: &Version,
     settings: &PickSettings,
@@ -304,14 +306,14 @@ fn pick_marked_file(
 ) -> Option<CompactionPlan> {
     let deepest = version.deepest_level();
     version.files().find_map(|(level, file)| {
-        let is_suggested = level < deepest && file.suggested.load(Memory::Relaxed)
-            || level == 0 && file.leaves_level0.load(Memory::Relaxed);
-        if !(is_suggested || file.marked_for_compaction) || file.is_being_compacted() {
+        let moves_down = level < deepest && file.suggested.load(Memory::Relaxed)
+            || level == 0 && file.leaves_level0.load(Memory::Relaxed)
+            || (level < deepest || level == 0) && file.marked_for_compaction;
+        if !moves_down || file.is_being_compacted() {
             return None;
         }
         let output_level = match level {
             0 => targets.base_level,
-            level if level == deepest => level,
             level => targets.base_level.max(level + 1),
         };
         let request = LevelRequest {
@@ -321,7 +323,8 @@ fn pick_marked_file(
             files: expand_to_clean_cut(version, level, vec![Arc::clone(file)]),
         };
         let mut plan = request.plan(version, settings, targets).ok()?;
-        plan.trivial_move &= output_level != level;
+        // Its tombstones go when it is rewritten, and it will not be picked there.
+        plan.trivial_move &= !file.marked_for_compaction || output_level < deepest;
         Some(plan)
     })
 }

@@ -22,7 +22,7 @@ pub use builder::apply_edit;
 pub use column_family::{ColumnFamilySpec, ColumnFamilyVersions, Epochs, FileNumbers};
 pub use edit::{BlobGarbage, VersionEdit};
 pub use recovery::ColumnFamilySpecs;
-pub use recovery::point_in_time::{TableCheck, has_manifest};
+pub use recovery::point_in_time::{BlobFileCheck, FileChecks, TableCheck, has_manifest};
 pub use search::BatchVisitor;
 pub use set::{LiveFiles, ManifestReport, VersionSet, VersionSetOptions, blob_files_not_supported};
 pub use tail::{ManifestTail, TailedState};

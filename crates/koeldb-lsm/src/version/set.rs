@@ -33,7 +33,7 @@ use koeldb_log::RecordWriter;
 use super::builder::{MissingEpochs, VersionBuilder};
 use super::column_family::{ColumnFamilySpec, ColumnFamilyVersions, FileNumbers};
 use super::edit::{ColumnFamilyChange, FAMILY_NAME_BYTES_MAX, FILE_NUMBER_MAX, VersionEdit};
-use super::recovery::point_in_time::{self, TableCheck};
+use super::recovery::point_in_time::{self, FileChecks};
 use super::recovery::{self, Recovered};
 use super::tail::ManifestTail;
 use super::version::Version;
@@ -156,20 +156,20 @@ impl VersionSet {
         Ok((set, report))
     }
 
-    /// Recovers the newest state whose tables exist, without CURRENT (`best_efforts_recovery`).
+    /// Recovers the newest state whose files exist, without CURRENT (`best_efforts_recovery`).
     ///
     /// See the module `point_in_time`.
     ///
     /// # Errors
-    /// See [`VersionSet::recover`], and those of `check`.
+    /// See [`VersionSet::recover`], and those of `checks`.
     pub fn recover_point_in_time(
         fs: Arc<dyn FileSystem>,
         directory: &Path,
         families: &[ColumnFamilySpec],
         options: VersionSetOptions,
-        check: &TableCheck<'_>,
+        checks: FileChecks<'_>,
     ) -> Result<(Self, ManifestReport)> {
-        let (recovered, report) = point_in_time::read(&*fs, directory, families, &options, check)?;
+        let (recovered, report) = point_in_time::read(&*fs, directory, families, &options, checks)?;
         let number = report.manifest_number;
         let set = Self::with_state(fs, directory, options, number, recovered)?;
         Ok((set, report))

@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::merge_operator::FetchBlob;
+use koeldb_base::merge_operator::{BlobCacheUse, FetchBlob, FetchOptions};
 use koeldb_base::range_del::RunTombstones;
-use koeldb_base::{Error, KeyOrder, PinnedSlice, Result, Timestamp};
-use koeldb_table::blob::{BlobReadahead, BlobReference};
+use koeldb_base::{Error, ErrorKind, KeyOrder, PinnedSlice, Result, Timestamp};
+use koeldb_table::blob::{BlobBytes, BlobFile, BlobKey, BlobReadahead, BlobReference, WantedBlobs};
 use koeldb_table::cuckoo::level::CuckooLevel;
 
 use super::running::RunningCompactions;
@@ -116,7 +116,7 @@ impl Version {
     /// Reads the value of `user_key` to which an entry of type `BlobIndex` refers.
     ///
     /// # Errors
-    /// `Corruption` if the reference or the record is damaged, or the version does not have the blob
+    /// `Corruption` if the reference or the record is damaged or of another key, or the version does not have the blob
     /// file; otherwise if the system fails.
     pub fn blob_value(
         &self,
@@ -126,26 +126,60 @@ impl Version {
         how: BlobRead<'_>,
     ) -> Result<PinnedSlice> {
         let reference = BlobReference::decode(reference)?;
+        let file = self.blob_file(&reference)?;
+        let key = BlobKey::new(&self.order, user_key, how.lacks_timestamps);
+        let reader = match how.options.cache {
+            // A file that was never read has no value in the cache, and opening it reads.
+            BlobCacheUse::Only if file.reader.get().is_none() => {
+                return Err(Error::with_kind(
+                    ErrorKind::Incomplete,
+                    "the value is in a blob file, and the read tier excludes I/O",
+                ));
+            }
+            _ => file.reader.get_or_open(|| tables.open_blob_file(file))?,
+        };
+        reader.get(&reference, &key, how.options, how.bytes)
+    }
+
+    /// Adds a value that a batch wants to `wanted`, and returns its stored size.
+    ///
+    /// A reference that cannot be read adds nothing: [`Version::blob_value`] reports why.
+    pub fn want_blob(
+        &self,
+        tables: &TableOpener,
+        user_key: &[u8],
+        reference: &[u8],
+        how: BlobRead<'_>,
+        wanted: &mut WantedBlobs,
+    ) -> u64 {
+        let Ok(reference) = BlobReference::decode(reference) else {
+            return 0;
+        };
+        let reader = |file| -> Result<&BlobFile> {
+            let file: &BlobFileMeta = file;
+            file.reader.get_or_open(|| tables.open_blob_file(file))
+        };
+        if let Ok(reader) = self.blob_file(&reference).and_then(reader) {
+            let key = BlobKey::new(&self.order, user_key, how.lacks_timestamps);
+            let key_bytes = key.record_key_bytes();
+            wanted.add(reader, &reference, key_bytes, how.options.verifies);
+        }
+        reference.bytes
+    }
+
+    /// Returns the blob file to which a reference refers.
+    fn blob_file(&self, reference: &BlobReference) -> Result<&BlobFileMeta> {
         if reference.file == 0 {
             return Err(Error::not_supported(
                 "the value is in a blob of its own table, which is not supported",
             ));
         }
-        let file = self.blob_files.get(&reference.file).ok_or_else(|| {
+        self.blob_files.get(&reference.file).ok_or_else(|| {
             Error::corruption(format!(
                 "an entry refers to blob file {:06}, which the database does not have",
                 reference.file
             ))
-        })?;
-        let reader = file.reader.get_or_open(|| tables.open_blob_file(file))?;
-        // The record may have other bytes of an equal key, or a timestamp, and where it begins
-        // depends on them.
-        let has_key = self.order.equal_keys_have_equal_bytes() && !self.order.has_timestamps();
-        let verifies = how.verifies && has_key;
-        match how.ahead {
-            Some(ahead) => ahead.value(reader, &reference, user_key, verifies),
-            None => reader.value(&reference, user_key, verifies),
-        }
+        })
     }
 
     /// All tables of the version with their levels.
@@ -249,18 +283,12 @@ impl Version {
 /// How a value in a blob file is read.
 #[derive(Clone, Copy, Debug)]
 pub struct BlobRead<'a> {
-    /// Whether to compare the value with its checksum.
-    pub verifies: bool,
-    /// The windows of a scan or a job; `None` to read the value alone.
-    pub ahead: Option<&'a BlobReadahead>,
-}
-
-impl BlobRead<'_> {
-    /// Reads a value alone, and verifies it.
-    pub const ALONE: Self = BlobRead {
-        verifies: true,
-        ahead: None,
-    };
+    /// The options of the read.
+    pub options: FetchOptions,
+    /// Whether keys are given without the timestamps of the column family.
+    pub lacks_timestamps: bool,
+    /// Where the bytes come from.
+    pub bytes: BlobBytes<'a>,
 }
 
 /// The values in the blob files of a version, for a scan or a job that reads many of them.
@@ -268,12 +296,16 @@ impl BlobRead<'_> {
 pub struct VersionBlobs<'v> {
     version: &'v Version,
     tables: &'v TableOpener,
-    verifies: bool,
+    options: FetchOptions,
+    lacks_timestamps: bool,
     ahead: BlobReadahead,
 }
 
 impl<'v> VersionBlobs<'v> {
-    /// Creates the source, which reads windows of at most `readahead_bytes` bytes; 0 for none.
+    /// Creates the source of a job, which reads windows of at most `readahead_bytes` bytes; 0 for
+    /// none.
+    ///
+    /// It leaves the blob cache alone: what a job copies comes from the files.
     #[must_use]
     pub fn new(
         version: &'v Version,
@@ -284,17 +316,36 @@ impl<'v> VersionBlobs<'v> {
         VersionBlobs {
             version,
             tables,
-            verifies,
+            options: FetchOptions {
+                verifies,
+                cache: BlobCacheUse::Bypass,
+            },
+            lacks_timestamps: false,
             ahead: BlobReadahead::new(readahead_bytes),
         }
+    }
+
+    /// Sets the use of the blob cache.
+    #[must_use]
+    pub fn with_cache(mut self, cache: BlobCacheUse) -> Self {
+        self.options.cache = cache;
+        self
+    }
+
+    /// Takes keys without the timestamps of the column family.
+    #[must_use]
+    pub fn without_timestamps(mut self) -> Self {
+        self.lacks_timestamps = true;
+        self
     }
 }
 
 impl FetchBlob for VersionBlobs<'_> {
     fn fetch(&self, user_key: &[u8], reference: &[u8]) -> Result<PinnedSlice> {
         let how = BlobRead {
-            verifies: self.verifies,
-            ahead: Some(&self.ahead),
+            options: self.options,
+            lacks_timestamps: self.lacks_timestamps,
+            bytes: BlobBytes::Ahead(&self.ahead),
         };
         self.version
             .blob_value(self.tables, user_key, reference, how)

@@ -430,9 +430,9 @@ impl Options {
         let _ = cache;
     }
 
-    /// Has no effect: values in blob files are not cached.
+    /// Sets the cache of values in blob files.
     pub fn set_blob_cache(&mut self, cache: &Cache) {
-        let _ = cache;
+        self.inner.set_blob_cache(&cache.inner);
     }
 
     /// Sets a rate limiter for the writes of flushes and compactions, in bytes per second.

@@ -80,6 +80,9 @@ impl BlobHeader {
                 "the values of the blob file expire: it was written by the older BlobDB",
             ));
         }
+        if flags != 0 {
+            return Err(Error::corruption(format!("unknown flags {flags:#x}")));
+        }
         let compression = Compression::from_byte(codec)
             .ok_or_else(|| Error::corruption(format!("unknown compression {codec}")))?;
         Ok(BlobHeader {

@@ -10,19 +10,27 @@
 //! footer, 32 bytes
 //! ```
 //!
-//! The file is written once, by [`BlobFileBuilder`]. Each value is read alone, by [`BlobFile`],
-//! or with those behind it, by [`BlobReadahead`].
+//! The file is written once, by [`BlobFileBuilder`]. A value is taken from the blob cache or read
+//! alone, by [`BlobFile`], with those behind it, by [`BlobReadahead`], or with others that a batch
+//! wants, by [`BlobBatch`]. [`BlobRecords`] reads all of them in order.
 
+mod batch;
 mod builder;
+mod cache;
 mod file;
 pub mod format;
+mod key;
 mod readahead;
+mod records;
 mod reference;
 pub mod references;
 
+pub use batch::{BlobBatch, BlobBatchOptions, BlobParts, WantedBlobs};
 pub use builder::{BlobFileBuilder, FinishedBlobFile};
-pub use file::{BlobFile, BlobFileContext};
+pub use file::{BlobBytes, BlobFile, BlobFileContext};
+pub use key::BlobKey;
 pub use readahead::BlobReadahead;
+pub use records::{BlobRecord, BlobRecords, FooterRead, read_ends};
 pub use reference::BlobReference;
 
 #[cfg(test)]

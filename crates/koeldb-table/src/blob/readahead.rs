@@ -10,14 +10,15 @@
 )]
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_base::{PinnedSlice, Result};
+use koeldb_base::{Buffer, PinnedSlice, Result};
 
 use super::file::BlobFile;
+use super::key::BlobKey;
 use super::reference::BlobReference;
 
 /// The size of the first window.
@@ -35,7 +36,7 @@ struct Window {
     file: FileNumber,
     /// The offset of the first byte of `bytes`.
     begin: u64,
-    bytes: Vec<u8>,
+    bytes: Arc<Buffer>,
     /// The end of the last value.
     last_end: u64,
     /// The size of the next window.
@@ -48,7 +49,7 @@ impl Window {
         Window {
             file,
             begin: last_end,
-            bytes: Vec::new(),
+            bytes: Arc::new(Buffer::from_vec(Vec::new())),
             last_end,
             next_bytes: WINDOW_BYTES_MIN,
         }
@@ -56,15 +57,27 @@ impl Window {
 
     /// Whether a value at `begin` is in the window or follows the last value.
     fn leads_to(&self, file: FileNumber, begin: u64) -> bool {
-        let end = (self.begin.saturating_add(self.bytes.len() as u64)).max(self.last_end);
+        let end = (self
+            .begin
+            .saturating_add(self.bytes.as_slice().len() as u64))
+        .max(self.last_end);
         self.file == file && begin >= self.last_end && begin <= end.saturating_add(GAP_BYTES_MAX)
     }
 
+    /// Whether the window has the part of the file from `begin` to `end`.
+    fn has(&self, begin: u64, end: u64) -> bool {
+        let window_end = self
+            .begin
+            .saturating_add(self.bytes.as_slice().len() as u64);
+        begin >= self.begin && end <= window_end
+    }
+
     /// Returns the part of the file from `begin` to `end`, if the window has it.
-    fn part(&self, begin: u64, end: u64) -> Option<&[u8]> {
+    fn part(&self, begin: u64, end: u64) -> Option<PinnedSlice> {
         let from = begin.checked_sub(self.begin)?;
         let to = end.checked_sub(self.begin)?;
-        self.bytes.get(to_usize(from)..to_usize(to))
+        let part = self.bytes.as_slice().get(to_usize(from)..to_usize(to))?;
+        Some(PinnedSlice::pin_bytes(&self.bytes, from, part))
     }
 }
 
@@ -92,40 +105,46 @@ impl BlobReadahead {
 
     /// Reads the value of a key like [`BlobFile::value`], with those that follow it in the file.
     ///
+    /// An uncompressed value pins the window that it is in.
+    ///
     /// # Errors
     /// See [`BlobFile::value`].
     pub fn value(
         &self,
         file: &BlobFile,
         reference: &BlobReference,
-        user_key: &[u8],
+        key: &BlobKey<'_>,
         verifies: bool,
     ) -> Result<PinnedSlice> {
-        let (begin, end) = file.checked_range(reference, user_key, verifies)?;
+        let (begin, end) = match file.checked_range(reference, key, verifies) {
+            Ok(range) => range,
+            Err(_) => return file.value(reference, key, verifies),
+        };
         let record = end.saturating_sub(begin);
         if record.saturating_mul(2) > self.bytes_max {
-            return file.value(reference, user_key, verifies);
+            return file.value(reference, key, verifies);
         }
         let mut window = match self.take(reference.file, begin) {
             Some(window) => window,
             None => {
                 self.put(Window::behind(reference.file, end));
-                return file.value(reference, user_key, verifies);
+                return file.value(reference, key, verifies);
             }
         };
         window.last_end = end;
-        if window.part(begin, end).is_none() {
+        if !window.has(begin, end) {
             let bytes = window.next_bytes.min(self.bytes_max).max(record);
             window.next_bytes = window.next_bytes.saturating_mul(2).min(self.bytes_max);
-            (window.begin, window.bytes) = (begin, file.read_part(begin, bytes)?);
+            let part = Buffer::from_vec(file.read_part(begin, bytes)?);
+            (window.begin, window.bytes) = (begin, Arc::new(part));
             if bytes == self.bytes_max {
                 file.prefetch(begin.saturating_add(bytes), bytes);
             }
         }
         let value = match window.part(begin, end) {
-            Some(record) => file.value_in(record, reference, user_key, verifies),
+            Some(record) => file.value_in(&record, reference, key, verifies),
             // The system returned less than the file has: the single read says so.
-            None => file.value(reference, user_key, verifies),
+            None => file.value(reference, key, verifies),
         };
         self.put(window);
         value

@@ -1,14 +1,22 @@
+use std::cmp::Ordering;
 use std::path::Path;
 
 use koeldb_base::codec::{Compression, CompressionOptions};
 use koeldb_base::coding::to_usize;
-use koeldb_base::{ErrorKind, Limits};
+use koeldb_base::comparator::Comparator;
+use koeldb_base::timestamp::BytewiseComparatorWithU64Ts;
+use koeldb_base::{ErrorKind, KeyOrder, Limits};
 use koeldb_fs::{FileSystem, MemoryFileSystem, OpenOptions, Purpose, WriteOptions};
 
 use super::format::{BlobFooter, BlobHeader, RecordHeader};
 use super::*;
 
 const PATH: &str = "/000009.blob";
+
+/// The key of a record in bytewise order.
+fn of(key: &[u8]) -> BlobKey<'_> {
+    BlobKey::of_entry(&KeyOrder::Bytewise, key)
+}
 
 /// A file with the given values, and their references.
 fn written(
@@ -71,7 +79,7 @@ fn values_are_read_as_they_were_written() {
             let encoded = reference.encode();
             assert_eq!(BlobReference::decode(&encoded).unwrap(), *reference);
             for verifies in [true, false] {
-                assert_eq!(*file.value(reference, key, verifies).unwrap(), **value);
+                assert_eq!(*file.value(reference, &of(key), verifies).unwrap(), **value);
             }
         }
     }
@@ -127,7 +135,7 @@ fn a_changed_byte_is_an_error_of_the_value_that_it_belongs_to() {
         for ((key, value), reference) in values.iter().zip(&references) {
             let begin = to_usize(reference.offset - 32 - key.len() as u64);
             let end = to_usize(reference.offset + reference.bytes);
-            match file.value(reference, key, true) {
+            match file.value(reference, &of(key), true) {
                 Ok(found) => assert!(*found == **value && !(begin..end).contains(&at)),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "{error}"),
             }
@@ -171,7 +179,7 @@ fn references_that_do_not_fit_are_errors() {
         },
     ];
     for reference in wrong {
-        let error = file.value(&reference, b"a", true).unwrap_err();
+        let error = file.value(&reference, &of(b"a"), true).unwrap_err();
         assert_eq!(
             error.kind(),
             ErrorKind::Corruption,
@@ -179,7 +187,7 @@ fn references_that_do_not_fit_are_errors() {
         );
     }
     for key in [&b"b"[..], b"", b"aa"] {
-        let error = file.value(&good, key, true).unwrap_err();
+        let error = file.value(&good, &of(key), true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     }
     for (count, record_bytes) in [(2, finished.record_bytes), (3, finished.record_bytes + 1)] {
@@ -221,7 +229,7 @@ fn values_read_ahead_are_those_read_alone() {
         let ahead = BlobReadahead::new(64 << 10);
         let read = |at: usize, verifies| {
             let (key, value) = &values[at];
-            let found = ahead.value(&file, &references[at], key, verifies);
+            let found = ahead.value(&file, &references[at], &of(key), verifies);
             assert_eq!(*found.unwrap(), **value, "{at}");
         };
         // Forward, forward with steps, two streams at a time, backward.
@@ -232,9 +240,114 @@ fn values_read_ahead_are_those_read_alone() {
             read(2000 + at, true);
         }
         (0..3000).rev().for_each(|at| read(at, true));
-        assert!(ahead.value(&file, &references[5], b"other", true).is_err());
+        let other = ahead.value(&file, &references[5], &of(b"other"), true);
+        assert!(other.is_err());
         let mut beyond = references[2999];
         beyond.offset += 1;
-        assert!(ahead.value(&file, &beyond, b"key", false).is_err());
+        assert!(ahead.value(&file, &beyond, &of(b"key"), false).is_err());
+    }
+}
+
+/// Keys are equal if they have the same letters in any case, apart from spaces at their ends.
+struct Loose;
+
+impl Comparator for Loose {
+    fn name(&self) -> &str {
+        "Loose"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let shown = |key: &[u8]| key.trim_ascii_end().to_ascii_lowercase();
+        shown(a).cmp(&shown(b))
+    }
+}
+
+#[test]
+fn keys_with_timestamps_and_equal_keys_of_other_lengths_are_verified() {
+    let long = [&b"key"[..], &[b' '; 100_000]].concat();
+    let stamped: (Vec<u8>, Vec<u8>) = (b"key-stamp-1".to_vec(), b"key-stamp-2".to_vec());
+    let loose = KeyOrder::new(Loose);
+    let dated = KeyOrder::new(BytewiseComparatorWithU64Ts);
+    let value = b"a value to be verified".to_vec();
+    let written_keys = [&b"KEY "[..], &long, &stamped.0];
+    let readers = [
+        vec![
+            (
+                BlobKey::of_read(&loose, b"key"),
+                BlobKey::of_read(&loose, b"kez"),
+            ),
+            (
+                BlobKey::of_entry(&loose, &long),
+                BlobKey::of_entry(&loose, b"ke"),
+            ),
+        ],
+        vec![
+            (
+                BlobKey::of_entry(&loose, b"KEY"),
+                BlobKey::of_entry(&loose, b""),
+            ),
+            (
+                BlobKey::of_read(&loose, &long),
+                BlobKey::of_read(&loose, b"keyy"),
+            ),
+        ],
+        vec![
+            (
+                BlobKey::of_read(&dated, b"key"),
+                BlobKey::of_read(&dated, b"kez"),
+            ),
+            (
+                BlobKey::of_entry(&dated, &stamped.1),
+                BlobKey::of_entry(&dated, b"key"),
+            ),
+        ],
+    ];
+    for (key, readers) in written_keys.into_iter().zip(readers) {
+        let fs = MemoryFileSystem::new();
+        let records = [
+            (&b"first"[..], vec![1; 90]),
+            (key, value.clone()),
+            (b"last", vec![2; 9]),
+        ];
+        let (finished, references) = written(&fs, Compression::None, &records);
+        let reference = references[1];
+        let bytes = fs
+            .read_all(Path::new(PATH), u64::MAX, Purpose::Read)
+            .unwrap();
+        let file = open(&fs, &finished).unwrap();
+        let ahead = BlobReadahead::new(1 << 20);
+        for (right, wrong) in &readers {
+            for verifies in [true, false] {
+                assert_eq!(*file.value(&reference, right, verifies).unwrap(), *value);
+                let found = ahead.value(&file, &reference, right, verifies);
+                assert_eq!(*found.unwrap(), *value);
+            }
+            let error = file.value(&reference, wrong, true).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        }
+        let begin = to_usize(reference.offset) - key.len() - 32;
+        let end = to_usize(reference.offset) + value.len();
+        for at in [
+            begin,
+            begin + 9,
+            begin + 25,
+            begin + 29,
+            begin + 32,
+            end - 1,
+        ] {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x20;
+            fs.remove_file(Path::new(PATH)).unwrap();
+            let mut file = fs
+                .create(Path::new(PATH), &WriteOptions::new(Purpose::Flush))
+                .unwrap();
+            file.append(&changed).unwrap();
+            file.close().unwrap();
+            let file = open(&fs, &finished).unwrap();
+            for (key, _) in &readers {
+                let error = file.value(&reference, key, true).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Corruption, "byte {at}: {error}");
+            }
+        }
     }
 }

@@ -68,6 +68,9 @@ impl CursorSource for BlockingSource {}
 
 impl CursorSource for ProbeSource {}
 
+/// A source that a cursor borrows for one look-up.
+impl<S: CursorSource> CursorSource for &mut S {}
+
 /// The tables of a level, for readahead into the next table.
 pub trait TableLevel: Send + Sync {
     /// The table after that of file `number` in the given direction, and its first user key.

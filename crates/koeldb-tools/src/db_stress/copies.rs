@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 
 use koeldb::{
     BackupEngine, BackupEngineOptions, CheckpointOptions, ColumnFamily, CreateBackupOptions, Db,
-    Env, ErrorKind, FlushPolicy, ImportColumnFamilyOptions, Options, RestoreOptions,
+    Env, ErrorKind, ExportOptions, FlushPolicy, ImportColumnFamilyOptions, Options, RestoreOptions,
 };
 use koeldb_fs::{PosixFileSystem, SystemClock};
 use koeldb_testkit::Random;
@@ -157,9 +157,11 @@ impl Life {
         remove(&imported)?;
         let index = usize::try_from(random.below(self.families.len() as u64)).unwrap_or(0);
         let floor = self.all_versions(|number| self.expected.acknowledged(number));
-        let export = match self.families[index].export(&exported) {
+        let mut what = ExportOptions::new();
+        what.set_inline_blobs(random.chance(3, 4));
+        let export = match self.families[index].export_opt(&exported, &what) {
             Ok(export) => export,
-            // A family with values in blob files is refused by name.
+            // Without the option a family with values in blob files is refused by name.
             Err(error) if error.kind() == ErrorKind::NotSupported => return Ok(true),
             Err(error) => return self.tolerate(Err(error)),
         };

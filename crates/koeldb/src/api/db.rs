@@ -4,6 +4,7 @@ mod futures;
 mod snapshot_reads;
 mod ttl;
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::RangeBounds;
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use koeldb_base::stats::{Statistics, StatisticsSnapshot};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_lsm::version::BlobFileMeta;
 use koeldb_lsm::{FileMeta, TableOpener};
 
 use crate::api::column_family::{ColumnFamily, ColumnFamilyDescriptor};
@@ -425,47 +427,62 @@ impl Db {
         resumed
     }
 
-    /// Verifies the checksum of every block of every table, bypassing the cache.
+    /// Verifies the checksum of every block of every table and of every record of every blob file.
+    ///
+    /// It bypasses the caches.
     ///
     /// # Errors
     /// The first mismatch, with file and offset; `ShutdownInProgress` if the database is closed.
     pub fn verify_checksums(&self) -> Result<()> {
-        self.verify_tables(|tables, file, level| {
-            tables.reader(file, level)?.verify_checksums(&mut |_| ())
-        })
+        self.verify_files(
+            |tables, file, level| tables.reader(file, level)?.verify_checksums(&mut |_| ()),
+            |tables, file, family| tables.verify_blob_file(file, family, &mut |_| ()),
+        )
     }
 
-    /// Calls `verify` with each table file and its level; stops at the first error.
+    /// Calls `verify` with each table file and its level, and `verify_blobs` with each blob file and
+    /// the id of its column family; stops at the first error.
     ///
-    /// The error is that of the close if the database was closed meanwhile, since its tables may be
+    /// The error is that of the close if the database was closed meanwhile, since its files may be
     /// gone.
-    fn verify_tables(
+    fn verify_files(
         &self,
         mut verify: impl FnMut(&TableOpener, &FileMeta, usize) -> Result<()>,
+        mut verify_blobs: impl FnMut(&TableOpener, &BlobFileMeta, u32) -> Result<()>,
     ) -> Result<()> {
         let inner = self.inner();
-        inner.families.for_each_table(|tables, file, level| {
-            let verified = verify(tables, file, level);
+        let named = |verified: Result<()>| {
             verified.map_err(|error| inner.health.check_open().err().unwrap_or(error))
-        })
+        };
+        inner
+            .families
+            .for_each_table(|tables, file, level| named(verify(tables, file, level)))?;
+        inner
+            .families
+            .for_each_blob_file(|tables, file, family| named(verify_blobs(tables, file, family)))
     }
 
-    /// Verifies the whole-file checksum of every table that has one; returns their number.
+    /// Verifies the whole-file checksum of every table and blob file that has one; returns their number.
     ///
-    /// Tables get a checksum in the MANIFEST with the option `file_checksum_gen_factory`.
+    /// Files get a checksum in the MANIFEST with the option `file_checksum_gen_factory`.
     ///
     /// # Errors
     /// The first mismatch, with the name of the file; `ShutdownInProgress` if the database is closed.
     pub fn verify_file_checksums(&self) -> Result<u64> {
-        let mut compared = 0;
-        self.verify_tables(|tables, file, _| {
-            compared += u64::from(tables.compare_file_checksum(file, &mut |_| ())?);
-            Ok(())
-        })?;
-        Ok(compared)
+        let compared = Cell::new(0);
+        let count = |is_compared: bool| compared.set(compared.get() + u64::from(is_compared));
+        self.verify_files(
+            |tables, file, _| tables.compare_file_checksum(file, &mut |_| ()).map(count),
+            |tables, file, _| {
+                tables
+                    .compare_blob_file_checksum(file, &mut |_| ())
+                    .map(count)
+            },
+        )?;
+        Ok(compared.get())
     }
 
-    /// Reads and verifies all tables at `bytes_per_sec`, and continues after damaged ones.
+    /// Reads and verifies all tables and blob files at `bytes_per_sec`, and continues after damaged ones.
     ///
     /// It reads at most `bytes_per_sec` bytes per second (0: no limit). [`Options::set_scrub`] does
     /// it periodically.

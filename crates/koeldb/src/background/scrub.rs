@@ -1,7 +1,7 @@
 //! Scrubbing: reads every table, on demand or periodically, to detect damage early.
 //!
-//! A scrub bypasses the cache and verifies the checksums of all blocks, and of whole files if the
-//! MANIFEST has one. It continues after a damaged table, reports each to listeners and the LOG, and
+//! A scrub bypasses the cache and verifies the checksums of all blocks and of all records of blob
+//! files, and of whole files if the MANIFEST has one. It continues after a damaged table, reports each to listeners and the LOG, and
 //! changes nothing: the reaction to damage is up to the user. A rate limit bounds its impact.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::report::ScrubReport;
 use crate::report::listener::Event;
 
 impl Background {
-    /// Verifies the checksums of every live table once, at a limited read rate.
+    /// Verifies the checksums of every live table and blob file once, at a limited read rate.
     pub(crate) fn scrub(&self, bytes_per_sec: u64) -> Result<ScrubReport> {
         // A close waits for the table that is being read.
         let _foreground = self.slots.enter()?;
@@ -32,6 +32,17 @@ impl Background {
                 }
             }
         };
+        // The first error of each file, and how far the scrub has come.
+        let note = |report: &mut ScrubReport, number, compared: Result<bool>| match compared {
+            Ok(compared) => report.file_checksums += u64::from(compared),
+            // The files of a closed database may be gone.
+            Err(_) if self.health.is_closing() => report.cancelled = true,
+            Err(error) => {
+                self.context.info_log.warn(format_args!("scrub: {error}"));
+                self.context.notify(&Event::DamageFound(&error));
+                report.damaged.push((number, error));
+            }
+        };
         self.families.for_each_table(|tables, file, level| {
             if self.health.is_closing() {
                 report.cancelled = true;
@@ -42,23 +53,27 @@ impl Background {
                 .reader(file, level)
                 .and_then(|reader| reader.verify_checksums(&mut pace))
                 .and_then(|()| tables.compare_file_checksum(file, &mut pace));
-            match compared {
-                Ok(compared) => report.file_checksums += u64::from(compared),
-                // The tables of a closed database may be gone.
-                Err(_) if self.health.is_closing() => report.cancelled = true,
-                Err(error) => {
-                    self.context.info_log.warn(format_args!("scrub: {error}"));
-                    self.context.notify(&Event::DamageFound(&error));
-                    report.damaged.push((file.number, error));
-                }
+            note(&mut report, file.number, compared);
+            Ok(())
+        })?;
+        self.families.for_each_blob_file(|tables, file, family| {
+            if self.health.is_closing() {
+                report.cancelled = true;
+                return Ok(());
             }
+            report.blob_files += 1;
+            let compared = tables
+                .verify_blob_file(file, family, &mut pace)
+                .and_then(|()| tables.compare_blob_file_checksum(file, &mut pace));
+            note(&mut report, file.number, compared);
             Ok(())
         })?;
         report.bytes = bytes;
         report.elapsed = self.context.clock.now().saturating_sub(begun);
         self.context.info_log.info(format_args!(
-            "scrub: {} tables, {} bytes, {} damaged",
+            "scrub: {} tables, {} blob files, {} bytes, {} damaged",
             report.tables,
+            report.blob_files,
             report.bytes,
             report.damaged.len()
         ));

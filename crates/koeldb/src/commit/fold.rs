@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use koeldb_base::merge_operator::merge_values;
+use koeldb_base::merge_operator::{BlobCacheUse, FetchOptions, merge_values};
 use koeldb_base::{Lookup, SeqNo};
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
 use super::protocol::ColumnFamilyMemtable;
-use crate::options::{ColumnFamilyOptions, ReadTier};
+use crate::options::ColumnFamilyOptions;
 
 /// The rule by which a write merges the operands of a key (RocksDB: `max_successive_merges`).
 #[derive(Clone, Copy, Debug)]
@@ -81,9 +81,12 @@ impl ColumnFamilyMemtable {
             if lookup.is_of_entity() {
                 return None;
             }
-            let merger = current.merger(match rule.reads_files {
-                true => ReadTier::All,
-                false => ReadTier::BlockCache,
+            let merger = current.merger(FetchOptions {
+                verifies: true,
+                cache: match rule.reads_files {
+                    true => BlobCacheUse::Fill,
+                    false => BlobCacheUse::Only,
+                },
             });
             let existing = lookup.finish(merger).ok()??;
             merge_values(merger, key, Some(&existing), &[operand]).ok()

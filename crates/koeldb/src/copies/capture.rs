@@ -15,6 +15,7 @@ use koeldb_base::error::Severity;
 use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_lsm::manifest::ManifestSnapshot;
+use koeldb_lsm::version::BlobFileMeta;
 use koeldb_lsm::{DataPaths, FileMeta};
 
 use crate::commit::protocol::CommitPipeline;
@@ -82,6 +83,8 @@ pub(crate) struct CapturedFile {
     pub(crate) is_constant: bool,
     /// The table's level and metadata, if the file is a table.
     pub(crate) table: Option<CapturedTable>,
+    /// The metadata of the blob file, if the file is one.
+    pub(crate) blob: Option<BlobFileMeta>,
 }
 
 /// A table in a capture: its column family, its level and its MANIFEST record.
@@ -246,6 +249,7 @@ impl Capture {
                 bytes: log.bytes,
                 is_constant: !log.is_open && log.bytes > 0,
                 table: None,
+                blob: None,
             });
         }
         if let Some(number) = self.options_number {
@@ -256,6 +260,7 @@ impl Capture {
                 source,
                 is_constant: true,
                 table: None,
+                blob: None,
             });
         }
         Ok(files)
@@ -312,6 +317,7 @@ pub(crate) fn captured_blob_files(
                 bytes: file.file_bytes(),
                 is_constant: true,
                 table: None,
+                blob: Some(file.clone()),
             });
         }
     }
@@ -338,6 +344,7 @@ fn captured_table(
         bytes: file.bytes,
         is_constant: true,
         table: Some(table),
+        blob: None,
     })
 }
 

@@ -139,6 +139,32 @@ pub struct ExportedColumnFamily {
     pub files: Vec<ExportedFile>,
 }
 
+/// Options of an export.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ExportOptions {
+    inline_blobs: bool,
+}
+
+impl ExportOptions {
+    /// Creates the defaults: a column family with values in blob files is refused.
+    #[must_use]
+    pub const fn new() -> Self {
+        ExportOptions {
+            inline_blobs: false,
+        }
+    }
+
+    /// Writes the tables that refer to blob files anew, with the values in them.
+    ///
+    /// An export has no blob files, as these name their column family. The import separates the
+    /// values again as its options say, when compactions meet them. Other tables are linked or copied
+    /// as ever. Default: `false`.
+    pub fn set_inline_blobs(&mut self, inline_blobs: bool) -> &mut Self {
+        self.inline_blobs = inline_blobs;
+        self
+    }
+}
+
 /// Options of an import.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImportColumnFamilyOptions {
@@ -273,9 +299,23 @@ impl ColumnFamily {
     /// another.
     ///
     /// # Errors
-    /// `ColumnFamilyDropped`; see [`Db::create_checkpoint`].
+    /// `ColumnFamilyDropped`; `NotSupported` if the column family has values in blob files: see
+    /// [`ColumnFamily::export_opt`]; see [`Db::create_checkpoint`].
     pub fn export(&self, path: impl AsRef<Path>) -> Result<ExportedColumnFamily> {
-        export_family(&self.inner().commit, self.data(), path.as_ref())
+        self.export_opt(path, &ExportOptions::new())
+    }
+
+    /// Exports the column family as [`ColumnFamily::export`] does, with options.
+    ///
+    /// # Errors
+    /// `Corruption` for a damaged value in a blob file that is to be written into a table; those of
+    /// [`ColumnFamily::export`].
+    pub fn export_opt(
+        &self,
+        path: impl AsRef<Path>,
+        options: &ExportOptions,
+    ) -> Result<ExportedColumnFamily> {
+        export_family(&self.inner().commit, self.data(), path.as_ref(), *options)
     }
 }
 
@@ -315,6 +355,7 @@ fn export_family(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
     target: &Path,
+    options: ExportOptions,
 ) -> Result<ExportedColumnFamily> {
     let context = &*commit.context;
     refuse_own_directories(commit, target)?;
@@ -324,10 +365,13 @@ fn export_family(
     let Some(captured) = captured.find(|captured| captured.id == family.id) else {
         return Err(family.dropped_error());
     };
-    if let Some(number) = captured.version.blob_files.keys().next() {
+    let version = &captured.version;
+    if !options.inline_blobs
+        && let Some(number) = version.blob_files.keys().next()
+    {
         return Err(Error::not_supported(format!(
             "column family {:?} has values in blob files ({number:06}.blob), which an export has not: \
-             create a checkpoint or a backup",
+             set_inline_blobs writes them into the tables; or create a checkpoint or a backup",
             family.name
         )));
     }
@@ -338,6 +382,15 @@ fn export_family(
         let Some(table) = captured.table.filter(|table| table.family == family.id) else {
             continue;
         };
+        if table.meta.oldest_blob_file != 0 {
+            let place = (table.level, &*table.meta);
+            let files = &context.table_files;
+            let copy = files.write_inlined(family, version, place, staging.path())?;
+            let name = format!("{:06}.sst", copy.number);
+            let described = exported(&directory, name, table.level, &copy);
+            export.files.push(described);
+            continue;
+        }
         transfers.push(TransferFile {
             source: captured.source,
             target: staging.path().join(&captured.name),
@@ -403,7 +456,11 @@ fn import(
     let mut edit = VersionEdit::of(family.id);
     let mut transfers = Vec::new();
     for file in files {
-        let ImportFile { source, file, .. } = file;
+        let ImportFile {
+            source,
+            file,
+            timestamps,
+        } = file;
         let number = context.new_file_number();
         transfers.push(TransferFile {
             source: source.clone(),
@@ -412,7 +469,10 @@ fn import(
             may_link: how.move_files,
             expected_crc32c: None,
         });
-        let meta = imported(context, family, file, number);
+        let mut meta = imported(context, family, file, number);
+        if let Some((least, most)) = timestamps {
+            meta.set_timestamps(least, most);
+        }
         edit.added_files.push((file.level, Arc::new(meta)));
     }
     let installed = transfer_all(context, &transfers, Purpose::Ingest)

@@ -8,6 +8,7 @@ use koeldb_base::file_name::{self, FileKind, FileNumber};
 use koeldb_base::{Result, SeqNo};
 use koeldb_fs::Purpose;
 use koeldb_lsm::FileMeta;
+use koeldb_lsm::version::BlobFileMeta;
 
 use crate::api::column_family::ColumnFamily;
 use crate::api::db::Db;
@@ -65,6 +66,34 @@ pub struct LiveFile {
     pub marked_for_compaction: bool,
 }
 
+/// A live blob file of a column family (RocksDB: `BlobMetaData`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LiveBlobFile {
+    /// The name of the column family.
+    pub column_family: String,
+    /// The name of the file, with a leading slash as in RocksDB.
+    pub name: String,
+    /// The directory of the file.
+    pub directory: PathBuf,
+    /// The number in the name of the file.
+    pub number: FileNumber,
+    /// The length of the file in bytes.
+    pub bytes: u64,
+    /// The number of values in the file.
+    pub total_count: u64,
+    /// The size of the records of all values, in bytes.
+    pub total_bytes: u64,
+    /// The number of values to which no table refers.
+    pub garbage_count: u64,
+    /// The size of the records of those values, in bytes.
+    pub garbage_bytes: u64,
+    /// The checksum of the whole file in the MANIFEST; empty for none.
+    pub file_checksum: Vec<u8>,
+    /// The name of the function of the whole-file checksum; empty for none.
+    pub file_checksum_func_name: String,
+}
+
 /// A live or archived write-ahead log of a database (RocksDB: `LogFile`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -87,6 +116,8 @@ pub struct LogFile {
 pub enum StorageFileKind {
     /// A table.
     Table,
+    /// A blob file.
+    Blob,
     /// A write-ahead log.
     Wal,
     /// MANIFEST.
@@ -150,6 +181,14 @@ impl Db {
         families.iter().flat_map(of_family).collect()
     }
 
+    /// Returns the blob files of all column families.
+    #[must_use]
+    pub fn live_blob_files(&self) -> Vec<LiveBlobFile> {
+        let families = self.inner().families.all();
+        let of_family = |family: &Arc<ColumnFamilyData>| live_blob_files_of(family);
+        families.iter().flat_map(of_family).collect()
+    }
+
     /// Returns the archived and live logs, by number (RocksDB: `GetSortedWalFiles`).
     ///
     /// # Errors
@@ -174,6 +213,36 @@ impl ColumnFamily {
     pub fn live_files(&self) -> Vec<LiveFile> {
         live_files_of(self.data())
     }
+
+    /// Returns the blob files of the column family.
+    #[must_use]
+    pub fn live_blob_files(&self) -> Vec<LiveBlobFile> {
+        live_blob_files_of(self.data())
+    }
+}
+
+/// Returns the live blob files of a column family, by number.
+fn live_blob_files_of(family: &ColumnFamilyData) -> Vec<LiveBlobFile> {
+    let version = family.version();
+    let live = |file: &BlobFileMeta| {
+        let (file_checksum, file_checksum_func_name) =
+            checksum(&file.checksum, &file.checksum_name);
+        let path = family.tables.paths().blob(file.number);
+        LiveBlobFile {
+            column_family: family.name.to_string(),
+            name: format!("/{:06}.blob", file.number),
+            directory: path.parent().map(Path::to_owned).unwrap_or_default(),
+            number: file.number,
+            bytes: file.file_bytes(),
+            total_count: file.count,
+            total_bytes: file.bytes,
+            garbage_count: file.garbage_count,
+            garbage_bytes: file.garbage_bytes,
+            file_checksum,
+            file_checksum_func_name,
+        }
+    };
+    version.blob_files.values().map(live).collect()
 }
 
 /// Returns the live tables of a column family.
@@ -236,10 +305,14 @@ fn live_storage(commit: &CommitPipeline, flush: FlushPolicy) -> Result<LiveStora
         let kind = match file_name::parse(&file.name) {
             Some(FileKind::Wal(_)) => StorageFileKind::Wal,
             Some(FileKind::Options(_)) => StorageFileKind::Options,
+            Some(FileKind::Blob(_)) => StorageFileKind::Blob,
             _ => StorageFileKind::Table,
         };
-        let table = file.table.as_ref().map(|table| checksum(&table.meta));
-        let (sum, function) = table.unwrap_or_default();
+        let (sum, function) = match (&file.table, &file.blob) {
+            (Some(table), _) => checksum(&table.meta.checksum, &table.meta.checksum_name),
+            (None, Some(blob)) => checksum(&blob.checksum, &blob.checksum_name),
+            (None, None) => Default::default(),
+        };
         files.push(StorageFile {
             relative_name: file.name,
             path: Some(file.source),
@@ -287,15 +360,15 @@ fn manifest_and_current(capture: &Capture) -> Result<Vec<StorageFile>> {
     ])
 }
 
-/// Returns the checksum of a table and the name of its function.
-fn checksum(file: &FileMeta) -> (Vec<u8>, String) {
-    let function = String::from_utf8_lossy(&file.checksum_name).into_owned();
-    (file.checksum.clone(), function)
+/// Returns a checksum of a whole file and the name of its function, as their public forms.
+fn checksum(sum: &[u8], function: &[u8]) -> (Vec<u8>, String) {
+    let function = String::from_utf8_lossy(function).into_owned();
+    (sum.to_vec(), function)
 }
 
 /// Returns the description of a live table.
 fn live_file(family: &ColumnFamilyData, level: usize, file: &FileMeta) -> LiveFile {
-    let (file_checksum, file_checksum_func_name) = checksum(file);
+    let (file_checksum, file_checksum_func_name) = checksum(&file.checksum, &file.checksum_name);
     LiveFile {
         column_family: family.name.to_string(),
         name: format!("/{:06}.sst", file.number),

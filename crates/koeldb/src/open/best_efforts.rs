@@ -1,4 +1,4 @@
-//! An open with `best_efforts_recovery`: the newest state whose tables exist, without logs.
+//! An open with `best_efforts_recovery`: the newest state whose tables and blob files exist, without logs.
 //!
 //! The state itself comes from [`koeldb_lsm::version::VersionSet::recover_point_in_time`]. As in
 //! RocksDB no log is replayed: the logs may continue a state that is lost. Those with data are kept
@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use koeldb_base::{Result, file_name};
 use koeldb_fs::{OpenOptions, Purpose};
-use koeldb_lsm::version::{ManifestReport, VersionSet, VersionSetOptions, has_manifest};
+use koeldb_lsm::version::{
+    BlobFileMeta, FileChecks, ManifestReport, VersionSet, VersionSetOptions, has_manifest,
+};
 use koeldb_lsm::{FileMeta, TableOpener};
 use koeldb_table::reader::TableReadContext;
 
@@ -30,12 +32,12 @@ impl Opening {
             && has_manifest(&*self.fs, &self.path)?)
     }
 
-    /// Whether the newest state whose tables exist is recovered; a secondary follows its primary.
+    /// Whether the newest state whose tables and blob files exist is recovered; a secondary follows its primary.
     pub(super) fn is_best_effort(&self) -> bool {
         self.db.best_efforts_recovery && self.secondary.is_none()
     }
 
-    /// Recovers the newest state whose tables exist.
+    /// Recovers the newest state whose tables and blob files exist.
     pub(super) fn recover_point_in_time(
         &self,
         options: VersionSetOptions,
@@ -64,12 +66,20 @@ impl Opening {
                 (name.as_str(), opener)
             })
             .collect();
-        let check = |family: &str, level: usize, file: &FileMeta| match openers.get(family) {
+        let table = |family: &str, level: usize, file: &FileMeta| match openers.get(family) {
             Some(opener) => opener.exists(file, level),
             None => Ok(true),
         };
+        let blob_file = |family: &str, file: &BlobFileMeta| match openers.get(family) {
+            Some(opener) => opener.blob_file_exists(file),
+            None => Ok(true),
+        };
+        let checks = FileChecks {
+            table: &table,
+            blob_file: &blob_file,
+        };
         let fs = Arc::clone(&self.fs);
-        VersionSet::recover_point_in_time(fs, &self.path, &self.descriptors(), options, &check)
+        VersionSet::recover_point_in_time(fs, &self.path, &self.descriptors(), options, checks)
     }
 
     /// Opens the tables of the recovered state, and leaves out the logs.

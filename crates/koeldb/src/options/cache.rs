@@ -46,7 +46,7 @@ fn read_capacity(
     })
 }
 
-/// A cache of uncompressed blocks, shared by clones, column families and databases.
+/// A cache of uncompressed blocks and of values in blob files, shared by clones, column families and databases.
 #[derive(Clone)]
 pub struct Cache {
     blocks: koeldb_cache::Cache<CachedBlock>,

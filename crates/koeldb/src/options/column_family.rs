@@ -104,11 +104,11 @@ option_enum! {
 }
 
 option_enum! {
-    /// The values of `prepopulate_blob_cache`, an option that is accepted without effect.
+    /// The new values of blob files that are inserted into the blob cache.
     pub enum PrepopulateBlobCache {
-        /// Inserts no blobs.
+        /// None.
         Disable = "kDisable",
-        /// Inserts the blobs written by flushes.
+        /// Those written by flushes.
         FlushOnly = "kFlushOnly",
     }
 }
@@ -296,8 +296,8 @@ option_section! {
         /// First level whose output may create blob files.
         [honoured mutable "7.4"] blob_file_starting_level: i32 = 0, "Level.",
             set_blob_file_starting_level(count: u32 as Count), get_blob_file_starting_level;
-        /// Insert blobs into the blob cache when flushed.
-        [accepted mutable "7.6"] prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, "",
+        /// Insert values into the blob cache when they are flushed.
+        [honoured mutable "7.6"] prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, "",
             set_prepopulate_blob_cache(value: PrepopulateBlobCache), get_prepopulate_blob_cache;
         /// Try a fast and a slow codec on sampled data blocks, and record the estimated sizes of the
         /// table in its properties.
@@ -397,8 +397,8 @@ option_section! {
         /// Ends tables below level 0 where the leading bytes of the key change. A table that has
         /// several such prefixes is rewritten instead of moved to another level.
         [honoured fixed "6.26"] sst_partitioner_factory: Option<SstPartitioner> = None, "SstPartitionerFixedPrefixFactory or nullptr.";
-        /// Cache of blobs.
-        [accepted fixed "7.4"] blob_cache: Option<Cache> = None, "String as block_cache; parsed only.";
+        /// Cache of values in blob files, uncompressed.
+        [honoured fixed "7.4"] blob_cache: Option<Cache> = None, "String as block_cache.";
         /// Blob files written in parallel with enable_blob_direct_write.
         [accepted fixed "11.2"] blob_direct_write_partitions: u32 = 1, "≥1.",
             set_blob_direct_write_partitions(count: u32), get_blob_direct_write_partitions;
@@ -589,6 +589,21 @@ macro_rules! family_accessors {
             #[must_use]
             pub fn get_compression_per_level(&self) -> &[Compression] {
                 &self.$($path.)?compression_per_level
+            }
+
+            /// Sets the cache of values in blob files, which may be the block cache; none by default.
+            ///
+            /// It has the values without compression, at the lowest priority. Values that were read
+            /// without a look at their checksums are not inserted.
+            pub fn set_blob_cache(&mut self, cache: &Cache) -> &mut Self {
+                self.$($path.)?blob_cache = Some(cache.clone());
+                self
+            }
+
+            /// The option `blob_cache`.
+            #[must_use]
+            pub fn get_blob_cache(&self) -> Option<&Cache> {
+                self.$($path.)?blob_cache.as_ref()
             }
 
             /// Sets the partitioner that cuts compaction outputs by key; `None` cuts only by size.

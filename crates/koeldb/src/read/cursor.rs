@@ -684,7 +684,7 @@ fn pin(family: &OpenColumnFamily, options: &ReadOptions) -> Result<(Arc<Hand>, S
     reads.health.check_open()?;
     family.data().super_version.with_hand(|current| {
         let newest = current.super_version();
-        let (super_version, seqno) = reads.view_at(family.data(), newest, options)?;
+        let (super_version, seqno) = reads.view(family.data(), newest, options)?;
         check_versions(options)?;
         let hand = match Arc::ptr_eq(super_version, newest) {
             true => Arc::clone(current),

@@ -8,11 +8,15 @@
 //! With a first timestamp (`iter_start_ts`), each version from that on is an entry of its own, and
 //! so is a deletion: keys keep their timestamps, and a deletion is shown as an empty value.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use koeldb_base::key::{InternalKey, MAX_SEQNO, ValueType, encode_into, footer_of, pack};
 use koeldb_base::timestamp::{
     EntryVersion, MAX_TIMESTAMP, MIN_TIMESTAMP, TIMESTAMP_BYTES, Timestamp, join, split,
 };
-use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo};
+use koeldb_base::{Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result};
+use koeldb_table::block_based::cursor::CursorSource;
 use koeldb_table::reader::{TableCursorOptions, TableReader};
 use koeldb_table::source::BlockingSource;
 
@@ -317,20 +321,31 @@ pub(super) fn check_time(
     }
 }
 
-/// A point look-up at a timestamp, which reads sorted runs by their cursors.
-struct DatedLookup<'r> {
+/// The key of a point look-up at a timestamp, which searches sorted runs by their cursors.
+struct DatedKey<'r> {
     time: &'r Timestamp,
     order: &'r KeyOrder,
     /// The user key with the timestamp of the read.
     key: Vec<u8>,
     /// The internal key that sorts before all entries that the read sees.
     from: Vec<u8>,
-    lookup: Lookup,
 }
 
-impl DatedLookup<'_> {
+impl<'r> DatedKey<'r> {
+    fn new(lookup: &Lookup, order: &'r KeyOrder, time: &'r Timestamp) -> Self {
+        let key = join(lookup.user_key(), time);
+        let mut from = Vec::with_capacity(key.len() + TIMESTAMP_BYTES);
+        encode_into(&mut from, &key, lookup.snapshot(), ValueType::FOR_SEEK);
+        DatedKey {
+            time,
+            order,
+            key,
+            from,
+        }
+    }
+
     /// Offers the entries of the key in one sorted run until the look-up is settled.
-    fn search<C: Cursor<Suspend = Blocking>>(&mut self, run: &mut C) -> Result<()> {
+    fn search<C: Cursor>(&self, run: &mut C, lookup: &mut Lookup) -> Result<(), Fault<C::Suspend>> {
         run.seek(&self.from)?;
         while run.valid() {
             let entry = InternalKey::parse(run.key())?;
@@ -341,10 +356,8 @@ impl DatedLookup<'_> {
                 return Ok(());
             }
             let (seqno, value_type) = (entry.seqno, entry.value_type);
-            if seqno <= self.lookup.snapshot()
-                && self
-                    .lookup
-                    .offer(seqno, value_type, || run.pinned_value())?
+            if seqno <= lookup.snapshot()
+                && lookup.offer(seqno, value_type, || run.pinned_value())?
             {
                 return Ok(());
             }
@@ -354,20 +367,119 @@ impl DatedLookup<'_> {
     }
 
     /// Searches a table: its range tombstones, its filter, and its entries.
-    fn search_table(&mut self, reader: &TableReader, source: &mut BlockingSource) -> Result<()> {
+    fn search_table<S: CursorSource>(
+        &self,
+        reader: &TableReader,
+        lookup: &mut Lookup,
+        source: &mut S,
+    ) -> Result<(), Fault<S::Suspend>> {
         if let Some(tombstones) = reader.tombstones() {
-            let snapshot = self.lookup.snapshot();
+            let snapshot = lookup.snapshot();
             let seqno = tombstones.covering_seqno_at(&self.key, snapshot, self.time);
             if seqno > 0 {
-                self.lookup.cover(seqno);
+                lookup.cover(seqno);
             }
         }
-        if reader.may_contain(self.lookup.user_key(), source)? {
+        if reader.may_contain(lookup.user_key(), source)? {
             let options = TableCursorOptions::default();
-            self.search(&mut reader.cursor(source.clone(), &options))?;
+            self.search(&mut reader.borrowing_cursor(source, &options), lookup)?;
         }
         Ok(())
     }
+}
+
+/// Looks up a key at the timestamp of the options in the memtables, newest first.
+#[cold]
+pub(super) fn search_memtables_at(
+    reads: &Reads,
+    super_version: &SuperVersion,
+    lookup: &mut Lookup,
+    options: &ReadOptions,
+) -> Result<()> {
+    if skips_memtables(reads, options) {
+        return Ok(());
+    }
+    let time = named(options)?;
+    let key = DatedKey::new(lookup, &super_version.version.order, time);
+    for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
+        if lookup.is_settled() {
+            return Ok(());
+        }
+        for list in memtable.tombstone_lists() {
+            let seqno = list.covering_seqno_at(&key.key, lookup.snapshot(), time);
+            if seqno > 0 {
+                lookup.cover(seqno);
+            }
+        }
+        key.search(&mut memtable.borrowing_cursor(), lookup)?;
+        lookup.checkpoint();
+    }
+    match options.read_tier {
+        ReadTier::Memtable if !lookup.is_settled() => Err(needs_io()),
+        _ => Ok(()),
+    }
+}
+
+/// Looks up a key at the timestamp of the options in the tables, newest first, before run
+/// `runs.end`.
+///
+/// Like [`Version::search`](koeldb_lsm::Version::search) it begins with the first run that was not
+/// searched whole.
+#[cold]
+pub(super) fn search_tables_at<S: CursorSource>(
+    super_version: &SuperVersion,
+    lookup: &mut Lookup,
+    options: &ReadOptions,
+    source: &mut S,
+    runs: Range<usize>,
+) -> Result<(), Fault<S::Suspend>> {
+    let (version, tables) = (&super_version.version, &super_version.tables);
+    let key = DatedKey::new(lookup, &version.order, named(options)?);
+    let mut run = runs.start;
+    for (level, files) in version.levels.iter().enumerate() {
+        let all = &files.files[..];
+        if all.is_empty() {
+            continue;
+        }
+        // Each table of level 0 is a run.
+        let (first, run_count) = match level {
+            0 => (0, all.len()),
+            _ => (files.find(&version.order, &key.from).min(all.len()), 1),
+        };
+        for index in 0..run_count {
+            let tables_of_run = match level {
+                0 => &all[index..=index],
+                _ => &all[first..],
+            };
+            if run >= runs.end {
+                return Ok(());
+            }
+            if run >= lookup.runs_searched() {
+                for file in tables_of_run {
+                    if !version.overlaps(file, Some(&key.key[..]), Some(&key.key[..])) {
+                        break;
+                    }
+                    let reader = tables.reader(file, level)?;
+                    key.search_table(&reader, lookup, source)?;
+                    if lookup.is_settled() {
+                        break;
+                    }
+                }
+                lookup.end_run(run);
+                if lookup.is_settled() {
+                    return Ok(());
+                }
+            }
+            run += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the timestamp that a read names.
+fn named(options: &ReadOptions) -> Result<&Timestamp> {
+    let time = options.timestamp.as_ref();
+    time.ok_or_else(|| Error::invalid_argument("the read names no timestamp"))
 }
 
 impl Reads {
@@ -375,102 +487,19 @@ impl Reads {
     #[cold]
     pub(super) fn search_at(
         &self,
-        family: &ColumnFamilyData,
-        super_version: &SuperVersion,
-        key: &[u8],
-        seqno: SeqNo,
+        super_version: &Arc<SuperVersion>,
+        lookup: &mut Lookup,
         options: &ReadOptions,
-    ) -> Result<Option<PinnedSlice>> {
-        let Some(time) = &options.timestamp else {
-            return Err(Error::invalid_argument("the read names no timestamp"));
-        };
+    ) -> Result<()> {
         if options.is_bounded() {
-            return Err(Error::not_supported(
-                "deadline and io_timeout are not supported by point reads at a timestamp",
-            ));
+            return self.settle(super_version, lookup, options);
         }
-        let key_at = join(key, time);
-        let mut from = Vec::with_capacity(key_at.len() + TIMESTAMP_BYTES);
-        encode_into(&mut from, &key_at, seqno, ValueType::FOR_SEEK);
-        let mut search = DatedLookup {
-            time,
-            order: &family.order,
-            key: key_at,
-            from,
-            lookup: Lookup::new(key, seqno),
-        };
-        self.search_memtables_at(super_version, &mut search, options)?;
-        if !search.lookup.is_settled() {
-            self.search_tables_at(super_version, &mut search, options)?;
-        }
-        search
-            .lookup
-            .finish(super_version.merger(options.read_tier))
-    }
-
-    /// Looks up a key at a timestamp in the memtables, newest first.
-    fn search_memtables_at(
-        &self,
-        super_version: &SuperVersion,
-        search: &mut DatedLookup<'_>,
-        options: &ReadOptions,
-    ) -> Result<()> {
-        if skips_memtables(self, options) {
-            return Ok(());
-        }
-        for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
-            for list in memtable.tombstone_lists() {
-                let snapshot = search.lookup.snapshot();
-                let seqno = list.covering_seqno_at(&search.key, snapshot, search.time);
-                if seqno > 0 {
-                    search.lookup.cover(seqno);
-                }
-            }
-            search.search(&mut memtable.borrowing_cursor())?;
-            search.lookup.checkpoint();
-            if search.lookup.is_settled() {
-                return Ok(());
-            }
-        }
-        match options.read_tier {
-            ReadTier::Memtable => Err(needs_io()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Looks up a key at a timestamp in the tables, newest first.
-    fn search_tables_at(
-        &self,
-        super_version: &SuperVersion,
-        search: &mut DatedLookup<'_>,
-        options: &ReadOptions,
-    ) -> Result<()> {
-        let (version, tables) = (&super_version.version, &super_version.tables);
-        let mut source = BlockingSource::new(options.block_read_options(&self.context.table_files));
-        for (level, files) in version.levels.iter().enumerate() {
-            let first = match level {
-                0 => 0,
-                _ => files.find(search.order, &search.from),
-            };
-            for file in &files.files[first.min(files.files.len())..] {
-                let key = Some(&search.key[..]);
-                if version.overlaps(file, key, key) {
-                    let reader = tables.reader(file, level)?;
-                    search.search_table(&reader, &mut source)?;
-                    if level == 0 {
-                        search.lookup.checkpoint();
-                    }
-                } else if level > 0 {
-                    break;
-                }
-                if search.lookup.is_settled() {
-                    return Ok(());
-                }
-            }
-            search.lookup.checkpoint();
-            if search.lookup.is_settled() {
-                return Ok(());
-            }
+        search_memtables_at(self, super_version, lookup, options)?;
+        if !lookup.is_settled() {
+            let options_of_reads = options.block_read_options(&self.context.table_files);
+            let mut source = BlockingSource::new(options_of_reads);
+            let runs = super_version.runs_above()..usize::MAX;
+            search_tables_at(super_version, lookup, options, &mut source, runs)?;
         }
         Ok(())
     }

@@ -31,6 +31,8 @@ impl Reads {
             let mut lookup = Lookup::new(key, seqno);
             if options.is_bounded() {
                 self.settle(super_version, &mut lookup, options)?;
+            } else if options.timestamp.is_some() {
+                self.search_at(super_version, &mut lookup, options)?;
             } else {
                 search_memtables(self, super_version, &mut lookup, options)?;
                 if !lookup.is_settled() {
@@ -41,7 +43,7 @@ impl Reads {
                     version.search(tables, &mut lookup, &mut source, runs)?;
                 }
             }
-            lookup.take_columns(super_version.merger(options.read_tier))
+            lookup.take_columns(super_version.merger(options.fetch_options()))
         });
         let found = shown(family, found)?;
         if let Some(begun) = begun {
@@ -68,7 +70,7 @@ impl Reads {
             _ => self.search_batch_to(
                 family,
                 keys,
-                options,
+                (options, true),
                 &mut values,
                 |context, values| {
                     self.search_tables(context, values);

@@ -15,8 +15,10 @@ use std::task::{Context, Poll, ready};
 
 use koeldb_base::{Lookup, PinnedSlice, Result};
 use koeldb_fs::read_driver::ReadSession;
+use koeldb_table::blob::BlobParts;
 
-use super::get::search_memtables;
+use super::blob_values::{BatchBlobs, PolledBlobs, needs_blobs};
+use super::get::search_memtables_of;
 use super::multi_get::PinnedSlices;
 use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups};
@@ -30,12 +32,15 @@ struct SuspendedGet {
     super_version: Arc<SuperVersion>,
     lookup: Lookup,
     suspended: SuspendedLookups<ReadSession>,
+    blobs: PolledBlobs,
 }
 
 /// A batch of point lookups that wait for device reads.
 pub(super) struct SuspendedBatch {
     pub(super) super_version: Arc<SuperVersion>,
     pub(super) suspended: SuspendedLookups<ReadSession>,
+    /// The values in blob files.
+    pub(super) blobs: PolledBlobs,
 }
 
 /// The outcome of starting an asynchronous read: its result, or its suspended state.
@@ -86,18 +91,22 @@ impl Reads {
                 return Ok(First::Done(found?));
             }
             let mut lookup = Lookup::new(key, seqno);
-            search_memtables(self, super_version, &mut lookup, options)?;
+            search_memtables_of(self, super_version, &mut lookup, options)?;
             let context = SearchContext::new(super_version, options, self);
             let mut suspended = SuspendedLookups::polled(&context);
-            if lookup.is_settled() || suspended.begin_one(&context, &mut lookup)? {
-                return Ok(First::Done(
-                    lookup.finish(super_version.merger(options.read_tier))?,
-                ));
+            let is_in_memtables = lookup.is_settled();
+            let is_done = is_in_memtables
+                || suspended.begin_one(&context, &mut lookup)?
+                    && !needs_blobs(&context, std::slice::from_ref(&lookup));
+            if is_done {
+                let merger = super_version.merger(options.fetch_options());
+                return Ok(First::Done(lookup.finish(merger)?));
             }
             Ok(First::Suspended(Box::new(SuspendedGet {
                 super_version: Arc::clone(super_version),
                 lookup,
                 suspended,
+                blobs: PolledBlobs::default(),
             })))
         })
     }
@@ -113,16 +122,27 @@ impl Reads {
             super_version,
             lookup,
             suspended,
+            blobs,
         } = get;
         let mut failure = Ok(());
         let context = SearchContext::new(super_version, options, self);
         let lookups = std::slice::from_mut(lookup);
+        // Once it has ended, the lookup has nothing to wait for.
         ready!(suspended.poll(&context, lookups, task, &mut |_, error| {
             failure = Err(error);
         }));
-        Poll::Ready(
-            failure.and_then(|()| lookup.take_answer(super_version.merger(options.read_tier))),
-        )
+        if let Err(error) = failure {
+            return Poll::Ready(Err(error));
+        }
+        ready!(blobs.poll(&context, lookups, task));
+        let merger = super_version.merger(options.fetch_options());
+        Poll::Ready(match blobs.parts() {
+            Some(parts) => {
+                let blobs = BatchBlobs::new(super_version, parts);
+                lookup.take_answer(merger.with_blobs(&blobs))
+            }
+            None => lookup.take_answer(merger),
+        })
     }
 
     /// Reads several keys of one column family asynchronously, without blocking the polling thread.
@@ -139,10 +159,11 @@ impl Reads {
             Ok(None) => {}
             Ok(Some(mut batch)) => {
                 poll_fn(|task| self.poll_multi_get(&mut batch, &mut values, options, task)).await;
-                values.finish(
-                    batch.super_version.merger(options.read_tier),
-                    options.value_size_soft_limit,
-                );
+                let none = BlobParts::default();
+                let parts = batch.blobs.parts().unwrap_or(&none);
+                let blobs = BatchBlobs::new(&batch.super_version, parts);
+                let merger = batch.super_version.merger(options.fetch_options());
+                values.finish(merger.with_blobs(&blobs), options.value_size_soft_limit);
                 if family.ttl.is_some() {
                     values.strip_times();
                 }
@@ -167,9 +188,10 @@ impl Reads {
             let mut suspended = SuspendedLookups::polled(context);
             let (lookups, mut fail) = batch.split();
             let is_done = suspended.begin(context, lookups, &mut fail);
-            (!is_done).then(|| SuspendedBatch {
+            (!is_done || needs_blobs(context, lookups)).then(|| SuspendedBatch {
                 super_version: Arc::clone(context.super_version),
                 suspended,
+                blobs: PolledBlobs::default(),
             })
         })
     }
@@ -186,6 +208,8 @@ impl Reads {
     ) -> Poll<()> {
         let context = SearchContext::new(&batch.super_version, options, self);
         let (lookups, mut fail) = values.split();
-        batch.suspended.poll(&context, lookups, task, &mut fail)
+        // Once they have ended, the lookups have nothing to wait for.
+        ready!(batch.suspended.poll(&context, lookups, task, &mut fail));
+        batch.blobs.poll(&context, lookups, task)
     }
 }

@@ -8,7 +8,8 @@ use koeldb_base::{Error, ErrorKind, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::source::BlockingSource;
 
-use super::dated::check_time;
+use super::blob_values::{BatchBlobs, read_together};
+use super::dated::{check_time, search_memtables_at};
 use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups};
 use crate::engine::reads::Reads;
@@ -24,29 +25,10 @@ impl Reads {
     /// sees and a later one hides.
     ///
     /// # Errors
-    /// `InvalidArgument` if the snapshot is of another database; `NotSupported` if the column family
-    /// has user-defined timestamps.
-    #[inline]
-    pub(crate) fn view<'v>(
-        &self,
-        family: &ColumnFamilyData,
-        current: &'v Arc<SuperVersion>,
-        options: &'v ReadOptions,
-    ) -> Result<(&'v Arc<SuperVersion>, SeqNo)> {
-        let view = self.view_at(family, current, options)?;
-        match family.has_timestamps {
-            true => Err(timestamps_not_supported(family)),
-            false => Ok(view),
-        }
-    }
-
-    /// Like [`Reads::view`], for reads that support user-defined timestamps.
-    ///
-    /// # Errors
     /// `InvalidArgument` if the snapshot is of another database, a timestamp is missing or too much,
     /// or its history may be gone.
     #[inline]
-    pub(crate) fn view_at<'v>(
+    pub(crate) fn view<'v>(
         &self,
         family: &ColumnFamilyData,
         current: &'v Arc<SuperVersion>,
@@ -118,11 +100,14 @@ impl Reads {
         if let Err(error) = self.health.check_open() {
             return destination.take(Err(error));
         }
-        family.super_version.with(|super_version| {
-            match self.view_at(family, super_version, options) {
+        family.super_version.with(
+            |super_version| match self.view(family, super_version, options) {
                 Err(error) => destination.take(Err(error)),
                 Ok((super_version, seqno)) if family.has_timestamps => {
-                    destination.take(self.search_at(family, super_version, key, seqno, options))
+                    let mut lookup = Lookup::new(key, seqno);
+                    let searched = self.search_at(super_version, &mut lookup, options);
+                    let merger = super_version.merger(options.fetch_options());
+                    destination.take(searched.and_then(|()| lookup.finish(merger)))
                 }
                 Ok((super_version, seqno)) => match super_version.cuckoo_level(options.read_tier) {
                     Some(level) => destination.read_level(level, key, seqno),
@@ -134,8 +119,8 @@ impl Reads {
                         })
                     }
                 },
-            }
-        })
+            },
+        )
     }
 
     /// Looks up one key in memtables and tables, by the variant for the options and perf level.
@@ -199,7 +184,7 @@ impl Reads {
             version.search(tables, &mut lookup, &mut source, runs)?;
         }
         let _timer = timed(PerfMetric::GetPostProcessTime);
-        lookup.finish(super_version.merger(options.read_tier))
+        lookup.finish(super_version.merger(options.fetch_options()))
     }
 
     /// Looks up one key under a deadline or I/O timeout, with device reads in other threads.
@@ -213,7 +198,14 @@ impl Reads {
     ) -> Result<Option<PinnedSlice>> {
         let mut lookup = Lookup::new(key, seqno);
         self.settle(super_version, &mut lookup, options)?;
-        lookup.finish(super_version.merger(options.read_tier))
+        let context = SearchContext::new(super_version, options, self);
+        let parts = read_together(&context, std::slice::from_ref(&lookup), false, true);
+        let blobs = BatchBlobs::new(super_version, &parts);
+        lookup.finish(
+            super_version
+                .merger(options.fetch_options())
+                .with_blobs(&blobs),
+        )
     }
 
     /// Searches memtables and tables until `lookup` is decided, with device reads in other threads.
@@ -223,7 +215,7 @@ impl Reads {
         lookup: &mut Lookup,
         options: &ReadOptions,
     ) -> Result<()> {
-        search_memtables(self, super_version, lookup, options)?;
+        search_memtables_of(self, super_version, lookup, options)?;
         let context = SearchContext::new(super_version, options, self);
         let mut suspended = SuspendedLookups::blocking(&context);
         let mut outcome = Ok(());
@@ -245,16 +237,6 @@ impl Reads {
         }
         self.context.record_elapsed(HistogramKind::DbGet, begun);
     }
-}
-
-/// Returns the error of a kind of read that does not support user-defined timestamps.
-#[cold]
-fn timestamps_not_supported(family: &ColumnFamilyData) -> Error {
-    Error::not_supported(format!(
-        "column family {:?} has user-defined timestamps, which this kind of read does not support: \
-         use get, multi_get or a cursor",
-        family.name
-    ))
 }
 
 /// The receiver of a point lookup's result: a slot for the value, or a callback.
@@ -341,6 +323,19 @@ pub(crate) fn search_memtables(
     Ok(())
 }
 
+/// Looks up one key in the memtables, at the timestamp of the options if they name one.
+pub(super) fn search_memtables_of(
+    reads: &Reads,
+    super_version: &SuperVersion,
+    lookup: &mut Lookup,
+    options: &ReadOptions,
+) -> Result<()> {
+    match options.timestamp {
+        Some(_) => search_memtables_at(reads, super_version, lookup, options),
+        None => search_memtables(reads, super_version, lookup, options),
+    }
+}
+
 /// Counts the memtable hits and misses of lookups in the statistics.
 #[cold]
 fn count_memtable_search(statistics: &Statistics, lookups: &[Lookup]) {
@@ -362,6 +357,14 @@ pub(crate) fn search_memtables_batch(
     fail: &mut impl FnMut(usize, Error),
 ) {
     if skips_memtables(reads, options) {
+        return;
+    }
+    if options.timestamp.is_some() {
+        for (index, lookup) in lookups.iter_mut().enumerate() {
+            if let Err(error) = search_memtables_at(reads, super_version, lookup, options) {
+                fail(index, error);
+            }
+        }
         return;
     }
     for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {

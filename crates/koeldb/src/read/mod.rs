@@ -4,6 +4,7 @@
 //! little of those above `state`: the device reads and the references that keep a database open
 //! (`engine`), and the end of a snapshot is told to `background`.
 
+mod blob_values;
 mod blocking_cursor;
 mod cursor;
 mod dated;

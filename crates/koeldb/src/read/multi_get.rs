@@ -19,6 +19,8 @@ use koeldb_fs::read_driver::ActiveEngine;
 use koeldb_lsm::version::BatchVisitor;
 use koeldb_table::source::BlockingSource;
 
+use super::blob_values::{BatchBlobs, read_together};
+use super::dated::search_tables_at;
 use super::get::search_memtables_batch;
 use super::options::ReadOptions;
 use super::suspended::{SearchContext, SuspendedLookups, deadline_passed};
@@ -288,10 +290,6 @@ impl Reads {
         let begun = self.context.measures().then(|| self.context.clock.now());
         let deadline = options.deadline.map(|at| self.context.clock.time_of(at));
         let searched = match deadline {
-            _ if family.has_timestamps || options.names_timestamps() => {
-                values.begin(keys.len());
-                self.multi_get_at(family, keys, options, values)
-            }
             Some(deadline) if self.context.clock.now() >= deadline => {
                 values.begin(keys.len());
                 Err(deadline_passed())
@@ -314,33 +312,6 @@ impl Reads {
         }
     }
 
-    /// Reads `keys` at the user-defined timestamp of the options, one after the other.
-    #[cold]
-    fn multi_get_at<K: AsRef<[u8]>>(
-        &self,
-        family: &ColumnFamilyData,
-        keys: &[K],
-        options: &ReadOptions,
-        values: &mut PinnedSlices,
-    ) -> Result<()> {
-        self.health.check_open()?;
-        family.super_version.with(|super_version| {
-            let (super_version, seqno) = self.view_at(family, super_version, options)?;
-            let (limit, mut bytes) = (options.value_size_soft_limit, 0);
-            for (key, answer) in keys.iter().zip(&mut values.answers) {
-                if bytes > limit {
-                    *answer = Err(too_much(limit));
-                    continue;
-                }
-                *answer = self.search_at(family, super_version, key.as_ref(), seqno, options);
-                if let Ok(Some(value)) = answer {
-                    bytes += value.len() as u64;
-                }
-            }
-            Ok(())
-        })
-    }
-
     /// Performs a multi-get: looks up `keys` in memtables, and then in tables by `search_tables`.
     ///
     /// The values are complete unless `search_tables` returns a suspended batch. If the search
@@ -359,18 +330,26 @@ impl Reads {
                 values.strip_times();
             }
         };
-        self.search_batch_to(family, keys, options, values, search_tables, finish)
+        self.search_batch_to(
+            family,
+            keys,
+            (options, false),
+            values,
+            search_tables,
+            finish,
+        )
     }
 
     /// Performs a multi-get like [`Reads::search_batch`]; `finish` takes the results out of lookups.
     ///
     /// If a level of cuckoo tables has the results, they are in `values`, and `finish` is not called.
+    /// The options tell whether it takes all columns of entities.
     #[inline]
     pub(super) fn search_batch_to<K: AsRef<[u8]>, S>(
         &self,
         family: &ColumnFamilyData,
         keys: &[K],
-        options: &ReadOptions,
+        (options, all_columns): (&ReadOptions, bool),
         values: &mut PinnedSlices,
         search_tables: impl FnOnce(&SearchContext<'_>, &mut PinnedSlices) -> Option<S>,
         finish: impl FnOnce(&mut PinnedSlices, Merger<'_>),
@@ -383,34 +362,61 @@ impl Reads {
                 level.get_batch(keys, seqno, &mut values.answers);
                 return Ok(None);
             }
-            values.begin_lookups(&family.order, keys, seqno)?;
+            values.begin_lookups(&family.user_order, keys, seqno)?;
             {
                 let (lookups, mut fail) = values.split();
                 search_memtables_batch(self, super_version, lookups, options, &mut fail);
             }
-            if options.read_tier != ReadTier::Memtable {
-                let context = SearchContext::new(super_version, options, self);
-                if let Some(suspended) = search_tables(&context, values) {
-                    return Ok(Some(suspended));
-                }
+            let context = SearchContext::new(super_version, options, self);
+            if options.read_tier != ReadTier::Memtable
+                && let Some(suspended) = search_tables(&context, values)
+            {
+                return Ok(Some(suspended));
             }
-            finish(values, super_version.merger(options.read_tier));
+            let merger = super_version.merger(options.fetch_options());
+            if super_version.version.blob_files.is_empty() {
+                finish(values, merger);
+                return Ok(None);
+            }
+            let overlaps = self.overlaps(&context, values.lookups.len());
+            let parts = read_together(&context, &values.lookups, all_columns, overlaps);
+            let blobs = BatchBlobs::new(super_version, &parts);
+            finish(values, merger.with_blobs(&blobs));
             Ok(None)
         })
+    }
+
+    /// Whether the device reads of a batch of `count` keys overlap.
+    fn overlaps(&self, context: &SearchContext<'_>, count: usize) -> bool {
+        // Threads would slow down reads that the system has in its cache.
+        let engine = &self.async_reads;
+        let by_itself = engine.engine() == ActiveEngine::Uring
+            || engine.is_parallel() && self.context.db_options.use_direct_reads;
+        context.options.overlaps(count, by_itself)
     }
 
     /// Searches the tables for all lookups, blocking, with overlapping device reads if worthwhile.
     pub(super) fn search_tables(&self, context: &SearchContext<'_>, values: &mut PinnedSlices) {
         let (lookups, mut fail) = values.split();
-        // Threads would slow down reads that the system has in its cache.
-        let engine = &context.reads.async_reads;
-        let by_itself = engine.engine() == ActiveEngine::Uring
-            || engine.is_parallel() && self.context.db_options.use_direct_reads;
-        if context.options.overlaps(lookups.len(), by_itself) {
+        if self.overlaps(context, lookups.len()) {
             let mut suspended = SuspendedLookups::blocking(context);
             suspended.wait(context, lookups, &mut fail);
             if let Some(statistics) = &self.context.statistics {
                 suspended.record(statistics);
+            }
+        } else if context.options.timestamp.is_some() {
+            let blocks = (context.options).block_read_options(&self.context.table_files);
+            let mut source = BlockingSource::new(blocks);
+            let runs = context.super_version.runs_above()..usize::MAX;
+            for (index, lookup) in lookups.iter_mut().enumerate() {
+                let options = context.options;
+                let version = context.super_version;
+                if !lookup.is_settled()
+                    && let Err(error) =
+                        search_tables_at(version, lookup, options, &mut source, runs.clone())
+                {
+                    fail(index, error.into());
+                }
             }
         } else {
             let super_version = context.super_version;

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use koeldb_base::{PinnedSlice, Result};
+use koeldb_table::blob::BlobParts;
 
+use super::blob_values::BatchBlobs;
 use super::futures::SuspendedBatch;
 use super::multi_get::{PinnedSlices, too_much};
 use super::options::ReadOptions;
 use crate::engine::inner::OpenColumnFamily;
-use crate::options::ReadTier;
 use crate::state::ttl;
 
 /// The index of a key, and its result.
@@ -57,6 +58,8 @@ struct RunningBatch {
     waited: Vec<usize>,
     /// For each lookup, whether it waits; used only while results are taken.
     waits: Vec<bool>,
+    /// The lookups whose values are in blob files, which are read together at the end.
+    in_blobs: Vec<usize>,
 }
 
 impl RunningBatch {
@@ -64,21 +67,36 @@ impl RunningBatch {
     ///
     /// It checks those that waited before and those probed since, so that a poll does not scan a
     /// long batch again.
-    fn take_done(&mut self, has_times: bool, tier: ReadTier, ready: &mut VecDeque<Item>) {
+    fn take_done(&mut self, has_times: bool, options: &ReadOptions, ready: &mut VecDeque<Item>) {
         let RunningBatch {
             batch,
             values,
             probed,
             waited,
             waits,
+            in_blobs,
         } = self;
-        let merger = batch.super_version.merger(tier);
+        let none = BlobParts::default();
+        let parts = batch.blobs.parts();
+        let blobs = BatchBlobs::new(&batch.super_version, parts.unwrap_or(&none));
+        let merger = batch.super_version.merger(options.fetch_options());
+        let merger = merger.with_blobs(&blobs);
         let (probed_now, waiting) = batch.suspended.progress();
         let waited_before = std::mem::replace(waited, waiting.collect());
         waited.iter().for_each(|&at| waits[at] = true);
         let probed_since = std::mem::replace(probed, probed_now)..probed_now;
-        for at in waited_before.into_iter().chain(probed_since) {
+        let read = match parts {
+            Some(_) => std::mem::take(in_blobs),
+            None => Vec::new(),
+        };
+        for at in waited_before.into_iter().chain(probed_since).chain(read) {
             if waits[at] {
+                continue;
+            }
+            let mut refers = false;
+            values.lookups[at].visit_references(false, |_| refers = true);
+            if refers && parts.is_none() {
+                in_blobs.push(at);
                 continue;
             }
             let found = values.lookups[at].take_answer(merger);
@@ -134,7 +152,7 @@ impl MultiGetStream {
                     let reads = &self.family.inner().reads;
                     let polled = reads.poll_multi_get(batch, values, &self.options, context);
                     let has_times = self.family.data().ttl.is_some();
-                    running.take_done(has_times, self.options.read_tier, &mut self.ready);
+                    running.take_done(has_times, &self.options, &mut self.ready);
                     if polled.is_ready() {
                         self.state = StreamState::Ended;
                     } else if self.ready.is_empty() {
@@ -158,6 +176,7 @@ impl MultiGetStream {
                     probed: 0,
                     waited: Vec::new(),
                     waits: vec![false; values.lookups.len()],
+                    in_blobs: Vec::new(),
                     values,
                 }));
                 return;

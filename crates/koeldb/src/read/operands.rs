@@ -22,7 +22,8 @@ impl Reads {
             let (super_version, seqno) = self.view(family, current, options)?;
             let mut lookup = Lookup::new(key, seqno);
             self.settle(super_version, &mut lookup, options)?;
-            let mut operands = lookup.into_operands(super_version.merger(options.read_tier))?;
+            let mut operands =
+                lookup.into_operands(super_version.merger(options.fetch_options()))?;
             if family.ttl.is_some() {
                 for operand in &mut operands {
                     let bytes = ttl::shown(operand)?.len();

@@ -4,6 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use koeldb_base::merge_operator::{BlobCacheUse, FetchOptions};
 use koeldb_base::{Error, Result, Timestamp};
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_table::block_based::readahead::scan_source::ReadaheadPolicy;
@@ -369,6 +370,19 @@ impl ReadOptions {
             fill_cache: self.fill_cache,
             cache_only: matches!(self.read_tier, ReadTier::BlockCache | ReadTier::Memtable),
             readahead_bytes: 0,
+        }
+    }
+
+    /// Returns the options of reads of values in blob files.
+    #[inline]
+    pub(crate) const fn fetch_options(&self) -> FetchOptions {
+        FetchOptions {
+            verifies: self.verify_checksums,
+            cache: match self.read_tier {
+                ReadTier::BlockCache | ReadTier::Memtable => BlobCacheUse::Only,
+                _ if self.fill_cache => BlobCacheUse::Fill,
+                _ => BlobCacheUse::Lookup,
+            },
         }
     }
 

@@ -296,14 +296,20 @@ impl ScanPlan<'_> {
             order: self.family.data().order.clone(),
             seqno,
             has_versions: false,
-            merger: super_version.merger(options.read_tier),
+            merger: super_version.merger(options.fetch_options()),
             blobs: (options.read_tier != ReadTier::BlockCache).then(|| {
-                VersionBlobs::new(
+                let blobs = VersionBlobs::new(
                     &super_version.version,
                     &super_version.tables,
                     options.verify_checksums,
                     BlobReadahead::BYTES_MAX,
                 )
+                .with_cache(options.fetch_options().cache);
+                match self.time {
+                    // The runs show keys without timestamps.
+                    Some(time) if time.oldest.is_none() => blobs.without_timestamps(),
+                    _ => blobs,
+                }
             }),
             tombstones,
             prefix_extractor: match options.prefix_same_as_start {

@@ -24,6 +24,7 @@ use koeldb_lsm::version::BatchVisitor;
 use koeldb_table::source::gather::Gather;
 use koeldb_table::source::probe::{NeedId, ProbeSource};
 
+use super::dated::search_tables_at;
 use super::options::ReadOptions;
 use crate::engine::reads::Reads;
 use crate::state::super_version::SuperVersion;
@@ -62,13 +63,16 @@ impl<'c> SearchContext<'c> {
     }
 
     /// Returns the current time of the clock that measures deadlines.
-    fn now(&self) -> Duration {
+    pub(super) fn now(&self) -> Duration {
         self.reads.async_reads.clock().now()
     }
 
     /// Searches the tables for one lookup, before run `runs_end`; suspends at a missing block.
     fn search(&self, lookup: &mut Lookup, source: &mut ProbeSource) -> Result<(), Fault<NeedId>> {
         let runs = self.super_version.runs_above()..self.runs_end;
+        if self.options.timestamp.is_some() {
+            return search_tables_at(self.super_version, lookup, self.options, source, runs);
+        }
         let tables = &self.super_version.tables;
         self.super_version
             .version
@@ -311,6 +315,21 @@ impl<D: ReadDriver> SuspendedLookups<D> {
     ) {
         let first = self.probed;
         self.probed = lookups.len().min(first + WINDOW);
+        if context.options.timestamp.is_some() {
+            for (index, lookup) in lookups[first..self.probed].iter_mut().enumerate() {
+                let index = first + index;
+                let searched = match lookup.is_settled() {
+                    true => Ok(()),
+                    false => context.search(lookup, &mut self.source),
+                };
+                match searched {
+                    Ok(()) => {}
+                    Err(Fault::Error(error)) => fail(index, error),
+                    Err(Fault::Suspend(need)) => self.pending.suspend(index, need, 1),
+                }
+            }
+            return;
+        }
         context.super_version.version.search_batch(
             &context.super_version.tables,
             &mut lookups[first..self.probed],

@@ -19,6 +19,7 @@ use koeldb_lsm::pick::CompactionPlan;
 use koeldb_lsm::pick::aged::PickMoment;
 
 use koeldb_base::Result;
+use koeldb_lsm::version::BlobFileMeta;
 use koeldb_lsm::{FileMeta, TableOpener};
 
 use crate::env::JobPriority;
@@ -330,6 +331,20 @@ impl ColumnFamilySet {
             let super_version = family.super_version.load();
             for (level, file) in super_version.version.files() {
                 work(&super_version.tables, file, level)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `work` with each blob file of every column family and the id of the family.
+    pub(crate) fn for_each_blob_file(
+        &self,
+        mut work: impl FnMut(&TableOpener, &BlobFileMeta, u32) -> Result<()>,
+    ) -> Result<()> {
+        for family in self.all() {
+            let super_version = family.super_version.load();
+            for file in super_version.version.blob_files.values() {
+                work(&super_version.tables, file, family.id)?;
             }
         }
         Ok(())

@@ -1,15 +1,17 @@
-//! Insertion of the blocks of new tables into the block cache (`prepopulate_block_cache`).
+//! Insertion of the blocks of new tables into the block cache (`prepopulate_block_cache`), and of
+//! new values into the blob cache (`prepopulate_blob_cache`).
 //!
-//! The job that wrote a table reads its data and index blocks once more, mostly from the page
-//! cache, before the table becomes part of the database. First reads then find them in the cache.
+//! The job that wrote a file reads it once more, mostly from the page cache, before the file becomes
+//! part of the database. First reads then find its blocks or values in the cache.
 
 use koeldb_base::{Cursor, Result};
+use koeldb_lsm::version::BlobFileMeta;
 use koeldb_lsm::{FileMeta, TableOpener};
 use koeldb_table::builder::TableReason;
 use koeldb_table::reader::TableCursorOptions;
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
-use crate::options::{ColumnFamilyOptions, PrepopulateBlockCache};
+use crate::options::{ColumnFamilyOptions, PrepopulateBlobCache, PrepopulateBlockCache};
 
 /// The size of the reads in bytes.
 const READAHEAD_BYTES: u64 = 256 << 10;
@@ -37,6 +39,21 @@ pub(crate) fn prepopulate(
     if is_wanted {
         for file in files {
             let _ = insert_blocks(file, level, tables);
+        }
+    }
+}
+
+/// Inserts the values of the blob files of a flush into the blob cache (`prepopulate_blob_cache`).
+///
+/// Values that cannot be read are left out: a read that needs them reports why.
+pub(crate) fn prepopulate_blobs(
+    files: &[BlobFileMeta],
+    options: &ColumnFamilyOptions,
+    tables: &TableOpener,
+) {
+    if options.prepopulate_blob_cache == PrepopulateBlobCache::FlushOnly {
+        for file in files {
+            let _ = tables.prepopulate_blob_cache(file);
         }
     }
 }

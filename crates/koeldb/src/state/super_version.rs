@@ -25,12 +25,13 @@ use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock};
 
 use koeldb_base::biased::{self, Owner, Revoker, biased, revoke_idle};
-use koeldb_base::merge_operator::{FetchBlob, Merger};
+use koeldb_base::merge_operator::{FetchBlob, FetchOptions, Merger};
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
-use koeldb_base::{Error, ErrorKind, PinnedSlice, Result, SeqNo};
+use koeldb_base::{PinnedSlice, Result, SeqNo};
 use koeldb_lsm::version::BlobRead;
 use koeldb_lsm::{TableOpener, Version};
 use koeldb_memtable::Memtable;
+use koeldb_table::blob::BlobBytes;
 use koeldb_table::cuckoo::level::CuckooLevel;
 
 use crate::options::{ColumnFamilyOptions, ReadTier, TableFormat};
@@ -63,22 +64,24 @@ pub(crate) struct SuperVersion {
     pub(crate) deleted_ranges: Arc<DeletedRanges>,
 }
 
-/// The source of values in blob files of reads that exclude I/O.
-struct Unread;
-
-impl FetchBlob for Unread {
-    fn fetch(&self, _: &[u8], _: &[u8]) -> Result<PinnedSlice> {
-        Err(Error::with_kind(
-            ErrorKind::Incomplete,
-            "the value is in a blob file, and the read tier excludes I/O",
-        ))
-    }
-}
-
 impl FetchBlob for SuperVersion {
     fn fetch(&self, user_key: &[u8], reference: &[u8]) -> Result<PinnedSlice> {
+        self.fetch_with(user_key, reference, FetchOptions::default())
+    }
+
+    fn fetch_with(
+        &self,
+        user_key: &[u8],
+        reference: &[u8],
+        options: FetchOptions,
+    ) -> Result<PinnedSlice> {
+        let how = BlobRead {
+            options,
+            lacks_timestamps: true,
+            bytes: BlobBytes::Alone,
+        };
         self.version
-            .blob_value(&self.tables, user_key, reference, BlobRead::ALONE)
+            .blob_value(&self.tables, user_key, reference, how)
     }
 }
 
@@ -93,14 +96,13 @@ impl SuperVersion {
 }
 
 impl SuperVersion {
-    /// Returns the merge operator of these options, and the source of values in blob files.
+    /// Returns the merge operator of these options, and the source of values in blob files, which
+    /// are read with `options`. Keys are without timestamps.
     #[inline]
-    pub(crate) fn merger(&self, tier: ReadTier) -> Merger<'_> {
-        let merger = Merger::new(self.options.merge_operator.as_deref(), &self.family_name);
-        match tier {
-            ReadTier::BlockCache => merger.with_blobs(&Unread),
-            _ => merger.with_blobs(self),
-        }
+    pub(crate) fn merger(&self, options: FetchOptions) -> Merger<'_> {
+        Merger::new(self.options.merge_operator.as_deref(), &self.family_name)
+            .with_fetch_options(options)
+            .with_blobs(self)
     }
 
     /// Returns the number of memtables, whose runs precede those of the version.

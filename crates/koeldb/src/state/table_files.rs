@@ -29,9 +29,10 @@ use crate::state::counters::JobTotals;
 use crate::state::info_log::{InfoLog, JobId};
 use crate::state::listeners::Listeners;
 use crate::state::memtables::MemtableMaker;
-use crate::state::prepopulate::prepopulate;
+use crate::state::prepopulate::{prepopulate, prepopulate_blobs};
 use crate::state::ttl::TtlOptions;
 
+mod inlined;
 mod output_checks;
 mod reporter;
 mod without;
@@ -114,6 +115,7 @@ impl TableFiles {
                 // for pieces of cuckoo and plain tables.
                 None => Some(Cache::new_clock_cache(DEFAULT_CACHE_BYTES).blocks().clone()),
             },
+            blob_cache: (options.blob_cache.as_ref()).map(|cache| cache.blocks().clone()),
             statistics: self.statistics.clone(),
             limits: limits(self.untrusted),
             ..TableReadContext::default()
@@ -288,6 +290,7 @@ impl TableFiles {
                     .verify(written, 0, &tables, self)
                     .inspect_err(|_| self.remove_blob_files(&tables, &flush.blob_files))?;
                 prepopulate(written.0, reason, &options, 0, &tables);
+                prepopulate_blobs(&flush.blob_files, &options, &tables);
             }
             Ok(flush)
         };

@@ -1,8 +1,11 @@
 //! Values in blob files: they change no answer, and a file goes when nothing refers to it.
 
+use std::cmp::Ordering;
+
 use koeldb::{
-    BlobGarbageCollectionPolicy, BottommostLevelCompaction, CompactRangeOptions, ConfigOptions, Db,
-    IteratorMode, Options, StringAppend,
+    BlobGarbageCollectionPolicy, BottommostLevelCompaction, BoxError, BytewiseComparatorWithU64Ts,
+    CompactRangeOptions, Comparator, ConfigOptions, Db, ErrorKind, IteratorMode, MergeOperands,
+    MergeOperator, Options, ReadOptions, StringAppend,
 };
 use koeldb_testkit::Floors;
 
@@ -11,7 +14,8 @@ use crate::prelude::creating;
 use crate::scratch::ScratchDir;
 
 /// Settings under which all, large or few values are separated, and old files are emptied or not.
-const SETTINGS: [&str; 6] = [
+const SETTINGS: [&str; 7] = [
+    "min_blob_size=10;blob_file_size=2000;enable_blob_garbage_collection=true;blob_cache=100K;prepopulate_blob_cache=kFlushOnly;",
     "min_blob_size=0;blob_file_size=1000;enable_blob_garbage_collection=true;",
     "min_blob_size=20;blob_file_size=3000;enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=1.0;",
     "min_blob_size=10;blob_file_size=100000;",
@@ -171,4 +175,152 @@ fn a_manual_compaction_has_a_policy_of_its_own() {
     let second = dir.all("blob");
     assert!(second != first && second.len() == 1, "{second:?}");
     check(&db, 0);
+}
+
+/// Changes a byte of each blob file in the directory, in the middle.
+fn damage_blob_files(dir: &ScratchDir) {
+    for path in dir.all("blob") {
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x10;
+        std::fs::write(&path, bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_changed_byte_of_a_value_with_a_timestamp_is_corruption() {
+    let dir = ScratchDir::new();
+    let mut options =
+        options("enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=1.0;");
+    options.set_comparator(BytewiseComparatorWithU64Ts);
+    let open = || Db::open(&options, dir.path()).unwrap();
+    let db = open();
+    let cf = db.default_cf();
+    let at = |time: u64| {
+        let mut read = ReadOptions::new();
+        read.set_timestamp(time.to_le_bytes());
+        read
+    };
+    for time in 1..4_u64 {
+        let value = value(7, u32::try_from(time).unwrap());
+        cf.put_with_ts("key", time.to_le_bytes(), value).unwrap();
+    }
+    db.flush().unwrap();
+    for time in 1..4 {
+        let expected = value(7, u32::try_from(time).unwrap());
+        assert_eq!(*db.get_opt("key", &at(time)).unwrap().unwrap(), *expected);
+        let many = cf.multi_get_opt(&["key"], &at(time));
+        assert_eq!(many.get(0).unwrap(), Some(&*expected));
+        let found: Vec<_> = cf.range_opt(.., &at(time)).map(Result::unwrap).collect();
+        assert_eq!(*found[0].1, *expected);
+    }
+    drop(db);
+    damage_blob_files(&dir);
+    let db = open();
+    let cf = db.default_cf();
+    // The middle is in the second value.
+    assert!(db.get_opt("key", &at(1)).is_ok() && db.get_opt("key", &at(3)).is_ok());
+    let mut all = at(3);
+    all.set_iter_start_ts(0_u64.to_le_bytes());
+    let errors = [
+        db.get_opt("key", &at(2)).map(drop),
+        cf.multi_get_opt(&["key"], &at(2)).get(0).map(drop),
+        cf.range_opt(.., &at(2))
+            .try_for_each(|entry| entry.map(drop)),
+        cf.range_opt(.., &at(2))
+            .rev()
+            .try_for_each(|entry| entry.map(drop)),
+        cf.range_opt(.., &all).try_for_each(|entry| entry.map(drop)),
+        db.compact_all(
+            CompactRangeOptions::new()
+                .set_bottommost_level_compaction(BottommostLevelCompaction::Force),
+        ),
+    ];
+    for (number, result) in errors.into_iter().enumerate() {
+        let error = result.expect_err(&format!("way {number}"));
+        assert_eq!(error.kind(), ErrorKind::Corruption, "way {number}: {error}");
+        let text = error.to_string();
+        assert!(
+            text.contains(".blob") && text.contains("offset"),
+            "way {number}: {text}"
+        );
+    }
+    let mut trusting = at(2);
+    trusting.set_verify_checksums(false);
+    assert!(cf.range_opt(.., &trusting).all(|entry| entry.is_ok()));
+}
+
+/// Keys are equal apart from spaces at their ends.
+struct IgnoresSpaces;
+
+impl Comparator for IgnoresSpaces {
+    fn name(&self) -> &str {
+        "IgnoresSpaces"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.trim_ascii_end().cmp(b.trim_ascii_end())
+    }
+}
+
+/// Fails whenever there is a base value.
+struct FailsOnABase;
+
+impl MergeOperator for FailsOnABase {
+    fn name(&self) -> &str {
+        "FailsOnABase"
+    }
+
+    fn full_merge(
+        &self,
+        _: &[u8],
+        existing: Option<&[u8]>,
+        _: MergeOperands<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<(), BoxError> {
+        match existing {
+            Some(_) => Err("there is a base value".into()),
+            None => Ok(()),
+        }
+    }
+}
+
+#[test]
+fn a_failed_merge_leaves_the_base_under_the_key_that_its_value_was_written_with() {
+    for settings in [
+        "",
+        "enable_blob_garbage_collection=true;blob_garbage_collection_age_cutoff=1.0;",
+    ] {
+        let dir = ScratchDir::new();
+        let mut options = options(settings);
+        options
+            .set_comparator(IgnoresSpaces)
+            .set_merge_operator(FailsOnABase);
+        let db = Db::open(&options, dir.path()).unwrap();
+        db.put("key     ", value(1, 1)).unwrap();
+        db.put("other", value(2, 1)).unwrap();
+        db.flush().unwrap();
+        for key in ["other", "other ", "key", "ke"] {
+            let found = db.get(key).map(|found| found.map(|value| value.to_vec()));
+            let expected = match key.trim_end() {
+                "other" => Some(value(2, 1)),
+                "key" => Some(value(1, 1)),
+                _ => None,
+            };
+            assert_eq!(found.unwrap(), expected, "{key:?}");
+        }
+        db.merge("key", "operand").unwrap();
+        db.flush().unwrap();
+        for _ in 0..2 {
+            let mut compaction = CompactRangeOptions::new();
+            compaction.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+            db.compact_all(&compaction).unwrap();
+        }
+        let error = db.get("key").unwrap_err();
+        assert!(error.to_string().contains("FailsOnABase"), "{error}");
+        db.delete("key").unwrap();
+        db.delete("other").unwrap();
+        db.compact_all(&CompactRangeOptions::new()).unwrap();
+        assert_eq!(dir.all("blob").len(), 0);
+    }
 }

@@ -1,12 +1,14 @@
 //! Directories written by RocksDB (`golden/README.md`): opened, read in every way, written and
 //! reread.
 
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use koeldb::{
     ColumnFamily, ColumnFamilyDescriptor, CompactRangeOptions, Compression, ConfigOptions, Db,
-    DbBuilder, ErrorKind, Options,
+    DbBuilder, DbPath, ErrorKind, IteratorMode, Options, ReadOptions,
 };
 
 use crate::expected::Expected;
@@ -27,6 +29,25 @@ pub(crate) fn expected(name: &str) -> Expected {
         _ => &[],
     };
     Expected::read(&golden(&format!("{name}.expected.tsv"))).with_reversed(reversed)
+}
+
+/// The directories of the tables of `paths`, within it.
+const FAST: &str = "fast";
+const SLOW: &str = "slow";
+
+/// A copy of a golden directory, with its directories of tables.
+pub(crate) fn copy_of(name: &str) -> ScratchDir {
+    let dir = ScratchDir::copy_of(&golden(name));
+    for inner in [FAST, SLOW].map(|inner| golden(name).join(inner)) {
+        if inner.is_dir() {
+            let copy = dir.join(inner.file_name().unwrap());
+            std::fs::create_dir(&copy).unwrap();
+            for (name, bytes) in files(&inner) {
+                std::fs::write(copy.join(name), bytes).unwrap();
+            }
+        }
+    }
+    dir
 }
 
 /// Opens a directory with its OPTIONS file.
@@ -58,6 +79,13 @@ fn builder_as_written(dir: &Path) -> DbBuilder {
     let mut options = loaded.options.clone();
     // The files are as old as they are: nothing may go because of that.
     options.set_ttl(Duration::ZERO);
+    // No OPTIONS file has the directories of the tables.
+    if dir.join(FAST).is_dir() {
+        options.set_db_paths([
+            DbPath::new(dir.join(FAST), 20_000),
+            DbPath::new(dir.join(SLOW), 1 << 30),
+        ]);
+    }
     let mut builder = Db::builder(&options);
     for (name, family) in &loaded.column_families {
         if name != "default" {
@@ -113,7 +141,14 @@ fn change(family: &ColumnFamily, expected: &mut Expected) {
 
 /// Whether this build has the codec of a directory; the other codecs are in every tested build.
 pub(crate) fn is_readable(name: &str) -> bool {
-    let has_zstd = ["block-v5", "block-v7", "block-zstd-dictionary", "wal-zstd"].contains(&name);
+    let has_zstd = [
+        "blob-zstd",
+        "block-v5",
+        "block-v7",
+        "block-zstd-dictionary",
+        "wal-zstd",
+    ]
+    .contains(&name);
     !has_zstd || Compression::Zstd.is_available()
 }
 
@@ -138,7 +173,7 @@ fn reads_and_goes_on(name: &str) {
         is_refused_for_its_codec(name);
         return;
     }
-    let dir = ScratchDir::copy_of(&golden(name));
+    let dir = copy_of(name);
     let mut expected = expected(name);
     is_read_untrusted(dir.path(), &expected, name);
 
@@ -185,6 +220,14 @@ macro_rules! golden_tests {
 }
 
 golden_tests! {
+    atomic_flush_killed = "atomic-flush-killed";
+    blob_lz4 = "blob-lz4";
+    blob_none = "blob-none";
+    blob_snappy = "blob-snappy";
+    blob_zstd = "blob-zstd";
+    entities_blobs = "entities-blobs";
+    entities_merged = "entities-merged";
+    paths = "paths";
     block_v2 = "block-v2";
     block_v3 = "block-v3";
     block_v4 = "block-v4";
@@ -223,6 +266,7 @@ golden_tests! {
 fn every_golden_directory_is_read() {
     let mut named = READ.to_vec();
     named.extend(prepared_transactions::GOLDEN);
+    named.push("timestamps-collected");
     named.sort_unstable();
     let mut there: Vec<String> = std::fs::read_dir(golden(""))
         .unwrap()
@@ -290,4 +334,100 @@ fn options_of_the_writer_come_back_from_its_file() {
         beta.get_comparator().name(),
         "rocksdb.ReverseBytewiseComparator"
     );
+}
+
+/// A value as `Golden.java` writes it.
+fn value(index: usize, round: usize) -> Vec<u8> {
+    format!("value {index} of {round}, ")
+        .repeat(1 + index % 12)
+        .into_bytes()
+}
+
+type Row = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The entities that `Golden.java` writes.
+fn rows() -> BTreeMap<Vec<u8>, Row> {
+    let key = |index: usize| format!("key{index:04}").into_bytes();
+    let mut rows: BTreeMap<Vec<u8>, Row> = BTreeMap::new();
+    for round in 0..3 {
+        for index in (round..120).step_by(1 + round) {
+            let mut row = Row::new();
+            if index % 5 == 4 || index % 3 != 0 {
+                row.insert(Vec::new(), value(index, round));
+            }
+            if index % 5 != 4 {
+                row.insert(b"large".to_vec(), value(index + 7, round));
+                row.insert(b"round".to_vec(), round.to_string().into_bytes());
+            }
+            rows.insert(key(index), row);
+        }
+        for index in (3..120).step_by(4) {
+            let row = rows.entry(key(index)).or_default();
+            let operand = format!("operand {round}").into_bytes();
+            // The operator appends to the default column of an entity, empty if it has none.
+            if row.is_empty() {
+                row.insert(Vec::new(), operand);
+            } else {
+                let value = row.entry(Vec::new()).or_default();
+                value.extend([&b","[..], &operand].concat());
+            }
+        }
+        for index in (5..120).step_by(40) {
+            rows.remove(&key(index));
+        }
+    }
+    rows
+}
+
+#[test]
+fn columns_of_entities_are_read() {
+    for name in ["entities-merged", "entities-blobs"] {
+        let dir = copy_of(name);
+        let db = open_as_written(dir.path());
+        for place in ["as written", "compacted"] {
+            let wanted = rows();
+            for (key, row) in &wanted {
+                let found = db.get_entity(key).unwrap().unwrap();
+                let found: Row = found.columns().to_vec().into_iter().collect();
+                assert_eq!(found, *row, "{name} {place}: {}", key.escape_ascii());
+            }
+            assert_eq!(db.iterator(IteratorMode::Start).count(), wanted.len());
+            db.compact_all(&CompactRangeOptions::new()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn versions_collected_to_a_time_are_read_at_every_later_time() {
+    let text = std::fs::read_to_string(golden("timestamps-collected.expected.tsv")).unwrap();
+    let dir = copy_of("timestamps-collected");
+    for place in ["as written", "compacted"] {
+        let db = open_as_written(dir.path());
+        let family = db.default_cf();
+        let low = family.full_history_ts_low().unwrap();
+        assert_eq!(low, Some(6_u64.to_le_bytes()), "{place}");
+        let mut found = String::new();
+        for time in [0_u64, 5, 6, 7, 8, 9, 10, 11, 12] {
+            let mut options = ReadOptions::new();
+            options.set_timestamp(time.to_le_bytes());
+            let mut cursor = family.cursor_opt(&options);
+            let mut step = match cursor.seek_to_first() {
+                Ok(step) => step,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{place}: {error}");
+                    writeln!(found, "refused\t{time}").unwrap();
+                    continue;
+                }
+            };
+            while step {
+                let (key, value) = cursor.entry().unwrap();
+                assert_eq!(db.get_opt(key, &options).unwrap().as_deref(), Some(value));
+                let (key, value) = (String::from_utf8_lossy(key), String::from_utf8_lossy(value));
+                writeln!(found, "entry\t{time}\t{key}\t{value}").unwrap();
+                step = cursor.next().unwrap();
+            }
+        }
+        assert_eq!(found, text, "{place}");
+        family.compact_range(..).unwrap();
+    }
 }

@@ -121,6 +121,20 @@ fn deletions_that_a_snapshot_needs_are_not_compacted_for_ever() {
 }
 
 #[test]
+fn deletions_that_stay_for_tables_from_behind_are_not_compacted_for_ever() {
+    let mut options = base_options();
+    options
+        .set_level_zero_file_num_compaction_trigger(100)
+        .set_cf_allow_ingest_behind(true)
+        .set_table_properties_collectors(&[collector()]);
+    let db = Db::open(&options, "/marked").unwrap();
+    delete(&db, 5);
+    db.wait_for_compact(Some(LIMIT)).unwrap();
+    assert_eq!(db.range(..).count(), 5);
+    assert_eq!(deletions(&db), 5);
+}
+
+#[test]
 fn rocksdb_reads_marked_tables_and_the_names_of_collectors() {
     let dir = ScratchDir::new();
     let mut options = Options::new();

@@ -67,6 +67,8 @@ const ELSEWHERE: &[&str] = &[
     "rocksdb.stall.micros",
     "rocksdb.db.write.stall",
     "rocksdb.flush.reason.write_buffer_manager",
+    // values in blob files: blob_reads
+    "rocksdb.blobdb.",
     // reads of a device that overlap: async_multi_get, async_scan
     "rocksdb.read.async.micros",
     "rocksdb.async.read.bytes",

@@ -1,7 +1,7 @@
 //! Recovery to the newest point in time whose tables all exist (`best_efforts_recovery`).
 //!
 //! The MANIFEST is replayed as usual, and each column family keeps the newest of its states whose
-//! tables exist. A state is also taken if only the newest tables of level 0 are missing, unless an
+//! tables and blob files exist. A state is also taken if only the newest tables of level 0 are missing, unless an
 //! atomic group was applied to the family. The states after an atomic group are taken together:
 //! until every family has one, all of them stay at their states of before.
 //!
@@ -24,34 +24,81 @@ use koeldb_fs::FileSystem;
 
 use super::super::builder::{MissingEpochs, VersionBuilder};
 use super::super::column_family::ColumnFamilySpec;
-use super::super::edit::{ColumnFamilyChange, VersionEdit};
+use super::super::edit::{BlobGarbage, ColumnFamilyChange, VersionEdit};
 use super::super::set::{ManifestReport, VersionSetOptions};
 use super::super::version::Version;
 use super::{Recovered, Replay, family_names, read_with};
+use crate::blob_file_meta::BlobFileMeta;
 use crate::file_meta::FileMeta;
 use crate::manifest::ManifestReader;
 
 /// Whether a table of the named column family, on a level, exists and is the recorded one.
 pub type TableCheck<'c> = dyn Fn(&str, usize, &FileMeta) -> Result<bool> + 'c;
 
-/// The tables of a column family with their levels.
-type Files = Vec<(usize, Arc<FileMeta>)>;
+/// Whether a blob file of the named column family exists and is the recorded one.
+pub type BlobFileCheck<'c> = dyn Fn(&str, &BlobFileMeta) -> Result<bool> + 'c;
 
-/// A column family during the replay: its tables, and those of the newest complete state.
+/// The checks of whether files exist.
+#[derive(Clone, Copy)]
+pub struct FileChecks<'c> {
+    /// The check of tables.
+    pub table: &'c TableCheck<'c>,
+    /// The check of blob files.
+    pub blob_file: &'c BlobFileCheck<'c>,
+}
+
+/// The tables of a column family with their levels, and its blob files with their garbage.
+#[derive(Clone, Debug, Default)]
+struct Files {
+    tables: Vec<(usize, Arc<FileMeta>)>,
+    blob_files: BTreeMap<FileNumber, BlobFileMeta>,
+}
+
+/// A column family during the replay: its files, and those of the newest complete state.
 #[derive(Debug, Default)]
 struct Tracked {
     name: String,
     files: BTreeMap<FileNumber, (usize, Arc<FileMeta>)>,
     missing: BTreeSet<FileNumber>,
+    /// All blob files that were added, those that were removed since among them.
+    blob_files: BTreeMap<FileNumber, BlobFileMeta>,
+    missing_blob_files: BTreeSet<FileNumber>,
     /// Whether an atomic group changed the tables.
     was_in_group: bool,
     complete: Files,
 }
 
 impl Tracked {
-    /// Whether all tables exist, or only the newest ones of level 0 are missing.
+    /// Whether all tables exist, or only the newest ones of level 0 are missing, and the blob files of
+    /// those that exist.
     fn is_complete(&self) -> bool {
-        self.missing.is_empty() || (!self.was_in_group && self.lacks_only_newest())
+        let has_tables =
+            self.missing.is_empty() || (!self.was_in_group && self.lacks_only_newest());
+        has_tables && !self.lacks_blob_files()
+    }
+
+    /// Whether a blob file is missing to which an existing table may refer.
+    ///
+    /// A table names only the oldest file. A file that is all garbage and not the oldest of a table was
+    /// removed while older ones are still in use.
+    fn lacks_blob_files(&self) -> bool {
+        if self.missing_blob_files.is_empty() {
+            return false;
+        }
+        let present = self.files.values();
+        let linked: BTreeSet<FileNumber> = present
+            .filter(|(_, file)| !self.missing.contains(&file.number))
+            .map(|(_, file)| file.oldest_blob_file)
+            .filter(|&oldest| oldest != 0)
+            .collect();
+        let Some(&oldest) = linked.first() else {
+            return false;
+        };
+        self.missing_blob_files.range(oldest..).any(|number| {
+            let file = self.blob_files.get(number);
+            let has_values = file.is_some_and(|file| file.garbage_count < file.count);
+            has_values || linked.contains(number)
+        })
     }
 
     /// Whether the missing tables are the newest ones of level 0.
@@ -70,24 +117,42 @@ impl Tracked {
             .all(|file| self.missing.contains(&file.number))
     }
 
-    /// The tables that exist, with their levels.
+    /// The files that exist.
     fn present(&self) -> Files {
         let present = self.files.iter();
-        present
-            .filter(|(number, _)| !self.missing.contains(number))
-            .map(|(_, (level, file))| (*level, Arc::clone(file)))
-            .collect()
+        let mut blob_files = self.blob_files.clone();
+        blob_files.retain(|number, _| !self.missing_blob_files.contains(number));
+        Files {
+            tables: present
+                .filter(|(number, _)| !self.missing.contains(number))
+                .map(|(_, (level, file))| (*level, Arc::clone(file)))
+                .collect(),
+            blob_files,
+        }
     }
 
-    /// Applies the changes of `edit` to the tables, and looks for the new ones.
-    fn apply(&mut self, edit: &VersionEdit, check: &TableCheck<'_>) -> Result<()> {
+    /// Applies the changes of `edit` to the files, and looks for the new ones.
+    fn apply(&mut self, edit: &VersionEdit, checks: FileChecks<'_>) -> Result<()> {
         self.was_in_group |= edit.changes_files() && edit.remaining_in_group.is_some();
+        for file in &edit.added_blob_files {
+            if !(checks.blob_file)(&self.name, file)? {
+                self.missing_blob_files.insert(file.number);
+            }
+            self.blob_files.insert(file.number, file.clone());
+        }
+        for garbage in &edit.blob_garbage {
+            // The replay has found that the file exists and has as many values.
+            if let Some(file) = self.blob_files.get_mut(&garbage.number) {
+                file.garbage_count = file.garbage_count.saturating_add(garbage.count);
+                file.garbage_bytes = file.garbage_bytes.saturating_add(garbage.bytes);
+            }
+        }
         for (_, number) in &edit.deleted_files {
             self.files.remove(number);
             self.missing.remove(number);
         }
         for (level, file) in &edit.added_files {
-            if !check(&self.name, *level, file)? {
+            if !(checks.table)(&self.name, *level, file)? {
                 self.missing.insert(file.number);
             }
             self.files.insert(file.number, (*level, Arc::clone(file)));
@@ -110,7 +175,7 @@ impl PointInTime {
         &mut self,
         edits: &[VersionEdit],
         replay: &Replay,
-        check: &TableCheck<'_>,
+        checks: FileChecks<'_>,
     ) -> Result<()> {
         let is_group = edits.iter().any(|edit| edit.remaining_in_group.is_some());
         if is_group {
@@ -119,7 +184,7 @@ impl PointInTime {
             self.pending = ids.map(|&id| (id, None)).collect();
         }
         for edit in edits {
-            self.apply_one(edit, is_group, replay, check)?;
+            self.apply_one(edit, is_group, replay, checks)?;
         }
         Ok(())
     }
@@ -130,13 +195,8 @@ impl PointInTime {
         edit: &VersionEdit,
         is_in_group: bool,
         replay: &Replay,
-        check: &TableCheck<'_>,
+        checks: FileChecks<'_>,
     ) -> Result<()> {
-        if !edit.added_blob_files.is_empty() {
-            return Err(Error::not_supported(
-                "best_efforts_recovery: the database has blob files, which it does not look for",
-            ));
-        }
         let id = edit.family;
         match &edit.family_change {
             Some(ColumnFamilyChange::Add(name)) => {
@@ -158,7 +218,7 @@ impl PointInTime {
             return Ok(());
         };
         let before = family.is_complete().then(|| family.present());
-        family.apply(edit, check)?;
+        family.apply(edit, checks)?;
         if let Some(before) = before
             && !is_in_group
             && !family.is_complete()
@@ -219,10 +279,10 @@ pub(in crate::version) fn read(
     directory: &Path,
     families: &[ColumnFamilySpec],
     options: &VersionSetOptions,
-    check: &TableCheck<'_>,
+    checks: FileChecks<'_>,
 ) -> Result<(Recovered, ManifestReport)> {
     newest(fs, directory, |number| {
-        read_one(fs, directory, number, families, options, check)
+        read_one(fs, directory, number, families, options, checks)
     })
 }
 
@@ -295,14 +355,14 @@ fn read_one(
     number: FileNumber,
     families: &[ColumnFamilySpec],
     options: &VersionSetOptions,
-    check: &TableCheck<'_>,
+    checks: FileChecks<'_>,
 ) -> Result<(Recovered, ManifestReport)> {
     let mut points = PointInTime::default();
     points.add_family(0, super::DEFAULT_FAMILY);
     let run = |replay: &mut Replay, reader: &mut ManifestReader| -> Result<()> {
         while let Some(edits) = reader.next_edits()? {
             let mut applied = edits.iter().try_for_each(|edit| replay.apply(edit));
-            applied = applied.and_then(|()| points.apply(&edits, replay, check));
+            applied = applied.and_then(|()| points.apply(&edits, replay, checks));
             applied.map_err(|error| reader.located(error))?;
         }
         points.keep_all();
@@ -328,19 +388,31 @@ impl PointInTime {
                 continue;
             };
             missing.extend(&family.missing);
-            let kept: BTreeSet<FileNumber> = family
-                .complete
-                .iter()
-                .map(|(_, file)| file.number)
-                .collect();
-            if family.missing.is_empty() && kept.iter().eq(family.files.keys()) {
+            let complete = &family.complete;
+            let tables = complete.tables.iter();
+            let kept: BTreeSet<FileNumber> = tables.map(|(_, file)| file.number).collect();
+            let is_whole = family.missing.is_empty() && !family.lacks_blob_files();
+            if is_whole && kept.iter().eq(family.files.keys()) {
                 continue;
             }
+            let blob_files = complete.blob_files.values();
+            let garbage = |file: &BlobFileMeta| BlobGarbage {
+                number: file.number,
+                count: file.garbage_count,
+                bytes: file.garbage_bytes,
+            };
+            let without_garbage = |file: &BlobFileMeta| BlobFileMeta {
+                garbage_count: 0,
+                garbage_bytes: 0,
+                ..file.clone()
+            };
             let mut empty = Version::empty(current.order.clone(), current.levels.len());
             empty.ingests_behind = current.ingests_behind;
             let mut builder = VersionBuilder::new(Arc::new(empty));
             builder.apply(&VersionEdit {
-                added_files: family.complete.clone(),
+                added_files: complete.tables.clone(),
+                added_blob_files: blob_files.clone().map(without_garbage).collect(),
+                blob_garbage: blob_files.map(garbage).collect(),
                 full_history_ts_low: current.full_history_ts_low.map(|low| low.to_vec()),
                 ..VersionEdit::of(*id)
             })?;

@@ -169,6 +169,8 @@ impl RemoteJob<'_> {
         reader.verify_checksums(&mut |_| ())?;
         check_entries(&reader, &file, order)?;
         let tombstones = reader.tombstones().cloned();
+        drop(reader);
+        file.record_timestamps(&properties);
         Ok(AcceptedTable {
             path,
             properties,

@@ -17,6 +17,7 @@ use super::layout::{
     BackupId, BackupPath, META, PRIVATE, SHARED, SHARED_CHECKSUM, ShareFilesNaming,
 };
 use super::meta::{APP_METADATA_BYTES_MAX, BackupMeta, MetaFile};
+use super::notes::{NotedFile, Notes};
 use super::options::CreateBackupOptions;
 use crate::api::db::Db;
 use crate::background::transfer::{Pace, Transfer, TransferFile};
@@ -32,6 +33,8 @@ struct Item {
     /// The checksum of the file, if it is known before the copy.
     crc32c: Option<u32>,
     is_copied: bool,
+    /// What the notes tell of the file, if it is a blob file.
+    noted: Option<NotedFile>,
 }
 
 impl BackupEngine {
@@ -95,10 +98,21 @@ impl BackupEngine {
             items.push(self.made_file(id, name)?);
         }
         self.sync_directories(id)?;
-        self.write_meta(id, db, &capture, items, excluded, options)
+        let noted: Vec<(NotedFile, u32)> = items
+            .iter()
+            .filter_map(|item| item.noted.clone().zip(item.crc32c))
+            .collect();
+        let backup = self.write_meta(id, db, &capture, items, excluded, options)?;
+        if !noted.is_empty() {
+            let mut notes = self.read_notes();
+            notes.set(db.identity(), noted);
+            // The backup is made; without notes the next one reads more.
+            let _ = self.write_notes(&notes);
+        }
+        Ok(backup)
     }
 
-    /// Lists the files for the new backup, and the backup paths of the tables it excludes.
+    /// Lists the files for the new backup, and the backup paths of those it excludes.
     fn items(
         &self,
         backups: &Backups,
@@ -115,7 +129,16 @@ impl BackupEngine {
                 _ => items.push(item),
             }
         }
+        let notes = self.read_notes();
         for file in capture.other_files(&db.inner().context)? {
+            if file.blob.is_some() {
+                let item = self.blob_item(backups, id, db, file, &notes)?;
+                match &options.exclude {
+                    Some(exclude) if exclude(item.path.as_str()) => excluded.push(item.path),
+                    _ => items.push(item),
+                }
+                continue;
+            }
             let is_log = file.name.ends_with(".log");
             if !is_log || self.options.backup_log_files {
                 items.push(Item {
@@ -124,6 +147,7 @@ impl BackupEngine {
                     bytes: file.bytes,
                     crc32c: None,
                     is_copied: true,
+                    noted: None,
                 });
             }
         }
@@ -139,7 +163,7 @@ impl BackupEngine {
         file: CapturedFile,
     ) -> Result<Item> {
         let table = file.table.as_ref();
-        let recorded = table.and_then(|table| file_checksum::recorded(&table.meta));
+        let recorded = table.and_then(|table| file_checksum::recorded(&*table.meta));
         let path = match (self.options.share_table_files, &file.table) {
             (true, Some(table)) if self.options.share_files_with_checksum => {
                 self.checksum_path(db, &file, table, recorded)?
@@ -153,6 +177,53 @@ impl BackupEngine {
             bytes: file.bytes,
             crc32c: recorded,
             is_copied: true,
+            noted: None,
+        };
+        self.reuse(backups, db, &mut item)?;
+        Ok(item)
+    }
+
+    /// Returns the backup item of a blob file, which is shared under its checksum and its length.
+    ///
+    /// A checksum that is neither recorded nor noted is that of a read of the file, as in RocksDB.
+    fn blob_item(
+        &self,
+        backups: &Backups,
+        id: BackupId,
+        db: &Db,
+        file: CapturedFile,
+        notes: &Notes,
+    ) -> Result<Item> {
+        let recorded = file.blob.as_ref().and_then(file_checksum::recorded);
+        let metadata = db.inner().context.fs.metadata(&file.source)?;
+        let noted = NotedFile::new(db.identity(), &file.name, &metadata);
+        let is_named_by_checksum =
+            self.options.share_table_files && self.options.share_files_with_checksum;
+        let mut crc32c = recorded;
+        let path = if is_named_by_checksum {
+            // A note finds the file of a valid backup, and nothing else.
+            let in_backup = notes.get(&noted).filter(|&sum| {
+                let path = BackupPath::by_checksum(&file.name, sum, file.bytes);
+                recorded.is_none() && backups.shared(&path).is_some()
+            });
+            let sum = match crc32c.or(in_backup) {
+                Some(sum) => sum,
+                None => self.read_checksum(db, &file.source, file.bytes)?,
+            };
+            crc32c = Some(sum);
+            BackupPath::by_checksum(&file.name, sum, file.bytes)
+        } else if self.options.share_table_files {
+            BackupPath::shared(&file.name)
+        } else {
+            BackupPath::private(id, &file.name)
+        };
+        let mut item = Item {
+            path,
+            source: file.source,
+            bytes: file.bytes,
+            crc32c,
+            is_copied: true,
+            noted: is_named_by_checksum.then_some(noted),
         };
         self.reuse(backups, db, &mut item)?;
         Ok(item)
@@ -297,6 +368,7 @@ impl BackupEngine {
             bytes,
             crc32c: Some(crc32c),
             is_copied: false,
+            noted: None,
         })
     }
 

@@ -110,6 +110,7 @@ fn options_file(commit: &CommitPipeline) -> Result<Option<CapturedFile>> {
             source,
             is_constant: true,
             table: None,
+            blob: None,
         })),
     }
 }

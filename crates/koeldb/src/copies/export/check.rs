@@ -6,7 +6,7 @@ use std::sync::Arc;
 use koeldb_base::entity::refers_to_blobs;
 use koeldb_base::file_name::{self, FileKind};
 use koeldb_base::key::{InternalKey, MAX_SEQNO, encode, user_key};
-use koeldb_base::{Cursor, Error, KeyOrder, Result, ValueType};
+use koeldb_base::{Cursor, Error, KeyOrder, Result, Timestamp, ValueType};
 use koeldb_fs::FileSystem;
 use koeldb_table::reader::{TableReadContext, TableReader};
 
@@ -18,6 +18,8 @@ use crate::options::ColumnFamilyOptions;
 pub(super) struct ImportFile {
     pub(super) source: PathBuf,
     pub(super) file: ExportedFile,
+    /// The smallest and the largest user-defined timestamp of the table, if keys have them.
+    pub(super) timestamps: Option<(Timestamp, Timestamp)>,
 }
 
 /// Validates exports before an import changes anything; returns their files, oldest first.
@@ -40,15 +42,19 @@ pub(super) fn check_exports(
         let mut checked = Vec::new();
         for file in &export.files {
             let source = fs.absolute(&file.path())?;
-            let file = check_file(fs, options, file, &source)
+            let (file, timestamps) = check_file(fs, options, file, &source)
                 .map_err(|error| error.in_file(&source, None, "import"))?;
-            checked.push(ImportFile { source, file });
+            checked.push(ImportFile {
+                source,
+                file,
+                timestamps,
+            });
         }
         check_levels(order, &checked)?;
         if let Some(range) = range_of(order, &checked) {
             let is_apart = |other: &(Vec<u8>, Vec<u8>)| {
-                order.compare(&other.1, &range.0).is_lt()
-                    || order.compare(&range.1, &other.0).is_lt()
+                order.compare_without_timestamps(&other.1, &range.0).is_lt()
+                    || order.compare_without_timestamps(&range.1, &other.0).is_lt()
             };
             if !ranges.iter().all(is_apart) {
                 let directory = export.files.first().map(|file| &*file.directory);
@@ -139,13 +145,14 @@ fn check_entries(reader: &Arc<TableReader>, order: &KeyOrder, file: &ExportedFil
 
 /// Checks one file of an export against its description: name, size, bounds and entries.
 ///
-/// Returns the description with the size and the bounds, which it may lack.
+/// Returns the description with the size and the bounds, which it may lack, and the range of
+/// user-defined timestamps.
 fn check_file(
     fs: &dyn FileSystem,
     options: &ColumnFamilyOptions,
     file: &ExportedFile,
     source: &Path,
-) -> Result<ExportedFile> {
+) -> Result<(ExportedFile, Option<(Timestamp, Timestamp)>)> {
     let refused = |text: String| Err(Error::corruption(text));
     if !matches!(file_name::parse(file.bare_name()), Some(FileKind::Table(_))) {
         return refused(format!("{:?} is not the name of a table", file.name));
@@ -195,7 +202,7 @@ fn check_file(
         set_bounds(&reader, order, &mut file)?;
     }
     check_entries(&reader, order, &file)?;
-    Ok(file)
+    Ok((file, reader.properties().timestamps()))
 }
 
 /// Sets the bounds of a table to those of its entries and range tombstones.
@@ -219,7 +226,8 @@ fn set_bounds(reader: &Arc<TableReader>, order: &KeyOrder, file: &mut ExportedFi
     let tombstones = reader.tombstones();
     for tombstone in tombstones.iter().flat_map(|all| all.tombstones()) {
         let first = encode(&tombstone.start, tombstone.seqno, ValueType::RangeDeletion);
-        let last = encode(&tombstone.end, MAX_SEQNO, ValueType::RangeDeletion);
+        let end = order.before_versions(&tombstone.end);
+        let last = encode(&end, MAX_SEQNO, ValueType::RangeDeletion);
         extend(&first, &last);
     }
     match file.smallest.is_empty() {

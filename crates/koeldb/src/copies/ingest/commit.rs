@@ -10,11 +10,13 @@ use std::sync::Arc;
 use koeldb_base::key::{MAX_SEQNO, RANGE_DELETION_SENTINEL, encode, footer_of, user_key};
 use koeldb_base::stats::HistogramKind;
 use koeldb_base::{Cursor, Error, KeyOrder, Result, SeqNo, ValueType};
-use koeldb_lsm::FileMeta;
 use koeldb_lsm::file_checksum;
 use koeldb_lsm::pick::leveled;
 use koeldb_lsm::version::{VersionEdit, VersionSet};
+use koeldb_lsm::{FileMeta, TableOpener, Version};
 use koeldb_memtable::Memtable;
+use koeldb_table::reader::TableCursorOptions;
+use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
 use super::place::{PlaceRules, TablePlace, behind, overlaps, place};
 use super::prepare::{PreparedFamily, PreparedFile, PreparedIngest, TableBounds};
@@ -112,6 +114,7 @@ impl PreparedIngest {
             if overlapped.is_empty() {
                 break;
             }
+            refuse_with_timestamps(&overlapped)?;
             if !self.options.allow_blocking_flush {
                 return Err(Error::invalid_argument(
                     "a memtable overlaps a file to ingest, and allow_blocking_flush is off",
@@ -123,7 +126,9 @@ impl PreparedIngest {
         let commit = &mut *leadership.commit;
         pipeline.health.check_writable()?;
         pipeline.queue.pipeline.drain()?;
-        for family in self.overlapped()? {
+        let overlapped = self.overlapped()?;
+        refuse_with_timestamps(&overlapped)?;
+        for family in overlapped {
             if let Some(index) = commit.position_of(family.id)
                 && !commit.families[index].memtable.is_empty()
             {
@@ -272,6 +277,15 @@ impl PreparedIngest {
                 false => place(version, &placed, &file.bounds, rules),
             };
             self.check_place(file, place, version.levels.len() - 1)?;
+            if place.is_above_others
+                && prepared.replaced.is_none()
+                && data.has_timestamps
+                && has_keys(version, &data.tables, &file.bounds)?
+            {
+                let text = overlaps_history(data, "the tables");
+                let error = Error::invalid_argument(text);
+                return Err(error.in_file(&file.source, None, "ingest"));
+            }
             let seqno = match place.needs_seqno {
                 true => {
                     *last_seqno += 1;
@@ -337,6 +351,9 @@ impl PreparedIngest {
         meta.oldest_ancestor_time = now;
         meta.creation_time = now;
         meta.unique_id = file.unique_id;
+        if let Some((least, most)) = &file.timestamps {
+            meta.set_timestamps(least, most);
+        }
         meta.marked_for_compaction = file.is_tombstones_only;
         if let Some(crc32c) = file.crc32c
             && self.commit.context.table_files.file_checksums
@@ -357,6 +374,54 @@ impl PreparedIngest {
             }
         }
     }
+}
+
+/// Fails if memtables of a column family with user-defined timestamps overlap a file to ingest.
+///
+/// The timestamps of a key must not fall as its sequence numbers rise, and nobody has compared them.
+/// (RocksDB: `ExternalSstFileIngestionJob::NeedsFlush`.)
+fn refuse_with_timestamps(overlapped: &[Arc<ColumnFamilyData>]) -> Result<()> {
+    match overlapped.iter().find(|family| family.has_timestamps) {
+        None => Ok(()),
+        Some(family) => Err(Error::invalid_argument(overlaps_history(
+            family,
+            "the memtables",
+        ))),
+    }
+}
+
+/// The message of the refusal of files whose keys may have versions already.
+fn overlaps_history(family: &ColumnFamilyData, place: &str) -> String {
+    format!(
+        "column family {:?} has user-defined timestamps: the key range of a file to ingest must not \
+         overlap keys in {place}",
+        family.name
+    )
+}
+
+/// Whether the tables of a version have entries or range tombstones in the range of a table.
+fn has_keys(version: &Version, tables: &TableOpener, table: &TableBounds) -> Result<bool> {
+    let order = &version.order;
+    let before = |key: &[u8]| encode(key, MAX_SEQNO, ValueType::RangeDeletion);
+    let from = before(&order.before_versions(user_key(&table.smallest)));
+    for (level, file) in version.files() {
+        if !overlaps(order, table, &file.smallest, &file.largest) {
+            continue;
+        }
+        let reader = tables.reader(file, level)?;
+        let source = BlockingSource::new(BlockReadOptions::default());
+        let mut cursor = reader.cursor(source, &TableCursorOptions::default());
+        cursor.seek(&from)?;
+        if cursor.valid() && overlaps(order, table, cursor.key(), cursor.key()) {
+            return Ok(true);
+        }
+        let tombstones = reader.tombstones();
+        let mut tombstones = tombstones.iter().flat_map(|all| all.tombstones());
+        if tombstones.any(|of| overlaps(order, table, &before(&of.start), &before(&of.end))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The epoch of all files that are ingested behind (RocksDB:

@@ -136,15 +136,14 @@ impl IngestExternalFileArg {
     /// # Errors
     /// `NotSupported` for a prefix, if the comparator does not keep keys with one prefix together.
     pub fn set_atomic_replace_range(&mut self, range: impl IterateBounds) -> Result<&mut Self> {
-        if self.family.data().has_timestamps {
-            return Err(Error::not_supported(
-                "atomic_replace_range is not supported with user-defined timestamps",
-            ));
-        }
-        let bounds = range.into_bounds(&self.family.data().order);
-        self.replaced = Some(bounds.ok_or_else(|| {
+        let family = self.family.data();
+        let bounds = range.into_bounds(&family.user_order).ok_or_else(|| {
             Error::not_supported("this comparator does not keep keys with one prefix together")
-        })?);
+        })?;
+        self.replaced = Some(match family.has_timestamps {
+            true => bounds.with_timestamps(),
+            false => bounds,
+        });
         Ok(self)
     }
 }

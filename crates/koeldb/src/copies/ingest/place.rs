@@ -30,6 +30,8 @@ pub(super) struct PlaceRules {
 pub(super) struct TablePlace {
     pub(super) level: usize,
     pub(super) needs_seqno: bool,
+    /// Whether a level below has tables or compactions with keys in its range.
+    pub(super) is_above_others: bool,
 }
 
 /// Chooses the level for `table` in `version`, to which the tables of `placed` are added, too.
@@ -69,7 +71,8 @@ pub(super) fn place(
             level = candidate;
         }
     }
-    let needs_seqno = is_above_others || rules.always_number;
+    // Keys with timestamps that are in the range of a file are refused (`check_place`).
+    let needs_seqno = is_above_others && !order.has_timestamps() || rules.always_number;
     // Runs of these styles are ordered by age: the newest one is first.
     let is_ordered_by_age = match rules.style {
         CompactionStyle::Fifo => true,
@@ -80,8 +83,13 @@ pub(super) fn place(
         true => TablePlace {
             level: 0,
             needs_seqno: true,
+            is_above_others,
         },
-        false => TablePlace { level, needs_seqno },
+        false => TablePlace {
+            level,
+            needs_seqno,
+            is_above_others,
+        },
     }
 }
 
@@ -123,6 +131,7 @@ pub(super) fn behind(
     Ok(TablePlace {
         level,
         needs_seqno: false,
+        is_above_others: false,
     })
 }
 

@@ -9,12 +9,13 @@ use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::{MAX_SEQNO, encode};
 use koeldb_base::range_del::RangeTombstone;
 use koeldb_base::stats::HistogramKind;
-use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result, ValueType};
+use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result, Timestamp, ValueType};
 use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_table::properties::UNKNOWN_COLUMN_FAMILY_ID;
 use koeldb_table::reader::{TableReadContext, TableReader};
 
 use super::options::{IngestExternalFileArg, IngestExternalFileOptions};
+use super::place::overlaps;
 use super::replace::contains;
 use crate::api::column_family::ColumnFamily;
 use crate::api::db::Db;
@@ -42,6 +43,8 @@ pub(super) struct PreparedFile {
     pub(super) entries: u64,
     pub(super) bounds: TableBounds,
     pub(super) unique_id: [u64; 2],
+    /// The smallest and the largest user-defined timestamp, if keys have them.
+    pub(super) timestamps: Option<(Timestamp, Timestamp)>,
     /// Whether the table has range tombstones and no other entries.
     pub(super) is_tombstones_only: bool,
     /// Whether readers apply the sequence number that the MANIFEST has for the table.
@@ -189,6 +192,9 @@ fn prepare(
             }
             files.push(file);
         }
+        if family.has_timestamps {
+            check_disjoint(&files, &family.order)?;
+        }
         prepared.families.push(PreparedFamily {
             family,
             files,
@@ -200,6 +206,26 @@ fn prepare(
         .context
         .record_elapsed(HistogramKind::IngestExternalFilePrepareTime, begun);
     Ok(prepared)
+}
+
+/// Fails if the key ranges of two files overlap, which user-defined timestamps exclude.
+fn check_disjoint(files: &[PreparedFile], order: &KeyOrder) -> Result<()> {
+    for (index, file) in files.iter().enumerate() {
+        let mut others = files[index + 1..].iter();
+        let is_overlapped = |other: &&PreparedFile| {
+            let bounds = &other.bounds;
+            overlaps(order, &file.bounds, &bounds.smallest, &bounds.largest)
+        };
+        if let Some(other) = others.find(is_overlapped) {
+            return Err(Error::not_supported(format!(
+                "the key range of {} overlaps that of another file to ingest, which is not \
+                 supported in a column family with user-defined timestamps",
+                other.source.display()
+            ))
+            .in_file(&file.source, None, "ingest"));
+        }
+    }
+    Ok(())
 }
 
 /// Validates the argument of an ingestion for one column family against the options.
@@ -217,6 +243,13 @@ fn check_argument(
     arg.family.check_database(context.id)?;
     if options.ingest_behind {
         let family = arg.family.data();
+        if family.has_timestamps {
+            return Err(Error::not_supported(format!(
+                "ingest_behind is not supported in column family {:?}, which has user-defined \
+                 timestamps",
+                family.name
+            )));
+        }
         let version = family.version();
         if !version.ingests_behind || version.levels.len() < 2 {
             return Err(Error::invalid_argument(format!(
@@ -285,6 +318,7 @@ fn check_table(
         entries: properties.entry_count,
         bounds,
         unique_id: properties.unique_id().unwrap_or_default(),
+        timestamps: properties.timestamps(),
         is_tombstones_only: is_tombstones_only(&reader),
         takes_seqno: version == Some(2) && matches!(*reader, TableReader::BlockBased(_)),
         crc32c: None,

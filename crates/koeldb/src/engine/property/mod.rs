@@ -198,9 +198,9 @@ fn version_property(
     })
 }
 
-/// Returns an integer property of the whole database or the block cache.
+/// Returns an integer property of the whole database, the block cache or the blob cache.
 ///
-/// `None` for other names, and for properties of the block cache without one.
+/// `None` for other names, and for properties of a cache without one.
 fn database_property(
     commit: &CommitPipeline,
     family: &ColumnFamilyData,
@@ -208,6 +208,7 @@ fn database_property(
 ) -> Option<u64> {
     let (flushes, compactions) = commit.slots.counts();
     let cache = family.tables.context().cache.as_ref();
+    let blob_cache = family.tables.context().blob_cache.as_ref();
     Some(match short {
         "num-running-flushes" => u64::from(flushes),
         "num-running-compactions" => u64::from(compactions),
@@ -233,6 +234,9 @@ fn database_property(
         "block-cache-capacity" => cache?.capacity(),
         "block-cache-usage" => cache?.usage(),
         "block-cache-pinned-usage" => cache?.pinned_usage(),
+        "blob-cache-capacity" => blob_cache?.capacity(),
+        "blob-cache-usage" => blob_cache?.usage(),
+        "blob-cache-pinned-usage" => blob_cache?.pinned_usage(),
         "min-log-number-to-keep" => commit.tree.versions().min_log_number_to_keep(),
         _ => return None,
     })

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::{KeyOrder, Result, SeqNo};
+use koeldb_base::{KeyOrder, Result, SeqNo, Timestamp};
 use koeldb_lsm::manifest::{ColumnFamilySnapshot, ManifestSnapshot};
 use koeldb_lsm::{FileMeta, Level, Version};
 
@@ -35,6 +35,8 @@ struct RebuiltColumnFamily {
     replayed_from: Option<FileNumber>,
     /// Whether the tables are those of the MANIFEST, whose log number then gives the needed logs.
     is_as_recorded: bool,
+    /// The user-defined timestamp below which history may have been collapsed.
+    full_history_ts_low: Option<Timestamp>,
 }
 
 /// The column families of the database that the repair rebuilds, by id.
@@ -89,6 +91,7 @@ impl RebuiltColumnFamilies {
                                 log_number: 0,
                                 replayed_from: None,
                                 is_as_recorded: false,
+                                full_history_ts_low: None,
                             });
                     family.tables.push(table);
                 }
@@ -97,6 +100,8 @@ impl RebuiltColumnFamilies {
         }
         for (id, family) in &mut families.families {
             if let Some(past) = history.families.get(id) {
+                let has_timestamps = family.order.has_timestamps();
+                family.full_history_ts_low = past.full_history_ts_low.filter(|_| has_timestamps);
                 family.apply_history(*id, past, logs, merger, lost)?;
             }
         }
@@ -113,6 +118,7 @@ impl RebuiltColumnFamilies {
             log_number: 0,
             replayed_from: None,
             is_as_recorded: false,
+            full_history_ts_low: None,
         };
         self.families.insert(id, family);
     }
@@ -263,11 +269,13 @@ impl RebuiltColumnFamilies {
                 level.files.sort_by(by_key);
             }
             report.families.push(family.name.clone());
+            let mut version = Version::new(family.order, levels);
+            version.full_history_ts_low = family.full_history_ts_low;
             snapshot.families.push(ColumnFamilySnapshot {
                 id,
                 name: family.name,
                 log_number: family.replayed_from.unwrap_or(behind_all_logs),
-                version: Arc::new(Version::new(family.order, levels)),
+                version: Arc::new(version),
             });
         }
     }

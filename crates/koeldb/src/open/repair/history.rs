@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use koeldb_base::SeqNo;
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::{SeqNo, Timestamp};
 use koeldb_fs::FileSystem;
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::manifest::ManifestReader;
@@ -24,6 +24,8 @@ pub(super) struct ColumnFamilyHistory {
     pub(super) name: Option<String>,
     pub(super) comparator: Option<String>,
     pub(super) log_number: FileNumber,
+    /// The user-defined timestamp below which history may have been collapsed.
+    pub(super) full_history_ts_low: Option<Timestamp>,
     /// The tables of the column family, with their levels.
     pub(super) live: BTreeMap<FileNumber, usize>,
     /// Tables that were removed from the tree.
@@ -121,6 +123,11 @@ impl History {
             family.live.clear();
         }
         family.log_number = family.log_number.max(edit.log_number.unwrap_or(0));
+        // It only rises, and a MANIFEST begins with the current one.
+        let low = edit.full_history_ts_low.as_deref();
+        if let Some(low) = low.and_then(|low| Timestamp::try_from(low).ok()) {
+            family.full_history_ts_low = Some(low);
+        }
         for (_, number) in &edit.deleted_files {
             family.live.remove(number);
             family.removed.insert(*number);

@@ -68,32 +68,23 @@ fn open(
         Ok(reader)
     };
     let own = &options.cf.comparator;
-    if own.has_timestamps() {
-        return Err(timestamps_not_supported());
-    }
     let error = match open(own) {
         Ok(reader) => return Ok((reader, own.clone())),
         Err(error) => error,
     };
     // A table of another column family may have another order.
-    for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
+    let built_in = [
+        KeyOrder::Bytewise,
+        KeyOrder::ReverseBytewise,
+        KeyOrder::new(BytewiseComparatorWithU64Ts),
+        KeyOrder::new(ReverseBytewiseComparatorWithU64Ts),
+    ];
+    for order in built_in {
         if let Ok(reader) = open(&order) {
             return Ok((reader, order));
         }
     }
-    let dated = [
-        KeyOrder::new(BytewiseComparatorWithU64Ts),
-        KeyOrder::new(ReverseBytewiseComparatorWithU64Ts),
-    ];
-    match dated.iter().any(|order| open(order).is_ok()) {
-        true => Err(timestamps_not_supported()),
-        false => Err(error),
-    }
-}
-
-/// Returns the error of a repair that meets user-defined timestamps.
-fn timestamps_not_supported() -> Error {
-    Error::not_supported("a repair does not support column families with user-defined timestamps")
+    Err(error)
 }
 
 fn open_file(fs: &dyn FileSystem, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
@@ -186,7 +177,8 @@ pub(super) fn examine(
     }
     for tombstone in reader.tombstones().iter().flat_map(|all| all.tombstones()) {
         let first = encode(&tombstone.start, tombstone.seqno, ValueType::RangeDeletion);
-        let last = encode(&tombstone.end, MAX_SEQNO, ValueType::RangeDeletion);
+        let end = order.before_versions(&tombstone.end);
+        let last = encode(&end, MAX_SEQNO, ValueType::RangeDeletion);
         bounds.take(&order, &first, &last)?;
     }
     if bounds.entries == 0 {
@@ -195,6 +187,7 @@ pub(super) fn examine(
     let properties = reader.properties();
     bounds.file.oldest_ancestor_time = properties.creation_time;
     bounds.file.creation_time = properties.file_creation_time;
+    bounds.file.record_timestamps(properties);
     Ok(FoundTable {
         path: path.to_owned(),
         family: u32::try_from(properties.column_family_id)

@@ -77,10 +77,6 @@ pub(crate) static RULES: &[Rule<ColumnFamilyOptions, DbOptions>] = &[
     rule!(Unsupported comparator,
         |cf, _| !matches!(cf.comparator.comparator().timestamp_bytes(), 0 | TIMESTAMP_BYTES),
         "only timestamps of 8 bytes are supported"),
-    rule!(Unsupported comparator,
-        |cf, _| cf.comparator.has_timestamps()
-            && (cf.compaction_filter.is_some() || cf.compaction_filter_factory.is_some()),
-        "a compaction filter is not supported with user-defined timestamps"),
     rule!(Unsupported memtable_protection_bytes_per_key = 0,
         |cf, _| !matches!(cf.memtable_protection_bytes_per_key, 0 | 1 | 2 | 4 | 8),
         "one of 0, 1, 2, 4, 8"),

@@ -147,6 +147,7 @@ impl Java {
                 [
                     "Check.java",
                     "Files.java",
+                    "Golden.java",
                     "History.java",
                     "Prepared.java",
                     "Timestamps.java",

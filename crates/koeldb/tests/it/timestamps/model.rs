@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use koeldb::{
     BottommostLevelCompaction, CompactRangeOptions, Db, DbCursor, Env, Options, ReadOptions,
@@ -10,6 +11,7 @@ use koeldb::{
 use koeldb_testkit::{Floors, Random, random::mix};
 
 use super::{at, options, read_at};
+use crate::async_reads::block_on;
 use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
 
@@ -229,6 +231,7 @@ impl History {
             let found = found.map(|value| String::from_utf8(value.to_vec()).unwrap());
             assert_eq!(found.as_ref(), model.get(&name, time), "{place}: {name}");
         }
+        self.check_point_reads(model, options, time, &place);
         let mut expected = model.all(time);
         if self.is_reversed {
             expected.reverse();
@@ -262,6 +265,59 @@ impl History {
             let precedes = cursor.prev().unwrap();
             let before = index.checked_sub(1).map(|before| expected[before].clone());
             assert_eq!(precedes.then(|| entry(&cursor)), before, "{place}");
+        }
+    }
+}
+
+impl History {
+    /// Reads all keys at once, as futures, before a deadline, and as operands and entities.
+    fn check_point_reads(&self, model: &Model, options: &ReadOptions, time: u64, place: &str) {
+        let family = self.db.default_cf();
+        let names: Vec<String> = (0..KEYS).rev().map(key).collect();
+        let expected: Vec<Option<&String>> =
+            names.iter().map(|name| model.get(name, time)).collect();
+        let mut limited = options.clone();
+        limited.set_deadline(Instant::now() + Duration::from_secs(600));
+        let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+        let all_of = |values: koeldb::PinnedSlices| -> Vec<Option<String>> {
+            let values = values.iter();
+            values.map(|value| value.unwrap().map(text)).collect()
+        };
+        let is_equal = |found: &[Option<String>], how: &str| {
+            let found: Vec<Option<&String>> = found.iter().map(Option::as_ref).collect();
+            assert_eq!(found, expected, "{place}: {how}");
+        };
+        is_equal(&all_of(family.multi_get_opt(&names, options)), "multi_get");
+        is_equal(
+            &all_of(family.multi_get_opt(&names, &limited)),
+            "multi_get before a deadline",
+        );
+        let future = family.multi_get_async_opt(&names, options);
+        is_equal(&all_of(block_on(future)), "multi_get_async");
+        let entities = family.multi_get_entity_opt(&names, options);
+        let default_of = |columns: koeldb::WideColumns| text(columns.get("").unwrap());
+        let entities: Vec<_> = entities
+            .into_iter()
+            .map(|columns| columns.unwrap().map(default_of))
+            .collect();
+        is_equal(&entities, "multi_get_entity");
+        for (name, value) in names.iter().zip(&expected) {
+            let found = family.get_opt(name, &limited).unwrap();
+            assert_eq!(
+                found.as_deref().map(text).as_ref(),
+                *value,
+                "{place}: {name}"
+            );
+            let found = block_on(family.get_async_opt(name, options)).unwrap();
+            assert_eq!(
+                found.as_deref().map(text).as_ref(),
+                *value,
+                "{place}: {name}"
+            );
+            let operands = family.get_merge_operands_opt(name, options).unwrap();
+            let operands: Vec<String> = operands.iter().map(|one| text(one)).collect();
+            let joined = (!operands.is_empty()).then(|| operands.join(","));
+            assert_eq!(joined.as_ref(), *value, "{place}: operands of {name}");
         }
     }
 }
