@@ -5,10 +5,15 @@
 //! emptied: those that suffice to come below the target again. Leveled compaction then rewrites the
 //! tables that refer to the best of them, where they are, and moves the values of all of them.
 //!
+//! A value that was overwritten or deleted is known to be dead only when a compaction meets both
+//! entries. Until then it is *hidden* by a table above the last level. If so many may be hidden that
+//! the space would be far above the target without them, tables with many references go down.
+//!
 //! All this is a function of the version, so that a restart goes on where it was.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use koeldb_base::file_name::FileNumber;
 
@@ -24,6 +29,12 @@ const ENOUGH: f64 = 0.95;
 /// The bytes that a compaction moves from files of which none is emptied, for each byte of its
 /// tables.
 const MOVED_PER_TABLE_BYTE: u64 = 2;
+
+/// What the space may be above the target because of values that are hidden.
+const HIDDEN_MORE: f64 = 1.25;
+
+/// The hidden bytes for each byte of tables that is read to find them.
+const HIDDEN_PER_TABLE_BYTE: u64 = 2;
 
 /// The part of a blob file that is worth a file of its own.
 const WORTH_A_FILE: u64 = 8;
@@ -136,7 +147,7 @@ pub fn pick(
     has_begun: bool,
 ) -> Option<CompactionPlan> {
     if !rule.is_due(version, has_begun) {
-        return None;
+        return pick_hidden(version, settings, rule);
     }
     let emptied = rule.emptied(&version.blob_space());
     let all: BTreeSet<FileNumber> = emptied.iter().copied().collect();
@@ -159,12 +170,123 @@ pub fn pick(
             None
         })
     });
-    in_place.or_else(|| {
+    let from_level0 = || {
         let reason = CompactionReason::ForcedBlobGc;
         let mut tables = version.levels.first()?.files.iter().filter(|table| {
             !table.is_being_compacted() && refers_to(table, |file| all.contains(&file))
         });
         tables.find_map(|table| aged::plan(version, settings, &targets, reason, (0, table), true))
+    };
+    in_place
+        .or_else(from_level0)
+        .or_else(|| pick_hidden(version, settings, rule))
+}
+
+/// A table above the last level, and the values in blob files that its entries may hide.
+struct HidingTable<'v> {
+    level: usize,
+    table: &'v Arc<FileMeta>,
+    /// The size of the hidden records.
+    bytes: u64,
+    /// The bytes of the table and of those of the last level that share keys with it.
+    cost: u64,
+}
+
+/// Returns the tables above the last level that may hide values.
+///
+/// Each of their references and deletions may hide one value, of the average size.
+fn hiding_tables<'v>(version: &'v Version, space: &BlobSpace) -> Vec<HidingTable<'v>> {
+    let last = version.deepest_level();
+    let (count, bytes) = space.files.values().fold((0_u64, 0_u64), |sum, file| {
+        (
+            sum.0.saturating_add(file.listed),
+            sum.1.saturating_add(file.listed_bytes),
+        )
+    });
+    let average = bytes.checked_div(count).unwrap_or(0);
+    let below = &version.levels[last];
+    let order = &version.order;
+    let mut hiding = Vec::new();
+    for (level, table) in version.files().filter(|(level, _)| *level < last) {
+        let first = below.find(order, &table.smallest);
+        let shared = below.files.get(first..).unwrap_or_default().iter();
+        let shared = shared.take_while(|file| {
+            order
+                .compare_internal(&file.smallest, &table.largest)
+                .is_le()
+        });
+        let cost = shared.fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
+        if cost == 0 {
+            continue;
+        }
+        let listed = match table.references() {
+            References::Exact(list) => list.iter().map(|one| one.bytes).sum(),
+            References::Opaque | References::Unknown => 0_u64,
+        };
+        let deletions = table.entry_stats.deletions.load(Ordering::Relaxed);
+        let bytes = listed.saturating_add(deletions.saturating_mul(average));
+        if bytes > 0 {
+            hiding.push(HidingTable {
+                level,
+                table,
+                bytes,
+                cost: cost.saturating_add(table.bytes),
+            });
+        }
+    }
+    hiding
+}
+
+/// Returns the size of the records that entries above the last level may hide.
+#[must_use]
+pub fn hidden_bytes(version: &Version) -> u64 {
+    let space = version.blob_space();
+    let hiding = hiding_tables(version, &space);
+    hiding
+        .iter()
+        .fold(0, |bytes, table| bytes.saturating_add(table.bytes))
+}
+
+/// Picks a compaction that moves a table with many references down a level, if so many values may
+/// be hidden that the space is far above the target.
+///
+/// Only where it is cheap: the values are larger than the tables that are read.
+fn pick_hidden(
+    version: &Version,
+    settings: &PickSettings,
+    rule: DeadBytesRule,
+) -> Option<CompactionPlan> {
+    if version.blob_files.is_empty() {
+        return None;
+    }
+    let space = version.blob_space();
+    let mut hiding = hiding_tables(version, &space);
+    let hidden = hiding
+        .iter()
+        .fold(0, |bytes: u64, table| bytes.saturating_add(table.bytes));
+    let live = space.live_bytes().saturating_sub(hidden);
+    let dead = space.bytes().saturating_sub(live);
+    let limit = rule.target * HIDDEN_MORE * live as f64;
+    if dead < rule.worth_a_file() || space.bytes() as f64 <= limit {
+        return None;
+    }
+    hiding.retain(|hiding| {
+        !hiding.table.is_being_compacted()
+            && hiding.bytes >= hiding.cost.saturating_mul(HIDDEN_PER_TABLE_BYTE)
+    });
+    // A lower level first, so that what comes from above finds room.
+    hiding.sort_by(|a, b| {
+        let gain = |hiding: &HidingTable<'_>| hiding.bytes as f64 / hiding.cost as f64;
+        b.level
+            .cmp(&a.level)
+            .then(gain(b).total_cmp(&gain(a)))
+            .then(a.table.number.cmp(&b.table.number))
+    });
+    let targets = leveled::level_targets(version, settings);
+    let reason = CompactionReason::ForcedBlobGc;
+    hiding.iter().find_map(|hiding| {
+        let from = (hiding.level, hiding.table);
+        aged::plan(version, settings, &targets, reason, from, true)
     })
 }
 

@@ -30,6 +30,25 @@ impl ColumnFamilyOptions {
         self
     }
 
+    /// Keeps values of at least `min_bytes` bytes in blob files, of 4 KiB if that is 0.
+    ///
+    /// The files are collected and compressed: sets `enable_blob_files`, `min_blob_size`,
+    /// `enable_blob_garbage_collection` and `blob_compression_type`, the latter to LZ4 if this build
+    /// has it.
+    pub fn separate_values(&mut self, min_bytes: u64) -> &mut Self {
+        self.enable_blob_files = true;
+        self.min_blob_size = match min_bytes {
+            0 => 4 << 10,
+            bytes => bytes,
+        };
+        self.enable_blob_garbage_collection = true;
+        self.blob_compression_type = match Compression::Lz4.is_available() {
+            true => Compression::Lz4,
+            false => Compression::None,
+        };
+        self
+    }
+
     /// Optimizes for read-only lookups of fixed-size keys and values: cuckoo tables.
     pub fn optimize_for_cuckoo_lookup(&mut self) -> &mut Self {
         self.table_factory = TableFormat::Cuckoo(CuckooTableOptions::new());
@@ -116,6 +135,12 @@ impl Options {
     /// Sets the number of concurrent flushes and compactions (RocksDB's default is 16).
     pub fn increase_parallelism(&mut self, threads: u32) -> &mut Self {
         self.set_max_background_jobs(threads)
+    }
+
+    /// See [`ColumnFamilyOptions::separate_values`].
+    pub fn separate_values(&mut self, min_bytes: u64) -> &mut Self {
+        self.cf.separate_values(min_bytes);
+        self
     }
 
     /// See [`ColumnFamilyOptions::optimize_for_point_lookup`].

@@ -201,6 +201,11 @@ fn tables_that_are_removed_unread_leave_garbage() {
 fn a_default_that_was_changed_for_rocksdbs_rule_keeps_that_rule() {
     let default = Options::new();
     assert_eq!(default.get_blob_collection(), BlobCollection::Default);
+    let mut preset = Options::new();
+    preset.separate_values(0);
+    assert!(preset.get_enable_blob_files() && preset.get_enable_blob_gc());
+    assert_eq!(preset.get_min_blob_size(), 4096);
+    assert_eq!(preset.separate_values(100).get_min_blob_size(), 100);
     let dir = ScratchDir::new();
     let by_age = options("min_blob_size=10;blob_garbage_collection_age_cutoff=0.26;");
     let db = Db::open(&by_age, dir.path()).unwrap();
@@ -303,7 +308,7 @@ fn the_space_stays_near_the_target() {
         let bytes_written = statistics.ticker(Ticker::BlobDbBlobFileBytesWritten);
         assert!(bytes_written / files_written > 62 && bytes_written >= moved);
         assert!(worst_known <= 1.3 * 1.1, "{figures}");
-        assert!(worst <= 2.6, "{figures}");
+        assert!(worst <= 1.3 * 1.25 * 1.1, "{figures}");
         assert!(moved <= written * 3, "{figures}");
     }
 }

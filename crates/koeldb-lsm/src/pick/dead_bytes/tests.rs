@@ -1,5 +1,3 @@
-use std::sync::atomic::Ordering;
-
 use koeldb_base::key::encode;
 use koeldb_base::{KeyOrder, ValueType};
 use koeldb_table::blob::references::FileReferences;
@@ -144,5 +142,40 @@ fn any_compaction_moves_values_out_of_files_with_much_garbage() {
     };
     assert_eq!(of(&ordinary, strict, true), [10, 11]);
     let forced = plan_of(&tables, CompactionReason::ForcedBlobGc);
-    assert_eq!(of(&forced, large, true), [11]);
+    assert_eq!(of(&forced, large, true), [10, 11]);
+}
+
+#[test]
+fn a_table_that_may_hide_much_goes_down() {
+    // Both have the keys of the lower one.
+    let lower = table(1, &[(10, 100)]);
+    let upper = |number, references: &[(u64, u64)]| {
+        let file = table(number, references);
+        let key = |name: &str| encode(name.as_bytes(), number, ValueType::BlobIndex);
+        let mut moved = FileMeta::new(number, 1000, key("001a"), key("001z"));
+        moved.epoch = number;
+        moved.oldest_blob_file = file.oldest_blob_file;
+        moved.blob_references = file.blob_references.clone();
+        Arc::new(moved)
+    };
+    let of = |references: &[(u64, u64)], deletions| {
+        let hiding = upper(2, references);
+        hiding
+            .entry_stats
+            .deletions
+            .store(deletions, Ordering::Relaxed);
+        version(&[hiding], std::slice::from_ref(&lower), &[(10, 0), (11, 0)])
+    };
+    let plan = |version: &Version| picked(version);
+    // 20000 bytes, of which the lower table's 10000 may be dead.
+    let all = of(&[(11, 100)], 0);
+    assert_eq!(hidden_bytes(&all), 10_000);
+    assert_eq!(plan(&all).map(|it| (it.0, it.2)), Some((0, vec![2, 1])));
+    // 20000 of 12500 is not far above 1.3.
+    assert_eq!(plan(&of(&[(11, 75)], 0)), None);
+    assert!(plan(&of(&[(11, 75)], 10)).is_some());
+    assert_eq!(hidden_bytes(&of(&[(11, 75)], 10)), 8500);
+    // Where nothing is below, nothing is hidden.
+    let alone = version(&[upper(2, &[(11, 100)])], &[], &[(11, 0)]);
+    assert_eq!((hidden_bytes(&alone), plan(&alone)), (0, None));
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use koeldb_lsm::Version;
+use koeldb_lsm::pick::dead_bytes;
 
 use crate::options::dead_bytes_rule;
 use crate::state::column_family_data::ColumnFamilyData;
@@ -15,6 +16,7 @@ pub(super) fn text(family: &ColumnFamilyData, short: &str) -> Option<String> {
             let amplification = family.version().blob_space().amplification();
             Some(format!("{amplification:.6}"))
         }
+        "hidden.bytes" => Some(dead_bytes::hidden_bytes(&family.version()).to_string()),
         _ => None,
     }
 }

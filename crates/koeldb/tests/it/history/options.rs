@@ -217,6 +217,12 @@ const BLOBS: &[Choice] = &[
         "blob_garbage_collection_force_threshold",
         &["1", "0.5", "0.2"],
     ),
+    (
+        "blob_collection",
+        &["kDefault", "kDeadBytes", "kDeadBytes", "kAge"],
+    ),
+    ("blob_collection_target", &["1.01", "1.3", "2"]),
+    ("blob_collection_share", &["0", "0.2", "0.5", "1"]),
     ("blob_file_starting_level", &["0", "0", "1", "2"]),
     ("blob_compaction_readahead_size", &["0", "4096"]),
 ];
