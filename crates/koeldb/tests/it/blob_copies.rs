@@ -8,8 +8,8 @@ use std::sync::Arc;
 use koeldb::fs::{FileSystem, PosixFileSystem, SystemClock, TraceDetail, TraceFileSystem};
 use koeldb::{
     BackupEngine, BackupEngineOptions, BottommostLevelCompaction, CompactRangeOptions,
-    ConfigOptions, Db, DbPath, Env, ErrorKind, ExportOptions, FlushPolicy, ImportColumnFamilyOptions,
-    IteratorMode, Options, StorageFileKind, StringAppend, WriteBatch,
+    ConfigOptions, Db, DbPath, Env, ErrorKind, ExportOptions, FlushPolicy,
+    ImportColumnFamilyOptions, IteratorMode, Options, StorageFileKind, StringAppend, WriteBatch,
 };
 
 use crate::expected::Expected;

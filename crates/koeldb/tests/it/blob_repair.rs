@@ -161,8 +161,11 @@ fn a_lost_value_is_listed_and_hurts_no_other() {
         // A value under a newer one is lost as well.
         let failed = unreadable(&options, &dir, &wanted);
         assert!(failed.is_subset(&listed), "{damage}: {failed:?} {report:?}");
-        assert_eq!(failed.is_empty(), damage == "no footer", "{damage}");
-        assert_eq!(listed.is_empty(), damage == "no footer", "{damage}");
+        // The flipped bit may be in garbage.
+        if damage != "flipped" {
+            assert_eq!(failed.is_empty(), damage == "no footer", "{damage}");
+            assert_eq!(listed.is_empty(), damage == "no footer", "{damage}");
+        }
         let name = victim.file_name().unwrap();
         let is_kept = dir.join("lost").join(name);
         match damage {

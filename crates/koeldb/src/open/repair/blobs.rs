@@ -215,7 +215,7 @@ impl<'a> FoundBlobFiles<'a> {
             let mut version = Version::new(old.order.clone(), old.levels.clone());
             for (number, uses) in uses {
                 let file = self.files.remove(&number);
-                let meta = self.keep(number, file, &uses, family.id, lost)?;
+                let meta = self.keep(number, file.as_ref(), &uses, family.id, lost)?;
                 version.blob_files.insert(number, meta);
                 report.blob_files.push(number);
             }
@@ -277,13 +277,13 @@ impl<'a> FoundBlobFiles<'a> {
     fn keep(
         &self,
         number: FileNumber,
-        found: Option<FoundBlobFile>,
+        found: Option<&FoundBlobFile>,
         uses: &Uses,
         family: u32,
         lost: &mut LostFiles<'_>,
     ) -> Result<BlobFileMeta> {
         let path = self.paths.blob(number);
-        let (records, end) = match &found {
+        let (records, end) = match found {
             Some(file) => (
                 file.count.unwrap_or(file.values.len() as u64),
                 match file.count {
@@ -296,9 +296,7 @@ impl<'a> FoundBlobFiles<'a> {
         let count = records.saturating_add(uses.dangling).max(uses.count);
         let needed = uses.end.max(HEADER_BYTES.saturating_add(uses.bytes));
         let new_end = end.max(needed);
-        let is_whole = found
-            .as_ref()
-            .is_some_and(|file| file.count == Some(count) && new_end == end);
+        let is_whole = found.is_some_and(|file| file.count == Some(count) && new_end == end);
         if is_whole {
             super::make_durable(self.fs, &path)?;
         } else {
@@ -308,7 +306,7 @@ impl<'a> FoundBlobFiles<'a> {
                 ))
                 .in_file(&path, None, "repair"));
             }
-            let header = match &found {
+            let header = match found {
                 Some(file) => file.header,
                 None => BlobHeader {
                     column_family_id: family,
@@ -316,9 +314,9 @@ impl<'a> FoundBlobFiles<'a> {
                 },
             };
             let copy = file_name::temporary(path.parent().unwrap_or(Path::new("")), number);
-            let source = found.as_ref().map(|file| (&*file.path, end));
+            let source = found.map(|file| (&*file.path, end));
             self.write_copy(&copy, source, header, new_end, count)?;
-            let why = match &found {
+            let why = match found {
                 Some(file) if file.count.is_none() => format!(
                     "it has no footer: the first {} records are in the database",
                     file.values.len()
