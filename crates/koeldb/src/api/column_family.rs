@@ -632,6 +632,11 @@ impl ColumnFamily {
 
     /// Returns the property of this RocksDB name as text; `None` if it is unknown or has no value.
     ///
+    /// Of blob files KoelDB has further ones: `koeldb.blob.files`, a line for each with its records, its
+    /// garbage and the references that tables list; `koeldb.blob.space.amplification`, the bytes of all
+    /// records for each byte of those that are not garbage; `koeldb.blob.hidden.bytes`, an estimate of what
+    /// newer entries hide, which counts as live.
+    ///
     /// # Errors
     /// `NotSupported` for `rocksdb.cf-file-histogram`; if a table must be opened for it and that
     /// fails.

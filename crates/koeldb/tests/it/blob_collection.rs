@@ -144,7 +144,7 @@ fn history(seed: u64, settings: &str) {
             }
             _ => {
                 let length = random.below(200);
-                let value: Vec<u8> = (0..length).map(|_| (random.below(250)) as u8).collect();
+                let value: Vec<u8> = (0..length).map(|_| byte(&mut random)).collect();
                 let value = [format!("{step}").into_bytes(), value].concat();
                 db.put(&key, &value).unwrap();
                 model.insert(key, value);
@@ -162,9 +162,13 @@ fn history(seed: u64, settings: &str) {
     }
 }
 
+fn byte(random: &mut Random) -> u8 {
+    random.draw().to_le_bytes()[0]
+}
+
 fn value(key: u64, round: u64) -> Vec<u8> {
     let mut random = Random::new(key << 32 | round);
-    (0..400).map(|_| random.below(256) as u8).collect()
+    (0..400).map(|_| byte(&mut random)).collect()
 }
 
 #[test]
