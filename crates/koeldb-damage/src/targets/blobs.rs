@@ -1,12 +1,14 @@
 //! Blob files: their fixed parts, references to them, and whole files.
 
-use koeldb_base::Limits;
 use koeldb_base::codec::Compression;
+use koeldb_base::{KeyOrder, Limits};
 use koeldb_fs::RandomAccessFile;
 use koeldb_table::blob::format::{
     BlobFooter, BlobHeader, FOOTER_BYTES, HEADER_BYTES, RecordHeader,
 };
-use koeldb_table::blob::{BlobFile, BlobFileContext, BlobRecords, BlobReference, read_ends};
+use koeldb_table::blob::{
+    BlobFile, BlobFileContext, BlobKey, BlobRecords, BlobReference, read_ends,
+};
 
 use super::{Target, judge};
 use crate::BytesFile;
@@ -125,6 +127,7 @@ fn file_run(data: &[u8]) {
         judge(&error);
     }
     for (key, reference, is_intact) in found {
+        let key = BlobKey::of_entry(&KeyOrder::Bytewise, &key);
         let value = opened.value(&reference, &key, true);
         match &value {
             Ok(_) => assert!(is_intact),

@@ -674,38 +674,38 @@ fn every_command_refuses_a_log_that_cannot_be_replayed_and_changes_nothing() {
 }
 
 /// The only blob file of a database whose value of `big` was overwritten once.
-fn with_blob_files(scratch: &Scratch) -> Vec<std::path::PathBuf> {
+fn with_blob_files(scratch: &Scratch) -> koeldb::Result<Vec<std::path::PathBuf>> {
     let mut options = koeldb::Options::new();
     options
         .create_if_missing(true)
         .set_disable_auto_compactions(true)
         .set_enable_blob_files(true)
         .set_min_blob_size(20);
-    let db = koeldb::Db::open(&options, scratch.0.join("db")).unwrap();
+    let db = koeldb::Db::open(&options, scratch.0.join("db"))?;
     for round in 0..2 {
-        db.put("big", format!("value {round} ").repeat(10)).unwrap();
-        db.put(format!("big {round}"), "value ".repeat(10)).unwrap();
-        db.put("small", "value").unwrap();
-        db.flush().unwrap();
+        db.put("big", format!("value {round} ").repeat(10))?;
+        db.put(format!("big {round}"), "value ".repeat(10))?;
+        db.put("small", "value")?;
+        db.flush()?;
     }
-    db.compact_range(..).unwrap();
-    db.close().unwrap();
-    let entries = std::fs::read_dir(scratch.0.join("db")).unwrap();
+    db.compact_range(..)?;
+    db.close()?;
+    let entries = std::fs::read_dir(scratch.0.join("db")).expect("the database");
     let mut files: Vec<_> = entries
-        .map(|entry| entry.unwrap().path())
+        .map(|entry| entry.expect("an entry").path())
         .filter(|path| {
             path.extension()
                 .is_some_and(|extension| extension == "blob")
         })
         .collect();
     files.sort();
-    files
+    Ok(files)
 }
 
 #[test]
 fn blob_files_are_dumped_listed_and_examined() {
     let scratch = Scratch::new();
-    let files = with_blob_files(&scratch);
+    let files = with_blob_files(&scratch).unwrap();
     assert_eq!(files.len(), 2);
     let path = |index: usize| format!("--path={}", files[index].display());
     let out = succeed("ldb", &["blob_dump", &path(0)]);

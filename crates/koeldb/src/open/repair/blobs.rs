@@ -19,7 +19,9 @@ use koeldb_lsm::manifest::{ColumnFamilySnapshot, ManifestSnapshot};
 use koeldb_lsm::version::BlobFileMeta;
 use koeldb_lsm::{DataPaths, FileMeta, Version};
 use koeldb_table::blob::format::{BlobFooter, BlobHeader, FOOTER_BYTES, HEADER_BYTES};
-use koeldb_table::blob::{BlobFile, BlobFileContext, BlobRecords, BlobReference, read_ends};
+use koeldb_table::blob::{
+    BlobFile, BlobFileContext, BlobKey, BlobRecords, BlobReference, read_ends,
+};
 use koeldb_table::file_read::read_bytes;
 
 use super::lost::LostFiles;
@@ -59,7 +61,7 @@ impl FoundBlobFile {
     fn has(
         &self,
         fs: &dyn FileSystem,
-        key: &[u8],
+        key: &BlobKey<'_>,
         reference: &BlobReference,
     ) -> Result<(bool, bool)> {
         let at = |value: &FoundValue| value.offset.cmp(&reference.offset);
@@ -236,12 +238,13 @@ impl<'a> FoundBlobFiles<'a> {
     ) -> Result<BTreeMap<FileNumber, Uses>> {
         let mut all: BTreeMap<FileNumber, Uses> = BTreeMap::new();
         let refers = |file: &&Arc<FileMeta>| file.oldest_blob_file != 0;
+        let order = &family.version.order;
         let tables = family.version.files().map(|(_, file)| file);
         for table in tables.filter(refers) {
             let path = self.paths.of_table(table);
             tables::each_reference(self.fs, &path, table, options, |key, reference| {
                 let (has_record, is_intact) = match self.files.get(&reference.file) {
-                    Some(file) => file.has(self.fs, key, &reference)?,
+                    Some(file) => file.has(self.fs, &BlobKey::of_entry(order, key), &reference)?,
                     None => (false, false),
                 };
                 let uses = all.entry(reference.file).or_insert(Uses {
