@@ -196,8 +196,8 @@ fn an_export_has_values_inline_and_is_imported() {
         let imported = target
             .create_column_family_with_import(
                 "imported",
-                &options.cf_options(),
-                &[read.clone()],
+                options.cf_options(),
+                std::slice::from_ref(&read),
                 &import,
             )
             .unwrap();
@@ -519,7 +519,7 @@ fn a_table_that_refers_to_blob_files_is_not_imported() {
     let error = target
         .create_column_family_with_import(
             "imported",
-            &options.cf_options(),
+            options.cf_options(),
             &[export],
             &ImportColumnFamilyOptions::new(),
         )

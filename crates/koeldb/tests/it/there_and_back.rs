@@ -36,6 +36,9 @@ struct Case {
     has_entities: bool,
 }
 
+/// The last values that a thread wrote for its keys; `None` for deletions.
+type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
 /// Writes to all families from several threads, while others flush and compact; adds to `expected`.
 fn load(db: &Db, case: &Case, round: u64, expected: &mut Expected) {
     let families: Vec<ColumnFamily> = case
@@ -46,7 +49,7 @@ fn load(db: &Db, case: &Case, round: u64, expected: &mut Expected) {
     let is_done = AtomicBool::new(false);
     let write = |thread: u64| {
         let mut random = Random::new(round * 100 + thread);
-        let mut own: Vec<Vec<(Vec<u8>, Option<Vec<u8>>)>> = vec![Vec::new(); families.len()];
+        let mut own: Vec<Changes> = vec![Vec::new(); families.len()];
         for step in 0..600_u64 {
             let key = format!("load{thread}{:03}", random.below(120)).into_bytes();
             let value = format!("{round} {step} ")
