@@ -109,7 +109,7 @@ pub use env::compaction_service::{
 pub use env::thread_status::{ThreadOperation, ThreadStatus};
 pub use open::DbBuilder;
 pub use open::remote_worker::compaction_failure_result;
-pub use open::repair::RepairReport;
+pub use open::repair::{LostValue, RepairReport};
 pub use options::*;
 pub use read::snapshot::Snapshot;
 pub use read::{

@@ -4,6 +4,7 @@
 //! must not cause, or if a value changes by encoding and decoding; the caller watches time and
 //! memory.
 
+mod blobs;
 mod blocks;
 pub mod directory;
 mod logs;
@@ -25,7 +26,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 23] = [
     small::CODING,
     small::KEY,
     small::ENTITY,
@@ -43,6 +44,8 @@ pub const TARGETS: [Target; 21] = [
     blocks::INDEX,
     blocks::CODEC,
     blocks::FILTER,
+    blobs::BLOB_PARTS,
+    blobs::BLOB_FILE,
     table::TABLE,
     table::SEALED_TABLE,
     merging::MERGING,

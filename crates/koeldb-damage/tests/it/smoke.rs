@@ -79,6 +79,7 @@ const BLOCKS: [&str; 7] = [
     "footer", "metadata", "block", "index", "codec", "filter", "merging",
 ];
 const TABLES: [&str; 2] = ["table", "sealed_table"];
+const BLOBS: [&str; 2] = ["blob_parts", "blob_file"];
 const DIRECTORIES: [&str; 1] = ["directory"];
 
 #[test]
@@ -102,13 +103,18 @@ fn tables_are_decoded_or_refused() {
 }
 
 #[test]
+fn blob_files_are_read_or_refused() {
+    suite("fuzz-blobs", &BLOBS);
+}
+
+#[test]
 fn directories_are_opened_or_refused() {
     suite("fuzz-directories", &DIRECTORIES);
 }
 
 #[test]
 fn every_target_is_in_a_suite() {
-    let suites = [&SMALL[..], &LOGS, &BLOCKS, &TABLES, &DIRECTORIES].concat();
+    let suites = [&SMALL[..], &LOGS, &BLOCKS, &TABLES, &BLOBS, &DIRECTORIES].concat();
     assert!(TARGETS.iter().all(|target| suites.contains(&target.name)));
     assert_eq!(suites.len(), TARGETS.len());
 }

@@ -201,7 +201,7 @@ impl WantedBlobs {
                 read_bytes(&*first.file, read.begin, to_usize(read.bytes()))
             });
             let bytes = bytes.as_deref().map_err(Error::clone);
-            hand_out(read, bytes, &mut parts, &mut queue);
+            hand_out(read, &bytes, &mut parts, &mut queue);
         }
         parts
     }
@@ -297,7 +297,7 @@ impl<D: ReadDriver> BlobBatch<D> {
             first.counter.count(read.bytes(), outcome.latency);
         }
         let bytes = outcome.result.as_deref().map_err(Error::clone);
-        hand_out(read, bytes, &mut self.parts, &mut self.queue);
+        hand_out(read, &bytes, &mut self.parts, &mut self.queue);
     }
 
     /// Abandons timed-out reads, and fails their values.
@@ -370,7 +370,7 @@ impl BlobBatch<ReadSession> {
 /// Gives each value its bytes of a completed read; a failed read of several is repeated for each.
 fn hand_out(
     read: JoinedRead,
-    bytes: Result<&[u8]>,
+    bytes: &Result<&[u8]>,
     parts: &mut BlobParts,
     queue: &mut VecDeque<JoinedRead>,
 ) {
@@ -378,7 +378,7 @@ fn hand_out(
     for part in read.parts {
         let from = to_usize(part.begin.saturating_sub(read.begin));
         let to = to_usize(part.end.saturating_sub(read.begin));
-        let own = match &bytes {
+        let own = match bytes {
             Ok(bytes) => bytes
                 .get(from..to)
                 .map(PinnedSlice::copy_of)

@@ -1,8 +1,8 @@
 //! Reads of values that follow each other in their blob files.
 //!
 //! Flushes and compactions write values in the order of their keys, so a scan meets the values of a
-//! file in ascending order. After the second such value of a file, a read takes a window of the file
-//! along, which doubles while it is used.
+//! file in ascending order, or in descending order if it goes back. After the second such value of a
+//! file, a read takes a window of the file along, which doubles while it is used.
 #![deny(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -18,6 +18,7 @@ use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Buffer, PinnedSlice, Result};
 
 use super::file::BlobFile;
+use super::format::HEADER_BYTES;
 use super::key::BlobKey;
 use super::reference::BlobReference;
 
@@ -30,6 +31,15 @@ const WINDOWS_MAX: usize = 16;
 /// The largest gap between two values that follow each other.
 const GAP_BYTES_MAX: u64 = 16 << 10;
 
+/// The direction in which the values of a file follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// Towards the end of the file.
+    Ahead,
+    /// Towards its beginning.
+    Back,
+}
+
 /// The part of a file that was read, and where the next value should be.
 #[derive(Debug)]
 struct Window {
@@ -37,31 +47,43 @@ struct Window {
     /// The offset of the first byte of `bytes`.
     begin: u64,
     bytes: Arc<Buffer>,
-    /// The end of the last value.
-    last_end: u64,
+    /// The first and the last offset, exclusive, of the last value.
+    last: (u64, u64),
     /// The size of the next window.
     next_bytes: u64,
 }
 
 impl Window {
-    /// The empty window behind a value that ends at `last_end`.
-    fn behind(file: FileNumber, last_end: u64) -> Self {
+    /// The empty window at a value of which `begin` and `end` are the limits.
+    fn at(file: FileNumber, begin: u64, end: u64) -> Self {
         Window {
             file,
-            begin: last_end,
+            begin: end,
             bytes: Arc::new(Buffer::from_vec(Vec::new())),
-            last_end,
+            last: (begin, end),
             next_bytes: WINDOW_BYTES_MIN,
         }
     }
 
-    /// Whether a value at `begin` is in the window or follows the last value.
-    fn leads_to(&self, file: FileNumber, begin: u64) -> bool {
-        let end = (self
+    /// Returns the direction in which a value from `begin` to `end` follows the last one; `None` if
+    /// it is neither in the window nor near.
+    fn course_to(&self, file: FileNumber, begin: u64, end: u64) -> Option<Course> {
+        if self.file != file {
+            return None;
+        }
+        let (last_begin, last_end) = self.last;
+        let window_end = self
             .begin
-            .saturating_add(self.bytes.as_slice().len() as u64))
-        .max(self.last_end);
-        self.file == file && begin >= self.last_end && begin <= end.saturating_add(GAP_BYTES_MAX)
+            .saturating_add(self.bytes.as_slice().len() as u64);
+        let far_end = window_end.max(last_end).saturating_add(GAP_BYTES_MAX);
+        let far_begin = self.begin.min(last_begin).saturating_sub(GAP_BYTES_MAX);
+        if begin >= last_end && begin <= far_end {
+            Some(Course::Ahead)
+        } else if end <= last_begin && end >= far_begin {
+            Some(Course::Back)
+        } else {
+            None
+        }
     }
 
     /// Whether the window has the part of the file from `begin` to `end`.
@@ -124,21 +146,30 @@ impl BlobReadahead {
         if record.saturating_mul(2) > self.bytes_max {
             return file.value(reference, key, verifies);
         }
-        let mut window = match self.take(reference.file, begin) {
-            Some(window) => window,
-            None => {
-                self.put(Window::behind(reference.file, end));
-                return file.value(reference, key, verifies);
-            }
+        let Some((mut window, course)) = self.take(reference.file, begin, end) else {
+            self.put(Window::at(reference.file, begin, end));
+            return file.value(reference, key, verifies);
         };
-        window.last_end = end;
+        window.last = (begin, end);
         if !window.has(begin, end) {
             let bytes = window.next_bytes.min(self.bytes_max).max(record);
             window.next_bytes = window.next_bytes.saturating_mul(2).min(self.bytes_max);
-            let part = Buffer::from_vec(file.read_part(begin, bytes)?);
-            (window.begin, window.bytes) = (begin, Arc::new(part));
+            let from = match course {
+                Course::Ahead => begin,
+                Course::Back => end.saturating_sub(bytes).max(HEADER_BYTES).min(begin),
+            };
+            let bytes = match course {
+                Course::Ahead => bytes,
+                Course::Back => end.saturating_sub(from),
+            };
+            let part = Buffer::from_vec(file.read_part(from, bytes)?);
+            (window.begin, window.bytes) = (from, Arc::new(part));
             if bytes == self.bytes_max {
-                file.prefetch(begin.saturating_add(bytes), bytes);
+                let next = match course {
+                    Course::Ahead => from.saturating_add(bytes),
+                    Course::Back => from.saturating_sub(bytes),
+                };
+                file.prefetch(next, bytes);
             }
         }
         let value = match window.part(begin, end) {
@@ -150,11 +181,15 @@ impl BlobReadahead {
         value
     }
 
-    /// Takes the window that has or precedes the offset `begin` of `file`.
-    fn take(&self, file: FileNumber, begin: u64) -> Option<Window> {
+    /// Takes the window to which the part of `file` from `begin` to `end` is next.
+    fn take(&self, file: FileNumber, begin: u64, end: u64) -> Option<(Window, Course)> {
         let mut windows = lock(&self.windows);
-        let at = (windows.iter()).position(|window| window.leads_to(file, begin))?;
-        windows.remove(at)
+        let mut courses = windows.iter().enumerate().filter_map(|(at, window)| {
+            let course = window.course_to(file, begin, end)?;
+            Some((at, course))
+        });
+        let (at, course) = courses.next()?;
+        Some((windows.remove(at)?, course))
     }
 
     fn put(&self, window: Window) {

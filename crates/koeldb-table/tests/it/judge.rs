@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::key::{InternalKey, MAX_SEQNO, ValueType, encode, footer_of};
-use koeldb_base::merge_operator::{Merger, StringAppend};
+use koeldb_base::merge_operator::{FetchBlob, Merger, StringAppend};
 use koeldb_base::{Blocking, Cursor, Fault, KeyOrder, Lookup, PinnedSlice, Result};
 use koeldb_fs::RandomAccessFile;
 use koeldb_table::block_based::cursor::CursorSource;
@@ -155,12 +155,20 @@ pub(crate) fn find(
     conclude(lookup)
 }
 
+/// Takes references to blob files, which no table resolves, for the values.
+struct References;
+
+impl FetchBlob for References {
+    fn fetch(&self, _: &[u8], reference: &[u8]) -> Result<PinnedSlice> {
+        Ok(PinnedSlice::copy_of(reference))
+    }
+}
+
 fn conclude(lookup: Lookup) -> Result<(bool, Option<PinnedSlice>)> {
     let settled = lookup.is_settled();
-    Ok((
-        settled,
-        lookup.finish(Merger::new(Some(&StringAppend::default()), "default"))?,
-    ))
+    let append = StringAppend::default();
+    let merger = Merger::new(Some(&append), "default").with_blobs(&References);
+    Ok((settled, lookup.finish(merger)?))
 }
 
 /// The expected result of a lookup, from all entries.

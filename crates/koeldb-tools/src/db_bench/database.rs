@@ -154,6 +154,8 @@ impl WriteBuffers {
 pub(crate) struct Components {
     /// A block cache that option strings cannot describe.
     cache: Option<Cache>,
+    /// Whether the block cache is the blob cache, too.
+    shares_cache: bool,
     write_buffers: WriteBuffers,
     pub(crate) statistics: Option<Statistics>,
 }
@@ -170,6 +172,7 @@ impl Components {
         }
         Ok(Components {
             cache: clock_bytes.map(Cache::new_clock_cache),
+            shares_cache: flags.use_blob_cache && flags.use_shared_block_and_blob_cache,
             write_buffers: WriteBuffers::new(flags),
             statistics,
         })
@@ -182,6 +185,11 @@ impl Components {
         if let (Some(cache), Some(mut block_based)) = (&self.cache, block_based) {
             block_based.set_block_cache(cache);
             options.set_block_based_table_factory(&block_based);
+        }
+        let block_based = options.get_table_format().block_based();
+        let cache = block_based.and_then(|table| table.get_block_cache().cloned());
+        if let Some(cache) = cache.filter(|_| self.shares_cache) {
+            options.set_blob_cache(&cache);
         }
         self.write_buffers.install(options);
     }

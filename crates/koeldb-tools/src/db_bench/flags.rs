@@ -211,8 +211,8 @@ flag_table! {
     benchmark_write_rate_limit: u64 = 0, Work, Bench, "Bytes per second that fills, updaterandom and background writers may write. 0: no limit.";
     benchmarks: String = DEFAULT_BENCHMARKS, Run, Bench, "Benchmarks to run, in order, separated by commas. name[X3-W1] runs one three times after one warm-up.";
     bgwriter_num: i64 = 0, Keys, Bench, "Key space of the background writer. 0: num.";
-    blob_cache_numshardbits: i32 = 6, Blob, Ignored("blobs are not cached"), "Logarithm of the shards of a blob cache of its own.";
-    blob_cache_size: u64 = 8_388_608, Blob, Ignored("blobs are not cached"), "Bytes of a blob cache of its own.";
+    blob_cache_numshardbits: i32 = 6, Blob, Custom, "Logarithm of the shards of a blob cache of its own.";
+    blob_cache_size: u64 = 8_388_608, Blob, Custom, "Bytes of a blob cache of its own.";
     blob_compaction_readahead_size: u64 = 0, Blob, Sets(Scope::Family, "blob_compaction_readahead_size"), "Readahead on blob files in compactions.";
     blob_compression_type: String = "none", Blob, Custom, "Codec of blobs, named as in compression_type.";
     blob_direct_write_partitions: u64 = 1, Blob, Sets(Scope::Family, "blob_direct_write_partitions"), "Blob files written in parallel with enable_blob_direct_write.";
@@ -495,7 +495,7 @@ flag_table! {
     universal_stop_style: i32 = 1, Compaction, Custom, "Universal: how runs are added to a compaction. 0: similar size, 1: total size.";
     unordered_write: bool = false, Engine, Sets(Scope::Db, "unordered_write"), "Publishes writes before they are in the memtables: weaker snapshots.";
     use_adaptive_mutex: bool = false, Engine, Sets(Scope::Db, "use_adaptive_mutex"), "Spin before sleeping on the main mutex.";
-    use_blob_cache: bool = false, Blob, Refused("blobs are not cached"), "Caches blobs.";
+    use_blob_cache: bool = false, Blob, Custom, "Caches blobs.";
     use_cuckoo_table: bool = false, Table, Custom, "Writes cuckoo tables. Needs mmap_read.";
     use_data_block_hash_index: bool = false, Table, Custom, "Writes data blocks with a hash index.";
     use_direct_io_for_compaction_reads: bool = false, Compaction, Sets(Scope::Db, "use_direct_io_for_compaction_reads"), "O_DIRECT for compaction inputs only.";
@@ -509,7 +509,7 @@ flag_table! {
     use_multiscan: bool = true, Work, Ignored("ranges are scanned by a cursor each, as RocksDB does without it"), "multiscanrandom: the call for several ranges.";
     use_plain_table: bool = false, Table, Custom, "Writes plain tables.";
     use_ribbon_filter: bool = false, Table, Custom, "Ribbon filters instead of Bloom filters.";
-    use_shared_block_and_blob_cache: bool = true, Blob, Ignored("blobs are not cached"), "Blobs share the block cache.";
+    use_shared_block_and_blob_cache: bool = true, Blob, Custom, "Blobs share the block cache.";
     use_single_deletes: bool = true, Work, Bench, "randomreplacekeys deletes by SingleDelete.";
     use_stderr_info_logger: bool = false, Engine, Custom, "Writes the LOG to standard error.";
     use_tailing_iterator: bool = false, Work, Bench, "seekrandom: one cursor, refreshed before each seek, instead of a new one.";

@@ -255,6 +255,16 @@ fn compression_choices(flags: &Flags, family: &mut Members) -> Result<(), String
         "prepopulate_blob_cache",
         choice("prepopulate_blob_cache", prepopulate, &modes)?,
     );
+    // One that is shared is set with the block cache itself.
+    if flags.use_blob_cache && !flags.use_shared_block_and_blob_cache {
+        if flags.blob_cache_size == 0 {
+            return Err("a blob cache of its own needs --blob_cache_size".to_owned());
+        }
+        let mut cache = Members::default();
+        cache.set("capacity", flags.blob_cache_size);
+        cache.set("num_shard_bits", flags.blob_cache_numshardbits);
+        family.set("blob_cache", cache.braced());
+    }
     Ok(())
 }
 
@@ -416,8 +426,7 @@ fn block_based_choices(
     if flags.bloom_bits > 0 {
         table.set("filter_policy", filter_policy(flags));
     }
-    out.lines
-        .push("Integrated BlobDB: blob cache disabled".to_owned());
+    out.lines.push(blob_cache_line(flags));
     Ok(())
 }
 
@@ -434,6 +443,27 @@ pub(crate) fn text_over_a_file(flags: &Flags) -> String {
         );
     }
     members.0
+}
+
+/// Returns the line that tells how blobs are cached.
+fn blob_cache_line(flags: &Flags) -> String {
+    if !flags.use_blob_cache {
+        return "Integrated BlobDB: blob cache disabled".to_owned();
+    }
+    let is_shared = flags.use_shared_block_and_blob_cache;
+    let own = match is_shared {
+        true => String::new(),
+        false => format!(
+            ", blob cache size {}, blob cache num shard bits: {}",
+            flags.blob_cache_size, flags.blob_cache_numshardbits
+        ),
+    };
+    format!(
+        "Integrated BlobDB: blob cache enabled, block and blob caches shared: {}{own}, blob cache \
+         prepopulated: {}",
+        u8::from(is_shared),
+        flags.prepopulate_blob_cache
+    )
 }
 
 /// Returns the option string of an LRU block cache; `None` if its size is not positive.

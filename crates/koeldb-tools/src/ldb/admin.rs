@@ -17,6 +17,7 @@ use super::output::Output;
 use super::{Failure, Outcome};
 use crate::json::{Json, JsonValue};
 use crate::progress;
+use crate::text::hex;
 
 /// Runs `list_column_families`: prints the names of the column families.
 pub(super) fn list_families(global: &Global, out: &mut Output) -> Outcome {
@@ -172,6 +173,7 @@ pub(super) fn live_files(global: &Global, by_name: bool, out: &mut Output) -> Ou
     let path = directory(global)?;
     let database = open_to_read(global)?;
     let mut files = database.db.live_files();
+    let blob_files = database.db.live_blob_files();
     if by_name {
         files.sort_by(|a, b| a.name.cmp(&b.name));
     }
@@ -188,6 +190,17 @@ pub(super) fn live_files(global: &Global, by_name: bool, out: &mut Output) -> Ou
                 .set("largest_seqno", file.largest_seqno);
             out.object(json)?;
         }
+        for file in &blob_files {
+            let mut json = Json::object();
+            json.set("column_family", &file.column_family)
+                .set("name", &file.name)
+                .set("bytes", file.bytes)
+                .set("total_count", file.total_count)
+                .set("total_bytes", file.total_bytes)
+                .set("garbage_count", file.garbage_count)
+                .set("garbage_bytes", file.garbage_bytes);
+            out.object(json)?;
+        }
         return Ok(());
     }
     if by_name {
@@ -197,6 +210,13 @@ pub(super) fn live_files(global: &Global, by_name: bool, out: &mut Output) -> Ou
             out.line(&format!(
                 "{}{name} : level {level}, column family '{family}'",
                 path.display()
+            ))?;
+        }
+        for file in &blob_files {
+            let (name, family) = (&file.name, &file.column_family);
+            out.line(&format!(
+                "{}{name} : column family '{family}'",
+                file.directory.display()
             ))?;
         }
         return out.line("------------------------------");
@@ -217,6 +237,11 @@ pub(super) fn live_files(global: &Global, by_name: bool, out: &mut Output) -> Ou
             }
         }
         out.line("Live Blob Files:")?;
+        for file in &blob_files {
+            if file.column_family == family.name() {
+                out.line(&format!("{}{}", file.directory.display(), file.name))?;
+            }
+        }
         out.line("------------------------------")?;
     }
     Ok(())
@@ -235,6 +260,10 @@ pub(super) fn repair(global: &Global, verbose: bool, out: &mut Output) -> Outcom
         for &number in &report.tables {
             tables.push(number);
         }
+        let mut blob_files = Json::array();
+        for &number in &report.blob_files {
+            blob_files.push(number);
+        }
         for (name, reason) in &report.lost {
             let mut file = Json::object();
             file.set("name", name).set("reason", reason);
@@ -245,6 +274,8 @@ pub(super) fn repair(global: &Global, verbose: bool, out: &mut Output) -> Outcom
             .set("current", &current.display().to_string())
             .set("entries", report.entries)
             .set("tables", tables)
+            .set("blob_files", blob_files)
+            .set("lost_values", report.lost_values.len() as u64)
             .set("lost", lost);
         return out.object(json);
     }
@@ -253,9 +284,22 @@ pub(super) fn repair(global: &Global, verbose: bool, out: &mut Output) -> Outcom
         out.line(&format!(
             "{tables} tables with {entries} entries are in use"
         ))?;
+        if !report.blob_files.is_empty() {
+            let files = report.blob_files.len();
+            out.line(&format!("{files} blob files are in use"))?;
+        }
     }
     for (name, reason) in &report.lost {
         eprintln!("{name} was set aside: {reason}");
+    }
+    for lost in &report.lost_values {
+        eprintln!(
+            "the value of key {} of column family '{}' is lost: {:06}.blob does not have it at {}",
+            hex(&lost.key),
+            lost.column_family,
+            lost.blob_file,
+            lost.offset
+        );
     }
     out.ok()
 }

@@ -215,14 +215,26 @@ pub(super) enum Command {
     GetProperty { name: String },
     /// Compares the table files with the MANIFEST.
     Checkconsistency,
-    /// Prints the table files by column family and level.
+    /// Prints the table and blob files by column family and level.
     ListLiveFilesMetadata {
         /// Sorts the files by name instead of by column family and level.
         #[arg(long)]
         sort_by_filename: bool,
     },
-    /// Prints the MANIFEST, and the properties and entries of all table files.
+    /// Prints the MANIFEST, and the properties and entries of all table and blob files.
     DumpLiveFiles,
+    /// Prints the header, the records and the footer of a blob file, without opening the database.
+    ///
+    /// Each value is live or dead according to the tables in the directory of the file. Fails if the
+    /// file is damaged.
+    BlobDump {
+        /// The blob file, in the directory of its database.
+        #[arg(long, value_name = "FILE")]
+        path: PathBuf,
+        /// Prints the values as they are stored, compressed or not, in hexadecimal.
+        #[arg(long)]
+        show_values: bool,
+    },
     /// Prints the range deletions of each table file of the column family.
     ListFileRangeDeletes {
         /// Prints at most this many of each file.
@@ -247,7 +259,7 @@ pub(super) enum Command {
     FileChecksumDump,
     /// Examines a directory of KoelDB or RocksDB, and says what to do; the database is not opened.
     ///
-    /// Checks that tables exist, have their checksums and do not overlap, reads the logs, and looks
+    /// Checks that tables and blob files exist, have their checksums and do not overlap, reads the logs, and looks
     /// for many deletions, space amplification and options that disappoint. Fails if data is damaged.
     Doctor(Doctor),
     /// Explains which memtables, tables, filters and blocks a read of a key consults, and why.
@@ -287,9 +299,12 @@ pub(super) enum Command {
 #[derive(Args, Debug)]
 #[command(rename_all = "snake_case")]
 pub(super) struct Doctor {
-    /// Does not read the blocks of tables to verify their checksums.
+    /// Does not read the blocks of tables and the records of blob files to verify their checksums.
     #[arg(long)]
     pub(super) skip_checksums: bool,
+    /// The directories of tables and blob files, in order, if the database has several.
+    #[arg(long, value_name = "DIRECTORY,...", value_delimiter = ',')]
+    pub(super) db_paths: Vec<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -8,6 +8,8 @@ mod options;
 
 use std::path::Path;
 
+use koeldb_lsm::DataPaths;
+
 use super::args::{Doctor, Global};
 use super::database::{Settings, directory, open_to_read};
 use super::manifest::{ManifestState, current_state, only_state};
@@ -54,6 +56,8 @@ struct Report {
     tables: u64,
     table_bytes: u64,
     entries: u64,
+    blob_files: u64,
+    blob_bytes: u64,
     logs: u64,
 }
 
@@ -122,14 +126,20 @@ impl Report {
                 .set("tables", self.tables)
                 .set("table_bytes", self.table_bytes)
                 .set("entries", self.entries)
+                .set("blob_files", self.blob_files)
+                .set("blob_bytes", self.blob_bytes)
                 .set("logs", self.logs)
                 .set("errors", errors)
                 .set("warnings", warnings)
                 .set("notes", notes);
             return out.object(json);
         }
+        let blobs = match self.blob_files {
+            0 => String::new(),
+            files => format!(", blob files: {files} in {} bytes", self.blob_bytes),
+        };
         out.line(&format!(
-            "column families: {}, tables: {} with {} entries in {} bytes, logs: {}; errors: {errors}, warnings: {warnings}, notes: {notes}",
+            "column families: {}, tables: {} with {} entries in {} bytes{blobs}, logs: {}; errors: {errors}, warnings: {warnings}, notes: {notes}",
             self.families, self.tables, self.entries, self.table_bytes, self.logs
         ))
     }
@@ -146,7 +156,9 @@ pub(super) fn examine(global: &Global, flags: &Doctor, out: &mut Output) -> Outc
         Ok(state) => {
             examine_state(global, &path, &state, flags, &mut report)?;
             // Records with matching checksums may be refused: only a replay shows that.
+            // It needs the directories of the tables, which no option of ours names.
             if report.logs > 0
+                && flags.db_paths.is_empty()
                 && report.count(Severity::Error) == 0
                 && let Err(Failure::Message(message)) = open_to_read(global)
             {
@@ -216,12 +228,14 @@ fn examine_state(
         let options = settings
             .as_ref()
             .map(|settings| settings.of_family(&family.name));
-        match Tree::open(path, id, family, options) {
+        let paths = DataPaths::of(&flags.db_paths).unwrap_or_else(|| DataPaths::single(path));
+        match Tree::open_in(path, paths, id, family, options) {
             Ok(tree) => {
                 if let Some(options) = options {
                     options::examine_family(&tree, options, report);
                 }
                 files::examine_tables(&tree, !flags.skip_checksums, report);
+                files::examine_blob_files(&tree, !flags.skip_checksums, report);
                 trees.push(tree);
             }
             Err(Failure::Message(message)) => report.error(
@@ -233,6 +247,13 @@ fn examine_state(
         }
     }
     files::examine_logs(path, settings.as_ref(), &trees, report)?;
-    files::examine_directory(path, &trees, report)?;
+    let own = [path.to_owned()];
+    let directories = match flags.db_paths.is_empty() {
+        true => &own[..],
+        false => &flags.db_paths[..],
+    };
+    for directory in directories {
+        files::examine_directory(directory, &trees, report)?;
+    }
     Ok(())
 }

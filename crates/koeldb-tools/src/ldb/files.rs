@@ -5,27 +5,31 @@ use std::path::{Path, PathBuf};
 use koeldb::{LiveFile, SstFileReader};
 
 use super::args::Global;
-use super::database::{Database, directory, open_to_read};
+use super::blobs;
+use super::database::{Database, open_to_read};
 use super::manifest;
 use super::output::Output;
 use super::{Failure, Outcome};
 use crate::text::hex;
 
-/// Returns the path of a live file that is in the database's own `directory`.
-fn path_of(directory: &Path, file: &LiveFile) -> PathBuf {
-    directory.join(file.name.trim_start_matches('/'))
+/// Returns the path of a live file in its directory.
+fn path_of(directory: &Path, name: &str) -> PathBuf {
+    directory.join(name.trim_start_matches('/'))
 }
 
 /// Opens a live table file with the options of its column family.
-fn open_table(directory: &Path, file: &LiveFile, database: &Database) -> Outcome<SstFileReader> {
+fn open_table(file: &LiveFile, database: &Database) -> Outcome<SstFileReader> {
     let family = database.db.cf_handle(&file.column_family);
     let options = family.as_ref().unwrap_or(&database.family).options();
-    Ok(SstFileReader::open(&options, path_of(directory, file))?)
+    Ok(SstFileReader::open(
+        &options,
+        path_of(&file.directory, &file.name),
+    )?)
 }
 
 /// Prints the MANIFEST and the properties and entries of all tables (`dump_live_files`).
 pub(super) fn dump(global: &Global, out: &mut Output) -> Outcome {
-    let directory = files_of(global)?;
+    check_flags(global)?;
     let database = open_to_read(global)?;
     out.line("Manifest File")?;
     out.line("==============================")?;
@@ -34,13 +38,13 @@ pub(super) fn dump(global: &Global, out: &mut Output) -> Outcome {
     out.line("SST Files")?;
     out.line("==============================")?;
     for file in database.db.live_files() {
-        let name = path_of(&directory, &file);
+        let name = path_of(&file.directory, &file.name);
         let (level, family) = (file.level, &file.column_family);
         out.line(&format!(
             "{} level:{level} column family name:{family}",
             name.display()
         ))?;
-        let table = open_table(&directory, &file, &database)?;
+        let table = open_table(&file, &database)?;
         out.line(&format!("{:?}", table.properties()?))?;
         for entry in table.entries()? {
             let entry = entry?;
@@ -50,20 +54,32 @@ pub(super) fn dump(global: &Global, out: &mut Output) -> Outcome {
         }
         print_tombstones(&table, usize::MAX, out)?;
     }
+    let blob_files = database.db.live_blob_files();
+    if !blob_files.is_empty() {
+        out.line("")?;
+        out.line("Blob Files")?;
+        out.line("==============================")?;
+    }
+    for file in blob_files {
+        let path = path_of(&file.directory, &file.name);
+        let family = &file.column_family;
+        out.line(&format!("{} column family name:{family}", path.display()))?;
+        blobs::dump(&path, true, out)?;
+    }
     Ok(())
 }
 
 /// Prints at most `max_keys` range deletions of each table of the column family.
 pub(super) fn range_deletes(global: &Global, max_keys: usize, out: &mut Output) -> Outcome {
-    let directory = files_of(global)?;
+    check_flags(global)?;
     let database = open_to_read(global)?;
     for file in database.db.live_files() {
         if file.column_family != database.family.name() {
             continue;
         }
-        let name = path_of(&directory, &file);
+        let name = path_of(&file.directory, &file.name);
         out.line(&format!("{} level:{}", name.display(), file.level))?;
-        print_tombstones(&open_table(&directory, &file, &database)?, max_keys, out)?;
+        print_tombstones(&open_table(&file, &database)?, max_keys, out)?;
     }
     Ok(())
 }
@@ -80,11 +96,11 @@ fn print_tombstones(table: &SstFileReader, count_max: usize, out: &mut Output) -
     Ok(())
 }
 
-/// Returns the database directory; an error with `--secondary_path` or `--leader_path`.
-fn files_of(global: &Global) -> Outcome<PathBuf> {
+/// Fails with `--secondary_path` or `--leader_path`: files are read where they are.
+fn check_flags(global: &Global) -> Outcome {
     if global.secondary_path.is_some() || global.leader_path.is_some() {
         let message = "the files of a database are read without --secondary_path and --leader_path";
         return Err(Failure::Message(message.to_owned()));
     }
-    directory(global)
+    Ok(())
 }

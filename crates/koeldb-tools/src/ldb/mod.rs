@@ -3,7 +3,7 @@
 //! - `args`: the command line. `database`: opens a database with its last options.
 //! - `data`: keys and values. `admin`: column families, compactions, properties.
 //! - `transfers`: checkpoints, backups, ingestion. `files`: contents of live files.
-//! - `manifest`, `wal`, `internal`: contents of the files, read without opening the database.
+//! - `manifest`, `wal`, `internal`, `blobs`: contents of the files, read without opening the database.
 //! - `tree`: a column family's tables, read likewise. `doctor`, `explain`, `lsm` say what they mean.
 //! - `offline`: changes to the MANIFEST of a closed database. `top`: a running database.
 //!
@@ -12,6 +12,7 @@
 
 mod admin;
 mod args;
+mod blobs;
 mod data;
 mod database;
 mod doctor;
@@ -129,6 +130,7 @@ fn execute(cli: &Cli, out: &mut Output) -> Outcome {
             admin::live_files(global, *sort_by_filename, out)
         }
         Command::DumpLiveFiles => files::dump(global, out),
+        Command::BlobDump { path, show_values } => blobs::dump(path, *show_values, out),
         Command::ListFileRangeDeletes { max_keys } => files::range_deletes(global, *max_keys, out),
         Command::Checkpoint { checkpoint_dir } => {
             transfers::checkpoint(global, checkpoint_dir, out)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb::ColumnFamilyOptions;
-use koeldb_base::{KeyOrder, file_name};
+use koeldb_base::KeyOrder;
 use koeldb_fs::OpenOptions;
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_lsm::version::Version;
@@ -52,6 +52,17 @@ impl Tree {
         family: &ColumnFamilyState,
         options: Option<&ColumnFamilyOptions>,
     ) -> Outcome<Self> {
+        Self::open_in(directory, DataPaths::single(directory), id, family, options)
+    }
+
+    /// Creates the LSM tree of a column family whose tables are in the directories `paths`.
+    pub(super) fn open_in(
+        directory: &Path,
+        paths: DataPaths,
+        id: u32,
+        family: &ColumnFamilyState,
+        options: Option<&ColumnFamilyOptions>,
+    ) -> Outcome<Self> {
         let order = family.order()?;
         let context = TableReadContext {
             order: order.clone(),
@@ -66,17 +77,7 @@ impl Tree {
             order,
             log_number: family.log_number,
             version: family.version()?,
-            tables: TableOpener::new(
-                fs,
-                DataPaths::single(directory),
-                OpenOptions::default(),
-                context,
-            ),
+            tables: TableOpener::new(fs, paths, OpenOptions::default(), context),
         })
-    }
-
-    /// Returns the path of the table file with this number.
-    pub(super) fn path(&self, number: u64) -> PathBuf {
-        file_name::table(&self.directory, number)
     }
 }

@@ -672,3 +672,115 @@ fn every_command_refuses_a_log_that_cannot_be_replayed_and_changes_nothing() {
         assert!(files() == before, "{words:?} changed the directory");
     }
 }
+
+/// The only blob file of a database whose value of `big` was overwritten once.
+fn with_blob_files(scratch: &Scratch) -> koeldb::Result<Vec<std::path::PathBuf>> {
+    let mut options = koeldb::Options::new();
+    options
+        .create_if_missing(true)
+        .set_disable_auto_compactions(true)
+        .set_enable_blob_files(true)
+        .set_min_blob_size(20);
+    let db = koeldb::Db::open(&options, scratch.0.join("db"))?;
+    for round in 0..2 {
+        db.put("big", format!("value {round} ").repeat(10))?;
+        db.put(format!("big {round}"), "value ".repeat(10))?;
+        db.put("small", "value")?;
+        db.flush()?;
+    }
+    db.compact_range(..)?;
+    db.close()?;
+    let entries = std::fs::read_dir(scratch.0.join("db")).expect("the database");
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "blob")
+        })
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+#[test]
+fn blob_files_are_dumped_listed_and_examined() {
+    let scratch = Scratch::new();
+    let files = with_blob_files(&scratch).unwrap();
+    assert_eq!(files.len(), 2);
+    let path = |index: usize| format!("--path={}", files[index].display());
+    let out = succeed("ldb", &["blob_dump", &path(0)]);
+    assert!(
+        out.contains("column family id 0, compression NoCompression"),
+        "{out}"
+    );
+    assert!(
+        out.contains("'626967' at ") && out.contains(", dead"),
+        "{out}"
+    );
+    assert!(
+        out.contains("records: 2, damaged: 0, live: 1, dead: 1"),
+        "{out}"
+    );
+    let out = succeed("ldb", &["blob_dump", &path(1), "--show_values", "--json"]);
+    assert!(out.contains(r#""footer_records":2"#), "{out}");
+    assert!(
+        out.contains(r#""state":"live""#) && out.contains(r#""stored":"#),
+        "{out}"
+    );
+    let listed = ldb(&scratch, &["list_live_files_metadata"]);
+    for file in &files {
+        let name = file.file_name().unwrap().to_string_lossy();
+        assert!(listed.contains(&*name), "{listed}");
+    }
+    let dumped = ldb(&scratch, &["dump_live_files"]);
+    assert!(
+        dumped.contains("Blob Files") && dumped.contains("records: 2"),
+        "{dumped}"
+    );
+    let report = ldb(&scratch, &["doctor"]);
+    assert!(
+        report.contains("blob files: 2 in ") && report.contains("errors: 0"),
+        "{report}"
+    );
+
+    let unknown = scratch.0.join("db/009999.blob");
+    std::fs::copy(&files[0], &unknown).unwrap();
+    let report = ldb(&scratch, &["doctor"]);
+    assert!(
+        report.contains("1 blob files in the directory belong to no"),
+        "{report}"
+    );
+    std::fs::remove_file(unknown).unwrap();
+    let bytes = std::fs::read(&files[0]).unwrap();
+    let mut flipped = bytes.clone();
+    flipped[70] ^= 1;
+    for (damaged, what) in [
+        (Some(&flipped[..]), "error: checksum: "),
+        (Some(&bytes[..bytes.len() - 1]), "are recorded"),
+        (None, "is missing"),
+    ] {
+        match damaged {
+            Some(bytes) => std::fs::write(&files[0], bytes).unwrap(),
+            None => std::fs::remove_file(&files[0]).unwrap(),
+        }
+        let (success, out, _) = run("ldb", &[&scratch.db(), "doctor"]);
+        assert!(!success && out.contains(what), "{what}: {out}");
+        let (success, ..) = run("ldb", &["blob_dump", &path(0)]);
+        assert!(!success, "{what}");
+    }
+}
+
+#[test]
+fn doctor_examines_tables_in_several_directories() {
+    let path = golden().join("paths");
+    let db = format!("--db={}", path.display());
+    let (success, out, _) = run("ldb", &[&db, "doctor", "--try_load_options=false"]);
+    assert!(!success && out.contains("of db_paths"), "{out}");
+    let paths = format!(
+        "--db_paths={},{}",
+        path.join("fast").display(),
+        path.join("slow").display()
+    );
+    let out = succeed("ldb", &[&db, "doctor", "--try_load_options=false", &paths]);
+    assert!(out.contains("errors: 0"), "{out}");
+}

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use koeldb_base::error::WriteOutcome;
 use koeldb_base::{Error, PinnedSlice, Result};
 
 use crate::batch::WriteBatch;
@@ -711,8 +712,29 @@ impl DbInner {
     /// Writes a batch while holding the locks of its keys, as a pessimistic transaction would.
     #[inline(never)]
     fn write_locked(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        if self.commit.families.have_timestamps() {
+            self.refuse_timestamps(batch)?;
+        }
         let _locks = self.key_locks.lock_keys_of(batch)?;
         self.commit.write(batch, options)
+    }
+
+    /// Fails if an operation of a write outside of transactions is on a key with a timestamp: its
+    /// timestamp would be older than its lock.
+    #[cold]
+    fn refuse_timestamps(&self, batch: &WriteBatch) -> Result<()> {
+        let families = &self.commit.families;
+        let mut operations = batch.iter();
+        while let Some(operation) = operations.next_operation()? {
+            if families.has_timestamps(operation.cf) {
+                return Err(Error::not_supported(
+                    "with Options::set_transactions, keys with user-defined timestamps are written \
+                     by transactions only",
+                )
+                .with_outcome(WriteOutcome::NotApplied));
+            }
+        }
+        Ok(())
     }
 
     /// Writes a batch to a TTL database, with the present time appended to each value.

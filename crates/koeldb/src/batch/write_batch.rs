@@ -352,6 +352,11 @@ impl WriteBatch {
         !self.dated.all.is_empty()
     }
 
+    /// Whether an operation waits for its timestamp.
+    pub(crate) fn lacks_timestamps(&self) -> bool {
+        !self.dated.pending.is_empty()
+    }
+
     /// Fails with `InvalidArgument` if an operation waits for its timestamp.
     pub(crate) fn check_timestamps(&self) -> Result<()> {
         match self.dated.pending.len() {

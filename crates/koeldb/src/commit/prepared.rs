@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::timestamp::{Timestamp, split};
 use koeldb_base::{Error, Result, SeqNo};
 
 use crate::batch::BatchIter;
@@ -22,6 +23,7 @@ use crate::commit::protocol::{CarriedRecords, CommitPipeline, CommitState};
 use crate::commit::sections::Sections;
 use crate::commit::two_phase::Section;
 use crate::options::WriteOptions;
+use crate::state::column_family_set::ColumnFamilySet;
 
 /// The state of a prepared transaction: prepared, committed, rolled back, or in between.
 #[derive(Clone, Debug)]
@@ -33,8 +35,9 @@ pub(crate) enum Decision {
     /// The transaction is committed, and visible at this sequence number.
     Committed(SeqNo),
     RolledBack,
-    /// The commit may be in a failed log; has the operations committed together with it.
-    CommitStands(Vec<u8>, u32),
+    /// The commit may be in a failed log; has the operations committed together with it, their
+    /// number, and the timestamp of the commit, if it has one.
+    CommitStands(Vec<u8>, u32, Option<Timestamp>),
     /// The rollback may be in a failed log.
     RollbackStands,
 }
@@ -47,6 +50,8 @@ pub(crate) struct Prepared {
     owner: Arc<Owner>,
     pub(crate) locked: Mutex<Vec<LockId>>,
     decision: Mutex<Decision>,
+    /// The user-defined timestamp at which the transaction is to be committed.
+    pub(crate) commit_time: Mutex<Option<Timestamp>>,
     /// The lock held while a commit or rollback is decided.
     pub(crate) deciding: Mutex<()>,
 }
@@ -65,6 +70,7 @@ impl Prepared {
             owner: Arc::clone(owner),
             locked: Mutex::new(locked),
             decision: Mutex::new(decision),
+            commit_time: Mutex::default(),
             deciding: Mutex::new(()),
         })
     }
@@ -130,7 +136,7 @@ impl PreparedTransactions {
     /// Registers the undecided transactions that recovery found, and locks their keys.
     ///
     /// Their options are lost: decisions are synced, as in RocksDB.
-    pub(crate) fn adopt(&self, sections: Vec<Section>) {
+    pub(crate) fn adopt(&self, sections: Vec<Section>, families: &ColumnFamilySet) {
         let mut write = WriteOptions::new();
         write.set_sync(true);
         for section in sections {
@@ -140,6 +146,11 @@ impl PreparedTransactions {
                 for entry in BatchIter::new(&section.records).flatten() {
                     let (Some(cf), Some(key)) = (entry.family(), entry.key()) else {
                         continue;
+                    };
+                    // Locks leave the timestamp out, which is not known yet.
+                    let key = match families.has_timestamps(cf) {
+                        true => split(key).0,
+                        false => key,
                     };
                     let id = self.key_locks.id_of(cf, key);
                     let now = &|| std::time::Duration::ZERO;
@@ -193,8 +204,10 @@ impl PreparedTransactions {
     ) -> Result<()> {
         for entry in self.entries() {
             match entry.decision() {
-                Decision::CommitStands(mut records, count) => {
-                    records.extend_from_slice(&entry.section.records);
+                Decision::CommitStands(mut records, count, timestamp) => {
+                    let has_timestamps = |cf| pipeline.families.has_timestamps(cf);
+                    let own = entry.section.records_at(timestamp, has_timestamps)?;
+                    records.extend_from_slice(&own);
                     let seqno =
                         pipeline.apply_unlogged(commit, &records, count + entry.section.count)?;
                     entry.set(Decision::Committed(seqno));

@@ -241,6 +241,16 @@ impl CommitPipeline {
         batch: &WriteBatch,
         options: &WriteOptions,
     ) -> Result<CommitMode> {
+        batch.check_timestamps()?;
+        self.check_write_without_times(batch, options)
+    }
+
+    /// Like [`CommitPipeline::check_write`], for operations that may get their timestamps later.
+    pub(crate) fn check_write_without_times(
+        &self,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<CommitMode> {
         if !batch.belongs_to(self.context.id) {
             return Err(Error::invalid_argument(
                 "the batch names a column family of another database",
@@ -248,7 +258,6 @@ impl CommitPipeline {
             .with_outcome(WriteOutcome::NotApplied));
         }
         batch.check_size()?;
-        batch.check_timestamps()?;
         if options.sync && options.disable_wal {
             return Err(
                 Error::invalid_argument("sync and disable_wal exclude each other")

@@ -30,8 +30,8 @@ use super::writer::{CommitMode, Phase, Writer, WriterId};
 use crate::batch::WriteBatch;
 use crate::options::DbOptions;
 
-pub(crate) use group::CommitEnv;
 use group::insert_part;
+pub(crate) use group::{CommitEnv, TIMESTAMP_SIZE};
 use waiting::WaitingWriters;
 
 /// The number of spins of a writer whose batch is small and not logged, or synced.

@@ -16,6 +16,8 @@ pub(crate) struct Sections {
     applied: BTreeMap<Box<[u8]>, AppliedSection>,
     /// The first sequence numbers of batches of such sections that are not applied; `None` if all are.
     left_out: Option<BTreeSet<SeqNo>>,
+    /// The column families whose keys have the timestamp of the commit, if it has one.
+    dated: BTreeSet<u32>,
 }
 
 /// The batches of an undecided transaction that took effect where they are (WritePrepared).
@@ -64,6 +66,11 @@ pub(crate) struct RecordNumbers {
 }
 
 impl Sections {
+    /// Sets the column families with user-defined timestamps.
+    pub(crate) fn set_dated(&mut self, families: impl Iterator<Item = u32>) {
+        self.dated = families.collect();
+    }
+
     /// Passes the operations that take effect in a record to `apply`; keeps its prepared sections.
     ///
     /// The record is of `log`, and its first sequence number is `first`.
@@ -111,16 +118,18 @@ impl Sections {
                     });
                     numbers.are_shared = true;
                 }
-                Piece::Commit(name) | Piece::Rollback(name)
+                Piece::Commit(name, _) | Piece::Rollback(name)
                     if self.applied.remove(name).is_some() =>
                 {
                     numbering.end_decision();
                 }
-                Piece::Commit(name) => match self.prepared.remove(name) {
+                Piece::Commit(name, timestamp) => match self.prepared.remove(name) {
                     Some((prepared_in, section)) => {
                         numbers.spans_logs |= prepared_in != log;
+                        let dated = &self.dated;
+                        let records = section.records_at(timestamp, |cf| dated.contains(&cf))?;
                         let mut own = Numbering::per_operation(numbering.next());
-                        apply(&section.records, &mut own)?;
+                        apply(&records, &mut own)?;
                         numbering.skip(section.count);
                     }
                     // The log of its section was removed, since its entries are in tables.

@@ -5,6 +5,8 @@
 //! 12 | operations … | 0a lp name     a section of the policy write-prepared, applied at its position
 //! 13 | operations … | 0a lp name     a section of the policy write-unprepared, applied at its position
 //! 0b lp name                         commit: the section takes effect here
+//! 15 lp timestamp | lp name          commit: the same, after the timestamp has replaced the last
+//!                                    bytes of the keys of column families with timestamps
 //! 0c lp name                         rollback: the section is forgotten
 //! ```
 //!
@@ -16,10 +18,12 @@
 //! are those of [`Numbering::per_batch`]. (`docs/formats/write-batch.md`; RocksDB 11.9:
 //! `db/write_batch.cc`.)
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use koeldb_base::coding::{put_length_prefixed, take_length_prefixed};
 use koeldb_base::key::MAX_SEQNO;
+use koeldb_base::timestamp::{TIMESTAMP_BYTES, Timestamp};
 use koeldb_base::{Error, Result, SeqNo, ValueType};
 
 use crate::batch::{self, BatchIter, HEADER_BYTES, Operation, Record, tag};
@@ -35,6 +39,32 @@ pub(crate) struct Section {
 }
 
 impl Section {
+    /// Returns the operations of the section with the timestamp of its commit, if it has one.
+    ///
+    /// # Errors
+    /// See [`with_timestamp`].
+    pub(crate) fn records_at(
+        &self,
+        timestamp: Option<Timestamp>,
+        has_timestamps: impl Fn(u32) -> bool,
+    ) -> Result<Cow<'_, [u8]>> {
+        Ok(match timestamp {
+            Some(time) => Cow::Owned(with_timestamp(&self.records, &time, has_timestamps)?),
+            None => Cow::Borrowed(&self.records),
+        })
+    }
+
+    /// Whether an operation is in a column family for which `has_timestamps` is true.
+    pub(crate) fn is_dated(&self, has_timestamps: impl Fn(u32) -> bool) -> Result<bool> {
+        let mut operations = BatchIter::new(&self.records);
+        while let Some(operation) = operations.next_operation()? {
+            if has_timestamps(operation.cf) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Encodes the prepared section of the transaction, for its log record.
     pub(crate) fn prepare(&self) -> Vec<u8> {
         let mut records = Vec::with_capacity(self.records.len() + self.name.len() + 12);
@@ -68,6 +98,49 @@ pub(crate) fn put_commit(records: &mut Vec<u8>, name: &[u8]) {
     put_mark(records, tag::COMMIT, name);
 }
 
+/// Appends the record that commits a transaction at a user-defined timestamp.
+pub(crate) fn put_commit_at(records: &mut Vec<u8>, name: &[u8], timestamp: &Timestamp) {
+    put_mark(records, tag::COMMIT_WITH_TIMESTAMP, timestamp);
+    put_length_prefixed(records, name);
+}
+
+/// Returns a transaction's operations with the timestamp of its commit.
+///
+/// It replaces the last bytes of each key, and of each end of a range, in column families for which
+/// `has_timestamps` is true.
+///
+/// # Errors
+/// `Corruption` if the records are malformed, or a key is too short.
+pub(crate) fn with_timestamp(
+    records: &[u8],
+    timestamp: &Timestamp,
+    has_timestamps: impl Fn(u32) -> bool,
+) -> Result<Vec<u8>> {
+    let mut dated = records.to_vec();
+    let mut rest = BatchIter::new(records);
+    while let Some(operation) = rest.next_operation()? {
+        if !has_timestamps(operation.cf) {
+            continue;
+        }
+        let is_range = operation.value_type == ValueType::RangeDeletion;
+        let ends = [Some(operation.key), is_range.then_some(operation.value)];
+        for key in ends.into_iter().flatten() {
+            let end = key.as_ptr() as usize - records.as_ptr() as usize + key.len();
+            let place = end.checked_sub(TIMESTAMP_BYTES);
+            match place.filter(|_| key.len() >= TIMESTAMP_BYTES) {
+                Some(from) => dated[from..end].copy_from_slice(timestamp),
+                None => {
+                    return Err(Error::corruption(format!(
+                        "a transaction has a key of {} bytes, without room for its timestamp",
+                        key.len()
+                    )));
+                }
+            }
+        }
+    }
+    Ok(dated)
+}
+
 /// Returns the record that rolls a transaction back.
 pub(crate) fn rollback(name: &[u8]) -> Vec<u8> {
     let mut records = Vec::new();
@@ -84,7 +157,8 @@ pub(crate) enum Piece<'a> {
     /// A section that is applied at its position (WritePrepared): records, count, transaction name,
     /// and whether the transaction is prepared by it.
     Applied(&'a [u8], u32, &'a [u8], bool),
-    Commit(&'a [u8]),
+    /// The name of the transaction, and the timestamp of its keys, if the mark has one.
+    Commit(&'a [u8], Option<Timestamp>),
     Rollback(&'a [u8]),
 }
 
@@ -93,7 +167,7 @@ impl Piece<'_> {
     pub(crate) fn takes_numbers(&self) -> bool {
         matches!(
             self,
-            Piece::Plain(..) | Piece::Applied(..) | Piece::Commit(_)
+            Piece::Plain(..) | Piece::Applied(..) | Piece::Commit(..)
         )
     }
 }
@@ -118,7 +192,7 @@ impl<'a> Pieces<'a> {
         let counts = self.list.iter().map(|piece| match piece {
             Piece::Plain(_, count) | Piece::Applied(_, count, ..) => *count,
             Piece::Prepare(section) => section.count,
-            Piece::Commit(_) | Piece::Rollback(_) => 0,
+            Piece::Commit(..) | Piece::Rollback(_) => 0,
         });
         counts.sum()
     }
@@ -147,7 +221,7 @@ impl<'a> Pieces<'a> {
     ) -> Numbering<'a> {
         let decides_prepared = || {
             self.list.iter().any(|piece| match piece {
-                Piece::Commit(name) | Piece::Rollback(name) => is_prepared(name),
+                Piece::Commit(name, _) | Piece::Rollback(name) => is_prepared(name),
                 _ => false,
             })
         };
@@ -285,7 +359,7 @@ impl<'a> Numbering<'a> {
 /// Splits a serialized batch at its marks; validates all of it except its header.
 ///
 /// # Errors
-/// `Corruption` if the bytes are not a batch; `NotSupported` for commits with timestamps.
+/// `Corruption` if the bytes are not a batch; `NotSupported` for timestamps of other sizes than 8.
 pub(crate) fn pieces(rep: &[u8]) -> Result<Pieces<'_>> {
     let records = rep.get(HEADER_BYTES..).unwrap_or_default();
     let mut rest = BatchIter::new(records);
@@ -329,9 +403,14 @@ pub(crate) fn pieces(rep: &[u8]) -> Result<Pieces<'_>> {
                         section = Some(tag);
                         None
                     }
-                    tag::COMMIT => Some(Piece::Commit(take_length_prefixed(&mut behind)?)),
+                    tag::COMMIT => Some(Piece::Commit(take_length_prefixed(&mut behind)?, None)),
+                    tag::COMMIT_WITH_TIMESTAMP => {
+                        let timestamp = timestamp_of(take_length_prefixed(&mut behind)?)?;
+                        let name = take_length_prefixed(&mut behind)?;
+                        Some(Piece::Commit(name, Some(timestamp)))
+                    }
                     tag::ROLLBACK => Some(Piece::Rollback(take_length_prefixed(&mut behind)?)),
-                    _ => return Err(refused(tag)),
+                    _ => return Err(lone_end_mark()),
                 }
             }
         };
@@ -406,15 +485,20 @@ fn is_mark(tag: u8) -> bool {
     )
 }
 
-/// Returns the error of a mark that cannot be decoded: unsupported, or out of place.
-fn refused(tag: u8) -> Error {
-    match tag {
-        tag::COMMIT_WITH_TIMESTAMP => Error::not_supported(
-            "a transaction in the log commits with a timestamp, which is not supported: close it \
-             with RocksDB so that its logs are empty",
-        ),
-        _ => Error::corruption("the end mark of a prepared section without its begin mark"),
-    }
+/// Returns the error of the end of a section that has no beginning.
+fn lone_end_mark() -> Error {
+    Error::corruption("the end mark of a prepared section without its begin mark")
+}
+
+/// Decodes the timestamp of a commit mark.
+fn timestamp_of(bytes: &[u8]) -> Result<Timestamp> {
+    Timestamp::try_from(bytes).map_err(|_| {
+        Error::not_supported(format!(
+            "a transaction in the log commits with a timestamp of {} bytes: only 8 bytes are \
+             supported",
+            bytes.len()
+        ))
+    })
 }
 
 /// Returns the error for an undecided transaction whose operations are applied already.
@@ -469,19 +553,41 @@ mod tests {
             Piece::Rollback(b"t1"),
             Piece::Prepare(section()),
             Piece::Plain(b"\x00\x01b\x03\x04note", 1),
-            Piece::Commit(b"t1"),
+            Piece::Commit(b"t1", None),
         ];
         assert_eq!(found.list, expected);
         assert_eq!(found.count(), 3);
     }
 
     #[test]
-    fn commits_with_timestamps_are_refused_by_name_and_torn_sections_are_corruption() {
+    fn a_commit_with_a_timestamp_dates_the_keys_of_its_section() {
+        let mut commit = Vec::new();
+        put_commit_at(&mut commit, b"t1", &7_u64.to_le_bytes());
+        let expected = b"\x15\x08\x07\x00\x00\x00\x00\x00\x00\x00\x02t1";
+        assert_eq!(commit, expected);
         let header = [0; HEADER_BYTES];
-        let error = pieces(&[&header[..], &[0x15]].concat()).unwrap_err();
+        let rep = [&header[..], &commit].concat();
+        let time = 7_u64.to_le_bytes();
+        assert_eq!(
+            pieces(&rep).unwrap().list,
+            [Piece::Commit(b"t1", Some(time))]
+        );
+        let records = b"\x01\x09k\0\0\0\0\0\0\0\0\x01v\x05\x01\x01k\x01v";
+        let dated = with_timestamp(records, &time, |cf| cf == 0).unwrap();
+        let expected = b"\x01\x09k\x07\0\0\0\0\0\0\0\x01v\x05\x01\x01k\x01v";
+        assert_eq!(dated, expected);
+        assert!(with_timestamp(b"\x01\x01k\x01v", &time, |_| true).is_err());
+    }
+
+    #[test]
+    fn timestamps_of_other_sizes_are_refused_by_name_and_torn_sections_are_corruption() {
+        let header = [0; HEADER_BYTES];
+        let error = pieces(&[&header[..], b"\x15\x01t\x01x"].concat()).unwrap_err();
         assert!(error.message().contains("timestamp"), "{error}");
         for torn in [
-            &b"\x09\x00\x01k"[..],
+            &b"\x15"[..],
+            b"\x15\x08\x07",
+            b"\x09\x00\x01k",
             b"\x0a\x01t",
             b"\x09\x09",
             b"\x09\x0b\x01t",
@@ -522,7 +628,7 @@ mod tests {
                         numbering.end_decision();
                     }
                 }
-                Piece::Commit(_) | Piece::Rollback(_) => numbering.end_batch(),
+                Piece::Commit(..) | Piece::Rollback(_) => numbering.end_batch(),
                 Piece::Prepare(_) => {}
             }
         }

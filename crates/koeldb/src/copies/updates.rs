@@ -223,7 +223,8 @@ impl UpdateIterator {
             };
             self.is_reread = false;
             let (first, _) = header(record)?;
-            let batch = applied(record, &mut self.sections)?;
+            let families = &self.db.inner().commit.families;
+            let batch = applied(record, &mut self.sections, |cf| families.has_timestamps(cf))?;
             // The operations before took fewer numbers than one each.
             if first < self.read_to && !batch.is_empty() {
                 return Err(shared_seqnos_error());
@@ -351,7 +352,11 @@ fn shared_seqnos_error() -> Error {
 /// # Errors
 /// `Incomplete` if the section of a commit was not read; `NotSupported` if sections are applied at
 /// their position.
-fn applied(record: &[u8], sections: &mut BTreeMap<Box<[u8]>, Section>) -> Result<WriteBatch> {
+fn applied(
+    record: &[u8],
+    sections: &mut BTreeMap<Box<[u8]>, Section>,
+    has_timestamps: impl Fn(u32) -> bool,
+) -> Result<WriteBatch> {
     let pieces = two_phase::pieces(record)?;
     if pieces.has_applied() {
         return Err(shared_seqnos_error());
@@ -373,9 +378,10 @@ fn applied(record: &[u8], sections: &mut BTreeMap<Box<[u8]>, Section>) -> Result
             Piece::Prepare(section) => {
                 sections.insert(section.name.clone(), section);
             }
-            Piece::Commit(name) => match sections.remove(name) {
+            Piece::Commit(name, timestamp) => match sections.remove(name) {
                 Some(section) => {
-                    data.extend_from_slice(&section.records);
+                    let records = section.records_at(timestamp, &has_timestamps)?;
+                    data.extend_from_slice(&records);
                     total += section.count;
                 }
                 None => missing = missing.or(Some(name)),

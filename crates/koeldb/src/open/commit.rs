@@ -9,6 +9,7 @@ use koeldb_lsm::version::{VersionEdit, VersionSet};
 
 use super::Opening;
 use super::replay::Recovered;
+use crate::commit::queue::TIMESTAMP_SIZE;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::table_files::TableFiles;
 use crate::wal::{Wal, new_wal_file, wal_writer};
@@ -37,6 +38,10 @@ impl Opening {
             self.fs.sync_dir(&self.wal_dir)?;
         }
         if !recovered.undecided.is_empty() {
+            // Without it, RocksDB takes the keys of the sections for ones without timestamps.
+            let dated = families.values().filter(|family| family.has_timestamps);
+            let sizes: Vec<_> = dated.map(|family| (family.id, TIMESTAMP_SIZE)).collect();
+            writer.declare_timestamps(&sizes)?;
             for section in &recovered.undecided {
                 let mut record = recovered.next_seqno.to_le_bytes().to_vec();
                 record.extend_from_slice(&section.count.to_le_bytes());

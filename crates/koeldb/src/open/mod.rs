@@ -410,7 +410,8 @@ fn commit_state(
 
 /// Hands the recovered prepared transactions and the WAL files that memtables need to `inner`.
 fn adopt(inner: &DbInner, recovered: Recovered) {
-    inner.prepared.adopt(recovered.undecided);
+    let families = &inner.commit.families;
+    inner.prepared.adopt(recovered.undecided, families);
     if !recovered.kept.is_empty() {
         inner.commit.wals.adopt(recovered.kept);
         // Recovered memtables may be charged, or nearly full.

@@ -145,6 +145,8 @@ pub(crate) fn replay_logs(
     let oldest_needed = unflushed_from.max(kept_from);
     let new_replay = |left_out: Option<BTreeSet<SeqNo>>| -> Result<Replay<'_>> {
         let mut sections = retained_sections(fs, directory, kept_from..unflushed_from)?;
+        let dated = families.values().filter(|family| family.has_timestamps);
+        sections.set_dated(dated.map(|family| family.id));
         if let Some(left_out) = left_out {
             sections.leave_out(left_out);
         }

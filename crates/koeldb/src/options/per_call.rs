@@ -122,6 +122,12 @@ const CALLS: &[Call] = &[
             ),
             ("keys_only", "bool", "false", "Scans return empty values."),
             (
+                "allow_unprepared_value",
+                "bool",
+                "false",
+                "Leaves values in blob files until they are asked for.",
+            ),
+            (
                 "timestamp",
                 "bytes",
                 "none",
@@ -164,12 +170,6 @@ const CALLS: &[Call] = &[
                 "bool",
                 "false",
                 "Files are removed by jobs in any case.",
-            ),
-            (
-                "allow_unprepared_value",
-                "bool",
-                "false",
-                "Loads values of scans on demand.",
             ),
             (
                 "auto_refresh_iterator_with_snapshot",

@@ -13,6 +13,7 @@ pub struct TransactionDbOptions {
     pub(crate) max_num_deadlocks: u32,
     pub(crate) num_stripes: usize,
     pub(crate) skip_concurrency_control: bool,
+    pub(crate) enable_udt_validation: bool,
 }
 
 impl Default for TransactionDbOptions {
@@ -24,6 +25,7 @@ impl Default for TransactionDbOptions {
             max_num_deadlocks: 5,
             num_stripes: 128,
             skip_concurrency_control: false,
+            enable_udt_validation: true,
         }
     }
 }
@@ -52,6 +54,11 @@ impl TransactionDbOptions {
         /// Sets whether writes outside of transactions take no locks; they must then not conflict
         /// with transactions. Default: false.
         skip_concurrency_control: bool, set_skip_concurrency_control, get_skip_concurrency_control;
+        /// Sets whether transactions validate keys with user-defined timestamps by their read
+        /// timestamp
+        /// ([`Transaction::set_read_timestamp_for_validation`](crate::Transaction::set_read_timestamp_for_validation)).
+        /// Default: true.
+        enable_udt_validation: bool, set_enable_udt_validation, get_enable_udt_validation;
     }
 }
 

@@ -419,10 +419,42 @@ impl DbCursor {
         self.at_entry(|_| ()).is_some()
     }
 
-    /// Returns the key and value of the current entry; `None` without one.
+    /// Reads the value of the current entry, if [`ReadOptions::set_allow_unprepared_value`] has left
+    /// it in a blob file; `true` if there is an entry (RocksDB: `Iterator::PrepareValue`).
+    ///
+    /// Before, [`DbCursor::value`] and all that return the value are `None`. With
+    /// [`ReadOptions::set_keys_only`] nothing is read.
+    ///
+    /// # Errors
+    /// If the value is damaged or cannot be read. The cursor stays where it is.
+    pub fn prepare_value(&mut self) -> Result<bool> {
+        if !self.options.keys_only
+            && let Some(read) = self.change_scan(|scan| match scan.valid() {
+                true => scan.fetch_left_value(),
+                false => Ok(()),
+            })
+        {
+            read?;
+        }
+        Ok(self.valid())
+    }
+
+    /// Whether the value of the current entry is there: not one that is still in a blob file.
+    #[inline]
+    fn has_value(&self) -> bool {
+        self.options.keys_only
+            || !self.options.allow_unprepared_value
+            || self.at_entry(|scan| !scan.has_left_value()) == Some(true)
+    }
+
+    /// Returns the key and value of the current entry; `None` without one, or without its value
+    /// (see [`DbCursor::prepare_value`]).
     #[inline]
     #[must_use]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
+        if !self.has_value() {
+            return None;
+        }
         let (key, value) = self.at_entry(|scan| (scan.key(), scan.value()))?;
         Some((key, self.shown(value)))
     }
@@ -434,10 +466,14 @@ impl DbCursor {
         self.at_entry(|scan| scan.key())
     }
 
-    /// Returns the value of the current entry; `None` without one.
+    /// Returns the value of the current entry; `None` without one, or before
+    /// [`DbCursor::prepare_value`].
     #[inline]
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
+        if !self.has_value() {
+            return None;
+        }
         self.at_entry(|scan| match self.options.keys_only {
             true => &[],
             false => self.shown(scan.value()),
@@ -452,6 +488,9 @@ impl DbCursor {
         if self.options.keys_only || self.hidden_bytes > 0 {
             return self.value().map(Columns::of_value);
         }
+        if !self.has_value() {
+            return None;
+        }
         self.at_entry(|scan| scan.columns())
     }
 
@@ -462,12 +501,18 @@ impl DbCursor {
             let (_, value) = self.pinned_entry()?;
             return Some(WideColumns::from_value(value));
         }
+        if !self.has_value() {
+            return None;
+        }
         self.at_entry(|scan| scan.pinned_columns())
     }
 
     /// Returns the current key and value as owned slices, the value pinned in memory if possible.
     #[must_use]
     pub fn pinned_entry(&self) -> Option<(PinnedSlice, PinnedSlice)> {
+        if !self.has_value() {
+            return None;
+        }
         self.at_entry(|scan| {
             let key = PinnedSlice::copy_of(scan.key());
             if self.options.keys_only {

@@ -12,13 +12,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use koeldb_base::key::{InternalKey, MAX_SEQNO, ValueType, encode_into, footer_of, pack};
+use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::timestamp::{
     EntryVersion, MAX_TIMESTAMP, MIN_TIMESTAMP, TIMESTAMP_BYTES, Timestamp, join, split,
 };
-use koeldb_base::{Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result};
+use koeldb_base::{Cursor, Error, Fault, KeyOrder, Lookup, PinnedSlice, Result, SeqNo};
 use koeldb_table::block_based::cursor::CursorSource;
 use koeldb_table::reader::{TableCursorOptions, TableReader};
-use koeldb_table::source::BlockingSource;
+use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
 use super::options::ReadOptions;
 use crate::engine::reads::Reads;
@@ -366,6 +367,25 @@ impl<'r> DatedKey<'r> {
         Ok(())
     }
 
+    /// Whether the newest version in a sorted run was written after `since`, or has a timestamp for
+    /// which `is_above` holds.
+    fn has_version<C: Cursor>(
+        &self,
+        run: &mut C,
+        since: SeqNo,
+        is_above: impl Fn(&Timestamp) -> bool,
+    ) -> Result<bool, Fault<C::Suspend>> {
+        run.seek(&self.from)?;
+        if !run.valid() {
+            return Ok(false);
+        }
+        let entry = InternalKey::parse(run.key())?;
+        let is_own = self
+            .order
+            .equal_without_timestamps(entry.user_key, &self.key);
+        Ok(is_own && (entry.seqno > since || is_above(&split(entry.user_key).1)))
+    }
+
     /// Searches a table: its range tombstones, its filter, and its entries.
     fn search_table<S: CursorSource>(
         &self,
@@ -474,6 +494,57 @@ pub(super) fn search_tables_at<S: CursorSource>(
         }
     }
     Ok(())
+}
+
+/// Whether a key was written after the sequence number `since`, or has a version above `time`.
+pub(crate) fn is_written_since(
+    super_version: &SuperVersion,
+    user_key: &[u8],
+    since: SeqNo,
+    time: Option<&Timestamp>,
+) -> Result<bool> {
+    let (version, tables) = (&super_version.version, &super_version.tables);
+    let order = &version.order;
+    let key = DatedKey::new(&Lookup::new(user_key, MAX_SEQNO), order, &MAX_TIMESTAMP);
+    let is_above =
+        |own: &Timestamp| time.is_some_and(|time| order.compare_timestamps(own, time).is_gt());
+    let is_covered = |list: &FragmentedTombstones| {
+        let newest = list.covering_seqno_at(&key.key, MAX_SEQNO, &MAX_TIMESTAMP);
+        let seen = time.map(|time| list.covering_seqno_at(&key.key, MAX_SEQNO, time));
+        newest > since || seen.is_some_and(|seen| seen < newest)
+    };
+    for memtable in std::iter::once(&super_version.memtable).chain(&super_version.sealed) {
+        let mut lists = memtable.tombstone_lists();
+        if lists.any(|list| is_covered(&list))
+            || key.has_version(&mut memtable.borrowing_cursor(), since, is_above)?
+        {
+            return Ok(true);
+        }
+    }
+    let bound = Some(&key.key[..]);
+    for (level, file) in version.files() {
+        // An unknown timestamp counts as the largest.
+        let may_be_above = file
+            .newest_timestamp()
+            .is_none_or(|newest| is_above(&newest));
+        let may_differ = file.largest_seqno > since || time.is_some() && may_be_above;
+        if !may_differ || !version.overlaps(file, bound, bound) {
+            continue;
+        }
+        let reader = tables.reader(file, level)?;
+        let mut source = BlockingSource::new(BlockReadOptions::default());
+        if reader.tombstones().is_some_and(|list| is_covered(list)) {
+            return Ok(true);
+        }
+        if reader.may_contain(user_key, &mut source)? {
+            let options = TableCursorOptions::default();
+            let mut cursor = reader.borrowing_cursor(source, &options);
+            if key.has_version(&mut cursor, since, is_above)? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the timestamp that a read names.

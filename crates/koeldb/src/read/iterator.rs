@@ -147,6 +147,9 @@ impl DbIterator {
             }
             Ok(true) => {}
         }
+        if let Err(error) = self.front.prepare_value() {
+            return self.fail(error);
+        }
         let entry = self.front.pinned_entry()?;
         if let Some(back_key) = &self.back_key
             && self.front.compare_keys(&entry.0, back_key).is_ge()
@@ -189,6 +192,9 @@ impl DbIterator {
                 return None;
             }
             Ok(true) => {}
+        }
+        if let Err(error) = back.prepare_value() {
+            return self.fail(error);
         }
         let entry = back.pinned_entry()?;
         if let Some(front_key) = &self.front_key

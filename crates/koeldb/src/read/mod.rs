@@ -25,6 +25,7 @@ mod stream;
 mod suspended;
 
 pub use cursor::DbCursor;
+pub(crate) use dated::is_written_since;
 pub use iterator::{DbIterator, Direction, IteratorMode};
 pub use multi_get::{Answers, PinnedSlices};
 pub use multi_get_stream::MultiGetStream;

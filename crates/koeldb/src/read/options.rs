@@ -70,6 +70,7 @@ pub struct ReadOptions {
     pub(crate) adaptive_readahead: bool,
     pub(crate) auto_readahead_size: bool,
     pub(crate) keys_only: bool,
+    pub(crate) allow_unprepared_value: bool,
     pub(crate) rate_limiter_priority: Option<IoPriority>,
     pub(crate) table_filter: Option<TableFilter>,
 }
@@ -109,6 +110,7 @@ impl ReadOptions {
             adaptive_readahead: false,
             auto_readahead_size: true,
             keys_only: false,
+            allow_unprepared_value: false,
             rate_limiter_priority: None,
             table_filter: None,
         }
@@ -350,9 +352,15 @@ impl ReadOptions {
         adaptive_readahead: bool, set_adaptive_readahead, get_adaptive_readahead;
         /// Sets whether the readahead is trimmed to the bounds and to uncached blocks.
         auto_readahead_size: bool, set_auto_readahead_size, get_auto_readahead_size;
-        /// Sets whether scans return empty values, which are neither pinned nor copied. Operations
+        /// Sets whether scans return empty values, which are neither pinned nor copied, nor read from
+        /// blob files. Operations
         /// of a transaction or an indexed batch keep theirs.
         keys_only: bool, set_keys_only, get_keys_only;
+        /// Sets whether a cursor leaves values in blob files until
+        /// [`DbCursor::prepare_value`](crate::DbCursor::prepare_value) reads them. Iterators and
+        /// streams read theirs; so do cursors of transactions, of indexed batches, and of several
+        /// column families.
+        allow_unprepared_value: bool, set_allow_unprepared_value, get_allow_unprepared_value;
     }
 }
 

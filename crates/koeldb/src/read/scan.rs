@@ -54,6 +54,8 @@ pub(crate) struct ScanContext<'h> {
     pub(crate) merger: Merger<'h>,
     /// The values in blob files; `None` if none may be read.
     pub(crate) blobs: Option<VersionBlobs<'h>>,
+    /// Whether values stay in blob files until they are asked for.
+    pub(crate) leaves_values: bool,
     pub(crate) tombstones: ScanTombstones,
     /// The prefix extractor of a scan that ends when the prefix changes.
     pub(crate) prefix_extractor: Option<&'h dyn PrefixExtractor>,
@@ -94,6 +96,8 @@ pub(crate) struct Scan<'h, C> {
     key: Vec<u8>,
     /// The value of the entry, if the scan owns it.
     value: Vec<u8>,
+    /// The reference to the value of the entry, if the scan owns it and has not read the value.
+    reference: Option<PinnedSlice>,
     /// The columns of the entry, if the scan owns it and it is a wide-column entity.
     entity: Option<WideColumns>,
     /// The version of the entry, if the scan owns it and entries have versions.
@@ -130,6 +134,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
             at: Position::Nowhere,
             key: Vec::new(),
             value: Vec::new(),
+            reference: None,
             entity: None,
             version: EntryVersion::default(),
             target: Vec::new(),
@@ -210,8 +215,39 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         self.own(value_type, self.inner.pinned_value())
     }
 
+    /// Makes `value` that of the scan like [`Scan::own`], or leaves it in its blob file for now.
+    fn own_or_leave(&mut self, value_type: ValueType, value: PinnedSlice) -> Result<(), Error> {
+        if value_type != ValueType::BlobIndex || !self.view.leaves_values {
+            return self.own(value_type, value);
+        }
+        self.value.clear();
+        self.entity = None;
+        self.reference = Some(value);
+        Ok(())
+    }
+
+    /// Whether the value of the current entry was left in its blob file.
+    #[inline]
+    pub(crate) fn has_left_value(&self) -> bool {
+        self.reference.is_some() && self.at != Position::Inner
+    }
+
+    /// Reads the value of the current entry, if it was left in its blob file.
+    pub(crate) fn fetch_left_value(&mut self) -> Result<(), Error> {
+        if self.has_left_value()
+            && let Some(reference) = &self.reference
+        {
+            let value = self.view.merger().fetch(&self.key, reference)?;
+            self.value.clear();
+            self.value.extend_from_slice(&value);
+            self.reference = None;
+        }
+        Ok(())
+    }
+
     /// Makes `value`, a value or an entity of the current key, that of the scan.
     fn own(&mut self, value_type: ValueType, value: PinnedSlice) -> Result<(), Error> {
+        self.reference = None;
         let merger = self.view.merger();
         (self.value, self.entity) = owned_value(merger, &self.key, value_type, value)?;
         Ok(())
@@ -219,6 +255,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
 
     /// Merges operands onto the owned value if `has_base`; in an entity, it is the default column.
     fn own_merged(&mut self, has_base: bool, newest_first: &[&[u8]]) -> Result<(), Error> {
+        self.reference = None;
         let base = has_base.then_some(self.value.as_slice());
         self.value = merge_values(self.view.merger(), &self.key, base, newest_first)?;
         self.entity = match self.entity.take().filter(|_| has_base) {
@@ -493,7 +530,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                 }
                 value_type => {
                     self.keep_version();
-                    self.own_value(value_type)?;
+                    self.own_or_leave(value_type, self.inner.pinned_value())?;
                     self.at = Position::OwnedForward;
                     Ok(())
                 }
@@ -710,6 +747,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                     && !self.view.tombstones.hides(entry.user_key, entry.seqno);
                 if has_base {
                     self.value.clear();
+                    self.reference = None;
                     self.entity = None;
                     if entry.value_type == ValueType::Value {
                         self.value.extend_from_slice(self.inner.value());
@@ -722,7 +760,10 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         }
         *skipped += skips;
         if let Some((value_type, value)) = newest {
-            self.own(value_type, value)?;
+            match oldest_first.is_empty() {
+                true => self.own_or_leave(value_type, value)?,
+                false => self.own(value_type, value)?,
+            }
         }
         if oldest_first.is_empty() {
             return Ok(has_base);
@@ -754,7 +795,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                 if is_found && entry.value_type == ValueType::Merge {
                     self.merge_forward()?;
                 } else if is_found {
-                    self.own_value(entry.value_type)?;
+                    self.own_or_leave(entry.value_type, self.inner.pinned_value())?;
                 }
             }
         }

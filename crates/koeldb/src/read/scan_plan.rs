@@ -311,6 +311,9 @@ impl ScanPlan<'_> {
                     _ => blobs,
                 }
             }),
+            // The time at the end of a value is checked at each step.
+            leaves_values: (options.allow_unprepared_value || options.keys_only)
+                && self.family.data().ttl.is_none(),
             tombstones,
             prefix_extractor: match options.prefix_same_as_start {
                 true => extractor.map(|extractor| &**extractor),

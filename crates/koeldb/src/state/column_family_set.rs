@@ -86,6 +86,12 @@ impl ColumnFamilySet {
         self.have_timestamps.load(Ordering::Relaxed)
     }
 
+    /// Whether the keys of a column family have user-defined timestamps; false for unknown ones.
+    pub(crate) fn has_timestamps(&self, cf: u32) -> bool {
+        let has_own = |family: &Arc<ColumnFamilyData>| family.has_timestamps;
+        self.have_timestamps() && self.by_id().get(&cf).is_some_and(has_own)
+    }
+
     /// Returns the queues of the column families that may have a flush or compaction due.
     pub(crate) fn queue(&self) -> &WorkQueue {
         &self.queue

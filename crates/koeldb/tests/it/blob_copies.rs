@@ -8,11 +8,12 @@ use std::sync::Arc;
 use koeldb::fs::{FileSystem, PosixFileSystem, SystemClock, TraceDetail, TraceFileSystem};
 use koeldb::{
     BackupEngine, BackupEngineOptions, BottommostLevelCompaction, CompactRangeOptions,
-    ConfigOptions, Db, Env, ErrorKind, ExportOptions, FlushPolicy, ImportColumnFamilyOptions,
-    IteratorMode, Options, StorageFileKind, StringAppend, WriteBatch,
+    ConfigOptions, Db, DbPath, Env, ErrorKind, ExportOptions, FlushPolicy,
+    ImportColumnFamilyOptions, IteratorMode, Options, StorageFileKind, StringAppend, WriteBatch,
 };
 
 use crate::expected::Expected;
+use crate::golden;
 use crate::prelude::creating;
 use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
@@ -195,8 +196,8 @@ fn an_export_has_values_inline_and_is_imported() {
         let imported = target
             .create_column_family_with_import(
                 "imported",
-                &options.cf_options(),
-                &[read.clone()],
+                options.cf_options(),
+                std::slice::from_ref(&read),
                 &import,
             )
             .unwrap();
@@ -475,4 +476,88 @@ fn families_with_blob_files_are_flushed_together() {
         assert_eq!(other.get(&key_text).unwrap().unwrap(), *value(key, 2));
     }
     db.verify_checksums().unwrap();
+}
+
+#[test]
+fn files_of_nobody_are_removed_from_all_directories() {
+    let dir = ScratchDir::new();
+    let mut options = options("");
+    options.set_db_paths([
+        DbPath::new(dir.join("first"), 1 << 30),
+        DbPath::new(dir.join("second"), 1 << 30),
+    ]);
+    let db = with_garbage(&options, &dir.join("db"));
+    let wanted = content(&db);
+    let live = db.live_blob_files().len();
+    db.close().unwrap();
+    drop(db);
+    let orphans = ["first/000901.blob", "second/000902.blob", "db/000903.blob"];
+    for orphan in orphans {
+        std::fs::write(dir.join(orphan), "of a job that was cut").unwrap();
+    }
+    let db = Db::open(&options, dir.join("db")).unwrap();
+    for orphan in orphans {
+        assert!(!dir.join(orphan).exists(), "{orphan}");
+    }
+    assert_eq!(db.live_blob_files().len(), live);
+    assert_eq!(content(&db), wanted);
+}
+
+#[test]
+fn a_table_that_refers_to_blob_files_is_not_imported() {
+    let (dir, other) = (ScratchDir::new(), ScratchDir::new());
+    let options = options("");
+    let db = Db::open(&options, dir.path()).unwrap();
+    fill(&db, 0, 1);
+    let [file] = &db.live_files()[..] else {
+        panic!("one table");
+    };
+    let seqnos = file.smallest_seqno..=file.largest_seqno;
+    let described = koeldb::ExportedFile::new(dir.path(), file.name.clone(), 6, seqnos);
+    let export = koeldb::ExportedColumnFamily::new("leveldb.BytewiseComparator", [described]);
+    let target = Db::open(&options, other.path()).unwrap();
+    let error = target
+        .create_column_family_with_import(
+            "imported",
+            options.cf_options(),
+            &[export],
+            &ImportColumnFamilyOptions::new(),
+        )
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+    assert!(error.to_string().contains("blob files"), "{error}");
+    assert!(target.cf_handle("imported").is_none());
+    let table = dir.only("sst");
+    let error = target.ingest_external_file(&[table]).unwrap_err();
+    assert!(target.live_files().is_empty(), "{error}");
+}
+
+#[test]
+fn best_efforts_recovery_keeps_the_bound_of_collected_versions() {
+    let dir = golden::copy_of("timestamps-collected");
+    let mut options = creating();
+    options
+        .set_comparator(koeldb::BytewiseComparatorWithU64Ts)
+        .set_disable_auto_compactions(true);
+    let db = Db::open(&options, dir.path()).unwrap();
+    let before = dir.all("sst");
+    for time in [20_u64, 21] {
+        let family = db.default_cf();
+        family.put_with_ts("key", time.to_le_bytes(), "v").unwrap();
+        family.flush().unwrap();
+    }
+    db.close().unwrap();
+    drop(db);
+    let newest = dir.all("sst").pop().unwrap();
+    assert!(!before.contains(&newest));
+    std::fs::remove_file(newest).unwrap();
+    options.set_best_efforts_recovery(true);
+    let db = Db::open(&options, dir.path()).unwrap();
+    let low = db.default_cf().full_history_ts_low().unwrap();
+    assert_eq!(low, Some(6_u64.to_le_bytes()));
+    let mut read = koeldb::ReadOptions::new();
+    read.set_timestamp(5_u64.to_le_bytes());
+    assert!(db.get_opt("key0001", &read).is_err());
+    read.set_timestamp(30_u64.to_le_bytes());
+    assert!(db.get_opt("key", &read).unwrap().is_some());
 }

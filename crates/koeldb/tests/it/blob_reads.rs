@@ -376,3 +376,115 @@ fn the_options_are_read_from_text() {
     let capacity = db.property_int_value("rocksdb.blob-cache-capacity");
     assert_eq!(capacity.unwrap(), Some(3 << 20));
 }
+
+/// Counts the reads of blob files in `run`.
+fn blob_reads(run: impl FnOnce()) -> u64 {
+    let ((), counts) = perf::measure(PerfLevel::EnableCount, run);
+    counts.get(PerfMetric::BlobReadCount)
+}
+
+/// All entries of a cursor, forward or backward, with their values if `prepares`.
+fn scanned(db: &Db, read: &ReadOptions, forward: bool, prepares: bool) -> Vec<Option<Vec<u8>>> {
+    let mut cursor = db.cursor_opt(read);
+    let mut values = Vec::new();
+    let mut found = match forward {
+        true => cursor.seek_to_first(),
+        false => cursor.seek_to_last(),
+    };
+    while found.unwrap() {
+        if prepares {
+            assert!(cursor.prepare_value().unwrap());
+        }
+        assert_eq!(cursor.entry().is_some(), cursor.value().is_some());
+        values.push(cursor.value().map(<[u8]>::to_vec));
+        found = match forward {
+            true => cursor.next(),
+            false => cursor.prev(),
+        };
+    }
+    assert!(!cursor.prepare_value().unwrap());
+    values
+}
+
+#[test]
+fn scans_read_the_values_that_are_asked_for() {
+    let device = Device::new(8);
+    let db = filled(&device, &options());
+    let expected: Vec<_> = (0..FILES * VALUES).map(value).collect();
+    for forward in [true, false] {
+        let expected = || {
+            let values = expected.iter().cloned().map(Some);
+            match forward {
+                true => values.collect::<Vec<_>>(),
+                false => values.rev().collect(),
+            }
+        };
+        let reads = blob_reads(|| {
+            assert_eq!(
+                scanned(&db, &ReadOptions::new(), forward, false),
+                expected()
+            );
+        });
+        // Windows of 16 KiB and more over files of 20 KiB.
+        assert!((FILES..=FILES * 3).contains(&reads), "{reads} reads");
+        let mut keys_only = ReadOptions::new();
+        keys_only.set_keys_only(true);
+        let reads = blob_reads(|| {
+            let values = scanned(&db, &keys_only, forward, true);
+            assert_eq!(values, vec![Some(Vec::new()); expected().len()]);
+        });
+        assert_eq!(reads, 0);
+        let mut on_demand = ReadOptions::new();
+        on_demand.set_allow_unprepared_value(true);
+        let reads = blob_reads(|| {
+            let values = scanned(&db, &on_demand, forward, false);
+            assert_eq!(values, vec![None; expected().len()]);
+        });
+        assert_eq!(reads, 0);
+        assert_eq!(scanned(&db, &on_demand, forward, true), expected());
+        let entries = db.default_cf().range_opt(.., &on_demand);
+        let found: Vec<_> = match forward {
+            true => entries
+                .map(|entry| Some(entry.unwrap().1.to_vec()))
+                .collect(),
+            false => (entries.rev())
+                .map(|entry| Some(entry.unwrap().1.to_vec()))
+                .collect(),
+        };
+        assert_eq!(found, expected());
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_prepared_leaves_the_cursor_where_it_is() {
+    let device = Device::new(9);
+    let db = filled(&device, &options());
+    let path = blob_files(&device).remove(0);
+    device.damage.spoil(&(path, 100..101), Wrong::Flipped);
+    let mut on_demand = ReadOptions::new();
+    on_demand.set_allow_unprepared_value(true);
+    let mut cursor = db.cursor_opt(&on_demand);
+    assert!(cursor.seek_to_first().unwrap());
+    for _ in 0..2 {
+        let error = cursor.prepare_value().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert_eq!((cursor.key(), cursor.value()), (Some(&*key(0)), None));
+    }
+    assert!(cursor.next().unwrap() && cursor.prepare_value().unwrap());
+    assert_eq!(cursor.entry(), Some((&*key(1), &*value(1))));
+    // Merged values are there.
+    let mut options = options();
+    options.set_merge_operator(koeldb::StringAppend::default());
+    let device = Device::new(10);
+    let db = device.open_plainly(&options);
+    db.put("a", value(1)).unwrap();
+    db.put("b", value(2)).unwrap();
+    db.flush().unwrap();
+    db.merge("a", "more").unwrap();
+    for forward in [true, false] {
+        let mut found = scanned(&db, &on_demand, forward, false);
+        found.sort();
+        let merged = [value(1), b",more".to_vec()].concat();
+        assert_eq!(found, [None, Some(merged)]);
+    }
+}

@@ -343,10 +343,10 @@ fn value(index: usize, round: usize) -> Vec<u8> {
         .into_bytes()
 }
 
-type Row = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Row = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The entities that `Golden.java` writes.
-fn rows() -> BTreeMap<Vec<u8>, Row> {
+pub(crate) fn rows() -> BTreeMap<Vec<u8>, Row> {
     let key = |index: usize| format!("key{index:04}").into_bytes();
     let mut rows: BTreeMap<Vec<u8>, Row> = BTreeMap::new();
     for round in 0..3 {
@@ -397,6 +397,32 @@ fn columns_of_entities_are_read() {
     }
 }
 
+/// The entries at each time as `Timestamps.java` prints them.
+pub(crate) fn at_times(db: &Db, times: &[u64]) -> String {
+    let mut found = String::new();
+    for time in times {
+        let mut options = ReadOptions::new();
+        options.set_timestamp(time.to_le_bytes());
+        let mut cursor = db.default_cf().cursor_opt(&options);
+        let mut step = match cursor.seek_to_first() {
+            Ok(step) => step,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+                writeln!(found, "refused\t{time}").unwrap();
+                continue;
+            }
+        };
+        while step {
+            let (key, value) = cursor.entry().unwrap();
+            assert_eq!(db.get_opt(key, &options).unwrap().as_deref(), Some(value));
+            let (key, value) = (String::from_utf8_lossy(key), String::from_utf8_lossy(value));
+            writeln!(found, "entry\t{time}\t{key}\t{value}").unwrap();
+            step = cursor.next().unwrap();
+        }
+    }
+    found
+}
+
 #[test]
 fn versions_collected_to_a_time_are_read_at_every_later_time() {
     let text = std::fs::read_to_string(golden("timestamps-collected.expected.tsv")).unwrap();
@@ -406,27 +432,7 @@ fn versions_collected_to_a_time_are_read_at_every_later_time() {
         let family = db.default_cf();
         let low = family.full_history_ts_low().unwrap();
         assert_eq!(low, Some(6_u64.to_le_bytes()), "{place}");
-        let mut found = String::new();
-        for time in [0_u64, 5, 6, 7, 8, 9, 10, 11, 12] {
-            let mut options = ReadOptions::new();
-            options.set_timestamp(time.to_le_bytes());
-            let mut cursor = family.cursor_opt(&options);
-            let mut step = match cursor.seek_to_first() {
-                Ok(step) => step,
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{place}: {error}");
-                    writeln!(found, "refused\t{time}").unwrap();
-                    continue;
-                }
-            };
-            while step {
-                let (key, value) = cursor.entry().unwrap();
-                assert_eq!(db.get_opt(key, &options).unwrap().as_deref(), Some(value));
-                let (key, value) = (String::from_utf8_lossy(key), String::from_utf8_lossy(value));
-                writeln!(found, "entry\t{time}\t{key}\t{value}").unwrap();
-                step = cursor.next().unwrap();
-            }
-        }
+        let found = at_times(&db, &[0, 5, 6, 7, 8, 9, 10, 11, 12]);
         assert_eq!(found, text, "{place}");
         family.compact_range(..).unwrap();
     }

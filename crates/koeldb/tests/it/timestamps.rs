@@ -3,6 +3,7 @@
 
 mod files;
 mod model;
+mod transactions;
 
 use koeldb::{
     BytewiseComparatorWithU64Ts, ColumnFamilyOptions, CompactRangeOptions, Db, Env, ErrorKind,

@@ -15,7 +15,8 @@ import org.rocksdb.*;
  *
  * <pre>
  * Check COMMAND DIRECTORY [comparator:FAMILY=reverse ...] [merge=OPERATOR] [blobs=FAMILY] [wal_dir=DIRECTORY]
- *     [create=true] [small=true] [universal=true] [db_paths=DIRECTORY:BYTES,...] [cf_paths:FAMILY=DIRECTORY:BYTES,...]
+ *     [create=true] [small=true] [universal=true] [atomic_flush=true] [cf:OPTION=VALUE ...]
+ *     [db_paths=DIRECTORY:BYTES,...] [cf_paths:FAMILY=DIRECTORY:BYTES,...]
  * Check COMMAND DIRECTORY table=FACTORY [prefix=EXTRACTOR]
  *
  * check   verifies all checksums, scans every family forwards and backwards, gets every key and as many absent ones:
@@ -56,6 +57,7 @@ public final class Check {
             }
             options.setBestEffortsRecovery(settings.containsKey("best_efforts"));
             options.setCreateIfMissing(settings.containsKey("create"));
+            options.setAtomicFlush(settings.containsKey("atomic_flush"));
             if (settings.containsKey("db_paths")) {
                 options.setDbPaths(paths(settings.get("db_paths")));
             }
@@ -110,7 +112,14 @@ public final class Check {
             }
             return ColumnFamilyOptions.getColumnFamilyOptionsFromProps(properties);
         }
-        ColumnFamilyOptions options = new ColumnFamilyOptions();
+        Properties given = new Properties();
+        settings.forEach((setting, value) -> {
+            if (setting.startsWith("cf:")) {
+                given.setProperty(setting.substring(3), value);
+            }
+        });
+        ColumnFamilyOptions options = given.isEmpty() ? new ColumnFamilyOptions()
+                : ColumnFamilyOptions.getColumnFamilyOptionsFromProps(given);
         if (settings.containsKey("small")) {
             options.setWriteBufferSize(64 << 10).setTargetFileSizeBase(64 << 10).setLevel0FileNumCompactionTrigger(3);
         }

@@ -15,7 +15,9 @@ import org.rocksdb.*;
  * <pre>
  * Timestamps read  DIRECTORY COMPARATOR TIMESTAMP...   reads at each timestamp: entry TIMESTAMP KEY VALUE ..., or
  *                                                      refused TIMESTAMP
+ * Timestamps read-transactions ...                     the same, of a database for transactions
  * Timestamps write DIRECTORY COMPARATOR SCRIPT         each line of the script: a batch in hexadecimal, flush, compact
+ * Timestamps prepare DIRECTORY COMPARATOR NAME KEY VALUE   leaves a transaction prepared, and ends without a close
  * </pre>
  *
  * The library has no puts with timestamps: batches come in serialized form.
@@ -29,16 +31,22 @@ public final class Timestamps {
         properties.setProperty("comparator", args[2]);
         List<ColumnFamilyHandle> handles = new ArrayList<>();
         try (ColumnFamilyOptions family = ColumnFamilyOptions.getColumnFamilyOptionsFromProps(properties);
-                DBOptions options = new DBOptions().setCreateIfMissing(args[0].equals("write"))) {
+                TransactionDBOptions locks = new TransactionDBOptions();
+                DBOptions options = new DBOptions().setCreateIfMissing(!args[0].startsWith("read"))) {
             family.setMergeOperatorName("stringappend");
             family.setTableFormatConfig(new BlockBasedTableConfig().setFilterPolicy(new BloomFilter(10, false)));
             family.setTargetFileSizeBase(1 << 10);
-            family.setDisableAutoCompactions(args[0].equals("read"));
+            family.setDisableAutoCompactions(args[0].startsWith("read"));
+            boolean hasTransactions = args[0].equals("read-transactions") || args[0].equals("prepare");
             List<ColumnFamilyDescriptor> families =
                     List.of(new ColumnFamilyDescriptor(RocksDB.DEFAULT_COLUMN_FAMILY, family));
-            try (RocksDB db = RocksDB.open(options, args[1], families, handles)) {
+            try (RocksDB db = hasTransactions
+                            ? TransactionDB.open(options, locks, args[1], families, handles)
+                            : RocksDB.open(options, args[1], families, handles)) {
                 if (args[0].equals("write")) {
                     write(db, Path.of(args[3]));
+                } else if (args[0].equals("prepare")) {
+                    prepare((TransactionDB) db, args);
                 } else {
                     db.verifyChecksum();
                     for (String time : Arrays.asList(args).subList(3, args.length)) {
@@ -48,6 +56,18 @@ public final class Timestamps {
                 handles.forEach(ColumnFamilyHandle::close);
                 db.closeE();
             }
+        }
+    }
+
+    private static void prepare(TransactionDB db, String[] args) throws Exception {
+        try (WriteOptions sync = new WriteOptions().setSync(true)) {
+            Transaction transaction = db.beginTransaction(sync);
+            transaction.setName(args[3]);
+            transaction.put(args[4].getBytes(), args[5].getBytes());
+            transaction.prepare();
+            System.out.println("prepared");
+            System.out.flush();
+            Runtime.getRuntime().halt(0);
         }
     }
 

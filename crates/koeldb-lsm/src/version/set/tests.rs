@@ -1133,16 +1133,23 @@ fn rocksdbs_manifests_are_read_and_written_anew_without_loss() {
         count += 1;
         let fs = MemoryFileSystem::new();
         fs.create_dir_all(directory()).unwrap();
-        for file in posix.list(&source).unwrap() {
-            let bytes = posix
-                .read_all(&source.join(&file.name), 1 << 30, Purpose::Other)
-                .unwrap();
-            let path = directory().join(&file.name);
-            let mut copy = fs
-                .create(&path, &koeldb_fs::WriteOptions::default())
-                .unwrap();
-            copy.append(&bytes).unwrap();
-            copy.close().unwrap();
+        // One has its tables in several directories; here they lie in one.
+        let mut sources = vec![source];
+        while let Some(source) = sources.pop() {
+            for file in posix.list(&source).unwrap() {
+                let from = source.join(&file.name);
+                if file.kind == koeldb_fs::EntryKind::Directory {
+                    sources.push(from);
+                    continue;
+                }
+                let bytes = posix.read_all(&from, 1 << 30, Purpose::Other).unwrap();
+                let path = directory().join(&file.name);
+                let mut copy = fs
+                    .create(&path, &koeldb_fs::WriteOptions::default())
+                    .unwrap();
+                copy.append(&bytes).unwrap();
+                copy.close().unwrap();
+            }
         }
         let fs: Arc<dyn FileSystem> = Arc::new(fs);
         let families = stored_families(&*fs, directory());

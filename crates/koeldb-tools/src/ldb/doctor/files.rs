@@ -25,6 +25,11 @@ const SMALL_BYTES: u64 = 64 << 20;
 
 const DAMAGED: &str = "Restore the table from a backup. Without one, `ldb repair` keeps what is readable, and the rest is lost.";
 
+const DAMAGED_BLOBS: &str = "Restore the file from a backup. Without one, `ldb repair` keeps the values that are readable, and lists the others.";
+
+/// The share of garbage in blob files from which it is reported.
+const GARBAGE_SHARE: f64 = 0.5;
+
 /// Checks the table files of a column family, and the shape of its levels.
 pub(super) fn examine_tables(tree: &Tree, verify: bool, report: &mut Report) {
     let family = &tree.name;
@@ -38,7 +43,19 @@ pub(super) fn examine_tables(tree: &Tree, verify: bool, report: &mut Report) {
             "{:06}.sst (column family \"{family}\", level {level})",
             file.number
         );
-        match fs.metadata(&tree.path(file.number)) {
+        let paths = tree.tables.paths();
+        if usize::from(file.path_id) >= paths.count() {
+            report.error(
+                "consistency",
+                format!(
+                    "{name} is in directory number {} of db_paths, counted from 0",
+                    file.path_id
+                ),
+                "It was not examined: give the directories with --db_paths.",
+            );
+            continue;
+        }
+        match fs.metadata(&paths.of_table(file)) {
             Err(error) => {
                 report.error(
                     "consistency",
@@ -64,6 +81,55 @@ pub(super) fn examine_tables(tree: &Tree, verify: bool, report: &mut Report) {
     }
     bar.finish_and_clear();
     examine_levels(tree, report);
+}
+
+/// Checks the blob files of a column family: that they exist and are whole.
+pub(super) fn examine_blob_files(tree: &Tree, verify: bool, report: &mut Report) {
+    let fs = PosixFileSystem::new();
+    for file in tree.version.blob_files.values() {
+        let (number, family) = (file.number, &tree.name);
+        let name = format!("{number:06}.blob (column family \"{family}\")");
+        report.blob_files += 1;
+        report.blob_bytes += file.file_bytes();
+        match fs.metadata(&tree.tables.paths().blob(number)) {
+            Err(error) => {
+                let message = format!("{name} is missing: {error}");
+                report.error("consistency", message, DAMAGED_BLOBS);
+                continue;
+            }
+            Ok(metadata) if metadata.len != file.file_bytes() => {
+                let message = format!(
+                    "{name} has {} bytes where {} are recorded",
+                    metadata.len,
+                    file.file_bytes()
+                );
+                report.error("consistency", message, DAMAGED_BLOBS);
+                continue;
+            }
+            Ok(_) => {}
+        }
+        let examined = match verify {
+            true => tree.tables.verify_blob_file(file, tree.id, &mut |_| ()),
+            false => tree.tables.keep_blob_file(file),
+        };
+        if let Err(error) = examined {
+            report.error("checksum", format!("{name}: {error}"), DAMAGED_BLOBS);
+        }
+    }
+    let files = tree.version.blob_files.values();
+    let (total, garbage) = files.fold((0, 0), |(total, garbage), file| {
+        (total + file.bytes, garbage + file.garbage_bytes)
+    });
+    if garbage > SMALL_BYTES && ratio(garbage, total) > GARBAGE_SHARE {
+        report.warning(
+            "space",
+            format!(
+                "column family \"{}\": {garbage} of {total} bytes in blob files are garbage",
+                tree.name
+            ),
+            "Set enable_blob_garbage_collection, and compact the family (`ldb compact`).",
+        );
+    }
 }
 
 /// Checks the entries and properties of one table file.
@@ -186,26 +252,32 @@ pub(super) fn examine_logs(
     Ok(())
 }
 
-/// Reports table files in the directory that belong to no column family.
+/// Reports table and blob files in the directory that belong to no column family.
 pub(super) fn examine_directory(directory: &Path, trees: &[Tree], report: &mut Report) -> Outcome {
-    let live = |number: u64| {
+    let is_live_table = |number: u64| {
         let mut files = trees.iter().flat_map(|tree| tree.version.files());
         files.any(|(_, file)| file.number == number)
     };
-    let mut unknown = 0u64;
+    let is_live_blob_file = |number: u64| {
+        let mut trees = trees.iter();
+        trees.any(|tree| tree.version.blob_files.contains_key(&number))
+    };
+    let (mut tables, mut blob_files) = (0_u64, 0_u64);
     for entry in PosixFileSystem::new().list(directory)? {
-        if let Some(FileKind::Table(number)) = file_name::parse(&entry.name)
-            && !live(number)
-        {
-            unknown += 1;
+        match file_name::parse(&entry.name) {
+            Some(FileKind::Table(number)) => tables += u64::from(!is_live_table(number)),
+            Some(FileKind::Blob(number)) => blob_files += u64::from(!is_live_blob_file(number)),
+            _ => {}
         }
     }
-    if unknown > 0 {
-        report.note(
-            "files",
-            format!("{unknown} tables in the directory belong to no column family"),
-            "They are of a running job or an interrupted one; the next open removes them.",
-        );
+    for (unknown, what) in [(tables, "tables"), (blob_files, "blob files")] {
+        if unknown > 0 {
+            report.note(
+                "files",
+                format!("{unknown} {what} in the directory belong to no column family"),
+                "They are of a running job or an interrupted one; the next open removes them.",
+            );
+        }
     }
     Ok(())
 }

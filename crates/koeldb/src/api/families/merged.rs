@@ -125,7 +125,9 @@ impl MergedFamilies {
     ) -> Result<Self> {
         let is_tied = options.get_snapshot().is_some();
         MergedFamilies::new(db, families, options, |family, options| {
-            let mut cursor = Box::new(family.cursor_opt(options));
+            let mut options = options.clone();
+            options.set_allow_unprepared_value(false);
+            let mut cursor = Box::new(family.cursor_opt(&options));
             if !is_tied {
                 cursor.forget_snapshot();
             }

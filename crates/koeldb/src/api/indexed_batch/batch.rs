@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 use koeldb_base::entity::{self, Columns, WideColumns, with_default_column};
 use koeldb_base::merge_operator::{Merger, merge_values};
 use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::timestamp::{MIN_TIMESTAMP, Timestamp, join};
 use koeldb_base::{Error, KeyOrder, PinnedSlice, Result};
 
 use super::cursor::BatchCursor;
 use super::index::{Index, Operation};
-use super::view::{Base, Effect, View, effect, key_of};
+use super::view::{Base, Effect, View, bare_key, effect};
 use crate::api::column_family::ColumnFamily;
 use crate::batch::{BatchEntry, WriteBatch, entry_at};
 use crate::read::ReadOptions;
@@ -130,7 +131,11 @@ impl WriteBatchWithIndex {
 
     /// Returns the index hash of a key, or of `cf` alone if equal keys may differ in bytes.
     fn hash(&self, cf: u32, key: &[u8]) -> u64 {
-        let is_exact = self.order(cf).equal_keys_have_equal_bytes();
+        let order = self.order(cf);
+        let is_exact = match order.has_timestamps() {
+            true => order.without_timestamps().equal_keys_have_equal_bytes(),
+            false => order.equal_keys_have_equal_bytes(),
+        };
         self.index.hash(cf, is_exact.then_some(key))
     }
 
@@ -149,10 +154,31 @@ impl WriteBatchWithIndex {
         self
     }
 
+    /// Lets `write` add an operation on `key` of the default column family, and indexes it.
+    ///
+    /// If keys have user-defined timestamps, `write` gets the key with room for one.
+    fn add_default(&mut self, key: &[u8], write: impl FnOnce(&mut WriteBatch, &[u8])) -> &mut Self {
+        if self.default_order.has_timestamps() {
+            let dated = join(key, &MIN_TIMESTAMP);
+            return self.add(0, key, |batch| {
+                batch.dated(true, |batch| write(batch, &dated));
+            });
+        }
+        self.add(0, key, |batch| write(batch, key))
+    }
+
+    /// Sets the timestamp of all operations on column families with user-defined timestamps.
+    ///
+    /// # Errors
+    /// See [`WriteBatch::update_timestamps`].
+    pub fn update_timestamps(&mut self, timestamp: Timestamp) -> Result<()> {
+        self.batch.update_timestamps(timestamp)
+    }
+
     /// Sets the value of `key` in the default column family.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         let (key, value) = (key.as_ref(), value.as_ref());
-        self.add(0, key, |batch| {
+        self.add_default(key, |batch, key| {
             batch.put_id(0, key, value);
         })
     }
@@ -181,7 +207,7 @@ impl WriteBatchWithIndex {
         columns: &[(N, V)],
     ) -> Result<&mut Self> {
         let (key, entity) = (key.as_ref(), entity::encode(columns)?);
-        Ok(self.add(0, key, |batch| {
+        Ok(self.add_default(key, |batch, key| {
             batch.put_encoded_entity_id(0, key, &entity);
         }))
     }
@@ -216,7 +242,7 @@ impl WriteBatchWithIndex {
     /// Adds a merge operand to `key` in the default column family.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Self {
         let (key, operand) = (key.as_ref(), operand.as_ref());
-        self.add(0, key, |batch| {
+        self.add_default(key, |batch, key| {
             batch.merge_id(0, key, operand);
         })
     }
@@ -238,7 +264,7 @@ impl WriteBatchWithIndex {
     /// Deletes `key` in the default column family.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         let key = key.as_ref();
-        self.add(0, key, |batch| {
+        self.add_default(key, |batch, key| {
             batch.delete_id(0, key);
         })
     }
@@ -257,7 +283,7 @@ impl WriteBatchWithIndex {
     /// See [`ColumnFamily::single_delete`].
     pub fn single_delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         let key = key.as_ref();
-        self.add(0, key, |batch| {
+        self.add_default(key, |batch, key| {
             batch.single_delete_id(0, key);
         })
     }
@@ -410,6 +436,7 @@ impl WriteBatchWithIndex {
         key: impl AsRef<[u8]>,
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
+        check_named(family, options)?;
         let key = key.as_ref();
         self.with_effect(family.id(), &family.data().order, key, |effect| {
             resolve(family, key, effect, || family.get_opt(key, options))
@@ -440,6 +467,7 @@ impl WriteBatchWithIndex {
         key: impl AsRef<[u8]>,
         options: &ReadOptions,
     ) -> Result<Option<WideColumns>> {
+        check_named(family, options)?;
         let key = key.as_ref();
         self.with_effect(family.id(), &family.data().order, key, |effect| {
             let stored = || family.get_entity_opt(key, options);
@@ -457,6 +485,9 @@ impl WriteBatchWithIndex {
         keys: &[K],
         options: &ReadOptions,
     ) -> Vec<Result<Option<WideColumns>>> {
+        if let Err(error) = check_named(family, options) {
+            return keys.iter().map(|_| Err(error.clone())).collect();
+        }
         let needed = self.undecided(family, keys);
         let mut found = family.multi_get_entity_opt(&needed, options).into_iter();
         keys.iter()
@@ -491,6 +522,9 @@ impl WriteBatchWithIndex {
         keys: &[K],
         options: &ReadOptions,
     ) -> Vec<Result<Option<PinnedSlice>>> {
+        if let Err(error) = check_named(family, options) {
+            return keys.iter().map(|_| Err(error.clone())).collect();
+        }
         let order = &family.data().order;
         let needed = self.undecided(family, keys);
         let found = family.multi_get_opt(&needed, options);
@@ -529,7 +563,9 @@ impl WriteBatchWithIndex {
         match views.get(&cf) {
             Some(view) if view.batch_bytes == rep.len() => Arc::clone(view),
             _ => {
-                let view = Arc::new(View::new(rep, &self.index, cf, &family.data().order));
+                let (order, has_timestamps) =
+                    (&family.data().user_order, family.data().has_timestamps);
+                let view = Arc::new(View::new(rep, &self.index, cf, order, has_timestamps));
                 views.insert(cf, Arc::clone(&view));
                 view
             }
@@ -554,10 +590,34 @@ impl WriteBatchWithIndex {
     }
 }
 
-/// Whether the operation is on `key` of column family `cf`.
+/// Fails with `InvalidArgument` if keys have user-defined timestamps, and the read names none.
+///
+/// The operations of the batch count as newer than all timestamps.
+fn check_named(family: &ColumnFamily, options: &ReadOptions) -> Result<()> {
+    match family.data().has_timestamps && options.get_timestamp().is_none() {
+        true => Err(Error::invalid_argument(format!(
+            "column family {:?} has user-defined timestamps: name one with \
+             ReadOptions::set_timestamp",
+            family.name()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Whether the operation is on `key`, without its timestamp, of column family `cf`.
 fn is_key_at(rep: &[u8], operation: &Operation, cf: u32, key: &[u8], order: &KeyOrder) -> bool {
-    entry_at(rep, operation.offset)
-        .is_some_and(|entry| entry.family() == Some(cf) && order.equal(key_of(&entry), key))
+    let entry = entry_at(rep, operation.offset);
+    entry.is_some_and(|entry| {
+        let has_timestamps = order.has_timestamps();
+        let own = bare_key(&entry, has_timestamps);
+        entry.family() == Some(cf)
+            && match has_timestamps {
+                true => (order.comparator())
+                    .compare_without_timestamps(own, key)
+                    .is_eq(),
+                false => order.equal(own, key),
+            }
+    })
 }
 
 /// Merges operands onto the batch's base value, or onto the database's `stored` value.

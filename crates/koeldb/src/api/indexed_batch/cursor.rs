@@ -62,9 +62,9 @@ impl BatchCursor {
                 let mut options = options.clone();
                 options.set_prefix_same_as_start(false);
                 // Operands of the batch are merged with them.
-                options.set_keys_only(false);
-                // With user-defined timestamps every movement fails: the batch has none.
-                options.set_timestamp(None).set_iter_start_ts(None);
+                options
+                    .set_keys_only(false)
+                    .set_allow_unprepared_value(false);
                 family.cursor_opt(&options)
             },
             visible: 0..view.len(),
@@ -93,7 +93,7 @@ impl BatchCursor {
 
     /// Restricts the batch's keys that the cursor shows to those within the iterate bounds.
     fn limit(&mut self) {
-        let order = &self.family.data().order;
+        let order = &self.family.data().user_order;
         let (bounds, view) = (&self.bounds, &self.view);
         let first = view.partition_point(|key| bounds.is_before(order, key));
         let end = view.partition_point(|key| !bounds.is_behind(order, key));
@@ -133,7 +133,13 @@ impl BatchCursor {
     ///
     /// Returns whether the cursor is positioned on an entry.
     fn run(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<bool> {
-        match step(self) {
+        let stepped = match self.options.get_iter_start_ts() {
+            None => step(self),
+            Some(_) => Err(Error::not_supported(
+                "iter_start_ts is not supported by cursors over a batch and the database",
+            )),
+        };
+        match stepped {
             Ok(()) => Ok(self.valid()),
             Err(error) => {
                 self.at = At::Nowhere;
@@ -261,12 +267,12 @@ impl BatchCursor {
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        self.family.data().order.compare(a, b)
+        self.family.data().user_order.compare(a, b)
     }
 
     /// Seeks the positions in the batch and in the database to the first keys at or after `key`.
     fn place_forward(&mut self, key: &[u8]) -> Result<()> {
-        let at = self.view.lower_bound(&self.family.data().order, key);
+        let at = self.view.lower_bound(&self.family.data().user_order, key);
         self.next = at.clamp(self.visible.start, self.visible.end);
         self.database.seek(key)?;
         Ok(())
@@ -274,7 +280,7 @@ impl BatchCursor {
 
     /// Seeks the positions in the batch and in the database to the last keys at or before `key`.
     fn place_backward(&mut self, key: &[u8]) -> Result<()> {
-        let order = &self.family.data().order;
+        let order = &self.family.data().user_order;
         let at = self
             .view
             .partition_point(|other| order.compare(other, key).is_le());

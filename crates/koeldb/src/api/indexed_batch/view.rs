@@ -1,6 +1,7 @@
 //! An immutable, sorted view of the operations of a batch on one column family.
 
 use koeldb_base::KeyOrder;
+use koeldb_base::timestamp::split;
 
 use super::index::{Index, NONE};
 use crate::batch::{BatchEntry, entry_at};
@@ -52,6 +53,32 @@ pub(super) fn effect<'a>(newest_first: impl Iterator<Item = BatchEntry<'a>>) -> 
     }
 }
 
+/// Returns the key of an operation without its user-defined timestamp, if keys have one.
+pub(super) fn bare_key<'a>(entry: &BatchEntry<'a>, has_timestamps: bool) -> &'a [u8] {
+    let key = key_of(entry);
+    match has_timestamps {
+        true => split(key).0,
+        false => key,
+    }
+}
+
+/// Removes the user-defined timestamp from the key of an operation.
+fn bare(entry: BatchEntry<'_>) -> BatchEntry<'_> {
+    let mut entry = entry;
+    match &mut entry {
+        BatchEntry::Put { key, .. }
+        | BatchEntry::PutEntity { key, .. }
+        | BatchEntry::Delete { key, .. }
+        | BatchEntry::SingleDelete { key, .. }
+        | BatchEntry::Merge { key, .. } => *key = split(key).0,
+        BatchEntry::DeleteRange { from, to, .. } => {
+            (*from, *to) = (split(from).0, split(to).0);
+        }
+        BatchEntry::LogData(_) => {}
+    }
+    entry
+}
+
 /// Returns the key of an operation; the start of the range for a range deletion.
 pub(super) fn key_of<'a>(entry: &BatchEntry<'a>) -> &'a [u8] {
     match *entry {
@@ -70,6 +97,8 @@ pub(super) fn key_of<'a>(entry: &BatchEntry<'a>) -> &'a [u8] {
 pub(super) struct View {
     /// The size of the batch in bytes when the view was created.
     pub(super) batch_bytes: usize,
+    /// Whether keys end with user-defined timestamps, which the view leaves out.
+    has_timestamps: bool,
     rep: Vec<u8>,
     /// The offsets of the records, grouped by key.
     offsets: Vec<usize>,
@@ -79,13 +108,21 @@ pub(super) struct View {
 
 impl View {
     /// Creates the view of column family `cf`: copies and sorts its operations.
-    pub(super) fn new(rep: &[u8], index: &Index, cf: u32, order: &KeyOrder) -> Self {
+    ///
+    /// `order` compares keys without user-defined timestamps.
+    pub(super) fn new(
+        rep: &[u8],
+        index: &Index,
+        cf: u32,
+        order: &KeyOrder,
+        has_timestamps: bool,
+    ) -> Self {
         let operations = index.operations();
         let mut newest: Vec<(u32, &[u8])> = index
             .keys()
             .filter_map(|number| {
                 let entry = entry_at(rep, operations[number as usize].offset)?;
-                (entry.family() == Some(cf)).then(|| (number, key_of(&entry)))
+                (entry.family() == Some(cf)).then(|| (number, bare_key(&entry, has_timestamps)))
             })
             .collect();
         newest.sort_unstable_by(|(_, a), (_, b)| order.compare(a, b));
@@ -102,6 +139,7 @@ impl View {
         keys.push(offsets.len());
         View {
             batch_bytes: rep.len(),
+            has_timestamps,
             rep: rep.to_vec(),
             offsets,
             keys,
@@ -119,11 +157,16 @@ impl View {
         offsets
             .iter()
             .filter_map(|&offset| entry_at(&self.rep, offset))
+            .map(|entry| match self.has_timestamps {
+                true => bare(entry),
+                false => entry,
+            })
     }
 
     /// Returns the key at position `index` in key order.
     pub(super) fn key(&self, index: usize) -> &[u8] {
-        entry_at(&self.rep, self.offsets[self.keys[index]]).map_or(&[], |entry| key_of(&entry))
+        let entry = entry_at(&self.rep, self.offsets[self.keys[index]]);
+        entry.map_or(&[], |entry| bare_key(&entry, self.has_timestamps))
     }
 
     /// Returns the combined effect of the operations on the key at position `index`.

@@ -24,11 +24,11 @@ pub(super) fn equal_keys_differ(family: &str) -> Error {
     .with_outcome(WriteOutcome::NotApplied)
 }
 
-/// Creates the error for a key with a user-defined timestamp, which transactions do not support.
+/// Creates the error for a key with a user-defined timestamp in an optimistic transaction.
 pub(super) fn has_timestamps(family: &str) -> Error {
     Error::not_supported(format!(
-        "column family {family:?} has user-defined timestamps, which transactions do not support: \
-         write to it without a transaction"
+        "column family {family:?} has user-defined timestamps, which optimistic transactions do not \
+         support: open the database with Options::set_transactions, or write without a transaction"
     ))
     .with_outcome(WriteOutcome::NotApplied)
 }

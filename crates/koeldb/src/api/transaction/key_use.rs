@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use koeldb_base::entity::WideColumns;
+use koeldb_base::key::MAX_SEQNO;
 use koeldb_base::{PinnedSlice, Result, SeqNo};
 
 use super::errors;
 use super::transaction::Transaction;
-use super::validation::check_unchanged;
+use super::validation::{check_no_version, check_unchanged};
 use crate::api::column_family::ColumnFamily;
 use crate::commit::key_locks::errors as lock_errors;
 use crate::commit::key_locks::table::{LockId, LockMode};
 use crate::commit::key_locks::waits::{Acquired, LockTimeouts, Wanted};
 use crate::options::ValidationTier;
 use crate::read::ReadOptions;
+use crate::read::snapshot::Snapshot;
 
 /// The use of a key by an operation of a transaction: a read for update or a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,13 +72,14 @@ impl Transaction {
         if self.options.expiration >= 0 && self.owner.is_expired(inner.context.clock.now()) {
             return Err(lock_errors::expired());
         }
-        if family.data().has_timestamps {
+        if family.data().has_timestamps && inner.key_locks.table.is_none() {
             return Err(errors::has_timestamps(&family.data().name));
         }
         if self.options.skip_concurrency_control {
             return Ok(None);
         }
-        if inner.key_locks.table.is_some() && !family.data().order.equal_keys_have_equal_bytes() {
+        let order = &family.data().user_order;
+        if inner.key_locks.table.is_some() && !order.equal_keys_have_equal_bytes() {
             return Err(errors::equal_keys_differ(&family.data().name));
         }
         Ok(Some(inner.key_locks.id_of(family.id(), key)))
@@ -174,8 +177,12 @@ impl Transaction {
         Ok(())
     }
 
-    /// Fails with a conflict if a locked key was written since the transaction's snapshot.
+    /// Fails with a conflict if a locked key was written since the transaction's snapshot, or has
+    /// a version above its read timestamp.
     fn validate_locked(&mut self, target: Target<'_>, at: usize) -> Result<()> {
+        if target.family.data().has_timestamps {
+            return self.validate_versions(target, at);
+        }
         let Some(snapshot) = self.snapshot.as_ref().filter(|_| target.validates) else {
             return Ok(());
         };
@@ -192,6 +199,33 @@ impl Transaction {
             let context = &self.db.inner().context;
             check_unchanged(data, target.key, since, ValidationTier::All, context)?;
             self.tracker.at(at).since = Some(since);
+        }
+        Ok(())
+    }
+
+    /// Validates a locked key with user-defined timestamps.
+    fn validate_versions(&mut self, target: Target<'_>, at: usize) -> Result<()> {
+        let time = self.validated_time(target.family);
+        let snapshot = self.snapshot.as_ref().map(Snapshot::sequence_number);
+        if !target.validates || snapshot.is_none() && time.is_none() {
+            return Ok(());
+        }
+        if let (Some(since), Some(checked)) = (snapshot, self.tracker.at(at).since)
+            && checked <= since
+        {
+            return Ok(());
+        }
+        let context = &self.db.inner().context;
+        let since = snapshot.unwrap_or(MAX_SEQNO);
+        check_no_version(
+            target.family.data(),
+            target.key,
+            since,
+            time.as_ref(),
+            context,
+        )?;
+        if snapshot.is_some() {
+            self.tracker.at(at).since = snapshot;
         }
         Ok(())
     }
@@ -322,8 +356,9 @@ impl Transaction {
         mode: LockMode,
     ) -> Result<Option<PinnedSlice>> {
         let key = key.as_ref();
+        let options = self.options_for_update(family, options)?;
         self.lock(family, key, mode)?;
-        self.get_opt(family, key, options)
+        self.get_opt(family, key, &options)
     }
 
     /// Returns the columns of `key` in the default column family, and locks it exclusively.
@@ -350,8 +385,9 @@ impl Transaction {
         mode: LockMode,
     ) -> Result<Option<WideColumns>> {
         let key = key.as_ref();
+        let options = self.options_for_update(family, options)?;
         self.lock(family, key, mode)?;
-        self.get_entity_opt(family, key, options)
+        self.get_entity_opt(family, key, &options)
     }
 
     /// Like [`Transaction::get_for_update_opt`]; waits for the lock as a future.
@@ -369,8 +405,10 @@ impl Transaction {
         mode: LockMode,
     ) -> impl Future<Output = Result<Option<PinnedSlice>>> + Send + 't {
         async move {
+            let options = ReadOptions::new();
+            let options = self.options_for_update(family, &options)?;
             self.lock_async(family, key.as_ref(), mode).await?;
-            self.get_cf(family, key.as_ref())
+            self.get_opt(family, key.as_ref(), &options)
         }
     }
 
@@ -384,13 +422,14 @@ impl Transaction {
         keys: &[K],
         options: &ReadOptions,
     ) -> Result<Vec<Result<Option<PinnedSlice>>>> {
+        let options = self.options_for_update(family, options)?;
         let mut sorted: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         sorted.sort_unstable();
         sorted.dedup();
         for key in sorted {
             self.lock(family, key, LockMode::Exclusive)?;
         }
-        Ok(self.multi_get(family, keys, options))
+        Ok(self.multi_get(family, keys, &options))
     }
 
     /// Reverts one read for update of `key`, and unlocks the key if that was its only use.

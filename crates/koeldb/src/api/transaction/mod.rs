@@ -15,6 +15,7 @@ mod commit;
 mod errors;
 mod key_use;
 mod prepared;
+mod times;
 mod tracker;
 #[expect(
     clippy::module_inception,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_base::{Error, ErrorKind, Result, SeqNo};
+use koeldb_base::{Error, ErrorKind, Result, SeqNo, Timestamp};
 
 use crate::api::db::Db;
 use crate::batch::WriteBatch;
@@ -50,12 +50,41 @@ impl PreparedTransaction {
         WriteBatch::from_records(&section.records, section.count)
     }
 
+    /// Sets the user-defined timestamp at which the transaction is committed.
+    ///
+    /// See [`Transaction::set_commit_timestamp`](crate::Transaction::set_commit_timestamp), which
+    /// sets it before the transaction is prepared. It is not in the log before the commit: set it
+    /// again for a transaction that a recovery found.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for the largest number.
+    pub fn set_commit_timestamp(&self, timestamp: u64) -> Result<()> {
+        let time = super::times::stored(timestamp)?;
+        *lock(&self.entry.commit_time) = Some(time);
+        Ok(())
+    }
+
+    /// Returns the timestamp of the commit, if the transaction needs one.
+    fn commit_time(&self) -> Result<Option<Timestamp>> {
+        let families = &self.db.inner().commit.families;
+        if !self
+            .entry
+            .section
+            .is_dated(|cf| families.has_timestamps(cf))?
+        {
+            return Ok(None);
+        }
+        let time = *lock(&self.entry.commit_time);
+        time.map(Some).ok_or_else(super::times::no_commit_timestamp)
+    }
+
     /// Commits the transaction; returns a sequence number at which its writes are visible.
     ///
     /// Syncs the log if the options of the transaction say so, or if recovery found it.
     ///
     /// # Errors
-    /// `InvalidArgument` if it was rolled back; those of [`Db::write_opt`]. If
+    /// `InvalidArgument` if it was rolled back, or if keys have user-defined timestamps and no
+    /// [`PreparedTransaction::set_commit_timestamp`] was called; those of [`Db::write_opt`]. If
     /// [`Error::write_outcome`] is not `NotApplied`, the decision stands: the writes take effect when
     /// the database resumes.
     pub fn commit(&self) -> Result<SeqNo> {
@@ -79,10 +108,16 @@ impl PreparedTransaction {
             other => return Err(standing(&other)),
         }
         let section = &self.entry.section;
+        let time = self.commit_time()?;
         let mut logged = batch.records().to_vec();
-        two_phase::put_commit(&mut logged, &section.name);
+        match &time {
+            Some(time) => two_phase::put_commit_at(&mut logged, &section.name, time),
+            None => two_phase::put_commit(&mut logged, &section.name),
+        }
         let mut applied = batch.records().to_vec();
-        applied.extend_from_slice(&section.records);
+        let families = &inner.commit.families;
+        let own = section.records_at(time, |cf| families.has_timestamps(cf))?;
+        applied.extend_from_slice(&own);
         let write = MarkedWrite {
             batch,
             logged: &logged,
@@ -92,7 +127,7 @@ impl PreparedTransaction {
         let done = inner.commit.write_marked(options, &write, |step| {
             self.entry.set(match step {
                 DecisionStep::Logging => {
-                    Decision::CommitStands(batch.records().to_vec(), batch.count())
+                    Decision::CommitStands(batch.records().to_vec(), batch.count(), time)
                 }
                 DecisionStep::Applied(seqno) => Decision::Committed(seqno),
             });
@@ -191,6 +226,7 @@ pub(super) struct ToPrepare<'a> {
     pub(super) write: &'a WriteOptions,
     pub(super) owner: &'a Arc<Owner>,
     pub(super) locked: Vec<LockId>,
+    pub(super) commit_time: Option<Timestamp>,
 }
 
 /// Prepares a transaction: registers it under its name and logs its prepared section.
@@ -219,6 +255,7 @@ pub(super) fn prepare(what: &ToPrepare<'_>) -> Result<PreparedTransaction> {
     let entry = inner
         .prepared
         .reserve(section, what.write, what.owner, what.locked.clone())?;
+    *lock(&entry.commit_time) = what.commit_time;
     let done = inner
         .commit
         .write_section(what.batch, what.write, &logged, || {

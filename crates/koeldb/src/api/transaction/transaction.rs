@@ -59,6 +59,10 @@ pub struct Transaction {
     /// A snapshot not above the numbers since which keys are tracked: flushes and compactions then
     /// keep a trace of each write since.
     pub(super) history: Option<Snapshot>,
+    /// The user-defined timestamp of reads for update, above which versions are conflicts.
+    pub(super) read_timestamp: Option<u64>,
+    /// The user-defined timestamp of the keys that are written.
+    pub(super) commit_timestamp: Option<u64>,
     pub(super) owner: Arc<Owner>,
 }
 
@@ -78,6 +82,8 @@ impl Transaction {
             is_snapshot_due: false,
             saved_snapshots: Vec::new(),
             history: None,
+            read_timestamp: None,
+            commit_timestamp: None,
             owner: Owner::new(inner.key_locks.new_id(), expires),
             db: db.clone(),
         }
@@ -309,12 +315,15 @@ impl Transaction {
     /// Commits the transaction; returns a sequence number at which its writes are visible.
     ///
     /// # Errors
-    /// The transaction is over in any case. `Busy` if an optimistic transaction conflicts,
+    /// The transaction is over in any case. `InvalidArgument` if keys with user-defined timestamps
+    /// lack that of [`Transaction::set_commit_timestamp`]; `Busy` if an optimistic transaction conflicts,
     /// `TryAgain` if that cannot be told any more, `Expired`, and those of [`Db::write_opt`]:
     /// [`Error::write_outcome`] says whether the writes may still take effect.
     pub fn commit(mut self) -> Result<SeqNo> {
         let inner = self.inner();
         super::refuse_ttl(&inner.context)?;
+        self.date_writes()?;
+        let inner = self.inner();
         let batch = self.batch.batch();
         if self.locks().is_none() {
             let tier = self.options.validation_tier;
@@ -357,6 +366,7 @@ impl Transaction {
             write: &self.write,
             owner: &self.owner,
             locked,
+            commit_time: self.commit_timestamp.map(u64::to_le_bytes),
         })?;
         // The locks are those of the prepared transaction now.
         self.tracker.take();

@@ -5,11 +5,12 @@
 //! number of the newest write since of each key, and ingested tables get a number above it.
 
 use koeldb_base::lookup::Lookup;
-use koeldb_base::{Result, SeqNo};
+use koeldb_base::{Result, SeqNo, Timestamp};
 use koeldb_table::source::BlockingSource;
 
 use super::errors;
 use crate::options::ValidationTier;
+use crate::read::is_written_since;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::context::Context;
 use crate::state::super_version::SuperVersion;
@@ -79,6 +80,24 @@ pub(super) fn check_unchanged(
         })
     })?;
     match is_changed {
+        true => Err(errors::conflict(key, context)),
+        false => Ok(()),
+    }
+}
+
+/// Fails with a conflict if `key`, which has user-defined timestamps, was written after `since`, or
+/// has a version above `time`.
+pub(super) fn check_no_version(
+    family: &ColumnFamilyData,
+    key: &[u8],
+    since: SeqNo,
+    time: Option<&Timestamp>,
+    context: &Context,
+) -> Result<()> {
+    let is_written = family
+        .super_version
+        .with(|super_version| is_written_since(super_version, key, since, time))?;
+    match is_written {
         true => Err(errors::conflict(key, context)),
         false => Ok(()),
     }

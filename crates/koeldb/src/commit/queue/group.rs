@@ -31,7 +31,7 @@ use crate::wal::BATCHES_MAX;
 const SHARED_MIN: u32 = if cfg!(loom) { 2 } else { 8 };
 
 /// The number of bytes of a user-defined timestamp, as logs declare it.
-const TIMESTAMP_SIZE: u16 = 8;
+pub(crate) const TIMESTAMP_SIZE: u16 = 8;
 
 /// The operations that a write queue needs: log write, memtable insertion and publication.
 pub(crate) trait CommitEnv: Send + Sync + 'static {

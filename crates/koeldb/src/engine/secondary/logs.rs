@@ -137,6 +137,8 @@ impl LogTail {
             self.current = None;
             self.last_in_current = 0;
         }
+        let dated = families.iter().filter(|(_, of)| of.data.has_timestamps);
+        self.sections.set_dated(dated.map(|(cf, _)| *cf));
         for log in logs {
             let reader = match self.current.take() {
                 Some((number, mut reader)) if number == log.number => {

@@ -153,6 +153,7 @@ impl Logs {
     ) -> Result<Arc<Memtable>> {
         let memtable = Memtable::new(order.clone(), &MemtableOptions::default());
         let mut sections = Sections::default();
+        sections.set_dated(order.has_timestamps().then_some(family).into_iter());
         let mut is_damaged = false;
         // Older logs have sections that this one may commit.
         for number in self.logs.iter().map(|log| log.number) {

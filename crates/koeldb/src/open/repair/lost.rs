@@ -8,8 +8,8 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use koeldb_base::Result;
-use koeldb_fs::FileSystem;
-use koeldb_fs::small_file::{create_dir_durably, parent, second_name};
+use koeldb_fs::small_file::{copy as copy_file, create_dir_durably, parent, second_name};
+use koeldb_fs::{FileSystem, Purpose};
 
 /// Returns the path of the directory `lost`, to which a repair moves files that it cannot use.
 pub(super) fn directory(path: &Path) -> PathBuf {
@@ -30,6 +30,8 @@ pub(super) struct LostFiles<'a> {
     /// The directories of the files.
     directories: BTreeSet<PathBuf>,
     files: Vec<MovedFile>,
+    /// Files that take the names of others: their present names, and those.
+    replacements: Vec<(PathBuf, PathBuf)>,
     report: Vec<(String, String)>,
 }
 
@@ -39,6 +41,7 @@ impl<'a> LostFiles<'a> {
             fs,
             directories: BTreeSet::new(),
             files: Vec::new(),
+            replacements: Vec::new(),
             report: Vec::new(),
         }
     }
@@ -60,8 +63,52 @@ impl<'a> LostFiles<'a> {
         Ok(())
     }
 
-    /// Syncs the directories `lost`, so that their new links are durable.
+    /// Lets `copy` take the name of `file`, which keeps a name in `lost` if it exists.
+    ///
+    /// [`LostFiles::make_durable`] does the first.
+    pub(super) fn replace(
+        &mut self,
+        file: &Path,
+        copy: PathBuf,
+        why: impl Display,
+        exists: bool,
+    ) -> Result<()> {
+        let own = parent(file);
+        if let Some(at) = self.files.iter().position(|aside| aside.file == file) {
+            // It was set aside: its name is not to be removed at the end.
+            let aside = self.files.swap_remove(at);
+            if !aside.is_linked {
+                copy_file(self.fs, file, &aside.target, Purpose::Other)?;
+            }
+        } else if exists {
+            let lost = directory(own);
+            create_dir_durably(self.fs, &lost)?;
+            let (target, is_there) = second_name(self.fs, file, &lost)?;
+            if !is_there && self.fs.link(file, &target).is_err() {
+                copy_file(self.fs, file, &target, Purpose::Other)?;
+            }
+            self.directories.insert(own.to_owned());
+        }
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        self.report.push((name.into_owned(), why.to_string()));
+        self.replacements.push((copy, file.to_owned()));
+        Ok(())
+    }
+
+    /// Makes the names of all files so far durable, those in `lost` first.
     pub(super) fn make_durable(&self) -> Result<()> {
+        self.sync_lost()?;
+        for (copy, file) in &self.replacements {
+            self.fs.rename(copy, file)?;
+        }
+        for (_, file) in &self.replacements {
+            self.fs.sync_dir(parent(file))?;
+        }
+        Ok(())
+    }
+
+    /// Syncs the directories `lost`, so that their new links are durable.
+    fn sync_lost(&self) -> Result<()> {
         let mut directories = self.directories.iter();
         directories.try_for_each(|own| self.fs.sync_dir(&directory(own)))
     }
@@ -76,7 +123,7 @@ impl<'a> LostFiles<'a> {
             }
         }
         if self.files.iter().any(|aside| !aside.is_linked) {
-            self.make_durable()?;
+            self.sync_lost()?;
         }
         for own in &self.directories {
             self.fs.sync_dir(own)?;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::user_key;
 use koeldb_base::range_del::{FragmentedTombstones, union_of};
-use koeldb_base::{Blocking, Cursor, KeyOrder, Result, SeqNo};
+use koeldb_base::{Blocking, Cursor, InternalKey, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_lsm::cursor::MergingCursor;
 use koeldb_lsm::job::{BlobSpec, OutputSpec, TableOutputs};
@@ -128,17 +128,39 @@ impl Merger<'_> {
             blobs: BlobSpec::unchanged(),
         });
         cursor.seek_to_first()?;
-        let mut last = Vec::new();
+        let mut last: Vec<u8> = Vec::new();
+        // A reference whose value a compaction may have put into another of the tables.
+        let mut held: Option<Vec<u8>> = None;
+        let starts_key = |last: &[u8], key: &[u8]| {
+            last.is_empty() || order.compare(user_key(last), user_key(key)).is_ne()
+        };
+        let mut add = |last: &mut Vec<u8>, key: &[u8], value: &[u8]| {
+            let starts_key = starts_key(last, key);
+            last.clear();
+            last.extend_from_slice(key);
+            outputs.add(key, value, starts_key, tombstones.as_ref())
+        };
+        let mut held_key = Vec::new();
         while cursor.valid() {
             let key = cursor.key();
-            if last != key {
-                let starts_key =
-                    last.is_empty() || order.compare(user_key(&last), user_key(key)).is_ne();
-                outputs.add(key, cursor.value(), starts_key, tombstones.as_ref())?;
-                last.clear();
-                last.extend_from_slice(key);
+            if let Some(reference) = held.take_if(|_| held_key != key)
+                && !is_value_of(key, &held_key)
+            {
+                add(&mut last, &held_key, &reference)?;
+            }
+            if held.is_none() && last != key {
+                if InternalKey::parse(key)?.value_type == ValueType::BlobIndex {
+                    held = Some(cursor.value().to_vec());
+                    held_key.clear();
+                    held_key.extend_from_slice(key);
+                } else {
+                    add(&mut last, key, cursor.value())?;
+                }
             }
             cursor.next()?;
+        }
+        if let Some(reference) = held {
+            add(&mut last, &held_key, &reference)?;
         }
         let made = outputs.finish(tombstones.as_ref())?.files;
         made.iter()
@@ -148,4 +170,16 @@ impl Merger<'_> {
             })
             .collect()
     }
+}
+
+/// Whether `key` is that of the value to which the entry with the internal key `reference` refers.
+fn is_value_of(key: &[u8], reference: &[u8]) -> bool {
+    let (key, reference) = (InternalKey::parse(key), InternalKey::parse(reference));
+    key.ok()
+        .zip(reference.ok())
+        .is_some_and(|(key, reference)| {
+            key.value_type == ValueType::Value
+                && key.seqno == reference.seqno
+                && key.user_key == reference.user_key
+        })
 }

@@ -1,7 +1,7 @@
 //! Repair: creates a MANIFEST from the readable tables and logs.
 //!
-//! It first examines tables ([`tables`]), old MANIFESTs as far as they are readable ([`history`]),
-//! and logs ([`logs`]). They determine the column families ([`families`]), and an order of their
+//! It first examines tables ([`tables`]), blob files ([`blobs`]), old MANIFESTs as far as they are
+//! readable ([`history`]), and logs ([`logs`]). They determine the column families ([`families`]), and an order of their
 //! tables that cannot give stale reads: by the levels in a MANIFEST, otherwise on level 0, where
 //! tables of uncertain order are merged ([`order`]). Logs stay in place for replay by the next
 //! open, from the first one without entries that are in tables.
@@ -10,6 +10,7 @@
 //! the new MANIFEST is current, and lose the first one afterwards. So nothing is ever deleted, an
 //! interrupted repair can be repeated, and an open in between is harmless.
 
+mod blobs;
 mod families;
 mod history;
 mod logs;
@@ -27,11 +28,11 @@ use koeldb_fs::directory_lock::lock_directory;
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_lsm::current::read_identity;
 use koeldb_lsm::manifest::{self, ManifestSnapshot};
-use koeldb_lsm::version::blob_files_not_supported;
 use koeldb_lsm::{DataPaths, FileMeta};
 
 use crate::options::{Options, wal_dir};
 use crate::state::table_files::FLUSH_PATH;
+use blobs::FoundBlobFiles;
 use families::RebuiltColumnFamilies;
 use history::History;
 use logs::Logs;
@@ -58,6 +59,30 @@ pub struct RepairReport {
     /// Copies of these logs are in the archive, from which only `WAL_ttl_seconds` and
     /// `WAL_size_limit_MB` remove logs.
     pub unknown_families: Vec<u32>,
+    /// Blob files in the repaired database.
+    pub blob_files: Vec<FileNumber>,
+    /// Values to which tables refer and which no blob file has, or which are damaged.
+    ///
+    /// The references are kept: reads of them return `Corruption`.
+    pub lost_values: Vec<LostValue>,
+}
+
+/// A value to which a table refers and which no blob file has, or which is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LostValue {
+    /// The name of the column family.
+    pub column_family: String,
+    /// The user key.
+    pub key: Vec<u8>,
+    /// The number of the table with the reference.
+    pub table: FileNumber,
+    /// The number of the blob file that the reference names.
+    pub blob_file: FileNumber,
+    /// The offset of the stored value in the blob file.
+    pub offset: u64,
+    /// The size of the stored value.
+    pub bytes: u64,
 }
 
 /// Rebuilds the MANIFEST of the database at `path` from its tables, logs and old MANIFESTs.
@@ -71,12 +96,6 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
     let mut lost = LostFiles::new(fs);
 
     let names = names_of_ours(fs, path)?;
-    for directory in std::iter::once(path).chain(paths.directories()) {
-        if kinds(&names_of_ours(fs, directory)?).any(|kind| matches!(kind, FileKind::Blob(_))) {
-            let found = "blob files are not supported: a repair would leave them without tables";
-            return Err(blob_files_not_supported(found).in_file(directory, None, "repair"));
-        }
-    }
     let places = places_of_tables(fs, &paths)?;
     let mut manifests: Vec<FileNumber> = kinds(&names)
         .filter_map(|kind| match kind {
@@ -100,7 +119,15 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
         .or_else(|| history.db_id.clone())
         .or_else(|| identity_in_tables(fs, options, &places));
     let found = read_tables(fs, db_id.as_deref(), options, &places, &mut lost)?;
-    let next_number = AtomicU64::new(1 + largest_number(fs, path, &wal_dir, &paths)?);
+    let blob_files = FoundBlobFiles::read(fs, path, &paths, &mut lost)?;
+    let referred = found.iter().map(|table| table.newest_blob_file);
+    let largest = largest_number(fs, path, &wal_dir, &paths)?;
+    let largest = referred.fold(largest, FileNumber::max);
+    let next_number = largest.checked_add(1).map(AtomicU64::new);
+    let next_number = next_number.ok_or_else(|| {
+        Error::corruption("a table refers to a blob file of the largest number")
+            .in_file(path, None, "repair")
+    })?;
 
     let merger = Merger {
         fs,
@@ -129,6 +156,7 @@ pub(crate) fn repair(options: &Options, path: &Path) -> Result<RepairReport> {
         ..ManifestSnapshot::default()
     };
     families.describe(&mut snapshot, &logs, number, &mut report);
+    blob_files.describe(&mut snapshot, options, &mut lost, &mut report)?;
     let log_numbers = snapshot.families.iter().map(|family| family.log_number);
     let first_log = log_numbers.min().unwrap_or(number);
     report.logs = logs.logs_from(first_log);
@@ -295,9 +323,9 @@ fn read_tables(
     Ok(found)
 }
 
-/// Syncs a table file, since a table found after a crash may be readable but not durable (O1).
-fn make_durable(fs: &dyn FileSystem, table: &Path) -> Result<()> {
-    let mut file = fs.append(table, &WriteOptions::new(Purpose::Other))?;
+/// Syncs a file, since one found after a crash may be readable but not durable (O1).
+fn make_durable(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    let mut file = fs.append(path, &WriteOptions::new(Purpose::Other))?;
     file.sync_all()?;
     file.close()
 }

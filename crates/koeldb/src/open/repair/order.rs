@@ -179,6 +179,7 @@ mod tests {
             entries: 1,
             flushed: Some(seqnos.1),
             is_recorded: true,
+            newest_blob_file: 0,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use koeldb_base::entity::refers_to_blobs;
+use koeldb_base::entity::{ColumnValue, Entity, refers_to_blobs};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
 use koeldb_base::timestamp::{BytewiseComparatorWithU64Ts, ReverseBytewiseComparatorWithU64Ts};
@@ -11,6 +11,7 @@ use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result, SeqNo};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::blob_files_not_supported;
+use koeldb_table::blob::BlobReference;
 use koeldb_table::plain::reader::PlainReadOptions;
 use koeldb_table::properties::UNKNOWN_COLUMN_FAMILY_ID;
 use koeldb_table::reader::{TableCursorOptions, TableReadContext, TableReader};
@@ -34,6 +35,8 @@ pub(super) struct FoundTable {
     pub(super) flushed: Option<SeqNo>,
     /// Whether a MANIFEST records the table.
     pub(super) is_recorded: bool,
+    /// The newest blob file to which the table refers; 0 for none.
+    pub(super) newest_blob_file: FileNumber,
 }
 
 /// Opens a table with the comparator of the options or, if that fails, a built-in one.
@@ -87,7 +90,8 @@ fn open(
     Err(error)
 }
 
-fn open_file(fs: &dyn FileSystem, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
+/// Opens a file for reading.
+pub(super) fn open_file(fs: &dyn FileSystem, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
     let options = OpenOptions {
         purpose: Purpose::Open,
         ..OpenOptions::default()
@@ -160,21 +164,23 @@ pub(super) fn examine(
         &TableCursorOptions::default(),
     );
     cursor.seek_to_first()?;
-    let blobs_in = |what: &str| {
-        let found = format!("table {number:06} {what}");
-        blob_files_not_supported(&found)
-    };
     if reader.properties().has_embedded_blobs() {
-        return Err(blobs_in("holds blobs"));
+        let found = format!("table {number:06} holds blobs");
+        return Err(blob_files_not_supported(&found));
     }
+    let (mut oldest, mut newest) = (0, 0);
     while cursor.valid() {
-        let value_type = InternalKey::parse(cursor.key())?.value_type;
-        if refers_to_blobs(value_type, cursor.value()) {
-            return Err(blobs_in("refers to blob files"));
-        }
+        references_of(cursor.key(), cursor.value(), |_, reference| {
+            if oldest == 0 || reference.file < oldest {
+                oldest = reference.file;
+            }
+            newest = reference.file.max(newest);
+            Ok(())
+        })?;
         bounds.take(&order, cursor.key(), cursor.key())?;
         cursor.next()?;
     }
+    bounds.file.oldest_blob_file = oldest;
     for tombstone in reader.tombstones().iter().flat_map(|all| all.tombstones()) {
         let first = encode(&tombstone.start, tombstone.seqno, ValueType::RangeDeletion);
         let end = order.before_versions(&tombstone.end);
@@ -199,7 +205,51 @@ pub(super) fn examine(
         entries: bounds.entries,
         flushed: properties.recorded_flushed_seqno(db_id, number),
         is_recorded: false,
+        newest_blob_file: newest,
     })
+}
+
+/// Calls `take` with the user key and each reference to a blob file of an entry.
+fn references_of(
+    key: &[u8],
+    value: &[u8],
+    mut take: impl FnMut(&[u8], BlobReference) -> Result<()>,
+) -> Result<()> {
+    let key = InternalKey::parse(key)?;
+    if !refers_to_blobs(key.value_type, value) {
+        return Ok(());
+    }
+    if key.value_type == ValueType::BlobIndex {
+        return take(key.user_key, BlobReference::decode(value)?);
+    }
+    for (_, column) in Entity::decode(value)?.stored_columns() {
+        if let ColumnValue::BlobIndex(reference) = column {
+            take(key.user_key, BlobReference::decode(reference)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls `take` with the user key and each reference to a blob file of all entries of a table.
+pub(super) fn each_reference(
+    fs: &dyn FileSystem,
+    path: &Path,
+    table: &FileMeta,
+    options: &Options,
+    mut take: impl FnMut(&[u8], BlobReference) -> Result<()>,
+) -> Result<()> {
+    let file = open_file(fs, path)?;
+    let (reader, _) = open(&file, table.number, Some(table), options)?;
+    let mut cursor = reader.cursor(
+        BlockingSource::new(BlockReadOptions::default()),
+        &TableCursorOptions::default(),
+    );
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        references_of(cursor.key(), cursor.value(), &mut take)?;
+        cursor.next()?;
+    }
+    Ok(())
 }
 
 /// The accumulated key and sequence number bounds of the table entries read so far.

@@ -82,6 +82,7 @@ fn begin(case: &mut TestCase, text: &str) -> Scan<'static, Entries> {
         seqno,
         merger: Merger::new(operator, "default"),
         blobs: None,
+        leaves_values: false,
         tombstones,
         prefix_extractor: prefix_bytes.map(extractor),
         skips_before_seek: case.try_take_arg("skips").unwrap().unwrap_or(8),

@@ -60,7 +60,7 @@ fn files_are_ingested_only_where_no_version_of_their_keys_can_be() {
     refused(&["/1.sst"], ErrorKind::InvalidArgument);
     let mut behind = IngestExternalFileOptions::new();
     behind.set_ingest_behind(true);
-    let arg = IngestExternalFileArg::new(db.default_cf(), &["/3.sst"]);
+    let arg = IngestExternalFileArg::new(db.default_cf(), ["/3.sst"]);
     let error = db.ingest_external_files(&[arg], &behind).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
 
@@ -77,7 +77,7 @@ fn files_are_ingested_only_where_no_version_of_their_keys_can_be() {
         db.default_cf().compact_range(..).unwrap();
     }
     // All of the range is replaced.
-    let mut arg = IngestExternalFileArg::new(db.default_cf(), &["/1.sst"]);
+    let mut arg = IngestExternalFileArg::new(db.default_cf(), ["/1.sst"]);
     arg.set_atomic_replace_range(..).unwrap();
     let mut how = IngestExternalFileOptions::new();
     how.set_snapshot_consistency(false);

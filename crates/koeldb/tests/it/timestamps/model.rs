@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use koeldb::{
-    BottommostLevelCompaction, CompactRangeOptions, Db, DbCursor, Env, Options, ReadOptions,
-    ReverseBytewiseComparatorWithU64Ts, Snapshot, WriteBatch,
+    BottommostLevelCompaction, CompactRangeOptions, CompactionStyle, ConfigOptions, Db, DbCursor,
+    Env, Options, ReadOptions, ReverseBytewiseComparatorWithU64Ts, Snapshot, TransactionDbOptions,
+    WriteBatch,
 };
 use koeldb_testkit::{Floors, Random, random::mix};
 
@@ -62,11 +63,23 @@ pub(super) struct History {
     snapshots: Vec<(Snapshot, Model)>,
     time: u64,
     is_reversed: bool,
+    /// Whether keys are written by transactions.
+    is_transactional: bool,
+    /// Whether there are neither merges nor range deletions: then scans of versions are compared.
+    is_plain: bool,
     seed: u64,
 }
 
+/// A change of a key.
+#[derive(Clone, Copy)]
+enum Change<'a> {
+    Put(&'a str),
+    Merge(&'a str),
+    Delete,
+}
+
 impl History {
-    fn new(seed: u64, env: &Env, path: &Path) -> Self {
+    fn new(seed: u64, env: &Env, path: &Path, goes_to_rocksdb: bool) -> Self {
         let mut rng = Random::new(mix(seed));
         let mut options = options(env);
         options.set_write_buffer_size(64 << 10);
@@ -84,6 +97,20 @@ impl History {
         if is_reversed {
             options.set_comparator(ReverseBytewiseComparatorWithU64Ts);
         }
+        if rng.chance(1, 4) {
+            options.set_compaction_style(CompactionStyle::Universal);
+        }
+        // COMPAT: RocksDB compares the timestamp in a record of a blob file with that of its key, which
+        // a compaction has replaced by zeros.
+        if rng.chance(1, 4) && !goes_to_rocksdb {
+            let text = "enable_blob_files=true;min_blob_size=12;enable_blob_garbage_collection=true;\
+                        blob_garbage_collection_age_cutoff=0.5";
+            options.apply_str(text, &ConfigOptions::new()).unwrap();
+        }
+        let is_transactional = rng.chance(1, 3);
+        if is_transactional {
+            options.set_transactions(&TransactionDbOptions::new());
+        }
         History {
             db: Db::open(&options, path).unwrap(),
             options,
@@ -93,7 +120,55 @@ impl History {
             snapshots: Vec::new(),
             time: 1,
             is_reversed,
+            is_transactional,
+            is_plain: rng.chance(1, 2),
             seed,
+        }
+    }
+
+    /// Changes a key at a timestamp, by a batch or by a transaction.
+    fn change(&mut self, rng: &mut Random, name: &str, time: u64, change: Change<'_>) {
+        let family = self.db.default_cf().clone();
+        if !self.is_transactional || self.script.is_some() {
+            return self.write(|batch| match change {
+                Change::Put(value) => batch.put_cf_with_ts(&family, name, at(time), value),
+                Change::Merge(operand) => batch.merge_cf_with_ts(&family, name, at(time), operand),
+                Change::Delete => batch.delete_cf_with_ts(&family, name, at(time)),
+            });
+        }
+        let mut transaction = self.db.transaction();
+        if rng.chance(1, 2) && time > 0 {
+            let before = time - 1;
+            // Reads for update are at that time: it must not be below the low mark.
+            if before >= self.model.low {
+                transaction
+                    .set_read_timestamp_for_validation(before)
+                    .unwrap();
+                match transaction.get_for_update(name) {
+                    Ok(found) => {
+                        let found = found.map(|value| String::from_utf8(value.to_vec()).unwrap());
+                        assert_eq!(found.as_ref(), self.model.get(name, before), "{name}");
+                    }
+                    Err(error) => {
+                        // Another version is at this very timestamp.
+                        assert_eq!(error.kind(), koeldb::ErrorKind::Busy, "{error}");
+                        transaction = self.db.transaction();
+                    }
+                }
+            }
+        }
+        match change {
+            Change::Put(value) => transaction.put(name, value).unwrap(),
+            Change::Merge(operand) => transaction.merge(name, operand).unwrap(),
+            Change::Delete => transaction.delete(name).unwrap(),
+        }
+        transaction.set_commit_timestamp(time).unwrap();
+        match rng.below(3) {
+            0 => {
+                let prepared = transaction.prepare("prepared").unwrap();
+                prepared.commit().unwrap();
+            }
+            _ => drop(transaction.commit().unwrap()),
         }
     }
 
@@ -120,23 +195,24 @@ impl History {
             0..45 => {
                 let value = format!("{name}-{time}-{}", rng.below(1000));
                 println!("put {name}@{time} {value}");
-                self.write(|batch| batch.put_cf_with_ts(&family, &name, at(time), &value));
+                self.change(rng, &name, time, Change::Put(&value));
                 self.model.set(&name, time, Some(value));
             }
             // COMPAT: a compaction of RocksDB 11.8 drops merge operands under a range deletion of a
             // later timestamp, also for reads at earlier ones.
-            45..55 if self.script.is_none() => {
+            45..55 if self.script.is_none() && !self.is_plain => {
                 println!("merge {name}@{time}");
                 let old = self.model.get(&name, time).cloned();
-                self.write(|batch| batch.merge_cf_with_ts(&family, &name, at(time), "m"));
+                self.change(rng, &name, time, Change::Merge("m"));
                 let value = old.map_or("m".to_owned(), |old| format!("{old},m"));
                 self.model.set(&name, time, Some(value));
             }
             55..68 => {
                 println!("delete {name}@{time}");
-                self.write(|batch| batch.delete_cf_with_ts(&family, &name, at(time)));
+                self.change(rng, &name, time, Change::Delete);
                 self.model.set(&name, time, None);
             }
+            68..75 if self.is_plain || self.is_transactional && self.script.is_none() => {}
             68..75 => {
                 let (a, b) = (rng.below(KEYS), rng.below(KEYS));
                 let (first, end) = (a.min(b), a.max(b));
@@ -214,12 +290,60 @@ impl History {
             let mut options = read_at(time);
             options.set_async_io(rng.chance(1, 2));
             self.check_at(&self.model, &options, time);
+            self.check_versions(rng, time);
             for (snapshot, model) in &self.snapshots {
                 let mut options = read_at(time);
                 options.set_snapshot(snapshot);
                 self.check_at(model, &options, time);
             }
         }
+    }
+
+    /// Scans the versions from a timestamp on, and compares them with those that were written.
+    fn check_versions(&self, rng: &mut Random, time: u64) {
+        if !self.is_plain || self.script.is_some() {
+            return;
+        }
+        let low = self.model.low;
+        let start = low + rng.below(time.min(self.time) - low + 1);
+        let mut options = read_at(time);
+        options.set_iter_start_ts(at(start));
+        let place = format!("seed {}, versions {start} to {time}", self.seed);
+        let written = self.model.versions.iter();
+        let seen = written.filter(|((_, at), _)| (start..=time).contains(at));
+        let mut expected: Vec<_> = seen
+            .map(|((key, at), value)| (key.clone(), *at, value.clone()))
+            .collect();
+        expected.sort_by(|(a, a_time, _), (b, b_time, _)| {
+            let keys = match self.is_reversed {
+                true => b.cmp(a),
+                false => a.cmp(b),
+            };
+            keys.then(b_time.cmp(a_time))
+        });
+        let shown = |cursor: &DbCursor| {
+            let (key, value) = cursor.entry().unwrap();
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            let time = u64::from_le_bytes(cursor.timestamp().unwrap());
+            let value = (!cursor.is_deletion()).then(|| text(value));
+            (text(&key[..key.len() - 8]), time, value)
+        };
+        let mut cursor = self.db.default_cf().cursor_opt(&options);
+        let mut found = Vec::new();
+        let mut valid = cursor.seek_to_first().unwrap();
+        while valid {
+            found.push(shown(&cursor));
+            valid = cursor.next().unwrap();
+        }
+        assert_eq!(found, expected, "{place}: forward");
+        found.clear();
+        valid = cursor.seek_to_last().unwrap();
+        while valid {
+            found.push(shown(&cursor));
+            valid = cursor.prev().unwrap();
+        }
+        found.reverse();
+        assert_eq!(found, expected, "{place}: backward");
     }
 
     fn check_at(&self, model: &Model, options: &ReadOptions, time: u64) {
@@ -333,7 +457,7 @@ fn histories_at_rising_timestamps_read_as_in_a_plain_model() {
     let (seeds, steps) = Floors::chosen().of((15, 120), (200, 200), (5000, 400));
     for seed in 0..seeds {
         let mut rng = Random::new(mix(seed));
-        let mut history = History::new(seed, &Env::mem_env(), Path::new("/db"));
+        let mut history = History::new(seed, &Env::mem_env(), Path::new("/db"), false);
         for step in 0..steps {
             history.step(&mut rng);
             if step % 8 == 0 {
@@ -367,7 +491,11 @@ impl History {
         let names: Vec<String> = times.iter().map(u64::to_string).collect();
         let mut arguments = vec![self.comparator()];
         arguments.extend(names.iter().map(String::as_str));
-        let found = java.timestamps("read", &self.path, &arguments);
+        let how = match self.is_transactional {
+            true => "read-transactions",
+            false => "read",
+        };
+        let found = java.timestamps(how, &self.path, &arguments);
         let mut expected = String::new();
         for time in times {
             if time < low {
@@ -393,7 +521,7 @@ fn rocksdb_reads_the_same_at_each_timestamp() {
     for seed in 0..seeds {
         let dir = ScratchDir::new();
         let mut rng = Random::new(mix(1000 + seed));
-        let mut history = History::new(seed, &Env::default(), &dir.path().join("db"));
+        let mut history = History::new(seed, &Env::default(), &dir.path().join("db"), true);
         for _ in 0..steps {
             history.step(&mut rng);
         }
@@ -413,7 +541,7 @@ fn what_rocksdb_wrote_reads_the_same_at_each_timestamp() {
         let dir = ScratchDir::new();
         let mut rng = Random::new(mix(2000 + seed));
         // Its own database only lends a handle while another engine is to write.
-        let mut history = History::new(seed, &Env::mem_env(), Path::new("/db"));
+        let mut history = History::new(seed, &Env::mem_env(), Path::new("/db"), true);
         history.script = Some(Vec::new());
         for _ in 0..steps {
             history.step(&mut rng);
