@@ -624,7 +624,9 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             );
             return Ok(true);
         };
-        let zeroed = self.is_zeroed(seqno);
+        // COMPAT: the record of a value in a blob file has the timestamp, and RocksDB compares it.
+        let is_compared = self.has_timestamps && kept_type == ValueType::BlobIndex;
+        let zeroed = self.is_zeroed(seqno) && !is_compared;
         if zeroed {
             self.clear_timestamp();
         }

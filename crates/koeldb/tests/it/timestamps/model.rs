@@ -79,7 +79,7 @@ enum Change<'a> {
 }
 
 impl History {
-    fn new(seed: u64, env: &Env, path: &Path, goes_to_rocksdb: bool) -> Self {
+    fn new(seed: u64, env: &Env, path: &Path) -> Self {
         let mut rng = Random::new(mix(seed));
         let mut options = options(env);
         options.set_write_buffer_size(64 << 10);
@@ -100,9 +100,8 @@ impl History {
         if rng.chance(1, 4) {
             options.set_compaction_style(CompactionStyle::Universal);
         }
-        // COMPAT: RocksDB compares the timestamp in a record of a blob file with that of its key, which
-        // a compaction has replaced by zeros.
-        if rng.chance(1, 4) && !goes_to_rocksdb {
+        // RocksDB compares the timestamp in a record of a blob file with that of its key.
+        if rng.chance(1, 4) {
             let text = "enable_blob_files=true;min_blob_size=12;enable_blob_garbage_collection=true;\
                         blob_garbage_collection_age_cutoff=0.5";
             options.apply_str(text, &ConfigOptions::new()).unwrap();
@@ -457,7 +456,7 @@ fn histories_at_rising_timestamps_read_as_in_a_plain_model() {
     let (seeds, steps) = Floors::chosen().of((15, 120), (200, 200), (5000, 400));
     for seed in 0..seeds {
         let mut rng = Random::new(mix(seed));
-        let mut history = History::new(seed, &Env::mem_env(), Path::new("/db"), false);
+        let mut history = History::new(seed, &Env::mem_env(), Path::new("/db"));
         for step in 0..steps {
             history.step(&mut rng);
             if step % 8 == 0 {
@@ -521,7 +520,7 @@ fn rocksdb_reads_the_same_at_each_timestamp() {
     for seed in 0..seeds {
         let dir = ScratchDir::new();
         let mut rng = Random::new(mix(1000 + seed));
-        let mut history = History::new(seed, &Env::default(), &dir.path().join("db"), true);
+        let mut history = History::new(seed, &Env::default(), &dir.path().join("db"));
         for _ in 0..steps {
             history.step(&mut rng);
         }
@@ -541,7 +540,7 @@ fn what_rocksdb_wrote_reads_the_same_at_each_timestamp() {
         let dir = ScratchDir::new();
         let mut rng = Random::new(mix(2000 + seed));
         // Its own database only lends a handle while another engine is to write.
-        let mut history = History::new(seed, &Env::mem_env(), Path::new("/db"), true);
+        let mut history = History::new(seed, &Env::mem_env(), Path::new("/db"));
         history.script = Some(Vec::new());
         for _ in 0..steps {
             history.step(&mut rng);
