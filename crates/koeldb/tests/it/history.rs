@@ -189,18 +189,23 @@ impl History<'_> {
         self.figures
             .entries
             .fetch_add(entries as u64, Ordering::Relaxed);
+        let after = self.in_flight.take();
         if self.may_lose {
             for family in &mut self.families {
                 family.entries = dump[&family.name].iter().cloned().collect();
+                family.forget_columns();
             }
             self.may_lose = false;
-            self.in_flight = None;
             return Ok(());
         }
-        if let Some(after) = self.in_flight.take()
+        if let Some(after) = after
             && Self::expected(&after) == *dump
         {
+            let may_be_before = Self::expected(&self.families) == *dump;
             self.families = after;
+            if may_be_before {
+                self.families.iter_mut().for_each(Family::forget_columns);
+            }
             return Ok(());
         }
         for (name, expected) in Self::expected(&self.families) {

@@ -47,6 +47,7 @@ impl History<'_> {
             ),
             entries: Default::default(),
             named: Default::default(),
+            are_columns_unknown: false,
         }
     }
 

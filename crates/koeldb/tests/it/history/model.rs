@@ -100,6 +100,8 @@ pub(super) struct Family {
     pub(super) entries: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The columns of entities that have a name, by canonical key.
     pub(super) named: BTreeMap<Vec<u8>, Columns>,
+    /// Whether `named` may not be what is stored: a scan of values does not show it.
+    pub(super) are_columns_unknown: bool,
 }
 
 /// Names and values of columns, by name.
@@ -112,6 +114,12 @@ pub(super) type Scan = Vec<(Vec<u8>, Vec<u8>)>;
 pub(super) type Dump = BTreeMap<String, Scan>;
 
 impl Family {
+    /// Gives up the columns that have a name, after a kill that writes may not have outlived.
+    pub(super) fn forget_columns(&mut self) {
+        self.named.clear();
+        self.are_columns_unknown = true;
+    }
+
     pub(super) fn apply(&mut self, change: &Change) {
         match change {
             Change::Put(key, value) => {
