@@ -9,7 +9,7 @@ use koeldb_base::key::{ValueType, encode};
 use koeldb_base::prefix::FixedPrefix;
 use koeldb_base::range_del::RangeTombstone;
 use koeldb_base::{KeyOrder, Result};
-use koeldb_fs::{FileSystem, MemoryFileSystem, PosixFileSystem, Purpose, WriteOptions};
+use koeldb_fs::{EntryKind, FileSystem, MemoryFileSystem, PosixFileSystem, Purpose, WriteOptions};
 use koeldb_log::{RecordWriter, RecordWriterOptions, WalCompression};
 use koeldb_table::block_based::builder::BlockBasedWriteOptions;
 use koeldb_table::block_based::format::IndexType;
@@ -290,7 +290,8 @@ pub fn golden_files(bytes_max: u64, wanted: impl Fn(&str) -> bool) -> Vec<(PathB
         for entry in fs.list(&folder).unwrap_or_default() {
             let path = folder.join(&entry.name);
             let len = fs.metadata(&path).map_or(u64::MAX, |metadata| metadata.len);
-            if len <= bytes_max && wanted(&entry.name) {
+            let is_file = entry.kind == EntryKind::File;
+            if is_file && len <= bytes_max && wanted(&entry.name) {
                 let bytes = fs.read_all(&path, bytes_max, Purpose::Read);
                 files.push((path, bytes.expect("a golden file is read")));
             }

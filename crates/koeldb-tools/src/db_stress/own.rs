@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use koeldb::{ColumnFamily, Db, ImportColumnFamilyOptions, Options};
+use koeldb::{ColumnFamily, Db, ExportOptions, ImportColumnFamilyOptions, Options};
 use koeldb_testkit::Random;
 
 use super::copies::remove;
@@ -279,7 +279,10 @@ impl Life {
         let path = self.copies.path(&format!("own-{thread}"));
         remove(&path)?;
         let index = origin(thread, self.families.len());
-        let export = match self.families[index].export(&path) {
+        // A family with values in blob files is exported only with them in the tables.
+        let mut what = ExportOptions::new();
+        what.set_inline_blobs(true);
+        let export = match self.families[index].export_opt(&path, &what) {
             Ok(export) => export,
             Err(error) => return self.tolerate(Err(error)),
         };
