@@ -2,7 +2,10 @@
 
 use std::cmp::Ordering;
 
-use rocksdb::{DB, ErrorKind, IteratorMode, Options, ReadOptions, SstFileWriter, WriteBatch};
+use rocksdb::{
+    ColumnFamilyDescriptor, DB, ErrorKind, IteratorMode, Options, ReadOptions, SstFileWriter,
+    WriteBatch,
+};
 
 /// Splits a key into the part without the timestamp and the timestamp.
 fn split(key: &[u8]) -> (&[u8], u64) {
@@ -45,8 +48,9 @@ fn read_at(time: u64) -> ReadOptions {
 #[test]
 fn versions_are_read_at_their_timestamps_and_collapsed_below_the_low_mark() {
     let dir = tempfile::tempdir().unwrap();
-    let options = options();
-    let db = DB::open(&options, dir.path().join("db")).unwrap();
+    let (options, of_default) = (options(), options());
+    let default = ColumnFamilyDescriptor::new("default", of_default);
+    let db = DB::open_cf_descriptors(&options, dir.path().join("db"), [default]).unwrap();
     let family = db.cf_handle("default").unwrap();
     db.put_with_ts("a", 1_u64.to_le_bytes(), "a1").unwrap();
     db.put_cf_with_ts(&family, "b", 2_u64.to_le_bytes(), "b2")
