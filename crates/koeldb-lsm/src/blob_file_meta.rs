@@ -36,6 +36,26 @@ impl BlobFileMeta {
     pub fn file_bytes(&self) -> u64 {
         self.bytes.saturating_add(HEADER_BYTES + FOOTER_BYTES)
     }
+
+    /// Returns a file of `count` records of `record_bytes` bytes, `garbage` of them garbage.
+    #[cfg(test)]
+    pub(crate) fn of_equal_records(
+        number: FileNumber,
+        count: u64,
+        garbage: u64,
+        record_bytes: u64,
+    ) -> Self {
+        BlobFileMeta {
+            number,
+            count,
+            bytes: count * record_bytes,
+            checksum_name: Vec::new(),
+            checksum: Vec::new(),
+            garbage_count: garbage,
+            garbage_bytes: garbage * record_bytes,
+            reader: Default::default(),
+        }
+    }
 }
 
 /// The reader of a blob file, opened on first use.

@@ -1,4 +1,4 @@
-//! What the tables of a version refer to in each blob file, by the lists that they record.
+//! The references of the tables of a version to each blob file, by the lists that they record.
 //!
 //! A table written here lists its references ([`koeldb_table::blob::references`]). Tables of RocksDB
 //! do not, and are *opaque*: while a version has one, only the garbage in the MANIFEST is known.

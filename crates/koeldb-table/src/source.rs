@@ -9,6 +9,7 @@
 //! `fetch` loads a block of a [`TableFile`]: it verifies, decompresses, parses and caches it.
 
 mod fetch;
+pub mod flights;
 pub mod gather;
 pub mod plan;
 pub mod probe;

@@ -34,16 +34,7 @@ fn version(tables: &[Arc<FileMeta>], files: &[(u64, u64, u64)]) -> Version {
     levels[2].files = tables.to_vec();
     let mut version = Version::new(KeyOrder::Bytewise, levels);
     for &(number, count, garbage) in files {
-        let file = BlobFileMeta {
-            number,
-            count,
-            bytes: count * 100,
-            checksum_name: Vec::new(),
-            checksum: Vec::new(),
-            garbage_count: garbage,
-            garbage_bytes: garbage * 100,
-            reader: Default::default(),
-        };
+        let file = BlobFileMeta::of_equal_records(number, count, garbage, 100);
         version.blob_files.insert(number, file);
     }
     version

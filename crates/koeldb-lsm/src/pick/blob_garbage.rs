@@ -103,16 +103,7 @@ mod tests {
         ];
         let mut version = Version::new(KeyOrder::Bytewise, levels);
         for (number, garbage) in (10..).zip(garbage) {
-            let file = BlobFileMeta {
-                number,
-                count: 100,
-                bytes: 100,
-                checksum_name: Vec::new(),
-                checksum: Vec::new(),
-                garbage_count: garbage,
-                garbage_bytes: garbage,
-                reader: Default::default(),
-            };
+            let file = BlobFileMeta::of_equal_records(number, 100, garbage, 1);
             version.blob_files.insert(number, file);
         }
         version

@@ -30,7 +30,7 @@ const ENOUGH: f64 = 0.95;
 /// tables.
 const MOVED_PER_TABLE_BYTE: u64 = 2;
 
-/// What the space may be above the target because of values that are hidden.
+/// The factor by which the space may be above the target because of values that are hidden.
 const HIDDEN_MORE: f64 = 1.25;
 
 /// The hidden bytes for each byte of tables that is read to find them.
@@ -110,7 +110,7 @@ impl DeadBytesRule {
     }
 }
 
-/// What is gained for each byte that is read and written to empty a file.
+/// The garbage that is freed for each byte that is read and written to empty a file.
 fn score(file: &BlobFileUse) -> f64 {
     let cost = (file.live_bytes() as f64 + file.table_bytes as f64) * 2.0;
     file.garbage_bytes as f64 / cost.max(1.0)
@@ -348,7 +348,7 @@ pub fn victims(
     if is_forced && !is_bounded {
         return victims;
     }
-    // What the inputs refer to in each file; of an opaque table, all of what is live.
+    // The size of the inputs' references to a file; of an opaque table, of all live records.
     let moved = |number: FileNumber, file: &BlobFileUse| {
         let mut bytes = 0_u64;
         for (_, table) in plan.files() {

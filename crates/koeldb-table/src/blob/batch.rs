@@ -23,33 +23,14 @@ use koeldb_fs::read_driver::{OpId, Outcome, ReadDriver, ReadOp, ReadSession};
 use super::file::{BlobFile, ReadCounter};
 use super::reference::BlobReference;
 use crate::file_read::read_bytes;
+use crate::source::flights::{FlightLimits, Flights};
+use crate::source::plan::PlanLimits;
 
-/// The limits of the reads of a batch.
-#[derive(Clone, Copy, Debug)]
-pub struct BlobBatchOptions {
-    /// The largest gap between two values whose reads are joined.
-    pub gap_bytes: u64,
-    /// The largest joined read. A larger value is read alone.
-    pub joined_bytes: u64,
-    /// The largest number of reads in flight.
-    pub reads_max: usize,
-    /// The largest number of bytes in flight, unless a single read has more.
-    pub bytes_max: u64,
-    /// The time limit of each read.
-    pub io_timeout: Option<Duration>,
-}
-
-impl Default for BlobBatchOptions {
-    fn default() -> Self {
-        BlobBatchOptions {
-            gap_bytes: 16 << 10,
-            joined_bytes: 1 << 20,
-            reads_max: 128,
-            bytes_max: 8 << 20,
-            io_timeout: None,
-        }
-    }
-}
+/// The limits for joining the reads of values.
+const JOINED: PlanLimits = PlanLimits {
+    gap_bytes: 16 << 10,
+    merged_bytes: 1 << 20,
+};
 
 /// The part of a blob file that a value needs.
 #[derive(Clone, Debug)]
@@ -122,7 +103,7 @@ impl WantedBlobs {
     }
 
     /// Returns the reads: each value once, neighbours joined.
-    fn planned(mut self, options: &BlobBatchOptions) -> VecDeque<JoinedRead> {
+    fn planned(mut self) -> VecDeque<JoinedRead> {
         self.parts
             .sort_by_key(|part| (part.number, part.begin, part.end));
         let mut reads: VecDeque<JoinedRead> = VecDeque::with_capacity(self.parts.len());
@@ -134,9 +115,9 @@ impl WantedBlobs {
                     .is_some_and(|first| first.number == part.number)
             {
                 let end = part.end.max(read.end);
-                let is_near = part.begin <= read.end.saturating_add(options.gap_bytes);
+                let is_near = part.begin <= read.end.saturating_add(JOINED.gap_bytes);
                 let is_same = part.end <= read.end;
-                if is_same || is_near && end.saturating_sub(read.begin) <= options.joined_bytes {
+                if is_same || is_near && end.saturating_sub(read.begin) <= JOINED.merged_bytes {
                     read.end = end;
                     read.parts.push(part);
                     continue;
@@ -167,32 +148,20 @@ impl BlobParts {
     }
 }
 
-/// A read that was issued and has not completed.
-#[derive(Debug)]
-struct InFlight {
-    id: OpId,
-    read: JoinedRead,
-    /// The time at which the read times out, on the driver's clock.
-    expires: Option<Duration>,
-}
-
 /// The reads of a batch of values through one driver.
 #[derive(Debug)]
 pub struct BlobBatch<D> {
-    driver: D,
-    options: BlobBatchOptions,
     queue: VecDeque<JoinedRead>,
-    flights: Vec<InFlight>,
-    flying_bytes: u64,
+    flights: Flights<D, JoinedRead>,
     parts: BlobParts,
 }
 
 impl WantedBlobs {
     /// Reads all parts one after the other, in the calling thread.
     #[must_use]
-    pub fn read_in_place(self, options: &BlobBatchOptions) -> BlobParts {
+    pub fn read_in_place(self) -> BlobParts {
         let mut parts = BlobParts::default();
-        let mut queue = self.planned(options);
+        let mut queue = self.planned();
         while let Some(read) = queue.pop_front() {
             let Some(first) = read.parts.first() else {
                 continue;
@@ -212,13 +181,10 @@ impl<D: ReadDriver> BlobBatch<D> {
     ///
     /// `now` is the time on the driver's clock.
     #[must_use]
-    pub fn start(driver: D, wanted: WantedBlobs, options: BlobBatchOptions, now: Duration) -> Self {
+    pub fn start(driver: D, wanted: WantedBlobs, limits: FlightLimits, now: Duration) -> Self {
         let mut batch = BlobBatch {
-            driver,
-            queue: wanted.planned(&options),
-            options,
-            flights: Vec::new(),
-            flying_bytes: 0,
+            queue: wanted.planned(),
+            flights: Flights::new(driver, limits),
             parts: BlobParts::default(),
         };
         batch.launch(now);
@@ -229,10 +195,7 @@ impl<D: ReadDriver> BlobBatch<D> {
     fn launch(&mut self, now: Duration) {
         let mut launched = false;
         while let Some(read) = self.queue.pop_front() {
-            let bytes = self.flying_bytes.saturating_add(read.bytes());
-            let is_full =
-                self.flights.len() >= self.options.reads_max || bytes > self.options.bytes_max;
-            if is_full && !self.flights.is_empty() {
+            if !self.flights.has_room(read.bytes()) {
                 self.queue.push_front(read);
                 break;
             }
@@ -240,16 +203,11 @@ impl<D: ReadDriver> BlobBatch<D> {
                 continue;
             };
             let op = ReadOp::new(&first.file, read.begin, to_usize(read.bytes()));
-            self.flying_bytes = bytes;
-            self.flights.push(InFlight {
-                id: self.driver.push(op),
-                read,
-                expires: (self.options.io_timeout).map(|limit| now.saturating_add(limit)),
-            });
+            self.flights.push(op, read.bytes(), read, now);
             launched = true;
         }
         if launched {
-            self.driver.flush();
+            self.flights.flush();
         }
     }
 
@@ -267,18 +225,10 @@ impl<D: ReadDriver> BlobBatch<D> {
             }
             self.give_up_expired(time);
             self.launch(time);
-            let expires = self
-                .flights
-                .iter()
-                .filter_map(|flight| flight.expires)
-                .min();
-            let limit = match (until, expires) {
-                (Some(until), Some(expires)) => Some(until.min(expires)),
-                (until, expires) => until.or(expires),
-            };
+            let limit = self.flights.wait_limit(until);
             let mut arrived = Vec::new();
             let count = self.flights.len();
-            (self.driver).reap(count, limit, &mut |id, outcome| arrived.push((id, outcome)));
+            (self.flights).reap(count, limit, &mut |id, outcome| arrived.push((id, outcome)));
             for (id, outcome) in arrived {
                 self.land(id, &outcome);
             }
@@ -288,11 +238,9 @@ impl<D: ReadDriver> BlobBatch<D> {
 
     /// Takes the bytes of a completed read.
     fn land(&mut self, id: OpId, outcome: &Outcome) {
-        let Some(at) = self.flights.iter().position(|flight| flight.id == id) else {
+        let Some(read) = self.flights.land(id) else {
             return;
         };
-        let InFlight { read, .. } = self.flights.swap_remove(at);
-        self.flying_bytes = self.flying_bytes.saturating_sub(read.bytes());
         if let Some(first) = read.parts.first() {
             first.counter.count(read.bytes(), outcome.latency);
         }
@@ -302,11 +250,7 @@ impl<D: ReadDriver> BlobBatch<D> {
 
     /// Abandons timed-out reads, and fails their values.
     fn give_up_expired(&mut self, now: Duration) {
-        let is_late = |flight: &InFlight| flight.expires.is_some_and(|expires| expires <= now);
-        while let Some(at) = self.flights.iter().position(is_late) {
-            let InFlight { id, read, .. } = self.flights.swap_remove(at);
-            self.driver.orphan(id, true);
-            self.flying_bytes = self.flying_bytes.saturating_sub(read.bytes());
+        while let Some(read) = self.flights.abandon_expired(now) {
             for part in &read.parts {
                 self.parts.put(part, Err(too_slow(part)));
             }
@@ -315,20 +259,18 @@ impl<D: ReadDriver> BlobBatch<D> {
 
     /// Abandons all reads, and fails their values, because the deadline has passed.
     pub fn abandon(&mut self) {
-        self.flying_bytes = 0;
         let late = || {
             Error::with_kind(
                 ErrorKind::TimedOut,
                 "the value was not read before the deadline of the read",
             )
         };
-        for InFlight { id, read, .. } in self.flights.drain(..) {
-            self.driver.orphan(id, true);
-            for part in &read.parts {
-                self.parts.put(part, Err(late()));
-            }
-        }
-        for read in self.queue.drain(..) {
+        for read in self
+            .flights
+            .abandon()
+            .into_iter()
+            .chain(self.queue.drain(..))
+        {
             for part in &read.parts {
                 self.parts.put(part, Err(late()));
             }
@@ -349,7 +291,7 @@ impl BlobBatch<ReadSession> {
             }
             let mut arrived = Vec::new();
             let reaped = self
-                .driver
+                .flights
                 .poll_reap(context, &mut |id, outcome| arrived.push((id, outcome)));
             if reaped.is_pending() {
                 return Poll::Pending;

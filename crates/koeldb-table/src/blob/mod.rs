@@ -25,7 +25,7 @@ mod records;
 mod reference;
 pub mod references;
 
-pub use batch::{BlobBatch, BlobBatchOptions, BlobParts, WantedBlobs};
+pub use batch::{BlobBatch, BlobParts, WantedBlobs};
 pub use builder::{BlobFileBuilder, FinishedBlobFile};
 pub use file::{BlobBytes, BlobFile, BlobFileContext};
 pub use key::BlobKey;

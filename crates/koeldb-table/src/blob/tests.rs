@@ -37,6 +37,16 @@ fn written(
     (finished, references)
 }
 
+/// Replaces the bytes of the file.
+fn rewrite(fs: &MemoryFileSystem, bytes: &[u8]) {
+    fs.remove_file(Path::new(PATH)).unwrap();
+    let mut file = fs
+        .create(Path::new(PATH), &WriteOptions::new(Purpose::Flush))
+        .unwrap();
+    file.append(bytes).unwrap();
+    file.close().unwrap();
+}
+
 fn open(fs: &MemoryFileSystem, finished: &FinishedBlobFile) -> koeldb_base::Result<BlobFile> {
     let file = fs.open(Path::new(PATH), &OpenOptions::default())?;
     let context = BlobFileContext {
@@ -121,12 +131,7 @@ fn a_changed_byte_is_an_error_of_the_value_that_it_belongs_to() {
     for at in 0..bytes.len() {
         let mut changed = bytes.clone();
         changed[at] ^= 0x10;
-        fs.remove_file(Path::new(PATH)).unwrap();
-        let mut file = fs
-            .create(Path::new(PATH), &WriteOptions::new(Purpose::Flush))
-            .unwrap();
-        file.append(&changed).unwrap();
-        file.close().unwrap();
+        rewrite(&fs, &changed);
         let Ok(file) = open(&fs, &finished) else {
             let in_ends = at < 30 || at >= bytes.len() - 32;
             assert!(in_ends, "byte {at}");
@@ -337,12 +342,7 @@ fn keys_with_timestamps_and_equal_keys_of_other_lengths_are_verified() {
         ] {
             let mut changed = bytes.clone();
             changed[at] ^= 0x20;
-            fs.remove_file(Path::new(PATH)).unwrap();
-            let mut file = fs
-                .create(Path::new(PATH), &WriteOptions::new(Purpose::Flush))
-                .unwrap();
-            file.append(&changed).unwrap();
-            file.close().unwrap();
+            rewrite(&fs, &changed);
             let file = open(&fs, &finished).unwrap();
             for (key, _) in &readers {
                 let error = file.value(&reference, key, true).unwrap_err();

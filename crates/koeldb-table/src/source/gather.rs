@@ -21,32 +21,18 @@ use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::read_driver::{OpId, Outcome, ReadDriver, ReadOp, ReadSession};
 
+use crate::source::flights::{FlightLimits, Flights};
 use crate::source::plan::{PlanLimits, PlannedRead, plan};
 use crate::source::probe::{Need, Needs};
 use crate::source::{BlockReadOptions, CachedBlock};
 
 /// The limits for the asynchronous block reads of one operation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct GatherOptions {
     /// The limits for merging the reads of neighbouring blocks.
     pub plan: PlanLimits,
-    /// The largest number of in-flight reads.
-    pub reads_max: usize,
-    /// The largest number of in-flight bytes, unless a single read has more.
-    pub bytes_max: u64,
-    /// The time limit of each read.
-    pub io_timeout: Option<Duration>,
-}
-
-impl Default for GatherOptions {
-    fn default() -> Self {
-        GatherOptions {
-            plan: PlanLimits::default(),
-            reads_max: 128,
-            bytes_max: 8 << 20,
-            io_timeout: None,
-        }
-    }
+    /// The limits of the reads in flight.
+    pub flights: FlightLimits,
 }
 
 /// Counts of the device reads of an operation.
@@ -66,24 +52,19 @@ const HALF_WAIT: Duration = Duration::from_millis(2);
 /// A read that was issued and has not completed.
 #[derive(Debug)]
 struct InFlightRead {
-    id: OpId,
     read: PlannedRead,
     /// Whether the read repeats one that returned a damaged block.
     is_again: bool,
-    /// The time at which the read times out, on the driver's clock.
-    expires: Option<Duration>,
 }
 
 /// An executor that reads the missing blocks of one operation asynchronously.
 #[derive(Debug)]
 pub struct Gather<D> {
-    driver: D,
-    options: GatherOptions,
+    plan: PlanLimits,
     blocks: BlockReadOptions,
     /// Planned reads, and whether each repeats a read that returned a damaged block.
     queue: VecDeque<(PlannedRead, bool)>,
-    flights: Vec<InFlightRead>,
-    flying_bytes: u64,
+    flights: Flights<D, InFlightRead>,
     counts: GatherCounts,
 }
 
@@ -92,12 +73,10 @@ impl<D: ReadDriver> Gather<D> {
     #[must_use]
     pub fn new(driver: D, blocks: BlockReadOptions, options: GatherOptions) -> Self {
         Gather {
-            driver,
-            options,
+            plan: options.plan,
             blocks,
             queue: VecDeque::new(),
-            flights: Vec::new(),
-            flying_bytes: 0,
+            flights: Flights::new(driver, options.flights),
             counts: GatherCounts::default(),
         }
     }
@@ -119,7 +98,7 @@ impl<D: ReadDriver> Gather<D> {
     /// `now` is the time on the driver's clock, for reads with a time limit.
     pub fn start(&mut self, needs: &mut Needs, now: Duration) -> u64 {
         let wanted = needs.take_wanted();
-        let planned = plan(needs, &wanted, &self.options.plan);
+        let planned = plan(needs, &wanted, &self.plan);
         self.queue
             .extend(planned.into_iter().map(|read| (read, false)));
         self.launch(now)
@@ -129,10 +108,7 @@ impl<D: ReadDriver> Gather<D> {
     fn launch(&mut self, now: Duration) -> u64 {
         let mut launched = 0_u64;
         while let Some((read, is_again)) = self.queue.pop_front() {
-            let bytes = self.flying_bytes.saturating_add(read.bytes);
-            let is_full =
-                self.flights.len() >= self.options.reads_max || bytes > self.options.bytes_max;
-            if is_full && !self.flights.is_empty() {
+            if !self.flights.has_room(read.bytes) {
                 self.queue.push_front((read, is_again));
                 break;
             }
@@ -141,20 +117,16 @@ impl<D: ReadDriver> Gather<D> {
             }
             self.blocks.pay(read.bytes);
             let op = ReadOp::new(&read.file.file, read.offset, to_usize(read.bytes));
-            self.flying_bytes = bytes;
             self.counts.reads = self.counts.reads.saturating_add(1);
             self.counts.bytes = self.counts.bytes.saturating_add(read.bytes);
-            self.flights.push(InFlightRead {
-                id: self.driver.push(op),
-                read,
-                is_again,
-                expires: (self.options.io_timeout).map(|limit| now.saturating_add(limit)),
-            });
+            let bytes = read.bytes;
+            let read = InFlightRead { read, is_again };
+            self.flights.push(op, bytes, read, now);
             launched = launched.saturating_add(1);
         }
         if launched > 0 {
             self.counts.flushes = self.counts.flushes.saturating_add(1);
-            self.driver.flush();
+            self.flights.flush();
         }
         launched
     }
@@ -177,22 +149,14 @@ impl<D: ReadDriver> Gather<D> {
             if self.flights.is_empty() && self.launch(now()) == 0 {
                 return false;
             }
-            let expires = self
-                .flights
-                .iter()
-                .filter_map(|flight| flight.expires)
-                .min();
-            let limit = match (until, expires) {
-                (Some(until), Some(expires)) => Some(until.min(expires)),
-                (until, expires) => until.or(expires),
-            };
+            let limit = self.flights.wait_limit(until);
             let mut arrived = Vec::new();
             let half = self.flights.len().div_ceil(2);
             let soon = now().saturating_add(HALF_WAIT);
             let soon = limit.map_or(soon, |limit| limit.min(soon));
             let mut take = |id, outcome| arrived.push((id, outcome));
-            if self.driver.reap(half, Some(soon), &mut take) == 0 {
-                self.driver.reap(1, limit, &mut take);
+            if self.flights.reap(half, Some(soon), &mut take) == 0 {
+                self.flights.reap(1, limit, &mut take);
             }
             let mut settled = false;
             for (id, outcome) in arrived {
@@ -218,12 +182,9 @@ impl<D: ReadDriver> Gather<D> {
 
     /// Processes a completed read: decodes its blocks, or plans separate reads for failed ones.
     fn land(&mut self, needs: &mut Needs, id: OpId, outcome: &Outcome) -> bool {
-        let Some(at) = self.flights.iter().position(|flight| flight.id == id) else {
+        let Some(InFlightRead { read, is_again }) = self.flights.land(id) else {
             return false;
         };
-        let flight = self.flights.swap_remove(at);
-        let InFlightRead { read, is_again, .. } = flight;
-        self.flying_bytes = self.flying_bytes.saturating_sub(read.bytes);
         if let Some(statistics) = &read.file.statistics {
             let micros = u64::try_from(outcome.latency.as_micros()).unwrap_or(u64::MAX);
             statistics.add(Ticker::ReadAsyncMicros, micros);
@@ -281,15 +242,7 @@ impl<D: ReadDriver> Gather<D> {
     /// Abandons timed-out reads and fails their blocks (`TimedOut`); returns whether any has.
     fn give_up_expired(&mut self, needs: &mut Needs, now: Duration) -> bool {
         let mut settled = false;
-        let mut at = 0;
-        while let Some(flight) = self.flights.get(at) {
-            if flight.expires.is_none_or(|expires| expires > now) {
-                at = at.saturating_add(1);
-                continue;
-            }
-            let InFlightRead { id, read, .. } = self.flights.swap_remove(at);
-            self.driver.orphan(id, true);
-            self.flying_bytes = self.flying_bytes.saturating_sub(read.bytes);
+        while let Some(InFlightRead { read, .. }) = self.flights.abandon_expired(now) {
             for &id in &read.needs {
                 needs.settle(id, Err(timed_out(&read)));
                 settled = true;
@@ -301,10 +254,7 @@ impl<D: ReadDriver> Gather<D> {
     /// Abandons all planned and in-flight reads, whose blocks stay missing.
     pub fn abandon(&mut self) {
         self.queue.clear();
-        self.flying_bytes = 0;
-        for flight in self.flights.drain(..) {
-            self.driver.orphan(flight.id, true);
-        }
+        self.flights.abandon();
     }
 }
 
@@ -327,7 +277,7 @@ impl Gather<ReadSession> {
             }
             let mut arrived = Vec::new();
             let reaped = self
-                .driver
+                .flights
                 .poll_reap(context, &mut |id, outcome| arrived.push((id, outcome)));
             if reaped.is_pending() {
                 return Poll::Pending;

@@ -44,7 +44,7 @@ impl Background {
                 continue;
             }
             let mut versions = self.tree.versions();
-            // What is missing is computed from the version to which it is added.
+            // The missing garbage is computed from the version to which it is added.
             let Some(current) = versions.family(family.id) else {
                 continue;
             };

@@ -404,7 +404,8 @@ pub(crate) enum BlobRule {
 
 /// Returns the rule by which compactions empty blob files, if they do.
 ///
-/// Whoever has set an option of RocksDB's rule gets that rule.
+/// By default it is RocksDB's rule if one of the two options of that rule has another value than
+/// RocksDB's default, otherwise the rule of dead bytes.
 pub(crate) fn blob_rule(options: &ColumnFamilyOptions) -> BlobRule {
     let is_by_age = match options.blob_collection {
         BlobCollection::Age => true,

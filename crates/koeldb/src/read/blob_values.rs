@@ -11,9 +11,8 @@ use koeldb_base::merge_operator::{FetchBlob, FetchOptions};
 use koeldb_base::{Lookup, PinnedSlice, Result};
 use koeldb_fs::read_driver::{ReadDriver, ReadSession};
 use koeldb_lsm::version::BlobRead;
-use koeldb_table::blob::{BlobBatch, BlobBatchOptions, BlobBytes, BlobParts, WantedBlobs};
+use koeldb_table::blob::{BlobBatch, BlobBytes, BlobParts, WantedBlobs};
 
-use super::options::ReadOptions;
 use super::suspended::SearchContext;
 use crate::options::ReadTier;
 use crate::state::super_version::SuperVersion;
@@ -103,9 +102,8 @@ pub(super) fn read_together(
     if wanted.is_empty() {
         return BlobParts::default();
     }
-    let options = batch_options(context.options);
     if !overlaps {
-        return wanted.read_in_place(&options);
+        return wanted.read_in_place();
     }
     let reads = &context.reads.async_reads;
     // Reads abandoned at a time limit outlive the call.
@@ -113,7 +111,8 @@ pub(super) fn read_together(
         true => Box::new(reads.shared()),
         false => Box::new(reads.inline()),
     };
-    let batch = BlobBatch::start(driver, wanted, options, context.now());
+    let limits = context.options.flight_limits();
+    let batch = BlobBatch::start(driver, wanted, limits, context.now());
     batch.wait(deadline(context), || context.now())
 }
 
@@ -144,7 +143,7 @@ impl PolledBlobs {
                 false => PolledBlobs::Reading(Box::new(BlobBatch::start(
                     context.reads.async_reads.shared(),
                     wanted,
-                    batch_options(context.options),
+                    context.options.flight_limits(),
                     context.now(),
                 ))),
             };
@@ -175,13 +174,6 @@ impl PolledBlobs {
 /// Whether values of finished lookups are in blob files and not in the cache.
 pub(super) fn needs_blobs(context: &SearchContext<'_>, lookups: &[Lookup]) -> bool {
     !wanted(context, lookups, false).is_empty()
-}
-
-fn batch_options(options: &ReadOptions) -> BlobBatchOptions {
-    BlobBatchOptions {
-        io_timeout: options.io_timeout,
-        ..BlobBatchOptions::default()
-    }
 }
 
 /// The deadline of a read, on the clock of the driver.

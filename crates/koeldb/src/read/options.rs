@@ -11,6 +11,7 @@ use koeldb_table::block_based::readahead::scan_source::ReadaheadPolicy;
 use koeldb_table::properties::TableProperties;
 use koeldb_table::reader::TableReader;
 use koeldb_table::source::BlockReadOptions;
+use koeldb_table::source::flights::FlightLimits;
 use koeldb_table::source::gather::GatherOptions;
 
 use crate::options::{ColumnFamilyOptions, ReadTier, Switch, accessors};
@@ -414,11 +415,19 @@ impl ReadOptions {
         filter.is_none_or(|filter| filter.admits(table.properties()))
     }
 
-    /// Returns the settings for concurrent device reads, with the I/O timeout of these options.
+    /// Returns the settings for concurrent reads of blocks, with the I/O timeout of these options.
     pub(crate) fn gather_options(&self) -> GatherOptions {
         GatherOptions {
-            io_timeout: self.io_timeout,
+            flights: self.flight_limits(),
             ..GatherOptions::default()
+        }
+    }
+
+    /// Returns the limits of concurrent device reads, with the I/O timeout of these options.
+    pub(crate) fn flight_limits(&self) -> FlightLimits {
+        FlightLimits {
+            io_timeout: self.io_timeout,
+            ..FlightLimits::default()
         }
     }
 

@@ -37,16 +37,7 @@ fn version(level0: &[Arc<FileMeta>], level3: &[Arc<FileMeta>], files: &[(u64, u6
     levels[3].files = level3.to_vec();
     let mut version = Version::new(KeyOrder::Bytewise, levels);
     for &(number, garbage) in files {
-        let file = BlobFileMeta {
-            number,
-            count: 100,
-            bytes: 10_000,
-            checksum_name: Vec::new(),
-            checksum: Vec::new(),
-            garbage_count: garbage,
-            garbage_bytes: garbage * 100,
-            reader: Default::default(),
-        };
+        let file = BlobFileMeta::of_equal_records(number, 100, garbage, 100);
         version.blob_files.insert(number, file);
     }
     version
@@ -129,7 +120,7 @@ fn any_compaction_moves_values_out_of_files_with_much_garbage() {
     assert!(!RULE.is_due(&version, false));
     assert_eq!(of(&ordinary, RULE, true), [11]);
     assert_eq!(of(&ordinary, RULE, false), [10, 11]);
-    // What is moved would be a small part of a file.
+    // The moved values would be a small part of a file.
     let large = DeadBytesRule {
         blob_file_bytes: 80_000,
         ..RULE

@@ -27,6 +27,7 @@ use koeldb_fs::read_driver::{
 };
 
 use crate::format::BlockHandle;
+use crate::source::flights::FlightLimits;
 use crate::source::gather::{Gather, GatherOptions, too_late};
 use crate::source::probe::{Needs, ProbeSource};
 use crate::source::{BlockKind, BlockReadOptions, BlockSource, CachedBlock, TableFile};
@@ -574,7 +575,10 @@ impl ScanReads {
             Box::new(reads.shared())
         };
         let options = GatherOptions {
-            io_timeout: self.limits.io_timeout,
+            flights: FlightLimits {
+                io_timeout: self.limits.io_timeout,
+                ..FlightLimits::default()
+            },
             ..GatherOptions::default()
         };
         let mut gather = Gather::new(driver, self.options.clone(), options);

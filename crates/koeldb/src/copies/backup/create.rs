@@ -33,7 +33,7 @@ struct Item {
     /// The checksum of the file, if it is known before the copy.
     crc32c: Option<u32>,
     is_copied: bool,
-    /// What the notes tell of the file, if it is a blob file.
+    /// The key of the file in the notes, if it is a blob file.
     noted: Option<NotedFile>,
 }
 
