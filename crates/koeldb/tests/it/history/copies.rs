@@ -192,8 +192,9 @@ impl History<'_> {
         rocks: &mut RocksDb,
     ) -> Result<(), String> {
         // RocksDB's secondaries take a removed blob file without any live value for a lost one if
-        // tables refer to older ones, whoever removed it, and keep the state before it.
-        if self.may_lose || self.has_blobs {
+        // tables refer to older ones, whoever removed it, and keep the state before it. They look for
+        // tables in the first of several directories only.
+        if self.may_lose || self.has_blobs || self.has_paths {
             return Ok(());
         }
         ours.flush_wal(false)?;

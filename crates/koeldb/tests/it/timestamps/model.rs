@@ -67,6 +67,7 @@ pub(super) struct History {
     is_transactional: bool,
     /// Whether there are neither merges nor range deletions: then scans of versions are compared.
     is_plain: bool,
+    has_blobs: bool,
     seed: u64,
 }
 
@@ -100,8 +101,8 @@ impl History {
         if rng.chance(1, 4) {
             options.set_compaction_style(CompactionStyle::Universal);
         }
-        // RocksDB compares the timestamp in a record of a blob file with that of its key.
-        if rng.chance(1, 4) {
+        let has_blobs = rng.chance(1, 4);
+        if has_blobs {
             let text = "enable_blob_files=true;min_blob_size=12;enable_blob_garbage_collection=true;\
                         blob_garbage_collection_age_cutoff=0.5";
             options.apply_str(text, &ConfigOptions::new()).unwrap();
@@ -121,8 +122,18 @@ impl History {
             is_reversed,
             is_transactional,
             is_plain: rng.chance(1, 2),
+            has_blobs,
             seed,
         }
+    }
+
+    /// Leaves out what RocksDB reads wrongly.
+    ///
+    /// A backward scan of RocksDB compares the key in the record of a blob file, with its timestamp,
+    /// with the key of the newest operand that is merged into that value: "Key mismatch when reading blob".
+    fn without_faults_of_rocksdb(mut self) -> Self {
+        self.is_plain |= self.has_blobs;
+        self
     }
 
     /// Changes a key at a timestamp, by a batch or by a transaction.
@@ -520,7 +531,8 @@ fn rocksdb_reads_the_same_at_each_timestamp() {
     for seed in 0..seeds {
         let dir = ScratchDir::new();
         let mut rng = Random::new(mix(1000 + seed));
-        let mut history = History::new(seed, &Env::default(), &dir.path().join("db"));
+        let mut history =
+            History::new(seed, &Env::default(), &dir.path().join("db")).without_faults_of_rocksdb();
         for _ in 0..steps {
             history.step(&mut rng);
         }
@@ -540,7 +552,8 @@ fn what_rocksdb_wrote_reads_the_same_at_each_timestamp() {
         let dir = ScratchDir::new();
         let mut rng = Random::new(mix(2000 + seed));
         // Its own database only lends a handle while another engine is to write.
-        let mut history = History::new(seed, &Env::mem_env(), Path::new("/db"));
+        let mut history =
+            History::new(seed, &Env::mem_env(), Path::new("/db")).without_faults_of_rocksdb();
         history.script = Some(Vec::new());
         for _ in 0..steps {
             history.step(&mut rng);
