@@ -120,7 +120,8 @@ impl SnapshotDir {
         self.inner.fs.open(&self.path().join(name), &reading())
     }
 
-    /// Copies the snapshot's files to the directory `target` in `fs`; links tables where possible.
+    /// Copies the snapshot's files to the directory `target` in `fs`; links tables and blob files where
+    /// possible.
     ///
     /// Checks every checksum, and syncs the copied files and the directory.
     ///
@@ -131,7 +132,9 @@ impl SnapshotDir {
         for file in self.files()? {
             let (from, to) = (self.path().join(&file.name), target.join(&file.name));
             let is_linked = Arc::ptr_eq(fs, &self.inner.fs)
-                && file.name.ends_with(".sst")
+                && [".sst", ".blob"]
+                    .iter()
+                    .any(|suffix| file.name.ends_with(suffix))
                 && link(&**fs, &from, &to)?;
             let found = match is_linked {
                 true => describe(&**fs, target, &file.name)?,

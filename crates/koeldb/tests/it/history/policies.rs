@@ -205,6 +205,10 @@ impl History<'_> {
         if commits {
             self.apply_all(&changes);
         }
+        // A rollback of RocksDB writes the older values of its keys as plain ones: entities lose their columns.
+        for (family, _) in changes.iter().filter(|_| !commits) {
+            self.families[*family].forget_columns();
+        }
         Ok(())
     }
 
