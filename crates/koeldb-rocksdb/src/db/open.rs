@@ -54,7 +54,7 @@ pub(crate) fn open(
         names.push(family.name);
     }
     if !names.is_empty() && !names.iter().any(|name| name == DEFAULT_COLUMN_FAMILY_NAME) {
-        let own = koeldb::ColumnFamilyOptions::new();
+        let own = Options::default().inner.cf_options().clone();
         builder.column_family((DEFAULT_COLUMN_FAMILY_NAME, own));
         names.push(DEFAULT_COLUMN_FAMILY_NAME.to_owned());
     }

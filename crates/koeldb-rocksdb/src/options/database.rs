@@ -24,12 +24,24 @@ use crate::statistics::{Histogram, HistogramData, StatsLevel, Ticker};
 use crate::{CStrLike, Env, Error, LogLevel, SliceTransform};
 
 /// The options of a database and of its column families.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Options {
     pub(crate) inner: koeldb::Options,
     /// The first value that the engine rejects, which fails the open.
     failure: Option<Error>,
     logger: Option<InfoLogger>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let mut inner = koeldb::Options::new();
+        inner.set_block_based_table_factory(&BlockBasedOptions::default().inner);
+        Options {
+            inner,
+            failure: None,
+            logger: None,
+        }
+    }
 }
 
 /// A directory for tables, with a target size (`DbPath`).

@@ -7,11 +7,21 @@ use super::{
     KeyEncodingType,
 };
 
-/// Options of block-based tables.
-#[derive(Default)]
+/// Options of block-based tables, whose default `format_version` is that of RocksDB: 7.
 pub struct BlockBasedOptions {
     pub(crate) inner: koeldb::BlockBasedOptions,
     pub(crate) members: Members,
+}
+
+impl Default for BlockBasedOptions {
+    fn default() -> Self {
+        let mut inner = koeldb::BlockBasedOptions::new();
+        inner.set_format_version(7);
+        BlockBasedOptions {
+            inner,
+            members: Members::default(),
+        }
+    }
 }
 
 members! { BlockBasedOptions {

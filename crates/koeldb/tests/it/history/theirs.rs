@@ -31,9 +31,12 @@ pub(super) const ENDS: &str = "RocksDB ended in";
 /// recovery it takes for damage what a recycled log held before.
 pub(super) const REFUSES_ITS_OWN: &str = "RocksDB refuses what it wrote last";
 
-/// The text of an error that no directory of KoelDB causes: its Java library reads no options of plain
-/// tables back.
-pub(super) const FAULT_OF_ITS_OWN: &str = "readNewTableFormatConfig() is not implemented";
+/// The texts of errors that no directory of KoelDB causes: its Java library reads no options of plain
+/// tables back, and an ingestion that has flushed a memtable may meet a new one beside `atomic_flush`.
+pub(super) const FAULTS_OF_ITS_OWN: [&str; 2] = [
+    "readNewTableFormatConfig() is not implemented",
+    "Inconsistent memtable state detected when flushed before run",
+];
 
 /// The time between two looks at a process that has not answered yet.
 const LOOK: Duration = Duration::from_millis(100);
