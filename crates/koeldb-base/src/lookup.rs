@@ -382,12 +382,8 @@ impl Lookup {
     /// # Errors
     /// The error of the merge operator, or `NotSupported` if operands were found without an
     /// operator.
-    #[expect(
-        clippy::inline_always,
-        reason = "out of line, every read would make the merger that only operands need"
-    )]
-    #[inline(always)]
-    pub fn finish(self, merger: Merger<'_>) -> Result<Option<PinnedSlice>> {
+    #[inline]
+    pub fn finish<'m>(self, merger: impl FnOnce() -> Merger<'m>) -> Result<Option<PinnedSlice>> {
         // Destructures `self` so that only the value is copied.
         let Lookup {
             key,
@@ -395,10 +391,11 @@ impl Lookup {
             operands,
             ..
         } = self;
-        if operands.is_empty() {
-            return state.value(&key, merger);
+        match state {
+            LookupState::Found(value) if operands.is_empty() => Ok(Some(value)),
+            LookupState::Deleted | LookupState::Searching if operands.is_empty() => Ok(None),
+            state => merged(key, state, operands, merger()),
         }
-        merged(key, state, operands, merger)
     }
 
     /// Returns the base value and the merge operands found, oldest first and not merged.
@@ -471,6 +468,9 @@ fn merged(
     merger: Merger<'_>,
 ) -> Result<Option<PinnedSlice>> {
     let base = state.value(&key, merger)?;
+    if operands.is_empty() {
+        return Ok(base);
+    }
     let newest_first: Vec<&[u8]> = operands.iter().map(PinnedSlice::as_slice).collect();
     let merged = merge_values(merger, key.user(), base.as_deref(), &newest_first)?;
     Ok(Some(PinnedSlice::from(merged)))
@@ -539,6 +539,7 @@ mod tests {
 
     #[test]
     fn operands_stop_at_the_first_base() {
+        let operator = StringAppend::default();
         let mut lookup = Lookup::new(b"k", 9);
         assert!(!lookup.offer(9, ValueType::Merge, || value(b"c")).unwrap());
         lookup.checkpoint();
@@ -552,13 +553,14 @@ mod tests {
         assert!(lookup.offer(7, ValueType::Value, || value(b"a")).unwrap());
         assert!(lookup.is_settled());
         let answer = lookup
-            .finish(Merger::new(Some(&StringAppend::default()), "default"))
+            .finish(|| Merger::new(Some(&operator), "default"))
             .unwrap();
         assert_eq!(answer.as_deref(), Some(&b"a,b,c"[..]));
     }
 
     #[test]
     fn a_range_tombstone_settles_at_the_end_of_its_run() {
+        let operator = StringAppend::default();
         let mut lookup = Lookup::new(b"k", 9);
         lookup.checkpoint();
         assert!(!lookup.is_settled());
@@ -569,7 +571,7 @@ mod tests {
         assert!(lookup.is_settled());
         assert_eq!(lookup.runs_searched(), 2);
         let answer = lookup
-            .finish(Merger::new(Some(&StringAppend::default()), "default"))
+            .finish(|| Merger::new(Some(&operator), "default"))
             .unwrap();
         assert_eq!(answer.as_deref(), Some(&b"m"[..]));
         let mut newest = Lookup::newest(b"k");
@@ -586,10 +588,10 @@ mod tests {
         let mut lookup = Lookup::new(b"k", 9);
         lookup.cover(5);
         assert!(lookup.offer(4, ValueType::Value, || value(b"old")).unwrap());
-        assert_eq!(lookup.finish(Merger::default()).unwrap(), None);
+        assert_eq!(lookup.finish(Merger::default).unwrap(), None);
         let mut lookup = Lookup::new(b"k", 9);
         lookup.cover(5);
         assert!(lookup.offer(5, ValueType::Value, || value(b"new")).unwrap());
-        assert!(lookup.finish(Merger::default()).unwrap().is_some());
+        assert!(lookup.finish(Merger::default).unwrap().is_some());
     }
 }

@@ -95,7 +95,7 @@ fn measure(name: &str, rep: RepKind, key: impl Fn(u64) -> [u8; 16]) {
     for seqno in 1..=ENTRIES {
         let mut lookup = Lookup::new(&key(mix(seqno) % ENTRIES), SeqNo::MAX >> 8);
         memtable.search(&mut lookup).unwrap();
-        found += u64::from(lookup.finish(Merger::default()).unwrap().is_some());
+        found += u64::from(lookup.finish(Merger::default).unwrap().is_some());
     }
     let get = start.elapsed();
 
@@ -106,7 +106,7 @@ fn measure(name: &str, rep: RepKind, key: impl Fn(u64) -> [u8; 16]) {
             .collect();
         memtable.search_batch(&mut lookups, |_, error| panic!("{error}"));
         for lookup in lookups {
-            found += u64::from(lookup.finish(Merger::default()).unwrap().is_some());
+            found += u64::from(lookup.finish(Merger::default).unwrap().is_some());
         }
     }
     let get_batch = start.elapsed();

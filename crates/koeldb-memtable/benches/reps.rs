@@ -206,7 +206,7 @@ impl Bench {
         let get = |number| {
             let mut lookup = Lookup::new(&key(number), MAX_SEQNO);
             memtable.search(&mut lookup).unwrap();
-            lookup.finish(Merger::default()).unwrap().is_some()
+            lookup.finish(Merger::default).unwrap().is_some()
         };
         figures.push((
             "get",
@@ -224,7 +224,7 @@ impl Bench {
                     .collect();
                 memtable.search_batch(&mut lookups, |_, error| panic!("{error}"));
                 for lookup in lookups {
-                    assert!(lookup.finish(Merger::default()).unwrap().is_some());
+                    assert!(lookup.finish(Merger::default).unwrap().is_some());
                 }
             }) / 32.0,
         ));

@@ -565,7 +565,7 @@ mod tests {
             let mut lookup = Lookup::new(b"b", 2);
             memtable.search(&mut lookup).unwrap();
             let value = lookup
-                .finish(koeldb_base::merge_operator::Merger::default())
+                .finish(koeldb_base::merge_operator::Merger::default)
                 .unwrap()
                 .unwrap();
             let mut cursor = memtable.cursor();

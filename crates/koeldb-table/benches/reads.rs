@@ -125,7 +125,7 @@ fn main() {
             for key in &keys {
                 let mut lookup = Lookup::new(key, MAX_SEQNO);
                 blocking(table.search(&mut lookup, &mut BlockingSource::default())).unwrap();
-                assert!(lookup.finish(Merger::default()).unwrap().is_some());
+                assert!(lookup.finish(Merger::default).unwrap().is_some());
             }
         });
         let batch = best(4, count, || {
@@ -138,7 +138,7 @@ fn main() {
                     blocking(outcome).unwrap();
                 });
                 for lookup in lookups {
-                    assert!(lookup.finish(Merger::default()).unwrap().is_some());
+                    assert!(lookup.finish(Merger::default).unwrap().is_some());
                 }
             }
         });
@@ -149,7 +149,7 @@ fn main() {
             for key in &missing {
                 let mut lookup = Lookup::new(key, MAX_SEQNO);
                 blocking(table.search(&mut lookup, &mut BlockingSource::default())).unwrap();
-                assert!(lookup.finish(Merger::default()).unwrap().is_none());
+                assert!(lookup.finish(Merger::default).unwrap().is_none());
             }
         });
         let targets: Vec<Vec<u8>> = keys

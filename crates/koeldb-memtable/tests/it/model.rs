@@ -237,8 +237,9 @@ fn get(memtable: &Memtable, user_key: &[u8], snapshot: SeqNo) -> Option<PinnedSl
     let mut lookup = Lookup::new(user_key, snapshot);
     memtable.search(&mut lookup).unwrap();
     lookup.checkpoint();
+    let operator = StringAppend::default();
     lookup
-        .finish(Merger::new(Some(&StringAppend::default()), "default"))
+        .finish(|| Merger::new(Some(&operator), "default"))
         .unwrap()
 }
 
@@ -442,8 +443,9 @@ fn check_batches(memtable: &Memtable, model: &Model) {
     lookups[settled].offer(1, ValueType::Value, own).unwrap();
     memtable.search_batch(&mut lookups, |at, error| panic!("{at}: {error}"));
     for (at, (lookup, (key, snapshot))) in lookups.into_iter().zip(wanted).enumerate() {
+        let operator = StringAppend::default();
         let found = lookup
-            .finish(Merger::new(Some(&StringAppend::default()), "default"))
+            .finish(|| Merger::new(Some(&operator), "default"))
             .unwrap();
         if at == settled {
             assert_eq!(found.as_deref(), Some(&b"settled"[..]));

@@ -66,7 +66,7 @@ fn value_of(seqno: SeqNo) -> Vec<u8> {
 fn get(memtable: &Memtable, user_key: &[u8], snapshot: SeqNo) -> Option<PinnedSlice> {
     let mut lookup = Lookup::new(user_key, snapshot);
     memtable.search(&mut lookup).unwrap();
-    lookup.finish(Merger::default()).unwrap()
+    lookup.finish(Merger::default).unwrap()
 }
 
 /// The acknowledged writes: writer `w` writes the sequence numbers `1 + w`, `1 + w + WRITERS`, ….

@@ -257,8 +257,9 @@ fn model_answer(
             }
         }
     }
+    let operator = StringAppend::default();
     lookup
-        .finish(Merger::new(Some(&StringAppend::default()), "default"))
+        .finish(|| Merger::new(Some(&operator), "default"))
         .unwrap()
 }
 
@@ -278,7 +279,7 @@ fn check_lookups(
             reader.search(&mut lookup, &mut source).unwrap();
             prop_assert_eq!(
                 lookup
-                    .finish(Merger::new(Some(&operator), "default"))
+                    .finish(|| Merger::new(Some(&operator), "default"))
                     .unwrap(),
                 expected(key)
             );
@@ -289,7 +290,7 @@ fn check_lookups(
         for (lookup, key) in lookups.into_iter().zip(keys) {
             prop_assert_eq!(
                 lookup
-                    .finish(Merger::new(Some(&operator), "default"))
+                    .finish(|| Merger::new(Some(&operator), "default"))
                     .unwrap(),
                 expected(key)
             );

@@ -40,7 +40,7 @@ pub(crate) fn find_all(table: &TableReader, keys: &[Vec<u8>]) -> Vec<Option<Vec<
         .into_iter()
         .map(|lookup| {
             lookup
-                .finish(Merger::default())
+                .finish(Merger::default)
                 .unwrap()
                 .map(|value| value.to_vec())
         })

@@ -168,7 +168,7 @@ fn conclude(lookup: Lookup) -> Result<(bool, Option<PinnedSlice>)> {
     let settled = lookup.is_settled();
     let append = StringAppend::default();
     let merger = Merger::new(Some(&append), "default").with_blobs(&References);
-    Ok((settled, lookup.finish(merger)?))
+    Ok((settled, lookup.finish(|| merger)?))
 }
 
 /// The expected result of a lookup, from all entries.

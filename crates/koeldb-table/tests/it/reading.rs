@@ -68,9 +68,7 @@ fn cached() -> TableReadContext {
 fn get(table: &TableReader, key: &[u8], source: &mut BlockingSource) -> Result<Option<Vec<u8>>> {
     let mut lookup = Lookup::new(key, MAX_SEQNO);
     blocking(table.search(&mut lookup, source))?;
-    Ok(lookup
-        .finish(Merger::default())?
-        .map(|value| value.to_vec()))
+    Ok(lookup.finish(Merger::default)?.map(|value| value.to_vec()))
 }
 
 #[test]

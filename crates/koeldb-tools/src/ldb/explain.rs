@@ -213,7 +213,7 @@ impl Read {
             .count();
         let blocks: usize = self.steps.iter().map(|step| step.blocks.len()).sum();
         let is_settled = self.lookup.is_settled();
-        let answer = match (self.lookup.finish(Merger::default()), is_settled) {
+        let answer = match (self.lookup.finish(Merger::default), is_settled) {
             (Ok(Some(value)), _) => format!("found, {} bytes", value.len()),
             (Ok(None), true) => "not found: the newest entry is deleted".to_owned(),
             (Ok(None), false) => "not found: no run has an entry".to_owned(),

@@ -358,14 +358,11 @@ impl WriteBatch {
     }
 
     /// Fails with `InvalidArgument` if an operation waits for its timestamp.
+    #[inline]
     pub(crate) fn check_timestamps(&self) -> Result<()> {
         match self.dated.pending.len() {
             0 => Ok(()),
-            count => Err(Error::invalid_argument(format!(
-                "{count} operations of the batch lack their user-defined timestamps: set them with \
-                 WriteBatch::update_timestamps"
-            ))
-            .with_outcome(WriteOutcome::NotApplied)),
+            count => Err(lack_of_timestamps(count)),
         }
     }
 
@@ -589,6 +586,16 @@ impl<'a> IntoIterator for &'a WriteBatch {
     fn into_iter(self) -> BatchIter<'a> {
         self.iter()
     }
+}
+
+/// The error of a batch in which `count` operations wait for their timestamps.
+#[cold]
+fn lack_of_timestamps(count: usize) -> Error {
+    Error::invalid_argument(format!(
+        "{count} operations of the batch lack their user-defined timestamps: set them with \
+         WriteBatch::update_timestamps"
+    ))
+    .with_outcome(WriteOutcome::NotApplied)
 }
 
 #[cfg(test)]

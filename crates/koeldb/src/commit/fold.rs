@@ -88,7 +88,7 @@ impl ColumnFamilyMemtable {
                     false => BlobCacheUse::Only,
                 },
             });
-            let existing = lookup.finish(merger).ok()??;
+            let existing = lookup.finish(|| merger).ok()??;
             merge_values(merger, key, Some(&existing), &[operand]).ok()
         })
     }

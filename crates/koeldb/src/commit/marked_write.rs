@@ -42,6 +42,7 @@ impl CommitPipeline {
         write: &MarkedWrite<'_>,
         note: impl Fn(DecisionStep),
     ) -> Result<SeqNo> {
+        write.batch.check_timestamps()?;
         let mode = self.check_write(write.batch, &logged(options))?;
         // The batch, which comes first, lacks the operations of the prepared section.
         let section = write.applied.get(write.batch.records().len()..);
@@ -78,7 +79,7 @@ impl CommitPipeline {
         note: impl FnOnce(),
     ) -> Result<()> {
         // The commit gives the operations their timestamps.
-        let mode = self.check_write_without_times(batch, &logged(options))?;
+        let mode = self.check_write(batch, &logged(options))?;
         let mut leadership = self.queue.lead();
         let commit = &mut *leadership.commit;
         self.make_room(commit, mode)

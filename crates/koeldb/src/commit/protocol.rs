@@ -217,6 +217,7 @@ impl CommitPipeline {
         batch: &WriteBatch,
         options: &WriteOptions,
     ) -> Result<()> {
+        batch.check_timestamps()?;
         let mode = self.check_write(batch, options)?;
         let begun = self.context.measures().then(|| self.context.clock.now());
         let written = self.queue.write(self, batch.records(), batch.count(), mode);
@@ -233,20 +234,10 @@ impl CommitPipeline {
     /// Validates a batch and its write options, and delays the write as stalls and limits require.
     ///
     /// It waits for the rate limiter, for compactions at low priority, and in a stall of its column
-    /// families.
+    /// families. Operations may still lack their timestamps: see [`WriteBatch::check_timestamps`].
     // Inlined, it makes `write` so large that its locks are called instead.
     #[inline(never)]
     pub(crate) fn check_write(
-        &self,
-        batch: &WriteBatch,
-        options: &WriteOptions,
-    ) -> Result<CommitMode> {
-        batch.check_timestamps()?;
-        self.check_write_without_times(batch, options)
-    }
-
-    /// Like [`CommitPipeline::check_write`], for operations that may get their timestamps later.
-    pub(crate) fn check_write_without_times(
         &self,
         batch: &WriteBatch,
         options: &WriteOptions,
@@ -343,7 +334,12 @@ impl CommitPipeline {
         let mut operations = batch.iter();
         let names_timestamps = batch.has_dated();
         while let Some(operation) = operations.next_operation()? {
-            let Operation { cf, key, value, .. } = operation;
+            let Operation {
+                cf,
+                value_type,
+                key,
+                value,
+            } = operation;
             let family = match known {
                 Some(family) if family.id == cf => family,
                 _ => {
@@ -372,9 +368,9 @@ impl CommitPipeline {
             };
             if family.has_timestamps || names_timestamps {
                 let is_dated = batch.is_dated(operations.records().len());
-                check_dated(family, &operation, is_dated).map_err(not_applied)?;
+                check_dated(family, value_type, (key, value), is_dated).map_err(not_applied)?;
             }
-            let is_range = operation.value_type == ValueType::RangeDeletion;
+            let is_range = value_type == ValueType::RangeDeletion;
             if is_range && family.order.compare_without_timestamps(key, value).is_gt() {
                 return Err(Error::invalid_argument(
                     "delete_range: the end of the range comes before its start",
@@ -439,16 +435,11 @@ pub(super) fn not_applied(error: Error) -> Error {
 #[cold]
 fn check_dated(
     family: &ColumnFamilyData,
-    operation: &Operation<'_>,
+    value_type: ValueType,
+    (key, value): (&[u8], &[u8]),
     is_dated: Option<bool>,
 ) -> Result<()> {
     let name = &family.name;
-    let Operation {
-        value_type,
-        key,
-        value,
-        ..
-    } = *operation;
     if !family.has_timestamps {
         return match is_dated {
             Some(true) => Err(Error::invalid_argument(format!(

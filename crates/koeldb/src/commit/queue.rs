@@ -300,7 +300,11 @@ impl WriteQueue {
     // Writes.
 
     /// Commits `count` operations, alone or as a member of a group.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "a write calls it and nothing else does"
+    )]
+    #[inline(always)]
     pub(crate) fn write(
         &self,
         inner: &Arc<impl CommitEnv>,
@@ -341,7 +345,8 @@ impl WriteQueue {
     }
 
     /// Commits a batch as the leader that was just elected.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "one call, in a usual write")]
+    #[inline(always)]
     fn lead_alone(
         &self,
         inner: &Arc<impl CommitEnv>,

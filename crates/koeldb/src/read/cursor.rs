@@ -68,6 +68,8 @@ pub struct DbCursor {
     pinned: Result<Pinned>,
     /// The number of bytes at the end of stored values that are not shown, such as times to live.
     hidden_bytes: usize,
+    /// Whether values are shown as they are stored, and at once: no option changes that.
+    shows_stored: bool,
     /// The use that the scan makes of the prefix of the last key sought.
     prefix_use: PrefixUse,
     /// The user-defined timestamps that the cursor sees; `None` if keys have none.
@@ -104,6 +106,9 @@ impl DbCursor {
                 Some(_) => ttl::TIME_BYTES,
                 None => 0,
             },
+            shows_stored: family.data().ttl.is_none()
+                && !options.keys_only
+                && !options.allow_unprepared_value,
             prefix_use: PrefixUse::None,
             time,
             range_failure,
@@ -452,11 +457,10 @@ impl DbCursor {
     #[inline]
     #[must_use]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
-        if !self.has_value() {
-            return None;
+        if self.shows_stored {
+            return self.at_entry(|scan| (scan.key(), scan.value()));
         }
-        let (key, value) = self.at_entry(|scan| (scan.key(), scan.value()))?;
-        Some((key, self.shown(value)))
+        Some((self.key()?, self.chosen_value()?))
     }
 
     /// Returns the key of the current entry; `None` without one.
@@ -471,6 +475,15 @@ impl DbCursor {
     #[inline]
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
+        if self.shows_stored {
+            return self.at_entry(|scan| scan.value());
+        }
+        self.chosen_value()
+    }
+
+    /// Returns the value of the current entry as far as the options show it.
+    #[inline(never)]
+    fn chosen_value(&self) -> Option<&[u8]> {
         if !self.has_value() {
             return None;
         }
@@ -576,6 +589,7 @@ impl DbCursor {
                 Err(error) => Err(error.clone()),
             },
             hidden_bytes: self.hidden_bytes,
+            shows_stored: self.shows_stored,
             time: self.time.clone(),
             prefix_use: PrefixUse::None,
             range_failure: self.range_failure.clone(),

@@ -85,7 +85,7 @@ impl Reads {
     ) -> Result<First<Option<PinnedSlice>, Box<SuspendedGet>>> {
         family.super_version.with(|super_version| {
             let (super_version, seqno) = self.view(family, super_version, options)?;
-            if let Some(level) = super_version.cuckoo_level(options.read_tier) {
+            if let Some(level) = super_version.cuckoo_level(options.takes_level) {
                 let mut found = Ok(None);
                 level.get_to(key, seqno, &mut found);
                 return Ok(First::Done(found?));
@@ -99,7 +99,7 @@ impl Reads {
                 || suspended.begin_one(&context, &mut lookup)?
                     && !needs_blobs(&context, std::slice::from_ref(&lookup));
             if is_done {
-                let merger = super_version.merger(options.fetch_options());
+                let merger = || super_version.merger(options.fetch_options());
                 return Ok(First::Done(lookup.finish(merger)?));
             }
             Ok(First::Suspended(Box::new(SuspendedGet {

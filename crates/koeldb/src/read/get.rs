@@ -34,22 +34,31 @@ impl Reads {
         current: &'v Arc<SuperVersion>,
         options: &'v ReadOptions,
     ) -> Result<(&'v Arc<SuperVersion>, SeqNo)> {
-        let view = match options.get_snapshot() {
-            None => (current, self.visibility.seqno().min(current.seqno_max)),
-            Some(snapshot) if snapshot.database_id() == self.context.id => (
-                snapshot.pinned(family.id).unwrap_or(current),
-                snapshot.sequence_number(),
-            ),
-            Some(_) => {
-                return Err(Error::invalid_argument(
-                    "the snapshot belongs to another database",
-                ));
-            }
-        };
+        let view = self.view_at_any_time(family, current, options)?;
         if family.has_timestamps || options.names_timestamps() {
             check_time(family, view.0, options)?;
         }
         Ok(view)
+    }
+
+    /// Returns what [`Reads::view`] does, without a look at the timestamp.
+    #[inline]
+    fn view_at_any_time<'v>(
+        &self,
+        family: &ColumnFamilyData,
+        current: &'v Arc<SuperVersion>,
+        options: &'v ReadOptions,
+    ) -> Result<(&'v Arc<SuperVersion>, SeqNo)> {
+        match options.get_snapshot() {
+            None => Ok((current, self.visibility.seqno().min(current.seqno_max))),
+            Some(snapshot) if snapshot.database_id() == self.context.id => Ok((
+                snapshot.pinned(family.id).unwrap_or(current),
+                snapshot.sequence_number(),
+            )),
+            Some(_) => Err(Error::invalid_argument(
+                "the snapshot belongs to another database",
+            )),
+        }
     }
 
     /// Reads the value of one key as a pinned slice; `None` if the key does not exist.
@@ -100,38 +109,40 @@ impl Reads {
         if let Err(error) = self.health.check_open() {
             return destination.take(Err(error));
         }
-        family.super_version.with(
-            |super_version| match self.view(family, super_version, options) {
+        family.super_version.with(|super_version| {
+            match self.view_at_any_time(family, super_version, options) {
                 Err(error) => destination.take(Err(error)),
-                Ok((super_version, seqno)) if family.has_timestamps => {
-                    let mut lookup = Lookup::new(key, seqno);
-                    let searched = self.search_at(super_version, &mut lookup, options);
-                    let merger = super_version.merger(options.fetch_options());
-                    destination.take(searched.and_then(|()| lookup.finish(merger)))
-                }
-                Ok((super_version, seqno)) => match super_version.cuckoo_level(options.read_tier) {
+                Ok((super_version, seqno)) => match super_version.cuckoo_level(options.takes_level)
+                {
                     Some(level) => destination.read_level(level, key, seqno),
                     None => {
-                        let found = self.search(super_version, key, seqno, options);
+                        let found = self.search(family, super_version, key, seqno, options);
                         destination.take(match family.ttl {
                             Some(_) => ttl::strip(found),
                             None => found,
                         })
                     }
                 },
-            },
-        )
+            }
+        })
     }
 
     /// Looks up one key in memtables and tables, by the variant for the options and perf level.
     #[inline(never)]
     fn search(
         &self,
+        family: &ColumnFamilyData,
         super_version: &Arc<SuperVersion>,
         key: &[u8],
         seqno: SeqNo,
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
+        if family.has_timestamps || options.names_timestamps() {
+            check_time(family, super_version, options)?;
+            let mut lookup = Lookup::new(key, seqno);
+            self.search_at(super_version, &mut lookup, options)?;
+            return lookup.finish(|| super_version.merger(options.fetch_options()));
+        }
         if options.is_bounded() {
             return self.search_bounded(super_version, key, seqno, options);
         }
@@ -184,7 +195,7 @@ impl Reads {
             version.search(tables, &mut lookup, &mut source, runs)?;
         }
         let _timer = timed(PerfMetric::GetPostProcessTime);
-        lookup.finish(super_version.merger(options.fetch_options()))
+        lookup.finish(|| super_version.merger(options.fetch_options()))
     }
 
     /// Looks up one key under a deadline or I/O timeout, with device reads in other threads.
@@ -201,11 +212,11 @@ impl Reads {
         let context = SearchContext::new(super_version, options, self);
         let parts = read_together(&context, std::slice::from_ref(&lookup), false, true);
         let blobs = BatchBlobs::new(super_version, &parts);
-        lookup.finish(
+        lookup.finish(|| {
             super_version
                 .merger(options.fetch_options())
-                .with_blobs(&blobs),
-        )
+                .with_blobs(&blobs)
+        })
     }
 
     /// Searches memtables and tables until `lookup` is decided, with device reads in other threads.

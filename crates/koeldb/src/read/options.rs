@@ -53,6 +53,9 @@ pub struct ReadOptions {
     pub(crate) deadline: Option<Instant>,
     pub(crate) io_timeout: Option<Duration>,
     pub(crate) read_tier: ReadTier,
+    /// Whether a cuckoo level that holds everything may answer a lookup: tables are read, and no
+    /// timestamp is named. Kept beside both options, so that lookups check one.
+    pub(crate) takes_level: bool,
     pub(crate) value_size_soft_limit: u64,
     pub(crate) verify_checksums: bool,
     pub(crate) fill_cache: bool,
@@ -93,6 +96,7 @@ impl ReadOptions {
             deadline: None,
             io_timeout: None,
             read_tier: ReadTier::All,
+            takes_level: true,
             value_size_soft_limit: u64::MAX,
             verify_checksums: true,
             fill_cache: true,
@@ -151,7 +155,7 @@ impl ReadOptions {
     /// fails with `InvalidArgument`. The built-in orders compare little-endian numbers.
     pub fn set_timestamp(&mut self, timestamp: impl Into<Option<Timestamp>>) -> &mut Self {
         self.timestamp = timestamp.into();
-        self
+        self.find_takes_level()
     }
 
     /// The newest user-defined timestamp that is read.
@@ -169,13 +173,30 @@ impl ReadOptions {
     /// the newest timestamp are left out. Point reads ignore the option.
     pub fn set_iter_start_ts(&mut self, timestamp: impl Into<Option<Timestamp>>) -> &mut Self {
         self.iter_start_ts = timestamp.into();
-        self
+        self.find_takes_level()
     }
 
     /// The oldest user-defined timestamp of the versions that cursors return.
     #[must_use]
     pub const fn get_iter_start_ts(&self) -> Option<Timestamp> {
         self.iter_start_ts
+    }
+
+    /// Sets the sources that a read may use.
+    pub fn set_read_tier(&mut self, tier: ReadTier) -> &mut Self {
+        self.read_tier = tier;
+        self.find_takes_level()
+    }
+
+    /// Returns the option `read_tier`.
+    #[must_use]
+    pub const fn get_read_tier(&self) -> ReadTier {
+        self.read_tier
+    }
+
+    fn find_takes_level(&mut self) -> &mut Self {
+        self.takes_level = self.read_tier != ReadTier::Memtable && !self.names_timestamps();
+        self
     }
 
     /// Whether a multi-get of `count` keys overlaps its device reads, by the option `async_io`.
@@ -312,8 +333,6 @@ impl ReadOptions {
     }
 
     accessors! {
-        /// Sets the sources that a read may use.
-        read_tier: ReadTier, set_read_tier, get_read_tier;
         /// Sets the bytes of values after which the other keys of a multi-get fail with `Aborted`; at
         /// least one key is read.
         value_size_soft_limit: u64, set_value_size_soft_limit, get_value_size_soft_limit;

@@ -52,8 +52,8 @@ pub(crate) struct ScanContext<'h> {
     pub(crate) has_versions: bool,
     /// The merge operator, and the source of values in blob files if they are not read ahead.
     pub(crate) merger: Merger<'h>,
-    /// The values in blob files; `None` if none may be read.
-    pub(crate) blobs: Option<VersionBlobs<'h>>,
+    /// The values in blob files, which are read ahead; `None` if there are none, or none may be read.
+    pub(crate) blobs: Option<Box<VersionBlobs<'h>>>,
     /// Whether values stay in blob files until they are asked for.
     pub(crate) leaves_values: bool,
     pub(crate) tombstones: ScanTombstones,
@@ -72,7 +72,7 @@ impl ScanContext<'_> {
     /// Returns the merge operator, and the source of values in blob files.
     fn merger(&self) -> Merger<'_> {
         match &self.blobs {
-            Some(blobs) => self.merger.with_blobs(blobs),
+            Some(blobs) => self.merger.with_blobs(&**blobs),
             None => self.merger,
         }
     }
@@ -99,7 +99,7 @@ pub(crate) struct Scan<'h, C> {
     /// The reference to the value of the entry, if the scan owns it and has not read the value.
     reference: Option<PinnedSlice>,
     /// The columns of the entry, if the scan owns it and it is a wide-column entity.
-    entity: Option<WideColumns>,
+    entity: Option<Box<WideColumns>>,
     /// The version of the entry, if the scan owns it and entries have versions.
     version: EntryVersion,
     target: Vec<u8>,
@@ -205,7 +205,9 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
     /// Returns the columns of the entry, pinned in their block or memtable if possible, else copied.
     pub(crate) fn pinned_columns(&self) -> WideColumns {
         match (self.at, &self.entity) {
-            (Position::OwnedForward | Position::OwnedBackward, Some(entity)) => entity.clone(),
+            (Position::OwnedForward | Position::OwnedBackward, Some(entity)) => {
+                WideColumns::clone(entity)
+            }
             _ => WideColumns::from_value(self.pinned_value()),
         }
     }
@@ -249,7 +251,9 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
     fn own(&mut self, value_type: ValueType, value: PinnedSlice) -> Result<(), Error> {
         self.reference = None;
         let merger = self.view.merger();
-        (self.value, self.entity) = owned_value(merger, &self.key, value_type, value)?;
+        let (value, entity) = owned_value(merger, &self.key, value_type, value)?;
+        self.value = value;
+        self.entity = entity.map(Box::new);
         Ok(())
     }
 
@@ -261,7 +265,7 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         self.entity = match self.entity.take().filter(|_| has_base) {
             Some(entity) => {
                 let merged = with_default_column(entity.stored(), &self.value)?;
-                Some(WideColumns::from_entity(merged.into())?)
+                Some(Box::new(WideColumns::from_entity(merged.into())?))
             }
             None => None,
         };
@@ -522,20 +526,21 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                     self.at = Position::Inner;
                     Ok(())
                 }
-                ValueType::Merge => {
-                    self.keep_version();
-                    self.merge_forward()?;
-                    self.at = Position::OwnedForward;
-                    Ok(())
-                }
-                value_type => {
-                    self.keep_version();
-                    self.own_or_leave(value_type, self.inner.pinned_value())?;
-                    self.at = Position::OwnedForward;
-                    Ok(())
-                }
+                value_type => self.own_forward(value_type),
             };
         }
+        Ok(())
+    }
+
+    /// Makes the visible entry of the inner cursor, which is not a plain value, that of the scan.
+    #[inline(never)]
+    fn own_forward(&mut self, value_type: ValueType) -> Step<C> {
+        self.keep_version();
+        match value_type {
+            ValueType::Merge => self.merge_forward()?,
+            _ => self.own_or_leave(value_type, self.inner.pinned_value())?,
+        }
+        self.at = Position::OwnedForward;
         Ok(())
     }
 

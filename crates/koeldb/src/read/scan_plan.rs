@@ -297,20 +297,9 @@ impl ScanPlan<'_> {
             seqno,
             has_versions: false,
             merger: super_version.merger(options.fetch_options()),
-            blobs: (options.read_tier != ReadTier::BlockCache).then(|| {
-                let blobs = VersionBlobs::new(
-                    &super_version.version,
-                    &super_version.tables,
-                    options.verify_checksums,
-                    BlobReadahead::BYTES_MAX,
-                )
-                .with_cache(options.fetch_options().cache);
-                match self.time {
-                    // The runs show keys without timestamps.
-                    Some(time) if time.oldest.is_none() => blobs.without_timestamps(),
-                    _ => blobs,
-                }
-            }),
+            blobs: (!super_version.version.blob_files.is_empty()
+                && options.read_tier != ReadTier::BlockCache)
+                .then(|| Box::new(self.blobs(super_version))),
             // The time at the end of a value is checked at each step.
             leaves_values: (options.allow_unprepared_value || options.keys_only)
                 && self.family.data().ttl.is_none(),
@@ -328,6 +317,23 @@ impl ScanPlan<'_> {
             deleted_ranges: self
                 .sees_all_entries()
                 .then_some(&*super_version.deleted_ranges),
+        }
+    }
+
+    /// Returns the values in blob files, which the scan reads ahead.
+    #[cold]
+    fn blobs<'h>(&self, super_version: &'h SuperVersion) -> VersionBlobs<'h> {
+        let blobs = VersionBlobs::new(
+            &super_version.version,
+            &super_version.tables,
+            self.options.verify_checksums,
+            BlobReadahead::BYTES_MAX,
+        )
+        .with_cache(self.options.fetch_options().cache);
+        match self.time {
+            // The runs show keys without timestamps.
+            Some(time) if time.oldest.is_none() => blobs.without_timestamps(),
+            _ => blobs,
         }
     }
 

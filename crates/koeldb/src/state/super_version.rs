@@ -34,7 +34,7 @@ use koeldb_memtable::Memtable;
 use koeldb_table::blob::BlobBytes;
 use koeldb_table::cuckoo::level::CuckooLevel;
 
-use crate::options::{ColumnFamilyOptions, ReadTier, TableFormat};
+use crate::options::{ColumnFamilyOptions, TableFormat};
 use crate::state::deleted_ranges::DeletedRanges;
 
 /// The memtables and tables of a column family that a read pins (RocksDB: `SuperVersion`).
@@ -111,13 +111,13 @@ impl SuperVersion {
         1 + self.sealed.len()
     }
 
-    /// Returns the cuckoo table level if it holds all data that a read with `tier` can see.
+    /// Returns the cuckoo table level if it holds all data, and the read `takes_level`.
     ///
     /// All tables are then cuckoo tables of one level. It has everything that was acknowledged
     /// before the super-version was taken, since the memtables are empty.
     #[inline]
-    pub(crate) fn cuckoo_level(&self, tier: ReadTier) -> Option<&CuckooLevel> {
-        if tier == ReadTier::Memtable || !self.sealed.is_empty() || !self.memtable.is_empty() {
+    pub(crate) fn cuckoo_level(&self, takes_level: bool) -> Option<&CuckooLevel> {
+        if !takes_level || !self.sealed.is_empty() || !self.memtable.is_empty() {
             return None;
         }
         let is_cuckoo = || matches!(self.options.table_factory, TableFormat::Cuckoo(_));

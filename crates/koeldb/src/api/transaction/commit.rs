@@ -109,6 +109,7 @@ pub(super) fn commit_validated(
         }
         return Ok(commit.visibility.seqno());
     }
+    batch.check_timestamps()?;
     let mode = commit.check_write(batch, options)?;
     // Read before the memtables, which then have every entry up to it.
     let seqno = commit.visibility.seqno();
