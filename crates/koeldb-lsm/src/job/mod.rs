@@ -17,6 +17,7 @@ mod hidden_tables;
 mod output;
 mod part;
 mod snapshots;
+mod undating;
 
 pub use blob_flow::BlobFlow;
 pub use blob_output::BlobSpec;
