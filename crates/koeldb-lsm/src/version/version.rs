@@ -128,6 +128,18 @@ impl Version {
         }
     }
 
+    /// The low mark of history that a flush of entries of timestamps up to `newest` has to record.
+    ///
+    /// It is above the timestamps that the table leaves out; `None` if the present one is already.
+    /// (RocksDB: `FlushJob::MaybeIncreaseFullHistoryTsLowToAboveCutoffUDT`.)
+    #[must_use]
+    pub fn raised_by_flush(&self, newest: Option<Timestamp>) -> Option<Vec<u8>> {
+        let newest = u64::from_le_bytes(newest?);
+        let known = self.full_history_ts_low.map(u64::from_le_bytes);
+        let is_covered = known.is_some_and(|low| newest < low);
+        (!is_covered).then(|| newest.saturating_add(1).to_le_bytes().to_vec())
+    }
+
     /// Reads the value of `user_key` to which an entry of type `BlobIndex` refers.
     ///
     /// # Errors
