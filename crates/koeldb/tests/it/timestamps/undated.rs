@@ -1,0 +1,308 @@
+//! Tables without timestamps (`persist_user_defined_timestamps=false`): flushes, switching, refusals.
+
+use std::path::Path;
+
+use koeldb::{
+    BytewiseComparator, BytewiseComparatorWithU64Ts, ColumnFamilyOptions, Db, Env, ErrorKind,
+    Options, Result, WriteBatch,
+};
+
+use super::{at, get, options, read_at, scan, undate};
+use crate::rocksdb::Java;
+use crate::scratch::ScratchDir;
+
+/// Options of a database whose tables have no timestamps.
+fn undated(env: &Env) -> Options {
+    let mut options = options(env);
+    undate(&mut options);
+    options
+}
+
+/// Options of a database without timestamps.
+fn plain(env: &Env) -> Options {
+    let mut options = options(env);
+    options.set_comparator(BytewiseComparator);
+    options
+}
+
+/// What a database without timestamps has, as text.
+fn plain_content(db: &Db) -> Vec<String> {
+    let mut cursor = db.cursor();
+    let mut content = Vec::new();
+    let mut valid = cursor.seek_to_first().unwrap();
+    while valid {
+        let (key, value) = cursor.entry().unwrap();
+        content.push(format!("{}={}", key.escape_ascii(), value.escape_ascii()));
+        let found = db.get(key).unwrap();
+        assert_eq!(found.as_deref(), Some(value));
+        valid = cursor.next().unwrap();
+    }
+    content
+}
+
+fn low(db: &Db) -> Option<u64> {
+    let low = db.default_cf().full_history_ts_low().unwrap();
+    low.map(u64::from_le_bytes)
+}
+
+#[test]
+fn a_flush_leaves_timestamps_out_and_refuses_reads_of_what_it_left_out() {
+    let db = Db::open(&undated(&Env::mem_env()), "/db").unwrap();
+    let family = db.default_cf();
+    family.put_with_ts("a", at(1), "a1").unwrap();
+    family.put_with_ts("a", at(4), "a4").unwrap();
+    family.put_with_ts("b", at(5), "b5").unwrap();
+    assert_eq!(get(&db, "a", 3).as_deref(), Some("a1"));
+    assert_eq!(low(&db), None);
+    db.flush().unwrap();
+    assert_eq!(low(&db), Some(6));
+    let refused = db.get_opt("a", &read_at(5)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    assert_eq!(scan(&db, &read_at(6)), ["a@0=a4", "b@0=b5"]);
+    family.delete_with_ts("a", at(7)).unwrap();
+    family.put_with_ts("c", at(9), "c9").unwrap();
+    assert_eq!(scan(&db, &read_at(6)), ["a@0=a4", "b@0=b5"]);
+    assert_eq!(scan(&db, &read_at(8)), ["b@0=b5"]);
+    family.compact_range(..).unwrap();
+    assert_eq!(low(&db), Some(10));
+    assert_eq!(scan(&db, &read_at(10)), ["b@0=b5", "c@0=c9"]);
+    // Every entry of the flush goes, and with them their timestamps.
+    family.put_with_ts("d", at(20), "d").unwrap();
+    family.single_delete_with_ts("d", at(21)).unwrap();
+    db.flush().unwrap();
+    assert_eq!(low(&db), Some(22));
+}
+
+#[test]
+fn flushes_are_put_off_while_there_is_room_for_timestamps_above_the_low_mark() {
+    let mut options = undated(&Env::mem_env());
+    options
+        .set_write_buffer_size(64 << 10)
+        .set_max_write_buffer_number(4);
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_cf();
+    family.increase_full_history_ts_low(at(5)).unwrap();
+    let fill = |time: u64| {
+        let sealed = || family.property_int_value("rocksdb.num-immutable-mem-table").unwrap();
+        let before = sealed();
+        while sealed() == before && low(&db) < Some(time) {
+            family.put_with_ts("k", at(time), [b'v'; 4096]).unwrap();
+        }
+    };
+    fill(10);
+    db.wait_for_compact(None).unwrap();
+    assert_eq!(low(&db), Some(5), "the flush was not put off");
+    family.increase_full_history_ts_low(at(11)).unwrap();
+    db.wait_for_compact(None).unwrap();
+    let sealed = family.property_int_value("rocksdb.num-immutable-mem-table");
+    assert_eq!(sealed.unwrap(), Some(0), "the flush was put off too long");
+    // Without room they are flushed whatever their timestamps.
+    for time in 20..30 {
+        fill(time);
+    }
+    assert!(low(&db) > Some(20));
+}
+
+#[test]
+fn options_that_rocksdb_refuses_with_it_are_refused() {
+    let mut options = undated(&Env::mem_env());
+    let refused = |options: &Options, what: &str| {
+        let error = Db::open(options, "/db").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+        assert!(error.message().contains("persist_user_defined_timestamps"), "{error}");
+        assert!(error.message().contains(what), "{error}");
+    };
+    options.set_atomic_flush(true);
+    refused(&options, "atomic_flush");
+    options.set_atomic_flush(false).set_allow_concurrent_memtable_write(true);
+    refused(&options, "allow_concurrent_memtable_write");
+}
+
+/// Opens the database, and closes it.
+fn reopen(options: &Options, path: &Path) -> Result<()> {
+    Db::open(options, path)?.close()
+}
+
+#[test]
+fn timestamps_are_switched_on_and_off_only_where_tables_have_none() {
+    let env = Env::mem_env();
+    let path = Path::new("/db");
+    let refused = |options: &Options| {
+        let error = reopen(options, path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    };
+    let db = Db::open(&plain(&env), path).unwrap();
+    db.put("a", "1").unwrap();
+    db.put("c", "1").unwrap();
+    db.flush().unwrap();
+    db.put("b", "2").unwrap();
+    db.delete("c").unwrap();
+    db.close().unwrap();
+    refused(&options(&env));
+    // The log has keys without timestamps.
+    let db = Db::open(&undated(&env), path).unwrap();
+    assert_eq!(scan(&db, &read_at(9)), ["a@0=1", "b@0=2"]);
+    let family = db.default_cf();
+    family.put_with_ts("a", at(10), "3").unwrap();
+    family.delete_with_ts("b", at(11)).unwrap();
+    assert_eq!(scan(&db, &read_at(10)), ["a@10=3", "b@0=2"]);
+    db.close().unwrap();
+    refused(&options(&env));
+    reopen(&undated(&env), path).unwrap();
+    // The log that is not flushed has keys with timestamps.
+    let db = Db::open(&undated(&env), path).unwrap();
+    let family = db.default_cf();
+    family.put_with_ts("d", at(20), "4").unwrap();
+    family.delete_range_with_ts("a", "b", at(21)).unwrap();
+    db.close().unwrap();
+    let db = Db::open(&plain(&env), path).unwrap();
+    assert_eq!(plain_content(&db), ["d=4"]);
+    db.put("e", "5").unwrap();
+    db.default_cf().compact_range(..).unwrap();
+    assert_eq!(plain_content(&db), ["d=4", "e=5"]);
+    db.close().unwrap();
+    let db = Db::open(&undated(&env), path).unwrap();
+    assert_eq!(scan(&db, &read_at(30)), ["d@0=4", "e@0=5"]);
+    db.close().unwrap();
+
+    // Tables with timestamps keep them.
+    let path = Path::new("/other");
+    reopen(&options(&env), path).unwrap();
+    for options in [undated(&env), plain(&env)] {
+        let error = reopen(&options, path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    }
+}
+
+#[test]
+fn logs_that_stay_in_use_are_read_after_a_switch() {
+    let env = Env::mem_env();
+    let keeping = |mut options: Options| {
+        options.set_avoid_flush_during_recovery(true);
+        options
+    };
+    let (plain, undated) = (keeping(plain(&env)), keeping(undated(&env)));
+    let db = Db::open(&undated, "/db").unwrap();
+    db.default_cf().put_with_ts("a", at(1), "1").unwrap();
+    db.close().unwrap();
+    for round in 0..3 {
+        let db = Db::open(&plain, "/db").unwrap();
+        assert!(plain_content(&db).starts_with(&["a=1".to_owned()]));
+        db.put(format!("plain{round}"), "x").unwrap();
+        db.close().unwrap();
+        let db = Db::open(&undated, "/db").unwrap();
+        assert_eq!(get(&db, "a", 100).as_deref(), Some("1"));
+        assert_eq!(get(&db, &format!("plain{round}"), 100).as_deref(), Some("x"));
+        let family = db.default_cf();
+        family.put_with_ts(format!("dated{round}"), at(10 + round), "y").unwrap();
+        db.close().unwrap();
+    }
+    let db = Db::open(&plain, "/db").unwrap();
+    assert_eq!(plain_content(&db).len(), 7);
+}
+
+#[test]
+fn another_column_family_of_the_name_may_have_other_tables() {
+    let env = Env::mem_env();
+    let mut all = plain(&env);
+    all.set_allow_concurrent_memtable_write(false);
+    let db = Db::open(&all, "/db").unwrap();
+    let mut of_family = ColumnFamilyOptions::new();
+    of_family.set_comparator(BytewiseComparatorWithU64Ts);
+    let mut without = of_family.clone();
+    without.set_persist_user_defined_timestamps(false);
+    for options in [&of_family, &without, &of_family, &without] {
+        let family = db.create_cf("dated", options).unwrap();
+        family.put_with_ts("k", at(3), "v").unwrap();
+        family.flush().unwrap();
+        let found = family.get_opt("k", &read_at(4)).unwrap();
+        assert_eq!(found.as_deref(), Some(&b"v"[..]));
+        db.drop_cf(&family).unwrap();
+    }
+    let family = db.create_cf("dated", &without).unwrap();
+    family.put_with_ts("k", at(3), "v").unwrap();
+    family.flush().unwrap();
+    drop(family);
+    db.close().unwrap();
+    let open = Db::builder(&all).column_family(("dated", without)).open("/db");
+    let db = open.unwrap();
+    let family = db.cf_handle("dated").unwrap();
+    let found = family.get_opt("k", &read_at(4)).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"v"[..]));
+}
+
+/// A script of `Timestamps.java`: batches in hexadecimal, and flushes.
+#[derive(Default)]
+struct Script(String);
+
+impl Script {
+    fn batch(&mut self, batch: &WriteBatch) {
+        let bytes = batch.data().iter();
+        self.0.extend(bytes.map(|byte| format!("{byte:02x}")));
+        self.0 += "\n";
+    }
+
+    /// Has RocksDB run it.
+    fn run(&self, java: &Java, path: &Path, comparator: &str) {
+        let script = path.with_extension("script");
+        std::fs::write(&script, &self.0).unwrap();
+        java.timestamps("write", path, &[comparator, script.to_str().unwrap()]);
+    }
+}
+
+const PLAIN: &str = "leveldb.BytewiseComparator";
+const UNDATED: &str = "leveldb.BytewiseComparator.u64ts/undated";
+
+#[test]
+fn rocksdb_and_koeldb_switch_timestamps_on_and_off_in_turns() {
+    let Some(java) = Java::find() else { return };
+    let dir = ScratchDir::new();
+    let path = dir.path().join("db");
+    let env = Env::default();
+    let lender = Db::open(&options(&Env::mem_env()), "/db").unwrap();
+    let family = lender.default_cf();
+
+    let mut script = Script::default();
+    script.batch(WriteBatch::new().put("a", "1").put("b", "1"));
+    script.0 += "flush\n";
+    script.batch(WriteBatch::new().put("c", "2").delete("b"));
+    script.run(java, &path, PLAIN);
+
+    // On by KoelDB, also for the log that RocksDB left.
+    let db = Db::open(&undated(&env), &path).unwrap();
+    assert_eq!(scan(&db, &read_at(5)), ["a@0=1", "c@0=2"]);
+    db.default_cf().put_with_ts("a", at(6), "3").unwrap();
+    db.default_cf().delete_with_ts("c", at(7)).unwrap();
+    db.close().unwrap();
+    let read = java.timestamps("read", &path, &[UNDATED, "7", "8"]);
+    assert_eq!(read, "refused\t7\nentry\t8\ta\t3\n");
+
+    // More by RocksDB; off by KoelDB, also for the log with timestamps.
+    let mut script = Script::default();
+    script.batch(WriteBatch::new().put_cf_with_ts(family, "d", at(10), "4"));
+    script.0 += "flush\n";
+    script.batch(WriteBatch::new().put_cf_with_ts(family, "e", at(11), "5"));
+    script.batch(WriteBatch::new().delete_cf_with_ts(family, "a", at(12)));
+    script.run(java, &path, UNDATED);
+    let db = Db::open(&plain(&env), &path).unwrap();
+    assert_eq!(plain_content(&db), ["d=4", "e=5"]);
+    db.put("f", "6").unwrap();
+    db.close().unwrap();
+    let read = java.timestamps("read", &path, &[PLAIN, "0"]);
+    assert_eq!(read, "entry\t0\td\t4\nentry\t0\te\t5\nentry\t0\tf\t6\n");
+
+    // On by RocksDB, off by RocksDB.
+    let read = java.timestamps("read", &path, &[UNDATED, "20"]);
+    assert_eq!(read, "entry\t20\td\t4\nentry\t20\te\t5\nentry\t20\tf\t6\n");
+    let db = Db::open(&undated(&env), &path).unwrap();
+    db.default_cf().put_with_ts("g", at(30), "7").unwrap();
+    db.flush().unwrap();
+    db.default_cf().put_with_ts("h", at(31), "8").unwrap();
+    db.close().unwrap();
+    let read = java.timestamps("read", &path, &[PLAIN, "0"]);
+    let expected = [("d", 4), ("e", 5), ("f", 6), ("g", 7), ("h", 8)];
+    let expected = expected.map(|(key, value)| format!("entry\t0\t{key}\t{value}\n"));
+    assert_eq!(read, expected.concat());
+    let db = Db::open(&plain(&env), &path).unwrap();
+    assert_eq!(plain_content(&db).len(), 5);
+}
