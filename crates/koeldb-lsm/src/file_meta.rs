@@ -8,7 +8,9 @@ use std::sync::{Arc, OnceLock};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
 use koeldb_base::range_del::FragmentedTombstones;
-use koeldb_base::timestamp::{MAX_TIMESTAMP, MIN_TIMESTAMP, with_timestamp_into};
+use koeldb_base::timestamp::{
+    MAX_TIMESTAMP, MIN_TIMESTAMP, strip_internal_into, with_timestamp_into,
+};
 use koeldb_base::{SeqNo, Timestamp};
 use koeldb_table::memory_filter::MemoryFilter;
 use koeldb_table::properties::names;
@@ -332,6 +334,17 @@ impl FileMeta {
         with_timestamp_into(&mut file.largest, &self.largest, largest);
         file.other_fields.retain(|(tag, _)| *tag != UNDATED_TAG);
         file.undated = true;
+        file
+    }
+
+    /// Returns a copy of the MANIFEST fields of an undated table as those of one in a column family
+    /// without timestamps.
+    #[must_use]
+    pub fn without_timestamps(&self) -> Self {
+        let mut file = self.with_epoch(self.epoch);
+        strip_internal_into(&mut file.smallest, &self.smallest);
+        strip_internal_into(&mut file.largest, &self.largest);
+        file.undated = false;
         file
     }
 

@@ -31,3 +31,4 @@ pub use hidden_tables::HiddenTables;
 pub use output::{Fallback, OutputSpec, Outputs, TableOutputs};
 pub use part::PartRange;
 pub use snapshots::LiveSnapshots;
+pub use undating::Undating;

@@ -1,6 +1,6 @@
 //! The memtables of a flush to an undated table: all versions of a key count as of timestamp 0.
 
-use koeldb_base::key::{InternalKey, encode_into};
+use koeldb_base::key::{InternalKey, encode_into, pack};
 use koeldb_base::timestamp::{MIN_TIMESTAMP, join_into, split};
 use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result, SeqNo, ValueType};
 
@@ -8,7 +8,7 @@ use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result,
 ///
 /// The timestamps of a key must not fall, and the versions are then in this order already. If they
 /// did fall, only the sequence numbers tell which version is the newest.
-pub(super) struct Undating<C> {
+pub struct Undating<C> {
     inner: C,
     order: KeyOrder,
     /// The versions of the key that are still to be shown, the newest last.
@@ -28,7 +28,8 @@ struct Version {
 
 impl<C: Cursor<Suspend = Blocking>> Undating<C> {
     /// Creates an unpositioned cursor over the entries of `inner`.
-    pub(super) fn new(inner: C, order: KeyOrder) -> Self {
+    #[must_use]
+    pub fn new(inner: C, order: KeyOrder) -> Self {
         Undating {
             inner,
             order,
@@ -55,7 +56,9 @@ impl<C: Cursor<Suspend = Blocking>> Undating<C> {
             });
             self.inner.next()?;
         }
-        self.versions.sort_by_key(|version| version.seqno);
+        // Equal entries stay in their order.
+        self.versions.reverse();
+        (self.versions).sort_by_key(|version| pack(version.seqno, version.value_type));
         self.show();
         Ok(())
     }

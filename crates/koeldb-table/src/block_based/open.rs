@@ -185,9 +185,14 @@ impl<'c> Opening<'c> {
     fn is_undated(&self, properties: &TableProperties) -> Result<bool> {
         let is_recorded = properties.user_timestamps_persisted == 0;
         match self.context.undated {
-            Some(false) if is_recorded && self.order.has_timestamps() => Err(Error::corruption(
-                "the table has no timestamps, but they are recorded to be in it",
-            )),
+            Some(false) if is_recorded && self.order.has_timestamps() => Err(
+                Error::invalid_argument("the table was written without the timestamps of its keys"),
+            ),
+            Some(true) if !is_recorded && properties.comparator_name == self.order.name().as_bytes() => {
+                Err(Error::invalid_argument(
+                    "the table was written with the timestamps of its keys",
+                ))
+            }
             known => Ok(self.order.has_timestamps() && known.unwrap_or(is_recorded)),
         }
     }

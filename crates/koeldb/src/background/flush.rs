@@ -22,6 +22,7 @@ use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::cuts::Cuts;
 use crate::state::health::catch_panics;
 use crate::state::info_log::JobId;
+use crate::state::memtables::newest_timestamp;
 use crate::state::spans;
 use crate::state::work_queue::WorkKind;
 
@@ -47,16 +48,13 @@ impl Drop for FlushHold<'_> {
 }
 
 /// Returns the low mark of history to be recorded with a flush of `memtables`, if it has to rise.
-///
-/// Only memtables whose flush leaves out the timestamps track them.
 fn raised_history(
     versions: &VersionSet,
     family: &ColumnFamilyData,
     memtables: &[Arc<Memtable>],
 ) -> Option<Vec<u8>> {
-    let newest = memtables.iter().filter_map(|memtable| memtable.newest_timestamp());
-    let newest = newest.max_by_key(|time| u64::from_le_bytes(*time));
-    versions.family(family.id)?.current().raised_by_flush(newest)
+    let version = versions.family(family.id)?.current();
+    version.raised_by_flush(newest_timestamp(memtables))
 }
 
 impl Background {

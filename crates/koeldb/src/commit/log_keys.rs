@@ -23,10 +23,10 @@ pub(crate) enum KeyEnd {
 impl KeyEnd {
     /// Returns how the keys of an open column family end.
     pub(crate) fn of(family: &ColumnFamilyData) -> Self {
-        match (family.has_timestamps, family.version().persists_timestamps) {
+        match (family.has_timestamps, family.has_undated_tables()) {
             (false, _) => KeyEnd::Plain,
-            (true, true) => KeyEnd::Dated,
-            (true, false) => KeyEnd::DatedSince,
+            (true, false) => KeyEnd::Dated,
+            (true, true) => KeyEnd::DatedSince,
         }
     }
 }

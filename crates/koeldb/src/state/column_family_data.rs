@@ -443,6 +443,11 @@ impl ColumnFamilyData {
         })
     }
 
+    /// Whether new tables have no timestamps, although keys have.
+    pub(crate) fn has_undated_tables(&self) -> bool {
+        self.has_timestamps && !self.version().persists_timestamps
+    }
+
     /// Whether sealed memtables stay in memory for their timestamps, which their tables would not have.
     ///
     /// They do while timestamps are at or above the low mark of history, and while one more memtable
