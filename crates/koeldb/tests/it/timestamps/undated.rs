@@ -4,6 +4,7 @@ use std::path::Path;
 
 use koeldb::{
     BytewiseComparator, BytewiseComparatorWithU64Ts, ColumnFamilyOptions, Db, Env, ErrorKind,
+    ImportColumnFamilyOptions, SstFileWriter,
     Options, Result, WriteBatch,
 };
 
@@ -305,4 +306,140 @@ fn rocksdb_and_koeldb_switch_timestamps_on_and_off_in_turns() {
     assert_eq!(read, expected.concat());
     let db = Db::open(&plain(&env), &path).unwrap();
     assert_eq!(plain_content(&db).len(), 5);
+}
+
+/// Fills a database whose tables have no timestamps; some of it is in the log only.
+fn fill(db: &Db) {
+    let family = db.default_cf();
+    family.put_with_ts("a", at(1), "1").unwrap();
+    family.put_with_ts("b", at(2), "2").unwrap();
+    family.delete_range_with_ts("x", "z", at(3)).unwrap();
+    db.flush().unwrap();
+    family.put_with_ts("a", at(5), "5").unwrap();
+    family.delete_with_ts("b", at(6)).unwrap();
+}
+
+#[test]
+fn copies_and_other_readers_have_the_same_versions() {
+    let dir = ScratchDir::new();
+    let env = Env::default();
+    let all = undated(&env);
+    let db = Db::open(&all, dir.join("db")).unwrap();
+    fill(&db);
+    let is_same = |db: &Db| {
+        assert_eq!(low(db), Some(4));
+        assert_eq!(scan(db, &read_at(4)), ["a@0=1", "b@0=2"]);
+        assert_eq!(scan(db, &read_at(5)), ["a@5=5", "b@0=2"]);
+        assert_eq!(scan(db, &read_at(6)), ["a@5=5"]);
+        assert_eq!(get(db, "a", 4).as_deref(), Some("1"));
+    };
+    is_same(&db);
+    is_same(&Db::builder(&all).read_only().open(dir.join("db")).unwrap());
+    let secondary = Db::open_as_secondary(&all, dir.join("db"), dir.join("second")).unwrap();
+    is_same(&secondary);
+    // A checkpoint of a secondary flushes what it has in memory.
+    secondary.create_checkpoint(dir.join("of-secondary")).unwrap();
+    let copy = Db::open(&all, dir.join("of-secondary")).unwrap();
+    assert_eq!(low(&copy), Some(7));
+    assert_eq!(scan(&copy, &read_at(7)), ["a@0=5"]);
+    db.create_checkpoint(dir.join("copy")).unwrap();
+    let mut keeping = all.clone();
+    keeping.set_avoid_flush_during_recovery(true);
+    is_same(&Db::open(&keeping, dir.join("copy")).unwrap());
+
+    db.flush().unwrap();
+    secondary.try_catch_up_with_primary().unwrap();
+    assert_eq!(scan(&secondary, &read_at(7)), ["a@0=5"]);
+    assert_eq!(low(&secondary), Some(7));
+}
+
+#[test]
+fn a_repair_keeps_tables_without_timestamps() {
+    for is_lost in [false, true] {
+        let dir = ScratchDir::new();
+        let env = Env::default();
+        let path = dir.join("db");
+        let db = Db::open(&undated(&env), &path).unwrap();
+        fill(&db);
+        drop(db);
+        if is_lost {
+            for entry in std::fs::read_dir(&path).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.file_name().unwrap().to_str().unwrap();
+                if name == "CURRENT" || name.starts_with("MANIFEST") {
+                    std::fs::remove_file(&path).unwrap();
+                }
+            }
+        }
+        Db::repair(&undated(&env), &path).unwrap();
+        let db = Db::open(&undated(&env), &path).unwrap();
+        assert_eq!(scan(&db, &read_at(10)), ["a@0=5"]);
+        assert_eq!(low(&db), Some(7));
+        db.put_opt("a", "x", &koeldb::WriteOptions::new()).unwrap_err();
+        db.close().unwrap();
+        // Switched off by a repair.
+        Db::repair(&plain(&env), &path).unwrap();
+        let db = Db::open(&plain(&env), &path).unwrap();
+        assert_eq!(plain_content(&db), ["a=5"]);
+        db.close().unwrap();
+        // And on.
+        Db::repair(&undated(&env), &path).unwrap();
+        let db = Db::open(&undated(&env), &path).unwrap();
+        assert_eq!(scan(&db, &read_at(10)), ["a@0=5"]);
+    }
+}
+
+#[test]
+fn only_tables_without_timestamps_are_ingested_and_imported() {
+    let dir = ScratchDir::new();
+    let env = Env::default();
+    let without = undated(&env);
+    let db = Db::open(&without, dir.join("db")).unwrap();
+    let write = |name: &str, options: &Options, time: u64| -> Result<std::path::PathBuf> {
+        let path = dir.join(name);
+        let mut writer = SstFileWriter::create(options.cf_options(), &path)?;
+        match options.get_comparator().timestamp_bytes() > 0 {
+            true => writer.put_with_ts(name, at(time), "v")?,
+            false => writer.put(name, "v")?,
+        }
+        writer.delete_range_with_ts("x", "y", at(0)).ok();
+        writer.finish()?;
+        Ok(path)
+    };
+    let error = write("1.sst", &without, 3).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    let own = write("1.sst", &without, 0).unwrap();
+    let older = write("2.sst", &plain(&env), 0).unwrap();
+    let dated = write("3.sst", &options(&env), 0).unwrap();
+    db.ingest_external_file(&[&own]).unwrap();
+    db.ingest_external_file(&[&older]).unwrap();
+    let error = db.ingest_external_file(&[&dated]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    let expected = ["1.sst@0=v", "2.sst@0=v"];
+    assert_eq!(scan(&db, &read_at(9)), expected);
+    let export = db.default_cf().export(dir.join("export")).unwrap();
+    let mut of_family = ColumnFamilyOptions::new();
+    of_family.set_comparator(BytewiseComparatorWithU64Ts);
+    let how = ImportColumnFamilyOptions::new();
+    let import = |name: &str, options: &ColumnFamilyOptions| {
+        db.create_column_family_with_import(name, options, &[export.clone()], &how)
+    };
+    let error = import("dated", &of_family).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    of_family.set_persist_user_defined_timestamps(false);
+    let family = import("imported", &of_family).unwrap();
+    let found = family.get_opt("2.sst", &read_at(1)).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"v"[..]));
+    drop(family);
+    db.default_cf().compact_range(..).unwrap();
+    assert_eq!(scan(&db, &read_at(9)), expected);
+    db.close().unwrap();
+
+    // Tables without timestamps are those of a database without timestamps, too.
+    let other = Db::open(&plain(&env), dir.join("plain")).unwrap();
+    other.ingest_external_file(&[&own]).unwrap();
+    assert_eq!(plain_content(&other), ["1.sst=v"]);
+    let other = Db::open(&options(&env), dir.join("dated")).unwrap();
+    let error = other.ingest_external_file(&[&own]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
 }
