@@ -224,7 +224,10 @@ impl Memtable {
     /// unless it is tracked ([`MemtableOptions::tracks_timestamps`]).
     #[must_use]
     pub fn newest_timestamp(&self) -> Option<Timestamp> {
-        let newest = self.newest_timestamp.as_ref().filter(|_| !self.is_empty())?;
+        let newest = self
+            .newest_timestamp
+            .as_ref()
+            .filter(|_| !self.is_empty())?;
         Some(newest.load(Ordering::Relaxed).to_le_bytes())
     }
 

@@ -18,7 +18,9 @@ use std::sync::Arc;
 
 use koeldb_base::key::{FOOTER_BYTES, MAX_SEQNO, footer_of, pack};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
-use koeldb_base::timestamp::{MIN_TIMESTAMP, join, split, strip_internal_into, with_timestamp_into};
+use koeldb_base::timestamp::{
+    MIN_TIMESTAMP, join, split, strip_internal_into, with_timestamp_into,
+};
 use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result, ValueType};
 use koeldb_fs::WritableFile;
 

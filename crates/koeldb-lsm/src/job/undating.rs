@@ -2,7 +2,9 @@
 
 use koeldb_base::key::{InternalKey, encode_into, pack};
 use koeldb_base::timestamp::{MIN_TIMESTAMP, join_into, split};
-use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result, SeqNo, ValueType};
+use koeldb_base::{
+    Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result, SeqNo, ValueType,
+};
 
 /// A cursor that shows the versions of each key at timestamp 0, newest first; it moves forwards only.
 ///
@@ -175,7 +177,8 @@ mod tests {
     fn the_newest_write_comes_first_even_if_timestamps_fell() {
         let order = KeyOrder::new(BytewiseComparatorWithU64Ts);
         let at = |key: &str, time: u64| join(key.as_bytes(), &time.to_le_bytes());
-        let entry = |key: &str, time, seqno| (encode(&at(key, time), seqno, ValueType::Value), vec![]);
+        let entry =
+            |key: &str, time, seqno| (encode(&at(key, time), seqno, ValueType::Value), vec![]);
         // Sorted by timestamp, newest first.
         let entries = vec![entry("a", 9, 3), entry("a", 4, 5), entry("b", 1, 4)];
         let mut cursor = Undating::new(Entries(entries), order);

@@ -310,7 +310,8 @@ impl Replay {
     pub(super) fn run(&mut self, reader: &mut ManifestReader) -> Result<()> {
         while let Some(edits) = reader.next_edits()? {
             for mut edit in edits {
-                self.apply(&mut edit).map_err(|error| reader.located(error))?;
+                self.apply(&mut edit)
+                    .map_err(|error| reader.located(error))?;
             }
         }
         Ok(())
@@ -371,11 +372,7 @@ impl Replay {
         if let Some(current) = &family.current
             && current.order.has_timestamps()
         {
-            for (_, file) in &mut edit.added_files {
-                if family.change == TimestampChange::On || file.is_recorded_undated() {
-                    *file = Arc::new(file.as_undated());
-                }
-            }
+            edit.date_bounds(family.change == TimestampChange::On);
         }
         if let Some(current) = &family.current
             && family.mismatch.is_none()

@@ -188,7 +188,9 @@ impl<'c> Opening<'c> {
             Some(false) if is_recorded && self.order.has_timestamps() => Err(
                 Error::invalid_argument("the table was written without the timestamps of its keys"),
             ),
-            Some(true) if !is_recorded && properties.comparator_name == self.order.name().as_bytes() => {
+            Some(true)
+                if !is_recorded && properties.comparator_name == self.order.name().as_bytes() =>
+            {
                 Err(Error::invalid_argument(
                     "the table was written with the timestamps of its keys",
                 ))

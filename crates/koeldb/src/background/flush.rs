@@ -143,8 +143,7 @@ impl Background {
             TableReason::Flush,
         )?;
         let file = flush.file.map(Arc::new);
-        let is_installed =
-            self.install_flush(family, taken, file.as_ref(), &flush.blob_files)?;
+        let is_installed = self.install_flush(family, taken, file.as_ref(), &flush.blob_files)?;
         if !is_installed {
             // Handles of a dropped family read its memtables, as no table has what is in them.
             family.update_and_install(self.context.stall(), |state| {

@@ -144,7 +144,11 @@ mod tests {
         let strip = BTreeMap::from([(3, KeyChange::Strip)]);
         assert_eq!(*with_changed_keys(&plain, &pad).unwrap(), dated);
         assert_eq!(*with_changed_keys(&dated, &strip).unwrap(), plain);
-        assert!(with_changed_keys(&plain, &strip).unwrap_err().is_corruption());
+        assert!(
+            with_changed_keys(&plain, &strip)
+                .unwrap_err()
+                .is_corruption()
+        );
         let others = BTreeMap::from([(4, KeyChange::Strip)]);
         let same = with_changed_keys(&plain, &others).unwrap();
         assert!(matches!(same, Cow::Borrowed(_)));
@@ -165,7 +169,9 @@ mod tests {
             out
         };
         let changes = BTreeMap::from([(0, KeyChange::Pad)]);
-        let changed = with_changed_keys(&padded(b"k"), &changes).unwrap().into_owned();
+        let changed = with_changed_keys(&padded(b"k"), &changes)
+            .unwrap()
+            .into_owned();
         assert_eq!(changed, padded(b"k\0\0\0\0\0\0\0\0"));
         batch.push(0x7f);
         assert!(with_changed_keys(&batch, &changes).is_err());

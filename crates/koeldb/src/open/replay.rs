@@ -149,7 +149,9 @@ pub(crate) fn replay_logs(
     let kept_from = versions.min_log_number_to_keep();
     let unflushed_from = log_numbers.values().copied().min().unwrap_or(0);
     let oldest_needed = unflushed_from.max(kept_from);
-    let ends = families.iter().map(|(&cf, family)| (cf, KeyEnd::of(family)));
+    let ends = families
+        .iter()
+        .map(|(&cf, family)| (cf, KeyEnd::of(family)));
     let log_keys = LogKeys::new(ends);
     let new_replay = |left_out: Option<BTreeSet<SeqNo>>| -> Result<Replay<'_>> {
         let retained = kept_from..unflushed_from;
@@ -234,7 +236,8 @@ fn retained_sections(
         while let Some((record, sizes)) = reader.next_record_and_sizes()? {
             let path = file_name::wal(directory, number);
             let record = log_keys.of_now(record, sizes, |_| true);
-            let record = record.map_err(|error| refused_though_intact(error).in_file(&path, None, "replay"))?;
+            let record = record
+                .map_err(|error| refused_though_intact(error).in_file(&path, None, "replay"))?;
             two_phase::decode(&record)
                 .and_then(|(first, pieces)| {
                     sections.apply(pieces, first, number, |records, numbering| {

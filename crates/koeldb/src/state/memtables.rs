@@ -92,7 +92,9 @@ impl LoggedMemtable {
 ///
 /// Others do not track it.
 pub(crate) fn newest_timestamp(memtables: &[Arc<Memtable>]) -> Option<Timestamp> {
-    let newest = memtables.iter().filter_map(|memtable| memtable.newest_timestamp());
+    let newest = memtables
+        .iter()
+        .filter_map(|memtable| memtable.newest_timestamp());
     newest.max_by_key(|time| u64::from_le_bytes(*time))
 }
 

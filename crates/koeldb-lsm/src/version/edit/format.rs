@@ -79,7 +79,8 @@ mod file_tag {
     pub(super) const CHECKSUM_NAME: u32 = 8;
     pub(super) const TEMPERATURE: u32 = 9;
     pub(super) use crate::file_meta::{
-        MAX_TIMESTAMP_TAG as MAX_TIMESTAMP, MIN_TIMESTAMP_TAG as MIN_TIMESTAMP, UNDATED_TAG as UNDATED,
+        MAX_TIMESTAMP_TAG as MAX_TIMESTAMP, MIN_TIMESTAMP_TAG as MIN_TIMESTAMP,
+        UNDATED_TAG as UNDATED,
     };
     pub(super) const UNIQUE_ID: u32 = 12;
     pub(super) const EPOCH: u32 = 13;
@@ -90,12 +91,7 @@ mod file_tag {
     /// The flag of custom file field tags that must not be skipped.
     pub(super) const INCOMPATIBLE: u32 = 1 << 6;
     /// The tags of file fields that are kept undecoded, in the order in which they are written.
-    pub(super) const KEPT: [u32; 4] = [
-        UNDATED,
-        MIN_TIMESTAMP,
-        MAX_TIMESTAMP,
-        OPEN_METADATA,
-    ];
+    pub(super) const KEPT: [u32; 4] = [UNDATED, MIN_TIMESTAMP, MAX_TIMESTAMP, OPEN_METADATA];
 }
 
 /// The tag of the synced size in a log addition (RocksDB: `WalAdditionTag::kSyncedSize`).

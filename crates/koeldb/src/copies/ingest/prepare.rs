@@ -320,7 +320,8 @@ fn check_table(
         unique_id: properties.unique_id().unwrap_or_default(),
         timestamps: properties.timestamps(),
         is_tombstones_only: is_tombstones_only(&reader),
-        takes_seqno: version == Some(2) && !matches!(*reader, TableReader::Cuckoo(_) | TableReader::Plain(_)),
+        takes_seqno: version == Some(2)
+            && !matches!(*reader, TableReader::Cuckoo(_) | TableReader::Plain(_)),
         crc32c: None,
     })
 }

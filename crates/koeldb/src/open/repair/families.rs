@@ -316,7 +316,9 @@ impl RebuiltColumnFamily {
         let mut version = Version::new(self.order.clone(), Vec::new());
         version.full_history_ts_low = self.full_history_ts_low;
         let raised = version.raised_by_flush(newest);
-        raised.and_then(|low| low.try_into().ok()).or(self.full_history_ts_low)
+        raised
+            .and_then(|low| low.try_into().ok())
+            .or(self.full_history_ts_low)
     }
 
     /// Returns the largest sequence number up to which all entries of `log` are in tables.

@@ -113,29 +113,28 @@ fn open_in(
     (order, undated): (&KeyOrder, Option<bool>),
     options: &Options,
 ) -> Result<Arc<TableReader>> {
-        let reader = TableReader::open(
-            Arc::clone(file),
-            &TableReadContext {
-                order: order.clone(),
-                undated,
-                prefix_extractor: options.cf.prefix_extractor.clone(),
-                plain: PlainReadOptions {
-                    full_scan: true,
-                    ..PlainReadOptions::default()
-                },
-                number,
-                expected_bytes: file.len(),
-                largest_seqno: recorded.map(|file| file.largest_seqno),
-                tombstone_bounds: recorded
-                    .map(|file| (file.smallest.clone(), file.largest.clone())),
-                ..TableReadContext::default()
+    let reader = TableReader::open(
+        Arc::clone(file),
+        &TableReadContext {
+            order: order.clone(),
+            undated,
+            prefix_extractor: options.cf.prefix_extractor.clone(),
+            plain: PlainReadOptions {
+                full_scan: true,
+                ..PlainReadOptions::default()
             },
-        )?;
-        // The table does not record its comparator.
-        if let TableReader::Plain(table) = &*reader {
-            table.whole()?.verify_checksums(&mut |_| ())?;
-        }
-        Ok(reader)
+            number,
+            expected_bytes: file.len(),
+            largest_seqno: recorded.map(|file| file.largest_seqno),
+            tombstone_bounds: recorded.map(|file| (file.smallest.clone(), file.largest.clone())),
+            ..TableReadContext::default()
+        },
+    )?;
+    // The table does not record its comparator.
+    if let TableReader::Plain(table) = &*reader {
+        table.whole()?.verify_checksums(&mut |_| ())?;
+    }
+    Ok(reader)
 }
 
 /// Opens a file for reading.

@@ -47,9 +47,7 @@ impl Replay<'_> {
         let bytes: u64 = families.clone().map(|(bytes, _)| bytes).sum();
         let largest = families.max_by_key(|(bytes, _)| *bytes);
         match largest {
-            Some((_, largest)) if bytes > memory_max / 8 * 7 => {
-                self.flush(largest)
-            }
+            Some((_, largest)) if bytes > memory_max / 8 * 7 => self.flush(largest),
             _ => Ok(()),
         }
     }

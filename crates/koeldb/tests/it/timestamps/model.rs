@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use koeldb::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionStyle, ConfigOptions, Db, DbCursor,
-    Env, ErrorKind, Options, ReadOptions, ReverseBytewiseComparatorWithU64Ts, Snapshot, TransactionDbOptions,
-    WriteBatch,
+    Env, ErrorKind, Options, ReadOptions, ReverseBytewiseComparatorWithU64Ts, Snapshot,
+    TransactionDbOptions, WriteBatch,
 };
 use koeldb_testkit::{Floors, Random, random::mix};
 
@@ -342,7 +342,12 @@ impl History {
         let low = self.model.low;
         if let Some(below) = low.checked_sub(1) {
             let refused = self.db.get_opt(key(0), &read_at(below)).unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "seed {}", self.seed);
+            assert_eq!(
+                refused.kind(),
+                ErrorKind::InvalidArgument,
+                "seed {}",
+                self.seed
+            );
         }
         for time in [
             low,
@@ -639,8 +644,7 @@ fn what_rocksdb_wrote_reads_the_same(make: MakeHistory) {
         let dir = ScratchDir::new();
         let mut rng = Random::new(mix(2000 + seed));
         // Its own database only lends a handle while another engine is to write.
-        let mut history =
-            make(seed, &Env::mem_env(), Path::new("/db")).without_faults_of_rocksdb();
+        let mut history = make(seed, &Env::mem_env(), Path::new("/db")).without_faults_of_rocksdb();
         history.script = Some(Vec::new());
         for _ in 0..steps {
             history.step(&mut rng);

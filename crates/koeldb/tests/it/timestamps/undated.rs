@@ -4,8 +4,7 @@ use std::path::Path;
 
 use koeldb::{
     BytewiseComparator, BytewiseComparatorWithU64Ts, ColumnFamilyOptions, Db, Env, ErrorKind,
-    ImportColumnFamilyOptions, SstFileWriter,
-    Options, Result, WriteBatch,
+    ImportColumnFamilyOptions, Options, Result, SstFileWriter, TransactionDbOptions, WriteBatch,
 };
 
 use super::{at, get, options, read_at, scan, undate};
@@ -84,7 +83,11 @@ fn flushes_are_put_off_while_there_is_room_for_timestamps_above_the_low_mark() {
     let family = db.default_cf();
     family.increase_full_history_ts_low(at(5)).unwrap();
     let fill = |time: u64| {
-        let sealed = || family.property_int_value("rocksdb.num-immutable-mem-table").unwrap();
+        let sealed = || {
+            family
+                .property_int_value("rocksdb.num-immutable-mem-table")
+                .unwrap()
+        };
         let before = sealed();
         while sealed() == before && low(&db) < Some(time) {
             family.put_with_ts("k", at(time), [b'v'; 4096]).unwrap();
@@ -110,12 +113,17 @@ fn options_that_rocksdb_refuses_with_it_are_refused() {
     let refused = |options: &Options, what: &str| {
         let error = Db::open(options, "/db").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
-        assert!(error.message().contains("persist_user_defined_timestamps"), "{error}");
+        assert!(
+            error.message().contains("persist_user_defined_timestamps"),
+            "{error}"
+        );
         assert!(error.message().contains(what), "{error}");
     };
     options.set_atomic_flush(true);
     refused(&options, "atomic_flush");
-    options.set_atomic_flush(false).set_allow_concurrent_memtable_write(true);
+    options
+        .set_atomic_flush(false)
+        .set_allow_concurrent_memtable_write(true);
     refused(&options, "allow_concurrent_memtable_write");
 }
 
@@ -193,9 +201,14 @@ fn logs_that_stay_in_use_are_read_after_a_switch() {
         db.close().unwrap();
         let db = Db::open(&undated, "/db").unwrap();
         assert_eq!(get(&db, "a", 100).as_deref(), Some("1"));
-        assert_eq!(get(&db, &format!("plain{round}"), 100).as_deref(), Some("x"));
+        assert_eq!(
+            get(&db, &format!("plain{round}"), 100).as_deref(),
+            Some("x")
+        );
         let family = db.default_cf();
-        family.put_with_ts(format!("dated{round}"), at(10 + round), "y").unwrap();
+        family
+            .put_with_ts(format!("dated{round}"), at(10 + round), "y")
+            .unwrap();
         db.close().unwrap();
     }
     let db = Db::open(&plain, "/db").unwrap();
@@ -225,7 +238,9 @@ fn another_column_family_of_the_name_may_have_other_tables() {
     family.flush().unwrap();
     drop(family);
     db.close().unwrap();
-    let open = Db::builder(&all).column_family(("dated", without)).open("/db");
+    let open = Db::builder(&all)
+        .column_family(("dated", without))
+        .open("/db");
     let db = open.unwrap();
     let family = db.cf_handle("dated").unwrap();
     let found = family.get_opt("k", &read_at(4)).unwrap();
@@ -338,7 +353,9 @@ fn copies_and_other_readers_have_the_same_versions() {
     let secondary = Db::open_as_secondary(&all, dir.join("db"), dir.join("second")).unwrap();
     is_same(&secondary);
     // A checkpoint of a secondary flushes what it has in memory.
-    secondary.create_checkpoint(dir.join("of-secondary")).unwrap();
+    secondary
+        .create_checkpoint(dir.join("of-secondary"))
+        .unwrap();
     let copy = Db::open(&all, dir.join("of-secondary")).unwrap();
     assert_eq!(low(&copy), Some(7));
     assert_eq!(scan(&copy, &read_at(7)), ["a@0=5"]);
@@ -375,7 +392,8 @@ fn a_repair_keeps_tables_without_timestamps() {
         let db = Db::open(&undated(&env), &path).unwrap();
         assert_eq!(scan(&db, &read_at(10)), ["a@0=5"]);
         assert_eq!(low(&db), Some(7));
-        db.put_opt("a", "x", &koeldb::WriteOptions::new()).unwrap_err();
+        db.put_opt("a", "x", &koeldb::WriteOptions::new())
+            .unwrap_err();
         db.close().unwrap();
         // Switched off by a repair.
         Db::repair(&plain(&env), &path).unwrap();
@@ -442,4 +460,72 @@ fn only_tables_without_timestamps_are_ingested_and_imported() {
     let other = Db::open(&options(&env), dir.join("dated")).unwrap();
     let error = other.ingest_external_file(&[&own]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+}
+
+#[test]
+fn prepared_transactions_are_decided_after_a_switch() {
+    let dir = ScratchDir::new();
+    let env = Env::default();
+    let with_transactions = |mut options: Options| {
+        options.set_transactions(&TransactionDbOptions::new());
+        options
+    };
+    let (plain, undated) = (
+        with_transactions(plain(&env)),
+        with_transactions(undated(&env)),
+    );
+    let prepare = |db: &Db, name: &str| {
+        let mut transaction = db.transaction();
+        transaction.put(name, name).unwrap();
+        transaction.prepare(name).unwrap()
+    };
+    let open = |options: &Options| Db::open(options, dir.join("db")).unwrap();
+    let db = open(&plain);
+    prepare(&db, "a").commit().unwrap();
+    drop(prepare(&db, "b"));
+    drop(prepare(&db, "c"));
+    drop(db);
+
+    let db = open(&undated);
+    assert_eq!(scan(&db, &read_at(1)), ["a@0=a"]);
+    let b = db.prepared_transaction("b").unwrap();
+    b.set_commit_timestamp(5).unwrap();
+    b.commit().unwrap();
+    assert_eq!(scan(&db, &read_at(4)), ["a@0=a"]);
+    assert_eq!(scan(&db, &read_at(5)), ["a@0=a", "b@5=b"]);
+    let d = prepare(&db, "d");
+    d.set_commit_timestamp(6).unwrap();
+    d.commit().unwrap();
+    drop(prepare(&db, "e"));
+    drop((b, d, db));
+
+    let db = open(&plain);
+    assert_eq!(plain_content(&db), ["a=a", "b=b", "d=d"]);
+    for name in ["c", "e"] {
+        db.prepared_transaction(name).unwrap().commit().unwrap();
+    }
+    assert_eq!(plain_content(&db), ["a=a", "b=b", "c=c", "d=d", "e=e"]);
+}
+
+#[test]
+fn timestamps_are_not_switched_while_values_are_in_blob_files() {
+    let env = Env::mem_env();
+    let with_blobs = |mut options: Options| {
+        options.set_enable_blob_files(true).set_min_blob_size(4);
+        options
+    };
+    let (plain, undated) = (with_blobs(plain(&env)), with_blobs(undated(&env)));
+    for (path, first, then) in [("/1", &plain, &undated), ("/2", &undated, &plain)] {
+        let db = Db::open(first, path).unwrap();
+        let family = db.default_cf();
+        match family.full_history_ts_low() {
+            Ok(_) => family.put_with_ts("key", at(1), "long value").unwrap(),
+            Err(_) => family.put("key", "long value").unwrap(),
+        }
+        db.flush().unwrap();
+        db.close().unwrap();
+        let error = reopen(then, Path::new(path)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
+        assert!(error.message().contains("blob files"), "{error}");
+    }
 }
