@@ -196,7 +196,7 @@ impl TableReader {
             },
             TableReader::Undated(table) => {
                 let stored = BlockBasedCursor::new(refer(table.stored()), source, options);
-                TableCursor::Undated(UndatedCursor::new(stored))
+                TableCursor::Undated(Box::new(UndatedCursor::new(stored)))
             }
         }
     }
@@ -355,7 +355,7 @@ pub enum TableCursor<'t, S: CursorSource> {
     /// A cursor in a plain table.
     Plain(PlainCursor),
     /// A cursor in a table without the timestamps of its keys.
-    Undated(UndatedCursor<'t, S>),
+    Undated(Box<UndatedCursor<'t, S>>),
     /// A cursor in a table that could not be read: all positioning fails.
     Failed(Error),
 }

@@ -86,11 +86,11 @@ impl Merger<'_> {
     ) -> Result<Vec<FoundTable>> {
         let tombstones = union_of(keys.order, tombstones);
         if !keys.undated {
-            return self.write(keys, family, cursor, tombstones, flushed);
+            return self.write(keys, family, cursor, tombstones.as_ref(), flushed);
         }
         let cursor = Undating::new(cursor, keys.order.clone());
         let tombstones = tombstones.map(|all| all.all_at(&MIN_TIMESTAMP));
-        self.write(keys, family, cursor, tombstones, flushed)
+        self.write(keys, family, cursor, tombstones.as_ref(), flushed)
     }
 
     /// Calls `take` with the sequence number of each entry of a table.
@@ -104,7 +104,7 @@ impl Merger<'_> {
         FamilyKeys { order, undated }: FamilyKeys<'_>,
         family: (u32, &str),
         mut cursor: impl Cursor<Suspend = Blocking>,
-        tombstones: Option<FragmentedTombstones>,
+        tombstones: Option<&FragmentedTombstones>,
         flushed: SeqNo,
     ) -> Result<Vec<FoundTable>> {
         let cf = &self.options.cf;
@@ -159,7 +159,7 @@ impl Merger<'_> {
             let starts_key = starts_key(last, key);
             last.clear();
             last.extend_from_slice(key);
-            outputs.add(key, value, starts_key, tombstones.as_ref())
+            outputs.add(key, value, starts_key, tombstones)
         };
         let mut held_key = Vec::new();
         while cursor.valid() {
@@ -183,7 +183,7 @@ impl Merger<'_> {
         if let Some(reference) = held {
             add(&mut last, &held_key, &reference)?;
         }
-        let made = outputs.finish(tombstones.as_ref())?.files;
+        let made = outputs.finish(tombstones)?.files;
         made.iter()
             .map(|file| {
                 let path = file_name::table(self.path, file.number);

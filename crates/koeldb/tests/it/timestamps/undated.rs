@@ -440,7 +440,8 @@ fn only_tables_without_timestamps_are_ingested_and_imported() {
     of_family.set_comparator(BytewiseComparatorWithU64Ts);
     let how = ImportColumnFamilyOptions::new();
     let import = |name: &str, options: &ColumnFamilyOptions| {
-        db.create_column_family_with_import(name, options, &[export.clone()], &how)
+        let exports = std::slice::from_ref(&export);
+        db.create_column_family_with_import(name, options, exports, &how)
     };
     let error = import("dated", &of_family).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
