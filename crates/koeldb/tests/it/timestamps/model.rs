@@ -126,6 +126,19 @@ impl History {
         }
         if is_undated {
             undate(&mut options);
+            // They are built and read in the order without timestamps.
+            let tables = [
+                "index_type=kTwoLevelIndexSearch;partition_filters=true;metadata_block_size=64",
+                "index_type=kBinarySearchWithFirstKey;format_version=5",
+                "data_block_index_type=kDataBlockBinaryAndHash;format_version=4",
+                "format_version=2;index_shortening=kShortenSeparatorsAndSuccessor",
+                "format_version=7;index_block_restart_interval=4",
+            ];
+            let table = tables[usize::try_from(rng.below(5)).unwrap()];
+            let text = format!(
+                "block_based_table_factory={{block_size=64;filter_policy=bloomfilter:10;{table}}}"
+            );
+            options.apply_str(&text, &ConfigOptions::new()).unwrap();
             options.set_avoid_flush_during_recovery(rng.chance(1, 2));
         }
         History {
