@@ -16,10 +16,10 @@
 
 use std::sync::Arc;
 
-use koeldb_base::key::{FOOTER_BYTES, MAX_SEQNO, footer_of, pack};
+use koeldb_base::key::{MAX_SEQNO, footer_of, pack};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
 use koeldb_base::timestamp::{
-    MIN_TIMESTAMP, join, split, strip_internal_into, with_timestamp_into,
+    MIN_TIMESTAMP, TIMESTAMP_BYTES, join, split, strip_internal_into, with_timestamp_into,
 };
 use koeldb_base::{Cursor, Error, Fault, PinnedSlice, Result, ValueType};
 use koeldb_fs::WritableFile;
@@ -236,7 +236,7 @@ impl UndatedTableBuilder {
     /// See [`crate::builder::TableBuilder::add`].
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (user_key, _) = footer_of(key);
-        if user_key.len() < FOOTER_BYTES || split(user_key).1 != MIN_TIMESTAMP {
+        if user_key.len() < TIMESTAMP_BYTES || split(user_key).1 != MIN_TIMESTAMP {
             return Err(Error::corruption(format!(
                 "table builder: internal key {key:02x?} without timestamp 0 in an undated table"
             )));

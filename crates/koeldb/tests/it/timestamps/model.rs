@@ -182,8 +182,8 @@ impl History {
     /// A backward scan of RocksDB compares the key in the record of a blob file, with its timestamp,
     /// with the key of the newest operand that is merged into that value: "Key mismatch when reading blob".
     ///
-    /// RocksDB takes the end of a range tombstone in a table without timestamps for one with a
-    /// timestamp: it cuts off eight bytes, or ends the process if there are fewer.
+    /// RocksDB 11.8.1 ends the process when it reads a range tombstone in a table without timestamps
+    /// whose end is shorter than a timestamp.
     fn without_faults_of_rocksdb(mut self) -> Self {
         self.is_plain |= self.has_blobs || self.is_undated;
         self
