@@ -189,6 +189,17 @@ impl History {
         self
     }
 
+    /// Notes an open, which flushes what is in logs unless they stay in use; checks the low mark.
+    fn note_open(&mut self) {
+        let low = self.db.default_cf().full_history_ts_low().unwrap();
+        let low = low.map_or(0, u64::from_le_bytes);
+        // Some logs cannot stay in use.
+        if !self.options.get_avoid_flush_during_recovery() || low > self.model.low {
+            self.note_flush();
+        }
+        assert_eq!(low, self.model.low, "seed {}", self.seed);
+    }
+
     /// Changes a key at a timestamp, by a batch or by a transaction.
     fn change(&mut self, rng: &mut Random, name: &str, time: u64, change: Change<'_>) {
         self.note_write(time);
@@ -339,13 +350,7 @@ impl History {
                 self.snapshots.clear();
                 self.db.close().unwrap();
                 self.db = Db::open(&self.options, &self.path).unwrap();
-                let low = self.db.default_cf().full_history_ts_low().unwrap();
-                let low = low.map_or(0, u64::from_le_bytes);
-                // Some logs cannot stay in use.
-                if !self.options.get_avoid_flush_during_recovery() || low > self.model.low {
-                    self.note_flush();
-                }
-                assert_eq!(low, self.model.low, "seed {}", self.seed);
+                self.note_open();
             }
         }
     }
@@ -670,9 +675,7 @@ fn what_rocksdb_wrote_reads_the_same(make: MakeHistory) {
         java.timestamps("write", &history.path, &[history.comparator(), script]);
         history.options.set_env(&Env::default());
         history.db = Db::open(&history.options, &history.path).unwrap();
-        if !history.options.get_avoid_flush_during_recovery() {
-            history.note_flush();
-        }
+        history.note_open();
         history.check(&mut rng);
         for _ in 0..steps {
             history.step(&mut rng);
