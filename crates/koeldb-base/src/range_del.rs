@@ -401,6 +401,20 @@ impl FragmentedTombstones {
         self.restricted(|time| order.compare_timestamps(time, low).is_lt())
     }
 
+    /// The same tombstones, all of them of the timestamp `time`.
+    ///
+    /// Only for keys with timestamps.
+    #[must_use]
+    pub fn all_at(&self, time: &Timestamp) -> Self {
+        let key = |key: &[u8]| timestamp::join(self.order.strip(key), time);
+        let moved = self.tombstones().map(|of| RangeTombstone {
+            start: key(&of.start),
+            end: key(&of.end),
+            seqno: of.seqno,
+        });
+        Self::new(&self.order, &moved.collect::<Vec<_>>())
+    }
+
     /// The tombstones that a read at the timestamp `time` sees, with keys without timestamps.
     ///
     /// Only for keys with timestamps.

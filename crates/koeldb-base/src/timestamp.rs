@@ -11,6 +11,7 @@
 use std::cmp::Ordering;
 
 use crate::comparator::{Comparator, KeyOrder};
+use crate::key::footer_of;
 
 /// The number of bytes of a timestamp.
 pub const TIMESTAMP_BYTES: usize = 8;
@@ -31,6 +32,22 @@ pub struct EntryVersion {
     pub timestamp: Timestamp,
     /// The sequence number and the type, as [`crate::key::pack`] packs them.
     pub footer: u64,
+}
+
+/// The end of the name of a comparator with timestamps; before it is that of the one without.
+const NAME_SUFFIX: &str = ".u64ts";
+
+/// Whether the comparator `dated` is the comparator `plain` with timestamps, by their names.
+#[must_use]
+pub fn is_name_with_timestamps(dated: &str, plain: &str) -> bool {
+    dated.strip_suffix(NAME_SUFFIX) == Some(plain)
+}
+
+/// Whether a comparator says by its name that its timestamps are numbers of 64 bits.
+#[must_use]
+pub fn names_numbers(name: &str) -> bool {
+    name.strip_suffix(NAME_SUFFIX)
+        .is_some_and(|plain| !plain.is_empty())
 }
 
 /// Splits a user key into the key without timestamp and its timestamp.
@@ -60,6 +77,21 @@ pub fn join(key: &[u8], timestamp: &Timestamp) -> Vec<u8> {
     let mut out = Vec::new();
     join_into(&mut out, key, timestamp);
     out
+}
+
+/// Replaces `out` by the internal key `key`, whose user key lacks a timestamp, with `timestamp`.
+pub fn with_timestamp_into(out: &mut Vec<u8>, key: &[u8], timestamp: &Timestamp) {
+    let (user_key, footer) = footer_of(key);
+    join_into(out, user_key, timestamp);
+    out.extend_from_slice(&footer.to_le_bytes());
+}
+
+/// Replaces `out` by the internal key `key` without the timestamp of its user key.
+pub fn strip_internal_into(out: &mut Vec<u8>, key: &[u8]) {
+    let (user_key, footer) = footer_of(key);
+    out.clear();
+    out.extend_from_slice(split(user_key).0);
+    out.extend_from_slice(&footer.to_le_bytes());
 }
 
 /// Compares timestamps as little-endian numbers.

@@ -24,7 +24,7 @@ pub mod wal;
 pub mod writer;
 
 pub use beside::LogSync;
-pub use reader::{Problem, ProblemKind, RecordReader, RecoveryMode};
+pub use reader::{Problem, ProblemKind, RecordAndSizes, RecordReader, RecoveryMode};
 pub use wal::WalWriter;
 pub use writer::{RecordWriter, RecordWriterOptions, WalCompression};
 

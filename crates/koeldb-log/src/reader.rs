@@ -49,6 +49,9 @@ pub use problem::{Problem, ProblemKind, RecoveryMode};
 /// The number of problems kept in detail; later ones are only counted.
 const PROBLEMS_MAX: usize = 1000;
 
+/// A record, and the column families whose keys end with timestamps, with the sizes of these.
+pub type RecordAndSizes<'r> = (&'r [u8], &'r [(u32, u16)]);
+
 /// A sequential reader of the logical records of a WAL or MANIFEST (RocksDB: `log::Reader`).
 pub struct RecordReader {
     blocks: Blocks,
@@ -175,10 +178,21 @@ impl RecordReader {
     /// If the file cannot be read (not in `SkipAnyCorruptedRecords`), or needs a codec that is not
     /// available.
     pub fn next_record(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.next_record_and_sizes()?.map(|(record, _)| record))
+    }
+
+    /// Reads the next record like [`RecordReader::next_record`], and returns it with the column
+    /// families that have user-defined timestamps and their timestamp sizes, as read so far.
+    ///
+    /// # Errors
+    /// See [`RecordReader::next_record`].
+    pub fn next_record_and_sizes(&mut self) -> Result<Option<RecordAndSizes<'_>>> {
         self.open = None;
-        Ok(match self.advance()? {
-            Some(Found::InChunk(range)) => Some(self.blocks.get(range)),
-            Some(Found::InRecord) => Some(&self.record),
+        let found = self.advance()?;
+        let sizes = &self.timestamp_sizes[..];
+        Ok(match found {
+            Some(Found::InChunk(range)) => Some((self.blocks.get(range), sizes)),
+            Some(Found::InRecord) => Some((&self.record, sizes)),
             None => None,
         })
     }

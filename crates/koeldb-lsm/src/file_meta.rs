@@ -8,6 +8,9 @@ use std::sync::{Arc, OnceLock};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::{RANGE_DELETION_SENTINEL, footer_of, user_key};
 use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::timestamp::{
+    MAX_TIMESTAMP, MIN_TIMESTAMP, strip_internal_into, with_timestamp_into,
+};
 use koeldb_base::{SeqNo, Timestamp};
 use koeldb_table::memory_filter::MemoryFilter;
 use koeldb_table::properties::names;
@@ -25,6 +28,9 @@ pub(crate) const MIN_TIMESTAMP_TAG: u32 = 10;
 
 /// The tag of the largest user-defined timestamp of a table in the MANIFEST.
 pub(crate) const MAX_TIMESTAMP_TAG: u32 = 11;
+
+/// The tag of the mark of undated tables in the MANIFEST (`kUserDefinedTimestampsPersisted`).
+pub(crate) const UNDATED_TAG: u32 = 16;
 
 /// The metadata of a table file: its MANIFEST fields and its state while it is live.
 ///
@@ -69,6 +75,10 @@ pub struct FileMeta {
     pub oldest_blob_file: FileNumber,
     /// The recorded temperature byte.
     pub temperature: u8,
+    /// Whether the table stores keys without their timestamps, which the bounds here have.
+    ///
+    /// The bounds in the MANIFEST have none either.
+    pub undated: bool,
     /// Other fields in the MANIFEST, as tag and bytes: kept for RocksDB, unused here.
     pub other_fields: Vec<(u32, Vec<u8>)>,
     /// The filter of the table's keys that is not in its file, of a table written by this process.
@@ -240,6 +250,7 @@ impl FileMeta {
             marked_for_compaction: false,
             oldest_blob_file: 0,
             temperature: 0,
+            undated: false,
             other_fields: Vec::new(),
             memory_filter: None,
             reader: OnceLock::new(),
@@ -296,6 +307,7 @@ impl FileMeta {
             marked_for_compaction: self.marked_for_compaction,
             oldest_blob_file: self.oldest_blob_file,
             temperature: self.temperature,
+            undated: self.undated,
             other_fields: self.other_fields.clone(),
             ..FileMeta::new(
                 self.number,
@@ -304,6 +316,43 @@ impl FileMeta {
                 self.largest.clone(),
             )
         }
+    }
+
+    /// Returns a copy of the MANIFEST fields as those of an undated table, whose recorded bounds
+    /// have no timestamps.
+    ///
+    /// All keys of the table have the smallest timestamp. A range tombstone ends before all
+    /// versions of its end.
+    #[must_use]
+    pub fn as_undated(&self) -> Self {
+        let mut file = self.with_epoch(self.epoch);
+        with_timestamp_into(&mut file.smallest, &self.smallest, &MIN_TIMESTAMP);
+        let largest = match self.largest_is_exclusive() {
+            true => &MAX_TIMESTAMP,
+            false => &MIN_TIMESTAMP,
+        };
+        with_timestamp_into(&mut file.largest, &self.largest, largest);
+        file.other_fields.retain(|(tag, _)| *tag != UNDATED_TAG);
+        file.undated = true;
+        file
+    }
+
+    /// Returns a copy of the MANIFEST fields of an undated table as those of one in a column family
+    /// without timestamps.
+    #[must_use]
+    pub fn without_timestamps(&self) -> Self {
+        let mut file = self.with_epoch(self.epoch);
+        strip_internal_into(&mut file.smallest, &self.smallest);
+        strip_internal_into(&mut file.largest, &self.largest);
+        file.undated = false;
+        file
+    }
+
+    /// Whether the MANIFEST records that the table stores keys without timestamps.
+    #[must_use]
+    pub fn is_recorded_undated(&self) -> bool {
+        let mut fields = self.other_fields.iter();
+        fields.any(|(tag, value)| *tag == UNDATED_TAG && value[..] != [1])
     }
 
     /// Returns a copy of the MANIFEST fields for the table in the first of its directories.

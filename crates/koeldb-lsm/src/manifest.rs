@@ -216,7 +216,7 @@ impl ManifestSnapshot {
         for family in &self.families {
             edits.push(VersionEdit {
                 comparator: Some(family.version.order.name().to_owned()),
-                persist_timestamps: Some(true),
+                persist_timestamps: Some(family.version.persists_timestamps),
                 family_change: (family.id != 0)
                     .then(|| ColumnFamilyChange::Add(family.name.clone())),
                 ..VersionEdit::of(family.id)

@@ -186,6 +186,7 @@ impl TableOpener {
         context.memory_filter.clone_from(&file.memory_filter);
         context.number = file.number;
         context.expected_bytes = file.bytes;
+        context.undated = Some(file.undated);
         context.largest_seqno = Some(file.largest_seqno);
         context.level = u32::try_from(level).ok();
         context.tombstone_bounds = Some((file.smallest.clone(), file.largest.clone()));

@@ -8,7 +8,7 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::key::{FOOTER_BYTES, pack};
 use koeldb_base::prefix::PrefixExtractor;
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
-use koeldb_base::timestamp::TIMESTAMP_BYTES;
+use koeldb_base::timestamp::{self, TIMESTAMP_BYTES, Timestamp};
 use koeldb_base::{Error, ErrorKind, KeyOrder, Lookup, Result, SeqNo, ValueType};
 
 use crate::arena::SharedArena;
@@ -77,6 +77,8 @@ pub struct Memtable {
     checks_order: bool,
     /// Whether keys end with user-defined timestamps.
     has_timestamps: bool,
+    /// The newest user-defined timestamp so far, as a number, if it is tracked.
+    newest_timestamp: Option<AtomicU64>,
     sealed: AtomicBool,
     /// The sequence numbers of range tombstones; the arena counts those of point entries.
     tombstone_seqno_first: AtomicU64,
@@ -149,6 +151,7 @@ impl Memtable {
             arena: rep.arena().clone(),
             rep,
             has_timestamps: order.has_timestamps(),
+            newest_timestamp: options.tracks_timestamps.then(|| AtomicU64::new(0)),
             order,
             tombstones: Tombstones::default(),
             bloom,
@@ -183,7 +186,10 @@ impl Memtable {
             "nothing is inserted into a sealed memtable"
         );
         let value_type = match self.has_timestamps {
-            true => type_with_timestamp(value_type, key, value)?,
+            true => {
+                self.note_timestamp(key);
+                type_with_timestamp(value_type, key, value)?
+            }
             false => value_type,
         };
         if value_type == ValueType::RangeDeletion {
@@ -203,6 +209,26 @@ impl Memtable {
             filter.note(key);
         }
         self.rep.insert(&parts).map_err(|_| duplicate(seqno))
+    }
+
+    /// Raises the newest timestamp to that of a user key, if it is tracked.
+    #[cold]
+    fn note_timestamp(&self, user_key: &[u8]) {
+        if let Some(newest) = &self.newest_timestamp {
+            let (_, own) = timestamp::split(user_key);
+            newest.fetch_max(u64::from_le_bytes(own), Ordering::Relaxed);
+        }
+    }
+
+    /// The newest user-defined timestamp of all entries, as a number; `None` without entries, and
+    /// unless it is tracked ([`MemtableOptions::tracks_timestamps`]).
+    #[must_use]
+    pub fn newest_timestamp(&self) -> Option<Timestamp> {
+        let newest = self
+            .newest_timestamp
+            .as_ref()
+            .filter(|_| !self.is_empty())?;
+        Some(newest.load(Ordering::Relaxed).to_le_bytes())
     }
 
     /// Inserts several entries in their order; faster than one by one, as cache misses overlap.

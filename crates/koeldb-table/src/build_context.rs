@@ -45,6 +45,8 @@ pub enum WriteFormat {
 pub struct TableBuildContext {
     /// The order of user keys.
     pub order: KeyOrder,
+    /// Whether keys are stored without their timestamps, which must all be 0.
+    pub undated: bool,
     /// The format of the table.
     pub write_as: WriteFormat,
     /// The settings of the block-based format.
@@ -104,6 +106,7 @@ impl Default for TableBuildContext {
     fn default() -> Self {
         TableBuildContext {
             order: KeyOrder::default(),
+            undated: false,
             write_as: WriteFormat::default(),
             format: BlockBasedWriteOptions::default(),
             compression: Compression::default(),

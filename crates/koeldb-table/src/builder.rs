@@ -8,6 +8,7 @@ use crate::block_based::builder::BlockBasedTableBuilder;
 pub use crate::build_context::{FinishedTable, TableBuildContext, TableReason, WriteFormat};
 use crate::cuckoo::builder::CuckooTableBuilder;
 use crate::plain::builder::PlainTableBuilder;
+use crate::undated::UndatedTableBuilder;
 
 /// A builder of a table in any format; dropping it leaves an incomplete file.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub enum TableBuilder {
     Cuckoo(Box<CuckooTableBuilder>),
     /// RocksDB's plain table.
     Plain(Box<PlainTableBuilder>),
+    /// A block-based table without the timestamps of its keys.
+    Undated(Box<UndatedTableBuilder>),
 }
 
 impl TableBuilder {
@@ -27,6 +30,10 @@ impl TableBuilder {
     /// `InvalidArgument` if settings contradict each other; `NotSupported` if this build lacks the
     /// codec.
     pub fn create(file: Box<dyn WritableFile>, context: &TableBuildContext) -> Result<Self> {
+        if context.undated {
+            let builder = UndatedTableBuilder::create(file, context)?;
+            return Ok(TableBuilder::Undated(Box::new(builder)));
+        }
         match &context.write_as {
             WriteFormat::BlockBased => {
                 let builder = BlockBasedTableBuilder::create(file, context)?;
@@ -57,6 +64,7 @@ impl TableBuilder {
             TableBuilder::BlockBased(builder) => builder.add(key, value),
             TableBuilder::Cuckoo(builder) => builder.add(key, value),
             TableBuilder::Plain(builder) => builder.add(key, value),
+            TableBuilder::Undated(builder) => builder.add(key, value),
         }
     }
 
@@ -65,6 +73,7 @@ impl TableBuilder {
     pub fn count_older_version(&mut self) {
         match self {
             TableBuilder::BlockBased(builder) => builder.count_older_version(),
+            TableBuilder::Undated(builder) => builder.stored_mut().count_older_version(),
             TableBuilder::Cuckoo(_) | TableBuilder::Plain(_) => {}
         }
     }
@@ -75,6 +84,7 @@ impl TableBuilder {
             TableBuilder::BlockBased(builder) => builder.set_property(name, value),
             TableBuilder::Cuckoo(builder) => builder.set_property(name, value),
             TableBuilder::Plain(builder) => builder.set_property(name, value),
+            TableBuilder::Undated(builder) => builder.stored_mut().set_property(name, value),
         }
     }
 
@@ -86,6 +96,7 @@ impl TableBuilder {
             TableBuilder::BlockBased(builder) => builder.add_tombstone(tombstone),
             TableBuilder::Cuckoo(builder) => builder.add_tombstone(tombstone),
             TableBuilder::Plain(builder) => builder.add_tombstone(tombstone),
+            TableBuilder::Undated(builder) => builder.add_tombstone(tombstone),
         }
     }
 
@@ -98,6 +109,7 @@ impl TableBuilder {
             TableBuilder::BlockBased(builder) => builder.file_bytes(),
             TableBuilder::Cuckoo(builder) => builder.file_bytes(),
             TableBuilder::Plain(builder) => builder.file_bytes(),
+            TableBuilder::Undated(builder) => builder.stored().file_bytes(),
         }
     }
 
@@ -108,6 +120,7 @@ impl TableBuilder {
             TableBuilder::BlockBased(builder) => builder.estimated_file_bytes(),
             TableBuilder::Cuckoo(builder) => builder.file_bytes(),
             TableBuilder::Plain(builder) => builder.file_bytes(),
+            TableBuilder::Undated(builder) => builder.stored().estimated_file_bytes(),
         }
     }
 
@@ -118,6 +131,7 @@ impl TableBuilder {
             TableBuilder::BlockBased(builder) => builder.entry_count(),
             TableBuilder::Cuckoo(builder) => builder.entry_count(),
             TableBuilder::Plain(builder) => builder.entry_count(),
+            TableBuilder::Undated(builder) => builder.stored().entry_count(),
         }
     }
 
@@ -138,6 +152,7 @@ impl TableBuilder {
             TableBuilder::BlockBased(builder) => builder.finish(),
             TableBuilder::Cuckoo(builder) => builder.finish(),
             TableBuilder::Plain(builder) => builder.finish(),
+            TableBuilder::Undated(builder) => builder.finish(),
         }
     }
 

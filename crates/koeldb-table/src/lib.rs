@@ -8,6 +8,7 @@
 //!
 //! - `examine`: validation of untrusted tables. [`reader`]: the open table, in any format.
 //!   [`builder`]: a table under construction, in any format.
+//! - [`undated`]: block-based tables without the timestamps of their keys.
 //! - [`cuckoo`]: RocksDB's cuckoo tables. [`plain`]: its plain tables. `fallback`: a block-based table
 //!   in place of one of these. [`block_based`]: its block-based format.
 //! - [`whole_or_paged`]: tables of formats without blocks, in memory or read piece by piece.
@@ -49,6 +50,7 @@ mod read_context;
 pub mod reader;
 pub mod source;
 mod span_checksums;
+pub mod undated;
 pub mod whole_or_paged;
 
 pub use properties::TableProperties;

@@ -19,6 +19,9 @@ use crate::properties::TableProperties;
 pub struct TableReadContext {
     /// The order of user keys, which must be the table's.
     pub order: KeyOrder,
+    /// Whether keys are stored without the timestamps that `order` has; `None` if only the
+    /// properties of the table record it.
+    pub undated: Option<bool>,
     /// The prefix extractor for filters.
     pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     /// The settings for block-based tables.

@@ -28,6 +28,7 @@ pub use crate::read_context::{
     BlockBasedReadOptions, Pinning, TableCursorOptions, TableReadContext,
 };
 use crate::source::BlockSource;
+use crate::undated::{UndatedCursor, UndatedTable};
 
 /// The bytes read from the end of a file whose metadata size is unknown.
 const TAIL_GUESS_BYTES: u64 = 32 << 10;
@@ -44,6 +45,8 @@ pub enum TableReader {
     Cuckoo(CuckooTable),
     /// A plain table.
     Plain(PlainTable),
+    /// A block-based table without the timestamps of its keys.
+    Undated(UndatedTable),
 }
 
 impl TableReader {
@@ -62,8 +65,14 @@ impl TableReader {
             .map_err(|error| error.in_file(file.path(), None, "open"))?;
         Ok(Arc::new(match footer.kind {
             TableKind::BlockBased => {
-                let reader = BlockBasedReader::open(file, footer, tail, context)?;
-                TableReader::BlockBased(Arc::new(reader))
+                let opened = BlockBasedReader::open(file, footer, tail, context)?;
+                match opened.is_undated {
+                    true => {
+                        let (stored, tombstones) = (opened.reader, opened.tombstones);
+                        TableReader::Undated(UndatedTable::new(stored, tombstones))
+                    }
+                    false => TableReader::BlockBased(Arc::new(opened.with_tombstones())),
+                }
             }
             TableKind::Cuckoo | TableKind::CuckooVersions => {
                 TableReader::Cuckoo(CuckooTable::open(file, footer, context)?)
@@ -90,6 +99,7 @@ impl TableReader {
             TableReader::BlockBased(reader) => reader.search(lookup, source),
             TableReader::Cuckoo(table) => table.search(lookup, source),
             TableReader::Plain(table) => table.search(lookup, source),
+            TableReader::Undated(_) => Err(searched_undated().into()),
         }
     }
 
@@ -110,12 +120,15 @@ impl TableReader {
         &self,
         lookups: &mut [&mut Lookup],
         source: &mut S,
-        outcome: impl FnMut(usize, Result<(), Fault<S::Suspend>>),
+        mut outcome: impl FnMut(usize, Result<(), Fault<S::Suspend>>),
     ) {
         match self {
             TableReader::BlockBased(reader) => reader.search_batch(lookups, source, outcome),
             TableReader::Cuckoo(table) => table.search_batch(lookups, source, outcome),
             TableReader::Plain(table) => table.search_batch(lookups, source, outcome),
+            TableReader::Undated(_) => {
+                (0..lookups.len()).for_each(|index| outcome(index, Err(searched_undated().into())));
+            }
         }
     }
 
@@ -132,6 +145,7 @@ impl TableReader {
             TableReader::BlockBased(reader) => reader.may_contain(user_key, source),
             TableReader::Cuckoo(_) => Ok(true),
             TableReader::Plain(table) => Ok(table.may_contain(user_key)?),
+            TableReader::Undated(table) => table.stored().may_contain(user_key, source),
         }
     }
 
@@ -180,6 +194,10 @@ impl TableReader {
                 Ok(cursor) => TableCursor::Plain(cursor),
                 Err(error) => TableCursor::Failed(error),
             },
+            TableReader::Undated(table) => {
+                let stored = BlockBasedCursor::new(refer(table.stored()), source, options);
+                TableCursor::Undated(Box::new(UndatedCursor::new(stored)))
+            }
         }
     }
 
@@ -189,6 +207,7 @@ impl TableReader {
     pub fn tombstones(&self) -> Option<&Arc<FragmentedTombstones>> {
         match self {
             TableReader::BlockBased(reader) => reader.tombstones(),
+            TableReader::Undated(table) => table.tombstones(),
             TableReader::Cuckoo(_) | TableReader::Plain(_) => None,
         }
     }
@@ -203,6 +222,7 @@ impl TableReader {
     pub fn uncache(&self, misses_max: u32) -> Result<()> {
         match self {
             TableReader::BlockBased(reader) => reader.uncache(misses_max),
+            TableReader::Undated(table) => table.stored().uncache(misses_max),
             TableReader::Cuckoo(_) | TableReader::Plain(_) => Ok(()),
         }
     }
@@ -214,6 +234,7 @@ impl TableReader {
             TableReader::BlockBased(reader) => reader.properties(),
             TableReader::Cuckoo(table) => table.parts().properties(),
             TableReader::Plain(table) => table.parts().properties(),
+            TableReader::Undated(table) => table.stored().properties(),
         }
     }
 
@@ -224,6 +245,7 @@ impl TableReader {
             TableReader::BlockBased(reader) => reader.metaindex(),
             TableReader::Cuckoo(table) => table.parts().metaindex(),
             TableReader::Plain(table) => table.parts().metaindex(),
+            TableReader::Undated(table) => table.stored().metaindex(),
         }
     }
 
@@ -236,6 +258,7 @@ impl TableReader {
             TableReader::BlockBased(reader) => reader.approximate_offset(target),
             TableReader::Cuckoo(table) => table.whole()?.approximate_offset(target),
             TableReader::Plain(table) => table.whole()?.approximate_offset(target),
+            TableReader::Undated(table) => table.approximate_offset(target),
         }
     }
 
@@ -248,6 +271,7 @@ impl TableReader {
     pub fn anchors(&self, count_max: usize) -> Result<Vec<Anchor>> {
         match self {
             TableReader::BlockBased(reader) => reader.anchors(count_max),
+            TableReader::Undated(table) => table.anchors(count_max),
             TableReader::Cuckoo(_) | TableReader::Plain(_) => Ok(Vec::new()),
         }
     }
@@ -264,6 +288,7 @@ impl TableReader {
             TableReader::BlockBased(reader) => reader.verify_checksums(progress),
             TableReader::Cuckoo(table) => table.whole()?.verify_checksums(progress),
             TableReader::Plain(table) => table.whole()?.verify_checksums(progress),
+            TableReader::Undated(table) => table.stored().verify_checksums(progress),
         }
     }
 
@@ -272,7 +297,7 @@ impl TableReader {
     pub fn cuckoo_resident(&self) -> Option<Resident> {
         match self {
             TableReader::Cuckoo(table) => Some(table.resident()),
-            TableReader::BlockBased(_) | TableReader::Plain(_) => None,
+            _ => None,
         }
     }
 
@@ -283,8 +308,15 @@ impl TableReader {
             TableReader::BlockBased(reader) => reader.memory_bytes(),
             TableReader::Cuckoo(table) => table.parts().memory_bytes(),
             TableReader::Plain(table) => table.parts().memory_bytes(),
+            TableReader::Undated(table) => table.stored().memory_bytes(),
         }
     }
+}
+
+/// Creates the error of a look-up that searches an undated table otherwise than by its cursor.
+#[cold]
+fn searched_undated() -> Error {
+    Error::not_supported("a look-up without a timestamp in a table of keys with timestamps")
 }
 
 /// Reads the last bytes of a file: at least the footer, unless the file is shorter.
@@ -322,6 +354,8 @@ pub enum TableCursor<'t, S: CursorSource> {
     Cuckoo(CuckooCursor),
     /// A cursor in a plain table.
     Plain(PlainCursor),
+    /// A cursor in a table without the timestamps of its keys.
+    Undated(Box<UndatedCursor<'t, S>>),
     /// A cursor in a table that could not be read: all positioning fails.
     Failed(Error),
 }
@@ -333,6 +367,7 @@ impl<S: CursorSource> TableCursor<'_, S> {
     pub fn into_source(self) -> Option<S> {
         match self {
             TableCursor::BlockBased(cursor) => Some(cursor.into_source()),
+            TableCursor::Undated(cursor) => Some(cursor.into_source()),
             TableCursor::Cuckoo(_) | TableCursor::Plain(_) | TableCursor::Failed(_) => None,
         }
     }
@@ -345,6 +380,7 @@ impl<S: CursorSource> TableCursor<'_, S> {
         match self {
             TableCursor::Cuckoo(cursor) => (cursor.key(), cursor.value()),
             TableCursor::Plain(cursor) => (cursor.key(), cursor.value()),
+            TableCursor::Undated(cursor) => (cursor.key(), cursor.value()),
             TableCursor::BlockBased(_) | TableCursor::Failed(_) => (&[], &[]),
         }
     }
@@ -359,6 +395,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::BlockBased(cursor) => cursor.valid(),
             TableCursor::Cuckoo(cursor) => cursor.valid(),
             TableCursor::Plain(cursor) => cursor.valid(),
+            TableCursor::Undated(cursor) => cursor.valid(),
             TableCursor::Failed(_) => false,
         }
     }
@@ -368,6 +405,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::BlockBased(cursor) => cursor.seek_to_first(),
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek_to_first()?),
             TableCursor::Plain(cursor) => Ok(cursor.seek_to_first()?),
+            TableCursor::Undated(cursor) => cursor.seek_to_first(),
             TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
@@ -377,6 +415,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::BlockBased(cursor) => cursor.seek_to_last(),
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek_to_last()?),
             TableCursor::Plain(cursor) => Ok(cursor.seek_to_last()?),
+            TableCursor::Undated(cursor) => cursor.seek_to_last(),
             TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
@@ -386,6 +425,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::BlockBased(cursor) => cursor.seek(target),
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek(target)?),
             TableCursor::Plain(cursor) => Ok(cursor.seek(target)?),
+            TableCursor::Undated(cursor) => cursor.seek(target),
             TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
@@ -395,6 +435,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::BlockBased(cursor) => cursor.seek_for_prev(target),
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek_for_prev(target)?),
             TableCursor::Plain(cursor) => Ok(cursor.seek_for_prev(target)?),
+            TableCursor::Undated(cursor) => cursor.seek_for_prev(target),
             TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
@@ -405,6 +446,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::BlockBased(cursor) => cursor.next(),
             TableCursor::Cuckoo(cursor) => Ok(cursor.next()?),
             TableCursor::Plain(cursor) => Ok(cursor.next()?),
+            TableCursor::Undated(cursor) => cursor.next(),
             TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
@@ -415,6 +457,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::BlockBased(cursor) => cursor.prev(),
             TableCursor::Cuckoo(cursor) => Ok(cursor.prev()?),
             TableCursor::Plain(cursor) => Ok(cursor.prev()?),
+            TableCursor::Undated(cursor) => cursor.prev(),
             TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
@@ -440,6 +483,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::BlockBased(cursor) => cursor.pinned_value(),
             TableCursor::Cuckoo(cursor) => cursor.pinned_value(),
             TableCursor::Plain(cursor) => cursor.pinned_value(),
+            TableCursor::Undated(cursor) => cursor.pinned_value(),
             TableCursor::Failed(_) => PinnedSlice::default(),
         }
     }

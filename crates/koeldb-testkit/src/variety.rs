@@ -737,6 +737,12 @@ pub const LEFT_OUT: &[LeftOut] = &[
     ),
     left_out(
         FAMILY,
+        "persist_user_defined_timestamps",
+        &Suite::ALL,
+        "needs a comparator with timestamps: their histories draw it (tests/it/timestamps/model.rs)",
+    ),
+    left_out(
+        FAMILY,
         "merge_operator",
         &Suite::ALL,
         "kept for life, and the models know what operands mean",

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use koeldb_base::key::user_key;
+use koeldb_base::timestamp::split;
 use koeldb_base::{ArcRef, Cursor, Fault, PinnedSlice, Result};
 use koeldb_table::block_based::cursor::{CursorSource, TableLevel};
 use koeldb_table::block_based::reader::BlockBasedReader;
@@ -96,6 +97,10 @@ impl TableLevel for Files<'_> {
         };
         Ok(match &**self.tables.reader(file, self.level)? {
             TableReader::BlockBased(reader) => Some((Arc::clone(reader), user_key(edge).to_vec())),
+            TableReader::Undated(table) => {
+                let edge = split(user_key(edge)).0.to_vec();
+                Some((Arc::clone(table.stored()), edge))
+            }
             TableReader::Cuckoo(_) | TableReader::Plain(_) => None,
         })
     }

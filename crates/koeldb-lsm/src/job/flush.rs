@@ -2,6 +2,7 @@
 
 use koeldb_base::merge_operator::Merger;
 use koeldb_base::range_del::FragmentedTombstones;
+use koeldb_base::timestamp::MIN_TIMESTAMP;
 use koeldb_base::{Blocking, Cursor, Error, KeyOrder, Result};
 use koeldb_table::TableProperties;
 
@@ -9,6 +10,7 @@ use super::compaction_cursor::{CompactionCursor, CompactionRules, DropCounts};
 use super::entry_hash::EntryHash;
 use super::output::{Fallback, OutputSpec, TableOutputs};
 use super::snapshots::LiveSnapshots;
+use super::undating::Undating;
 use crate::cursor::MergingCursor;
 use crate::version::{BlobFileMeta, FileMeta};
 
@@ -57,8 +59,20 @@ impl<C: Cursor<Suspend = Blocking>> FlushJob<'_, C> {
     /// # Errors
     /// The errors of the file system, and `Corruption` if the number of
     /// entries differs from [`FlushJob::entry_count`]; no files are left then.
-    pub fn run(self) -> Result<FlushResult> {
-        let input = MergingCursor::new(self.order.clone(), self.memtables);
+    pub fn run(mut self) -> Result<FlushResult> {
+        let memtables = std::mem::take(&mut self.memtables);
+        let input = MergingCursor::new(self.order.clone(), memtables);
+        if self.output.context.undated {
+            let tombstones = self.tombstones.take();
+            self.tombstones = tombstones.map(|all| all.all_at(&MIN_TIMESTAMP));
+            let input = Undating::new(input, self.order.clone());
+            return self.write(input);
+        }
+        self.write(input)
+    }
+
+    /// Writes the entries of `input` to a table of level 0.
+    fn write(self, input: impl Cursor<Suspend = Blocking>) -> Result<FlushResult> {
         let rules = CompactionRules {
             order: self.order,
             snapshots: self.snapshots,

@@ -17,6 +17,7 @@ mod hidden_tables;
 mod output;
 mod part;
 mod snapshots;
+mod undating;
 
 pub use blob_flow::BlobFlow;
 pub use blob_output::BlobSpec;
@@ -30,3 +31,4 @@ pub use hidden_tables::HiddenTables;
 pub use output::{Fallback, OutputSpec, Outputs, TableOutputs};
 pub use part::PartRange;
 pub use snapshots::LiveSnapshots;
+pub use undating::Undating;

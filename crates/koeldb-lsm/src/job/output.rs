@@ -501,6 +501,7 @@ impl<'a> TableOutputs<'a> {
         file.largest_seqno = current.seqno_max;
         file.epoch = self.spec.epoch;
         file.temperature = self.spec.write_options.temperature;
+        file.undated = self.spec.context.undated;
         file.oldest_ancestor_time = self.spec.context.oldest_ancestor_time;
         file.creation_time = self.spec.context.file_creation_time;
         // A bottommost table has only deletions that a snapshot needs: it would be marked again.

@@ -178,17 +178,16 @@ impl VersionBuilder {
     /// Raises the timestamp below which history may be collapsed to `low`; it never falls.
     fn raise_history(&mut self, low: &[u8]) -> Result<()> {
         let order = &self.base.order;
+        if !order.has_timestamps() {
+            // COMPAT: RocksDB keeps it when timestamps are switched off.
+            return Ok(());
+        }
         let Ok(low) = Timestamp::try_from(low) else {
             return Err(Error::corruption(format!(
                 "full_history_ts_low has {} bytes, and not {TIMESTAMP_BYTES}",
                 low.len()
             )));
         };
-        if !order.has_timestamps() {
-            return Err(Error::corruption(
-                "full_history_ts_low of a column family without user-defined timestamps",
-            ));
-        }
         let rises = |known: Timestamp| order.compare_timestamps(&known, &low).is_lt();
         if self.full_history_ts_low.is_none_or(rises) {
             self.full_history_ts_low = Some(low);
@@ -265,6 +264,7 @@ impl VersionBuilder {
         version.running = Arc::clone(&self.base.running);
         version.ingests_behind = self.base.ingests_behind;
         version.full_history_ts_low = self.full_history_ts_low;
+        version.persists_timestamps = self.base.persists_timestamps;
         version.compact_cursors = self.compact_cursors;
         version
             .compact_cursors

@@ -22,6 +22,8 @@ pub struct ColumnFamilySpec {
     pub level_count: usize,
     /// Whether tables may be ingested below all others.
     pub ingests_behind: bool,
+    /// Whether tables have the timestamps of their keys (`persist_user_defined_timestamps`).
+    pub persists_timestamps: bool,
 }
 
 impl ColumnFamilySpec {
@@ -32,6 +34,7 @@ impl ColumnFamilySpec {
             order: KeyOrder::Bytewise,
             level_count: 7,
             ingests_behind: false,
+            persists_timestamps: true,
         }
     }
 
@@ -39,6 +42,7 @@ impl ColumnFamilySpec {
     pub(super) fn empty_version(&self) -> Version {
         let mut version = Version::empty(self.order.clone(), self.level_count);
         version.ingests_behind = self.ingests_behind;
+        version.persists_timestamps = self.persists_timestamps;
         version
     }
 }

@@ -106,6 +106,17 @@ impl VersionEdit {
         }
     }
 
+    /// Gives the bounds of added undated tables timestamps, in a column family whose keys have them.
+    ///
+    /// With `all`, these are all added tables, whatever the edit records of them.
+    pub fn date_bounds(&mut self, all: bool) {
+        for (_, file) in &mut self.added_files {
+            if all || file.is_recorded_undated() {
+                *file = Arc::new(file.as_undated());
+            }
+        }
+    }
+
     /// Whether a new version results: the edit changes files or the low mark of timestamps.
     #[must_use]
     pub fn changes_version(&self) -> bool {

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::FileNumber;
+use koeldb_base::timestamp::is_name_with_timestamps;
 use koeldb_base::{Error, Limits, Result, SeqNo};
 use koeldb_fs::FileSystem;
 
@@ -194,6 +195,57 @@ struct Replayed {
     /// Its files are ignored too, since a family of the same name, dropped later, may have had
     /// another comparator.
     mismatch: Option<String>,
+    /// What this open changes of the timestamps: once they are switched on, older tables have none.
+    change: TimestampChange,
+}
+
+/// What an open changes of the timestamps of a column family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TimestampChange {
+    /// Nothing: the comparator is the recorded one.
+    None,
+    /// Keys have timestamps from now on.
+    On,
+    /// Keys have no timestamps any more.
+    Off,
+}
+
+impl TimestampChange {
+    /// Compares a column family with its record: a comparator and `persist_user_defined_timestamps`.
+    ///
+    /// Else returns why it cannot be opened so. (RocksDB 11.9: `util/udt_util.cc`,
+    /// `ValidateUserDefinedTimestampsOptions`.)
+    fn between(
+        (recorded, recorded_persists): (&str, bool),
+        spec: &ColumnFamilySpec,
+    ) -> Result<Self, String> {
+        let name = spec.order.name();
+        if name == recorded {
+            let is_same = recorded_persists == spec.persists_timestamps;
+            return match is_same || !spec.order.has_timestamps() {
+                true => Ok(TimestampChange::None),
+                false => Err(format!(
+                    "persist_user_defined_timestamps is {recorded_persists}, which cannot be changed \
+                     while keys have timestamps"
+                )),
+            };
+        }
+        if is_name_with_timestamps(name, recorded) {
+            return match spec.persists_timestamps {
+                false => Ok(TimestampChange::On),
+                true => Err(format!(
+                    "{name}: does not match existing comparator {recorded}: timestamps are switched \
+                     on with persist_user_defined_timestamps=false only"
+                )),
+            };
+        }
+        if is_name_with_timestamps(recorded, name) && !recorded_persists {
+            return Ok(TimestampChange::Off);
+        }
+        Err(format!(
+            "{name}: does not match existing comparator {recorded}"
+        ))
+    }
 }
 
 /// The replay of a MANIFEST: the database state that results from the edits so far.
@@ -245,6 +297,7 @@ impl Replay {
             current: self.spec(name).map(|spec| Arc::new(spec.empty_version())),
             builder: None,
             mismatch: None,
+            change: TimestampChange::None,
         }
     }
 
@@ -256,15 +309,19 @@ impl Replay {
     /// Applies all edits up to the end of the MANIFEST.
     pub(super) fn run(&mut self, reader: &mut ManifestReader) -> Result<()> {
         while let Some(edits) = reader.next_edits()? {
-            for edit in edits {
-                self.apply(&edit).map_err(|error| reader.located(error))?;
+            for mut edit in edits {
+                self.apply(&mut edit)
+                    .map_err(|error| reader.located(error))?;
             }
         }
         Ok(())
     }
 
     /// Applies an edit to the database's counters and to its column family.
-    fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
+    ///
+    /// The files in the edit become those of the column family as it is opened: the bounds of
+    /// undated tables have timestamps then.
+    fn apply(&mut self, edit: &mut VersionEdit) -> Result<()> {
         self.edit_count = self.edit_count.saturating_add(1);
         self.apply_to_database(edit)?;
         let id = edit.family;
@@ -296,23 +353,26 @@ impl Replay {
         if let Some(stored) = &edit.comparator
             && let Some(specs) = &self.specs
             && let Some(spec) = specs.get(&family.name)
-            && spec.order.name() != stored
         {
-            if !specs.named.contains_key(&family.name) {
-                family.current = None;
-                return Ok(());
+            // Without a record of their own, tables have timestamps.
+            let recorded = (&stored[..], edit.persist_timestamps != Some(false));
+            let is_named = specs.named.contains_key(&family.name);
+            match TimestampChange::between(recorded, spec) {
+                Ok(TimestampChange::None) => {}
+                _ if !is_named => {
+                    family.current = None;
+                    return Ok(());
+                }
+                Ok(change) => family.change = change,
+                Err(why) => {
+                    family.mismatch = Some(format!("column family '{}': {why}", family.name));
+                }
             }
-            family.mismatch = Some(format!(
-                "column family '{}': {}: does not match existing comparator {stored}",
-                family.name,
-                spec.order.name()
-            ));
         }
-        if edit.persist_timestamps == Some(false) && self.specs.is_some() {
-            return Err(Error::not_supported(format!(
-                "column family '{}' has persist_user_defined_timestamps=false, which is not supported",
-                family.name
-            )));
+        if let Some(current) = &family.current
+            && current.order.has_timestamps()
+        {
+            edit.date_bounds(family.change == TimestampChange::On);
         }
         if let Some(current) = &family.current
             && family.mismatch.is_none()
@@ -427,6 +487,13 @@ impl Replay {
             let Some(version) = &family.current else {
                 continue;
             };
+            if family.change != TimestampChange::None && !version.blob_files.is_empty() {
+                return Err(Error::not_supported(format!(
+                    "column family '{}': timestamps cannot be switched on or off while values are in \
+                     blob files",
+                    family.name
+                )));
+            }
             let seqnos = version.files().map(|(_, file)| file.largest_seqno);
             last_seqno = seqnos.fold(last_seqno, SeqNo::max);
             let (name, version) = (family.name.clone(), Arc::clone(version));

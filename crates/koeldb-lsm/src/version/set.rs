@@ -115,8 +115,9 @@ pub struct VersionSet {
     manifest_number: FileNumber,
     /// The length of the MANIFEST after its initial snapshot.
     snapshot_bytes: u64,
-    /// The comparators of dropped families by name, since the live MANIFEST was begun.
-    dropped_comparators: HashMap<String, String>,
+    /// The comparators of dropped families by name, and whether their tables have timestamps, since
+    /// the live MANIFEST was begun.
+    dropped_comparators: HashMap<String, (String, bool)>,
     /// Versions that may be current on disk, because writing their edit failed.
     uncertain: Vec<Arc<Version>>,
     /// Every version that was current and may still be read.
@@ -344,14 +345,16 @@ impl VersionSet {
         let edits = ids.clone().zip(specs).map(|(id, spec)| VersionEdit {
             family_change: Some(ColumnFamilyChange::Add(spec.name.clone())),
             comparator: Some(spec.order.name().to_owned()),
-            persist_timestamps: Some(true),
+            persist_timestamps: Some(spec.persists_timestamps),
             log_number: Some(log_number),
             ..VersionEdit::of(id)
         });
         let edits = edits.collect();
         let has_other_comparator = |spec: &ColumnFamilySpec| {
             let dropped = self.dropped_comparators.get(&spec.name);
-            dropped.is_some_and(|comparator| comparator != spec.order.name())
+            dropped.is_some_and(|(comparator, persists_timestamps)| {
+                comparator != spec.order.name() || *persists_timestamps != spec.persists_timestamps
+            })
         };
         if specs.iter().any(has_other_comparator) {
             // COMPAT: RocksDB compares the comparators of all families with that name in a
@@ -400,8 +403,10 @@ impl VersionSet {
         self.write(edits, &versions)?;
         for id in ids {
             if let Some(dropped) = self.families.remove(id) {
-                let comparator = dropped.current.order.name().to_owned();
-                self.dropped_comparators.insert(dropped.name, comparator);
+                let version = &dropped.current;
+                let comparator = version.order.name().to_owned();
+                let record = (comparator, version.persists_timestamps);
+                self.dropped_comparators.insert(dropped.name, record);
             }
         }
         Ok(())

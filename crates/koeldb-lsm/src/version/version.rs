@@ -79,6 +79,8 @@ pub struct Version {
     ///
     /// Reads at older timestamps fail. It only rises. (RocksDB: `full_history_ts_low`.)
     pub full_history_ts_low: Option<Timestamp>,
+    /// Whether new tables have the timestamps of their keys (`persist_user_defined_timestamps`).
+    pub persists_timestamps: bool,
     /// The output ranges of running compactions, shared by the versions of a column family.
     pub running: Arc<RunningCompactions>,
     /// The range tombstones of the runs that have any, collected on first use.
@@ -106,11 +108,36 @@ impl Version {
             compact_cursors: BTreeMap::new(),
             ingests_behind: false,
             full_history_ts_low: None,
+            persists_timestamps: true,
             running: Arc::default(),
             tombstones: OnceLock::new(),
             blob_space: OnceLock::new(),
             cuckoo: OnceLock::new(),
         }
+    }
+
+    /// The timestamp below which flushes and compactions keep one version of a key.
+    ///
+    /// In tables without timestamps all versions count as of timestamp 0, and none is history.
+    #[must_use]
+    pub fn history_low(&self) -> Option<Timestamp> {
+        let least = || 1_u64.to_le_bytes();
+        match self.persists_timestamps || !self.order.has_timestamps() {
+            true => self.full_history_ts_low,
+            false => Some(self.full_history_ts_low.unwrap_or_else(least)),
+        }
+    }
+
+    /// The low mark of history that a flush of entries of timestamps up to `newest` has to record.
+    ///
+    /// It is above the timestamps that the table leaves out; `None` if the present one is already.
+    /// (RocksDB: `FlushJob::MaybeIncreaseFullHistoryTsLowToAboveCutoffUDT`.)
+    #[must_use]
+    pub fn raised_by_flush(&self, newest: Option<Timestamp>) -> Option<Vec<u8>> {
+        let newest = u64::from_le_bytes(newest?);
+        let known = self.full_history_ts_low.map(u64::from_le_bytes);
+        let is_covered = known.is_some_and(|low| newest < low);
+        (!is_covered).then(|| newest.saturating_add(1).to_le_bytes().to_vec())
     }
 
     /// Reads the value of `user_key` to which an entry of type `BlobIndex` refers.

@@ -35,6 +35,8 @@ pub struct MemtableOptions {
     pub protection_bytes: usize,
     /// Whether cursors verify the order of the keys they pass (`paranoid_memory_checks`).
     pub checks_order: bool,
+    /// Whether the newest user-defined timestamp is tracked, if keys have timestamps.
+    pub tracks_timestamps: bool,
     /// A charge that is dropped when the memory of the entries is freed.
     ///
     /// Pinned values may keep that memory longer than the memtable.
@@ -54,6 +56,7 @@ impl Default for MemtableOptions {
             fixed_hash_seed: false,
             protection_bytes: 0,
             checks_order: false,
+            tracks_timestamps: false,
             charge: None,
         }
     }

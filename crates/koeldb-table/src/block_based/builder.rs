@@ -219,6 +219,12 @@ impl BlockBasedTableBuilder {
         self.properties.set_user(name, value);
     }
 
+    /// Records that keys are stored without the timestamps that the order `comparator` has.
+    pub(crate) fn set_undated(&mut self, comparator: &str) {
+        self.properties.comparator_name = comparator.as_bytes().to_vec();
+        self.properties.user_timestamps_persisted = 0;
+    }
+
     /// Adds a range tombstone for the range deletion block, in any order.
     pub fn add_tombstone(&mut self, tombstone: &RangeTombstone) {
         self.tombstones.push(tombstone.clone());

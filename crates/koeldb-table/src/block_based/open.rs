@@ -19,6 +19,7 @@ use koeldb_base::codec::{Compression, Decompressor};
 use koeldb_base::coding::to_usize;
 use koeldb_base::key::{InternalKey, MAX_SEQNO};
 use koeldb_base::range_del::{FragmentedTombstones, RangeTombstone};
+use koeldb_base::timestamp::{MIN_TIMESTAMP, is_name_with_timestamps};
 use koeldb_base::{Error, KeyOrder, Result, SeqNo, ValueType};
 use koeldb_cache::Priority;
 use koeldb_fs::RandomAccessFile;
@@ -32,9 +33,32 @@ use crate::properties::{TableProperties, names};
 use crate::read_context::TableReadContext;
 use crate::source::{BlockKind, CachedBlock, TableFile};
 
+/// An open block-based table, still without its range tombstones.
+pub(crate) struct Opened {
+    /// The table, in the order of its stored keys.
+    pub(crate) reader: BlockBasedReader,
+    /// The range tombstones, in the order of the context.
+    pub(crate) tombstones: Option<Arc<FragmentedTombstones>>,
+    /// Whether the stored keys lack the timestamps of that order.
+    pub(crate) is_undated: bool,
+}
+
+impl Opened {
+    /// Returns the reader with its range tombstones, of a table whose keys are stored as they are.
+    pub(crate) fn with_tombstones(self) -> BlockBasedReader {
+        debug_assert!(!self.is_undated);
+        BlockBasedReader {
+            tombstones: self.tombstones,
+            ..self.reader
+        }
+    }
+}
+
 /// The state of opening a block-based table, after its footer and the last bytes were read.
 struct Opening<'c> {
     context: &'c TableReadContext,
+    /// The order of the stored keys.
+    order: KeyOrder,
     file: TableFile,
     /// The last bytes of the file, from `tail_offset` on.
     tail: Vec<u8>,
@@ -52,7 +76,7 @@ impl BlockBasedReader {
         footer: Footer,
         tail: Vec<u8>,
         context: &TableReadContext,
-    ) -> Result<Self> {
+    ) -> Result<Opened> {
         let path = file.path().to_owned();
         let opened = Opening::new(file, footer, tail, context).finish(footer);
         opened.map_err(|error| error.in_file(&path, None, "open"))
@@ -72,6 +96,7 @@ impl<'c> Opening<'c> {
         let options = &context.block_based;
         Opening {
             context,
+            order: context.order.clone(),
             tail_offset: bytes.saturating_sub(tail.len() as u64),
             tail,
             file: TableFile {
@@ -86,18 +111,22 @@ impl<'c> Opening<'c> {
     }
 
     /// Reads all metadata blocks, from the metaindex to index and filter, and creates the reader.
-    fn finish(mut self, footer: Footer) -> Result<BlockBasedReader> {
+    fn finish(mut self, footer: Footer) -> Result<Opened> {
         debug_assert_eq!(footer.kind, TableKind::BlockBased);
         let block = self.read(footer.metaindex, BlockKind::Metaindex)?;
         let metaindex = Metaindex::parse(block.entries()?)?;
         let properties = self.read_properties(&metaindex)?;
-        self.check_properties(&footer, &properties)?;
+        let is_undated = self.is_undated(&properties)?;
+        self.check_properties(&footer, &properties, is_undated)?;
+        if is_undated {
+            self.order = self.order.without_timestamps();
+        }
         let global_seqno = global_seqno(&properties, self.context.largest_seqno)?;
         let index_type = properties.index_type()?;
         self.read_dictionary(&metaindex)?;
-        let tombstones = self.read_tombstones(&metaindex, global_seqno)?;
+        let tombstones = self.read_tombstones(&metaindex, global_seqno, is_undated)?;
 
-        let order = self.context.order.clone();
+        let order = self.order.clone();
         let data_keys = KeyFormat {
             order: order.clone(),
             user_keys: false,
@@ -133,7 +162,7 @@ impl<'c> Opening<'c> {
             index_format,
             index,
             filter,
-            tombstones,
+            tombstones: None,
             metaindex,
             footer,
             properties,
@@ -143,7 +172,31 @@ impl<'c> Opening<'c> {
         if pins_partitions.applies(self.context.level) {
             reader.pin_partitions()?;
         }
-        Ok(reader)
+        Ok(Opened {
+            reader,
+            tombstones,
+            is_undated,
+        })
+    }
+
+    /// Whether the keys are stored without the timestamps that the order of the context has.
+    ///
+    /// Once timestamps are switched on, older tables are as well, by their record in the MANIFEST.
+    fn is_undated(&self, properties: &TableProperties) -> Result<bool> {
+        let is_recorded = properties.user_timestamps_persisted == 0;
+        match self.context.undated {
+            Some(false) if is_recorded && self.order.has_timestamps() => Err(
+                Error::invalid_argument("the table was written without the timestamps of its keys"),
+            ),
+            Some(true)
+                if !is_recorded && properties.comparator_name == self.order.name().as_bytes() =>
+            {
+                Err(Error::invalid_argument(
+                    "the table was written with the timestamps of its keys",
+                ))
+            }
+            known => Ok(self.order.has_timestamps() && known.unwrap_or(is_recorded)),
+        }
     }
 
     /// Reads a metadata block, from the prefetched `tail` if it contains the block.
@@ -216,10 +269,23 @@ impl<'c> Opening<'c> {
     }
 
     /// Checks that the table fits its reader: comparator, index search, codecs and unique ID.
-    fn check_properties(&self, footer: &Footer, properties: &TableProperties) -> Result<()> {
+    fn check_properties(
+        &self,
+        footer: &Footer,
+        properties: &TableProperties,
+        is_undated: bool,
+    ) -> Result<()> {
         let name = String::from_utf8_lossy(&properties.comparator_name);
         let order = &self.context.order;
-        if !name.is_empty() && name != order.name() {
+        // The keys of an undated table do not tell whether timestamps were on when it was written.
+        let fits_otherwise = match order.has_timestamps() {
+            true => is_undated && is_name_with_timestamps(order.name(), &name),
+            false => {
+                properties.user_timestamps_persisted == 0
+                    && is_name_with_timestamps(&name, order.name())
+            }
+        };
+        if !name.is_empty() && name != order.name() && !fits_otherwise {
             return Err(Error::invalid_argument(format!(
                 "the table was written with comparator {name}, but opened with {}",
                 order.name()
@@ -235,11 +301,6 @@ impl<'c> Opening<'c> {
         if properties.udi_is_primary_index == 1 {
             return Err(Error::not_supported(
                 "the table needs a user-defined index, which is not supported",
-            ));
-        }
-        if properties.user_timestamps_persisted == 0 {
-            return Err(Error::not_supported(
-                "tables without persisted user-defined timestamps are not supported",
             ));
         }
         check_compression_name(footer.format_version, &properties.compression_name)?;
@@ -268,13 +329,20 @@ impl<'c> Opening<'c> {
         &self,
         metaindex: &Metaindex,
         global_seqno: Option<SeqNo>,
+        is_undated: bool,
     ) -> Result<Option<Arc<FragmentedTombstones>>> {
         let Some(handle) = metaindex.get(metaindex::RANGE_DELETIONS) else {
             return Ok(None);
         };
         let block = self.read(handle, BlockKind::RangeDeletions)?;
+        let mut tombstones = parse_tombstones(block.entries()?, &self.order, global_seqno)?;
+        if is_undated {
+            for tombstone in &mut tombstones {
+                tombstone.start.extend_from_slice(&MIN_TIMESTAMP);
+                tombstone.end.extend_from_slice(&MIN_TIMESTAMP);
+            }
+        }
         let order = &self.context.order;
-        let tombstones = parse_tombstones(block.entries()?, order, global_seqno)?;
         let mut fragmented = FragmentedTombstones::new(order, &tombstones);
         if let Some((smallest, largest)) = &self.context.tombstone_bounds {
             fragmented = fragmented.clipped_to_file(smallest, largest);
@@ -308,7 +376,7 @@ impl<'c> Opening<'c> {
     ) -> Result<Option<FilterPart>> {
         // Filters know bytes. Those of keys with timestamps have the keys without them, which
         // partitions cannot be found by.
-        let order = &self.context.order;
+        let order = &self.order;
         let is_usable = match order.has_timestamps() {
             true => {
                 let keys = order.without_timestamps();

@@ -29,6 +29,8 @@ const LEVELS_MAX: usize = 64;
 pub(super) struct ColumnFamilyState {
     pub(super) name: String,
     pub(super) comparator: String,
+    /// Whether tables have the timestamps of keys.
+    pub(super) persists_timestamps: bool,
     pub(super) log_number: FileNumber,
     edits: Vec<VersionEdit>,
 }
@@ -38,6 +40,7 @@ impl ColumnFamilyState {
         ColumnFamilyState {
             name: name.to_owned(),
             comparator: "leveldb.BytewiseComparator".to_owned(),
+            persists_timestamps: true,
             log_number: 0,
             edits: Vec::new(),
         }
@@ -55,9 +58,14 @@ impl ColumnFamilyState {
     pub(super) fn version(&self) -> Outcome<Version> {
         // Tables are only listed: bytewise order suffices if the comparator is unknown.
         let order = self.order().unwrap_or(KeyOrder::Bytewise);
+        let has_timestamps = order.has_timestamps();
         let mut builder = VersionBuilder::new(Arc::new(Version::empty(order, LEVELS_MAX)));
         for edit in &self.edits {
-            builder.apply(edit)?;
+            let mut edit = edit.clone();
+            if has_timestamps {
+                edit.date_bounds(false);
+            }
+            builder.apply(&edit)?;
         }
         Ok(builder.finish(MissingEpochs::Assign)?)
     }
@@ -106,6 +114,7 @@ impl ManifestState {
             take(&mut family.log_number, edit.log_number);
             if let Some(comparator) = &edit.comparator {
                 family.comparator.clone_from(comparator);
+                family.persists_timestamps = edit.persist_timestamps != Some(false);
             }
             if edit.changes_files() {
                 family.edits.push(edit.clone());
@@ -335,6 +344,9 @@ fn file_json(level: u64, file: &FileMeta, in_hex: bool) -> Json {
         .set("FileCreationTime", file.creation_time)
         .set("EpochNumber", file.epoch)
         .set("TailSize", file.tail_bytes);
+    if file.is_recorded_undated() {
+        json.set("UserDefinedTimestampsPersisted", false);
+    }
     json
 }
 

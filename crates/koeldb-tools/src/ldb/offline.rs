@@ -39,6 +39,7 @@ impl Offline {
                 order: family.order()?,
                 level_count: LEVELS_MAX,
                 ingests_behind: false,
+                persists_timestamps: family.persists_timestamps,
             });
         }
         let options = VersionSetOptions::default();

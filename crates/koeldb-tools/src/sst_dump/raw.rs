@@ -32,20 +32,23 @@ pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> 
     #[expect(clippy::disallowed_methods, reason = "a report, no file of a database")]
     let file = std::fs::File::create(&path)?;
     let mut out = BufWriter::new(file);
+    let mut dump = |reader: &BlockBasedReader| -> Result<(), Trouble> {
+        let mut dump = Dump {
+            table,
+            reader,
+            with_seqno: args.show_sequence_number_type,
+            out: &mut out,
+        };
+        dump.write_footer()?;
+        dump.write_metadata()?;
+        dump.write_index()?;
+        dump.write_tombstones()?;
+        dump.write_data()?;
+        Ok(())
+    };
     match &*table.reader {
-        TableReader::BlockBased(reader) => {
-            let mut dump = Dump {
-                table,
-                reader,
-                with_seqno: args.show_sequence_number_type,
-                out: &mut out,
-            };
-            dump.write_footer()?;
-            dump.write_metadata()?;
-            dump.write_index()?;
-            dump.write_tombstones()?;
-            dump.write_data()?;
-        }
+        TableReader::BlockBased(reader) => dump(reader)?,
+        TableReader::Undated(undated) => dump(undated.stored())?,
         TableReader::Cuckoo(cuckoo) => {
             writeln!(out, "Table Properties:\n{RULE}")?;
             write_lines(table, &mut out)?;

@@ -9,7 +9,7 @@ use koeldb_base::error::Severity;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_lsm::FileMeta;
-use koeldb_lsm::version::{BlobFileMeta, VersionEdit};
+use koeldb_lsm::version::{BlobFileMeta, VersionEdit, VersionSet};
 use koeldb_memtable::Memtable;
 use koeldb_table::TableProperties;
 use koeldb_table::builder::TableReason;
@@ -22,6 +22,7 @@ use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::cuts::Cuts;
 use crate::state::health::catch_panics;
 use crate::state::info_log::JobId;
+use crate::state::memtables::newest_timestamp;
 use crate::state::spans;
 use crate::state::work_queue::WorkKind;
 
@@ -44,6 +45,16 @@ impl Drop for FlushHold<'_> {
         self.0.holds_flushes.store(false, Ordering::SeqCst);
         self.0.slots.notify();
     }
+}
+
+/// Returns the low mark of history to be recorded with a flush of `memtables`, if it has to rise.
+fn raised_history(
+    versions: &VersionSet,
+    family: &ColumnFamilyData,
+    memtables: &[Arc<Memtable>],
+) -> Option<Vec<u8>> {
+    let version = versions.family(family.id)?.current();
+    version.raised_by_flush(newest_timestamp(memtables))
 }
 
 impl Background {
@@ -132,8 +143,7 @@ impl Background {
             TableReason::Flush,
         )?;
         let file = flush.file.map(Arc::new);
-        let is_installed =
-            self.install_flush(family, taken.len(), file.as_ref(), &flush.blob_files)?;
+        let is_installed = self.install_flush(family, taken, file.as_ref(), &flush.blob_files)?;
         if !is_installed {
             // Handles of a dropped family read its memtables, as no table has what is in them.
             family.update_and_install(self.context.stall(), |state| {
@@ -158,14 +168,14 @@ impl Background {
     fn install_flush(
         &self,
         family: &Arc<ColumnFamilyData>,
-        taken: usize,
+        taken: &[Arc<Memtable>],
         file: Option<&Arc<FileMeta>>,
         blob_files: &[BlobFileMeta],
     ) -> Result<bool> {
         // If several column families share logs, the logs after the flushed memtables are synced
         // before the flush is recorded: otherwise a power cut could leave one column family ahead
         // of the others (O7). Logs that are closed in the meantime are not among them.
-        let behind = family.first_log_behind(taken);
+        let behind = family.first_log_behind(taken.len());
         let empty = self.families.without_data();
         self.sync_logs_behind()?;
         let mut versions = self.tree.versions();
@@ -174,11 +184,12 @@ impl Background {
         edit.added_files
             .extend(file.map(|file| (0, Arc::clone(file))));
         edit.added_blob_files = blob_files.to_vec();
+        edit.full_history_ts_low = raised_history(&versions, family, taken);
         for (empty, first) in empty {
             versions.set_needed_from(empty, first);
         }
         self.tree.log_edit(&mut versions, family, edit, |state| {
-            state.take_flushed(taken);
+            state.take_flushed(taken.len());
             state.flushing = 0;
         })
     }
@@ -444,7 +455,7 @@ impl Background {
             versions.set_needed_from(empty, first);
         }
         let mut edits = Vec::new();
-        for ((((family, _), flushed), &is_live), behind) in
+        for ((((family, memtables), flushed), &is_live), behind) in
             taken.iter().zip(flushed).zip(&are_live).zip(behind)
         {
             if is_live {
@@ -453,6 +464,7 @@ impl Background {
                 edit.added_files
                     .extend(flushed.file.iter().map(|file| (0, Arc::clone(file))));
                 edit.added_blob_files.clone_from(&flushed.blob_files);
+                edit.full_history_ts_low = raised_history(&versions, family, memtables);
                 edits.push(edit);
             }
         }

@@ -308,7 +308,7 @@ impl<'a> Merge<'a> {
             max_grandparent_bytes: plan.max_grandparent_bytes,
             snapshots: &self.snapshots.all,
             bottommost: plan.bottommost,
-            history_low: self.version.full_history_ts_low,
+            history_low: self.version.history_low(),
             hidden: Some(HiddenTables {
                 version: &self.version,
                 tables: &self.family.tables,

@@ -1,11 +1,13 @@
 //! Write batches in RocksDB's serialized form, so that a batch is its own log record.
 //!
 //! The format ([`format`](mod@format)), the batch that is built in it, checksums of its operations, and
-//! the links between logs, which are batches. The bottom storey, which uses no other.
+//! the links between logs, which are batches, and keys
+//! of logs from before timestamps were switched. The bottom storey, which uses no other.
 
 mod format;
 mod link;
 mod protection;
+mod rekey;
 mod write_batch;
 
 pub use format::BatchEntry;
@@ -14,4 +16,5 @@ pub(crate) use format::{
 };
 pub(crate) use link::{Link, LinkKind};
 pub(crate) use protection::{sum_of, verify};
+pub(crate) use rekey::{KeyChange, with_changed_keys};
 pub use write_batch::WriteBatch;

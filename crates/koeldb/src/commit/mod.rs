@@ -23,6 +23,7 @@ mod flush;
 pub(crate) mod fold;
 pub(crate) mod group_wait;
 pub(crate) mod key_locks;
+pub(crate) mod log_keys;
 pub(crate) mod logged;
 mod low_priority;
 pub(crate) mod marked_write;

@@ -513,6 +513,7 @@ fn imported(
     let mut meta = FileMeta::new(number, file.bytes, smallest, largest);
     meta.smallest_seqno = file.smallest_seqno;
     meta.largest_seqno = file.largest_seqno;
+    meta.undated = family.has_undated_tables();
     meta.epoch = family.epochs.next();
     meta.oldest_ancestor_time = now;
     meta.creation_time = now;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use koeldb_base::key::{FOOTER_BYTES, encode_into};
 use koeldb_base::range_del::RangeTombstone;
-use koeldb_base::timestamp::{Timestamp, join};
+use koeldb_base::timestamp::{MIN_TIMESTAMP, Timestamp, join};
 use koeldb_base::{Error, KeyOrder, Result, ValueType};
 use koeldb_fs::small_file::parent;
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
@@ -116,6 +116,8 @@ pub struct ExternalSstFileInfo {
 pub struct SstFileWriter {
     fs: Arc<dyn FileSystem>,
     order: KeyOrder,
+    /// Whether the table has no timestamps, so that all must be the smallest.
+    undated: bool,
     sync_dir: bool,
     /// The table builder; `None` once the file is finished or an entry was partially written.
     builder: Option<TableBuilder>,
@@ -148,7 +150,11 @@ impl SstFileWriter {
         how: &SstFileWriterOptions,
     ) -> Result<Self> {
         let path = how.env.fs.absolute(path.as_ref())?;
-        let db = DbOptions::default();
+        let db = DbOptions {
+            // The writer has no memtable, and its file may be for any database.
+            allow_concurrent_memtable_write: false,
+            ..DbOptions::default()
+        };
         let mut family = options.clone();
         check(&db, [("*", &family)])?;
         sanitize_family(&mut family, &db, false);
@@ -161,6 +167,7 @@ impl SstFileWriter {
         })?;
         Ok(SstFileWriter {
             fs,
+            undated: family.has_undated_tables(),
             order: family.comparator,
             sync_dir: how.sync_dir,
             builder: Some(builder),
@@ -213,7 +220,7 @@ impl SstFileWriter {
         timestamp: Timestamp,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.check_timestamps(true)?;
+        self.check_timestamp(&timestamp)?;
         let key = join(key.as_ref(), &timestamp);
         self.append(ValueType::Value, &key, value.as_ref())
     }
@@ -223,7 +230,7 @@ impl SstFileWriter {
     /// # Errors
     /// See [`SstFileWriter::put_with_ts`].
     pub fn delete_with_ts(&mut self, key: impl AsRef<[u8]>, timestamp: Timestamp) -> Result<()> {
-        self.check_timestamps(true)?;
+        self.check_timestamp(&timestamp)?;
         let key = join(key.as_ref(), &timestamp);
         self.append(ValueType::DeletionWithTimestamp, &key, &[])
     }
@@ -238,12 +245,24 @@ impl SstFileWriter {
         end: impl AsRef<[u8]>,
         timestamp: Timestamp,
     ) -> Result<()> {
-        self.check_timestamps(true)?;
+        self.check_timestamp(&timestamp)?;
         let (start, end) = (
             join(start.as_ref(), &timestamp),
             join(end.as_ref(), &timestamp),
         );
         self.append_range(&start, &end)
+    }
+
+    /// Fails with `InvalidArgument` if keys have no timestamps, or may not have this one.
+    fn check_timestamp(&self, timestamp: &Timestamp) -> Result<()> {
+        self.check_timestamps(true)?;
+        match self.undated && *timestamp != MIN_TIMESTAMP {
+            true => Err(Error::invalid_argument(format!(
+                "{}: with persist_user_defined_timestamps=false all timestamps must be 0",
+                self.info.path.display()
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// Fails with `InvalidArgument` if keys have timestamps and the call has none, or conversely.
@@ -402,6 +421,7 @@ fn build_context(options: &ColumnFamilyOptions, how: &SstFileWriterOptions) -> T
     user_properties.insert(names::GLOBAL_SEQNO.into(), 0_u64.to_le_bytes().to_vec());
     let mut context = TableBuildContext {
         order: options.comparator.clone(),
+        undated: options.has_undated_tables(),
         write_as: options.write_format(),
         format: options.block_based_write_options(true),
         compression,

@@ -64,6 +64,8 @@ impl Opening {
                 edit.added_files = files.map(|(_, file)| (0, Arc::clone(file))).collect();
                 let rewritten = || recovered.rewritten.iter().filter(move |it| it.family == id);
                 if let Some(family) = versions.family(id) {
+                    let newest = recovered.newest_flushed.get(&id).copied();
+                    edit.full_history_ts_low = family.current().raised_by_flush(newest);
                     let removed = rewritten().map(|table| &table.old);
                     let added = rewritten().flat_map(|table| &table.new);
                     edit.blob_garbage = family.current().garbage_of_replaced(removed, added);

@@ -8,20 +8,21 @@ mod flush;
 pub(super) mod left_out;
 mod verdict;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::timestamp::TIMESTAMP_BYTES;
-use koeldb_base::{Error, Result, SeqNo};
+use koeldb_base::{Error, Result, SeqNo, Timestamp};
 use koeldb_fs::{FileSystem, RandomAccessFile};
-use koeldb_log::{ProblemKind, RecordReader, RecoveryMode, survey};
+use koeldb_log::{ProblemKind, RecordAndSizes, RecordReader, RecoveryMode, survey};
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::{ManifestReport, VersionSet};
 
 use crate::batch::{self, Link, LinkKind};
+use crate::commit::log_keys::{KeyEnd, LogKeys};
 use crate::commit::logged::{insert_operations, refused_though_intact};
 use crate::commit::sections::{RecordNumbers, Sections};
 use crate::commit::two_phase::{self, Numbering, Pieces, Section, refused_undecided};
@@ -44,6 +45,8 @@ pub(crate) struct Recovered {
     /// The sequence number after the last one in the logs.
     pub(crate) next_seqno: SeqNo,
     pub(crate) flushed: Vec<(u32, Arc<FileMeta>)>,
+    /// The newest timestamps that these tables leave out, by column family.
+    pub(crate) newest_flushed: BTreeMap<u32, Timestamp>,
     /// Whether replay stopped at damage, in point-in-time mode.
     pub(crate) stopped_early: bool,
     /// The column families whose recovered data stays in their memtables, with their oldest log.
@@ -110,6 +113,7 @@ struct Replay<'a> {
     /// The position where replay stopped, in point-in-time mode.
     stop: Option<Stop>,
     flushed: Vec<(u32, Arc<FileMeta>)>,
+    newest_flushed: BTreeMap<u32, Timestamp>,
     /// The prepared sections that are undecided so far.
     sections: Sections,
     /// Whether a transaction was committed in another log than that of its section.
@@ -117,8 +121,10 @@ struct Replay<'a> {
     /// Whether a log has operations that share a sequence number. RocksDB does not read such a log
     /// beside one of ours.
     has_shared_numbers: bool,
-    /// The column families with timestamps to which records of the current log belong.
+    /// The column families with timestamps to which records of the current log belong, except for
+    /// those whose timestamps may have been switched on since.
     dated: BTreeSet<u32>,
+    log_keys: LogKeys,
 }
 
 /// Replays the logs of `directory` that `versions` needs into the memtables of `families`.
@@ -143,8 +149,13 @@ pub(crate) fn replay_logs(
     let kept_from = versions.min_log_number_to_keep();
     let unflushed_from = log_numbers.values().copied().min().unwrap_or(0);
     let oldest_needed = unflushed_from.max(kept_from);
+    let ends = families
+        .iter()
+        .map(|(&cf, family)| (cf, KeyEnd::of(family)));
+    let log_keys = LogKeys::new(ends);
     let new_replay = |left_out: Option<BTreeSet<SeqNo>>| -> Result<Replay<'_>> {
-        let mut sections = retained_sections(fs, directory, kept_from..unflushed_from)?;
+        let retained = kept_from..unflushed_from;
+        let mut sections = retained_sections(fs, directory, retained, &mut log_keys.clone())?;
         let dated = families.values().filter(|family| family.has_timestamps);
         sections.set_dated(dated.map(|family| family.id));
         if let Some(left_out) = left_out {
@@ -167,10 +178,12 @@ pub(crate) fn replay_logs(
             announcement: None,
             stop: None,
             flushed: Vec::new(),
+            newest_flushed: BTreeMap::new(),
             sections,
             spans_logs: false,
             has_shared_numbers: false,
             dated: BTreeSet::new(),
+            log_keys: log_keys.clone(),
         })
     };
     let mut replay = new_replay(None)?;
@@ -205,6 +218,7 @@ fn retained_sections(
     fs: &dyn FileSystem,
     directory: &Path,
     retained: Range<FileNumber>,
+    log_keys: &mut LogKeys,
 ) -> Result<Sections> {
     let mut sections = Sections::default();
     if retained.is_empty() {
@@ -218,9 +232,13 @@ fn retained_sections(
         // Nothing is applied: records after damage count as well.
         let mode = RecoveryMode::SkipAnyCorruptedRecords;
         let mut reader = koeldb_log::wal::open(fs, directory, number, mode)?;
-        while let Some(record) = reader.next_record()? {
+        log_keys.begin_log();
+        while let Some((record, sizes)) = reader.next_record_and_sizes()? {
             let path = file_name::wal(directory, number);
-            two_phase::decode(record)
+            let record = log_keys.of_now(record, sizes, |_| true);
+            let record = record
+                .map_err(|error| refused_though_intact(error).in_file(&path, None, "replay"))?;
+            two_phase::decode(&record)
                 .and_then(|(first, pieces)| {
                     sections.apply(pieces, first, number, |records, numbering| {
                         numbering.number_all(records).map(drop)
@@ -348,6 +366,7 @@ impl Replay<'_> {
             next_seqno: self.next_seqno.unwrap_or(last_seqno + 1),
             stopped_early: self.stop.is_some(),
             flushed: std::mem::take(&mut self.flushed),
+            newest_flushed: std::mem::take(&mut self.newest_flushed),
             in_memory,
             kept,
             archive,
@@ -424,16 +443,19 @@ impl Replay<'_> {
         let file = Arc::clone(reader.file());
         let mut is_first = true;
         self.dated.clear();
+        self.log_keys.begin_log();
         loop {
-            let outcome = match reader.next_record()? {
-                None => Ok(RecordOutcome::End),
-                Some(record) if std::mem::take(&mut is_first) => {
-                    self.replay_first_record(record, &*file, log)
+            let next = reader.next_record_and_sizes()?;
+            let outcome = match self.with_keys_of_now(next, log.number) {
+                Err(error) => Err(error),
+                Ok(None) => Ok(RecordOutcome::End),
+                Ok(Some(record)) if std::mem::take(&mut is_first) => {
+                    self.replay_first_record(&record, &*file, log)
                 }
-                Some(record) => self.replay_record(record, log),
+                Ok(Some(record)) => self.replay_record(&record, log),
             };
             let outcome = outcome.and_then(|outcome| {
-                self.check_timestamps(reader.timestamp_sizes(), log.number)?;
+                self.check_timestamps(reader.timestamp_sizes())?;
                 Ok(outcome)
             });
             while let Some(problem) = reader.take_problem() {
@@ -470,20 +492,22 @@ impl Replay<'_> {
         }
     }
 
-    /// Fails unless a log declares the families with timestamps that its records belong to, and no
-    /// others.
-    fn check_timestamps(&self, declared: &[(u32, u16)], log: FileNumber) -> Result<()> {
-        let is_needed = |cf: &u32| self.log_numbers.get(cf).is_some_and(|&from| log >= from);
-        for (cf, size) in declared.iter().filter(|(cf, _)| is_needed(cf)) {
-            let family = self.families.get(cf);
-            let fits = |has: bool| has && usize::from(*size) == TIMESTAMP_BYTES;
-            if family.is_some_and(|family| !fits(family.has_timestamps)) {
-                return Err(Error::not_supported(format!(
-                    "keys of column family {cf} in the log end with timestamps of {size} bytes, \
-                     which its comparator does not have"
-                )));
-            }
-        }
+    /// Returns the next record of log `log` with the keys that its column families have now.
+    fn with_keys_of_now<'r>(
+        &mut self,
+        next: Option<RecordAndSizes<'r>>,
+        log: FileNumber,
+    ) -> Result<Option<Cow<'r, [u8]>>> {
+        let Some((record, sizes)) = next else {
+            return Ok(None);
+        };
+        let is_needed = |cf| self.log_numbers.get(&cf).is_some_and(|&from| log >= from);
+        let record = self.log_keys.of_now(record, sizes, is_needed);
+        record.map(Some).map_err(refused_though_intact)
+    }
+
+    /// Fails unless a log declares the families with timestamps that its records belong to.
+    fn check_timestamps(&self, declared: &[(u32, u16)]) -> Result<()> {
         let is_declared = |cf: &u32| declared.iter().any(|(known, _)| known == cf);
         match self.dated.iter().find(|cf| !is_declared(cf)) {
             None => Ok(()),
@@ -660,7 +684,7 @@ impl Replay<'_> {
         insert_operations(records, numbering, |cf, _| {
             let is_needed = self.log_numbers.get(&cf).is_some_and(|&from| log >= from);
             let family = self.families.get(&cf).filter(|_| is_needed)?;
-            if family.has_timestamps {
+            if self.log_keys.are_always_dated(cf) {
                 self.dated.insert(cf);
             }
             Some(family.read(|state| Arc::clone(&state.active.memtable)))

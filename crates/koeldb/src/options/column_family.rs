@@ -405,6 +405,11 @@ option_section! {
         /// Reserve the last level for back-fill ingestion.
         [honoured fixed "10.6"] cf_allow_ingest_behind: bool = false, "Universal needs num_levels ≥3.",
             set_cf_allow_ingest_behind(on: bool), get_cf_allow_ingest_behind;
+        /// Write user-defined timestamps to tables. Without, they are in memtables and logs only: a
+        /// flush raises full_history_ts_low above all timestamps that it leaves out. Timestamps can
+        /// be switched on and off then.
+        [honoured fixed "8.3"] persist_user_defined_timestamps: bool = true, "false: not with atomic_flush or allow_concurrent_memtable_write; 64-bit timestamps.",
+            set_persist_user_defined_timestamps(on: bool), get_persist_user_defined_timestamps;
         /// Reuse the skip-list search path between sorted MultiGet keys (ours may always do so).
         [accepted fixed "11.1"] memtable_batch_lookup_optimization: bool = false, "",
             set_memtable_batch_lookup_optimization(on: bool), get_memtable_batch_lookup_optimization;
@@ -418,8 +423,6 @@ option_section! {
         [fixed "<=5.4"] inplace_update_support: bool = false;
         /// Write large values to blob files before the WAL.
         [fixed "11.2"] enable_blob_direct_write: bool = false;
-        /// false: strip timestamps when flushing.
-        [fixed "8.3"] persist_user_defined_timestamps: bool = true;
     }
     removed {
         [mutable] filter_deletes "Removed. Drop deletions of keys that do not exist.";

@@ -217,8 +217,14 @@ impl ColumnFamilyOptions {
             fixed_hash_seed: false,
             protection_bytes: self.memtable_protection_bytes_per_key as usize,
             checks_order: self.paranoid_memory_checks,
+            tracks_timestamps: self.has_undated_tables(),
             charge: None,
         }
+    }
+
+    /// Whether new tables have no timestamps, although keys have.
+    pub(crate) fn has_undated_tables(&self) -> bool {
+        self.comparator.has_timestamps() && !self.persist_user_defined_timestamps
     }
 
     /// Returns the table builder options of block-based tables.

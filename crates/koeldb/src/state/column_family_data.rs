@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_base::{Error, ErrorKind, KeyOrder, SeqNo};
+use koeldb_base::{Error, ErrorKind, KeyOrder, SeqNo, Timestamp};
 use koeldb_lsm::pick::aged::{self, PickMoment, Upcoming};
 use koeldb_lsm::pick::blob_garbage;
 use koeldb_lsm::pick::{CompactionPlan, PickSettings, fifo, leveled, universal};
@@ -432,8 +432,8 @@ impl ColumnFamilyData {
             let waiting = state.sealed.len() - state.flushing;
             let count = |number: i32| usize::try_from(number).unwrap_or(1);
             let merged = count(state.options.min_write_buffer_number_to_merge);
-            let is_due =
-                state.flushing == 0 && waiting > 0 && (waiting >= merged || state.flush_requested);
+            let is_full = waiting >= merged && !Self::keeps_timestamps(state);
+            let is_due = state.flushing == 0 && waiting > 0 && (is_full || state.flush_requested);
             let buffers = count(state.options.max_write_buffer_number);
             is_due.then(|| Urgency {
                 stopped: waiting >= buffers,
@@ -441,6 +441,33 @@ impl ColumnFamilyData {
                 oldest_log: Reverse(state.sealed[0].first_log),
             })
         })
+    }
+
+    /// Whether new tables have no timestamps, although keys have.
+    pub(crate) fn has_undated_tables(&self) -> bool {
+        self.has_timestamps && !self.version().persists_timestamps
+    }
+
+    /// Whether sealed memtables stay in memory for their timestamps, which their tables would not have.
+    ///
+    /// They do while timestamps are at or above the low mark of history, and while one more memtable
+    /// would not stall writes. (RocksDB: `ShouldPostponeFlushToRetainUDT`.)
+    fn keeps_timestamps(state: &ColumnFamilyState) -> bool {
+        let Some(low) = state.version.full_history_ts_low.map(u64::from_le_bytes) else {
+            return false;
+        };
+        let newest = |sealed: &LoggedMemtable| sealed.memtable.newest_timestamp();
+        let is_above = |time: Timestamp| u64::from_le_bytes(time) >= low;
+        if !state.sealed.iter().filter_map(newest).any(is_above) {
+            return false;
+        }
+        let inputs = StallInputs {
+            sealed_memtables: state.sealed.len() + 1,
+            // A flush does not relieve compactions.
+            auto_compactions: false,
+            ..Self::stall_inputs(state, 0)
+        };
+        write_stall::condition(&inputs) == StallCondition::Normal
     }
 
     /// Returns the urgency that a compaction of this column family has if one is due.

@@ -8,10 +8,10 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use koeldb_base::KeyOrder;
 use koeldb_base::coding::to_usize;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock};
+use koeldb_base::{KeyOrder, Timestamp};
 use koeldb_memtable::{Memtable, MemtableOptions, Recycler, SortTask, Sorter};
 
 use crate::env::write_buffers::{Charge, WriteBufferManager};
@@ -86,6 +86,16 @@ impl LoggedMemtable {
             _ => 0,
         }
     }
+}
+
+/// Returns the newest user-defined timestamp in memtables whose flush leaves out the timestamps.
+///
+/// Others do not track it.
+pub(crate) fn newest_timestamp(memtables: &[Arc<Memtable>]) -> Option<Timestamp> {
+    let newest = memtables
+        .iter()
+        .filter_map(|memtable| memtable.newest_timestamp());
+    newest.max_by_key(|time| u64::from_le_bytes(*time))
 }
 
 /// The factory of the memtables of all column families of a database.

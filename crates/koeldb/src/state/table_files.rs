@@ -187,6 +187,7 @@ impl TableFiles {
         let now = self.unix_secs();
         TableBuildContext {
             order: family.order.clone(),
+            undated: options.has_undated_tables(),
             write_as: options.write_format(),
             format: options.block_based_write_options(place.bottommost && place.level > 0),
             compression,
@@ -263,7 +264,7 @@ impl TableFiles {
                 max_grandparent_bytes: u64::MAX,
                 snapshots: &snapshots.all,
                 bottommost: false,
-                history_low: version.full_history_ts_low,
+                history_low: version.history_low(),
                 hidden: Some(HiddenTables {
                     version: &version,
                     tables: &family.tables,

@@ -25,6 +25,7 @@ pub(crate) fn descriptor(
         order: options.comparator.clone(),
         level_count: usize::try_from(options.num_levels).unwrap_or(7),
         ingests_behind: options.cf_allow_ingest_behind || db.allow_ingest_behind,
+        persists_timestamps: options.persist_user_defined_timestamps,
     }
 }
 

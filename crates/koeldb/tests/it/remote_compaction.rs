@@ -13,10 +13,10 @@ use koeldb::fs::{
     SurvivalPolicy, SystemClock,
 };
 use koeldb::{
-    BlockBasedOptions, BottommostLevelCompaction, BoxError, CompactRangeOptions, CompactionService,
-    CompactionServiceJobInfo, CompactionServiceJobStatus, CompactionServiceScheduleResponse,
-    CompactionServiceWaitResponse, Db, DbPath, Env, ErrorKind, IndexType, MergeOperands,
-    MergeOperator, Options, SstFileReader, StringAppend,
+    BlockBasedOptions, BottommostLevelCompaction, BoxError, BytewiseComparatorWithU64Ts,
+    CompactRangeOptions, CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
+    CompactionServiceScheduleResponse, CompactionServiceWaitResponse, Db, DbPath, Env, ErrorKind,
+    IndexType, MergeOperands, MergeOperator, Options, ReadOptions, SstFileReader, StringAppend,
 };
 use koeldb_testkit::Random;
 
@@ -189,6 +189,43 @@ fn a_worker_compacts_as_the_database_does() {
             seen.push(views);
         }
         assert!(seen[0] == seen[1], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_worker_leaves_timestamps_out_of_tables_as_the_database_does() {
+    let storage = Storage::new();
+    let mut options = options(&storage);
+    options
+        .set_comparator(BytewiseComparatorWithU64Ts)
+        .set_persist_user_defined_timestamps(false)
+        .set_allow_concurrent_memtable_write(false);
+    let service = InProcess::honest(&options);
+    options.set_compaction_service(service.clone());
+    let db = Db::open(&options, HERE).unwrap();
+    let family = db.default_cf();
+    for time in 1..4_u64 {
+        let at = time.to_le_bytes();
+        family.put_with_ts("a", at, format!("{time}")).unwrap();
+        family.put_with_ts(format!("b{time}"), at, "b").unwrap();
+        db.flush().unwrap();
+    }
+    compact(&db).unwrap();
+    assert_eq!(service.ended(), [CompactionServiceJobStatus::Success]);
+    for is_again in [false, true] {
+        let db = match is_again {
+            false => db.clone(),
+            true => {
+                db.close().unwrap();
+                Db::open(&options, HERE).unwrap()
+            }
+        };
+        let mut read = ReadOptions::new();
+        read.set_timestamp(4_u64.to_le_bytes());
+        let found = db.get_opt("a", &read).unwrap();
+        assert_eq!(found.as_deref(), Some(&b"3"[..]));
+        assert!(db.get_opt("b2", &read).unwrap().is_some());
+        db.verify_checksums().unwrap();
     }
 }
 

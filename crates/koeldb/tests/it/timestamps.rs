@@ -4,6 +4,7 @@
 mod files;
 mod model;
 mod transactions;
+mod undated;
 
 use koeldb::{
     BytewiseComparatorWithU64Ts, ColumnFamilyOptions, CompactRangeOptions, Db, Env, ErrorKind,
@@ -31,6 +32,13 @@ fn options(env: &Env) -> Options {
         .set_comparator(BytewiseComparatorWithU64Ts);
     options.set_merge_operator(StringAppend::default());
     options
+}
+
+/// Lets timestamps be in memtables and logs only.
+fn undate(options: &mut Options) {
+    options
+        .set_persist_user_defined_timestamps(false)
+        .set_allow_concurrent_memtable_write(false);
 }
 
 fn open() -> Db {

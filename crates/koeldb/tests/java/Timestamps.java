@@ -20,19 +20,26 @@ import org.rocksdb.*;
  * Timestamps prepare DIRECTORY COMPARATOR NAME KEY VALUE   leaves a transaction prepared, and ends without a close
  * </pre>
  *
- * The library has no puts with timestamps: batches come in serialized form.
+ * The library has no puts with timestamps: batches come in serialized form. A COMPARATOR that ends with "/undated" has
+ * persist_user_defined_timestamps=false; one without timestamps reads once, whatever the TIMESTAMP.
  */
 public final class Timestamps {
     private static final HexFormat HEX = HexFormat.of();
 
+    private static boolean hasTimestamps;
+
     public static void main(String[] args) throws Exception {
         RocksDB.loadLibrary();
         Properties properties = new Properties();
-        properties.setProperty("comparator", args[2]);
+        boolean isUndated = args[2].endsWith("/undated");
+        hasTimestamps = args[2].contains(".u64ts");
+        properties.setProperty("comparator", args[2].replace("/undated", ""));
+        properties.setProperty("persist_user_defined_timestamps", isUndated ? "false" : "true");
         List<ColumnFamilyHandle> handles = new ArrayList<>();
         try (ColumnFamilyOptions family = ColumnFamilyOptions.getColumnFamilyOptionsFromProps(properties);
                 TransactionDBOptions locks = new TransactionDBOptions();
                 DBOptions options = new DBOptions().setCreateIfMissing(!args[0].startsWith("read"))) {
+            options.setAllowConcurrentMemtableWrite(!isUndated);
             family.setMergeOperatorName("stringappend");
             family.setTableFormatConfig(new BlockBasedTableConfig().setFilterPolicy(new BloomFilter(10, false)));
             family.setTargetFileSizeBase(1 << 10);
@@ -90,7 +97,10 @@ public final class Timestamps {
     private static void read(RocksDB db, String time) throws Exception {
         byte[] bytes = ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN).putLong(Long.parseUnsignedLong(time)).array();
         try (Slice timestamp = new Slice(bytes);
-                ReadOptions options = new ReadOptions().setTimestamp(timestamp)) {
+                ReadOptions options = new ReadOptions()) {
+            if (hasTimestamps) {
+                options.setTimestamp(timestamp);
+            }
             List<byte[][]> entries = new ArrayList<>();
             try (RocksIterator iterator = db.newIterator(options)) {
                 for (iterator.seekToFirst(); iterator.isValid(); iterator.next()) {

@@ -23,6 +23,7 @@ use koeldb_base::coding::{
 };
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::{InternalKey, MAX_SEQNO, footer_of};
+use koeldb_base::timestamp::strip_internal_into;
 use koeldb_base::{Error, Result, SeqNo};
 
 use super::{
@@ -79,23 +80,18 @@ mod file_tag {
     pub(super) const TEMPERATURE: u32 = 9;
     pub(super) use crate::file_meta::{
         MAX_TIMESTAMP_TAG as MAX_TIMESTAMP, MIN_TIMESTAMP_TAG as MIN_TIMESTAMP,
+        UNDATED_TAG as UNDATED,
     };
     pub(super) const UNIQUE_ID: u32 = 12;
     pub(super) const EPOCH: u32 = 13;
     pub(super) const COMPENSATED_RANGE_DELETION_BYTES: u32 = 14;
     pub(super) const TAIL_BYTES: u32 = 15;
-    pub(super) const TIMESTAMPS_PERSISTED: u32 = 16;
     pub(super) const OPEN_METADATA: u32 = 17;
     pub(super) const PATH_ID: u32 = 65;
     /// The flag of custom file field tags that must not be skipped.
     pub(super) const INCOMPATIBLE: u32 = 1 << 6;
     /// The tags of file fields that are kept undecoded, in the order in which they are written.
-    pub(super) const KEPT: [u32; 4] = [
-        TIMESTAMPS_PERSISTED,
-        MIN_TIMESTAMP,
-        MAX_TIMESTAMP,
-        OPEN_METADATA,
-    ];
+    pub(super) const KEPT: [u32; 4] = [UNDATED, MIN_TIMESTAMP, MAX_TIMESTAMP, OPEN_METADATA];
 }
 
 /// The tag of the synced size in a log addition (RocksDB: `WalAdditionTag::kSyncedSize`).
@@ -514,8 +510,8 @@ fn encode_file(
     put_varint64(out, level as u64);
     put_varint64(out, file.number);
     put_varint64(out, file.bytes);
-    put_length_prefixed(out, &file.smallest);
-    put_length_prefixed(out, &file.largest);
+    put_bound(out, &file.smallest, file.undated);
+    put_bound(out, &file.largest, file.undated);
     put_varint64(out, file.smallest_seqno);
     put_varint64(out, file.largest_seqno);
 
@@ -574,12 +570,23 @@ fn encode_file(
         nonzero(file.compensated_range_deletion_bytes),
     );
     put_lp_number(out, file_tag::TAIL_BYTES, nonzero(file.tail_bytes));
+    put_lp(out, file_tag::UNDATED, file.undated.then_some(&[0_u8][..]));
     for tag in file_tag::KEPT {
         for (_, value) in file.other_fields.iter().filter(|field| field.0 == tag) {
             put_lp(out, tag, Some(value));
         }
     }
     put_varint32(out, file_tag::TERMINATE);
+}
+
+/// Appends a bound of a file, without its timestamp if the table has none.
+fn put_bound(out: &mut Vec<u8>, bound: &[u8], undated: bool) {
+    if !undated {
+        return put_length_prefixed(out, bound);
+    }
+    let mut stored = Vec::new();
+    strip_internal_into(&mut stored, bound);
+    put_length_prefixed(out, &stored);
 }
 
 /// Encodes a blob file addition without its tag, and without custom fields.

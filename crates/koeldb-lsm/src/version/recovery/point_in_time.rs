@@ -360,8 +360,8 @@ fn read_one(
     let mut points = PointInTime::default();
     points.add_family(0, super::DEFAULT_FAMILY);
     let run = |replay: &mut Replay, reader: &mut ManifestReader| -> Result<()> {
-        while let Some(edits) = reader.next_edits()? {
-            let mut applied = edits.iter().try_for_each(|edit| replay.apply(edit));
+        while let Some(mut edits) = reader.next_edits()? {
+            let mut applied = edits.iter_mut().try_for_each(|edit| replay.apply(edit));
             applied = applied.and_then(|()| points.apply(&edits, replay, checks));
             applied.map_err(|error| reader.located(error))?;
         }
@@ -408,6 +408,7 @@ impl PointInTime {
             };
             let mut empty = Version::empty(current.order.clone(), current.levels.len());
             empty.ingests_behind = current.ingests_behind;
+            empty.persists_timestamps = current.persists_timestamps;
             let mut builder = VersionBuilder::new(Arc::new(empty));
             builder.apply(&VersionEdit {
                 added_files: complete.tables.clone(),

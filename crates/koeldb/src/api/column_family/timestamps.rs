@@ -206,7 +206,10 @@ impl ColumnFamily {
         self.check_timestamps()?;
         let inner = self.inner();
         inner.health.check_writable()?;
-        inner.commit.tree.raise_history(self.data(), &timestamp)
+        inner.commit.tree.raise_history(self.data(), &timestamp)?;
+        // Memtables may have waited for it.
+        inner.commit.background.schedule();
+        Ok(())
     }
 
     /// Fails with `InvalidArgument` if keys have no user-defined timestamps.

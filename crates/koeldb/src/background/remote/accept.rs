@@ -134,6 +134,7 @@ impl RemoteJob<'_> {
             checksum: output.checksum.clone(),
             marked_for_compaction: output.marked_for_compaction,
             unique_id: output.unique_id,
+            undated: self.family.has_undated_tables(),
             ..FileMeta::new(
                 number,
                 output.bytes,

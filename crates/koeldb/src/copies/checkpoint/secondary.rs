@@ -20,6 +20,7 @@ use crate::engine::secondary::Secondary;
 use crate::open::staging::Staging;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::info_log::JobId;
+use crate::state::memtables::newest_timestamp;
 use crate::state::table_files::TableFiles;
 
 /// Creates a checkpoint of the current view of a secondary. Catch-ups wait meanwhile.
@@ -151,12 +152,14 @@ fn flush(
         epoch,
         TableReason::Flush,
     )?;
-    if let Some(file) = flushed.file {
-        let edit = VersionEdit {
-            added_files: vec![(0, Arc::new(file))],
-            added_blob_files: flushed.blob_files,
-            ..VersionEdit::of(family.id)
-        };
+    let added = flushed.file.into_iter();
+    let edit = VersionEdit {
+        added_files: added.map(|file| (0, Arc::new(file))).collect(),
+        added_blob_files: flushed.blob_files,
+        full_history_ts_low: family.version.raised_by_flush(newest_timestamp(&memtables)),
+        ..VersionEdit::of(family.id)
+    };
+    if edit.changes_version() {
         family.version = Arc::new(apply_edit(&family.version, &edit)?);
     }
     Ok(true)

@@ -189,6 +189,7 @@ fn check_file(
     file.bytes = found;
     let context = TableReadContext {
         order: order.clone(),
+        undated: Some(options.has_undated_tables()),
         largest_seqno: Some(file.largest_seqno),
         ..TableReadContext::default()
     };

@@ -342,6 +342,7 @@ impl PreparedIngest {
             with_seqno(&file.bounds.smallest, seqno),
             with_seqno(&file.bounds.largest, seqno),
         );
+        meta.undated = family.has_undated_tables();
         meta.smallest_seqno = seqno;
         meta.largest_seqno = seqno;
         meta.epoch = match self.options.ingest_behind {

@@ -320,7 +320,8 @@ fn check_table(
         unique_id: properties.unique_id().unwrap_or_default(),
         timestamps: properties.timestamps(),
         is_tombstones_only: is_tombstones_only(&reader),
-        takes_seqno: version == Some(2) && matches!(*reader, TableReader::BlockBased(_)),
+        takes_seqno: version == Some(2)
+            && !matches!(*reader, TableReader::Cuckoo(_) | TableReader::Plain(_)),
         crc32c: None,
     })
 }
@@ -332,6 +333,7 @@ fn context_of(family: &ColumnFamilyData) -> TableReadContext {
         statistics: None,
         // The sequence number of an external table is that of the MANIFEST: none yet.
         largest_seqno: Some(0),
+        undated: Some(family.has_undated_tables()),
         ..family.tables.context().clone()
     }
 }

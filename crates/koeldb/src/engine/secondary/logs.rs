@@ -13,6 +13,7 @@ use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{RecordReader, RecoveryMode};
 use koeldb_memtable::Memtable;
 
+use crate::commit::log_keys::{KeyEnd, LogKeys};
 use crate::commit::logged::{insert_operations, refused_though_intact};
 use crate::commit::sections::Sections;
 use crate::commit::two_phase::{self, Numbering, refused_undecided};
@@ -139,6 +140,8 @@ impl LogTail {
         }
         let dated = families.iter().filter(|(_, of)| of.data.has_timestamps);
         self.sections.set_dated(dated.map(|(cf, _)| *cf));
+        let ends = families.iter().map(|(cf, of)| (*cf, KeyEnd::of(&of.data)));
+        let mut log_keys = LogKeys::new(ends);
         for log in logs {
             let reader = match self.current.take() {
                 Some((number, mut reader)) if number == log.number => {
@@ -163,7 +166,8 @@ impl LogTail {
                     RecordReader::new(Arc::clone(&log.file), log.number, mode)
                 }
             };
-            self.apply_log(log.number, reader, families, view)?;
+            log_keys.begin_log();
+            self.apply_log(log.number, reader, families, &mut log_keys, view)?;
         }
         match self.sections.first_applied() {
             Some((name, _)) => Err(refused_undecided(name)),
@@ -184,6 +188,7 @@ impl LogTail {
         number: FileNumber,
         mut reader: RecordReader,
         families: &BTreeMap<u32, Target>,
+        log_keys: &mut LogKeys,
         view: Option<SeqNo>,
     ) -> Result<()> {
         let mut log = Log {
@@ -193,13 +198,17 @@ impl LogTail {
             memtables: BTreeMap::new(),
         };
         let applied = loop {
-            let record = match reader.next_record() {
-                Ok(Some(record)) => record,
+            let is_needed = |cf| families.get(&cf).is_some_and(|of| number >= of.log_number);
+            let next = reader.next_record_and_sizes();
+            let record = match next {
+                Ok(Some((record, sizes))) => log_keys.of_now(record, sizes, is_needed),
                 Ok(None) => break Ok(()),
                 // A later call continues behind the last record.
                 Err(error) => break Err(error),
             };
-            if let Err(error) = self.apply_record(record, &mut log) {
+            let applied = record.map_err(refused_though_intact);
+            let applied = applied.and_then(|record| self.apply_record(&record, &mut log));
+            if let Err(error) = applied {
                 let start = reader.last_record().start;
                 let error = error.in_file(reader.file().path(), Some(start), "replay");
                 break Err(self.fail(error));

@@ -37,6 +37,8 @@ struct RebuiltColumnFamily {
     is_as_recorded: bool,
     /// The user-defined timestamp below which history may have been collapsed.
     full_history_ts_low: Option<Timestamp>,
+    /// Whether tables have the timestamps of keys (`persist_user_defined_timestamps`).
+    persists_timestamps: bool,
 }
 
 /// The column families of the database that the repair rebuilds, by id.
@@ -62,7 +64,9 @@ impl RebuiltColumnFamilies {
             families: BTreeMap::new(),
             level_count: usize::try_from(options.cf.num_levels).unwrap_or(7).max(1),
         };
-        families.add(0, DEFAULT_FAMILY.to_owned(), &options.cf.comparator);
+        let persists_timestamps = options.cf.persist_user_defined_timestamps;
+        let default = DEFAULT_FAMILY.to_owned();
+        families.add(0, default, &options.cf.comparator, persists_timestamps);
         for (&id, past) in history.families.iter().filter(|&(&id, _)| id != 0) {
             let (Some(name), Some(order)) = (&past.name, known_order(past, options)) else {
                 continue;
@@ -71,14 +75,17 @@ impl RebuiltColumnFamilies {
                 table.family_name == *name && table.family.is_some_and(|other| other > id)
             };
             if !tables.iter().any(has_successor) {
-                families.add(id, name.clone(), &order);
+                families.add(id, name.clone(), &order, !past.lacks_timestamps);
             }
         }
         // Newest column family first: of several with one name, it gets the name.
         tables.sort_by_key(|table| std::cmp::Reverse((table.family, table.file.number)));
-        for table in tables {
+        for mut table in tables {
             match families.family_of(&table, history, logs) {
                 Ok(id) => {
+                    if let Some(family) = families.families.get(&id) {
+                        table.adapt_to(&family.order, family.persists_timestamps);
+                    }
                     let family =
                         families
                             .families
@@ -92,6 +99,7 @@ impl RebuiltColumnFamilies {
                                 replayed_from: None,
                                 is_as_recorded: false,
                                 full_history_ts_low: None,
+                                persists_timestamps: !table.file.undated,
                             });
                     family.tables.push(table);
                 }
@@ -109,7 +117,7 @@ impl RebuiltColumnFamilies {
     }
 
     /// Adds a column family, without tables at first.
-    fn add(&mut self, id: u32, name: String, order: &KeyOrder) {
+    fn add(&mut self, id: u32, name: String, order: &KeyOrder, persists_timestamps: bool) {
         let family = RebuiltColumnFamily {
             name,
             order: order.clone(),
@@ -119,6 +127,7 @@ impl RebuiltColumnFamilies {
             replayed_from: None,
             is_as_recorded: false,
             full_history_ts_low: None,
+            persists_timestamps,
         };
         self.families.insert(id, family);
     }
@@ -160,7 +169,7 @@ impl RebuiltColumnFamilies {
             }
         };
         match self.families.get(&id) {
-            Some(family) if family.order.name() != table.order.name() => {
+            Some(family) if !table.fits(&family.order, family.persists_timestamps) => {
                 Err("its comparator differs from that of its column family")
             }
             _ => Ok(id),
@@ -196,10 +205,12 @@ impl RebuiltColumnFamilies {
             let needed = logs.needed(id, flushed_of, family.log_number);
             family.replayed_from = needed.whole_from;
             let Some(log) = needed.in_part else { continue };
-            let (order, name) = (&family.order, family.name.as_str());
+            let keys = family.keys();
             let flushed = family.flushed_of(log);
-            let entries = logs.entries_after(merger.fs, log, (id, order), flushed)?;
-            let tables = merger.write_memtable(order, (id, name), &entries)?;
+            let entries = logs.entries_after(merger.fs, log, (id, keys), flushed)?;
+            let tables = merger.write_memtable(keys, (id, family.name.as_str()), &entries)?;
+            let low = family.low_after_flush(entries.newest_timestamp());
+            family.full_history_ts_low = low;
             family.tables.extend(tables);
         }
         Ok(())
@@ -223,15 +234,16 @@ impl RebuiltColumnFamilies {
                 // The options have too few levels.
                 levels.clear();
             }
-            let (order, name) = (&family.order, family.name.as_str());
             let tables = std::mem::take(&mut family.tables);
-            family.arrangement = order::arrange(order, tables, &levels, |tangled| {
-                let merged = merger.merge(order, (id, name), &tangled)?;
+            let (keys, name) = (family.keys(), family.name.as_str());
+            let arrangement = order::arrange(keys.order, tables, &levels, |tangled| {
+                let merged = merger.merge(keys, (id, name), &tangled)?;
                 for table in tangled {
                     lost.set_aside(&table.path, "its entries were merged into a new table")?;
                 }
                 Ok(merged)
             })?;
+            family.arrangement = arrangement;
         }
         Ok(())
     }
@@ -271,6 +283,7 @@ impl RebuiltColumnFamilies {
             report.families.push(family.name.clone());
             let mut version = Version::new(family.order, levels);
             version.full_history_ts_low = family.full_history_ts_low;
+            version.persists_timestamps = family.persists_timestamps;
             snapshot.families.push(ColumnFamilySnapshot {
                 id,
                 name: family.name,
@@ -281,7 +294,33 @@ impl RebuiltColumnFamilies {
     }
 }
 
+/// The keys of a column family that is rebuilt.
+#[derive(Clone, Copy)]
+pub(super) struct FamilyKeys<'f> {
+    pub(super) order: &'f KeyOrder,
+    /// Whether tables lack the timestamps of keys.
+    pub(super) undated: bool,
+}
+
 impl RebuiltColumnFamily {
+    /// The keys of the column family.
+    fn keys(&self) -> FamilyKeys<'_> {
+        FamilyKeys {
+            order: &self.order,
+            undated: self.order.has_timestamps() && !self.persists_timestamps,
+        }
+    }
+
+    /// Returns the low mark of history after a table has left out timestamps up to `newest`.
+    fn low_after_flush(&self, newest: Option<Timestamp>) -> Option<Timestamp> {
+        let mut version = Version::new(self.order.clone(), Vec::new());
+        version.full_history_ts_low = self.full_history_ts_low;
+        let raised = version.raised_by_flush(newest);
+        raised
+            .and_then(|low| low.try_into().ok())
+            .or(self.full_history_ts_low)
+    }
+
     /// Returns the largest sequence number up to which all entries of `log` are in tables.
     ///
     /// Only tables written after the log have entries of it: a repair that did not know what was

@@ -23,6 +23,8 @@ use super::tables::FoundTable;
 pub(super) struct ColumnFamilyHistory {
     pub(super) name: Option<String>,
     pub(super) comparator: Option<String>,
+    /// Whether tables have no timestamps (`persist_user_defined_timestamps=false`).
+    pub(super) lacks_timestamps: bool,
     pub(super) log_number: FileNumber,
     /// The user-defined timestamp below which history may have been collapsed.
     pub(super) full_history_ts_low: Option<Timestamp>,
@@ -76,7 +78,10 @@ impl History {
             return;
         }
         let path_id = table.file.path_id;
-        table.file = recorded.with_epoch(recorded.epoch);
+        table.file = match table.file.undated {
+            true => recorded.as_undated(),
+            false => recorded.with_epoch(recorded.epoch),
+        };
         // Where it was found.
         table.file.path_id = path_id;
         table.is_recorded = true;
@@ -119,6 +124,7 @@ impl History {
         }
         if let Some(comparator) = &edit.comparator {
             family.comparator = Some(comparator.clone());
+            family.lacks_timestamps = edit.persist_timestamps == Some(false);
             // A MANIFEST begins a column family with this edit: its tables follow.
             family.live.clear();
         }

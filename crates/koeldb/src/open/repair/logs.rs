@@ -10,13 +10,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use koeldb_base::file_name::{self, FileNumber};
-use koeldb_base::{KeyOrder, Result, SeqNo};
+use koeldb_base::{Result, SeqNo};
 use koeldb_fs::FileSystem;
 use koeldb_log::RecoveryMode;
 use koeldb_memtable::{Memtable, MemtableOptions};
 
+use super::families::FamilyKeys;
 use super::merge::Merger;
 use super::tables::FoundTable;
+use crate::commit::log_keys::{KeyEnd, LogKeys};
 use crate::commit::logged::{insert_operations, refused_though_intact};
 use crate::commit::sections::Sections;
 use crate::commit::two_phase::{self, refused_undecided};
@@ -101,7 +103,9 @@ impl Logs {
                 of_family.add(seqno);
                 None
             };
-            let is_damaged = read_log(fs, directory, number, &mut sections, note)?;
+            // Only the numbers matter.
+            let replay = (&mut sections, &mut LogKeys::default());
+            let is_damaged = read_log(fs, directory, number, replay, note)?;
             logs.logs.push(Log {
                 number,
                 seqnos,
@@ -148,10 +152,21 @@ impl Logs {
         &self,
         fs: &dyn FileSystem,
         log: FileNumber,
-        (family, order): (u32, &KeyOrder),
+        (family, keys): (u32, FamilyKeys<'_>),
         flushed: SeqNo,
     ) -> Result<Arc<Memtable>> {
-        let memtable = Memtable::new(order.clone(), &MemtableOptions::default());
+        let order = keys.order;
+        let memtable_options = MemtableOptions {
+            tracks_timestamps: keys.undated,
+            ..MemtableOptions::default()
+        };
+        let memtable = Memtable::new(order.clone(), &memtable_options);
+        let end = match (order.has_timestamps(), keys.undated) {
+            (false, _) => KeyEnd::Plain,
+            (true, false) => KeyEnd::Dated,
+            (true, true) => KeyEnd::DatedSince,
+        };
+        let mut log_keys = LogKeys::new([(family, end)].into_iter());
         let mut sections = Sections::default();
         sections.set_dated(order.has_timestamps().then_some(family).into_iter());
         let mut is_damaged = false;
@@ -164,7 +179,8 @@ impl Logs {
                 let is_needed = number == log && cf == family && seqno > flushed;
                 is_needed.then(|| Arc::clone(&memtable))
             };
-            is_damaged = read_log(fs, &self.directory, number, &mut sections, memtable_of)?;
+            let replay = (&mut sections, &mut log_keys);
+            is_damaged = read_log(fs, &self.directory, number, replay, memtable_of)?;
         }
         if is_damaged {
             koeldb_log::wal::keep_in_archive(fs, &self.directory, log)?;
@@ -261,14 +277,16 @@ fn read_log(
     fs: &dyn FileSystem,
     directory: &Path,
     number: FileNumber,
-    sections: &mut Sections,
+    (sections, log_keys): (&mut Sections, &mut LogKeys),
     mut memtable_of: impl FnMut(u32, SeqNo) -> Option<Arc<Memtable>>,
 ) -> Result<bool> {
     let mode = RecoveryMode::SkipAnyCorruptedRecords;
     let mut reader = koeldb_log::wal::open(fs, directory, number, mode)?;
     let path = file_name::wal(directory, number);
-    while let Some(record) = reader.next_record()? {
-        let applied = two_phase::decode(record).and_then(|(first, pieces)| {
+    log_keys.begin_log();
+    while let Some((record, sizes)) = reader.next_record_and_sizes()? {
+        let applied = log_keys.of_now(record, sizes, |_| true).and_then(|record| {
+            let (first, pieces) = two_phase::decode(&record)?;
             sections.apply(pieces, first, number, |records, numbering| {
                 insert_operations(records, numbering, &mut memtable_of)
             })

@@ -11,15 +11,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::key::user_key;
 use koeldb_base::range_del::{FragmentedTombstones, union_of};
-use koeldb_base::{Blocking, Cursor, InternalKey, KeyOrder, Result, SeqNo, ValueType};
+use koeldb_base::timestamp::MIN_TIMESTAMP;
+use koeldb_base::{Blocking, Cursor, InternalKey, Result, SeqNo, ValueType};
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_lsm::cursor::MergingCursor;
-use koeldb_lsm::job::{BlobSpec, OutputSpec, TableOutputs};
+use koeldb_lsm::job::{BlobSpec, OutputSpec, TableOutputs, Undating};
 use koeldb_memtable::Memtable;
 use koeldb_table::builder::TableBuildContext;
 use koeldb_table::reader::TableCursorOptions;
 use koeldb_table::source::{BlockReadOptions, BlockingSource};
 
+use super::families::FamilyKeys;
 use super::tables::{self, FoundTable};
 use crate::options::Options;
 
@@ -38,7 +40,7 @@ impl Merger<'_> {
     /// Merges tables of one column family into new level 0 tables, which share no keys.
     pub(super) fn merge(
         &self,
-        order: &KeyOrder,
+        keys: FamilyKeys<'_>,
         family: (u32, &str),
         merged: &[FoundTable],
     ) -> Result<Vec<FoundTable>> {
@@ -55,21 +57,40 @@ impl Merger<'_> {
                 &TableCursorOptions::default(),
             ));
         }
-        let cursor = MergingCursor::new(order.clone(), cursors);
+        let cursor = MergingCursor::new(keys.order.clone(), cursors);
         let flushed = merged.iter().filter_map(|table| table.flushed).max();
-        self.write(order, family, cursor, &tombstones, flushed.unwrap_or(0))
+        self.write_as_stored(keys, family, cursor, &tombstones, flushed.unwrap_or(0))
     }
 
     /// Writes all entries of a memtable into new level 0 tables.
     pub(super) fn write_memtable(
         &self,
-        order: &KeyOrder,
+        keys: FamilyKeys<'_>,
         family: (u32, &str),
         memtable: &Arc<Memtable>,
     ) -> Result<Vec<FoundTable>> {
         let tombstones: Vec<_> = memtable.tombstones().into_iter().collect();
         let flushed = memtable.largest_seqno();
-        self.write(order, family, memtable.cursor(), &tombstones, flushed)
+        self.write_as_stored(keys, family, memtable.cursor(), &tombstones, flushed)
+    }
+
+    /// Writes entries and range tombstones into new level 0 tables, without their timestamps if
+    /// tables of the column family have none.
+    fn write_as_stored(
+        &self,
+        keys: FamilyKeys<'_>,
+        family: (u32, &str),
+        cursor: impl Cursor<Suspend = Blocking>,
+        tombstones: &[Arc<FragmentedTombstones>],
+        flushed: SeqNo,
+    ) -> Result<Vec<FoundTable>> {
+        let tombstones = union_of(keys.order, tombstones);
+        if !keys.undated {
+            return self.write(keys, family, cursor, tombstones.as_ref(), flushed);
+        }
+        let cursor = Undating::new(cursor, keys.order.clone());
+        let tombstones = tombstones.map(|all| all.all_at(&MIN_TIMESTAMP));
+        self.write(keys, family, cursor, tombstones.as_ref(), flushed)
     }
 
     /// Calls `take` with the sequence number of each entry of a table.
@@ -80,19 +101,19 @@ impl Merger<'_> {
     /// Writes the entries of `cursor` and the range tombstones into new level 0 tables.
     fn write(
         &self,
-        order: &KeyOrder,
+        FamilyKeys { order, undated }: FamilyKeys<'_>,
         family: (u32, &str),
         mut cursor: impl Cursor<Suspend = Blocking>,
-        tombstones: &[Arc<FragmentedTombstones>],
+        tombstones: Option<&FragmentedTombstones>,
         flushed: SeqNo,
     ) -> Result<Vec<FoundTable>> {
-        let tombstones = union_of(order, tombstones);
         let cf = &self.options.cf;
         let (compression, compression_options) = cf.compression_at(0, 0, false);
         let next_file_number =
             || -> FileNumber { self.next_number.fetch_add(1, Ordering::Relaxed) };
         let mut context = TableBuildContext {
             order: order.clone(),
+            undated,
             format: cf.block_based_write_options(false),
             compression,
             compression_options,
@@ -138,7 +159,7 @@ impl Merger<'_> {
             let starts_key = starts_key(last, key);
             last.clear();
             last.extend_from_slice(key);
-            outputs.add(key, value, starts_key, tombstones.as_ref())
+            outputs.add(key, value, starts_key, tombstones)
         };
         let mut held_key = Vec::new();
         while cursor.valid() {
@@ -162,11 +183,14 @@ impl Merger<'_> {
         if let Some(reference) = held {
             add(&mut last, &held_key, &reference)?;
         }
-        let made = outputs.finish(tombstones.as_ref())?.files;
+        let made = outputs.finish(tombstones)?.files;
         made.iter()
             .map(|file| {
                 let path = file_name::table(self.path, file.number);
-                tables::examine(self.fs, &path, (self.db_id, file.number), self.options)
+                let identity = (self.db_id, file.number);
+                let mut table = tables::examine(self.fs, &path, identity, self.options)?;
+                table.adapt_to(order, !undated);
+                Ok(table)
             })
             .collect()
     }

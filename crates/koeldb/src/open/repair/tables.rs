@@ -6,7 +6,9 @@ use std::sync::Arc;
 use koeldb_base::entity::{ColumnValue, Entity, refers_to_blobs};
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::{MAX_SEQNO, ValueType, encode};
-use koeldb_base::timestamp::{BytewiseComparatorWithU64Ts, ReverseBytewiseComparatorWithU64Ts};
+use koeldb_base::timestamp::{
+    BytewiseComparatorWithU64Ts, ReverseBytewiseComparatorWithU64Ts, is_name_with_timestamps,
+};
 use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result, SeqNo};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_lsm::FileMeta;
@@ -39,6 +41,41 @@ pub(super) struct FoundTable {
     pub(super) newest_blob_file: FileNumber,
 }
 
+impl FoundTable {
+    /// Returns the metadata of the table in a column family of this order; `None` if it cannot be in
+    /// one.
+    ///
+    /// The orders may differ in timestamps, if the table has none. `persists_timestamps` says whether
+    /// tables of the column family have them.
+    fn file_in(&self, order: &KeyOrder, persists_timestamps: bool) -> Option<FileMeta> {
+        let (own, other) = (self.order.name(), order.name());
+        if own == other {
+            Some(self.file.with_epoch(self.file.epoch))
+        } else if is_name_with_timestamps(other, own) && !persists_timestamps {
+            Some(self.file.as_undated())
+        } else if is_name_with_timestamps(own, other) && self.file.undated {
+            Some(self.file.without_timestamps())
+        } else {
+            None
+        }
+    }
+
+    /// Whether the table can be in a column family of this order.
+    pub(super) fn fits(&self, order: &KeyOrder, persists_timestamps: bool) -> bool {
+        self.file_in(order, persists_timestamps).is_some()
+    }
+
+    /// Takes the table for one of a column family of this order, which it fits.
+    pub(super) fn adapt_to(&mut self, order: &KeyOrder, persists_timestamps: bool) {
+        if self.order.name() != order.name()
+            && let Some(file) = self.file_in(order, persists_timestamps)
+        {
+            self.file = file;
+            self.order = order.clone();
+        }
+    }
+}
+
 /// Opens a table with the comparator of the options or, if that fails, a built-in one.
 fn open(
     file: &Arc<dyn RandomAccessFile>,
@@ -46,36 +83,14 @@ fn open(
     recorded: Option<&FileMeta>,
     options: &Options,
 ) -> Result<(Arc<TableReader>, KeyOrder)> {
-    let open = |order: &KeyOrder| {
-        let reader = TableReader::open(
-            Arc::clone(file),
-            &TableReadContext {
-                order: order.clone(),
-                prefix_extractor: options.cf.prefix_extractor.clone(),
-                plain: PlainReadOptions {
-                    full_scan: true,
-                    ..PlainReadOptions::default()
-                },
-                number,
-                expected_bytes: file.len(),
-                largest_seqno: recorded.map(|file| file.largest_seqno),
-                tombstone_bounds: recorded
-                    .map(|file| (file.smallest.clone(), file.largest.clone())),
-                ..TableReadContext::default()
-            },
-        )?;
-        // The table does not record its comparator.
-        if let TableReader::Plain(table) = &*reader {
-            table.whole()?.verify_checksums(&mut |_| ())?;
-        }
-        Ok(reader)
-    };
+    let open = |order: &KeyOrder| open_in(file, number, recorded, (order, None), options);
     let own = &options.cf.comparator;
     let error = match open(own) {
         Ok(reader) => return Ok((reader, own.clone())),
         Err(error) => error,
     };
-    // A table of another column family may have another order.
+    // A table of another column family may have another order, and so may one from before timestamps
+    // were switched on.
     let built_in = [
         KeyOrder::Bytewise,
         KeyOrder::ReverseBytewise,
@@ -88,6 +103,38 @@ fn open(
         }
     }
     Err(error)
+}
+
+/// Opens a table in an order, and as one without the timestamps of that order if so recorded.
+fn open_in(
+    file: &Arc<dyn RandomAccessFile>,
+    number: FileNumber,
+    recorded: Option<&FileMeta>,
+    (order, undated): (&KeyOrder, Option<bool>),
+    options: &Options,
+) -> Result<Arc<TableReader>> {
+    let reader = TableReader::open(
+        Arc::clone(file),
+        &TableReadContext {
+            order: order.clone(),
+            undated,
+            prefix_extractor: options.cf.prefix_extractor.clone(),
+            plain: PlainReadOptions {
+                full_scan: true,
+                ..PlainReadOptions::default()
+            },
+            number,
+            expected_bytes: file.len(),
+            largest_seqno: recorded.map(|file| file.largest_seqno),
+            tombstone_bounds: recorded.map(|file| (file.smallest.clone(), file.largest.clone())),
+            ..TableReadContext::default()
+        },
+    )?;
+    // The table does not record its comparator.
+    if let TableReader::Plain(table) = &*reader {
+        table.whole()?.verify_checksums(&mut |_| ())?;
+    }
+    Ok(reader)
 }
 
 /// Opens a file for reading.
@@ -107,8 +154,8 @@ pub(super) fn reopen(
 ) -> Result<Arc<TableReader>> {
     let file = open_file(fs, &table.path)?;
     let recorded = table.is_recorded.then_some(&table.file);
-    let (reader, _) = open(&file, table.file.number, recorded, options)?;
-    Ok(reader)
+    let keys = (&table.order, Some(table.file.undated));
+    open_in(&file, table.file.number, recorded, keys, options)
 }
 
 /// Calls `take` with the sequence number of each entry and range tombstone of a table.
@@ -194,6 +241,7 @@ pub(super) fn examine(
     bounds.file.oldest_ancestor_time = properties.creation_time;
     bounds.file.creation_time = properties.file_creation_time;
     bounds.file.record_timestamps(properties);
+    bounds.file.undated = matches!(*reader, TableReader::Undated(_));
     Ok(FoundTable {
         path: path.to_owned(),
         family: u32::try_from(properties.column_family_id)

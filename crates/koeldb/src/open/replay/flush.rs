@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use koeldb_base::Result;
 use koeldb_base::file_name::FileNumber;
-use koeldb_lsm::FileMeta;
 use koeldb_lsm::job::LiveSnapshots;
 use koeldb_table::builder::TableReason;
 
@@ -27,7 +26,7 @@ impl Replay<'_> {
                 state.active.memtable.filled_bytes() as u64 >= state.options.write_buffer_size
             });
             if is_full {
-                flush(family, self.table_files, &mut self.flushed)?;
+                self.flush(family)?;
             }
         }
         self.flush_beyond_memory()
@@ -48,9 +47,7 @@ impl Replay<'_> {
         let bytes: u64 = families.clone().map(|(bytes, _)| bytes).sum();
         let largest = families.max_by_key(|(bytes, _)| *bytes);
         match largest {
-            Some((_, largest)) if bytes > memory_max / 8 * 7 => {
-                flush(largest, self.table_files, &mut self.flushed)
-            }
+            Some((_, largest)) if bytes > memory_max / 8 * 7 => self.flush(largest),
             _ => Ok(()),
         }
     }
@@ -87,8 +84,38 @@ impl Replay<'_> {
     /// Flushes the memtables of all column families.
     pub(super) fn flush_all(&mut self) -> Result<()> {
         for family in self.families.values() {
-            flush(family, self.table_files, &mut self.flushed)?;
+            self.flush(family)?;
         }
+        Ok(())
+    }
+
+    /// Flushes the memtable of a column family to a level-0 table, unless it is empty.
+    fn flush(&mut self, family: &ColumnFamilyData) -> Result<()> {
+        let memtable = family.read(|state| Arc::clone(&state.active.memtable));
+        if memtable.is_empty() {
+            return Ok(());
+        }
+        memtable.seal();
+        let epoch = family.epochs.next();
+        let newest = memtable.newest_timestamp();
+        let flush = self.table_files.flush(
+            RECOVERY_JOB,
+            family,
+            &[memtable],
+            &LiveSnapshots::default(),
+            epoch,
+            TableReason::Recovery,
+        )?;
+        if let Some(file) = flush.file {
+            self.flushed.push((family.id, Arc::new(file)));
+        }
+        if let Some(newest) = newest {
+            let known = self.newest_flushed.entry(family.id).or_insert(newest);
+            if u64::from_le_bytes(newest) > u64::from_le_bytes(*known) {
+                *known = newest;
+            }
+        }
+        family.renew_memtable();
         Ok(())
     }
 }
@@ -100,31 +127,4 @@ pub(super) fn memory_max(db: &DbOptions, table_files: &TableFiles) -> Option<u64
     }
     let manager = table_files.memtables.write_buffers.as_ref()?;
     Some(manager.get_buffer_size()).filter(|&bytes| bytes > 0)
-}
-
-/// Flushes the memtable of a column family to a level-0 table, unless it is empty.
-fn flush(
-    family: &ColumnFamilyData,
-    table_files: &TableFiles,
-    flushed: &mut Vec<(u32, Arc<FileMeta>)>,
-) -> Result<()> {
-    let memtable = family.read(|state| Arc::clone(&state.active.memtable));
-    if memtable.is_empty() {
-        return Ok(());
-    }
-    memtable.seal();
-    let epoch = family.epochs.next();
-    let flush = table_files.flush(
-        RECOVERY_JOB,
-        family,
-        &[memtable],
-        &LiveSnapshots::default(),
-        epoch,
-        TableReason::Recovery,
-    )?;
-    if let Some(file) = flush.file {
-        flushed.push((family.id, Arc::new(file)));
-    }
-    family.renew_memtable();
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Rules for the options of a column family.
 
 use koeldb_base::codec::Compression;
-use koeldb_base::timestamp::TIMESTAMP_BYTES;
+use koeldb_base::timestamp::{TIMESTAMP_BYTES, names_numbers};
 use koeldb_lsm::DATA_PATHS_MAX;
 
 use super::database::{chooses_paths, has_empty_path, is_fifo};
@@ -74,6 +74,15 @@ pub(crate) static RULES: &[Rule<ColumnFamilyOptions, DbOptions>] = &[
     rule!(Unsupported max_successive_merges = 0,
         |cf, _| cf.comparator.has_timestamps() && cf.max_successive_merges > 0,
         "must be 0 with a comparator with user-defined timestamps"),
+    rule!(Unsupported persist_user_defined_timestamps,
+        |cf, db| cf.has_undated_tables() && db.atomic_flush,
+        "must be true with atomic_flush"),
+    rule!(Unsupported persist_user_defined_timestamps,
+        |cf, db| cf.has_undated_tables() && db.allow_concurrent_memtable_write,
+        "must be true with allow_concurrent_memtable_write"),
+    rule!(Unsupported persist_user_defined_timestamps,
+        |cf, _| cf.has_undated_tables() && !names_numbers(cf.comparator.name()),
+        "must be true unless timestamps are numbers: the name of the comparator ends with .u64ts"),
     rule!(Unsupported comparator,
         |cf, _| !matches!(cf.comparator.comparator().timestamp_bytes(), 0 | TIMESTAMP_BYTES),
         "only timestamps of 8 bytes are supported"),

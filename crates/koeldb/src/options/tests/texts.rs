@@ -500,8 +500,6 @@ fn options_that_are_declined_take_their_default_only() {
         ("inplace_update_support=false", true),
         ("inplace_update_support=0", true),
         ("inplace_update_support=true", false),
-        ("persist_user_defined_timestamps=true", true),
-        ("persist_user_defined_timestamps=false", false),
         ("enable_blob_direct_write=true", false),
     ] {
         match family(text) {

@@ -72,7 +72,7 @@ impl TableFiles {
             partition_bytes: None,
             deletion_triggers: &[],
             hash_entries: false,
-            history_low: version.full_history_ts_low,
+            history_low: version.history_low(),
             blobs: BlobSpec {
                 relocates_below: FileNumber::MAX,
                 source: Some(&blobs),

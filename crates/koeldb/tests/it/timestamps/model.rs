@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use koeldb::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionStyle, ConfigOptions, Db, DbCursor,
-    Env, Options, ReadOptions, ReverseBytewiseComparatorWithU64Ts, Snapshot, TransactionDbOptions,
-    WriteBatch,
+    Env, ErrorKind, Options, ReadOptions, ReverseBytewiseComparatorWithU64Ts, Snapshot,
+    TransactionDbOptions, WriteBatch,
 };
 use koeldb_testkit::{Floors, Random, random::mix};
 
-use super::{at, options, read_at};
+use super::{at, options, read_at, undate};
 use crate::async_reads::block_on;
 use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
@@ -68,6 +68,10 @@ pub(super) struct History {
     /// Whether there are neither merges nor range deletions: then scans of versions are compared.
     is_plain: bool,
     has_blobs: bool,
+    /// Whether tables have no timestamps (`persist_user_defined_timestamps=false`).
+    is_undated: bool,
+    /// The newest timestamp that is in no table, if tables have none.
+    newest_unflushed: Option<u64>,
     seed: u64,
 }
 
@@ -81,6 +85,15 @@ enum Change<'a> {
 
 impl History {
     fn new(seed: u64, env: &Env, path: &Path) -> Self {
+        Self::with(seed, env, path, false)
+    }
+
+    /// A history of a database whose tables have no timestamps.
+    fn undated(seed: u64, env: &Env, path: &Path) -> Self {
+        Self::with(seed, env, path, true)
+    }
+
+    fn with(seed: u64, env: &Env, path: &Path, is_undated: bool) -> Self {
         let mut rng = Random::new(mix(seed));
         let mut options = options(env);
         options.set_write_buffer_size(64 << 10);
@@ -111,6 +124,23 @@ impl History {
         if is_transactional {
             options.set_transactions(&TransactionDbOptions::new());
         }
+        if is_undated {
+            undate(&mut options);
+            // They are built and read in the order without timestamps.
+            let tables = [
+                "index_type=kTwoLevelIndexSearch;partition_filters=true;metadata_block_size=64",
+                "index_type=kBinarySearchWithFirstKey;format_version=5",
+                "data_block_index_type=kDataBlockBinaryAndHash;format_version=4",
+                "format_version=2;index_shortening=kShortenSeparatorsAndSuccessor",
+                "format_version=7;index_block_restart_interval=4",
+            ];
+            let table = tables[usize::try_from(rng.below(5)).unwrap()];
+            let text = format!(
+                "block_based_table_factory={{block_size=64;filter_policy=bloomfilter:10;{table}}}"
+            );
+            options.apply_str(&text, &ConfigOptions::new()).unwrap();
+            options.set_avoid_flush_during_recovery(rng.chance(1, 2));
+        }
         History {
             db: Db::open(&options, path).unwrap(),
             options,
@@ -123,7 +153,27 @@ impl History {
             is_transactional,
             is_plain: rng.chance(1, 2),
             has_blobs,
+            is_undated,
+            newest_unflushed: None,
             seed,
+        }
+    }
+
+    /// The newest timestamp at which reads differ.
+    fn newest(&self) -> u64 {
+        self.time.max(self.model.low)
+    }
+
+    /// Notes a write, whose timestamp the next flush leaves out if tables have none.
+    fn note_write(&mut self, time: u64) {
+        self.newest_unflushed = Some(time).filter(|_| self.is_undated);
+    }
+
+    /// Notes that everything was flushed, which raises the low mark above it if tables have no
+    /// timestamps.
+    fn note_flush(&mut self) {
+        if let Some(newest) = self.newest_unflushed.take() {
+            self.model.low = self.model.low.max(newest + 1);
         }
     }
 
@@ -131,13 +181,28 @@ impl History {
     ///
     /// A backward scan of RocksDB compares the key in the record of a blob file, with its timestamp,
     /// with the key of the newest operand that is merged into that value: "Key mismatch when reading blob".
+    ///
+    /// RocksDB 11.8.1 ends the process when it reads a range tombstone in a table without timestamps
+    /// whose end is shorter than a timestamp.
     fn without_faults_of_rocksdb(mut self) -> Self {
-        self.is_plain |= self.has_blobs;
+        self.is_plain |= self.has_blobs || self.is_undated;
         self
+    }
+
+    /// Notes an open, which flushes what is in logs unless they stay in use; checks the low mark.
+    fn note_open(&mut self) {
+        let low = self.db.default_cf().full_history_ts_low().unwrap();
+        let low = low.map_or(0, u64::from_le_bytes);
+        // Some logs cannot stay in use.
+        if !self.options.get_avoid_flush_during_recovery() || low > self.model.low {
+            self.note_flush();
+        }
+        assert_eq!(low, self.model.low, "seed {}", self.seed);
     }
 
     /// Changes a key at a timestamp, by a batch or by a transaction.
     fn change(&mut self, rng: &mut Random, name: &str, time: u64, change: Change<'_>) {
+        self.note_write(time);
         let family = self.db.default_cf().clone();
         if !self.is_transactional || self.script.is_some() {
             return self.write(|batch| match change {
@@ -161,7 +226,7 @@ impl History {
                     }
                     Err(error) => {
                         // Another version is at this very timestamp.
-                        assert_eq!(error.kind(), koeldb::ErrorKind::Busy, "{error}");
+                        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
                         transaction = self.db.transaction();
                     }
                 }
@@ -231,6 +296,7 @@ impl History {
                     false => (key(first), key(end)),
                 };
                 println!("delete_range {from}..{to}@{time}");
+                self.note_write(time);
                 self.write(|batch| batch.delete_range_cf_with_ts(&family, from, to, at(time)));
                 let deleted = match self.is_reversed {
                     true => first + 1..end + 1,
@@ -246,6 +312,7 @@ impl History {
                     Some(script) => script.push("flush".to_owned()),
                     None => self.db.flush().unwrap(),
                 }
+                self.note_flush();
             }
             82..86 => {
                 println!("compact");
@@ -253,6 +320,7 @@ impl History {
                     Some(script) => script.push("compact".to_owned()),
                     None => family.compact_range(..).unwrap(),
                 }
+                self.note_flush();
             }
             _ if self.script.is_some() => {}
             86..88 => {
@@ -260,9 +328,10 @@ impl History {
                 let mut compact = CompactRangeOptions::new();
                 compact.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
                 family.compact_range_opt(.., &compact).unwrap();
+                self.note_flush();
             }
             88..92 => {
-                let low = self.model.low + rng.below(time - self.model.low + 1);
+                let low = self.model.low + rng.below(self.newest() - self.model.low + 1);
                 println!("low {low}");
                 family.increase_full_history_ts_low(at(low)).unwrap();
                 self.model.low = low;
@@ -281,9 +350,7 @@ impl History {
                 self.snapshots.clear();
                 self.db.close().unwrap();
                 self.db = Db::open(&self.options, &self.path).unwrap();
-                let low = self.db.default_cf().full_history_ts_low().unwrap();
-                let low = low.map_or(0, u64::from_le_bytes);
-                assert_eq!(low, self.model.low, "seed {}", self.seed);
+                self.note_open();
             }
         }
     }
@@ -291,10 +358,19 @@ impl History {
     /// Reads everything at some timestamps, also through the snapshots.
     fn check(&self, rng: &mut Random) {
         let low = self.model.low;
+        if let Some(below) = low.checked_sub(1) {
+            let refused = self.db.get_opt(key(0), &read_at(below)).unwrap_err();
+            assert_eq!(
+                refused.kind(),
+                ErrorKind::InvalidArgument,
+                "seed {}",
+                self.seed
+            );
+        }
         for time in [
             low,
-            low + rng.below(self.time - low + 1),
-            self.time,
+            low + rng.below(self.newest() - low + 1),
+            self.newest(),
             u64::MAX,
         ] {
             let mut options = read_at(time);
@@ -315,7 +391,7 @@ impl History {
             return;
         }
         let low = self.model.low;
-        let start = low + rng.below(time.min(self.time) - low + 1);
+        let start = low + rng.below(time.min(self.newest()) - low + 1);
         let mut options = read_at(time);
         options.set_iter_start_ts(at(start));
         let place = format!("seed {}, versions {start} to {time}", self.seed);
@@ -464,10 +540,22 @@ fn entry(cursor: &DbCursor) -> (String, String) {
 
 #[test]
 fn histories_at_rising_timestamps_read_as_in_a_plain_model() {
+    read_as_in_a_plain_model(History::new);
+}
+
+#[test]
+fn histories_with_timestamps_in_memory_alone_read_as_in_a_plain_model() {
+    read_as_in_a_plain_model(History::undated);
+}
+
+/// Makes the database of a history, with its seed.
+type MakeHistory = fn(u64, &Env, &Path) -> History;
+
+fn read_as_in_a_plain_model(make: MakeHistory) {
     let (seeds, steps) = Floors::chosen().of((15, 120), (200, 200), (5000, 400));
     for seed in 0..seeds {
         let mut rng = Random::new(mix(seed));
-        let mut history = History::new(seed, &Env::mem_env(), Path::new("/db"));
+        let mut history = make(seed, &Env::mem_env(), Path::new("/db"));
         for step in 0..steps {
             history.step(&mut rng);
             if step % 8 == 0 {
@@ -480,21 +568,25 @@ fn histories_at_rising_timestamps_read_as_in_a_plain_model() {
 }
 
 impl History {
-    /// The comparator's name.
+    /// The comparator as `Timestamps.java` takes it.
     fn comparator(&self) -> &'static str {
-        match self.is_reversed {
-            true => "rocksdb.ReverseBytewiseComparator.u64ts",
-            false => "leveldb.BytewiseComparator.u64ts",
+        match (self.is_reversed, self.is_undated) {
+            (true, false) => "rocksdb.ReverseBytewiseComparator.u64ts",
+            (true, true) => "rocksdb.ReverseBytewiseComparator.u64ts/undated",
+            (false, false) => "leveldb.BytewiseComparator.u64ts",
+            (false, true) => "leveldb.BytewiseComparator.u64ts/undated",
         }
     }
 
     /// Has RocksDB read the closed database at some timestamps, and compares with the model.
-    fn check_by_rocksdb(&self, java: &Java, rng: &mut Random) {
+    fn check_by_rocksdb(&mut self, java: &Java, rng: &mut Random) {
+        // An open of RocksDB flushes what is in logs.
+        self.note_flush();
         let low = self.model.low;
         let mut times = vec![
             low,
-            low + rng.below(self.time - low + 1),
-            self.time,
+            low + rng.below(self.newest() - low + 1),
+            self.newest(),
             u64::MAX,
         ];
         times.extend(low.checked_sub(1));
@@ -526,13 +618,22 @@ impl History {
 
 #[test]
 fn rocksdb_reads_the_same_at_each_timestamp() {
+    is_read_by_rocksdb(History::new);
+}
+
+#[test]
+fn rocksdb_reads_the_same_of_tables_without_timestamps() {
+    is_read_by_rocksdb(History::undated);
+}
+
+fn is_read_by_rocksdb(make: MakeHistory) {
     let Some(java) = Java::find() else { return };
     let (seeds, steps) = Floors::chosen().of((3, 120), (20, 200), (200, 400));
     for seed in 0..seeds {
         let dir = ScratchDir::new();
         let mut rng = Random::new(mix(1000 + seed));
         let mut history =
-            History::new(seed, &Env::default(), &dir.path().join("db")).without_faults_of_rocksdb();
+            make(seed, &Env::default(), &dir.path().join("db")).without_faults_of_rocksdb();
         for _ in 0..steps {
             history.step(&mut rng);
         }
@@ -546,14 +647,22 @@ fn rocksdb_reads_the_same_at_each_timestamp() {
 
 #[test]
 fn what_rocksdb_wrote_reads_the_same_at_each_timestamp() {
+    what_rocksdb_wrote_reads_the_same(History::new);
+}
+
+#[test]
+fn what_rocksdb_wrote_without_timestamps_in_tables_reads_the_same() {
+    what_rocksdb_wrote_reads_the_same(History::undated);
+}
+
+fn what_rocksdb_wrote_reads_the_same(make: MakeHistory) {
     let Some(java) = Java::find() else { return };
     let (seeds, steps) = Floors::chosen().of((3, 120), (20, 200), (200, 400));
     for seed in 0..seeds {
         let dir = ScratchDir::new();
         let mut rng = Random::new(mix(2000 + seed));
         // Its own database only lends a handle while another engine is to write.
-        let mut history =
-            History::new(seed, &Env::mem_env(), Path::new("/db")).without_faults_of_rocksdb();
+        let mut history = make(seed, &Env::mem_env(), Path::new("/db")).without_faults_of_rocksdb();
         history.script = Some(Vec::new());
         for _ in 0..steps {
             history.step(&mut rng);
@@ -566,6 +675,7 @@ fn what_rocksdb_wrote_reads_the_same_at_each_timestamp() {
         java.timestamps("write", &history.path, &[history.comparator(), script]);
         history.options.set_env(&Env::default());
         history.db = Db::open(&history.options, &history.path).unwrap();
+        history.note_open();
         history.check(&mut rng);
         for _ in 0..steps {
             history.step(&mut rng);

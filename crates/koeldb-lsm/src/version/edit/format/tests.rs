@@ -48,6 +48,39 @@ fn full_file() -> FileMeta {
 }
 
 #[test]
+fn bounds_of_undated_tables_are_without_their_timestamps() {
+    let dated = |key: &str, time: u64, seqno, value_type| {
+        let key = [key.as_bytes(), &time.to_le_bytes()].concat();
+        encode(&key, seqno, value_type)
+    };
+    let mut file = FileMeta::new(
+        11,
+        1352,
+        dated("a", 0, 3, ValueType::Value),
+        dated("q", u64::MAX, MAX_SEQNO, ValueType::RangeDeletion),
+    );
+    file.largest_seqno = 7;
+    file.undated = true;
+    let edit = VersionEdit {
+        added_files: vec![(0, Arc::new(file))],
+        ..VersionEdit::default()
+    };
+    let mut decoded = VersionEdit::decode(&edit.to_vec()).unwrap();
+    let stored = &decoded.added_files[0].1;
+    assert_eq!(stored.smallest, encode(b"a", 3, ValueType::Value));
+    let end = encode(b"q", MAX_SEQNO, ValueType::RangeDeletion);
+    assert_eq!(stored.largest, end);
+    assert!(stored.is_recorded_undated());
+    // Without timestamps, the table stays marked.
+    assert_eq!(decoded.to_vec(), edit.to_vec());
+    decoded.date_bounds(false);
+    let (file, again) = (&edit.added_files[0].1, &decoded.added_files[0].1);
+    assert_eq!(again.smallest, file.smallest);
+    assert_eq!(again.largest, file.largest);
+    assert_eq!(decoded.to_vec(), edit.to_vec());
+}
+
+#[test]
 fn the_first_record_of_the_recipe_has_its_bytes() {
     let edit = VersionEdit {
         comparator: Some("leveldb.BytewiseComparator".to_owned()),
