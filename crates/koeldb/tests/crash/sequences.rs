@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use koeldb::fs::{FileSystem, MemoryFileSystem, SurvivalPolicy};
 use koeldb::{
-    ColumnFamily, CompactRangeOptions, Db, FlushOptions, Options, Snapshot, WriteBatch,
-    WriteOptions,
+    ColumnFamily, CompactRangeOptions, Db, FlushOptions, Options, ReadOptions, Snapshot,
+    WriteBatch, WriteOptions,
 };
 use koeldb_testkit::monitor::{self, Acknowledged, OrderingMonitor};
 use koeldb_testkit::oracle::{Bounds, DEFAULT_FAMILY};
@@ -150,6 +150,10 @@ impl Run {
             };
             changes.push((*id, change.clone()));
         }
+        let time = self.writes.to_le_bytes();
+        batch
+            .update_timestamps(time)
+            .map_err(|error| text(&error))?;
         let number = self.history.begin(changes);
         let mut options = WriteOptions::new();
         // Alternates: half of the batches carry checksums to the memtables.
@@ -245,7 +249,8 @@ impl Run {
             let Some(expected) = before.get(family.name()) else {
                 continue;
             };
-            let found = snapshot.range_cf(family, ..).map(|entry| {
+            let reads = check::newest(family, ReadOptions::at(snapshot));
+            let found = family.range_opt(.., &reads).map(|entry| {
                 let (key, value) = entry.map_err(|error| text(&error))?;
                 Ok((key.to_vec(), value.to_vec()))
             });

@@ -120,6 +120,8 @@ pub(crate) struct Session<'s> {
     families: Vec<(FamilyId, ColumnFamily)>,
     random: Random,
     next_key: u64,
+    /// The timestamp of the last batch.
+    time: u64,
     /// Keys that were put once, for single deletions.
     once_put: Vec<(usize, Vec<u8>)>,
     seed: u64,
@@ -152,6 +154,7 @@ impl<'s> Session<'s> {
             families: Vec::new(),
             random: Random::new(seed),
             next_key: 0,
+            time: 0,
             once_put: Vec::new(),
             seed,
             lenient: false,
@@ -500,6 +503,7 @@ impl<'s> Session<'s> {
         for (family, change) in &changes {
             add(&mut batch, &self.families[*family].1, change);
         }
+        self.date(&mut batch)?;
         let changes = changes
             .into_iter()
             .map(|(family, change)| (self.families[family].0, change));
@@ -542,6 +546,7 @@ impl<'s> Session<'s> {
             add(&mut batch, &family, &change);
             changes.push(change);
         }
+        self.date(&mut batch)?;
         self.history.begin_unlogged(id, changes);
         let mut options = WriteOptions::new();
         options.disable_wal(true);
@@ -555,6 +560,13 @@ impl<'s> Session<'s> {
                 self.met(error)
             }
         }
+    }
+
+    /// Gives the keys of families that have timestamps the next one.
+    fn date(&mut self, batch: &mut WriteBatch) -> Result<(), Trouble> {
+        self.time += 1;
+        batch.update_timestamps(self.time.to_le_bytes())?;
+        Ok(())
     }
 
     /// Returns an identifiable value that does not compress well.

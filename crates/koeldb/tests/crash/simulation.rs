@@ -108,6 +108,7 @@ impl Run {
         let clock = ManualClock::new();
         let memory = MemoryFileSystem::with_clock(Arc::new(clock.clone()));
         let drawer = Drawer::of_families(Suite::Crash, &mut random, 2);
+        let drawer = drawer.with_timestamps(Random::new(mix(seed ^ 0x0da7_e500)));
         let resumes_itself = random.chance(1, 2);
         Run {
             machine: Machine::new(memory, &clock, random.draw()),
@@ -278,6 +279,9 @@ impl Run {
         }
         let sync = self.random.chance(1, 6);
         let number = self.history.begin(changes);
+        batch
+            .update_timestamps((number as u64).to_le_bytes())
+            .map_err(|error| error.to_string())?;
         let mut options = WriteOptions::new();
         // Alternates: half of the batches carry checksums to the memtables.
         options

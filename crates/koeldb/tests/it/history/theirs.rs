@@ -210,9 +210,21 @@ impl RocksDb {
         snapshot: Option<usize>,
         both_directions: bool,
     ) -> Result<Scan, String> {
+        self.dump_at(family, snapshot, both_directions, None)
+    }
+
+    /// Scans a column family at a timestamp, if its keys have them.
+    pub(super) fn dump_at(
+        &mut self,
+        family: &str,
+        snapshot: Option<usize>,
+        both_directions: bool,
+        time: Option<u64>,
+    ) -> Result<Scan, String> {
+        let time = time.map_or("-".to_owned(), |time| time.to_string());
         let snapshot = snapshot.map_or("-1".to_owned(), |index| index.to_string());
         let directions = if both_directions { "2" } else { "1" };
-        let (lines, _) = self.converse(&["dump", family, &snapshot, directions])?;
+        let (lines, _) = self.converse(&["dump", family, &snapshot, directions, &time])?;
         let entries = lines.iter().map(|line| {
             let mut words = line.split('\t').skip(1).map(unhex);
             (words.next().unwrap(), words.next().unwrap())

@@ -77,6 +77,7 @@ impl History<'_> {
             command.extend([family.name.clone(), family.order.name().to_owned(), text]);
         }
         self.note(&format!("RocksDB: {}", command.join(" ")));
+        self.forget_moments();
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let is_theirs = std::mem::take(&mut self.is_theirs);
         let ids = rocks.execute(&command).map_err(|error| {
@@ -102,6 +103,7 @@ impl History<'_> {
     /// Opens the directory in KoelDB; `None` if that failed for a permitted reason.
     pub(super) fn open_ours(&mut self, how: &How) -> Result<Option<Ours>, String> {
         self.note(&format!("KoelDB opens: {how:?}"));
+        self.forget_moments();
         let ours = match Ours::open(&self.db, how) {
             Ok(ours) => ours,
             Err(error) if self.is_permitted(&error) => return Ok(None),
