@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use koeldb::{
-    ColumnFamilyOptions, IngestExternalFileArg, IngestExternalFileOptions, SstFileWriter,
-    WriteOutcome,
+    BytewiseComparatorWithU64Ts, ColumnFamilyOptions, IngestExternalFileArg,
+    IngestExternalFileOptions, SstFileWriter, WriteOutcome,
 };
 use koeldb_testkit::Random;
 
 use super::copies::remove;
 use super::expected::Version;
-use super::worker::{Life, key, note};
+use super::worker::{Life, is_dated, key, note};
 
 impl Life {
     /// Ingests tables with new versions of some of the thread's keys into all column families.
@@ -92,16 +92,27 @@ impl Life {
         let mut files = Vec::new();
         for family in &self.families {
             let path = directory.join(format!("{}.sst", family.id()));
-            let mut writer = SstFileWriter::create(&ColumnFamilyOptions::new(), &path)?;
+            let mut options = ColumnFamilyOptions::new();
+            let is_dated = is_dated(family);
+            if is_dated {
+                options.set_comparator(BytewiseComparatorWithU64Ts);
+            }
+            let time = self.next_time();
+            let mut writer = SstFileWriter::create(&options, &path)?;
             if let (true, Some((first, _)), Some((last, _))) =
                 (deletes_range, changes.first(), changes.last())
             {
-                writer.delete_range(key(*first), key(last + 1))?;
+                match is_dated {
+                    true => writer.delete_range_with_ts(key(*first), key(last + 1), time)?,
+                    false => writer.delete_range(key(*first), key(last + 1))?,
+                }
             }
             for (number, version) in changes {
-                match version.value(*number) {
-                    Some(value) => writer.put(key(*number), value)?,
-                    None => writer.delete(key(*number))?,
+                match (version.value(*number), is_dated) {
+                    (Some(value), true) => writer.put_with_ts(key(*number), time, value)?,
+                    (Some(value), false) => writer.put(key(*number), value)?,
+                    (None, true) => writer.delete_with_ts(key(*number), time)?,
+                    (None, false) => writer.delete(key(*number))?,
                 }
             }
             files.push(writer.finish()?.path);

@@ -40,7 +40,7 @@ use koeldb_testkit::{Floors, Random, Summary};
 use crate::rocksdb::Java;
 use model::{Dump, Family, Format, Order};
 use ours::{Ours, agree};
-use theirs::{FAULT_OF_ITS_OWN, HANGS, REFUSES_ITS_OWN, RocksDb};
+use theirs::{FAULT_OF_ITS_OWN, HANGS, READS_PAST_TABLES, REFUSES_ITS_OWN, RocksDb};
 
 /// Names of column families besides the default one: few, so that they are reused.
 const NAMES: [&str; 3] = ["koel", "cuckoo", "ani"];
@@ -361,7 +361,7 @@ fn rocksdb_and_we_agree_on_random_histories() {
                         match done {
                             Ok(()) => {}
                             Err(error)
-                                if [HANGS, REFUSES_ITS_OWN, FAULT_OF_ITS_OWN]
+                                if [HANGS, REFUSES_ITS_OWN, FAULT_OF_ITS_OWN, READS_PAST_TABLES]
                                     .iter()
                                     .any(|text| error.contains(text)) =>
                             {

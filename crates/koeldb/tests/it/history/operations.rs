@@ -289,7 +289,12 @@ impl History<'_> {
         }
         self.note(&format!("ingest {}", show(&shown)));
         let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
-        rocks.execute(&fields).map(drop)
+        // RocksDB gives up an ingestion that another job's memtable switch meets, and says so.
+        match rocks.execute(&fields) {
+            Err(error) if error.contains("Inconsistent memtable state") => rocks.execute(&fields),
+            ingested => ingested,
+        }
+        .map(drop)
     }
 
     /// Raises the low mark of a family with timestamps, now and then.

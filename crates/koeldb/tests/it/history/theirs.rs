@@ -35,6 +35,10 @@ pub(super) const REFUSES_ITS_OWN: &str = "RocksDB refuses what it wrote last";
 /// tables back.
 pub(super) const FAULT_OF_ITS_OWN: &str = "readNewTableFormatConfig() is not implemented";
 
+/// A part of the report of a crash that no directory of KoelDB causes: an incremental compaction counts
+/// the tables of the last level that a sorted run leaves behind, and reads past the last of them.
+pub(super) const READS_PAST_TABLES: &str = "rocksdb::UniversalCompactionPicker::PickCompaction";
+
 /// The time between two looks at a process that has not answered yet.
 const LOOK: Duration = Duration::from_millis(100);
 

@@ -159,7 +159,9 @@ impl History<'_> {
 
     /// Whether RocksDB rejected an open because of a recreated column family.
     pub(super) fn is_refusal_of_remade(&mut self, error: &str) -> bool {
-        let is_expected = self.is_remade && error.contains("does not match existing comparator");
+        let is_comparator = error.contains("does not match existing comparator")
+            || error.contains("user-defined timestamps feature");
+        let is_expected = self.is_remade && is_comparator;
         if is_expected {
             self.note(&format!("  {error}"));
         }
