@@ -13,8 +13,7 @@ use std::time::Duration;
 use koeldb::{
     BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions,
     ConfigOptions, Db, Env, LogLevel, Logger, Options, ReadOptions, Severity, Snapshot,
-    SstFileManager, Timestamp, WideColumns, WriteBatch, WriteOptions, WriteOutcome,
-    associative_merge,
+    SstFileManager, WideColumns, WriteBatch, WriteOptions, WriteOutcome, associative_merge,
 };
 use koeldb_fs::{
     Clock, Failure, FaultFileSystem, FaultRule, FileSystem, PosixFileSystem, SystemClock,
@@ -261,16 +260,12 @@ impl Life {
         note(self.expected.acknowledge(number, true))
     }
 
-    /// Returns a timestamp after those of all entries that there are.
-    ///
-    /// No entry has a timestamp above its sequence number.
-    pub(super) fn next_time(&self) -> Timestamp {
-        (self.db.latest_sequence_number() + 1).to_le_bytes()
-    }
-
     /// Gives the keys of families that have timestamps a new one.
+    ///
+    /// No entry has a timestamp above its sequence number, so that it is after those of all others.
     fn date(&self, batch: &mut WriteBatch) -> Result<(), String> {
-        let dated = batch.update_timestamps(self.next_time());
+        let time = self.db.latest_sequence_number() + 1;
+        let dated = batch.update_timestamps(time.to_le_bytes());
         dated.map_err(|error| error.to_string())
     }
 
