@@ -39,9 +39,14 @@ pub(crate) fn content(db: &Db) -> Result<Content, String> {
         .collect()
 }
 
+/// Whether the keys of a family have timestamps.
+pub(crate) fn is_dated(family: &ColumnFamily) -> bool {
+    family.options().get_comparator().timestamp_bytes() > 0
+}
+
 /// Has reads of a family whose keys have timestamps see the newest versions.
 pub(crate) fn newest(family: &ColumnFamily, mut reads: ReadOptions) -> ReadOptions {
-    if family.options().get_comparator().timestamp_bytes() > 0 {
+    if is_dated(family) {
         reads.set_timestamp(u64::MAX.to_le_bytes());
     }
     reads

@@ -620,9 +620,14 @@ impl<'s> Session<'s> {
     }
 }
 
-/// Adds a change to a batch.
+/// Adds a change to a batch. Some puts are of entities, which have no timestamps.
 pub(crate) fn add(batch: &mut WriteBatch, family: &ColumnFamily, change: &Change) {
     match change {
+        Change::Put(key, value) if value.first() == Some(&b'7') && !check::is_dated(family) => {
+            let columns = [(&b""[..], &value[..]), (b"key", key)];
+            let put = batch.put_entity_cf(family, key, &columns);
+            put.expect("the columns are in order")
+        }
         Change::Put(key, value) => batch.put_cf(family, key, value),
         Change::Delete(key) => batch.delete_cf(family, key),
         Change::SingleDelete(key) => batch.single_delete_cf(family, key),

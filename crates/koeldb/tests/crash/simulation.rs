@@ -30,7 +30,7 @@ use koeldb_testkit::variety::{Drawer, Drawn, Suite};
 use koeldb_testkit::{Change, Crash, FamilyId, Floors, History, Legality, Random, Summary};
 
 use crate::check;
-use crate::session::PATH;
+use crate::session::{PATH, add};
 
 /// The name of the second column family.
 const OTHER: &str = "other";
@@ -269,12 +269,7 @@ impl Run {
         for index in 0..self.families.len() {
             let change = self.change();
             let (id, family) = &self.families[index];
-            match &change {
-                Change::Put(key, value) => batch.put_cf(family, key, value),
-                Change::Delete(key) | Change::SingleDelete(key) => batch.delete_cf(family, key),
-                Change::DeleteRange(from, to) => batch.delete_range_cf(family, from, to),
-                Change::Merge(key, operand) => batch.merge_cf(family, key, operand),
-            };
+            add(&mut batch, family, &change);
             changes.push((*id, change));
         }
         let sync = self.random.chance(1, 6);
