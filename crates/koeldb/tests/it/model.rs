@@ -423,16 +423,15 @@ pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Set
                 // Plain reads find the column without a name.
                 let (key, value) = (key(&mut random), format!("entity{step}").into_bytes());
                 let other = vec![b'o'; random.index(100)];
+                model.insert(key.clone(), value.clone());
                 if writer.time.is_some() {
                     // Entities have no timestamps.
                     writer.put(&key, &format!("entity{step}"));
-                    model.insert(key, value);
-                    continue;
+                } else {
+                    let columns = [(&b"other"[..], &other), (b"", &value)];
+                    family.put_entity(&key, &columns).unwrap();
+                    model.others.insert(key, other);
                 }
-                let columns = [(&b"other"[..], &other), (b"", &value)];
-                family.put_entity(&key, &columns).unwrap();
-                model.insert(key.clone(), value);
-                model.others.insert(key, other);
             }
             70..74 => {
                 let (from, to) = model.ordered(key(&mut random), key(&mut random));
