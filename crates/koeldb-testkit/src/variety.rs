@@ -733,7 +733,7 @@ pub const LEFT_OUT: &[LeftOut] = &[
         FAMILY,
         "comparator",
         &Suite::ALL,
-        "kept for life: the metamorphic suite draws it by itself, and the others' keys ascend by bytes",
+        "kept for life: Drawer::with_timestamps and the metamorphic suite draw it",
     ),
     left_out(
         FAMILY,

@@ -7,7 +7,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use koeldb::{ConfigOptions, Db, DbBuilder, Env, IteratorMode, Options, RecoveryMode, Result};
+use koeldb::{
+    BytewiseComparatorWithU64Ts, ConfigOptions, Db, DbBuilder, Env, IteratorMode, Options,
+    ReadOptions, RecoveryMode, Result,
+};
 use koeldb_base::file_name::{self, FileKind};
 use koeldb_damage::bytes_file::put_file;
 use koeldb_damage::targets::directory::options;
@@ -41,24 +44,43 @@ struct Scene {
 fn builder(options: &Options) -> DbBuilder {
     let mut builder = Db::builder(options);
     builder.column_family("other");
+    let mut dated = options.cf_options().clone();
+    dated.set_comparator(BytewiseComparatorWithU64Ts);
+    builder.column_family((DATED, dated));
     builder
 }
 
-fn read_family(family: &koeldb::ColumnFamily, content: &mut Content) -> Result<()> {
+/// The family whose keys have timestamps: the number of the round, and of the batch after [`IN_LOG`].
+const DATED: &str = "dated";
+
+/// The timestamp before those of the log.
+const IN_LOG: u64 = 100;
+
+/// Reads a family at `time`, if its keys have timestamps.
+fn read_family(
+    family: &koeldb::ColumnFamily,
+    time: Option<u64>,
+    content: &mut Content,
+) -> Result<()> {
+    let mut reads = ReadOptions::new();
+    if let Some(time) = time {
+        reads.set_timestamp(time.to_le_bytes());
+    }
+    let name = format!("{} at {time:?}", family.name());
     let mut backward = 0;
-    for entry in family.iterator(IteratorMode::End) {
+    for entry in family.iterator_opt(IteratorMode::End, &reads) {
         entry?;
         backward += 1;
     }
     let mut forward = 0;
-    for entry in family.iterator(IteratorMode::Start) {
+    for entry in family.iterator_opt(IteratorMode::Start, &reads) {
         let (key, value) = entry?;
         assert_eq!(
-            family.get(&key)?.as_deref(),
+            family.get_opt(&key, &reads)?.as_deref(),
             Some(&value[..]),
             "get and scan disagree"
         );
-        content.insert((family.name().to_owned(), key.to_vec()), value.to_vec());
+        content.insert((name.clone(), key.to_vec()), value.to_vec());
         forward += 1;
     }
     assert_eq!(forward, backward, "both directions agree");
@@ -68,7 +90,14 @@ fn read_family(family: &koeldb::ColumnFamily, content: &mut Content) -> Result<(
 fn read(db: &Db) -> Result<Content> {
     let mut content = Content::new();
     for family in db.cf_handles() {
-        read_family(&family, &mut content)?;
+        match family.name() == DATED {
+            false => read_family(&family, None, &mut content)?,
+            true => {
+                for time in [1, IN_LOG + 6, u64::MAX] {
+                    read_family(&family, Some(time), &mut content)?;
+                }
+            }
+        }
     }
     // Absent keys.
     for key in ["absent", "k0000x", "zzz"] {
@@ -85,12 +114,19 @@ impl Scene {
             .create_missing_column_families(true);
         let db = builder(&how).open(DIRECTORY).unwrap();
         let other = db.cf_handle("other").unwrap();
-        for round in 0..2 {
+        let dated = db.cf_handle(DATED).unwrap();
+        for round in 0..2_u64 {
+            let at = (round + 1).to_le_bytes();
             for number in 0..20 {
                 db.put(format!("k{number:04}"), format!("{round} {number}"))
                     .unwrap();
                 other.put(format!("o{number:04}"), "other").unwrap();
+                let value = format!("{round} {number}");
+                dated
+                    .put_with_ts(format!("d{number:04}"), at, value)
+                    .unwrap();
             }
+            dated.delete_range_with_ts("d0003", "d0006", at).unwrap();
             db.delete_range("k0003", "k0006").unwrap();
             db.flush().unwrap();
         }
@@ -100,13 +136,17 @@ impl Scene {
             batch.put(format!("w{number:04}"), "in the log".repeat(number % 4));
             batch.put_cf(&other, format!("w{number:04}"), format!("{number}"));
             batch.delete(format!("k{:04}", number + 7));
+            batch.put_cf(&dated, format!("d{:04}", number % 4), format!("{number}"));
+            batch.delete_cf(&dated, format!("d{:04}", number + 8));
+            let time = IN_LOG + number as u64;
+            batch.update_timestamps(time.to_le_bytes()).unwrap();
             db.write(&batch).unwrap();
             states.push(read(&db).unwrap());
         }
         db.flush_wal(true).unwrap();
         // The state that a crash leaves: after a close the log would be empty.
         let image = fs.crash_image(SurvivalPolicy::Generous, 0);
-        drop(other);
+        drop((other, dated));
         drop(db);
         Scene { fs: image, states }
     }

@@ -42,6 +42,8 @@ pub struct Style {
     pub levels: &'static str,
     /// The option `table_factory`.
     pub format: Format,
+    /// Whether keys have user-defined timestamps.
+    pub has_timestamps: bool,
 }
 
 impl Style {
@@ -63,6 +65,7 @@ impl Style {
             compaction,
             levels: pick(random, values_of(FAMILY, "num_levels")),
             format,
+            has_timestamps: false,
         }
     }
 }
@@ -149,6 +152,18 @@ impl Drawer {
     pub fn of_families(suite: Suite, random: &mut Random, family_count: usize) -> Self {
         let styles = (0..family_count).map(|_| Style::draw(random)).collect();
         Self::new(suite, styles)
+    }
+
+    /// Draws column families with block-based tables whose keys get user-defined timestamps.
+    ///
+    /// `random` is another generator than that of the rest, which then draws the same without them.
+    #[must_use]
+    pub fn with_timestamps(mut self, mut random: Random) -> Self {
+        for style in &mut self.styles {
+            let is_drawn = random.chance(1, 3);
+            style.has_timestamps = is_drawn && style.format == Format::BlockBased;
+        }
+        self
     }
 
     /// Draws the options of one open: about half of them get a value.
@@ -301,6 +316,22 @@ fn settle_database(values: &mut Values) {
     }
 }
 
+/// Sets a comparator with timestamps, and removes options that conflict with it.
+fn settle_timestamps(values: &mut Values) {
+    values.set("comparator", "leveldb.BytewiseComparator.u64ts");
+    for name in [
+        "max_successive_merges",
+        "table_factory.index_type",
+        "table_factory.index_block_search_type",
+    ] {
+        values.leave_out(name);
+    }
+    let memtable = values.by_name.get("memtable_factory");
+    if memtable.is_some_and(|factory| factory.contains("hash")) {
+        values.set("memtable_factory", "skip_list");
+    }
+}
+
 /// Removes or replaces options of a column family that conflict.
 ///
 /// They may conflict with each other, with the style of the column family or with the database
@@ -327,6 +358,9 @@ fn settle_family(values: &mut Values, style: &Style, database: &Values, needs_pr
             Format::Plain(_) => values.set("memtable_factory", "skip_list"),
             _ => values.set("prefix_extractor", "rocksdb.FixedPrefix.4"),
         }
+    }
+    if style.has_timestamps {
+        settle_timestamps(values);
     }
     if style.levels == "1" {
         // It would get two more levels, which later opens do not have.

@@ -19,7 +19,7 @@ use koeldb_testkit::Random;
 use super::Flags;
 use super::expected::Version;
 use super::own::with_own;
-use super::worker::{Life, NamedFamily, number_of};
+use super::worker::{Life, NamedFamily, newest, number_of};
 
 /// The number of backups that stay.
 const BACKUPS_KEPT: usize = 2;
@@ -254,7 +254,7 @@ impl Life {
         let mut contents: Vec<BTreeMap<u64, Vec<u8>>> = Vec::new();
         for family in families {
             let mut entries = BTreeMap::new();
-            for entry in family.range(..) {
+            for entry in family.range_opt(.., &newest(family, None)) {
                 let (key, value) = entry.map_err(|error| format!("{what}: {error}"))?;
                 let number = number_of(&key).filter(|number| *number < floor.len() as u64);
                 let number = number.ok_or_else(|| format!("{what} has the key {key:?}"))?;

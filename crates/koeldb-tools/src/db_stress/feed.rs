@@ -14,6 +14,11 @@ pub(super) struct Feed {
     values: BTreeMap<(u32, u64), Vec<u8>>,
 }
 
+/// Returns a key of a batch without its timestamp, if it has one: all keys have one length.
+fn undated(of_batch: &[u8]) -> &[u8] {
+    of_batch.get(..key(0).len()).unwrap_or(of_batch)
+}
+
 impl Feed {
     /// Applies a write batch to the values; puts only if their keys are in `own`.
     fn apply(&mut self, batch: &WriteBatch, own: &Range<u64>) -> koeldb::Result<()> {
@@ -25,7 +30,8 @@ impl Feed {
                     key,
                     operand: value,
                 } => {
-                    if let Some(number) = number_of(key).filter(|number| own.contains(number)) {
+                    let number = number_of(undated(key));
+                    if let Some(number) = number.filter(|number| own.contains(number)) {
                         self.values.insert((cf, number), value.to_vec());
                     }
                 }
@@ -36,11 +42,12 @@ impl Feed {
                     }
                 }
                 BatchEntry::Delete { cf, key } | BatchEntry::SingleDelete { cf, key } => {
-                    if let Some(number) = number_of(key) {
+                    if let Some(number) = number_of(undated(key)) {
                         self.values.remove(&(cf, number));
                     }
                 }
                 BatchEntry::DeleteRange { cf, from, to } => {
+                    let (from, to) = (undated(from), undated(to));
                     self.values.retain(|(family, number), _| {
                         *family != cf || !(from..to).contains(&&*key(*number))
                     });

@@ -22,7 +22,7 @@ use koeldb_testkit::Random;
 
 use super::copies::remove;
 use super::expected::Version;
-use super::worker::{Life, NamedFamily, key, note, number_of};
+use super::worker::{Life, NamedFamily, is_dated, key, newest, note, number_of};
 
 const PHASE: usize = 0;
 const KEPT: usize = 1;
@@ -173,7 +173,7 @@ impl Life {
             own: Vec::new(),
             others: 0,
         };
-        for entry in family.range(..) {
+        for entry in family.range_opt(.., &newest(family, None)) {
             let (key, value) = match entry {
                 Ok(entry) => entry,
                 Err(error) => return Ok(Err(error)),
@@ -254,7 +254,8 @@ impl Life {
         };
         let states = &self.own_families;
         let kept = states.keys(thread, KEPT);
-        if kept.is_empty() || random.chance(1, 4) {
+        // Families whose keys have timestamps are not clipped.
+        if kept.is_empty() || random.chance(1, 4) || is_dated(&family) {
             states.set_phase(thread, Phase::Dropping)?;
             let dropped = self.db.drop_cf(&family);
             if dropped.is_ok() {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use koeldb::{
     BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions, CompactRangeOptions,
-    ConfigOptions, Db, Env, LogLevel, Logger, Options, Severity, Snapshot, SstFileManager,
-    WideColumns, WriteBatch, WriteOptions, WriteOutcome, associative_merge,
+    ConfigOptions, Db, Env, LogLevel, Logger, Options, ReadOptions, Severity, Snapshot,
+    SstFileManager, WideColumns, WriteBatch, WriteOptions, WriteOutcome, associative_merge,
 };
 use koeldb_fs::{
     Clock, Failure, FaultFileSystem, FaultRule, FileSystem, PosixFileSystem, SystemClock,
@@ -79,6 +79,20 @@ pub(super) fn number_of(key: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
+/// Whether the keys of a family have timestamps.
+pub(super) fn is_dated(family: &ColumnFamily) -> bool {
+    family.options().get_comparator().timestamp_bytes() > 0
+}
+
+/// Returns options of reads of the newest versions, at a snapshot if there is one.
+pub(super) fn newest(family: &ColumnFamily, snapshot: Option<&Snapshot>) -> ReadOptions {
+    let mut reads = snapshot.map_or_else(ReadOptions::new, ReadOptions::at);
+    if is_dated(family) {
+        reads.set_timestamp(u64::MAX.to_le_bytes());
+    }
+    reads
+}
+
 /// A column family's name and options.
 pub(super) type NamedFamily = (String, ColumnFamilyOptions);
 
@@ -93,6 +107,7 @@ fn options(
     let count = 1 + usize::try_from(flags.families).map_err(|error| error.to_string())?;
     let mut styles = Random::new(mix(flags.seed));
     let drawer = Drawer::of_families(Suite::Stress, &mut styles, count);
+    let drawer = drawer.with_timestamps(styles);
     let drawn = drawer.draw(&mut Random::new(mix(flags.seed ^ life << 32)));
     let how = ConfigOptions::new();
     let mut families = Vec::new();
@@ -196,7 +211,8 @@ impl Life {
         for number in 0..key_count {
             let mut found: Vec<Version> = Vec::new();
             for family in &self.families {
-                let value = family.get(key(number)).map_err(|error| error.to_string())?;
+                let value = family.get_opt(key(number), &newest(family, None));
+                let value = value.map_err(|error| error.to_string())?;
                 let version = self.expected.identify(number, value.as_deref());
                 found.push(version.ok_or_else(|| {
                     format!(
@@ -238,9 +254,19 @@ impl Life {
                 version.value(number).unwrap_or_default(),
             );
         }
+        self.date(&mut batch)?;
         note(self.expected.begin(number, version, true))?;
         self.db.write(&batch).map_err(|error| error.to_string())?;
         note(self.expected.acknowledge(number, true))
+    }
+
+    /// Gives the keys of families that have timestamps a new one.
+    ///
+    /// No entry has a timestamp above its sequence number, so that it is after those of all others.
+    fn date(&self, batch: &mut WriteBatch) -> Result<(), String> {
+        let time = self.db.latest_sequence_number() + 1;
+        let dated = batch.update_timestamps(time.to_le_bytes());
+        dated.map_err(|error| error.to_string())
     }
 
     /// Returns the range of key numbers that belong to a thread.
@@ -262,10 +288,8 @@ impl Life {
             .collect();
         for family in &self.families {
             let range = key(own.start)..key(own.end);
-            let entries = match at {
-                Some((snapshot, _)) => snapshot.range_cf(family, range.clone()),
-                None => family.range(range.clone()),
-            };
+            let reads = newest(family, at.map(|(snapshot, _)| snapshot));
+            let entries = family.range_opt(range, &reads);
             let found: Result<Vec<_>, koeldb::Error> = entries
                 .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
                 .collect();
@@ -403,7 +427,10 @@ impl Life {
     fn read_all(&self, thread: u64) -> Result<(), String> {
         let keys: Vec<Vec<u8>> = self.own(thread).map(key).collect();
         let family = &self.families[0];
-        for (number, found) in self.own(thread).zip(&family.multi_get(&keys)) {
+        for (number, found) in self
+            .own(thread)
+            .zip(&family.multi_get_opt(&keys, &newest(family, None)))
+        {
             let found = found.map_err(|error| format!("multi_get: {error}"))?;
             self.compare(number, family, found)?;
         }
@@ -474,9 +501,11 @@ impl Life {
     fn read(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let number = thread * self.flags.keys + random.below(self.flags.keys);
         for family in &self.families {
-            let found = family.get(key(number)).map_err(|error| error.to_string())?;
+            let reads = newest(family, None);
+            let found = family.get_opt(key(number), &reads);
+            let found = found.map_err(|error| error.to_string())?;
             self.compare(number, family, found.as_deref())?;
-            let columns = family.get_entity(key(number));
+            let columns = family.get_entity_opt(key(number), &reads);
             let columns = columns.map_err(|error| format!("get_entity: {error}"))?;
             let value = columns.as_ref().map(WideColumns::default_value);
             self.compare(number, family, value)?;
@@ -530,7 +559,7 @@ impl Life {
                 };
             }
             // Column families with different versions would need another put.
-            return self.write(&batch, &[(number, version)], true, random);
+            return self.write(&mut batch, &[(number, version)], true, random);
         }
         let first = own.start + random.below(singles.start - own.start);
         let kind = random.below(100);
@@ -554,7 +583,8 @@ impl Life {
                     Some(value) if kind.is_multiple_of(5) => {
                         batch.merge_cf(family, key(*number), value)
                     }
-                    Some(value) if kind.is_multiple_of(7) => {
+                    // Entities have no timestamps.
+                    Some(value) if kind.is_multiple_of(7) && !is_dated(family) => {
                         let columns = [(&b""[..], &value), (COPY, &value)];
                         let put = batch.put_entity_cf(family, key(*number), &columns);
                         put.map_err(|error| error.to_string())?
@@ -563,17 +593,18 @@ impl Life {
                 };
             }
         }
-        self.write(&batch, &changes, is_logged, random)
+        self.write(&mut batch, &changes, is_logged, random)
     }
 
     /// Writes a batch of new versions of keys; `false` if an injected fault requires a restart.
     fn write(
         &self,
-        batch: &WriteBatch,
+        batch: &mut WriteBatch,
         changes: &[(u64, Version)],
         is_logged: bool,
         random: &mut Random,
     ) -> Result<bool, String> {
+        self.date(batch)?;
         for (number, version) in changes {
             debug_assert_eq!(
                 self.expected.acknowledged(*number),

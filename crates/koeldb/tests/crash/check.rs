@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use koeldb::fs::{EntryKind, FileSystem, MemoryFileSystem, Purpose, SurvivalPolicy};
 use koeldb::{
-    ColumnFamily, CompactRangeOptions, Db, IteratorMode, Options, RecoveryMode, WriteOptions,
+    ColumnFamily, CompactRangeOptions, Db, IteratorMode, Options, ReadOptions, RecoveryMode,
+    Timestamp, WriteBatch, WriteOptions,
 };
 use koeldb_testkit::random::mix;
 use koeldb_testkit::{Content, Entries, History, Legality, Shot};
@@ -20,6 +21,9 @@ use crate::session::{PATH, REPAIRING, image_options, open_script};
 
 /// Anything that takes longer counts as hanging.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// A timestamp after all others.
+const LAST: Timestamp = (u64::MAX >> 1).to_le_bytes();
 
 /// Returns the contents of all column families, read in every way.
 ///
@@ -35,12 +39,26 @@ pub(crate) fn content(db: &Db) -> Result<Content, String> {
         .collect()
 }
 
+/// Whether the keys of a family have timestamps.
+pub(crate) fn is_dated(family: &ColumnFamily) -> bool {
+    family.options().get_comparator().timestamp_bytes() > 0
+}
+
+/// Has reads of a family whose keys have timestamps see the newest versions.
+pub(crate) fn newest(family: &ColumnFamily, mut reads: ReadOptions) -> ReadOptions {
+    if is_dated(family) {
+        reads.set_timestamp(u64::MAX.to_le_bytes());
+    }
+    reads
+}
+
 type Entry = (Vec<u8>, Vec<u8>);
 
 fn entries(family: &ColumnFamily) -> Result<Entries, String> {
+    let reads = newest(family, ReadOptions::new());
     let scan = |mode| -> Result<Vec<Entry>, String> {
         family
-            .iterator(mode)
+            .iterator_opt(mode, &reads)
             .map(|entry| match entry {
                 Ok((key, value)) => Ok((key.to_vec(), value.to_vec())),
                 Err(error) => Err(format!("scan: {error}")),
@@ -59,11 +77,12 @@ fn entries(family: &ColumnFamily) -> Result<Entries, String> {
     }
     let mut keys: Vec<Vec<u8>> = (0..40).map(|n| format!("k{n:03}").into_bytes()).collect();
     keys.extend(entries.keys().cloned());
-    let many = family.multi_get(&keys);
+    let many = family.multi_get_opt(&keys, &reads);
     for (key, found) in keys.iter().zip(&many) {
         let expected = entries.get(key).map(Vec::as_slice);
         let found = found.map_err(|error| format!("multi_get: {error}"))?;
-        let one = family.get(key).map_err(|error| format!("get: {error}"))?;
+        let one = family.get_opt(key, &reads);
+        let one = one.map_err(|error| format!("get: {error}"))?;
         if found != expected || one.as_deref() != expected {
             return Err(format!(
                 "lookups of {} differ from a scan",
@@ -228,7 +247,11 @@ impl<'c> Checker<'c> {
         synced.set_sync(true);
         let mut expected = found.clone();
         let mut put = |db: &Db, key: &str, options: &WriteOptions| -> Result<Content, String> {
-            db.put_opt(key, "after", options)
+            let mut batch = WriteBatch::new();
+            batch.put_cf(db.default_cf(), key, "after");
+            batch
+                .update_timestamps(LAST)
+                .and_then(|()| db.write_opt(&batch, options))
                 .map_err(|error| format!("put: {error}"))?;
             let entries = expected.entry("default".to_owned()).or_default();
             entries.insert(key.into(), "after".into());

@@ -249,6 +249,17 @@ impl Setting {
 struct Style {
     drawer: Drawer,
     wal_dir: Option<&'static str>,
+    /// The timestamp of the last batch.
+    time: AtomicU64,
+}
+
+impl Style {
+    /// Gives the keys of families that have timestamps the next one.
+    fn date(&self, batch: &mut WriteBatch) -> Result<(), String> {
+        let time = self.time.fetch_add(1, Ordering::Relaxed);
+        let dated = batch.update_timestamps(time.to_le_bytes());
+        dated.map_err(|error| error.to_string())
+    }
 }
 
 fn pick<'t, T>(random: &mut Random, among: &'t [T]) -> Option<&'t T> {
@@ -301,7 +312,7 @@ fn entries(
 /// Returns the entries of a column family at a snapshot, read in several ways.
 fn read(family: &ColumnFamily, snapshot: &Snapshot) -> Result<koeldb::Result<Entries>, String> {
     let read = || -> koeldb::Result<(Entries, Entries, bool)> {
-        let at = ReadOptions::at(snapshot);
+        let at = check::newest(family, ReadOptions::at(snapshot));
         let forward = entries(family.iterator_opt(IteratorMode::Start, &at))?;
         let backward = entries(family.iterator_opt(IteratorMode::End, &at))?;
         let keys: Vec<Vec<u8>> = (0..40).map(|n| format!("k{n:03}").into_bytes()).collect();
@@ -588,6 +599,7 @@ impl World {
             changes.push((*id, change));
             involved.push((*id, family.clone()));
         }
+        self.style.date(&mut batch)?;
         let sync = random.chance(1, 4);
         let number = self.history.begin(changes);
         let text = format!("batch {number}, sync {sync}");
@@ -624,6 +636,7 @@ impl World {
             add(&mut batch, family, &change);
             changes.push(change);
         }
+        self.style.date(&mut batch)?;
         self.history.begin_unlogged(*id, changes);
         let text = format!("batch without log in {}", family.name());
         self.begin(&text);
@@ -914,7 +927,7 @@ impl World {
         if random.chance(1, 2)
             && let Some((family, entries)) = pick(random, &held.families)
         {
-            let at = ReadOptions::at(&held.snapshot);
+            let at = check::newest(family, ReadOptions::at(&held.snapshot));
             let mut iterator = family.iterator_opt(IteratorMode::Start, &at);
             let mut rest = entries.clone();
             for _ in 0..random.below(4) {
@@ -1183,9 +1196,14 @@ impl Run {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(mix(seed));
         let drawer = Drawer::of_families(Suite::Crash, &mut random, NAMES.len() + 1);
+        let drawer = drawer.with_timestamps(Random::new(mix(seed ^ 0x0da7_e500)));
         let wal_dir = random.chance(1, 5).then_some("/logs");
         Run {
-            style: Arc::new(Style { drawer, wal_dir }),
+            style: Arc::new(Style {
+                drawer,
+                wal_dir,
+                time: AtomicU64::new(0),
+            }),
             random,
             history: Arc::new(History::new()),
             counts: Counts::default(),

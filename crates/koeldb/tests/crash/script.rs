@@ -107,7 +107,8 @@ pub(crate) enum Step {
 pub(crate) struct Script {
     pub(crate) name: &'static str,
     pub(crate) options: fn(&mut Options),
-    /// Draws more options with this number, besides the seed of the suite.
+    /// Draws more options with this number, besides the seed of the suite. Some families of those
+    /// with odd numbers have timestamps.
     pub(crate) drawn: Option<u64>,
     pub(crate) steps: &'static [Step],
     /// Whether the oldest data may be missing, so that the contents need not be a prefix.
@@ -119,8 +120,12 @@ const FAMILIES: [&str; 3] = ["default", "a", "b"];
 
 impl Script {
     fn draw(&self) -> Option<Drawn> {
-        let mut random = Random::new(mix(crate::seed() ^ self.drawn? << 32));
-        let drawer = Drawer::of_families(Suite::Crash, &mut random, FAMILIES.len());
+        let number = self.drawn?;
+        let mut random = Random::new(mix(crate::seed() ^ number << 32));
+        let mut drawer = Drawer::of_families(Suite::Crash, &mut random, FAMILIES.len());
+        if number % 2 == 1 {
+            drawer = drawer.with_timestamps(Random::new(mix(crate::seed() ^ number << 40)));
+        }
         Some(drawer.draw(&mut random))
     }
 

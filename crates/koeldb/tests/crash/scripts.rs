@@ -3,8 +3,8 @@
 
 use koeldb::fs::{Failure, Operation};
 use koeldb::{
-    BlockBasedOptions, CompactionStyle, ConfigOptions, FifoCompactionOptions, Options,
-    RecoveryMode, StringAppend,
+    BlockBasedOptions, BytewiseComparatorWithU64Ts, CompactionStyle, ConfigOptions,
+    FifoCompactionOptions, Options, RecoveryMode, StringAppend,
 };
 
 use crate::script::Mix::{Deletions, Everything, Puts, Unique};
@@ -121,6 +121,10 @@ fn old_tables(options: &mut Options) {
 #[cfg(feature = "zstd")]
 fn compressed_wal(options: &mut Options) {
     options.set_wal_compression(koeldb::Compression::Zstd);
+}
+
+fn dated(options: &mut Options) {
+    options.set_comparator(BytewiseComparatorWithU64Ts);
 }
 
 fn pipelined(options: &mut Options) {
@@ -749,6 +753,33 @@ pub(crate) const SCRIPTS: &[Script] = &[
             Flush,
             Write(Load::of(20).mix(Everything)),
             Compact,
+        ],
+    ),
+    script(
+        "timestamps",
+        dated,
+        &[
+            Create("a"),
+            Write(Load::of(30).changes(4).long(1500).mix(Everything).synced(9)),
+            FlushFamily("a"),
+            Write(Load::of(20).mix(Deletions)),
+            Kill,
+            Write(Load::of(20).mix(Everything).synced(3)),
+            Compact,
+            Reopen,
+            Write(Load::of(20).mix(Everything).unlogged(6)),
+        ],
+    ),
+    script(
+        "repair of timestamps",
+        dated,
+        &[
+            Create("a"),
+            Write(Load::of(10).changes(4).mix(Everything)),
+            Flush,
+            Write(Load::of(10).changes(4).mix(Everything)),
+            Repair,
+            Write(Load::of(5).changes(4).synced(2)),
         ],
     ),
     drawn("drawn options 1", 1),

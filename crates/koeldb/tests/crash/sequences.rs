@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use koeldb::fs::{FileSystem, MemoryFileSystem, SurvivalPolicy};
 use koeldb::{
-    ColumnFamily, CompactRangeOptions, Db, FlushOptions, Options, Snapshot, WriteBatch,
-    WriteOptions,
+    ColumnFamily, CompactRangeOptions, Db, FlushOptions, Options, ReadOptions, Snapshot,
+    WriteBatch, WriteOptions,
 };
 use koeldb_testkit::monitor::{self, Acknowledged, OrderingMonitor};
 use koeldb_testkit::oracle::{Bounds, DEFAULT_FAMILY};
@@ -23,7 +23,7 @@ use koeldb_testkit::{
 use crate::check;
 use crate::script::Script;
 use crate::scripts::SCRIPTS;
-use crate::session::{PATH, image_options, open, options};
+use crate::session::{PATH, add, image_options, open, options};
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,14 +142,13 @@ impl Run {
         let mut batch = WriteBatch::new();
         let mut changes = Vec::new();
         for (id, family) in &self.families {
-            match &change {
-                Change::Put(key, value) => batch.put_cf(family, key, value),
-                Change::Delete(key) | Change::SingleDelete(key) => batch.delete_cf(family, key),
-                Change::DeleteRange(from, to) => batch.delete_range_cf(family, from, to),
-                Change::Merge(key, operand) => batch.merge_cf(family, key, operand),
-            };
+            add(&mut batch, family, &change);
             changes.push((*id, change.clone()));
         }
+        let time = self.writes.to_le_bytes();
+        batch
+            .update_timestamps(time)
+            .map_err(|error| text(&error))?;
         let number = self.history.begin(changes);
         let mut options = WriteOptions::new();
         // Alternates: half of the batches carry checksums to the memtables.
@@ -212,6 +211,10 @@ impl Run {
     /// All keys outside go in one write; without such keys there is none.
     fn step_clip(&mut self) -> Result<(), String> {
         let (id, family) = &self.families[self.families.len() - 1];
+        if check::is_dated(family) {
+            // Refused: its keys have timestamps.
+            return Ok(());
+        }
         let mut is_written = false;
         for outside in [key(0), key(2)] {
             is_written |= family.get(outside).map_err(|error| text(&error))?.is_some();
@@ -245,7 +248,8 @@ impl Run {
             let Some(expected) = before.get(family.name()) else {
                 continue;
             };
-            let found = snapshot.range_cf(family, ..).map(|entry| {
+            let reads = check::newest(family, ReadOptions::at(snapshot));
+            let found = family.range_opt(.., &reads).map(|entry| {
                 let (key, value) = entry.map_err(|error| text(&error))?;
                 Ok((key.to_vec(), value.to_vec()))
             });
@@ -390,10 +394,8 @@ fn no_short_sequence_loses_anything() {
     let only: Option<u64> = std::env::var("KOELDB_N")
         .ok()
         .and_then(|text| text.parse().ok());
-    let script = SCRIPTS
-        .iter()
-        .find(|script| script.name == "create")
-        .unwrap();
+    let script_of = |name| SCRIPTS.iter().find(|script| script.name == name).unwrap();
+    let (plain, dated) = (script_of("create"), script_of("timestamps"));
     let next = AtomicU64::new(only.unwrap_or(0));
     let end = only.map_or(all, |only| only + 1);
     let (images, failures) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -407,7 +409,15 @@ fn no_short_sequence_loses_anything() {
                     }
                     let letters = letters(number, length);
                     let every = floors != Floors::Short || only.is_some();
-                    match run_sequence(script, &letters, mix(seed ^ number), every) {
+                    let own = mix(seed ^ number);
+                    let ran = run_sequence(plain, &letters, own, every).and_then(|count| {
+                        // Of a sixth, the keys have timestamps, too.
+                        match own % 6 {
+                            0 => Ok(count + run_sequence(dated, &letters, own, every)?),
+                            _ => Ok(count),
+                        }
+                    });
+                    match ran {
                         Ok(count) => {
                             images.fetch_add(count, Ordering::Relaxed);
                         }

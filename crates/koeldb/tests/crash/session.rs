@@ -120,6 +120,8 @@ pub(crate) struct Session<'s> {
     families: Vec<(FamilyId, ColumnFamily)>,
     random: Random,
     next_key: u64,
+    /// The timestamp of the last batch.
+    time: u64,
     /// Keys that were put once, for single deletions.
     once_put: Vec<(usize, Vec<u8>)>,
     seed: u64,
@@ -152,6 +154,7 @@ impl<'s> Session<'s> {
             families: Vec::new(),
             random: Random::new(seed),
             next_key: 0,
+            time: 0,
             once_put: Vec::new(),
             seed,
             lenient: false,
@@ -500,6 +503,7 @@ impl<'s> Session<'s> {
         for (family, change) in &changes {
             add(&mut batch, &self.families[*family].1, change);
         }
+        self.date(&mut batch)?;
         let changes = changes
             .into_iter()
             .map(|(family, change)| (self.families[family].0, change));
@@ -542,6 +546,7 @@ impl<'s> Session<'s> {
             add(&mut batch, &family, &change);
             changes.push(change);
         }
+        self.date(&mut batch)?;
         self.history.begin_unlogged(id, changes);
         let mut options = WriteOptions::new();
         options.disable_wal(true);
@@ -555,6 +560,13 @@ impl<'s> Session<'s> {
                 self.met(error)
             }
         }
+    }
+
+    /// Gives the keys of families that have timestamps the next one.
+    fn date(&mut self, batch: &mut WriteBatch) -> Result<(), Trouble> {
+        self.time += 1;
+        batch.update_timestamps(self.time.to_le_bytes())?;
+        Ok(())
     }
 
     /// Returns an identifiable value that does not compress well.
@@ -608,9 +620,14 @@ impl<'s> Session<'s> {
     }
 }
 
-/// Adds a change to a batch.
+/// Adds a change to a batch. Some puts are of entities, which have no timestamps.
 pub(crate) fn add(batch: &mut WriteBatch, family: &ColumnFamily, change: &Change) {
     match change {
+        Change::Put(key, value) if value.first() == Some(&b'7') && !check::is_dated(family) => {
+            let columns = [(&b""[..], &value[..]), (b"key", key)];
+            let put = batch.put_entity_cf(family, key, &columns);
+            put.expect("the columns are in order")
+        }
         Change::Put(key, value) => batch.put_cf(family, key, value),
         Change::Delete(key) => batch.delete_cf(family, key),
         Change::SingleDelete(key) => batch.single_delete_cf(family, key),

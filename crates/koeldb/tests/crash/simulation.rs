@@ -30,7 +30,7 @@ use koeldb_testkit::variety::{Drawer, Drawn, Suite};
 use koeldb_testkit::{Change, Crash, FamilyId, Floors, History, Legality, Random, Summary};
 
 use crate::check;
-use crate::session::PATH;
+use crate::session::{PATH, add};
 
 /// The name of the second column family.
 const OTHER: &str = "other";
@@ -108,6 +108,7 @@ impl Run {
         let clock = ManualClock::new();
         let memory = MemoryFileSystem::with_clock(Arc::new(clock.clone()));
         let drawer = Drawer::of_families(Suite::Crash, &mut random, 2);
+        let drawer = drawer.with_timestamps(Random::new(mix(seed ^ 0x0da7_e500)));
         let resumes_itself = random.chance(1, 2);
         Run {
             machine: Machine::new(memory, &clock, random.draw()),
@@ -268,16 +269,14 @@ impl Run {
         for index in 0..self.families.len() {
             let change = self.change();
             let (id, family) = &self.families[index];
-            match &change {
-                Change::Put(key, value) => batch.put_cf(family, key, value),
-                Change::Delete(key) | Change::SingleDelete(key) => batch.delete_cf(family, key),
-                Change::DeleteRange(from, to) => batch.delete_range_cf(family, from, to),
-                Change::Merge(key, operand) => batch.merge_cf(family, key, operand),
-            };
+            add(&mut batch, family, &change);
             changes.push((*id, change));
         }
         let sync = self.random.chance(1, 6);
         let number = self.history.begin(changes);
+        batch
+            .update_timestamps((number as u64).to_le_bytes())
+            .map_err(|error| error.to_string())?;
         let mut options = WriteOptions::new();
         // Alternates: half of the batches carry checksums to the memtables.
         options

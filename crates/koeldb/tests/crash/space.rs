@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb::fs::{Clock, FileSystem, MemoryFileSystem, PosixFileSystem, SystemClock};
-use koeldb::{Db, Env, ErrorDetail, Options, WriteOptions, WriteOutcome};
+use koeldb::{
+    BytewiseComparatorWithU64Ts, Db, Env, ErrorDetail, Options, WriteBatch, WriteOptions,
+    WriteOutcome,
+};
 use koeldb_testkit::{Content, Entries, Floors, Random, Summary};
 
 use crate::{ScratchDir, check};
@@ -148,7 +151,10 @@ impl Expected {
         }
         let mut options = WriteOptions::new();
         options.set_sync(self.random.chance(1, 8));
-        match db.put_opt(&key, &value, &options) {
+        let mut batch = WriteBatch::new();
+        batch.put_cf(db.default_cf(), &key, &value);
+        batch.update_timestamps(self.written.to_le_bytes())?;
+        match db.write_opt(&batch, &options) {
             Ok(()) => {
                 self.entries.insert(key, value);
                 Ok(())
@@ -253,7 +259,10 @@ fn open_without_space(
 
 fn run(disk: &dyn Disk, seed: u64, cycles: u64) -> Result<Tally, String> {
     let mut tally = Tally::default();
-    let options = options(disk, seed.is_multiple_of(2));
+    let mut options = options(disk, seed.is_multiple_of(2));
+    if seed % 3 == 2 {
+        options.set_comparator(BytewiseComparatorWithU64Ts);
+    }
     let mut expected = Expected {
         entries: Entries::new(),
         uncertain: Vec::new(),

@@ -91,24 +91,39 @@ impl Engine<'_> {
 
     /// Returns the entries of a column family, by canonical key.
     fn dump(&mut self, family: &Family, snapshot: Option<usize>) -> Result<model::Scan, String> {
-        let mut scan = match self {
-            Engine::Theirs(rocks) => {
-                // It scans other tables forward only.
-                let both = family.format == Format::BlockBased;
-                rocks.dump(&family.name, snapshot, both)?
-            }
-            Engine::Ours(ours) => ours.dump(&family.name, snapshot)?,
-        };
+        let mut scan = self.dump_at(family, snapshot, family.newest())?;
         for (key, _) in &mut scan {
             *key = family.order.canonical(key);
         }
         // What differs in its values is judged first.
-        if let Engine::Ours(ours) = self
-            && scan == family.scan()
-        {
+        if scan != family.scan() {
+            return Ok(scan);
+        }
+        for moment in &family.moments {
+            let found = self.dump_at(family, snapshot, Some(moment.time))?;
+            let what = format!("the scan at timestamp {}", moment.time);
+            agree(&family.name, &what, &family.scan_of(moment), &found)?;
+        }
+        if let Engine::Ours(ours) = self {
             ours.check_columns(family, snapshot)?;
         }
         Ok(scan)
+    }
+
+    fn dump_at(
+        &mut self,
+        family: &Family,
+        snapshot: Option<usize>,
+        time: Option<u64>,
+    ) -> Result<model::Scan, String> {
+        match self {
+            Engine::Theirs(rocks) => {
+                // It scans other tables forward only.
+                let both = family.format == Format::BlockBased;
+                rocks.dump_at(&family.name, snapshot, both, time)
+            }
+            Engine::Ours(ours) => ours.dump(&family.name, snapshot, time),
+        }
     }
 
     fn dump_all(&mut self, families: &[Family]) -> Result<Dump, String> {
@@ -130,6 +145,10 @@ struct Prepared {
 /// The state of a history.
 struct History<'h> {
     random: Random,
+    /// Draws what concerns timestamps alone, so that the others repeat without it.
+    dates: Random,
+    /// The timestamp of the last batch.
+    time: u64,
     base: PathBuf,
     db: PathBuf,
     /// Options of every open of this history.
@@ -183,6 +202,15 @@ impl History<'_> {
             .collect()
     }
 
+    /// Gives up the earlier states of families, of which changes without a log may be lost.
+    fn forget_moments(&mut self) {
+        if self.may_lose {
+            self.families
+                .iter_mut()
+                .for_each(|family| family.moments.clear());
+        }
+    }
+
     /// Compares a dump with the model, or replaces the model if changes may be lost.
     fn judge(&mut self, what: &str, dump: &Dump) -> Result<(), String> {
         let entries: usize = dump.values().map(Vec::len).sum();
@@ -194,6 +222,7 @@ impl History<'_> {
             for family in &mut self.families {
                 family.entries = dump[&family.name].iter().cloned().collect();
                 family.forget_columns();
+                family.time = self.time;
             }
             self.may_lose = false;
             return Ok(());
@@ -221,6 +250,8 @@ fn run(seed: u64, rocks: &mut RocksDb, figures: &Figures, is_verbose: bool) -> R
     let base = std::env::temp_dir().join(name);
     let mut history = History {
         random: Random::new(mix(seed)),
+        dates: Random::new(mix(seed ^ 0x0da7_e500)),
+        time: 1,
         db: base.join("db"),
         fixed: "create_if_missing=true;".to_owned(),
         has_blobs: false,

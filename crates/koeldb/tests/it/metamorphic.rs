@@ -26,6 +26,7 @@ fn settings(drawer: &Drawer, random: &mut Random, base: &Options, reversed: u64)
     let mut families = drawn.families.iter().enumerate().map(|(number, text)| {
         let mut family = base.cf_options().clone();
         let comparator = match reversed >> number & 1 {
+            1 if text.contains("comparator=") => format!("comparator={}.u64ts;", model::REVERSE),
             1 => format!("comparator={};", model::REVERSE),
             _ => String::new(),
         };
@@ -52,6 +53,8 @@ fn options_change_no_answer() {
             println!("script {script}, set {set}");
             let mut random = Random::new(mix(script << 32 | set));
             let drawer = Drawer::of_families(Suite::Metamorphic, &mut random, 1 + FAMILIES);
+            let dates = Random::new(mix(script << 32 | set | 1 << 63));
+            let drawer = drawer.with_timestamps(dates);
             // A family keeps its comparator. Half of the databases have only ascending keys.
             let reversed = match random.chance(1, 2) {
                 true => random.below(1 << (1 + FAMILIES)),

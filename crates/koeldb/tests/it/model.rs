@@ -9,7 +9,8 @@ use koeldb::fs::{Clock, MemoryFileSystem, SystemClock};
 use koeldb::{
     BlockBasedOptions, BottommostLevelCompaction, ColumnFamily, ColumnFamilyOptions,
     CompactRangeOptions, CompactionStyle, Db, DbIterator, Direction, Env, Error, ErrorKind,
-    IteratorMode, Options, PinnedSlice, ReadOptions, ReadTier, Snapshot, StringAppend, WriteBatch,
+    IteratorMode, Options, PinnedSlice, ReadOptions, ReadTier, Snapshot, StringAppend, Timestamp,
+    WriteBatch,
 };
 
 /// A small generator, so that a printed seed replays a run.
@@ -106,8 +107,75 @@ impl Model {
     }
 }
 
-/// The name of the comparator by which keys descend.
+/// The name of the comparator by which keys descend; with timestamps it has another end.
 pub(crate) const REVERSE: &str = "rocksdb.ReverseBytewiseComparator";
+
+/// Whether the keys of a family have timestamps.
+fn is_dated(family: &ColumnFamily) -> bool {
+    family.options().get_comparator().timestamp_bytes() > 0
+}
+
+/// Returns options of reads of the newest versions, at a snapshot if there is one.
+fn newest(family: &ColumnFamily, snapshot: Option<&Snapshot>) -> ReadOptions {
+    let mut read = snapshot.map_or_else(ReadOptions::new, ReadOptions::at);
+    if is_dated(family) {
+        read.set_timestamp(u64::MAX.to_le_bytes());
+    }
+    read
+}
+
+/// Writes to one family, with the number of the step as timestamp if its keys have one.
+struct Writer<'f> {
+    family: &'f ColumnFamily,
+    time: Option<Timestamp>,
+}
+
+impl<'f> Writer<'f> {
+    fn new(family: &'f ColumnFamily, step: u64) -> Self {
+        let time = is_dated(family).then(|| step.to_le_bytes());
+        Writer { family, time }
+    }
+
+    fn put(&self, key: &[u8], value: &str) {
+        match self.time {
+            Some(time) => self.family.put_with_ts(key, time, value),
+            None => self.family.put(key, value),
+        }
+        .unwrap();
+    }
+
+    fn merge(&self, key: &[u8], operand: &str) {
+        match self.time {
+            Some(time) => self.family.merge_with_ts(key, time, operand),
+            None => self.family.merge(key, operand),
+        }
+        .unwrap();
+    }
+
+    fn delete(&self, key: &[u8]) {
+        match self.time {
+            Some(time) => self.family.delete_with_ts(key, time),
+            None => self.family.delete(key),
+        }
+        .unwrap();
+    }
+
+    fn single_delete(&self, key: &[u8]) {
+        match self.time {
+            Some(time) => self.family.single_delete_with_ts(key, time),
+            None => self.family.single_delete(key),
+        }
+        .unwrap();
+    }
+
+    fn delete_range(&self, from: &[u8], to: &[u8]) {
+        match self.time {
+            Some(time) => self.family.delete_range_with_ts(from, to, time),
+            None => self.family.delete_range(from, to),
+        }
+        .unwrap();
+    }
+}
 
 fn key(random: &mut Random) -> Vec<u8> {
     format!("key{:03}", random.below(60)).into_bytes()
@@ -169,7 +237,7 @@ fn check_all(families: &[ColumnFamily], models: &[Model], snapshot: Option<&Snap
 }
 
 fn check(db: &ColumnFamily, model: &Model, snapshot: Option<&Snapshot>) {
-    let read = snapshot.map_or_else(ReadOptions::new, ReadOptions::at);
+    let read = newest(db, snapshot);
     let forward: Vec<(Vec<u8>, Vec<u8>)> = db
         .range_opt(.., &read)
         .map(|entry| {
@@ -301,7 +369,7 @@ pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Set
     let mut models: Vec<Model> = std::iter::once(first.0.cf_options())
         .chain(first.1.iter().map(|(_, options)| options))
         .map(|options| Model {
-            is_reverse: options.get_comparator().name() == REVERSE,
+            is_reverse: options.get_comparator().name().starts_with(REVERSE),
             ..Model::default()
         })
         .collect();
@@ -311,35 +379,36 @@ pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Set
         let chosen = random.index(families.len());
         let family = families[chosen].clone();
         let model = &mut models[chosen];
+        let writer = Writer::new(&family, step);
         match random.below(100) {
             0..40 => {
                 let (key, value) = (
                     key(&mut random),
                     format!("value{step}-{}", "x".repeat(random.index(200))),
                 );
-                family.put(&key, &value).unwrap();
+                writer.put(&key, &value);
                 model.insert(key, value.into_bytes());
             }
             40..50 => {
                 // Alternately put and singly deleted.
                 let key = format!("single{}", random.below(8)).into_bytes();
                 match model.remove(&key) {
-                    Some(_) => family.single_delete(&key).unwrap(),
+                    Some(_) => writer.single_delete(&key),
                     None => {
                         let value = format!("single{step}");
-                        family.put(&key, &value).unwrap();
+                        writer.put(&key, &value);
                         model.insert(key, value.into_bytes());
                     }
                 }
             }
             50..60 => {
                 let key = key(&mut random);
-                family.delete(&key).unwrap();
+                writer.delete(&key);
                 model.remove(&key);
             }
             60..67 => {
                 let key = key(&mut random);
-                family.merge(&key, format!("m{step}")).unwrap();
+                writer.merge(&key, &format!("m{step}"));
                 let other = model.others.get(&key).cloned();
                 let mut value = model.remove(&key).unwrap_or_default();
                 if !value.is_empty() {
@@ -354,14 +423,19 @@ pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Set
                 // Plain reads find the column without a name.
                 let (key, value) = (key(&mut random), format!("entity{step}").into_bytes());
                 let other = vec![b'o'; random.index(100)];
-                let columns = [(&b"other"[..], &other), (b"", &value)];
-                family.put_entity(&key, &columns).unwrap();
-                model.insert(key.clone(), value);
-                model.others.insert(key, other);
+                model.insert(key.clone(), value.clone());
+                if writer.time.is_some() {
+                    // Entities have no timestamps.
+                    writer.put(&key, &format!("entity{step}"));
+                } else {
+                    let columns = [(&b"other"[..], &other), (b"", &value)];
+                    family.put_entity(&key, &columns).unwrap();
+                    model.others.insert(key, other);
+                }
             }
             70..74 => {
                 let (from, to) = model.ordered(key(&mut random), key(&mut random));
-                family.delete_range(&from, &to).unwrap();
+                writer.delete_range(&from, &to);
                 model.remove_range(&from, &to);
             }
             74..80 => {
@@ -377,6 +451,7 @@ pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Set
                         models[at].insert(key, format!("batch{step}").into_bytes());
                     }
                 }
+                batch.update_timestamps(step.to_le_bytes()).unwrap();
                 db.write(&batch).unwrap();
             }
             80..84 => db.flush().unwrap(),
@@ -412,7 +487,7 @@ pub(crate) fn run_under(seed: u64, steps: u64, mut settings: impl FnMut() -> Set
                 (db, families) = open(&settings());
             }
             _ => {
-                let mut cursor = family.cursor();
+                let mut cursor = family.cursor_opt(&newest(&family, None));
                 let at = key(&mut random);
                 let found = cursor.seek(&at).unwrap();
                 assert_eq!(

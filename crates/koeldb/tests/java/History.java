@@ -39,7 +39,8 @@ import org.rocksdb.*;
  * checkpoint DIR
  * backup DIR FLUSH                    adds a backup to those in DIR
  * snapshot / release INDEX            snapshots are numbered as in a list
- * dump NAME SNAPSHOT DIRECTIONS       entry lines `e KEY VALUE`, then ok; snapshot -1: none; directions 1: forward only
+ * dump NAME SNAPSHOT DIRECTIONS TIME  entry lines `e KEY VALUE`, then ok; snapshot -1: none; directions 1: forward only;
+ *                                     time: the timestamp, or '-' for keys without timestamps
  * verify                              verifies the checksums of all tables
  * set NAME OPTIONS / set_db OPTIONS
  * prepare TRANSACTION [NAME KEY VALUE]...
@@ -169,7 +170,7 @@ public final class History {
                     engine.createNewBackup(db, fields[2].equals("1"));
                 }
             }
-            case "dump" -> dump(fields[1], Integer.parseInt(fields[2]), fields[3].equals("2"));
+            case "dump" -> dump(fields[1], Integer.parseInt(fields[2]), fields[3].equals("2"), fields[4]);
             case "verify" -> db.verifyChecksum();
             case "set" -> db.setOptions(family(fields[1]), MutableColumnFamilyOptions.parse(fields[2], true).build());
             case "set_db" -> db.setDBOptions(MutableDBOptions.parse(fields[1], true).build());
@@ -256,6 +257,10 @@ public final class History {
 
     private ColumnFamilyOptions parseFamily(String comparator, String text) {
         Properties properties = properties(text);
+        if (comparator.endsWith(".u64ts")) {
+            properties.setProperty("comparator", comparator);
+            comparator = "bytewise";
+        }
         ColumnFamilyOptions options = properties.isEmpty() ? new ColumnFamilyOptions()
                                                            : ColumnFamilyOptions.getColumnFamilyOptionsFromProps(properties);
         if (options == null) {
@@ -477,12 +482,20 @@ public final class History {
     }
 
     /** The entries of a family. Gets, batches of gets and the scan from the other end must say the same. */
-    private void dump(String name, int snapshot, boolean bothEnds) throws RocksDBException {
+    private void dump(String name, int snapshot, boolean bothEnds, String time) throws RocksDBException {
         ColumnFamilyHandle family = family(name);
         boolean ignoresCase = "nocase".equals(comparators.get(name));
         List<byte[][]> entries = new ArrayList<>();
         StringBuilder text = new StringBuilder();
-        try (ReadOptions options = new ReadOptions().setTotalOrderSeek(true)) {
+        boolean isDated = !time.equals("-");
+        byte[] date = ByteBuffer.allocate(8)
+                              .order(ByteOrder.LITTLE_ENDIAN)
+                              .putLong(isDated ? Long.parseUnsignedLong(time) : 0)
+                              .array();
+        try (Slice timestamp = new Slice(date); ReadOptions options = new ReadOptions().setTotalOrderSeek(true)) {
+            if (isDated) {
+                options.setTimestamp(timestamp);
+            }
             if (snapshot >= 0) {
                 options.setSnapshot(snapshots.get(snapshot));
             }

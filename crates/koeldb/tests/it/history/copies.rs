@@ -232,7 +232,7 @@ impl History<'_> {
         };
         for family in &self.families {
             let both = family.format == Format::BlockBased && family.order != Order::NoCase;
-            let mut found = rocks.dump(&family.name, None, both)?;
+            let mut found = rocks.dump_at(&family.name, None, both, family.newest())?;
             for (key, _) in &mut found {
                 *key = family.order.canonical(key);
             }

@@ -24,6 +24,12 @@ impl History<'_> {
             7 if !self.latest.as_written && format == Format::BlockBased => Order::NoCase,
             _ => Order::Reverse,
         };
+        let is_dated = format == Format::BlockBased && self.dates.chance(1, 4);
+        let order = match order {
+            Order::Bytewise if is_dated => Order::Dated,
+            Order::Reverse if is_dated => Order::ReverseDated,
+            other => other,
+        };
         let merge = match self.random.below(4) {
             _ if format == Format::Cuckoo => Merge::None,
             0 => Merge::None,
@@ -48,13 +54,18 @@ impl History<'_> {
             entries: Default::default(),
             named: Default::default(),
             are_columns_unknown: false,
+            time: 0,
+            low: 0,
+            moments: Vec::new(),
         }
     }
 
     pub(super) fn family_text(&mut self, family: &Family) -> String {
         let drawn = options::family(&mut self.random, family);
-        let blobs = match self.has_blobs && family.order != Order::NoCase {
-            // RocksDB compares the key of a lookup with that of the record bytewise.
+        // RocksDB compares the key of a lookup with that of the record bytewise. Its compactions set
+        // timestamps before the low mark to zero, after which those of the records are others.
+        let has_blobs = self.has_blobs && family.order != Order::NoCase && !family.order.is_dated();
+        let blobs = match has_blobs {
             true => options::blobs(&mut self.random),
             false => String::new(),
         };
@@ -123,6 +134,11 @@ impl History<'_> {
         } = self.families[family];
         let kind = self.random.below(100);
         match (format, kind) {
+            // Entities have no timestamps. RocksDB's compactions drop operands under a range deletion
+            // of a later timestamp.
+            (_, 84..96) if order.is_dated() && (kind >= 92 || merge != Merge::None) => {
+                return Change::Put(self.key(order, format), self.value(merge, format));
+            }
             (Format::Cuckoo, 50..62) => return Change::Delete(self.key(order, format)),
             (Format::Cuckoo, _) | (Format::Plain, 84..92) => {
                 return Change::Put(self.key(order, format), self.value(merge, format));
@@ -174,6 +190,7 @@ impl History<'_> {
             true => 40 + self.random.below(60),
             false => 1 + self.random.below(6),
         };
+        self.time += self.dates.below(3);
         let only = self.random.index(self.families.len());
         let mut changes = Vec::new();
         for _ in 0..count {
@@ -181,7 +198,10 @@ impl History<'_> {
                 true => only,
                 false => self.random.index(self.families.len()),
             };
-            let change = self.change(family);
+            let mut change = self.change(family);
+            if self.families[family].order.is_dated() {
+                change.date(self.time);
+            }
             self.families[family].apply(&change);
             changes.push((self.families[family].id, change));
         }

@@ -12,6 +12,10 @@ pub(super) enum Order {
     Uint64,
     /// Bytewise in lower case: keys of different bytes are equal.
     NoCase,
+    /// Bytewise, with user-defined timestamps.
+    Dated,
+    /// Descending bytewise, with user-defined timestamps.
+    ReverseDated,
 }
 
 impl Order {
@@ -22,13 +26,15 @@ impl Order {
             Order::Reverse => "reverse",
             Order::Uint64 => "uint64",
             Order::NoCase => "nocase",
+            Order::Dated => "leveldb.BytewiseComparator.u64ts",
+            Order::ReverseDated => "rocksdb.ReverseBytewiseComparator.u64ts",
         }
     }
 
     pub(super) fn compare(self, left: &[u8], right: &[u8]) -> Ordering {
         match self {
-            Order::Bytewise => left.cmp(right),
-            Order::Reverse => right.cmp(left),
+            Order::Bytewise | Order::Dated => left.cmp(right),
+            Order::Reverse | Order::ReverseDated => right.cmp(left),
             Order::Uint64 => number(left).cmp(&number(right)),
             Order::NoCase => self.canonical(left).cmp(&self.canonical(right)),
         }
@@ -45,6 +51,11 @@ impl Order {
     /// Whether an OPTIONS file is enough for RocksDB to find the comparator.
     pub(super) fn is_found_by_name(self) -> bool {
         !matches!(self, Order::Uint64 | Order::NoCase)
+    }
+
+    /// Whether keys have timestamps.
+    pub(super) fn is_dated(self) -> bool {
+        matches!(self, Order::Dated | Order::ReverseDated)
     }
 }
 
@@ -86,6 +97,43 @@ pub(crate) enum Change {
     PutEntity(Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>),
 }
 
+impl Change {
+    fn keys(&mut self) -> impl Iterator<Item = &mut Vec<u8>> {
+        let (first, second) = match self {
+            Change::Put(key, _)
+            | Change::Delete(key)
+            | Change::SingleDelete(key)
+            | Change::Merge(key, _)
+            | Change::PutEntity(key, _) => (key, None),
+            Change::DeleteRange(from, to) => (from, Some(to)),
+        };
+        std::iter::once(first).chain(second)
+    }
+
+    /// Appends a timestamp to the keys.
+    pub(super) fn date(&mut self, time: u64) {
+        for key in self.keys() {
+            key.extend_from_slice(&time.to_le_bytes());
+        }
+    }
+
+    /// Removes the timestamp from the keys, and returns it.
+    fn undate(&mut self) -> u64 {
+        let times = self.keys().map(|key| number(&key.split_off(key.len() - 8)));
+        times.max().unwrap()
+    }
+}
+
+/// The entries of a family up to a timestamp.
+#[derive(Clone, Debug)]
+pub(super) struct Moment {
+    pub(super) time: u64,
+    entries: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// How many moments a family remembers.
+const MOMENTS: usize = 2;
+
 /// A column family in the model.
 #[derive(Clone, Debug)]
 pub(super) struct Family {
@@ -102,6 +150,12 @@ pub(super) struct Family {
     pub(super) named: BTreeMap<Vec<u8>, Columns>,
     /// Whether `named` may not be what is stored: a scan of values does not show it.
     pub(super) are_columns_unknown: bool,
+    /// The newest timestamp, where keys have them.
+    pub(super) time: u64,
+    /// The timestamp from which on the history is kept.
+    pub(super) low: u64,
+    /// Some earlier states, with rising timestamps from `low` on.
+    pub(super) moments: Vec<Moment>,
 }
 
 /// Names and values of columns, by name.
@@ -120,7 +174,36 @@ impl Family {
         self.are_columns_unknown = true;
     }
 
+    /// Raises the low mark.
+    pub(super) fn raise(&mut self, low: u64) {
+        self.low = low;
+        self.moments.retain(|moment| moment.time >= low);
+    }
+
+    /// Remembers the present state now and then, before a change at `time`.
+    fn advance(&mut self, time: u64) {
+        if time / 8 > self.time / 8 && self.time >= self.low {
+            self.moments.push(Moment {
+                time: self.time,
+                entries: self.entries.clone(),
+            });
+            if self.moments.len() > MOMENTS {
+                self.moments.remove(0);
+            }
+        }
+        self.time = time;
+    }
+
     pub(super) fn apply(&mut self, change: &Change) {
+        if !self.order.is_dated() {
+            return self.change(change);
+        }
+        let mut change = change.clone();
+        self.advance(change.undate());
+        self.change(&change);
+    }
+
+    fn change(&mut self, change: &Change) {
         match change {
             Change::Put(key, value) => {
                 let key = self.order.canonical(key);
@@ -168,8 +251,21 @@ impl Family {
 
     /// Returns the entries in the order of a scan.
     pub(super) fn scan(&self) -> Scan {
-        let mut entries: Scan = self
-            .entries
+        self.ordered(&self.entries)
+    }
+
+    /// Returns the entries of a moment in the order of a scan.
+    pub(super) fn scan_of(&self, moment: &Moment) -> Scan {
+        self.ordered(&moment.entries)
+    }
+
+    /// The timestamp of a read of the newest entries, where keys have timestamps.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.order.is_dated().then_some(u64::MAX)
+    }
+
+    fn ordered(&self, entries: &BTreeMap<Vec<u8>, Vec<u8>>) -> Scan {
+        let mut entries: Scan = entries
             .iter()
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();

@@ -294,7 +294,8 @@ pub(super) fn family(random: &mut Random, family: &Family) -> String {
         text.push_str("ttl=0;periodic_compaction_seconds=0;");
     }
     let prefix = match (family.format, family.order) {
-        (Format::BlockBased, Order::Bytewise | Order::Reverse) => pick(random, PREFIXES),
+        (Format::BlockBased, Order::Uint64 | Order::NoCase) => "nullptr",
+        (Format::BlockBased, _) => pick(random, PREFIXES),
         _ => "nullptr",
     };
     text.push_str(&format!("prefix_extractor={prefix};"));
@@ -326,7 +327,8 @@ pub(super) fn family(random: &mut Random, family: &Family) -> String {
         table.push_str("filter_policy=nullptr;");
     }
     // RocksDB rejects these combinations, also when one of the two is in an OPTIONS file.
-    if prefix == "nullptr" {
+    // KoelDB has no hash index of keys with timestamps.
+    if prefix == "nullptr" || family.order.is_dated() {
         table = table.replace("index_type=kHashSearch;", "");
     }
     if !format!(";{table}").contains(";index_type=") {

@@ -282,6 +282,8 @@ impl Ours {
             Order::Reverse => "comparator=rocksdb.ReverseBytewiseComparator;",
             Order::Uint64 => "comparator=rocksdb.Uint64Comparator;",
             Order::NoCase => "",
+            Order::Dated => "comparator=leveldb.BytewiseComparator.u64ts;",
+            Order::ReverseDated => "comparator=rocksdb.ReverseBytewiseComparator.u64ts;",
         };
         let mut options = ColumnFamilyOptions::new();
         options
@@ -310,15 +312,37 @@ impl Ours {
         self.db.close().map_err(|error| say(&error))
     }
 
-    /// Returns the entries of a column family.
-    ///
-    /// The reverse scan, seeks, gets and multi-gets must agree with the forward scan.
-    pub(super) fn dump(&self, name: &str, snapshot: Option<usize>) -> Answer<Scan> {
-        let family = self.family(name)?;
-        let options = match snapshot {
+    /// Raises the low mark of the timestamps of a column family.
+    pub(super) fn raise(&self, name: &str, low: u64) -> Answer<()> {
+        let raised = self
+            .family(name)?
+            .increase_full_history_ts_low(low.to_le_bytes());
+        raised.map_err(|error| say(&error))
+    }
+
+    fn reads(&self, snapshot: Option<usize>, time: Option<u64>) -> ReadOptions {
+        let mut options = match snapshot {
             Some(index) => ReadOptions::at(&self.snapshots[index]),
             None => ReadOptions::new(),
         };
+        if let Some(time) = time {
+            options.set_timestamp(time.to_le_bytes());
+        }
+        options
+    }
+
+    /// Returns the entries of a column family.
+    ///
+    /// The reverse scan, seeks, gets and multi-gets must agree with the forward scan. `time` is the
+    /// timestamp of the reads, where keys have timestamps.
+    pub(super) fn dump(
+        &self,
+        name: &str,
+        snapshot: Option<usize>,
+        time: Option<u64>,
+    ) -> Answer<Scan> {
+        let family = self.family(name)?;
+        let options = self.reads(snapshot, time);
         let forward = collect(family.range_opt(.., &options))?;
         let mut backward = collect(family.range_opt(.., &options).rev())?;
         backward.reverse();
@@ -383,10 +407,7 @@ impl Ours {
             return Ok(());
         }
         let family = self.family(&model.name)?;
-        let options = match snapshot {
-            Some(index) => ReadOptions::at(&self.snapshots[index]),
-            None => ReadOptions::new(),
-        };
+        let options = self.reads(snapshot, model.newest());
         let differ = |what: &str, key: &[u8], found: &Columns| {
             let (name, key) = (&model.name, key.escape_ascii());
             Err(format!(

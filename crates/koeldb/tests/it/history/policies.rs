@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::draw::show;
-use super::model::{Change, Format, Merge, encode};
+use super::model::{Change, Family, Format, Merge, encode};
 use super::theirs::{REFUSES_ITS_OWN, RocksDb, hex};
 use super::transactions::WRITE_COMMITTED;
 use super::{Engine, History, options};
@@ -30,10 +30,13 @@ impl History<'_> {
     ///
     /// The policies other than write-committed have one sequence number for each batch.
     pub(super) fn turn_of_policy(&mut self, rocks: &mut RocksDb) -> Result<(), String> {
-        let mut families = self.families.iter();
-        let only_built_in =
-            families.all(|f| f.order.is_found_by_name() && f.format == Format::BlockBased);
-        if self.is_remade || self.may_lose || !self.prepared.is_empty() || !only_built_in {
+        // RocksDB has timestamps under one policy alone, and there its Java library cannot write them.
+        let can_be_written = |family: &Family| {
+            let order = family.order;
+            order.is_found_by_name() && !order.is_dated() && family.format == Format::BlockBased
+        };
+        let can_all_be_written = self.families.iter().all(can_be_written);
+        if self.is_remade || self.may_lose || !self.prepared.is_empty() || !can_all_be_written {
             return Ok(());
         }
         // RocksDB changes between policies only with empty logs.

@@ -81,6 +81,10 @@ impl History<'_> {
                     format,
                     ..
                 } = self.families[family].clone();
+                // RocksDB's Java library has no transactions with timestamps.
+                if order.is_dated() {
+                    continue;
+                }
                 // The keys of one transaction are locked for the others.
                 let key = self.key(order, format);
                 let is_taken = |prepared: &Prepared| {
@@ -191,6 +195,9 @@ impl History<'_> {
                 format,
                 ..
             } = self.families[family].clone();
+            if order.is_dated() {
+                continue;
+            }
             let key = self.key(order, format);
             let is_locked = |put: &Prepared| {
                 put.family == name && order.canonical(&put.key) == order.canonical(&key)

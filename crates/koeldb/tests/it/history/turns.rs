@@ -77,6 +77,7 @@ impl History<'_> {
             command.extend([family.name.clone(), family.order.name().to_owned(), text]);
         }
         self.note(&format!("RocksDB: {}", command.join(" ")));
+        self.forget_moments();
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let is_theirs = std::mem::take(&mut self.is_theirs);
         let ids = rocks.execute(&command).map_err(|error| {
@@ -102,6 +103,7 @@ impl History<'_> {
     /// Opens the directory in KoelDB; `None` if that failed for a permitted reason.
     pub(super) fn open_ours(&mut self, how: &How) -> Result<Option<Ours>, String> {
         self.note(&format!("KoelDB opens: {how:?}"));
+        self.forget_moments();
         let ours = match Ours::open(&self.db, how) {
             Ok(ours) => ours,
             Err(error) if self.is_permitted(&error) => return Ok(None),
@@ -157,7 +159,9 @@ impl History<'_> {
 
     /// Whether RocksDB rejected an open because of a recreated column family.
     pub(super) fn is_refusal_of_remade(&mut self, error: &str) -> bool {
-        let is_expected = self.is_remade && error.contains("does not match existing comparator");
+        let is_comparator = error.contains("does not match existing comparator")
+            || error.contains("user-defined timestamps feature");
+        let is_expected = self.is_remade && is_comparator;
         if is_expected {
             self.note(&format!("  {error}"));
         }
