@@ -63,7 +63,8 @@ pub fn scan_backward(table: &Arc<TableReader>) -> Result<Entries> {
 pub fn find(table: &TableReader, key: &[u8]) -> Result<Option<PinnedSlice>> {
     let mut lookup = Lookup::new(key, MAX_SEQNO);
     table.search(&mut lookup, &mut BlockingSource::default())?;
-    lookup.finish(Merger::new(Some(&StringAppend::default()), "default"))
+    let operator = StringAppend::default();
+    lookup.finish(|| Merger::new(Some(&operator), "default"))
 }
 
 /// Opens a table file of these bytes.
