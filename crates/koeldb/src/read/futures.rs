@@ -85,7 +85,7 @@ impl Reads {
     ) -> Result<First<Option<PinnedSlice>, Box<SuspendedGet>>> {
         family.super_version.with(|super_version| {
             let (super_version, seqno) = self.view(family, super_version, options)?;
-            if let Some(level) = super_version.cuckoo_level(options.takes_level) {
+            if let Some(level) = super_version.cuckoo_level(options.takes_level()) {
                 let mut found = Ok(None);
                 level.get_to(key, seqno, &mut found);
                 return Ok(First::Done(found?));

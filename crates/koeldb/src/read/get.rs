@@ -112,17 +112,18 @@ impl Reads {
         family.super_version.with(|super_version| {
             match self.view_at_any_time(family, super_version, options) {
                 Err(error) => destination.take(Err(error)),
-                Ok((super_version, seqno)) => match super_version.cuckoo_level(options.takes_level)
-                {
-                    Some(level) => destination.read_level(level, key, seqno),
-                    None => {
-                        let found = self.search(family, super_version, key, seqno, options);
-                        destination.take(match family.ttl {
-                            Some(_) => ttl::strip(found),
-                            None => found,
-                        })
+                Ok((super_version, seqno)) => {
+                    match super_version.cuckoo_level(options.takes_level()) {
+                        Some(level) => destination.read_level(level, key, seqno),
+                        None => {
+                            let found = self.search(family, super_version, key, seqno, options);
+                            destination.take(match family.ttl {
+                                Some(_) => ttl::strip(found),
+                                None => found,
+                            })
+                        }
                     }
-                },
+                }
             }
         })
     }

@@ -358,7 +358,7 @@ impl Reads {
         self.health.check_open()?;
         family.super_version.with(|super_version| {
             let (super_version, seqno) = self.view(family, super_version, options)?;
-            if let Some(level) = super_version.cuckoo_level(options.takes_level) {
+            if let Some(level) = super_version.cuckoo_level(options.takes_level()) {
                 level.get_batch(keys, seqno, &mut values.answers);
                 return Ok(None);
             }

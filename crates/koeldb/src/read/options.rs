@@ -53,9 +53,9 @@ pub struct ReadOptions {
     pub(crate) deadline: Option<Instant>,
     pub(crate) io_timeout: Option<Duration>,
     pub(crate) read_tier: ReadTier,
-    /// Whether a cuckoo level that holds everything may answer a lookup: tables are read, and no
-    /// timestamp is named. Kept beside both options, so that lookups check one.
-    pub(crate) takes_level: bool,
+    /// No option: tables are read, and no timestamp is named. Kept by their setters, so that
+    /// lookups have one check.
+    takes_level: bool,
     pub(crate) value_size_soft_limit: u64,
     pub(crate) verify_checksums: bool,
     pub(crate) fill_cache: bool,
@@ -192,6 +192,12 @@ impl ReadOptions {
     #[must_use]
     pub const fn get_read_tier(&self) -> ReadTier {
         self.read_tier
+    }
+
+    /// Whether a cuckoo level that holds everything may answer a lookup.
+    #[inline]
+    pub(crate) const fn takes_level(&self) -> bool {
+        self.takes_level
     }
 
     fn find_takes_level(&mut self) -> &mut Self {

@@ -105,12 +105,13 @@ const CALL_STRUCTS: &[(&str, &str)] = &[
     ("IngestExternalFileOptions", "copies/ingest/options.rs"),
 ];
 
+/// The fields of a struct that its module shows, which are the options.
 fn fields(declaration: &str, name: &str) -> BTreeSet<String> {
     let start = declaration.find(&format!("pub struct {name} {{")).unwrap();
     let end = start + declaration[start..].find("\n}").unwrap();
     let lines = declaration[start..end].lines().skip(1);
     lines
-        .map(|line| line.trim().rsplit_once(") ").unwrap().1)
+        .filter_map(|line| Some(line.trim().rsplit_once(") ")?.1))
         .map(|field| field.split_once(':').unwrap().0.to_owned())
         .collect()
 }
